@@ -7,6 +7,7 @@ own validation, callables are only those of ``combutab.activations``, by name.
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib
 import inspect
 import json
@@ -14,7 +15,7 @@ import os
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -29,15 +30,23 @@ import combutab.activations as activations
 from combutab._version import __version__
 from combutab.constructions import ConstructedNetwork
 from combutab.core.device import resolve_device
-from combutab.core.fields import Field, check_fields, kind, number, several, text, whole
 from combutab.core.files import (
+    Field,
+    check_fields,
+    check_parameters,
     check_writable,
+    kind,
+    number,
     parse_json,
     read_tensors,
     reading,
+    several,
+    text,
+    whole,
     whole_file,
     write_tensors,
 )
+from combutab.core.rng import seed_from
 from combutab.core.world import broadcast, current
 
 # ---- Files of fitted models without pickle: safetensors for arrays, JSON in the header for the
@@ -169,6 +178,7 @@ class Loadable(ABC):
 
 
 L = TypeVar("L", bound=Loadable)
+V = TypeVar("V")
 
 
 def loadable(cls: type[L]) -> type[L]:
@@ -262,7 +272,7 @@ def check_finite(tensors: dict[str, np.ndarray]) -> None:
             raise ValueError(f"the array {name} has numbers that are not finite")
 
 
-def check_layers(state: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]) -> None:
+def check_layers(state: dict[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Refuse weights of other shapes than a header asks for, before a network of them is made."""
     for name, shape in shapes.items():
         found = state[name].shape if name in state else None
@@ -273,7 +283,7 @@ def check_layers(state: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]
             )
 
 
-def check_state(state: dict[str, np.ndarray], loaded: dict[str, torch.Tensor]) -> None:
+def check_state(state: Mapping[str, np.ndarray], loaded: dict[str, torch.Tensor]) -> None:
     """Refuse arrays that a network has taken over, but not as they are."""
     for name, tensor in loaded.items():
         given, taken = state[name], tensor.cpu().numpy()
@@ -298,11 +308,11 @@ def make_model(
         )
     params = {name: decode(value) for name, value in header["params"].items()}
     model = cls(**params, device=device)
-    model._validate_params()
+    check_parameters(model)
     return model
 
 
-def with_prefix(tensors: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+def with_prefix(tensors: Mapping[str, V], prefix: str) -> dict[str, V]:
     """The arrays whose names begin so, by the rest of their names."""
     return {n.removeprefix(prefix): a for n, a in tensors.items() if n.startswith(prefix)}
 
@@ -415,18 +425,23 @@ def _refuse_large(value: Any, name: str) -> None:
 SECONDS = 30.0  # between two writings, at least
 
 
-class CheckpointFile:
-    """A file of a model's training, whole at any time; its parameters are part of it.
+_PROGRESS = {"seed": whole(0, 2**64), "table": text(64), "parts": kind(dict)}
+_ROWS = 1 << 16  # of a table that are looked at at a time: no copy of all
 
-    Of ranks that share a fit the first alone reads and writes, and tells the others.
+
+class Checkpoint:
+    """A file that a model's training is written to now and then, and taken up from.
+
+    It is whole at any time. All that is drawn is a function of the ``seed``, the epoch and the
+    step, so a training that is taken up gives what it would have given in one go. The model is
+    unfitted, and its parameters are part of the file. Of ranks that share a fit the first alone
+    reads and writes, and tells the others.
 
     Parameters
     ----------
     path : path
     model : estimator
         Unfitted.
-    stood : mapping of str to Field
-        What is in the header, beside arrays, of where the training stood.
     free : collection of str
         Parameters that may differ between the fits of one training.
 
@@ -434,25 +449,19 @@ class CheckpointFile:
     if none can be written there.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        model: Any,
-        stood: Mapping[str, Field],
-        free: Collection[str],
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], model: Any, free: Collection[str]) -> None:
         self.path, ranks = Path(path), current()
         self._header = model_header(model)
         self._written = -np.inf  # after the first epoch it is written at once
-        self._noted: tuple[dict[str, Any], dict[str, np.ndarray]] | None = None
-        self._found: dict[str, np.ndarray] | None = None
-        self._state: dict[str, Any] = {}
+        self._noted = False
         self._is_mine = ranks is None or ranks.number == 0
-        if self._is_mine:
-            self._look(stood, free)
-        self._state, self._found = broadcast((self._state, self._found))
+        found = broadcast(self._read(free) if self._is_mine else None)
+        state, self._arrays = found or ({}, {})
+        self.seed: int = state["seed"] if state else seed_from(model.random_state)
+        self._table: str | None = state.get("table")
+        self._parts: dict[str, Any] = state.get("parts", {})
 
-    def _look(self, stood: Mapping[str, Field], free: Collection[str]) -> None:
+    def _read(self, free: Collection[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
         """Read the file, if there is one; find out whether one can be written, if there is none."""
         folder = self.path.parent
         if not folder.is_dir():
@@ -462,14 +471,14 @@ class CheckpointFile:
         except OSError as error:
             raise OSError(f"no file can be written in {folder}: {error.strerror}") from error
         if not self.path.exists():
-            return
-        header, self._found = read_model(self.path)
+            return None
+        header, arrays = read_model(self.path)
         if "checkpoint" not in header:
             raise ValueError(f"{self.path} is a model, not a checkpoint; choose another file")
         with reading(self.path, "checkpoint"):
-            check_fields(header["checkpoint"], stood, "the checkpoint")
-            self._state = header["checkpoint"]
+            check_fields(header["checkpoint"], _PROGRESS, "the checkpoint")
             self._refuse_other(header, free)
+        return header["checkpoint"], arrays
 
     def _refuse_other(self, header: dict[str, Any], free: Collection[str]) -> None:
         for name in ("class", "version"):
@@ -488,31 +497,88 @@ class CheckpointFile:
                     f"{name}={here!r}; remove the file to begin anew"
                 )
 
+    def begin(self, words: str, tables: Iterable[torch.Tensor | None]) -> None:
+        """Say what is trained on, by words and tensors; ValueError if the file is of others.
+
+        The file holds a SHA-256 of them, which cannot be turned back into rows.
+        """
+        digest = hashlib.sha256(words.encode())
+        for tensor in tables:
+            digest.update(str(None if tensor is None else tuple(tensor.shape)).encode())
+            for part in () if tensor is None else tensor.split(_ROWS):
+                digest.update(part.cpu().contiguous().numpy().tobytes())
+        table = digest.hexdigest()
+        if self._table not in (None, table):
+            raise ValueError(
+                f"{self.path} is of a training on another table or kind of device; remove the "
+                "file to begin anew"
+            )
+        self._table = table
+
+    def part(self, prefix: str = "") -> CheckpointPart:
+        """The place of one of the training's stacks, whose arrays' names begin so."""
+        return CheckpointPart(self, prefix)
+
     @property
     def is_due(self) -> bool:
         """Tell whether the last writing is so long ago that another one is worth it."""
         return time.monotonic() - self._written >= SECONDS
 
-    def _note(self, stood: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
-        """Remember a state; write it, unless that was done a moment ago."""
-        self._noted = stood, tensors
+    def take_up(self, prefix: str, restore: Restore) -> int:
+        """Restore a part, if there is one; returns the epochs that it has."""
+        if prefix not in self._parts:
+            return 0
+        with reading(self.path, "checkpoint of this training"):
+            return restore(with_prefix(self._arrays, prefix), self._parts[prefix])
+
+    def note(
+        self, prefix: str, arrays: Mapping[str, np.ndarray], progress: Mapping[str, Any]
+    ) -> None:
+        """Remember the state of a part; write it, unless that was done a moment ago."""
+        others = {n: array for n, array in self._arrays.items() if not n.startswith(prefix)}
+        self._arrays = others | {prefix + name: array for name, array in arrays.items()}
+        self._parts[prefix], self._noted = progress, True
         if self.is_due:
             self.write()
 
     def write(self) -> None:
         """Write what was noted last, unless it is written."""
-        if self._noted is None:
+        if not self._noted:
             return
-        stood, tensors = self._noted
+        state = {"seed": self.seed, "table": self._table, "parts": self._parts}
         try:
             if self._is_mine:
-                write_model(self.path, {**self._header, "checkpoint": stood}, tensors)
+                write_model(self.path, {**self._header, "checkpoint": state}, self._arrays)
         except Exception as error:  # a full disk, say: the training itself is not lost
             warnings.warn(
                 f"the training could not be written to {self.path}, and goes on: {error}",
                 stacklevel=2,
             )
-        self._noted, self._written = None, time.monotonic()
+        self._noted, self._written = False, time.monotonic()
+
+
+Restore = Callable[[dict[str, np.ndarray], dict[str, Any]], int]
+
+
+@dataclass(frozen=True)
+class CheckpointPart:
+    """A stack's place in the checkpoint of its training, as the training loop writes to it."""
+
+    file: Checkpoint
+    prefix: str
+
+    @property
+    def is_due(self) -> bool:
+        return self.file.is_due
+
+    def take_up(self, restore: Restore) -> int:
+        return self.file.take_up(self.prefix, restore)
+
+    def note(self, arrays: Mapping[str, np.ndarray], progress: Mapping[str, Any]) -> None:
+        self.file.note(self.prefix, arrays, progress)
+
+    def write(self) -> None:
+        self.file.write()
 
 
 def _same_parameter(there: Any, here: Any) -> bool:

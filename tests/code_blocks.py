@@ -50,7 +50,8 @@ def check_command(words, monkeypatch, capsys):
             known.make_context(command, options)
     elif name == "python" and arguments[1].startswith("benchmarks."):
         monkeypatch.setattr(sys, "argv", [arguments[1], "--help"])
-        monkeypatch.delitem(sys.modules, arguments[1], raising=False)  # as if it were new
+        for module in (arguments[1], f"{arguments[1]}.__main__"):  # as if it were new
+            monkeypatch.delitem(sys.modules, module, raising=False)
         with pytest.raises(SystemExit):
             runpy.run_module(arguments[1], run_name="__main__")
         known = capsys.readouterr().out

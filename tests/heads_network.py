@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from combutab.core.fields import several, whole
+from combutab.core.files import several, whole
 from combutab.core.rng import Stream, fold_in
 from combutab.nn import ChainNetwork, NetworkSpec, StackedActivation, StackedInputs, StackedLinear
 

@@ -23,7 +23,7 @@ combutab.estimators: BaseMLP FitOutcome FitTask MLPClassifier MLPRegressor PackC
     refuse_text
 combutab.evaluation: ActivationRecorder ActivationStats AlignedTables CORRUPTIONS Corruption
     DetectionScorer EfficacyScorer FidelityScorer Interval NemenyiResult Robustness Significance
-    activation_stats align_tables bootstrap_interval channelwise_linearity compare_pairs
+    activation_stats align_tables bootstrap_interval compare_pairs
     compare_with_best corrected_interval corrected_resampled_ttest corrupt detection fidelity
     friedman holm interval_words mean_ranks ml_efficacy near_copies nemenyi p_words
     power_decomposition privacy robustness summarise summarise_nemenyi summarise_pairs t_interval
@@ -51,14 +51,14 @@ combutab.preprocessing: CategoryColumn ColumnKind EncodedTable IdentifierColumn 
     Paths RowGroup RowLayout RowSpan RunningMoments Span TableEncoder TargetError
     UnlearnedWarning append_cells as_numpy as_pandas binary_unit column_kind find_identifiers
     infer_task is_polars missing_codes odd_columns parquet_parts polars_cells put_cells
-    read_numbers
+    read_numbers refuse_large
 combutab.reports: Finding SyntheticEvaluation evaluate_synthetic render_report write_report
 combutab.training: BinaryCrossEntropy Callback CompiledGradients ConditionSampler Conditions
     CrossEntropy EpochReport FitTasks GaussianNLL Learned Loss MemberPlan MemberResult MemberStart
-    OptimizerConfig PER_STEP Pinball ProgressBar RowOptimizer RowStream Rows SCHEDULES SOLVERS
-    StackFile TimeLimit TrainConfig Trainable VerboseLines clip_gradients compilation
-    compiled is_per_step make_regression_loss schedule_factor train train_lbfgs train_stack
-    uninterrupted unshared
+    OptimizerConfig PER_STEP Pinball ProgressBar REGRESSION_LOSSES RowOptimizer RowStream Rows
+    SCHEDULES SOLVERS StackFile TimeLimit TrainConfig Trainable VerboseLines clip_gradients
+    compilation compiled is_per_step make_regression_loss schedule_factor train train_lbfgs
+    train_stack uninterrupted unshared
 """
 
 

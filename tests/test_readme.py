@@ -58,16 +58,6 @@ def test_shell_commands_exist(monkeypatch, capsys):
     assert {words[0] for words in found} == {"python", "combutab", "pytest"}
 
 
-def test_ci_runs_the_readmes_test_command():
-    (line,) = [
-        line
-        for _, text in blocks(PAGE, "sh")
-        for line in text.splitlines()
-        if line.endswith("pytest")
-    ]
-    assert f"({line})" in (ROOT / ".ci" / "run").read_text("utf-8")
-
-
 def test_links_lead_somewhere():
     links = re.findall(r"\]\(([^)]+)\)", README)
     assert links
@@ -156,7 +146,7 @@ def test_constraints_pin_what_the_test_install_asks_for():
     normal = [re.sub(r"[-_.]+", "-", line.split("==")[0]).lower() for line in CONSTRAINTS]
     extras = PYPROJECT["project"]["optional-dependencies"]
     wanted = [*PYPROJECT["project"]["dependencies"], *extras["test"]]
-    for extra in ("formulas", "parquet", "sdv", "openml", "onnx", "distributed", "docs"):
+    for extra in ("formulas", "parquet", "sdv", "onnx", "distributed", "docs"):
         wanted += extras[extra]
     for requirement in wanted:
         name = re.match(r"[\w.-]+", requirement)[0].lower()
@@ -409,9 +399,3 @@ def test_docstring_examples(name, capsys):
             runner.run(test)
     assert runner.tries > 0
     assert runner.failures == 0, capsys.readouterr().out
-
-
-def test_the_main_names_have_examples():
-    estimators = ("MLPClassifier", "MLPRegressor", "PackClassifier", "PackRegressor")
-    for name in (*estimators, "StackedGridSearchCV", "CombU", "PLN"):
-        assert ">>> " in getattr(combutab, name).__doc__, name

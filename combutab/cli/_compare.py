@@ -10,23 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from combutab.cli import _options
 from combutab.cli._console import UserError, echo, refusals
-from combutab.cli._options import (
-    READABLE,
-    Decimal,
-    Device,
-    Drop,
-    Encoding,
-    Seed,
-    Sep,
-    Task,
-)
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
-    from combutab.cli._tables import FileFormat, Reading
+    from combutab.cli._files import FileFormat, Reading
     from combutab.model_selection import ActivationComparison, ComparisonPlan
 
 FILES = (
@@ -60,16 +51,16 @@ def compare(
     data: Annotated[
         Path | None,
         typer.Argument(
-            help=f"Table with a header line: {READABLE}. Without it, two small data sets are "
-            "compared on: wdbc and the formula AR."
+            help=f"{_options.TABLE}. Without it, two small data sets are compared on: wdbc and the "
+            "formula AR."
         ),
     ] = None,
     target: Annotated[str | None, typer.Option(help="Column of DATA to predict.")] = None,
-    task: Task = "auto",
-    drop: Drop = None,
-    sep: Sep = None,
-    decimal: Decimal = ".",
-    encoding: Encoding = "utf-8",
+    task: _options.Task = "auto",
+    drop: _options.Drop = None,
+    sep: _options.Sep = None,
+    decimal: _options.Decimal = ".",
+    encoding: _options.Encoding = "utf-8",
     activations: Annotated[
         str,
         typer.Option(
@@ -106,8 +97,8 @@ def compare(
     baselines: Annotated[
         str, typer.Option(help="What networks are measured against, of these; or none.")
     ] = BASELINES,
-    device: Device = "auto",
-    seed: Seed = 0,
+    device: _options.Device = "auto",
+    seed: _options.Seed = 0,
     jobs: Annotated[
         int | None,
         typer.Option(
@@ -147,13 +138,13 @@ def compare(
     """Find the best activation for a table, and whether the difference is real."""
     from joblib import cpu_count
 
-    from combutab.cli._tables import Reading
+    from combutab.cli import _files
     from combutab.core.device import resolve_device
     from combutab.model_selection import ComparisonError, plan_comparison
 
     if jobs is not None and cluster is not None:
         raise UserError("--jobs counts threads of this machine: leave it out with --cluster")
-    reading = Reading(sep, decimal, encoding)
+    reading = _files.Reading(sep, decimal, encoding)
     if data is not None:
         tables = [_read_features_and_target(data, target, task, drop, reading)]
     else:
@@ -207,31 +198,31 @@ def compare(
 def _read_features_and_target(
     data: Path, target: str | None, task: str, drop: list[str] | None, reading: Reading
 ) -> tuple[str, pd.DataFrame, pd.Series, FileFormat]:
-    from combutab.cli._tables import hint_at_odd_columns, leave_out, read_file, task_of
+    from combutab.cli import _files
     from combutab.datasets import split_target
 
     if target is None:
         raise UserError(f"name the column of {data} to predict: --target COLUMN")
-    table, forms = read_file(data, reading)
-    table = leave_out(table, drop, target)
+    table, forms = _files.read_file(data, reading)
+    table = _files.leave_out(table, drop, target)
     # a Parquet file's columns may have names that are no text
     names = {str(column): column for column in table.columns}
     X, y = split_target(table, names.get(target, target))
-    task_of(y, task, data, reading)
-    hint_at_odd_columns(table, reading, target=y.name)
+    _files.task_of(y, task, data, reading)
+    _files.hint_at_odd_columns(table, reading, target=y.name)
     return data.name.split(".")[0], X, y, forms
 
 
 def _default_tables() -> list[tuple[str, pd.DataFrame, pd.Series, FileFormat]]:
     from sklearn.datasets import load_breast_cancer
 
-    from combutab.cli._tables import FileFormat
+    from combutab.cli import _files
     from combutab.datasets import make_formula
 
     wdbc = load_breast_cancer(as_frame=True)
     labels = wdbc.target.map(dict(enumerate(wdbc.target_names)))
     ar = make_formula("ar", n_samples=1000, random_state=0)
-    return [("wdbc", wdbc.data, labels, FileFormat()), ("ar", *ar, FileFormat())]
+    return [("wdbc", wdbc.data, labels, _files.FileFormat()), ("ar", *ar, _files.FileFormat())]
 
 
 @contextmanager
@@ -265,15 +256,15 @@ def _widths(hidden: str) -> Any:
 
 
 def _check_places(comparison: _Comparison, data: Path | None) -> None:
-    from combutab.cli._tables import check_folder, check_outputs
+    from combutab.cli import _files
 
     files = {name: comparison.folder / name for name in FILES}
     for place in files.values():
         if place.is_dir():
             raise UserError(f"cannot write {place}: it is a directory")
-    check_folder(comparison.folder)
+    _files.check_folder(comparison.folder)
     inputs = {} if data is None else {"DATA": data, **files}
-    check_outputs({"--report": comparison.report}, inputs or files, make_folders=True)
+    _files.check_outputs({"--report": comparison.report}, inputs or files, make_folders=True)
 
 
 def _check_holds_no_other(comparison: _Comparison, force: bool) -> None:
@@ -379,8 +370,7 @@ def _print(found: ActivationComparison) -> None:
 
 def _write(comparison: _Comparison, found: ActivationComparison) -> None:
     """Write all files together; what cannot be written is on the screen by now."""
-    from combutab.cli._models import save_with_format
-    from combutab.cli._tables import cannot_write
+    from combutab.cli import _files
     from combutab.core.files import whole_file, whole_files
     from combutab.plotting import plot_comparison
 
@@ -405,9 +395,11 @@ def _write(comparison: _Comparison, found: ActivationComparison) -> None:
                 found.baseline_results.to_csv(stage / baselines, index=False)
                 plot_comparison(found).savefig(stage / picture, dpi=150)
                 place = stage / model
-                save_with_format(found.best_estimator, place, comparison.forms, comparison.target)
+                _files.save_with_format(
+                    found.best_estimator, place, comparison.forms, comparison.target
+                )
     except OSError as error:
-        raise cannot_write(Path(error.filename or folder), error) from error
+        raise _files.cannot_write(Path(error.filename or folder), error) from error
     echo(f"Wrote {', '.join(FILES)} to {folder}", wrap=True)
     if report is not None:
         echo(f"Wrote {report}")

@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pandas.api import types
 
 from combutab.cli._console import UserError, refusals, warn
-from combutab.cli._tables import FileFormat
+from combutab.cli._files import FileFormat
 from combutab.core.text import known_instead, no_column
 from combutab.generators import check_conditions
 from combutab.generators.conditions import on_clocks
-from combutab.preprocessing import IdentifierColumn, ModeEncoder
+from combutab.preprocessing import IdentifierColumn, ModeEncoder, NumberColumn
 
 _FORMS = "COLUMN=VALUE, COLUMN=ONE|OTHER or COLUMN=LOW..HIGH"
 _ISO = "%Y-%m-%d"
@@ -55,13 +54,12 @@ def parse_conditions(
                 f"{name!r} holds identifiers, of which new ones are made; leave the condition out, "
                 "or say with --identifiers which columns hold some"
             )
-        if key in encoder.categories_:
-            values = encoder.categories_[key]
-            chosen = _discrete_values(name, value, values, forms)
-            if len(values) > 1:
-                found[key] = chosen
-        else:
-            found[key] = _continuous_values(name, value, column, forms)
+        if isinstance(column, NumberColumn):
+            found[key] = _continuous_values(name, value, column.bounds, forms)
+            continue
+        chosen = _discrete_values(name, value, encoder.categories_[key], forms)
+        if len(encoder.categories_[key]) > 1:
+            found[key] = chosen
     with refusals():
         check_conditions(encoder, found)
     return found
@@ -86,65 +84,50 @@ def _split_condition(text: str, columns: Iterable[Any]) -> tuple[str, str]:
 
 def _discrete_values(name: str, text: str, values: list[Any], forms: FileFormat) -> list[Any]:
     """The values of a discrete column that a text names."""
-    by_text = _values_by_text(values, forms.truth.get(name))
-    parse = _parser_of(name, values, forms)
-    whole = _find_values(text, by_text, parse, values)
-    if whole:
+    present = [v for v in values if v is not None]
+    words = dict(zip((False, True), forms.truth.get(name, ("False", "True")), strict=True))
+    by_text = {words[v] if isinstance(v, bool) else str(v): v for v in present}
+    named = by_text | ({"": None} if None in values else {})
+    parse = _parser(present, name, forms)
+
+    def find(part: str) -> list[Any]:
+        """The values of a text, which may be written in another way: ``3`` for 3.0."""
+        if part in named:
+            return [named[part]]
+        if present and all(isinstance(v, bool) for v in present):
+            return [v for each, v in by_text.items() if each.casefold() == part.casefold()]
+        try:
+            return _between(present, *parse(part)) if parse else []
+        except ValueError:
+            return []
+
+    if whole := find(text):
         return whole
     if parse is not None and ".." in text:
-        low, high = _parse_range(name, text, parse)
-        chosen = [v for v in values if v is not None and _lies_in(v, low, high)]
-        if chosen:
-            return chosen
-        raise UserError(f"no value of {name!r} lies in {text}; {known_instead(text, by_text)}")
+        if inside := _between(present, *_parse_range(name, text, parse)):
+            return inside
+        raise UserError(f"no value of {name!r} lies in {text}; {known_instead(text, named)}")
     chosen = []
     for part in text.split("|"):
-        some = _find_values(part, by_text, parse, values) or _find_values(
-            part.strip(), by_text, parse, values
-        )
+        some = find(part) or find(part.strip())
         if not some:
-            shown = [each for each in by_text if each]
             what = f"no value {part!r}" if part else "no missing values"
-            raise UserError(f"{name!r} has {what}; {known_instead(part, shown)}")
+            raise UserError(f"{name!r} has {what}; {known_instead(part, by_text)}")
         chosen += some
     return list(dict.fromkeys(chosen))
 
 
-def _values_by_text(values: list[Any], truth: list[str] | None) -> dict[str, Any]:
-    words = {bool(i): word for i, word in enumerate(truth or ())}
-    return {
-        "" if v is None else words.get(v, str(v)) if isinstance(v, bool) else str(v): v
-        for v in values
-    }
+def _between(values: list[Any], low: Any, high: Any) -> list[Any]:
+    return [v for v in values if (low is None or low <= v) and (high is None or v <= high)]
 
 
-def _find_values(
-    text: str, by_text: dict[str, Any], parse: Parse | None, values: list[Any]
-) -> list[Any]:
-    """The values that a text stands for, which may be written in another way: ``3`` for 3.0."""
-    if text in by_text:
-        return [by_text[text]]
-    if all(isinstance(v, bool) for v in values if v is not None):
-        return [v for each, v in by_text.items() if each and each.casefold() == text.casefold()]
-    if parse is None:
-        return []
-    try:
-        low, high = parse(text)
-    except ValueError:
-        return []
-    return [v for v in values if v is not None and _lies_in(v, low, high)]
-
-
-def _lies_in(value: Any, low: Any, high: Any) -> bool:
-    return bool((low is None or low <= value) and (high is None or value <= high))
-
-
-def _parser_of(name: str, values: list[Any], forms: FileFormat) -> Parse | None:
-    """Return a function that reads a text as one of these values; None if they are plain text."""
-    present = [v for v in values if v is not None]
-    if present and all(isinstance(v, pd.Timestamp) for v in present):
-        return partial(_parse_date, form=forms.dates.get(name), zone=present[0].tz)
-    if present and all(isinstance(v, int | float) and not isinstance(v, bool) for v in present):
+def _parser(values: Sequence[Any], name: str, forms: FileFormat) -> Parse | None:
+    """Return a function that reads a text as one of a column's values; None of plain text."""
+    if values and all(isinstance(v, pd.Timestamp) for v in values):
+        return partial(_parse_date, form=forms.dates.get(name), zone=values[0].tz)
+    if values and all(isinstance(v, pd.Timedelta) for v in values):
+        return _parse_duration
+    if all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
         return _parse_number
     return None
 
@@ -153,21 +136,11 @@ def _parser_of(name: str, values: list[Any], forms: FileFormat) -> Parse | None:
 
 
 def _continuous_values(
-    name: str, text: str, column: Any, forms: FileFormat
+    name: str, text: str, bounds: pd.Series, forms: FileFormat
 ) -> list[Any] | tuple[Any, Any]:
     """The range, or the values, of a continuous column that a text names."""
-    bounds = column.bounds
-    parse: Parse = _parse_number
-    if types.is_datetime64_any_dtype(bounds.dtype):
-        parse = partial(_parse_date, form=forms.dates.get(name), zone=bounds.iloc[0].tz)
-    elif types.is_timedelta64_dtype(bounds.dtype):
-        parse = _parse_duration
+    parse = _parser(bounds.tolist(), name, forms) or _parse_number
     parts = [part.strip() for part in text.split("|")]
-    if "" in parts and not column.missing:
-        raise UserError(
-            f"{name!r} has no missing values: ask for a range such as "
-            f'"{name}={_range_words(bounds, name, forms)}", or for a value'
-        )
     if ".." in text:
         if len(parts) > 1:
             raise UserError(f"in the condition on {name!r}: {text} is no range; give one LOW..HIGH")
@@ -177,8 +150,7 @@ def _continuous_values(
     values = []
     for part in parts:
         low, high = _parse_value(name, part, parse) if part else (None, None)
-        if part:
-            _refuse_beyond(name, part, low, high, bounds, forms)
+        _refuse_beyond(name, part, low, high, bounds, forms)
         if low != high:  # all times of a day
             if len(parts) > 1:
                 raise UserError(
@@ -194,9 +166,9 @@ def _refuse_beyond(
     name: str, text: str, low: Any, high: Any, bounds: pd.Series, forms: FileFormat
 ) -> None:
     if (low is not None and low > bounds.iloc[1]) or (high is not None and high < bounds.iloc[0]):
-        raise UserError(
-            f"no value of {name!r} lies in {text}: they lie in {_range_words(bounds, name, forms)}"
-        )
+        form = forms.dates.get(name)
+        least, most = bounds if form is None else bounds.dt.strftime(form)
+        raise UserError(f"no value of {name!r} lies in {text}: they lie in {least}..{most}")
 
 
 def _parse_range(name: str, text: str, parse: Parse) -> tuple[Any, Any]:
@@ -265,14 +237,6 @@ def _parse_duration(text: str) -> tuple[pd.Timedelta, pd.Timedelta]:
     except ValueError:
         raise ValueError(f"{text!r} is no duration; write it as '2 days 03:00:00'") from None
     return duration, duration
-
-
-def _range_words(bounds: pd.Series, name: str, forms: FileFormat) -> str:
-    """A range as a user would write it."""
-    form = forms.dates.get(name)
-    if form is not None:
-        bounds = bounds.dt.strftime(form)
-    return f"{bounds.iloc[0]}..{bounds.iloc[1]}"
 
 
 def warn_if_unmet(

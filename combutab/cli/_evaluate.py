@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from combutab.cli import _options
 from combutab.cli._console import (
     UserError,
     echo,
@@ -20,12 +21,11 @@ from combutab.cli._console import (
     spinner,
     warn,
 )
-from combutab.cli._options import READABLE, Decimal, Discrete, Drop, Encoding, Seed, Sep, Task
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from combutab.cli._tables import FileFormat
+    from combutab.cli._files import FileFormat
     from combutab.reports import SyntheticEvaluation
 
 _ROLES = {"real": "REAL", "synthetic": "SYNTHETIC", "test": "--test"}
@@ -34,7 +34,7 @@ _ROLES = {"real": "REAL", "synthetic": "SYNTHETIC", "test": "--test"}
 def evaluate(
     real: Annotated[
         Path,
-        typer.Argument(help=f"The real rows that the generator learned from: {READABLE}."),
+        typer.Argument(help=f"The real rows that the generator learned from: {_options.READABLE}."),
     ],
     synthetic: Annotated[Path, typer.Argument(help="The synthetic rows, in the same columns.")],
     target: Annotated[
@@ -53,12 +53,12 @@ def evaluate(
         Path | None,
         typer.Option("--out", "-o", help="File for the report, such as report.html."),
     ] = None,
-    task: Task = "auto",
-    discrete: Discrete = None,
-    drop: Drop = None,
-    sep: Sep = None,
-    decimal: Decimal = ".",
-    encoding: Encoding = "utf-8",
+    task: _options.Task = "auto",
+    discrete: _options.Discrete = None,
+    drop: _options.Drop = None,
+    sep: _options.Sep = None,
+    decimal: _options.Decimal = ".",
+    encoding: _options.Encoding = "utf-8",
     learners: Annotated[
         str,
         typer.Option(
@@ -80,44 +80,35 @@ def evaluate(
             "report to show it."
         ),
     ] = 5,
-    seed: Seed = 0,
+    seed: _options.Seed = 0,
     jobs: Annotated[
         int | None,
         typer.Option(help="Tables to work on at the same time.", min=1, show_default="1"),
     ] = None,
 ) -> None:
     """Say how useful and how alike synthetic rows are, and whether they give real rows away."""
-    from combutab.cli._generators import read_description, read_frequency
-    from combutab.cli._tables import (
-        Reading,
-        check_outputs,
-        find_columns,
-        find_target,
-        hint_at_odd_columns,
-        read_file,
-        task_of,
-    )
+    from combutab.cli import _files, _generators
 
     paths = {"real": real, "synthetic": synthetic} | ({} if test is None else {"test": test})
     inputs = {_ROLES[role]: path for role, path in paths.items()}
-    check_outputs({"--out": out}, {**inputs, "--model": model})
+    _files.check_outputs({"--out": out}, {**inputs, "--model": model})
     if task != "auto" and target is None:
         raise UserError(f"--task {task} needs a column to predict: --target COLUMN")
     _check_same(paths)
-    made = {} if model is None else read_description(model)
-    reading = Reading(sep, decimal, encoding)
-    tables = _alike({role: read_file(path, reading) for role, path in paths.items()})
+    made = {} if model is None else _generators.read_description(model)
+    reading = _files.Reading(sep, decimal, encoding)
+    tables = _alike({role: _files.read_file(path, reading) for role, path in paths.items()})
     every = dict.fromkeys(column for table in tables.values() for column in table)
-    dropped = find_columns("--drop", drop, every)
+    dropped = _files.find_columns("--drop", drop, every)
     tables = {each: table.drop(columns=dropped, errors="ignore") for each, table in tables.items()}
     columns = tables["real"].columns
     if not len(columns):
         raise UserError("--drop leaves no column of REAL")
-    column = None if target is None else find_target(target, columns)
-    categorical = find_columns("--discrete", discrete, columns)
+    column = None if target is None else _files.find_target(target, columns)
+    categorical = _files.find_columns("--discrete", discrete, columns)
     if column not in (None, *categorical) and tables["real"][column].count():
-        task_of(tables["real"][column], task, real, reading, "--task classification")
-    hint_at_odd_columns(tables["real"], reading, identifiers=False)
+        _files.task_of(tables["real"][column], task, real, reading, "--task classification")
+    _files.hint_at_odd_columns(tables["real"], reading, identifiers=False)
     names = [name.strip() for name in learners.split(",")]
     found = evaluate_tables(
         real_train=tables["real"],
@@ -129,7 +120,7 @@ def evaluate(
         learners=names[0] if len(names) == 1 else names,
         made=made,
         names=file_names(paths),
-        min_frequency=read_frequency(min_frequency),
+        min_frequency=_generators.read_frequency(min_frequency),
         random_state=seed,
         n_jobs=jobs,
     )
@@ -211,7 +202,7 @@ def write_and_print(found: SyntheticEvaluation, path: Path | None) -> None:
 
     Raises UserError where the system refuses.
     """
-    from combutab.cli._tables import cannot_write
+    from combutab.cli import _files
     from combutab.reports import write_report
 
     if path is not None:
@@ -219,7 +210,7 @@ def write_and_print(found: SyntheticEvaluation, path: Path | None) -> None:
         try:
             write_report(found, path)
         except OSError as error:
-            raise cannot_write(path, error) from error
+            raise _files.cannot_write(path, error) from error
         echo_on_terminal(f"Wrote {path} ({time.perf_counter() - started:.1f} s)")
     for finding in found.findings:
         level = "not known" if finding.level == "unknown" else finding.level

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from combutab.cli import _options
 from combutab.cli._console import (
     echo,
     echo_on_terminal,
@@ -17,29 +18,16 @@ from combutab.cli._console import (
     refusals,
     spinner,
 )
-from combutab.cli._options import (
-    Decimal,
-    Device,
-    Discrete,
-    Drop,
-    Encoding,
-    Epochs,
-    Seed,
-    Sep,
-    Table,
-    Task,
-    one_of,
-)
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-_MODELS = ["mlp", "pack", "tabm"]
+_MODELS = {"mlp": "MLP", "pack": "Pack", "tabm": "TabM"}  # the estimators' names begin so
 
 
 def fit(
-    data: Table,
+    data: _options.Table,
     target: Annotated[str, typer.Option(help="Column of DATA to predict.")],
     out: Annotated[
         Path,
@@ -53,11 +41,11 @@ def fit(
         str,
         typer.Option(
             metavar=f"<{'|'.join(_MODELS)}>",
-            callback=lambda name: one_of(_MODELS, name),
+            callback=lambda name: _options.one_of([*_MODELS], name),
             help="A perceptron, a pack of many kinds of them, or TabM.",
         ),
     ] = "mlp",
-    task: Task = "auto",
+    task: _options.Task = "auto",
     activation: Annotated[
         str | None,
         typer.Option(
@@ -73,14 +61,14 @@ def fit(
             show_default="1; 16 of a pack",
         ),
     ] = None,
-    epochs: Epochs = None,
-    discrete: Discrete = None,
-    drop: Drop = None,
-    sep: Sep = None,
-    decimal: Decimal = ".",
-    encoding: Encoding = "utf-8",
-    seed: Seed = 0,
-    device: Device = "auto",
+    epochs: _options.Epochs = None,
+    discrete: _options.Discrete = None,
+    drop: _options.Drop = None,
+    sep: _options.Sep = None,
+    decimal: _options.Decimal = ".",
+    encoding: _options.Encoding = "utf-8",
+    seed: _options.Seed = 0,
+    device: _options.Device = "auto",
 ) -> None:
     """Fit a model that predicts one column of a table from the others.
 
@@ -90,48 +78,29 @@ def fit(
     """
     import pandas as pd
 
-    from combutab.cli._models import check_device, check_replaceable, save_with_format
-    from combutab.cli._tables import (
-        Reading,
-        check_outputs,
-        find_columns,
-        hint_at_odd_columns,
-        leave_out,
-        read_file,
-        task_of,
-        write_whole,
-    )
+    from combutab import estimators
+    from combutab.cli import _files
     from combutab.core.device import resolve_device
     from combutab.datasets import split_target
-    from combutab.estimators import (
-        MLPClassifier,
-        MLPRegressor,
-        PackClassifier,
-        PackRegressor,
-        TabMClassifier,
-        TabMRegressor,
-    )
     from combutab.preprocessing import read_numbers
     from combutab.training import ProgressBar
 
     started = time.perf_counter()
-    check_outputs({"OUT": out}, {"DATA": data})
-    check_replaceable("--out", out)
-    check_device(device)
-    reading = Reading(sep, decimal, encoding)
-    table, forms = read_file(data, reading)
+    _files.check_outputs({"OUT": out}, {"DATA": data})
+    _files.check_replaceable("--out", out)
+    _files.check_device(device)
+    reading = _files.Reading(sep, decimal, encoding)
+    table, forms = _files.read_file(data, reading)
     table.columns = pd.Index([str(name) for name in table.columns])
-    table = leave_out(table, drop, target)
+    table = _files.leave_out(table, drop, target)
     X, y = split_target(table, target)
-    for name in find_columns("--discrete", discrete, X.columns):
+    for name in _files.find_columns("--discrete", discrete, X.columns):
         X[name] = X[name].astype("category")
-    kind = task_of(y, task, data, reading)
+    kind = _files.task_of(y, task, data, reading)
     labels = (read_numbers(y) if kind == "regression" else y).to_numpy()
-    hint_at_odd_columns(table, reading, target=target)
-    classes = {"mlp": MLPClassifier, "pack": PackClassifier, "tabm": TabMClassifier}
-    if kind == "regression":
-        classes = {"mlp": MLPRegressor, "pack": PackRegressor, "tabm": TabMRegressor}
-    cls: Any = classes[model]
+    _files.hint_at_odd_columns(table, reading, target=target)
+    task_name = "Regressor" if kind == "regression" else "Classifier"
+    cls: Any = getattr(estimators, _MODELS[model] + task_name)
     options: dict[str, Any] = {"n_members": members, "max_iter": epochs}
     options |= {"random_state": seed, "device": device}
     if model == "pack":
@@ -145,7 +114,7 @@ def fit(
         f"{cls.__name__}, on {resolve_device(device)}"
     )
     _train_whole(estimator, X, labels)
-    write_whole(out, lambda place: save_with_format(estimator, place, forms, target))
+    _files.write_whole(out, lambda place: _files.save_with_format(estimator, place, forms, target))
     echo(f"{cls.__name__} of {target!r}: {_held_out_score(estimator)}")
     echo(_beside_a_guess(estimator, X, labels))
     echo_on_terminal(f"Wrote the model to {out} ({time.perf_counter() - started:.1f} s)")

@@ -15,13 +15,15 @@ from pandas.api import types
 
 from combutab._model_files import decode
 from combutab.cli._console import UserError, echo_on_terminal, own_warnings, refusals, spinner
-from combutab.cli._models import known_model, load_with_format, save_with_format
-from combutab.cli._tables import (
+from combutab.cli._files import (
     FileFormat,
     as_parquet,
     cannot_write,
     ending,
     find_columns,
+    known_model,
+    load_with_format,
+    save_with_format,
     write_table,
     write_whole,
 )
@@ -97,10 +99,13 @@ def read_protection(
     return {"min_frequency": read_frequency(min_frequency), "identifiers": found}
 
 
-def probe(table: pd.DataFrame, listed: list[Any], protection: Mapping[str, Any]) -> ModeEncoder:
+def probe(
+    table: pd.DataFrame, listed: list[Any], protection: Mapping[str, Any], *, to_save: bool
+) -> ModeEncoder:
     """Fit the generator's encoder without the modes, which take time.
 
-    Raises UserError if the table cannot be encoded.
+    Raises UserError if the table cannot be encoded, or ``to_save`` has values that no generator's
+    file can hold.
     """
     if len(table) < 2:
         raise UserError("the table has 1 row; at least 2 are needed")
@@ -110,9 +115,13 @@ def probe(table: pd.DataFrame, listed: list[Any], protection: Mapping[str, Any])
     try:
         with refusals(ValueError, TypeError):
             encoder = ModeEncoder(discrete_columns=discrete, n_modes=1, max_rows=1, **protection)
-            return encoder.fit(table)
+            encoder.fit(table)
     except UserError as error:
         raise UserError(f"{error}; or leave the column out with --drop") from error
+    if to_save:
+        with refusals(TypeError):
+            encoder.to_state()
+    return encoder
 
 
 def _is_continuous(column: pd.Series) -> bool:

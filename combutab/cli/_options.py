@@ -14,6 +14,7 @@ import typer
 from combutab.core.text import parse_seconds
 
 READABLE = ".csv, .tsv (both also with .gz), .parquet or .xlsx"
+TABLE = f"Table with a header line: {READABLE}"
 GENERATORS = ["ctgan", "tabflow", "tvae"]  # of combutab.generators, which takes seconds to import
 _SEP = 'What is between the cells of a text file, such as ";", "|" or "tab".'
 _DECIMAL = '"," if a text file has numbers such as 0,125; "." if 0.125.'
@@ -60,7 +61,7 @@ def columns_option(help: str, **settings: Any) -> Any:
     return typer.Option(metavar="COLUMNS", help=help, **settings)
 
 
-Table = Annotated[Path, typer.Argument(help=f"Table with a header line: {READABLE}.")]
+Table = Annotated[Path, typer.Argument(help=f"{TABLE}.")]
 Out = Annotated[
     Path,
     typer.Option("--out", "-o", help="File to write: .csv, .tsv (both also with .gz) or .parquet."),

@@ -10,23 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from combutab.cli import _options
 from combutab.cli._console import UserError, echo_on_terminal, refusals
-from combutab.cli._options import (
-    READABLE,
-    Device,
-    FittedDecimal,
-    FittedEncoding,
-    FittedSep,
-    Guard,
-    Out,
-    columns_option,
-)
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from combutab.cli._tables import FileFormat, Reading
+    from combutab.cli._files import FileFormat, Reading
     from combutab.preprocessing import TableEncoder
 
 _PART = 2**20  # bytes
@@ -40,24 +31,24 @@ def predict(
         Path,
         typer.Argument(
             help="Table with the columns that the model was fitted with, in any order; others are "
-            f"passed over. {READABLE}."
+            f"passed over. {_options.READABLE}."
         ),
     ],
-    out: Out,
+    out: _options.Out,
     proba: Annotated[
         bool, typer.Option("--proba", help="Write the probability of each class too.")
     ] = False,
     keep: Annotated[
         list[str] | None,
-        columns_option(
+        _options.columns_option(
             "Columns of DATA, separated by commas, to write beside the predictions; '*' for all."
         ),
     ] = None,
-    sep: FittedSep = None,
-    decimal: FittedDecimal = None,
-    encoding: FittedEncoding = None,
-    device: Device = "auto",
-    guard_formulas: Guard = False,
+    sep: _options.FittedSep = None,
+    decimal: _options.FittedDecimal = None,
+    encoding: _options.FittedEncoding = None,
+    device: _options.Device = "auto",
+    guard_formulas: _options.Guard = False,
 ) -> None:
     """Write what a model predicts for each row of a table, in the order of the rows.
 
@@ -67,29 +58,21 @@ def predict(
     import pandas as pd
 
     import combutab.estimators as estimators
-    from combutab.cli._models import check_device, load_with_format
-    from combutab.cli._tables import (
-        FileFormat,
-        check_ending,
-        check_outputs,
-        find_columns,
-        hint_at_formulas,
-        write_table,
-    )
+    from combutab.cli import _files
 
     started = time.perf_counter()
-    check_ending(out)
-    check_outputs({"OUT": out}, {"MODEL": model, "DATA": data})
-    check_device(device)
+    _files.check_ending(out)
+    _files.check_outputs({"OUT": out}, {"MODEL": model, "DATA": data})
+    _files.check_device(device)
     names = [name for name in estimators.__all__ if name.endswith(("Classifier", "Regressor"))]
-    estimator, forms, target = load_with_format(
+    estimator, forms, target = _files.load_with_format(
         model, device, names, "predicts nothing", "combutab fit"
     )
     if proba and not hasattr(estimator, "classes_"):
         raise UserError(f"--proba needs a classifier, and {model} is a regressor")
     reading = _reading_as_fitted(sep, decimal, encoding, forms, data)
     table = reading.table(data)
-    kept = _cells_of(table, find_columns("--keep", keep, table.columns), reading, data)
+    kept = _cells_of(table, _files.find_columns("--keep", keep, table.columns), reading, data)
     X = _fitted_columns(table, estimator.encoder_, forms, reading, data)
     with refusals(ValueError, TypeError, prefix=f"{data}: "):
         predicted = estimator.predict(X)
@@ -101,14 +84,14 @@ def predict(
     table = pd.concat([kept, made], axis=1)
     words = forms.truth.get(target or "")
     first = str(made.columns[0])
-    form = FileFormat(
+    form = _files.FileFormat(
         truth={first: words} if words and made[first].dtype.kind == "b" else {},
         sep=reading.sep or forms.sep,
         decimal=reading.decimal,
         guarded=guard_formulas,
     )
-    hint_at_formulas(table, form, out)
-    write_table(table, form, out)
+    _files.hint_at_formulas(table, form, out)
+    _files.write_table(table, form, out)
     seconds = time.perf_counter() - started
     echo_on_terminal(f"Wrote {len(table):,} predictions to {out} ({seconds:.1f} s)")
 
@@ -136,17 +119,17 @@ def _reading_as_fitted(
     sep: str | None, decimal: str | None, encoding: str | None, forms: FileFormat, path: Path
 ) -> Reading:
     """How to read the new rows: what is not given, as the model's table was read."""
-    from combutab.cli._tables import Reading, is_text_file
+    from combutab.cli import _files
 
-    given = Reading(sep, decimal or ".", encoding or "utf-8")
+    given = _files.Reading(sep, decimal or ".", encoding or "utf-8")
     if decimal is None:  # a comma cannot be asked for between cells, and be within them
         decimal = "." if sep == "," else forms.decimal
     if sep is None and path.name.lower().endswith((".csv", ".csv.gz")):
         sep = forms.sep
     if encoding is None:  # text of another encoding is hardly ever text of UTF-8 as well
-        encoding = forms.encoding if is_text_file(path) and not _is_utf8(path) else "utf-8"
-    reading = Reading(sep, decimal, encoding)
-    if is_text_file(path) and reading != given:
+        encoding = forms.encoding if _files.is_text_file(path) and not _is_utf8(path) else "utf-8"
+    reading = _files.Reading(sep, decimal, encoding)
+    if _files.is_text_file(path) and reading != given:
         between = f"--sep {reading.sep!r} " if reading.sep else ""
         echo_on_terminal(
             f"{path.name} is read as the model's table was: {between}--decimal {reading.decimal} "
@@ -174,9 +157,9 @@ def _cells_of(table: pd.DataFrame, names: list[Any], reading: Reading, path: Pat
     """Some columns as the file has them."""
     import pandas as pd
 
-    from combutab.cli._tables import is_text_file
+    from combutab.cli import _files
 
-    if not is_text_file(path) or not names:
+    if not _files.is_text_file(path) or not names:
         return table[names]
     places = table.columns.get_indexer(pd.Index(names)).tolist()
     return reading.cells(path, places)[names]
@@ -188,7 +171,7 @@ def _fitted_columns(
     """The columns that the model was fitted with, in their order, and read as they were then."""
     import pandas as pd
 
-    from combutab.cli._tables import is_text_file
+    from combutab.cli import _files
     from combutab.core.text import no_column
 
     names = getattr(encoder, "feature_names_in_", None)
@@ -212,7 +195,7 @@ def _fitted_columns(
         of_text = j in maps and any(isinstance(key, str) for key in maps[j].keys)
         numbers = pd.api.types.is_numeric_dtype(column.dtype) and column.notna().any()
         dated = encoder.kinds_[j] == "datetime" and name in forms.dates
-        if is_text_file(path) and ((of_text and numbers) or dated):
+        if _files.is_text_file(path) and ((of_text and numbers) or dated):
             column = reading.cells(path, [place]).iloc[:, 0]
             if dated:
                 column = _dates_as_fitted(column, forms.dates[name], name, path)

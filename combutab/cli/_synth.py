@@ -9,26 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from combutab.cli import _options
 from combutab.cli._console import UserError, echo_on_terminal, hint, refusals
-from combutab.cli._options import (
-    Conditions,
-    Decimal,
-    Device,
-    Discrete,
-    Drop,
-    Encoding,
-    Epochs,
-    Generator,
-    Guard,
-    Identifiers,
-    MaxTime,
-    MinFrequency,
-    Out,
-    Save,
-    Seed,
-    Sep,
-    Table,
-)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,9 +19,9 @@ _HOLDOUT, _MAX_HOLDOUT = 0.2, 0.9  # of a report, as shares of the rows
 
 
 def synth(
-    data: Table,
-    out: Out,
-    model: Generator = "tabflow",
+    data: _options.Table,
+    out: _options.Out,
+    model: _options.Generator = "tabflow",
     activation: Annotated[
         str | None,
         typer.Option(
@@ -50,24 +32,24 @@ def synth(
     rows: Annotated[
         int | None, typer.Option(help="Rows to write.", min=1, show_default="as many as DATA has")
     ] = None,
-    discrete: Discrete = None,
-    min_frequency: MinFrequency = None,
-    identifiers: Identifiers = None,
-    drop: Drop = None,
-    sep: Sep = None,
-    decimal: Decimal = ".",
-    encoding: Encoding = "utf-8",
-    condition: Conditions = None,
-    epochs: Epochs = None,
-    max_time: MaxTime = None,
+    discrete: _options.Discrete = None,
+    min_frequency: _options.MinFrequency = None,
+    identifiers: _options.Identifiers = None,
+    drop: _options.Drop = None,
+    sep: _options.Sep = None,
+    decimal: _options.Decimal = ".",
+    encoding: _options.Encoding = "utf-8",
+    condition: _options.Conditions = None,
+    epochs: _options.Epochs = None,
+    max_time: _options.MaxTime = None,
     batch_size: Annotated[
         int | None,
         typer.Option(help="Rows in a batch.", min=1, show_default="the generator's own"),
     ] = None,
-    seed: Seed = 0,
-    device: Device = "auto",
-    guard_formulas: Guard = False,
-    save: Save = None,
+    seed: _options.Seed = 0,
+    device: _options.Device = "auto",
+    guard_formulas: _options.Guard = False,
+    save: _options.Save = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(
@@ -99,63 +81,32 @@ def synth(
     Ctrl-C ends the training and writes what it has learned, beside files that are there.
     """
     from combutab._model_files import model_header
+    from combutab.cli import _files, _generators
     from combutab.cli._conditions import parse_conditions, warn_if_unmet
     from combutab.cli._evaluate import evaluate_tables, file_names, write_and_print
-    from combutab.cli._generators import (
-        TrainingRun,
-        check_size,
-        describe_generator,
-        hint_at_few_values,
-        is_streamed,
-        make_generator,
-        probe,
-        read_protection,
-        stream_rows,
-        write_rows,
-    )
-    from combutab.cli._models import check_device, check_replaceable
-    from combutab.cli._tables import (
-        Reading,
-        check_ending,
-        check_outputs,
-        find_columns,
-        find_target,
-        hint_at_formulas,
-        hint_at_odd_columns,
-        leave_out,
-        read_file,
-        task_of,
-    )
     from combutab.core.device import resolve_device
 
     started = time.perf_counter()
-    check_ending(out)
+    _files.check_ending(out)
     outputs = {"OUT": out, "--save": save, "--report": report, "--checkpoint": checkpoint}
-    check_outputs(outputs, {"DATA": data})
-    check_replaceable("--save", save)
-    check_device(device)
+    _files.check_outputs(outputs, {"DATA": data})
+    _files.check_replaceable("--save", save)
+    _files.check_device(device)
     _check_report_options(report, target, holdout, condition)
-    reading = Reading(sep, decimal, encoding)
-    table, forms = read_file(data, reading)
-    table = leave_out(table, drop)
-    listed = find_columns("--discrete", discrete, table.columns)
-    column = None if target is None else find_target(target, table.columns)
+    reading = _files.Reading(sep, decimal, encoding)
+    table, forms, listed = _files.read_to_learn(data, reading, drop, discrete)
+    column = None if target is None else _files.find_target(target, table.columns)
     if target is not None and column not in listed and table[column].count():
         classify = f"--discrete {shlex.quote(target)}"
-        task_of(table[column], "auto", data, reading, classify)
-    hint_at_odd_columns(table, reading, identifiers=False)
-    forms.guarded = guard_formulas
-    hint_at_formulas(table, forms, out)
+        _files.task_of(table[column], "auto", data, reading, classify)
+    _files.hint_before_learning(table, reading, forms, out, guard_formulas)
     n_rows = len(table) if rows is None else rows
-    streamed = report is None and is_streamed(out, condition)
+    streamed = report is None and _generators.is_streamed(out, condition)
     if not streamed:
-        check_size(n_rows, table.shape[1])
-    protection = read_protection(min_frequency, identifiers, table.columns)
-    columns = probe(table, listed, protection)
+        _generators.check_size(n_rows, table.shape[1])
+    protection = _generators.read_protection(min_frequency, identifiers, table.columns)
+    columns = _generators.probe(table, listed, protection, to_save=save is not None)
     conditions = parse_conditions(condition, columns, forms)
-    if save is not None:
-        with refusals(TypeError):  # of values that no generator's file can hold
-            columns.to_state()
     warn_if_unmet(table, conditions, columns, data)
     test = None
     if report is not None:
@@ -163,30 +114,30 @@ def synth(
 
     options = {"epochs": epochs, "max_time": max_time, "batch_size": batch_size}
     options |= {"activation": activation, "random_state": seed, "device": device}
-    generator = make_generator(str(model), protection, **options)
+    generator = _generators.make_generator(str(model), protection, **options)
     echo_on_terminal(
         f"{data.name}: {len(table):,} rows, {table.shape[1]} columns "
         f"({len(columns.category_counts_)} discrete); {type(generator).__name__} with "
         f"{generator.activation}, on {resolve_device(device)}"
     )
     if not listed:
-        hint_at_few_values(table)
-    run = TrainingRun(generator, checkpoint)
+        _generators.hint_at_few_values(table)
+    run = _generators.TrainingRun(generator, checkpoint)
     with run.reported():
         run.fit(table, columns.discrete_columns)
         run.save(save, forms)
         place = run.place(out)
         if streamed:
-            stream_rows(generator, forms, n_rows, seed, place)
+            _generators.stream_rows(generator, forms, n_rows, seed, place)
         else:
-            made = write_rows(generator, forms, n_rows, conditions, seed, place)
+            made = _generators.write_rows(generator, forms, n_rows, conditions, seed, place)
         run.add(f"{n_rows:,} rows", place)
         seconds = time.perf_counter() - started
         echo_on_terminal(f"Wrote {n_rows:,} rows to {place} ({seconds:.1f} s)")
         if report is None or run.interrupted:
             return
         names = file_names({"real": data, "synthetic": out})
-        description = describe_generator(model_header(generator))
+        description = _generators.describe_generator(model_header(generator))
         arguments = {
             "real_train": table,
             "real_test": test,

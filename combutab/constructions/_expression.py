@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 
 Domain = Mapping[str, tuple[float, float]] | pd.DataFrame
 
+_FUNCTIONS: dict[str, Callable[[Plan], Plan]] = {  # by SymPy's names
+    "Abs": _plan.absolute,
+    "tanh": _plan.hyperbolic_tangent,
+    "sin": _plan.sines,
+    "cos": _plan.cosines,
+    "atan": _plan.arctangents,
+}
 _ROUNDINGS = (6, 12, 24)  # bits of a column's range that its ends are rounded to, in turn
 
 
@@ -146,18 +153,10 @@ class _Builder:
             return self._named(node, lambda: _plan.exponential(self.value(node.args[0])))
         if isinstance(node, sympy.log):
             return self.log(node.args[0])
-        if isinstance(node, sympy.Abs):
-            return _plan.absolute(self.value(node.args[0]))
-        if isinstance(node, sympy.tanh):
-            return _plan.hyperbolic_tangent(self.value(node.args[0]))
-        if isinstance(node, sympy.sin):
-            return _plan.sines(self.value(node.args[0]))
-        if isinstance(node, sympy.cos):
-            return _plan.cosines(self.value(node.args[0]))
+        if node.func.__name__ in _FUNCTIONS:
+            return _FUNCTIONS[node.func.__name__](self.value(node.args[0]))
         if isinstance(node, sympy.tan):
             return self.value(sympy.sin(node.args[0]) / sympy.cos(node.args[0]))
-        if isinstance(node, sympy.atan):
-            return _plan.arctangents(self.value(node.args[0]))
         if isinstance(node, sympy.asin | sympy.acos):
             return self._named(node, lambda: self._arcsine(node))
         if isinstance(node, sympy.sinh | sympy.cosh):

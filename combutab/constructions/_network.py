@@ -232,16 +232,17 @@ class ConstructedNetwork(nn.Module):
         [-2.0, -13.0]
         """
         plan = self.plan
-        unit = torch.finfo(self._dtype).eps / 2
+        info = torch.finfo(self._dtype)
+        rounding = info.eps / 2, info.smallest_normal * info.eps
         exact = x.double()  # the arithmetic of the bound itself; its errors are far below it
         low, high = torch.as_tensor(self.domain, dtype=torch.float64, device=x.device).T
         inside = ((exact >= low) & (exact <= high)).all(-1, keepdim=True)
         h, error = exact, torch.zeros_like(exact)
         maps = [*(layer.affine for layer in plan.hidden), plan.last]
         for i, made in enumerate(maps):
-            h, error = _affine_error(made, h, error, unit)
+            h, error = _affine_error(made, h, error, *rounding)
             if i < plan.depth:
-                h, error = _unit_error(plan.hidden[i].kinds, h, error, unit)
+                h, error = _unit_error(plan.hidden[i].kinds, h, error, *rounding)
         return torch.where(inside, error, torch.inf)
 
     def check_rounding(self) -> None:
@@ -329,8 +330,13 @@ def _intervals(ranges: np.ndarray) -> tuple[tuple[float, float], ...]:
     return tuple((low, high) for low, high in ranges.tolist())
 
 
-def _affine_error(made: LinearMap, h: Tensor, error: Tensor, unit: float) -> tuple[Tensor, Tensor]:
-    """Result of a linear layer and its error, for inputs known up to ``error``."""
+def _affine_error(
+    made: LinearMap, h: Tensor, error: Tensor, unit: float, least: float
+) -> tuple[Tensor, Tensor]:
+    """Result of a linear layer and its error, for inputs known up to ``error``.
+
+    A result is rounded by ``unit`` times its size, or by the ``least`` number above zero.
+    """
 
     def tensor(array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(h.device)
@@ -338,15 +344,19 @@ def _affine_error(made: LinearMap, h: Tensor, error: Tensor, unit: float) -> tup
     weight, bias = tensor(made.weight), tensor(made.bias)
     z = h @ weight.T + bias
     # n + 3 roundings: n products with n - 1 sums, the bias, the weights in the network's dtype
-    rounding = (len(made.weight[0]) + 3) * unit
+    n_roundings = len(made.weight[0]) + 3
+    rounding = n_roundings * unit
     size = h.abs() + error
     error = error @ weight.abs().T + size @ tensor(made.weight_error).T
     # the factor first: weights near the largest float64 would overflow
     error += (rounding * size) @ weight.abs().T + rounding * bias.abs()
+    error += n_roundings * least * (1 + size.sum(-1, keepdim=True))
     return z, error + tensor(made.bias_error)
 
 
-def _unit_error(kinds: np.ndarray, z: Tensor, error: Tensor, unit: float) -> tuple[Tensor, Tensor]:
+def _unit_error(
+    kinds: np.ndarray, z: Tensor, error: Tensor, unit: float, least: float
+) -> tuple[Tensor, Tensor]:
     """Result of units and its error: steepest slope near z, 8 roundings (cos - 1 has the most)."""
     above, one = z.clamp_min(0), torch.ones_like(z)
     of_kinds = (  # value and slope, in the order of KINDS
@@ -362,4 +372,4 @@ def _unit_error(kinds: np.ndarray, z: Tensor, error: Tensor, unit: float) -> tup
     for number, (own, own_slope) in enumerate(of_kinds):
         value = torch.where(kind == number, own, value)
         slope = torch.where(kind == number, own_slope, slope)
-    return value, slope * error + 8 * unit * value.abs()
+    return value, slope * error + 8 * (unit * value.abs() + least)

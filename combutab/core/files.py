@@ -23,15 +23,16 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from combutab.core.interrupts import uninterrupted
+from combutab.core.progress import uninterrupted
 
 try:
     import fcntl
@@ -39,12 +40,6 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 # ---- Files that are written in whole or not at all: one alone, or several together ---------------
-# What is written goes to a folder of its own beside its place, ``.combutab-*.stage``, and is moved
-# from there when it is on the disk. Several files are moved in two steps. The folder is renamed to
-# ``.combutab-*.whole``, which is when they count; then those that they replace are moved out, and
-# they are moved in. At no moment do new files stand beside old ones. A process that ends before the
-# first step has changed nothing; one that ends after it leaves it to the next that writes to the
-# same place to complete it. Folders that no living process owns are removed then.
 
 _PREFIX, _STAGE, _WHOLE = ".combutab-", ".stage", ".whole"
 _OLD = 3600.0  # seconds: what has no lock and is older was left by a process that is gone
@@ -304,7 +299,6 @@ def _errors_naming(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 # ---- Safetensors files, written byte for byte the same, and read as a stranger's may be read -----
-# All that a file claims is checked before memory is asked for.
 
 MAX_HEADER = 32 * 2**20  # bytes
 MAX_DEPTH = 64  # of lists and objects in one another
@@ -359,7 +353,7 @@ def read_tensors(
     """The text in a file's metadata, None if there is none, and its arrays by name.
 
     Raises OSError if there is no such file, or it is none that holds data; ValueError if it is not
-    whole, claims what it does not hold, or has another checksum than written.
+    whole, claims what it does not hold, or has no checksum, or another than written.
     """
     _check_header_size(path)
     try:
@@ -375,9 +369,11 @@ def read_tensors(
         refuse(path, str(error)[:500])
     text = metadata.pop(key, None)
     checksum = metadata.pop(_CHECKSUM, None)
-    if text is not None and metadata:
+    if text is None:
+        return None, {}
+    if metadata:
         raise ValueError(f"{path} is damaged: its metadata has more than a model's: {[*metadata]}")
-    if arrays and checksum is not None and checksum != _checksum_of(text or "", tensors):
+    if arrays and checksum != _checksum_of(text, tensors):
         raise ValueError(
             f"{path} is damaged: its weights or its header are not those that were written (their "
             "checksum differs); take a copy that is whole"
@@ -467,3 +463,113 @@ def _finite(number: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"it has the number {number[:20]}, which is not finite")
     return value
+
+
+# ---- Declared fields: what a stranger says is held against its name, type and limits before use --
+
+_LARGEST = 2**31 - 1  # of counts and sizes
+
+
+@dataclass(frozen=True)
+class Field:
+    """Describe what a value must be, in words, and test it."""
+
+    says: str
+    holds: Callable[[Any], bool]
+    optional: bool = False
+
+
+def whole(least: int = 0, most: int = _LARGEST) -> Field:
+    """An integer within bounds; truth values are none.
+
+    >>> [whole(1).holds(value) for value in (1, 0, True, 1.0)]
+    [True, False, False, False]
+    """
+    return Field(
+        f"a whole number from {least} to {most}", lambda v: type(v) is int and least <= v <= most
+    )
+
+
+def number(*, finite: bool = True) -> Field:
+    """A float or an integer."""
+    return Field(
+        "a finite number" if finite else "a number",
+        lambda v: type(v) in (int, float) and (not finite or abs(v) < math.inf),
+    )
+
+
+def text(most: int = 10_000) -> Field:
+    """Text of so many characters at most."""
+    return Field(f"text of at most {most} characters", lambda v: type(v) is str and len(v) <= most)
+
+
+def choice(*values: Any) -> Field:
+    """One of these; 1 is not True."""
+    return Field(
+        "one of " + ", ".join(map(repr, values)),
+        lambda v: any(type(v) is type(one) and v == one for one in values),
+    )
+
+
+def kind(*types: type) -> Field:
+    """An instance of one of these types, not of their subclasses."""
+    return Field(" or ".join(t.__name__ for t in types), lambda v: type(v) in types)
+
+
+def nullable(field: Field) -> Field:
+    """The field, or None."""
+    return replace(field, says=f"{field.says} or None", holds=lambda v: v is None or field.holds(v))
+
+
+def optional(field: Field) -> Field:
+    """A field that may be absent, as the loss curve of lbfgs is."""
+    return replace(field, optional=True)
+
+
+def pair(first: Field, second: Field) -> Field:
+    """Two values, one of each."""
+    return Field(
+        f"a pair of {first.says} and {second.says}",
+        lambda v: (
+            type(v) in (list, tuple) and len(v) == 2 and first.holds(v[0]) and second.holds(v[1])
+        ),
+    )
+
+
+def several(field: Field, least: int = 0) -> Field:
+    """A list or tuple, all of whose items are such."""
+    return Field(
+        f"a list of at least {least}, each {field.says}",
+        lambda v: type(v) in (list, tuple) and len(v) >= least and all(map(field.holds, v)),
+    )
+
+
+def check_fields(values: Any, fields: Mapping[str, Field], where: str) -> None:
+    """Refuse a dict that lacks a field, has another one, or one that is not what it must be.
+
+    >>> check_fields({"epochs": -1}, {"epochs": whole()}, "the header")
+    Traceback (most recent call last):
+        ...
+    ValueError: epochs in the header must be a whole number from 0 to 2147483647, got -1
+    """
+    if not isinstance(values, dict):
+        raise ValueError(f"{where} must be an object, got a {type(values).__name__}")
+    unknown = sorted(set(values) - set(fields))
+    absent = sorted(n for n, field in fields.items() if n not in values and not field.optional)
+    if unknown or absent:
+        raise ValueError(f"{where} lacks {absent} and has {unknown} that are unknown"[:500])
+    for name, value in values.items():
+        if not fields[name].holds(value):
+            raise ValueError(f"{name} in {where} must be {fields[name].says}, got {_short(value)}")
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list | tuple | dict) and len(value) > 20:
+        return f"a {type(value).__name__} of {len(value)}"
+    said = repr(value)
+    return said if len(said) <= 100 else said[:100] + " ..."
+
+
+def check_parameters(estimator: Any) -> None:
+    """Hold parameters against an estimator's ``_parameter_constraints``, as its ``fit`` does."""
+    estimator._validate_params()

@@ -119,10 +119,18 @@ class FittedHTML:
 
     def _get_params_html(self, *args: Any, **kwargs: Any) -> Any:
         shown = super()._get_params_html(*args, **kwargs)  # type: ignore[misc]
-        if self.__sklearn_is_fitted__():  # type: ignore[attr-defined]
-            parameters = shown._html_repr
-            shown._html_repr = lambda: parameters() + fitted_html(self)
-        return shown
+        fitted = self.__sklearn_is_fitted__()  # type: ignore[attr-defined]
+        return _Shown(shown, fitted_html(self)) if fitted else shown
+
+
+class _Shown:
+    """scikit-learn's table of parameters, and what the fit found below it."""
+
+    def __init__(self, parameters: Any, found: str) -> None:
+        self.parameters, self.found = parameters, found
+
+    def _repr_html_inner(self) -> str:
+        return f"{self.parameters._repr_html_inner()}{self.found}"
 
 
 def fitted_html(estimator: FittedHTML) -> str:

@@ -26,6 +26,7 @@ from joblib import Parallel, delayed
 from joblib.parallel import BACKENDS, get_active_backend
 
 from combutab._version import __version__
+from combutab.core.text import one_line
 
 # ---- Dask and Ray as joblib's backends: what these lack for a run that lasts ---------------------
 
@@ -196,8 +197,7 @@ def _run_stored(position: int, call: Callable[..., Any], *sent: Any) -> tuple[in
 
 def _died(batch: Any, error: Exception) -> list[tuple[int, Failed]]:
     """Give the results of a batch of tasks whose worker died."""
-    words = f"{type(error).__name__}: {' '.join(str(error).split())}"
-    return [(sent[0], Failed(WorkerDied(words))) for _, sent, _ in batch.items]
+    return [(sent[0], Failed(WorkerDied(_line(error)))) for _, sent, _ in batch.items]
 
 
 # ---- Tasks at the same time: in threads, or wherever joblib's context sends them -----------------
@@ -360,7 +360,7 @@ def _results(n_jobs: int | None, calls: Iterable[Any]) -> Generator[tuple[int, A
 
 
 def _line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return f"{type(error).__name__}: {one_line(error)}"
 
 
 def _is(result: Any, kind: type[Exception]) -> bool:
@@ -470,16 +470,17 @@ def _run_sent(
             f"process with {ours}: install the same versions on all workers"
         )
         return position, Failed(OtherVersions(message))
-    result = attempt(lambda: _call(*_Unpickler(packed, arrays).load()))
+
+    def run() -> Any:
+        function, *arguments = _Unpickler(packed, arrays).load()
+        return function(*arguments)
+
+    result = attempt(run)
     return position, Failed(_portable(result.error)) if isinstance(result, Failed) else result
 
 
 def _raise(error: Exception) -> None:
     raise error
-
-
-def _call(function: Callable[..., Any], *arguments: Any) -> Any:
-    return function(*arguments)
 
 
 def _portable(error: Exception) -> Exception:

@@ -6,6 +6,7 @@ do not depend on what it is trained beside, and global random state is never tou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -33,6 +34,7 @@ _GOLDEN = 0x9E3779B97F4A7C15
 _MIX_1 = 0xBF58476D1CE4E5B9
 _MIX_2 = 0x94D049BB133111EB
 _MASK = (1 << 64) - 1
+_ONE = 0x3F800000  # the bits of 1.0 in float32, whose fraction is the last 23
 _PIECE = 1 << 20  # numbers of a row that are drawn at a time
 _PURPOSES = 1 << 63  # from here on a datum is a stream; below, a position
 
@@ -78,7 +80,7 @@ class Stream(IntEnum):
     # of a sample's key
     PATTERN = 40  # (pattern of conditions): a sample's key
     CHUNK = 41  # (rows made before): a chunk's key
-    ASKED = 42  # of a chunk's: which category a network is asked for
+    REQUESTED = 42  # of a chunk's: which category a network is asked for
     ACCEPTED = 43  # of a chunk's: which rows are kept
     CHUNK_MEMBER = 44  # (member), of a chunk's: a member's rows, whose are the following
     CONDITIONS = 45  # what is asked of rows of which nothing is
@@ -90,7 +92,7 @@ class Stream(IntEnum):
     KNOWN = 61  # of an imputation's: how the known cells are encoded
     DONORS = 62  # (0), (1): which rows complete others
     BALANCED = 63  # the order of rows that are balanced
-    GRIDS = 64  # (span), of a chunk's: how finely numbers are written
+    ROUNDING = 64  # (span), of a chunk's: how finely numbers are written
 
 
 def _signed(value: int) -> int:
@@ -214,6 +216,28 @@ def random_permutations(
         draws.numpy().sort(axis=1)
     draws.bitwise_and_(low)
     return draws if past is None else torch.where(past, places, draws)
+
+
+def uniforms(keys: Sequence[int], *shape: int, device: torch.device) -> Tensor:
+    """Draw float32 uniforms in the open interval (0, 1), (len(keys), *shape): two a 64-bit draw."""
+    n = math.prod(shape)
+    bits = random_int64(keys, -(-n // 2), device).view(torch.int32)
+    # a random fraction is a number in [1, 2); half a step more, and neither end is met
+    in_one_to_two = bits.bitwise_and_((1 << 23) - 1).bitwise_or_(_ONE).view(torch.float32)
+    return in_one_to_two.sub_(1 - 2.0**-24)[:, :n].view(len(keys), *shape)
+
+
+def normals(keys: Sequence[int], *shape: int, device: torch.device) -> Tensor:
+    """Draw float32 standard normals, (len(keys), *shape), by Box and Muller's method."""
+    n = math.prod(shape)
+    half = -(-n // 2)
+    radius, angle = uniforms(keys, 2, half, device=device).unbind(1)
+    radius = radius.log().mul_(-2).sqrt_()
+    angle = angle.mul(2 * math.pi)
+    both = torch.empty(len(keys), 2, half, device=device)
+    torch.mul(torch.cos(angle), radius, out=both[:, 0])
+    torch.mul(angle.sin_(), radius, out=both[:, 1])
+    return both.view(len(keys), -1)[:, :n].reshape(len(keys), *shape)
 
 
 # ---- Scikit-learn's ``random_state`` as a seed or a generator, without numpy's global state ------

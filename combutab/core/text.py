@@ -51,6 +51,15 @@ def no_column(name: object, columns: Iterable[object]) -> str:
     return f"there is no column {name!r}; {known_instead(name, columns)}"
 
 
+def one_line(error: object) -> str:
+    """What an error says, on one line.
+
+    >>> one_line(ValueError("too\\n  long"))
+    'too long'
+    """
+    return " ".join(str(error).split())
+
+
 # ---- A span of time as users write it ------------------------------------------------------------
 
 _DURATIONS = {"s": 1.0, "min": 60.0, "h": 3600.0}

@@ -1,4 +1,4 @@
-"""Data sets of OpenML by name or id: from its server, its client's cache or a local copy."""
+"""Data sets of OpenML by name or id: from its server, a cache or a local copy."""
 
 from __future__ import annotations
 
@@ -7,21 +7,18 @@ import json
 import operator
 import os
 import re
-import textwrap
-import threading
 import warnings
-import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from importlib import resources
 from os import PathLike
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_bool_dtype
+from sklearn.utils import Bunch
 
 from combutab.datasets._feynman import DATA_HOME_VARIABLE
 from combutab.datasets._files import TableError, read_cells, read_table
@@ -142,194 +139,35 @@ def read_local(path: Path) -> tuple[pd.DataFrame, list[str]]:
     return raw, nominal
 
 
-# ---- Data sets through the openml package: from its cache, else from the server into its cache
-
-_NAMESPACE = "{http://openml.org/openml}"
-_lock = threading.Lock()  # the package's cache is not for several threads
+# ---- Data sets from OpenML, by scikit-learn and with its cache -----------------------------------
 
 
-@dataclass(frozen=True)
-class RawDataset:
-    """A data set as the openml package gives it."""
+def fetch(name: str | None, openml_id: int | None, version: int | None) -> Bunch:
+    """Fetch a data set by its id, or else by its name and version, if scikit-learn has not kept it.
 
-    table: pd.DataFrame
-    nominal: frozenset[str]
-    text: frozenset[str]  # columns of free text or dates
-    target: str | None
-    name: str
-    openml_id: int
-    version: int
-
-
-def fetch(
-    name: str | None, openml_id: int | None, version: int | None, *, offline: bool
-) -> RawDataset:
-    """Load a data set by its id, or else by its name and version.
-
-    Raises ImportError without the openml package; OSError if the set is neither in the cache nor to
-    be had; ValueError if OpenML has no such set.
+    Raises OSError if it cannot be fetched or kept; ValueError if OpenML has no such set, or it
+    cannot be read as a table.
     """
+    from sklearn.datasets import fetch_openml  # 0.1 s
+
     label = str(openml_id) if name is None else name
+    which: dict[str, Any] = {"data_id": openml_id}
+    if openml_id is None:
+        which = {"name": quote(label, safe=""), "version": version or "active"}
     try:
-        import openml
-    except ImportError as error:
-        raise ImportError(
-            f"loading {label} from OpenML needs openml: pip install 'combutab[openml]'; "
-            f"or {own_copy(label)}"
-        ) from error
-    cache = Path(openml.config.get_cache_directory())
-    with _lock:
-        if openml_id is None and not offline:
-            with _named_errors(openml, label, cache):
-                openml_id = _ask_id(openml, label, version)
-        folder = _find_cached(cache, name, openml_id, version)
-        damage = ""
-        if folder is not None:
-            try:
-                return _load_cached(openml, folder)
-            except Exception as error:  # whatever the package's readers raise
-                damage = f" as a whole ({_reason(error)})"
-        if offline:
-            raise OSError(
-                f"{label} is not in OpenML's cache {cache}{damage}, and offline=True: connect to "
-                f"the network and load it once with offline=False, or {own_copy(label)}"
-            )
-        with _named_errors(openml, label, cache):
-            return _load_cached(openml, cache / "datasets" / str(openml_id), refresh=True)
-
-
-@contextmanager
-def _named_errors(openml: Any, label: str, cache: Path) -> Iterator[None]:
-    """Have errors of the openml package name the data set and the way out."""
-    refusals = (
-        openml.exceptions.OpenMLServerNoResult,
-        openml.exceptions.OpenMLPrivateDatasetError,
-        openml.exceptions.OpenMLNotAuthorizedError,
-        LookupError,
-    )
-    try:
-        yield
-    except refusals as error:
-        raise ValueError(
-            f"OpenML gives no data set {label}: {_reason(error)}; list_openml() has some, "
-            "https://www.openml.org all"
-        ) from error
-    except Exception as error:  # of requests, urllib3, minio, the system or the readers of files
+        # the parser that keeps nominal values as they are written and rounds no number
+        return fetch_openml(**which, target_column=None, as_frame=True, parser="liac-arff")
+    except OSError as error:  # urllib's are such
         raise OSError(
-            f"cannot fetch {label} from OpenML into its cache {cache}: {_reason(error)}; connect "
-            "to the network and try again (with offline=True if the cache has it), set "
-            f"OPENML_CACHE_DIR to a folder that can be written to, or {own_copy(label)}"
+            f"cannot fetch {label} from OpenML into scikit-learn's cache: {error}; connect to the "
+            "network and try again, set SCIKIT_LEARN_DATA to a folder that can be written to, or "
+            f"{own_copy(label)}"
         ) from error
-
-
-def _reason(error: BaseException) -> str:
-    """The innermost of the errors that requests, urllib3 and openml wrap into one another."""
-    wrapped = (getattr(error, "reason", None), *error.args)
-    if type(error) is Exception:  # as openml has it around those of unreadable files
-        wrapped = (error.__cause__,)
-    for inner in wrapped:
-        if isinstance(inner, BaseException):
-            return _reason(inner)
-    return textwrap.shorten(str(error), 300) or type(error).__name__
-
-
-def _ask_id(openml: Any, name: str, version: int | None) -> int:
-    found = openml.datasets.list_datasets(
-        data_name=name,
-        data_version=version,
-        status="active" if version is None else None,
-        output_format="dataframe",
-    )
-    if found.empty:
-        which = "active version" if version is None else f"version {version}"
-        raise LookupError(f"there is no {which} of that name")
-    return int(found["did"].min())  # the oldest: ids are chronological
-
-
-def _find_cached(
-    cache: Path, name: str | None, openml_id: int | None, version: int | None
-) -> Path | None:
-    """The folder of a data set that can be read without the server, of a name the oldest."""
-    folders = (
-        cache.glob("datasets/[1-9]*") if openml_id is None else [cache / f"datasets/{openml_id}"]
-    )
-    found = []
-    for folder in folders:
-        files = {file.name for file in folder.glob("*")}
-        if not {"features.xml", "description.xml"} <= files:
-            continue
-        if not {"dataset.arff", f"dataset_{folder.name}.pq"} & files:
-            continue
-        try:
-            description = ElementTree.parse(folder / "description.xml")
-        except ElementTree.ParseError:  # the package would ask the server for another
-            continue
-        said = {
-            key: description.findtext(_NAMESPACE + key) for key in ("name", "version", "status")
-        }
-        fits = said["version"] == str(version) or (version is None and said["status"] == "active")
-        if openml_id is not None or (said["name"] == name and fits):
-            found.append(folder)
-    return min(found, key=lambda folder: int(folder.name), default=None)
-
-
-@contextmanager
-def _without_parquet(openml: Any) -> Iterator[None]:
-    variable = openml.config.OPENML_SKIP_PARQUET_ENV_VAR
-    before = os.environ.get(variable)
-    os.environ[variable] = "true"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[variable]
-        else:
-            os.environ[variable] = before
-
-
-def _load_cached(openml: Any, folder: Path, *, refresh: bool = False) -> RawDataset:
-    """Load a data set by the id that its folder is named after."""
-    only_arff = (
-        not refresh
-        and (folder / "dataset.arff").exists()
-        and not (folder / f"dataset_{folder.name}.pq").exists()
-    )
-    with _without_parquet(openml) if only_arff else nullcontext():
-        dataset = openml.datasets.get_dataset(
-            int(folder.name),
-            download_data=True,
-            download_features_meta_data=True,
-            force_refresh_cache=refresh,
-        )
-        table, *_ = dataset.get_data(include_row_id=True, include_ignore_attribute=True)
-    unused = [
-        *_attribute_columns(dataset.ignore_attribute),
-        *_attribute_columns(dataset.row_id_attribute),
-    ]
-    table = table.drop(columns=[column for column in table.columns if column in unused])
-    kinds = {feature.name: feature for feature in dataset.features.values()}
-    for name in kinds.keys() & set(table.columns):
-        if kinds[name].data_type == "nominal" and is_bool_dtype(table[name]):
-            # The package makes truth values of FALSE and TRUE, whichever way they are written.
-            spelling = {value.casefold() == "true": value for value in kinds[name].nominal_values}
-            table[name] = table[name].astype(object).map(spelling, na_action="ignore")
-    return RawDataset(
-        table=table,
-        nominal=frozenset(name for name, kind in kinds.items() if kind.data_type == "nominal"),
-        text=frozenset(
-            name for name, kind in kinds.items() if kind.data_type in ("string", "date")
-        ),
-        target=dataset.default_target_attribute,
-        name=dataset.name,
-        openml_id=dataset.dataset_id,
-        version=dataset.version,
-    )
-
-
-def _attribute_columns(attribute: str | list[str] | None) -> list[str]:
-    """The columns of an attribute, whose names may be in one text with commas."""
-    names = [attribute] if isinstance(attribute, str) else attribute or []
-    return [part for name in names for part in (name, *name.split(","))]
+    except ValueError as error:
+        raise ValueError(
+            f"OpenML gives no table {label}: {str(error).rstrip('.')}; list_openml() has some, "
+            f"https://www.openml.org all; or {own_copy(label)}"
+        ) from error
 
 
 # ---- One form for a data set's columns, whether they come from a CSV, an ARFF or a Parquet file
@@ -379,14 +217,13 @@ def as_numeric(column: pd.Series, *, whole: bool = True) -> pd.Series:
 
 
 def split(
-    table: pd.DataFrame, target: str, nominal: Iterable[str], text: Iterable[str] = ()
+    table: pd.DataFrame, target: str, nominal: Collection[str], text: Collection[str] = ()
 ) -> tuple[pd.DataFrame, pd.Series, str]:
     """Split a raw table into X, y and the task, with one dtype for each kind of column.
 
     A column is nominal, text (left as it is) or numeric; a numeric target is float64.
     """
-    nominal, text = set(nominal), set(text)
-    task = "classification" if target in nominal | text else "regression"
+    task = "classification" if target in (*nominal, *text) else "regression"
     if task == "classification":
         y = as_nominal(table[target])
     else:
@@ -452,7 +289,7 @@ def content_checksum(X: pd.DataFrame, y: pd.Series) -> str:
     return digest.hexdigest()
 
 
-# ---- Data sets of OpenML by name or id, from its server, its client's cache or a local copy ------
+# ---- Data sets of OpenML by name or id, from its server, a cache or a local copy ------
 
 
 @dataclass(frozen=True, eq=False)
@@ -491,7 +328,6 @@ def load_openml(
     *,
     version: int | None = None,
     data_home: str | PathLike[str] | None = None,
-    offline: bool = False,
 ) -> Dataset:
     """Load a data set of OpenML, from a local copy, from the cache or from the server.
 
@@ -515,9 +351,6 @@ def load_openml(
         The file of a set that is not in `list_openml` (``<id>.csv`` if asked for by id) has its
         target in the last column; columns that hold anything but numbers are nominal, and a
         nominal target makes a classification task.
-    offline : bool, default=False
-        Whether to look at local files and at the cache only. There a name without a version
-        stands for the oldest that the cache has.
 
     Returns
     -------
@@ -527,12 +360,11 @@ def load_openml(
 
     Raises
     ------
-    ImportError
-        There is no local file, and the package openml (extra ``openml``) is not installed.
     OSError
         The set is not in the cache, and cannot be fetched or kept.
     ValueError
-        OpenML has no such set, it has no default target or is sparse, or a copy is not the set.
+        OpenML has no such set, it has no default target or is sparse, or a copy is not the
+        set.
 
     Warns
     -----
@@ -541,10 +373,9 @@ def load_openml(
 
     Notes
     -----
-    The package openml fetches and keeps data sets by its own settings: ``openml.config`` has its
-    cache (``get_cache_directory()``), its tries (``set_retry_policy``) and its progress bar
-    (``show_progress``). Its cache is not for processes that fetch the same set at the same time:
-    load a set once before many of them do.
+    `sklearn.datasets.fetch_openml` fetches a set and keeps it in scikit-learn's cache (the
+    environment variable ``SCIKIT_LEARN_DATA``, else ``~/scikit_learn_data``): what is there, by
+    the same name or id, needs no network.
 
     Examples
     --------
@@ -576,7 +407,7 @@ def load_openml(
     if path is not None:
         dataset = _from_file(path, label, entry)
     else:
-        dataset = _from_openml(fetch(name, openml_id, version, offline=offline), entry, version)
+        dataset = _from_openml(fetch(name, openml_id, version), entry, version)
     if entry is not None and content_checksum(dataset.X, dataset.y) != entry.checksum:
         warnings.warn(
             f"{entry.name} from {path or 'OpenML'} has other values, or its rows in another order, "
@@ -613,25 +444,25 @@ def _from_file(path: Path, name: str, entry: KnownSet | None) -> Dataset:
     return Dataset(X, y, task, _categorical(X), name, None, "local file")
 
 
-def _from_openml(raw: RawDataset, entry: KnownSet | None, version: int | None) -> Dataset:
-    where = f"{raw.name} (OpenML {raw.openml_id}, version {raw.version})"
-    if version not in (None, raw.version):
+def _from_openml(bunch: Bunch, entry: KnownSet | None, version: int | None) -> Dataset:
+    table, about = bunch.frame, bunch.details
+    where = f"{about['name']} (OpenML {about['id']}, version {about['version']})"
+    if version is not None and str(version) != str(about["version"]):
         raise ValueError(f"{where} is not version {version}: leave out version= or ask by name")
     if entry is not None:
-        return _registered(raw.table, entry, where, own_copy(entry.name), "OpenML")
-    if any(isinstance(dtype, pd.SparseDtype) for dtype in raw.table.dtypes):
+        return _registered(table, entry, where, own_copy(entry.name), "OpenML")
+    target = about.get("default_target_attribute")
+    if target not in table.columns:
+        columns = ", ".join(map(repr, table.columns[:8]))
         raise ValueError(
-            f"{where} is sparse, and tables are dense here; "
-            f"sklearn.datasets.fetch_openml(data_id={raw.openml_id}) reads it"
-        )
-    if raw.target is None or raw.target not in raw.table.columns:
-        columns = ", ".join(map(repr, raw.table.columns[:8]))
-        raise ValueError(
-            f"{where} names no column as its target, but {raw.target!r}; the columns begin with "
+            f"{where} names no column as its target, but {target!r}; the columns begin with "
             f"{columns}: put the one to predict last in a CSV file, and {own_copy('NAME')}"
         )
-    X, y, task = split(raw.table, raw.target, raw.nominal, raw.text)
-    return Dataset(X, y, task, _categorical(X), raw.name, raw.openml_id, "OpenML")
+    nominal = table.columns[table.dtypes == "category"]
+    text = table.columns[[dtype.kind == "O" for dtype in table.dtypes]].difference(nominal)
+    X, y, task = split(table, target, nominal, text)
+    openml_id = int(about["id"])
+    return Dataset(X, y, task, _categorical(X), about["name"], openml_id, "OpenML")
 
 
 def _registered(

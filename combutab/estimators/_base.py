@@ -6,63 +6,263 @@ import os
 import sys
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import cycle, islice
 from numbers import Integral
 from operator import itemgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import pandas as pd
+import scipy.sparse
 import torch
 from sklearn.base import BaseEstimator, _fit_context
+from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _num_samples
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    _num_samples,
+    check_consistent_length,
+)
+from torch import Tensor
 
+from combutab._model_files import Checkpoint
 from combutab.core.device import Precision, guard_forks, resolve_device
 from combutab.core.rng import Stream, fold_in, holding, seed_from
 from combutab.core.world import broadcast, plain_parameters, sharing
-from combutab.estimators._data import (
-    Prepared,
-    can_stratify,
-    check_bagging,
-    check_given,
-    concatenated,
-    encoded_rows,
-    member_folds,
-    split_rows,
-    weighted_rows,
-)
 from combutab.estimators._fitted import (
     Fitted,
     Unfinished,
     held_out_outputs,
-    learned,
     unfinished,
 )
 from combutab.estimators._initial import initial_states
 from combutab.estimators._jobs import (
-    FitCheckpoint,
     Job,
+    OutOfFold,
     check_settled,
+    concatenated,
     epoch_tasks,
     output_scorer,
-    train_jobs,
+    train_job,
     train_shared,
 )
 from combutab.estimators._parameters import AUTO_ROWS
 from combutab.estimators._targets import Target, check_weights
 from combutab.nn import Member, MLPSpec, NetworkSpec
-from combutab.preprocessing import as_numpy
+from combutab.preprocessing import EncodedTable, TableEncoder, as_numpy
 from combutab.training import (
     PER_STEP,
     MemberPlan,
     MemberResult,
     MemberStart,
+    Rows,
+    RowStream,
     uninterrupted,
 )
+
+Splits = tuple[tuple[Tensor, Tensor | None], ...]
+"""Positions of training and of validation rows."""
+
+# ---- Folds of bagging="cv" and of packs ----------------------------------------------------------
+
+
+def check_bagging(parameters: Mapping[str, Any]) -> None:
+    """Refuse what does not go with a fold a member, before the data are seen."""
+    if parameters["bagging"] is None:
+        return
+    n_members = parameters["n_members"]
+    if n_members < 2:
+        raise ValueError(
+            f"bagging='cv' gives each member a fold of its own: it needs n_members of at least 2 "
+            f"(5, say), got {n_members=}"
+        )
+    if parameters["solver"] == "lbfgs":
+        raise ValueError(
+            "bagging='cv' has each member keep its best epoch on its fold, and solver='lbfgs' has "
+            "no epochs; use 'adam', 'adamw' or 'sgd', or bagging=None"
+        )
+    if parameters["warm_start"]:
+        raise ValueError(
+            "bagging='cv' with warm_start=True might validate members on rows that they have "
+            "trained on; set warm_start=False, or bagging=None to go on from the fitted members"
+        )
+
+
+def shuffled_folds(
+    asked: str, n_folds: int, n_rows: int, seed: int, labels: np.ndarray | None
+) -> Splits:
+    """Training and validation rows of each fold, with equal shares of each of the labels.
+
+    Raises ValueError, beginning with what was ``asked``, if a label has too few rows.
+    """
+    state = fold_in(seed, Stream.SPLIT) % (1 << 32)
+    folds = KFold(n_folds, shuffle=True, random_state=state)
+    if labels is not None:
+        names, counts = np.unique(labels, return_counts=True)
+        if counts.min() < n_folds:
+            rarest = names[counts.argmin()]
+            raise ValueError(
+                f"{asked} needs a row of each class in every fold, and class {rarest} has "
+                f"{counts.min()} row(s); use fewer folds, or leave that class out"
+            )
+        folds = StratifiedKFold(n_folds, shuffle=True, random_state=state)
+    return as_splits(folds.split(np.empty(n_rows), labels))
+
+
+def as_splits(folds: Iterable[tuple[np.ndarray, np.ndarray]]) -> Splits:
+    """Training and validation rows as tensors."""
+    return tuple((torch.from_numpy(train), torch.from_numpy(val)) for train, val in folds)
+
+
+# ---- Data of a fit, from arguments to encoded rows: checks, weights, validation split, targets
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Encoded data of one fit: all rows, which of them train and which validate, and what encodes.
+
+    There is one split for all members, or several, which they take in turns. With a stream, its
+    rows train, and ``rows`` are the validation rows alone.
+    """
+
+    rows: Rows
+    splits: Splits
+    encoder: TableEncoder
+    target: Target
+    stream: RowStream | None = None
+    out_of_fold: OutOfFold | None = None  # where bagging="cv" made the splits
+
+    @property
+    def n_train(self) -> int:
+        """Training rows of the member that has the fewest."""
+        if self.stream is not None:
+            return self.stream.n_rows
+        return min(len(train) for train, _ in self.splits)
+
+
+def check_given(
+    X: Any, y: Any, X_val: Any, y_val: Any, *, solver: str, name: str
+) -> tuple[Any, Any]:
+    """Refuse arguments of ``fit`` that do not go together; return both tables, indexable."""
+    if (X_val is None) != (y_val is None):
+        given = "X_val" if y_val is None else "y_val"
+        raise ValueError(f"X_val and y_val go together, got only {given}")
+    if X_val is not None and solver == "lbfgs":
+        raise ValueError("solver='lbfgs' takes no X_val and y_val: it does not stop early")
+    if y is None:
+        raise ValueError(
+            f"This {name} estimator requires y to be passed, but the target y is None."
+        )
+    X, X_val = _indexable(X), _indexable(X_val)
+    check_consistent_length(X, y)
+    _check_no_missing(y)
+    if X_val is not None:
+        check_consistent_length(X_val, y_val)
+        _check_no_missing(y_val)
+    return X, X_val
+
+
+def _indexable(X: Any) -> Any:
+    """Sparse formats, pyarrow tables and others whose rows cannot be picked, as ones that can."""
+    if scipy.sparse.issparse(X):
+        return X.tocsr()
+    if type(X).__module__.startswith("pyarrow"):
+        return X.to_pandas()
+    if X is None or hasattr(X, "__getitem__") or hasattr(X, "iloc"):
+        return X
+    return np.asarray(X)
+
+
+def _check_no_missing(y: Any) -> None:
+    """Missing text labels, which scikit-learn's checks pass over."""
+    if scipy.sparse.issparse(y):
+        return
+    labels = np.asarray(y)
+    if labels.ndim and labels.dtype.kind in "OT" and pd.isna(labels).any():
+        raise ValueError("Input y contains NaN (missing values); drop those rows first")
+
+
+def weighted_rows(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, np.ndarray, np.ndarray]:
+    """Leave out rows of weight 0, which must not shape the encoding either.
+
+    The last of what is returned are the positions of the rows that are left.
+
+    Raises ValueError if nothing is left, or a weight is none.
+    """
+    n_rows = _num_samples(X)
+    weight = _check_sample_weight(
+        sample_weight, np.empty((n_rows, 1)), dtype=np.float64, ensure_non_negative=True
+    )
+    check_weights(weight, "sample_weight")
+    kept = np.flatnonzero(weight)
+    if not len(kept):
+        raise ValueError("sample_weight is zero for every row: nothing is left to fit")
+    if len(kept) == n_rows:
+        return X, y, weight, kept
+    return _safe_indexing(X, kept), _safe_indexing(y, kept), weight[kept], kept
+
+
+def split_rows(
+    n_rows: int, fraction: float, seed: int, stratify: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of the training and of the validation rows, increasing.
+
+    Raises ValueError if there would be fewer than two of the latter, or a label has one row.
+    """
+    if stratify is not None:
+        _check_no_single(stratify)
+    if np.ceil(fraction * n_rows) < 2:
+        raise ValueError(
+            "The validation set is too small. Increase 'validation_fraction' or the size of your "
+            f"dataset: validation_fraction={fraction} of {n_rows} rows."
+        )
+    train, val = train_test_split(
+        np.arange(n_rows),
+        test_size=fraction,
+        random_state=fold_in(seed, Stream.SPLIT) % (1 << 32),
+        stratify=stratify,
+    )
+    return np.sort(train), np.sort(val)
+
+
+def can_stratify(labels: np.ndarray, fraction: float) -> bool:
+    """Tell whether both sides of a split can have rows of each label."""
+    counts = np.unique(labels, return_counts=True)[1]
+    n_val = int(np.ceil(fraction * len(labels)))
+    return bool(counts.min() > 1 and len(counts) <= min(n_val, len(labels) - n_val))
+
+
+def _check_no_single(labels: np.ndarray) -> None:
+    """Refuse a class of one row, in scikit-learn's words."""
+    names, counts = np.unique(labels, return_counts=True)
+    if counts.min() < 2:
+        raise ValueError(
+            "The least populated classes in y have only 1 member, which is too few. The minimum "
+            "number of groups for any class cannot be less than 2. Classes with too few members "
+            f"are: {[str(name) for name in names[counts < 2]]}; leave them out, or use "
+            "early_stopping='auto', which then does not stratify, or early_stopping=False"
+        )
+
+
+def encoded_rows(
+    table: EncodedTable, target: np.ndarray, weight: np.ndarray | None, dtype: torch.dtype
+) -> Rows:
+    """Encode rows as the tensors that a network takes."""
+    y = torch.from_numpy(np.ascontiguousarray(target))
+    return Rows(
+        torch.from_numpy(table.dense).to(dtype),
+        y if y.dtype == torch.int64 else y.to(dtype),
+        torch.from_numpy(table.codes) if table.codes.shape[1] else None,
+        None if weight is None else torch.from_numpy(weight).to(dtype),
+    )
+
+
+# ---- The estimator -------------------------------------------------------------------------------
 
 
 class BaseMLP(Fitted):
@@ -118,7 +318,7 @@ class BaseMLP(Fitted):
             }
         return settings
 
-    _data_parameters: ClassVar[tuple[str, ...]] = (  # all that ``_encode`` depends on
+    _data_parameters: ClassVar[tuple[str, ...]] = (  # all that ``encode_data`` depends on
         "solver",
         "categorical_features",
         "numeric_encoding",
@@ -197,17 +397,19 @@ class BaseMLP(Fitted):
         with sharing(partial(self._words, given)), self._file(broadcast(checkpoint)) as file:
             prepared = self.encode_data(X, y, sample_weight, X_val, y_val, fresh=fresh)
             job = self.make_job(prepared, fresh=fresh)
-            found = partial(self._learned, job, fresh=fresh)
+            found = partial(self._fitted_attributes, job, fresh=fresh)
             with epoch_tasks(self, job, found, X, y, sample_weight) as told:
                 results = train_shared(job, [*self._all_callbacks(), *told], file=file)
-                return self.keep_results(job, results, fresh=fresh)
+                self.keep_results(job, results, fresh=fresh)
+        self.network()  # so that the first prediction need not wait for it
+        return self
 
     def _words(self, given: tuple[Any, ...]) -> str:
         """What is fitted, in words that are the same in all processes that fit it."""
         return f"{type(self).__name__} {plain_parameters(self)} {given}"
 
     @contextmanager
-    def _file(self, path: str | os.PathLike[str] | None) -> Iterator[FitCheckpoint | None]:
+    def _file(self, path: str | os.PathLike[str] | None) -> Iterator[Checkpoint | None]:
         """The file of the fit that is done within, by whose seed all is drawn."""
         if path is None:
             yield None
@@ -218,7 +420,7 @@ class BaseMLP(Fitted):
                 f"{which} takes no checkpoint: a file is of one training from its beginning, by "
                 "'adam', 'adamw' or 'sgd'"
             )
-        file = FitCheckpoint(path, self)
+        file = Checkpoint(path, self, free=("verbose",))
         with holding(file.seed):
             yield file
 
@@ -261,7 +463,8 @@ class BaseMLP(Fitted):
                 f"bagging={self.bagging!r} takes no X_val and y_val: each member validates on a "
                 "fold of its own; set bagging=None"
             )
-        weight = weight_val = encoded_val = folds = kept = None
+        weight = weight_val = encoded_val = kept = out_of_fold = None
+        splits: Splits = ()
         own = False
         n_given = _num_samples(X)
         if sample_weight is not None:
@@ -275,7 +478,14 @@ class BaseMLP(Fitted):
         elif bagged:
             seed, strata = seed_from(self.random_state), self._strata(target, encoded)
             kept = np.arange(n_given) if kept is None else kept
-            folds = member_folds(self.n_members, seed, strata, kept, n_given)
+            out_of_fold, n_rows = OutOfFold(kept, n_given), len(kept)
+            if n_rows < 2 * self.n_members:
+                raise ValueError(
+                    f"bagging='cv' needs two rows a member at least: n_members={self.n_members} is "
+                    f"too many for n_samples={n_rows}"
+                )
+            asked = f"bagging='cv', n_members={self.n_members}"
+            splits = shuffled_folds(asked, self.n_members, n_rows, seed, strata)
         elif split and self._stops_early(len(encoded), min_rows):
             train, val = self._split(target, encoded)
             own = True  # rows of the same table
@@ -290,21 +500,22 @@ class BaseMLP(Fitted):
                 raise ValueError(
                     "class_weight leaves every row with weight 0: nothing is left to fit"
                 )
-        encoder = self._new_encoder() if fresh else self.encoder_
+        encoder = self.make_encoder() if fresh else self.encoder_
         table = (
             encoder.fit_encode(X, weight, owner=owner) if fresh else encoder.encode(X, owner=owner)
         )
         dtype = Precision(self.precision).dtype
         rows, n = encoded_rows(table, encoded, total, dtype), len(encoded)
-        val_rows = None
-        if folds is not None and total is not weight:  # class weights are for training alone
+        if out_of_fold is not None and total is not weight:  # class weights are for training alone
             rows = concatenated([rows, encoded_rows(table, encoded, weight, dtype)])
-            folds = replace(folds, scored_from=n)
+            out_of_fold = replace(out_of_fold, scored_from=n)
+            splits = tuple((train, val + n) for train, val in splits if val is not None)
         if encoded_val is not None:
             val_table = encoder.encode(X_val, owner=owner, fitted=own)
             rows = concatenated([rows, encoded_rows(val_table, encoded_val, weight_val, dtype)])
-            val_rows = torch.arange(n, len(rows.dense))
-        return Prepared(rows, torch.arange(n), val_rows, encoder, target, folds=folds)
+        val_rows = torch.arange(n, len(rows.dense)) if encoded_val is not None else None
+        splits = splits or ((torch.arange(n), val_rows),)
+        return Prepared(rows, splits, encoder, target, out_of_fold=out_of_fold)
 
     def _strata(self, target: Target, encoded: np.ndarray) -> np.ndarray | None:
         """Labels of which both sides of a split are to have equal shares, as errors name them."""
@@ -332,7 +543,7 @@ class BaseMLP(Fitted):
         return self._split(target, encoded) if self._stops_early(len(encoded), min_rows) else None
 
     def encoding_key(self) -> str:
-        """Return a key that is equal for estimators that ``_encode`` the same way."""
+        """Return a key that is equal for estimators whose ``encode_data`` does the same."""
         values = {
             n: v for n, v in self.get_params(deep=False).items() if n in self._data_parameters
         }
@@ -357,13 +568,13 @@ class BaseMLP(Fitted):
         edges = self.encoder_.numeric_scaler_.edges
         bins = torch.from_numpy(edges.T.copy()) if len(edges) else None
         members = tuple(Member(seed, self.activation, self.dropout, bins) for seed in seeds)
-        splits = prepared.splits(self.n_members)
+        splits = list(islice(cycle(prepared.splits), self.n_members))
         target = prepared.target
         score, scorer, scoring = None, None, self.early_stopping_scoring or target.score_name
         if splits[0][1] is not None:
             score = scoring if scoring in ("loss", target.score_name) else "scorer"
             if score == "scorer":
-                for _, val in splits if prepared.folds is not None else splits[:1]:
+                for _, val in prepared.splits:
                     held_out = prepared.rows.each(itemgetter(val))
                     scorer = output_scorer(self, scoring, target, held_out)
         starts = [None] * len(seeds) if fresh else self._starts(continued=epochs is not None)
@@ -389,7 +600,7 @@ class BaseMLP(Fitted):
             resolve_device(self.device),
             self.max_fun,
             self._start_states(members, fresh=fresh),
-            prepared.folds,
+            prepared.out_of_fold,
         )
 
     def _start_states(
@@ -436,13 +647,13 @@ class BaseMLP(Fitted):
         """
         held_out = self.target_.held_out_name
         with uninterrupted():
-            found = self._learned(job, results, fresh=fresh)
-            for name in ("loss_curve_", held_out):  # which lbfgs, or no bagging, has none of
-                self.__dict__.pop(name, None)
-            self.__dict__.update(found)
-            if job.folds is not None:
+            found = self._fitted_attributes(job, results, fresh=fresh)
+            for name in {"loss_curve_", held_out} & vars(self).keys():
+                delattr(self, name)  # which lbfgs, or no bagging, has none of
+            self._set_fitted(found)
+            if job.out_of_fold is not None:
                 values = self.target_.held_out(held_out_outputs(self.network(), job).double())
-                setattr(self, held_out, job.folds.in_given_order(values))
+                setattr(self, held_out, job.out_of_fold.in_given_order(values))
             notes = unfinished(
                 job, results, converges=converges, in_parts=converges and self.warm_start
             )
@@ -458,15 +669,7 @@ class BaseMLP(Fitted):
         """Become the fitted estimator of these networks, whatever it was made for."""
         self.n_members = len(job.members)
         self._spec, self._made_with = job.spec, self._settled_parameters()
-        self.__dict__.update(self._learned(job, results, fresh=True))
-
-    def _learned(self, job: Job, results: Sequence[MemberResult], *, fresh: bool) -> dict[str, Any]:
-        """The attributes that training found."""
-        curve, scores = (
-            [] if fresh else getattr(self, name, None) or []
-            for name in ("loss_curve_", "validation_scores_")
-        )
-        return learned(job, results, curve, scores)
+        self._set_fitted(self._fitted_attributes(job, results, fresh=True))
 
     def _check_answers(self, job: Job, results: Sequence[MemberResult]) -> None:
         """Warn of a network that has learned nothing, where that can be told."""
@@ -509,7 +712,7 @@ class BaseMLP(Fitted):
         self._validate(fresh=fresh)
         prepared = self.encode_data(X, y, sample_weight, fresh=fresh, split=False, classes=classes)
         job = self.make_job(prepared, fresh=fresh, epochs=1)
-        (results,) = train_jobs([job], self._all_callbacks())
+        results = train_job(job, self._all_callbacks())
         n_iter = 0 if fresh else int(getattr(self, "n_iter_", 0))
         self.keep_results(job, results, fresh=fresh, converges=False)  # in one epoch
         self.n_iter_ = n_iter + 1

@@ -1,33 +1,388 @@
-"""MLPClassifier."""
+"""MLPClassifier, and the target of class labels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
+import torch
+from scipy.stats import entropy
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import _check_partial_fit_first_call
+from sklearn.utils.multiclass import (
+    _check_partial_fit_first_call,
+    check_classification_targets,
+    type_of_target,
+)
 from torch import Tensor
 
 from combutab._model_files import loadable
+from combutab.core.files import kind
 from combutab.estimators._docs import document
-from combutab.estimators._fitted import warn_of_one_class
+from combutab.estimators._fitted import scored_outputs
 from combutab.estimators._jobs import Job
 from combutab.estimators._streaming import StreamedMLP
-from combutab.estimators._targets import (
-    ClassTarget,
-    LabelCounts,
-    Target,
-    check_class_weight,
-    checked_labels,
-)
-from combutab.nn import ActivationSpec
-from combutab.training import Loss, MemberResult
+from combutab.estimators._targets import Target, TargetLearner, check_weights, checked_labels
+from combutab.nn import ActivationSpec, TableNetwork
+from combutab.preprocessing import ColumnKind
+from combutab.training import BinaryCrossEntropy, CrossEntropy, Loss, MemberResult
+
+# ---- Classes -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class ClassTarget(Target):
+    """Class labels: one a row, or with ``multilabel`` a 0/1 matrix of a column a label."""
+
+    classes: np.ndarray
+    multilabel: bool
+
+    score_name = "accuracy"
+    held_out_name = "oof_decision_function_"
+    fields = {"classes": kind(np.ndarray), "multilabel": kind(bool)}
+
+    @classmethod
+    def learn(cls, y: np.ndarray, classes: np.ndarray | None = None) -> Self:
+        """Learn of checked labels; ``classes`` are all that there are, if that is known."""
+        multilabel = type_of_target(y) == "multilabel-indicator"
+        if classes is None:
+            classes = np.arange(y.shape[1]) if multilabel else np.unique(y)
+        return cls(classes, multilabel)
+
+    @property
+    def out_activation(self) -> str:
+        return "logistic" if self.multilabel or len(self.classes) <= 2 else "softmax"
+
+    def attributes(self) -> dict[str, Any]:
+        return {**super().attributes(), "classes_": self.classes}
+
+    @property
+    def n_outputs(self) -> int:
+        n_classes = len(self.classes)
+        return n_classes if self.multilabel or n_classes > 2 else 1
+
+    @property
+    def n_raw_outputs(self) -> int:
+        return self.n_outputs
+
+    def loss(self, label_smoothing: float) -> Loss:
+        """The loss of these classes."""
+        if self.out_activation == "softmax":
+            return CrossEntropy(label_smoothing=label_smoothing)
+        return BinaryCrossEntropy(label_smoothing=label_smoothing)
+
+    def encode(self, y: np.ndarray, precision: str, *, complete: bool = False) -> np.ndarray:
+        target_kind = type_of_target(y)
+        if (target_kind == "multilabel-indicator") != self.multilabel:
+            raise ValueError(
+                f"y is {target_kind}, but the estimator was fitted on "
+                f"{'multilabel' if self.multilabel else 'single-label'} targets"
+            )
+        if self.multilabel:
+            if y.shape[1] != self.n_outputs:
+                raise ValueError(f"y has {y.shape[1]} labels, fit saw {self.n_outputs}")
+            if not np.isin(y, (0, 1)).all():
+                raise ValueError(f"multi-label y must hold 0 and 1, got {np.unique(y).tolist()}")
+            return y.astype(np.float64)
+        present = np.unique(y)
+        unknown = np.setdiff1d(present, self.classes)
+        if complete and (len(unknown) or len(present) != len(self.classes)):
+            raise ValueError(
+                "warm_start can only be used where `y` has the same classes as in the previous "
+                f"call to fit. Previously got {self.classes}, `y` has {present}"
+            )
+        if len(unknown):
+            raise ValueError(
+                f"`y` has classes not in `self.classes_`: {unknown[:5].tolist()}. "
+                f"`self.classes_` has {self.classes}."
+            )
+        return self._as_target(np.searchsorted(self.classes, y))
+
+    def _as_target(self, numbers: np.ndarray) -> np.ndarray:
+        """Class numbers as the loss takes them."""
+        if self.out_activation == "softmax":
+            return numbers.astype(np.int64)
+        return numbers.astype(np.float64)[:, None]
+
+    def encode_columns(self, y: pd.DataFrame, precision: str) -> np.ndarray:
+        labels, codes = factorized(y.iloc[:, 0])
+        known = np.isin(labels, self.classes)  # a category need not occur
+        numbers = np.zeros(len(labels), dtype=np.int64)
+        numbers[known] = np.searchsorted(self.classes, labels[known])
+        return self._as_target(numbers[codes])
+
+    def decode(self, target: np.ndarray) -> np.ndarray:
+        if self.multilabel:
+            return target.astype(np.int64)
+        return self.classes[target.reshape(-1).astype(np.int64)]
+
+    def strata(self, target: np.ndarray) -> np.ndarray | None:
+        return None if self.multilabel else target
+
+    def weigh(
+        self, class_weight: Any, target: np.ndarray, weight: np.ndarray | None
+    ) -> np.ndarray | None:
+        """Weights of rows of these encoded targets times those of their classes."""
+        if class_weight is None:
+            return weight
+        if self.multilabel:
+            by_row = compute_sample_weight(class_weight, target.astype(np.int64))
+        else:
+            numbers = target.reshape(-1).astype(np.int64)
+            counts = np.bincount(numbers, minlength=len(self.classes))
+            by_row = weights_of_classes(class_weight, self.classes, counts)[numbers]
+        return by_row if weight is None else weight * by_row
+
+    def units(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.zeros(self.n_outputs), np.ones(self.n_outputs)
+
+    def answer(self, raw: Tensor, **numbers: Tensor) -> Tensor:
+        """Class probabilities, averaged over networks.
+
+        >>> ClassTarget(np.array(["a", "b"]), False).answer(torch.zeros(3, 5, 1)).shape
+        torch.Size([5, 2])
+        """
+        if self.out_activation == "softmax":
+            return torch.softmax(raw, -1).mean(0)
+        positive = torch.sigmoid(raw).mean(0)
+        if self.multilabel:
+            return positive
+        if len(self.classes) == 1:
+            return torch.ones_like(positive)
+        return torch.cat([1 - positive, positive], -1)
+
+    def predict(self, raw: Tensor) -> np.ndarray:
+        probabilities = self.held_out(raw)
+        if self.multilabel:
+            return (probabilities > 0.5).astype(np.int64)
+        return self.classes[probabilities.argmax(1)]
+
+    def held_out(self, raw: Tensor) -> np.ndarray:
+        found: np.ndarray = self.answer(raw).numpy()
+        return found
+
+    def _check(self) -> None:
+        labels = self.classes.tolist()
+        if self.classes.ndim != 1 or not all(type(v) in (bool, int, float, str) for v in labels):
+            raise ValueError("classes must be a list of labels")
+        if not labels or len(set(labels)) != len(labels):
+            raise ValueError(f"classes must differ, got {str(labels)[:100]}")
+
+
+def factorized(y: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct labels, not all of which need occur, and each row's code, its place among them."""
+    if isinstance(y.dtype, pd.CategoricalDtype):
+        return np.asarray(y.cat.categories), y.cat.codes.to_numpy(np.int64)
+    labels, codes = np.unique(y.to_numpy(), return_inverse=True)
+    return labels, codes
+
+
+class LabelCounts(TargetLearner):
+    """Learns the classes of a column, and how many training rows each has."""
+
+    kinds = (ColumnKind.BOOL, ColumnKind.NUMBER, ColumnKind.CATEGORY)
+    single = True
+
+    def __init__(self, class_weight: Any) -> None:
+        self.class_weight = class_weight
+        self._counts: dict[Any, int] = {}
+        self._by_class: np.ndarray | None = None
+
+    def add(self, y: pd.DataFrame, weight: np.ndarray | None, trains: np.ndarray) -> None:
+        labels, codes = factorized(y.iloc[:, 0])
+        check_classification_targets(labels)
+        occurs = np.bincount(codes, minlength=len(labels)) > 0
+        counts = np.bincount(codes[trains], minlength=len(labels))
+        for label, count in zip(labels[occurs].tolist(), counts[occurs].tolist(), strict=True):
+            self._counts[label] = self._counts.get(label, 0) + count
+
+    def finish(self, names: list[str]) -> ClassTarget:
+        labels = np.unique(np.array(list(self._counts)))
+        if labels.dtype.kind in "US":  # as those of a column of a DataFrame
+            labels = labels.astype(object)
+        if len(labels) < 2:
+            raise ValueError(
+                f"the target {names[0]!r} is {labels[0]!r} in all rows: one class, nothing to learn"
+            )
+        counts = np.array([self._counts[label] for label in labels.tolist()])
+        if self.class_weight is not None:
+            self._by_class = weights_of_classes(self.class_weight, labels, counts)
+        return ClassTarget(labels, multilabel=False)
+
+    def weigh(self, target: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
+        """Weights times those of the classes."""
+        if self._by_class is None:
+            return weight
+        by_row = self._by_class[target.reshape(-1).astype(np.int64)]
+        if weight is None:
+            return by_row
+        check_weights(by_row * weight, "class_weight times sample_weight")
+        return by_row * weight
+
+
+def check_class_weight(class_weight: Any) -> None:
+    """Check the parameter as far as that goes before the data are seen.
+
+    Raises ValueError if a weight is no number, or none that `check_weights` accepts.
+    """
+    tables = [class_weight] if isinstance(class_weight, Mapping) else class_weight
+    if class_weight is None or isinstance(class_weight, str):
+        return
+    for table in tables:
+        if not isinstance(table, Mapping):
+            raise ValueError(
+                "class_weight must be a dict class -> weight (for multi-label targets a list of "
+                f"them, one a label), 'balanced' or None, got {class_weight!r}"
+            )
+        for label, weight in table.items():
+            if not isinstance(weight, Real):
+                raise ValueError(
+                    f"class_weight of class {label!r} must be a number, got {weight!r}"
+                )
+            check_weights(np.array([float(weight)]), f"class_weight of class {label!r}")
+
+
+def weights_of_classes(class_weight: Any, classes: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The weight of each class, (n_classes,), of which there are so many rows.
+
+    Classes that are not named weigh 1. Raises ValueError if a name is no class while a class has
+    no weight, as scikit-learn, or for a list.
+    """
+    if class_weight == "balanced":
+        present = counts > 0
+        balanced: np.ndarray = counts.sum() / (present.sum() * np.where(present, counts, 1))
+        return balanced
+    if not isinstance(class_weight, Mapping):
+        raise ValueError(
+            "class_weight is a list, which is for multi-label targets; for these it must be a "
+            f"dict class -> weight, got {class_weight!r}"
+        )
+    labels = classes.tolist()
+    unknown = [label for label in class_weight if label not in labels]
+    unnamed = [label for label in labels if label not in class_weight]
+    if unknown and unnamed:
+        raise ValueError(
+            f"class_weight names {unknown}, which are no classes of y, and the classes {unnamed} "
+            "are not in class_weight: use the labels of y themselves"
+        )
+    if unknown:  # a class that these rows lack, in a fold say
+        warnings.warn(
+            f"class_weight names {unknown}, which are no classes of y; they change nothing",
+            stacklevel=6,
+        )
+    weights = np.array([float(class_weight.get(label, 1.0)) for label in labels])
+    if not weights.any():
+        raise ValueError(
+            f"class_weight={class_weight} is 0 for every class: nothing is left to fit"
+        )
+    return weights
+
+
+# ---- A classifier that answers one class whatever it is asked: found out, and told ---------------
+
+_TRIAL = 20  # epochs: a fit that is to run fewer is a trial, which nobody takes for finished
+# Of the log loss that the classes' shares have. Below it the columns say something: of a rare
+# class every row may have less than a half, and yet be told from the others.
+_LEARNED = 0.95
+
+
+def warn_of_one_class(
+    job: Job,
+    results: Sequence[MemberResult],
+    network: Callable[[], TableNetwork],
+    target: ClassTarget,
+    *,
+    goes_on: bool,
+) -> None:
+    """Warn of a classifier that answers one class, no better than the classes' shares would.
+
+    Parameters
+    ----------
+    job, results
+    network : callable
+        Gives the fitted network, which is asked for where the recorded scores leave a doubt.
+    target : ClassTarget
+        One label a row, at least two classes.
+    goes_on : bool
+        Whether another call may train on, and is expected to where ``max_iter`` was reached.
+    """
+    classes, reasons = target.classes, {result.reason for result in results}
+    unfinished = "max_iter" in reasons and (goes_on or job.config.max_epochs < _TRIAL)
+    if unfinished or reasons - {"max_iter", "no_improvement"} or not len(job.rows.dense):
+        return
+    if _is_better(job, results, len(classes)) or not _any_column_varies(job):
+        return
+    raw, rows = scored_outputs(network(), job)
+    p = target.held_out(raw.double())
+    y, weight = _labels_and_weights(job, rows)
+    answers = p.argmax(1)
+    shares = _class_shares(job, rows, len(classes))
+    own = p[np.arange(len(y)), y].clip(np.finfo(p.dtype).tiny)
+    loss = float(-(weight * np.log(own)).sum() / weight.sum())
+    # of rows of one class nothing can be said
+    if (answers != answers[0]).any() or not loss > _LEARNED * entropy(shares) > 0:
+        return
+    what = "training" if job.config.score is None else "validation"
+    by_loss = "early_stopping_scoring='loss', " * (job.config.score not in (None, "loss"))
+    label, share = classes.tolist()[answers[0]], shares[answers[0]]
+    warnings.warn(
+        f"The classifier answers class {label!r} for every one of {len(y)} {what} rows, "
+        f"{share:.1%} of which have it, and its probabilities are hardly better than the classes' "
+        f"shares (log loss {loss:.3g}, that of the shares {entropy(shares):.3g}): it has learned "
+        "nothing of the columns. Try another learning_rate_init than "
+        f"{job.plans[0].learning_rate:g}, {by_loss}more epochs (max_iter={job.config.max_epochs}, "
+        f"n_iter_no_change={job.config.n_iter_no_change}), or class_weight='balanced'.",
+        ConvergenceWarning,
+        stacklevel=6,
+    )
+
+
+def _is_better(job: Job, results: Sequence[MemberResult], n_classes: int) -> bool:
+    """Tell whether the recorded losses already say that something was learned, or nothing was to.
+
+    There is nothing where the training rows are of one class.
+    """
+    plan, score = job.plans[0], job.config.score
+    if len(plan.rows) and _class_shares(job, plan.rows, n_classes).max() == 1:
+        return True
+    if score == "loss":
+        losses = [-result.best_score for result in results]
+    elif score is None:  # penalties and all
+        losses = [
+            result.train_loss[-1] if result.train_loss else result.best_loss for result in results
+        ]
+    else:
+        return False
+    scored = plan.rows if plan.val_rows is None else plan.val_rows
+    return max(losses) < _LEARNED * entropy(_class_shares(job, scored, n_classes))
+
+
+def _any_column_varies(job: Job) -> bool:
+    """Tell whether there is a column to learn of."""
+    tables = (job.rows.dense, job.rows.codes)
+    return any(bool((table != table[:1]).any()) for table in tables if table is not None)
+
+
+def _labels_and_weights(job: Job, rows: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    labels, weight = job.rows.y[rows].reshape(-1).to(torch.int64).numpy(), job.rows.weight
+    return labels, np.ones(len(rows)) if weight is None else weight[rows].double().numpy()
+
+
+def _class_shares(job: Job, rows: Tensor, n_classes: int) -> np.ndarray:
+    """Share of the rows' weight that each class has."""
+    weights = np.bincount(*_labels_and_weights(job, rows), n_classes)
+    return weights / weights.sum()
+
+
+# ---- The estimator -----------------------------------------------------------------------------
 
 
 class ClassPredictions(ClassifierMixin):
@@ -46,7 +401,7 @@ class ClassPredictions(ClassifierMixin):
             label.
         """
         raw = self._raw(X)
-        return self.target_.probabilities(raw)
+        return self.target_.held_out(raw)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithms of ``predict_proba``, (n_samples, n_classes)."""

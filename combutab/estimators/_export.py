@@ -74,12 +74,9 @@ class TableEncoding(nn.Module):
         super().__init__()
         scaler = encoder.numeric_scaler_
         self.method, self.limit, self.n_numeric = scaler.method, scaler.limit, scaler.n_columns
-        # two values of such a column may differ by more than float64 holds
-        unit = np.where(scaler.scale > 1e290, 2.0**-10, 1.0)
         arrays = {
-            "unit": unit,
-            "centre": scaler.centre * unit,
-            "scale": scaler.scale * unit,
+            "centre": scaler.centre,
+            "scale": scaler.scale,
             "fill": np.clip(scaler.fill, -scaler.limit, scaler.limit),
             "constant": scaler.constant,
             "unscaled": scaler.unscaled,
@@ -116,7 +113,7 @@ class TableEncoding(nn.Module):
         if self.method == "quantile":
             x = torch.where(unscaled | constant, x, self._normal_score(x))
         elif self.method != "none":
-            x = (x * self.get_buffer("unit") - self.get_buffer("centre")) / self.get_buffer("scale")
+            x = (x - self.get_buffer("centre")) / self.get_buffer("scale")
         if self.method == "robust":
             cut = torch.clamp(x, -1e15, 1e15)
             x = torch.where(unscaled, x, cut / torch.sqrt(1 + (cut / 3) ** 2))
@@ -269,7 +266,7 @@ class TableModule(nn.Module):
         ValueError
             As ``predict``: of other columns, infinite values, or text for numbers.
         """
-        device = self.encoding.get_buffer("unit").device
+        device = self.encoding.get_buffer("centre").device
         numbers, codes = self.encoder.read(X)
         return torch.from_numpy(numbers).to(device), torch.from_numpy(codes).to(device)
 
@@ -604,7 +601,7 @@ def _labelled(
     from onnx import TensorProto, helper, numpy_helper
 
     answer, found = inner.graph.output[0].name, f"{_OWN}found"
-    if getattr(module.answer, "multilabel", False):
+    if getattr(module.answer.target, "multilabel", False):
         inputs.constants.append(numpy_helper.from_array(np.array(0.5), f"{_OWN}half"))
         inputs.after += [
             helper.make_node("Greater", [answer, f"{_OWN}half"], [found]),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -27,7 +26,7 @@ from combutab._model_files import (
     encode,
 )
 from combutab.core.device import PRECISIONS, Precision, guard_forks, resolve_device
-from combutab.core.fields import (
+from combutab.core.files import (
     check_fields,
     choice,
     kind,
@@ -41,7 +40,7 @@ from combutab.core.fields import (
 from combutab.estimators._export import Exports, TableModule
 from combutab.estimators._jobs import Job
 from combutab.estimators._parameters import Parameters
-from combutab.estimators._targets import ClassTarget, Target
+from combutab.estimators._targets import Answer, Target
 from combutab.nn import NTK, ActivationSpec, Member, MLPSpec, NetworkSpec, TableNetwork
 from combutab.preprocessing import EncodedTable, TableEncoder
 from combutab.training import MemberResult, is_per_step
@@ -58,10 +57,11 @@ def held_out_outputs(net: TableNetwork, job: Job) -> Tensor:
 
     NaN where an interrupt has left no such member.
     """
-    assert job.folds is not None
-    raw = torch.full((net.n_heads, len(job.folds.kept), job.spec.n_outputs), torch.nan)
-    raw = raw.to(net.dtype)
-    folds = job.folds.positions[: net.n_members]
+    assert job.out_of_fold is not None
+    raw = torch.full((net.n_heads, len(job.out_of_fold.kept), job.spec.n_outputs), torch.nan)
+    raw, first = raw.to(net.dtype), job.out_of_fold.scored_from
+    held_out = [plan.val_rows for plan in job.plans[: net.n_members]]
+    folds = [rows - first for rows in held_out if rows is not None]
     longest, chunk = max(map(len, folds)), max(1, _ROWS // len(folds))
     index = torch.stack([pad(fold, (0, longest - len(fold))) for fold in folds])
     for start in range(0, longest, chunk):
@@ -81,8 +81,8 @@ def scored_outputs(net: TableNetwork, job: Job) -> tuple[Tensor, Tensor]:
 
     These are the validation rows, or where there are none the training rows: a sample, if many.
     """
-    if job.folds is not None:
-        rows = torch.arange(len(job.folds.kept)) + job.folds.scored_from
+    if job.out_of_fold is not None:
+        rows = torch.arange(len(job.out_of_fold.kept)) + job.out_of_fold.scored_from
         return held_out_outputs(net, job), rows
     plan = job.plans[0]
     rows = plan.rows if plan.val_rows is None else plan.val_rows
@@ -92,121 +92,6 @@ def scored_outputs(net: TableNetwork, job: Job) -> tuple[Tensor, Tensor]:
     codes = None if job.rows.codes is None else job.rows.codes[rows]
     context = job.config.precision.context(net.device)
     return net.predict(job.rows.dense[rows], codes, _ROWS, context).cpu(), rows
-
-
-# ---- A classifier that answers one class whatever it is asked: found out, and told ---------------
-
-_TRIAL = 20  # epochs: a fit that is to run fewer is a trial, which nobody takes for finished
-# Of the log loss that the classes' shares have. Below it the columns say something: of a rare
-# class every row may have less than a half, and yet be told from the others.
-_LEARNED = 0.95
-
-
-def warn_of_one_class(
-    job: Job,
-    results: Sequence[MemberResult],
-    network: Callable[[], TableNetwork],
-    target: ClassTarget,
-    *,
-    goes_on: bool,
-) -> None:
-    """Warn of a classifier that answers one class, no better than the classes' shares would.
-
-    Parameters
-    ----------
-    job, results
-    network : callable
-        Gives the fitted network, which is asked for where the recorded scores leave a doubt.
-    target : ClassTarget
-        One label a row, at least two classes.
-    goes_on : bool
-        Whether another call may train on, and is expected to where ``max_iter`` was reached.
-    """
-    classes, reasons = target.classes, {result.reason for result in results}
-    unfinished = "max_iter" in reasons and (goes_on or job.config.max_epochs < _TRIAL)
-    if unfinished or reasons - {"max_iter", "no_improvement"} or not len(job.rows.dense):
-        return
-    if _is_better(job, results, len(classes)) or not _any_column_varies(job):
-        return
-    raw, rows = scored_outputs(network(), job)
-    p, y, weight = target.probabilities(raw.double()), _labels(job, rows), _row_weights(job, rows)
-    answers = p.argmax(1)
-    if (answers != answers[0]).any():
-        return
-    own = p[np.arange(len(y)), y].clip(np.finfo(p.dtype).tiny)
-    loss = float(-(weight * np.log(own)).sum() / weight.sum())
-    shares = _class_shares(job, rows, len(classes))
-    entropy = _entropy(shares)
-    if not loss > _LEARNED * entropy or entropy == 0:  # of rows of one class nothing can be said
-        return
-    what = "training" if job.config.score is None else "validation"
-    by_loss = "early_stopping_scoring='loss', " * (job.config.score not in (None, "loss"))
-    label, share = classes.tolist()[answers[0]], shares[answers[0]]
-    warnings.warn(
-        f"The classifier answers class {label!r} for every one of {len(y)} {what} rows, "
-        f"{share:.1%} of which have it, and its probabilities are hardly better than the classes' "
-        f"shares (log loss {loss:.3g}, that of the shares {entropy:.3g}): it has learned nothing "
-        "of the columns. Try another learning_rate_init than "
-        f"{job.plans[0].learning_rate:g}, {by_loss}more epochs (max_iter={job.config.max_epochs}, "
-        f"n_iter_no_change={job.config.n_iter_no_change}), or class_weight='balanced'.",
-        ConvergenceWarning,
-        stacklevel=6,
-    )
-
-
-def _is_better(job: Job, results: Sequence[MemberResult], n_classes: int) -> bool:
-    """Tell whether what training recorded already says that something was learned.
-
-    Or that there was nothing: where the training rows are of one class.
-    """
-    shares: dict[int, np.ndarray] = {}
-    for result, plan in zip(results, job.plans, strict=False):
-        scored = plan.rows if plan.val_rows is None else plan.val_rows
-        for rows in (plan.rows, scored):
-            if id(rows) not in shares:
-                shares[id(rows)] = _class_shares(job, rows, n_classes) if len(rows) else np.zeros(1)
-        if shares[id(plan.rows)].max() == 1:
-            continue
-        own, score = shares[id(scored)], job.config.score
-        if score == "accuracy":
-            better = result.best_score > own.max() + 1e-6
-        elif score == "loss":
-            better = -result.best_score < _LEARNED * _entropy(own)
-        elif score is None:  # penalties and all
-            loss = result.train_loss[-1] if result.train_loss else result.best_loss
-            better = loss < _LEARNED * _entropy(own)
-        else:
-            better = False
-        if not better:
-            return False
-    return True
-
-
-def _any_column_varies(job: Job) -> bool:
-    """Tell whether there is a column to learn of."""
-    tables = (job.rows.dense, job.rows.codes)
-    return any(bool((table != table[:1]).any()) for table in tables if table is not None)
-
-
-def _labels(job: Job, rows: Tensor) -> np.ndarray:
-    return job.rows.y[rows].reshape(-1).to(torch.int64).numpy()
-
-
-def _row_weights(job: Job, rows: Tensor) -> np.ndarray:
-    if job.rows.weight is None:
-        return np.ones(len(rows))
-    return job.rows.weight[rows].double().numpy()
-
-
-def _class_shares(job: Job, rows: Tensor, n_classes: int) -> np.ndarray:
-    """Share of the rows' weight that each class has."""
-    mass = np.bincount(_labels(job, rows), _row_weights(job, rows), n_classes)
-    return mass / mass.sum()
-
-
-def _entropy(shares: np.ndarray) -> Any:
-    present = shares[shares > 0]
-    return -(present * np.log(present)).sum()
 
 
 # ---- Attributes of a fitted estimator, from what training found ----------------------------------
@@ -222,57 +107,6 @@ class LazyNetwork:
 
     def __reduce__(self) -> tuple[type[LazyNetwork], tuple[()]]:
         return LazyNetwork, ()
-
-
-def learned(
-    job: Job,
-    results: Sequence[MemberResult],
-    loss_curve: Sequence[float],
-    validation_scores: Sequence[float],
-) -> dict[str, Any]:
-    """The attributes of a fitted estimator; the curves are those that the training goes on from.
-
-    Raises ValueError if training diverged, or a weight is not finite.
-    """
-    first, trained = results[0], job.members[: len(results)]  # fewer after an interrupt
-    finite = all(torch.isfinite(v).all() for r in results for v in r.state.values())
-    lost = any(r.reason == "diverged" and not np.isfinite(r.best_score) for r in results)
-    if not finite or lost:  # with validation rows there are the best weights before
-        raise ValueError(
-            "Solver produced non-finite parameter weights. The input data may contain large "
-            "values and need to be preprocessed. Or lower learning_rate_init="
-            f"{job.plans[0].learning_rate}, or set max_grad_norm."
-        )
-    scored = job.config.score is not None
-    attributes: dict[str, Any] = {
-        "_states": [{n: v.numpy() for n, v in r.state.items()} for r in results],
-        "_progress": [
-            {
-                "epochs": r.epochs,
-                "t": r.t,
-                "best_loss": r.best_loss,
-                "n_idle": r.n_iter_no_improvement,
-                "learning_rate": r.next_learning_rate,
-                "optimizer": {n: v.numpy() for n, v in r.optimizer.items()},
-            }
-            for r in results
-        ],
-        "_net": LazyNetwork(),
-        "_trained": (tuple(member.activation for member in trained), job.config.precision.name),
-        "n_layers_": len(job.spec.widths),
-        "t_": first.t,
-        "n_iter_": len(first.train_loss),
-        "loss_": first.train_loss[-1] if first.train_loss else first.best_loss,
-        "loss_curve_": [*loss_curve, *first.train_loss],
-        "best_loss_": None if scored else first.best_loss,
-        "validation_scores_": [*validation_scores, *first.validation_score] if scored else None,
-        "best_validation_score_": first.best_score if scored else None,
-        "history_": _history(results),
-    }
-    if job.config.optimizer.solver == "lbfgs":
-        del attributes["loss_curve_"]
-        attributes |= {"n_iter_": first.epochs, "loss_": first.best_loss}
-    return attributes
 
 
 @dataclass(frozen=True)
@@ -414,9 +248,8 @@ class LearnedTable:
         self.n_features_in_ = encoder.n_features_in_
         if hasattr(encoder, "feature_names_in_"):
             self.feature_names_in_ = encoder.feature_names_in_
-        self.n_outputs_, self.out_activation_ = target.n_outputs, target.out_activation
-        if isinstance(target, ClassTarget):
-            self.classes_ = target.classes
+        for name, value in target.attributes().items():
+            setattr(self, name, value)
 
 
 class Fitted(LearnedTable, Parameters, Exports, Loadable):
@@ -472,6 +305,61 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
     _target_class: ClassVar[type[Target]]
     _given_outputs: Tensor | None = None  # in the place of what the network would answer
 
+    def _fitted_attributes(
+        self, job: Job, results: Sequence[MemberResult], *, fresh: bool
+    ) -> dict[str, Any]:
+        """What training found, by the attributes' names; curves go on if it is not ``fresh``.
+
+        Raises ValueError if training diverged, or a weight is not finite.
+        """
+        curve, scores = (
+            [] if fresh else getattr(self, name, None) or []
+            for name in ("loss_curve_", "validation_scores_")
+        )
+        first, trained = results[0], job.members[: len(results)]  # fewer after an interrupt
+        finite = all(torch.isfinite(v).all() for r in results for v in r.state.values())
+        lost = any(r.reason == "diverged" and not np.isfinite(r.best_score) for r in results)
+        if not finite or lost:  # with validation rows there are the best weights before
+            raise ValueError(
+                "Solver produced non-finite parameter weights. The input data may contain large "
+                "values and need to be preprocessed. Or lower learning_rate_init="
+                f"{job.plans[0].learning_rate}, or set max_grad_norm."
+            )
+        scored = job.config.score is not None
+        attributes: dict[str, Any] = {
+            "_states": [{n: v.numpy() for n, v in r.state.items()} for r in results],
+            "_progress": [
+                {
+                    "epochs": r.epochs,
+                    "t": r.t,
+                    "best_loss": r.best_loss,
+                    "n_idle": r.n_iter_no_improvement,
+                    "learning_rate": r.next_learning_rate,
+                    "optimizer": {n: v.numpy() for n, v in r.optimizer.items()},
+                }
+                for r in results
+            ],
+            "_net": LazyNetwork(),
+            "_trained": (tuple(member.activation for member in trained), job.config.precision.name),
+            "n_layers_": len(job.spec.widths),
+            "t_": first.t,
+            "n_iter_": len(first.train_loss),
+            "loss_": first.train_loss[-1] if first.train_loss else first.best_loss,
+            "loss_curve_": [*curve, *first.train_loss],
+            "best_loss_": None if scored else first.best_loss,
+            "validation_scores_": [*scores, *first.validation_score] if scored else None,
+            "best_validation_score_": first.best_score if scored else None,
+            "history_": _history(results),
+        }
+        if job.config.optimizer.solver == "lbfgs":
+            del attributes["loss_curve_"]
+            attributes |= {"n_iter_": first.epochs, "loss_": first.best_loss}
+        return attributes
+
+    def _set_fitted(self, attributes: Mapping[str, Any]) -> None:
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
     def with_outputs(self, raw: Tensor) -> Self:
         """A copy that predicts by these raw outputs, whatever rows it is shown."""
         shown = copy.copy(self)
@@ -505,7 +393,7 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
         """The members as a new stack, of their saved states, for predictions."""
         activations, precision = self._trained
         net = self._spec.build(
-            [Member(0, activation) for activation in activations],
+            [Member(0, activation, drawn=False) for activation in activations],
             dtype=dtype or Precision(precision).dtype,
             device=device,
         )
@@ -515,7 +403,7 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
 
     def _exported(self, dtype: torch.dtype | None) -> TableModule:
         net = self.built_network(dtype=dtype).unflatten()
-        return TableModule(self.encoder_, [net], self.target_.answer())
+        return TableModule(self.encoder_, [net], Answer(self.target_))
 
     def _raw(self, X: Any) -> Tensor:
         """Raw outputs of every member and head: (n_networks, n_samples, n_outputs), on the CPU."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,28 +46,30 @@ def initial_widths(
     return tuple(sizes)
 
 
-def check_initial(
-    init: ConstructedNetwork,
-    numeric_encoding: str,
-    precision: str,
-    parameters: Mapping[str, tuple[object, object]],
-) -> None:
-    """Refuse what would take a constructed network apart; before any work on data.
+# parameters that must have one value: others would take a constructed network apart
+_NEEDED = {
+    "dropout": 0,
+    "normalization": "none",
+    "proxy_norm": False,
+    "numeric_embedding": "none",
+    "scale_inputs": False,
+}
 
-    ``parameters`` has those that must have one value, as (what they are, what they must be).
-    """
-    for name, (value, wanted) in parameters.items():
-        if value != wanted:
+
+def check_initial(init: ConstructedNetwork, parameters: Mapping[str, Any]) -> None:
+    """Refuse parameters that would take a constructed network apart; before any work on data."""
+    for name, wanted in _NEEDED.items():
+        if parameters[name] != wanted:
             raise ValueError(
-                f"init=network needs {name}={wanted!r}, got {value!r}: its units add up to what "
-                "it was made for only as they are; paper_recipe has parameters that fit"
+                f"init=network needs {name}={wanted!r}, got {parameters[name]!r}: its units add up "
+                "to what it was made for only as they are; paper_recipe has parameters that fit"
             )
-    if numeric_encoding not in ("standard", "none"):
+    if parameters["numeric_encoding"] not in ("standard", "none"):
         raise ValueError(
             "init=network needs numeric_encoding='standard' or 'none', which are linear, got "
-            f"{numeric_encoding!r}"
+            f"{parameters['numeric_encoding']!r}"
         )
-    network = copy.deepcopy(init).to(Precision(precision).dtype)
+    network = copy.deepcopy(init).to(Precision(parameters["precision"]).dtype)
     try:
         network.check_rounding()
     except ValueError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import hashlib
-import os
 import threading
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -20,16 +19,13 @@ from joblib import effective_n_jobs
 from sklearn.metrics import check_scoring
 from torch import Tensor
 
-from combutab._model_files import CheckpointFile, with_prefix
+from combutab._model_files import Checkpoint
 from combutab.constructions import ConstructedNetwork
 from combutab.core.device import guard_forks
-from combutab.core.fields import text, whole
-from combutab.core.files import reading
 from combutab.core.parallel import Failed, attempt, completed, on_cluster, unwanted
-from combutab.core.rng import Stream, fold_in, seed_from
+from combutab.core.rng import Stream, fold_in
 from combutab.core.tasks import fit_task, has_callbacks
 from combutab.core.world import Ranks, broadcast, check_same, current
-from combutab.estimators._data import Folds, concatenated
 from combutab.estimators._targets import Target
 from combutab.nn import ActivationSpec, Member, NetworkSpec, TableNetwork
 from combutab.training import (
@@ -60,6 +56,23 @@ _EVEN = 4  # a shape's stacks are a multiple of this many, for as many threads t
 
 
 @dataclass(frozen=True)
+class OutOfFold:
+    """Where the rows that members are scored on are in the table that ``fit`` was given."""
+
+    kept: np.ndarray  # (n,) the encoded rows' positions
+    n_given: int  # rows of that table
+    scored_from: int = 0  # where a copy of the rows begins that weigh what they do in scores
+
+    def in_given_order(self, values: np.ndarray) -> np.ndarray:
+        """(n, ...) of the encoded rows -> (n_given, ...), NaN for rows that were left out."""
+        if len(self.kept) == self.n_given:
+            return values
+        full = np.full((self.n_given, *values.shape[1:]), np.nan, dtype=values.dtype)
+        full[self.kept] = values
+        return full
+
+
+@dataclass(frozen=True)
 class Job:
     """One estimator's training: its members, which share data, network and configuration."""
 
@@ -71,7 +84,7 @@ class Job:
     device: torch.device
     max_fun: int = 15000
     start_states: tuple[dict[str, Tensor], ...] | None = None
-    folds: Folds | None = None  # that the members validate on
+    out_of_fold: OutOfFold | None = None  # members validate on folds of their own
 
 
 @dataclass(frozen=True)
@@ -147,17 +160,17 @@ def train_streamed(
         whole = torch.arange(len(first.dense))
         plans = tuple(replace(plan, rows=whole, val_rows=None) for plan in job.plans)
         begun = replace(job, rows=first, plans=plans)
-    net, _, _ = _assemble([begun], _places(job))
+    net, _, _ = _assemble([begun], _members_of(job))
     return train_stack(net, _on_device(job.rows, job), job.plans, job.config, callbacks, stream)
 
 
 def first_states(job: Job) -> tuple[dict[str, Tensor], ...]:
     """The weights that a job's members begin with."""
-    net, _, _ = _assemble([job], _places(job))
+    net, _, _ = _assemble([job], _members_of(job))
     return tuple(net.member_state(i) for i in range(len(job.members)))
 
 
-def _places(job: Job) -> list[Place]:
+def _members_of(job: Job) -> list[Place]:
     return [Place(0, i) for i in range(len(job.members))]
 
 
@@ -203,6 +216,28 @@ def _assemble(
     if head.spec.needs_rows:
         _start_from_rows(net, rows, plans, [i for i in range(len(stack)) if i not in states])
     return net, rows, plans
+
+
+def concatenated(tables: Sequence[Rows]) -> Rows:
+    """All of them, one below the other; where some have weights, rows of others weigh 1."""
+    if len(tables) == 1:
+        return tables[0]
+    if any(t.weight is not None for t in tables):
+        tables = [
+            replace(t, weight=torch.ones_like(t.dense[:, 0])) if t.weight is None else t
+            for t in tables
+        ]
+
+    def joined(tensors: Iterable[Tensor | None]) -> Tensor | None:
+        present = [tensor for tensor in tensors if tensor is not None]
+        return torch.cat(present) if present else None
+
+    return Rows(
+        torch.cat([t.dense for t in tables]),
+        torch.cat([t.y for t in tables]),
+        joined(t.codes for t in tables),
+        joined(t.weight for t in tables),
+    )
 
 
 def _start_from_rows(
@@ -290,41 +325,42 @@ def _shortened(value: Any) -> str:
 
 # ---- scikit-learn's scorers of a network in training, on the rows that are set aside -------------
 
-
-@dataclass(frozen=True, eq=False)
-class OutputScorer:
-    """A scorer of raw outputs: (n_heads, n, n_outputs), encoded targets, weights -> its score.
-
-    The scorer is shown a copy of ``estimator``, the one in training, that has these outputs.
-    """
-
-    estimator: Any
-    target: Target
-    scorer: Callable[..., float]
-    scoring: Any  # what the user asked for
-
-    def __call__(self, raw: Tensor, y: Tensor, weight: Tensor | None) -> float:
-        shown = self.estimator.with_outputs(raw.cpu().double())
-        rows, more = np.zeros((raw.shape[1], 1)), {}
-        if weight is not None:
-            more["sample_weight"] = weight.cpu().numpy().astype(np.float64)
-        try:
-            return float(self.scorer(shown, rows, self.target.decode(y.cpu().numpy()), **more))
-        except ValueError as error:
-            raise ValueError(
-                f"early_stopping_scoring={self.scoring!r} cannot score the rows set aside: {error}"
-            ) from error
+Scorer = Callable[[Tensor, Tensor, Tensor | None], float]
 
 
-def output_scorer(estimator: Any, scoring: Any, target: Target, rows: Rows) -> OutputScorer:
+def output_scorer(estimator: Any, scoring: Any, target: Target, rows: Rows) -> Scorer:
     """The scorer that ``early_stopping_scoring`` names, tried on rows with outputs of zero.
+
+    It scores raw outputs, (n_heads, n, n_outputs), by encoded targets and weights: scikit-learn's
+    is shown a copy of the estimator that has these outputs.
 
     Raises ValueError if scikit-learn knows none of that name, or it cannot score such rows.
     """
     scorer = check_scoring(estimator, scoring=scoring)
-    made = OutputScorer(copy.copy(estimator), target, scorer, scoring)
+    made = functools.partial(_score_outputs, copy.copy(estimator), target, scorer, scoring)
     made(rows.dense.new_zeros(1, len(rows.y), target.n_raw_outputs), rows.y, rows.weight)
     return made
+
+
+def _score_outputs(
+    estimator: Any,
+    target: Target,
+    scorer: Callable[..., float],
+    scoring: Any,
+    raw: Tensor,
+    y: Tensor,
+    weight: Tensor | None,
+) -> float:
+    rows, more = np.zeros((raw.shape[1], 1)), {}
+    if weight is not None:
+        more["sample_weight"] = weight.cpu().numpy().astype(np.float64)
+    shown = estimator.with_outputs(raw.cpu().double())
+    try:
+        return float(scorer(shown, rows, target.decode(y.cpu().numpy()), **more))
+    except ValueError as error:
+        raise ValueError(
+            f"early_stopping_scoring={scoring!r} cannot score the rows set aside: {error}"
+        ) from error
 
 
 # ---- The task of a fit, for scikit-learn's callbacks: its epochs, and what they would make -------
@@ -346,140 +382,113 @@ def epoch_tasks(
         yield [FitTasks(task, learned)] if task is not None and task.watched else []
 
 
-# ---- The training of many jobs' stacks, one after the other or side by side ----------------------
+# ---- The training of one job, and of many jobs' stacks, one after the other or side by side ------
 
-_Trained = tuple[list[MemberResult], "StackWatch | None"]
 _GOLDEN = (5**0.5 - 1) / 2  # its multiples' fractions are spread evenly, however many there are
 
 
-class StackWatch(Callback):
-    """Follows one stack, wherever that trains: it is sent along, and back with the results."""
+def train_job(
+    job: Job, callbacks: Sequence[Callback] = (), file: Checkpoint | None = None
+) -> list[MemberResult]:
+    """Train a job, stack by stack: a result a member, but for those that an interrupt left out."""
+    results: list[MemberResult | None] = [None] * len(job.members)
+    for i, stack in enumerate(plan_stacks([job])):
+        part = None if file is None else file.part(f"{i}.")
+        trained = train_one_stack([job], stack, callbacks, part)
+        for place, result in zip(stack, trained, strict=True):
+            results[place.member] = result
+        if is_interrupted(trained):
+            break
+    return [result for result in results if result is not None]
 
-    def begins(self) -> bool:
-        """Tell whether the stack is to be trained, when and where it would begin."""
-        return True
 
-    def take(self, other: StackWatch) -> None:
-        """Take over what this one's copy has noted in another process; here it is this one."""
+def is_interrupted(results: Sequence[MemberResult]) -> bool:
+    """Tell whether Ctrl-C ended the training."""
+    return any(result.reason == "interrupted" for result in results)
+
+
+def stacks_to_train(
+    jobs: Sequence[Job], skip: Collection[int] = (), *, together: bool = True
+) -> list[list[Place]]:
+    """The stacks of many jobs, but for those whose jobs are all to be skipped.
+
+    Stacks are those of all jobs all the same, as the last digits of a member's result depend on its
+    stack. With ``together=False`` each job has stacks of its own.
+    """
+    if together:
+        stacks = plan_stacks(jobs)
+    else:
+        alone = [(i, stack) for i, job in enumerate(jobs) for stack in plan_stacks([job])]
+        stacks = [[Place(i, place.member) for place in stack] for i, stack in alone]
+    # neighbours have alike activations: spread, the pace so far is that of the rest
+    order = np.argsort(np.arange(len(stacks)) * _GOLDEN % 1.0, kind="stable")
+    return [stacks[i] for i in order if not all(place.job in skip for place in stacks[i])]
+
+
+Train = Callable[[Sequence[Job], Sequence[Place], Sequence[Callback]], T]
+
+
+def train_plain(
+    jobs: Sequence[Job], stack: Sequence[Place], callbacks: Sequence[Callback]
+) -> list[MemberResult]:
+    """Train a stack; its optimisers' states, twice the size of the weights, are let go."""
+    results = train_one_stack(jobs, stack, callbacks)
+    for result in results:
+        result.optimizer = {}
+    return results
 
 
 def train_jobs(
     jobs: Sequence[Job],
+    stacks: Sequence[Sequence[Place]],
+    train: Sequence[Train[T]],
     callbacks: Sequence[Callback] = (),
-    on_progress: Callable[[float], None] | None = None,
     *,
-    on_jobs: Callable[[dict[int, list[MemberResult]]], None] | None = None,
-    on_failed: Callable[[list[int], Exception], None] | None = None,
-    skip: Collection[int] = (),
-    together: bool = True,
     n_jobs: int | None = None,
-    keep_optimizers: bool = True,
-    watch: Callable[[Sequence[tuple[int, int]]], StackWatch] | None = None,
-    file: FitCheckpoint | None = None,
-) -> list[list[MemberResult]]:
-    """Train all members of all jobs, as few stacks as memory and caches allow.
-
-    After a keyboard interrupt no further stack is begun: a single job keeps the members that it
-    has, several jobs have no use for some of theirs and the interrupt goes on to the caller.
+    on_progress: Callable[[float], None] | None = None,
+) -> Generator[tuple[int, T | Failed]]:
+    """Train stacks of many jobs.
 
     Parameters
     ----------
     jobs : sequence of Job
-        Jobs of equal shape, configuration and device train together.
+    stacks : sequence of sequence of Place
+        As ``stacks_to_train`` gives them.
+    train : sequence of callable
+        What trains each stack, wherever that is done: jobs, stack, callbacks -> what is yielded.
     callbacks : sequence of Callback
-        Told of every stack's epochs.
-    on_progress : callable, optional
-        Called with the number of members that have been trained so far: where stacks train in
-        threads after each epoch, in fractions (one call at a time, from any thread), else after
-        each stack.
-    on_jobs : callable, optional
-        Called after each stack with the results of the jobs whose last members it had, by position.
-    on_failed : callable, optional
-        Called with the positions of a failed stack's jobs and its error, and the others go on; by
-        default the error is raised.
-    skip : collection of int, default=()
-        Positions of jobs that need no training. Stacks are those of all jobs all the same, as the
-        last digits of a member's result depend on its stack; one of such jobs alone is left out.
-    together : bool, default=True
-        False: each job has stacks of its own.
+        Told of the epochs of stacks that train one after the other.
     n_jobs : int, optional
         Stacks that train at the same time, in threads unless joblib's current backend is another.
         By default, for several jobs without callbacks, as many as a cluster has workers if joblib's
         backend is one ("dask", "ray"), else on a CPU as many as torch has threads: a small
         network's operations are too short to be shared out.
-    keep_optimizers : bool, default=True
-        Keep the optimisers' states, twice the size of the weights, to go on from later.
-    watch : callable, optional
-        Gives each stack what follows it, for its members, (job, member) each.
-    file : FitCheckpoint, optional
-        Where a single job is written to now and then, and taken up from.
+    on_progress : callable, optional
+        Called with the number of members that have been trained so far: where stacks train in
+        threads after each epoch, in fractions (one call at a time, from any thread), else after
+        each stack.
 
-    Returns
-    -------
-    list of list of MemberResult
-        One list a job, in the jobs' order; empty where it was left out.
+    Yields
+    ------
+    (int, object)
+        A stack's position, and what its training gave, or `Failed`.
     """
-    results: list[list[MemberResult | None]] = [[None] * len(job.members) for job in jobs]
-    stacks, n_skipped = [], 0
-    if together:
-        planned = plan_stacks(jobs)
-    else:
-        planned = [
-            [Place(i, place.member) for place in stack]
-            for i, job in enumerate(jobs)
-            for stack in plan_stacks([job])
-        ]
-    if len(jobs) > 1:
-        # neighbours have alike activations: spread, the pace so far is that of the rest
-        order = np.argsort(np.arange(len(planned)) * _GOLDEN % 1.0, kind="stable")
-        planned = [planned[i] for i in order]
-    for stack in planned:
-        if all(place.job in skip for place in stack):
-            n_skipped += len(stack)
-        else:
-            stacks.append(stack)
     aside = len(jobs) > 1 and not callbacks
-    if n_jobs is None and aside and not on_cluster() and _on_cpu(jobs):
-        n_jobs = min(torch.get_num_threads(), len(stacks))
-    progress = _Progress(len(stacks), n_skipped, on_progress)
-    watches = [None if watch is None else watch([(p.job, p.member) for p in s]) for s in stacks]
-    outputs: Generator[tuple[int, _Trained | Failed]]
+    if n_jobs is None and aside and not on_cluster():
+        on_cpu = all(job.device.type == "cpu" for job in jobs)
+        n_jobs = min(torch.get_num_threads(), len(stacks)) if on_cpu else None
+    progress = _Progress(len(stacks), on_progress)
+    outputs: Generator[tuple[int, T | Failed]]
     if n_jobs in (0, 1) or (n_jobs is None and not (aside and on_cluster())):
-        parts = [None if file is None else file.part(i) for i in range(len(stacks))]
-        tasks = zip(stacks, watches, parts, strict=True)
-        outputs = (
-            (i, attempt(_train_watched, jobs, s, callbacks, own, keep_optimizers, part))
-            for i, (s, own, part) in enumerate(tasks)
-        )
+        tasks = enumerate(zip(train, stacks, strict=True))
+        outputs = ((i, attempt(own, jobs, stack, callbacks)) for i, (own, stack) in tasks)
     else:
-        outputs = _train_side_by_side(jobs, stacks, n_jobs, progress, watches, keep_optimizers)
+        outputs = _train_side_by_side(jobs, stacks, train, n_jobs, progress)
     with closing(outputs):
         for i, found in outputs:
-            stack = stacks[i]
-            if isinstance(found, Failed):
-                if on_failed is None:
-                    raise found.error
-                on_failed(list(dict.fromkeys(place.job for place in stack)), found.error)
-                continue
-            trained, watched = found
-            own = watches[i]
-            if own is not None and watched is not None:
-                own.take(watched)
-            for place, result in zip(stack if trained else (), trained, strict=True):
-                results[place.job][place.member] = result
-            if any(result.reason == "interrupted" for result in trained):
-                if len(jobs) > 1:
-                    raise KeyboardInterrupt
-                break
-            progress.tell(i, len(stack))
-            if on_jobs is not None:
-                of_stack = {job: results[job] for job in dict.fromkeys(p.job for p in stack)}
-                on_jobs({job: [*filter(None, row)] for job, row in of_stack.items() if all(row)})
-    return [[r for r in row if r is not None] for row in results]
-
-
-def _on_cpu(jobs: Sequence[Job]) -> bool:
-    return all(job.device.type == "cpu" for job in jobs)
+            if not isinstance(found, Failed):
+                progress.tell(i, len(stacks[i]))
+            yield i, found
 
 
 class _Progress:
@@ -488,14 +497,10 @@ class _Progress:
     A copy that is sent to another process tells nobody: its stack counts once it is back.
     """
 
-    def __init__(
-        self, n_stacks: int, n_skipped: int, on_progress: Callable[[float], None] | None
-    ) -> None:
+    def __init__(self, n_stacks: int, on_progress: Callable[[float], None] | None) -> None:
         self.stopped = False
-        self._trained = [0.0] * n_stacks + [float(n_skipped)]
+        self._trained = [0.0] * n_stacks
         self._on_progress, self._lock = on_progress, threading.Lock()
-        if n_skipped:
-            self.tell(-1, n_skipped)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_on_progress": None, "_lock": None}
@@ -526,22 +531,28 @@ class _ProgressCallback(Callback):
 def _train_side_by_side(
     jobs: Sequence[Job],
     stacks: Sequence[Sequence[Place]],
+    train: Sequence[Train[T]],
     n_jobs: int | None,
     progress: _Progress,
-    watches: Sequence[StackWatch | None],
-    keep_optimizers: bool,
-) -> Generator[tuple[int, _Trained | Failed]]:
-    """The stacks' results as they are done, in threads or processes with their share of torch's.
+) -> Generator[tuple[int, T | Failed]]:
+    """What is found as it is done, in threads or processes with their share of torch's.
 
     A cluster's workers keep the number of threads that the cluster gave them.
     """
     n_threads = torch.get_num_threads()
     share = None if on_cluster() else max(1, n_threads // effective_n_jobs(n_jobs))
     tasks = (
-        (share, *_extract(jobs, s), (_ProgressCallback(progress, i),), watches[i], keep_optimizers)
-        for i, s in enumerate(stacks)
+        (share, own, *_extract(jobs, stack), (_ProgressCallback(progress, i),))
+        for i, (own, stack) in enumerate(zip(train, stacks, strict=True))
     )
-    outputs = completed(_train_with, tasks, n_jobs=n_jobs, shared=_tables(jobs))
+    # what is as long as the data, of which many jobs have the same
+    tables = (
+        tensor
+        for job in jobs
+        for tensor in (*job.rows.tensors(), *(t for p in job.plans for t in (p.rows, p.val_rows)))
+        if tensor is not None
+    )
+    outputs = completed(_train_with, tasks, n_jobs=n_jobs, shared=tables)
     try:
         for found in outputs:  # noqa: UP028 - which would close them before the progress is told
             yield found
@@ -551,18 +562,11 @@ def _train_side_by_side(
         torch.set_num_threads(n_threads)  # what threads set is what later ones begin with
 
 
-def _tables(jobs: Sequence[Job]) -> Iterator[Tensor]:
-    """What is as long as the data, of which many jobs have the same."""
-    for job in jobs:
-        of_plans = [tensor for plan in job.plans for tensor in (plan.rows, plan.val_rows)]
-        yield from (t for t in (*job.rows.tensors(), *of_plans) if t is not None)
-
-
-def _train_with(n_threads: int | None, *arguments: Any) -> _Trained:
+def _train_with(n_threads: int | None, train: Train[T], *arguments: Any) -> T:
     if n_threads is not None and torch.get_num_threads() != n_threads:
         torch.set_num_threads(n_threads)  # of this thread, or of a process that waits for more
     guard_forks()
-    return _train_watched(*arguments)
+    return train(*arguments)
 
 
 def _extract(jobs: Sequence[Job], stack: Sequence[Place]) -> tuple[list[Job], list[Place]]:
@@ -573,105 +577,6 @@ def _extract(jobs: Sequence[Job], stack: Sequence[Place]) -> tuple[list[Job], li
     ]
 
 
-def _train_watched(
-    jobs: Sequence[Job],
-    stack: Sequence[Place],
-    callbacks: Sequence[Callback],
-    watch: StackWatch | None,
-    keep_optimizers: bool,
-    file: StackFile | None = None,
-) -> _Trained:
-    """Train a stack; no results where it is left out."""
-    if watch is None:
-        results = train_one_stack(jobs, stack, callbacks, file)
-    elif watch.begins():
-        results = train_one_stack(jobs, stack, (*callbacks, watch), file)
-    else:
-        results = []
-    if not keep_optimizers:
-        for result in results:
-            result.optimizer = {}
-    return results, watch
-
-
-# ---- A fit as a file, to go on from: networks, optimisers and curves of each stack of its
-# members
-
-_STOOD = {"seed": whole(0, 2**64), "table": text(64)}
-
-
-class FitCheckpoint(CheckpointFile):
-    """A file that a fit is written to now and then, and taken up from.
-
-    All that is drawn is a function of the ``seed``, the epoch and the step, so a fit that is taken
-    up gives what it would have given in one go.
-
-    Raises ValueError if there is a file that is no checkpoint, or one of another fit.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], model: Any) -> None:
-        super().__init__(path, model, _STOOD, ("verbose",))
-        self.seed = self._state["seed"] if self._state else seed_from(model.random_state)
-        self._arrays: dict[str, np.ndarray] = {}
-
-    def of(self, job: Job) -> None:
-        """Say what is trained; raises ValueError if the file is of something else."""
-        self._table = _job_fingerprint(job)
-        if self._found is not None and self._state["table"] != self._table:
-            raise ValueError(
-                f"{self.path} is of a fit on another table or kind of device; remove the file to "
-                "begin anew"
-            )
-        self._arrays = dict(self._found or {})
-
-    def part(self, stack: int) -> StackPart:
-        """The place of one of the job's stacks in the file."""
-        return StackPart(self, f"{stack}.")
-
-    def _take_up(self, prefix: str, restore: Callable[[Mapping[str, np.ndarray]], int]) -> int:
-        found = with_prefix(self._arrays, prefix)
-        if not found:
-            return 0
-        with reading(self.path, "checkpoint of this fit"):
-            return restore(found)
-
-    def _put(self, prefix: str, stand: Callable[[], dict[str, np.ndarray]], *, last: bool) -> None:
-        if not last and not self.is_due:
-            return
-        others = {n: a for n, a in self._arrays.items() if not n.startswith(prefix)}
-        self._arrays = others | {prefix + name: array for name, array in stand().items()}
-        self._note({"seed": self.seed, "table": self._table}, self._arrays)
-        if last:
-            self.write()
-
-
-@dataclass(frozen=True)
-class StackPart:
-    """A stack's place in the file of its fit."""
-
-    file: FitCheckpoint
-    prefix: str
-
-    def take_up(self, restore: Callable[[Mapping[str, np.ndarray]], int]) -> int:
-        return self.file._take_up(self.prefix, restore)
-
-    def note(self, stand: Callable[[], dict[str, np.ndarray]], *, last: bool) -> None:
-        self.file._put(self.prefix, stand, last=last)
-
-
-def _job_fingerprint(job: Job) -> str:
-    """Fingerprint what is trained on, and the members; it cannot be turned back into rows."""
-    digest = hashlib.sha256(f"{job.device.type} {[plan.seed for plan in job.plans]}".encode())
-    tables = job.rows.tensors()
-    for plan in job.plans[: 1 if job.folds is None else None]:
-        tables += [plan.rows, plan.val_rows]
-    for tensor in tables:
-        digest.update(str(None if tensor is None else tuple(tensor.shape)).encode())
-        if tensor is not None:
-            digest.update(tensor.cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
-
-
 # ---- One fit of an estimator, shared by ranks: its members, or else the rows of its batches ------
 
 
@@ -679,7 +584,7 @@ def train_shared(
     job: Job,
     callbacks: Sequence[Callback] = (),
     *,
-    file: FitCheckpoint | None = None,
+    file: Checkpoint | None = None,
     stream: RowStream | None = None,
     tables: Callable[[], Sequence[Tensor | None]] | None = None,
 ) -> list[MemberResult]:
@@ -694,12 +599,15 @@ def train_shared(
     """
     ranks = current()
     if file is not None:
-        file.of(job)
+        tables_read = job.rows.tensors()
+        for plan in job.plans if job.out_of_fold is not None else job.plans[:1]:
+            tables_read += [plan.rows, plan.val_rows]
+        file.begin(f"{job.device.type} {[plan.seed for plan in job.plans]}", tables_read)
 
     def train(part: Job, callbacks: Sequence[Callback] = ()) -> list[MemberResult]:
         if stream is not None:
             return train_streamed(part, stream, callbacks)
-        return train_jobs([part], callbacks, file=file)[0]
+        return train_job(part, callbacks, file)
 
     if ranks is None:
         return train(job, callbacks)
@@ -716,17 +624,16 @@ def train_shared(
     return train(job, callbacks)
 
 
-def train_shared_jobs(jobs: Sequence[Job], train: Callable[[Collection[int]], T]) -> list[T]:
-    """Train jobs of a member each, on one table; where ranks share the fit, each trains a part.
+def train_shared_jobs(
+    ranks: Ranks, jobs: Sequence[Job], train: Callable[[Collection[int]], T]
+) -> list[T]:
+    """Train jobs of a member each, on one table, of which each rank trains a part.
 
     ``train`` is given the positions of the jobs that it is to skip. Stacks are shared out as they
     are, not their members, whose last digits depend on their stack: the results are one process's.
 
     Returns what ``train`` does on each rank, in their order.
     """
-    ranks = current()
-    if ranks is None:
-        return [train(())]
     check_same(ranks, jobs[0].rows.tensors())
     # those of another device would be of other sizes
     stacks = broadcast([{place.job for place in stack} for stack in plan_stacks(jobs)])
@@ -749,7 +656,7 @@ def _share_members(
 
     def results() -> list[MemberResult]:
         found = train(part)
-        if any(result.reason == "interrupted" for result in found):
+        if is_interrupted(found):
             raise KeyboardInterrupt
         return found
 

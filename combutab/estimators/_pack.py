@@ -20,7 +20,7 @@ from torch import Tensor
 
 from combutab._model_files import Loadable, Saved, decode, encode, loadable, with_prefix
 from combutab.core.device import guard_forks
-from combutab.core.fields import (
+from combutab.core.files import (
     Field,
     check_fields,
     kind,
@@ -58,6 +58,7 @@ from combutab.estimators._pack_training import (
     train_members,
 )
 from combutab.estimators._regressor import MLPRegressor, NumberPredictions
+from combutab.estimators._targets import Answer
 from combutab.nn import ActivationSpec
 from combutab.training import uninterrupted
 
@@ -305,13 +306,12 @@ class BasePack(_Kept):
                 owner=self,
                 min_rows=MIN_ROWS,
             )
-            folds = [prepared]
             if isinstance(self.cv, Integral):
-                folds = split_folds(prepared, int(self.cv), seed)
+                prepared = split_folds(prepared, int(self.cv), seed)
             elif self.cv is not None:
-                folds = given_folds(prepared, self.cv, X, y, sample_weight)
-                self._check_room(len(folds))
-            jobs, histories = member_jobs(members, folds)
+                prepared = given_folds(prepared, self.cv, X, y, sample_weight)
+                self._check_room(len(prepared.splits))
+            jobs, histories = member_jobs(members, prepared)
 
             def print_progress(n_trained: int) -> None:
                 losses = [s.loss for history in histories for s in history.snapshots()]
@@ -476,7 +476,7 @@ class BasePack(_Kept):
 
     def _exported(self, dtype: torch.dtype | None) -> TableModule:
         networks = [group.built_network(dtype=dtype).unflatten() for group in self._groups]
-        return TableModule(self.encoder_, networks, self.target_.answer(), self._selected)
+        return TableModule(self.encoder_, networks, Answer(self.target_), self._selected)
 
     @property
     def n_iter_(self) -> int:

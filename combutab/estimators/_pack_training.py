@@ -6,7 +6,8 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,21 +21,23 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.validation import _num_samples
 from torch import Tensor
 
-from combutab.core.parallel import on_worker
+from combutab.core.parallel import Failed, on_worker
 from combutab.core.rng import Stream, fold_in
 from combutab.core.world import broadcast, current
-from combutab.estimators._base import BaseMLP
-from combutab.estimators._data import Prepared, shuffled_folds
+from combutab.estimators._base import BaseMLP, Prepared, as_splits, shuffled_folds
 from combutab.estimators._jobs import (
     Job,
-    StackWatch,
+    Place,
     first_states,
+    is_interrupted,
     sorted_by_activation,
+    stacks_to_train,
     train_jobs,
+    train_one_stack,
     train_shared_jobs,
 )
 from combutab.nn import ActivationSpec, MLPSpec, TableNetwork
-from combutab.training import EpochReport, Loss, MemberResult, Rows
+from combutab.training import Callback, EpochReport, Loss, MemberResult, Rows
 
 # ---- The members of a pack: what all of them share, and what varies from one to the next ---------
 
@@ -157,10 +160,9 @@ def draw_members(
 # ---- Which rows each member trains on, and which it is scored on ---------------------------------
 
 MIN_ROWS = 50  # of fewer, a part would tell next to nothing of the networks
-_Splits = Iterable[tuple[np.ndarray, np.ndarray]]
 
 
-def split_folds(prepared: Prepared, cv: int, seed: int) -> list[Prepared]:
+def split_folds(prepared: Prepared, cv: int, seed: int) -> Prepared:
     """Split all rows into folds, stratified for classes: each sets one aside.
 
     Raises ValueError if there are too few rows, or of a class.
@@ -168,13 +170,12 @@ def split_folds(prepared: Prepared, cv: int, seed: int) -> list[Prepared]:
     n_rows = prepared.n_train
     if cv > n_rows:
         raise ValueError(f"cv={cv} needs as many rows, got n_samples={n_rows}; use cv=None")
-    target = prepared.rows.y.numpy()
-    labels = prepared.target.strata(target)
+    labels = prepared.target.strata(prepared.rows.y.numpy())
     named = None if labels is None else prepared.target.decode(labels)
-    return _prepared_folds(prepared, shuffled_folds(f"cv={cv}", cv, n_rows, seed, named))
+    return replace(prepared, splits=shuffled_folds(f"cv={cv}", cv, n_rows, seed, named))
 
 
-def given_folds(prepared: Prepared, cv: Any, X: Any, y: Any, sample_weight: Any) -> list[Prepared]:
+def given_folds(prepared: Prepared, cv: Any, X: Any, y: Any, sample_weight: Any) -> Prepared:
     """The folds of a splitter, or of an iterable of (training rows, rows set aside).
 
     Raises ValueError if a fold lacks rows, or has one on both sides.
@@ -193,14 +194,7 @@ def given_folds(prepared: Prepared, cv: Any, X: Any, y: Any, sample_weight: Any)
                 "needs rows"
             )
         splits.append((train, held_out))
-    return _prepared_folds(prepared, broadcast(splits))  # a splitter may draw
-
-
-def _prepared_folds(prepared: Prepared, splits: _Splits) -> list[Prepared]:
-    return [
-        replace(prepared, train=torch.from_numpy(train), val=torch.from_numpy(held_out))
-        for train, held_out in splits
-    ]
+    return replace(prepared, splits=as_splits(broadcast(splits)))  # a splitter may draw
 
 
 # ---- The training of a pack's members, of whom snapshots are taken as they learn -----------------
@@ -303,18 +297,28 @@ class MemberHistory:
         )
 
 
-class _HistoryRecorder(StackWatch):
-    """Tells the histories of one stack's members of its epochs, and ends it when the time is up."""
+class _Recorder(Callback):
+    """Trains one stack, and tells the histories of its members of their epochs.
 
-    def __init__(self, watch: _PackProgress, histories: Sequence[MemberHistory]) -> None:
-        self.watch, self.histories = watch, histories
+    It ends the stack when the time is up, and leaves one out that would begin then. It is sent
+    along to another process, and its histories come back.
+    """
 
-    def begins(self) -> bool:
-        return not (self.watch.late and self.watch.any_usable())
+    def __init__(self, progress: _PackProgress, histories: Sequence[MemberHistory]) -> None:
+        self.progress, self.histories = progress, histories
+
+    def __call__(
+        self, jobs: Sequence[Job], stack: Sequence[Place], callbacks: Sequence[Callback]
+    ) -> tuple[Sequence[MemberHistory], bool]:
+        """Train; returns the histories, and whether an interrupt ended it."""
+        if self.progress.late and self.progress.any_usable():
+            return self.histories, False
+        results = train_one_stack(jobs, stack, (*callbacks, self))
+        return self.histories, is_interrupted(results)
 
     def on_epoch_network(self, report: EpochReport, network: TableNetwork, data: Rows) -> None:
-        with self.watch.lock:  # after an interrupt some stacks end their epoch later
-            if self.watch.closed:
+        with self.progress.lock:  # after an interrupt some stacks end their epoch later
+            if self.progress.closed:
                 return
             for place, member in enumerate(report.members):
                 self.histories[member].end_epoch(
@@ -322,16 +326,11 @@ class _HistoryRecorder(StackWatch):
                 )
 
     def on_epoch_end(self, report: EpochReport) -> bool:
-        return self.watch.late
-
-    def take(self, other: StackWatch) -> None:
-        assert isinstance(other, _HistoryRecorder)
-        for history, copy in zip(self.histories, other.histories, strict=True):
-            history.__dict__.update(copy.__dict__)
+        return self.progress.late
 
 
 class _PackProgress:
-    """All stacks' histories and their time.
+    """All members' histories and their time.
 
     A copy in another process, maybe on another machine, knows the time alone, by its clock.
     """
@@ -357,7 +356,7 @@ class _PackProgress:
 
 
 def member_jobs(
-    members: Sequence[BaseMLP], folds: Sequence[Prepared]
+    members: Sequence[BaseMLP], prepared: Prepared
 ) -> tuple[list[Job], list[MemberHistory]]:
     """Make each member's job, and what follows it; members take turns at the folds.
 
@@ -366,8 +365,8 @@ def member_jobs(
     """
     jobs, histories = [], []
     for i, member in enumerate(members):
-        number = i % len(folds)
-        fold = folds[number]
+        number = i % len(prepared.splits)
+        fold = replace(prepared, splits=(prepared.splits[number],))
         wanted = member.batch_size
         if not isinstance(wanted, str):  # no warning a member of a table that is smaller
             member.batch_size = min(wanted, fold.n_train)
@@ -377,7 +376,7 @@ def member_jobs(
         if not isinstance(wanted, str):  # folds of other sizes share stacks all the same
             member.batch_size = wanted
             config = replace(config, batch_size=int(wanted))
-        if fold.val is not None:
+        if fold.splits[0][1] is not None:
             config = replace(config, score="scorer")
             plans = tuple(replace(plan, scorer=history) for plan in plans)
         spec = job.spec
@@ -391,10 +390,10 @@ def member_jobs(
 
 def train_members(
     jobs: Sequence[Job],
-    histories: Sequence[MemberHistory],
+    histories: list[MemberHistory],
     deadline: float,
     n_jobs: int | None,
-    on_trained: Callable[[int], None] | None,
+    on_trained: Callable[[int], None],
 ) -> bool:
     """Train one member a job until the deadline; what it learns is in its history.
 
@@ -409,69 +408,69 @@ def train_members(
         Whether Ctrl-C ended it. It ends the program as ever where no epoch is done, or ranks share
         the fit.
     """
-    ranks, interrupted = current(), False
-    if ranks is not None and ranks.number:
-        on_trained = None
+    ranks = current()
+    if ranks is None:
+        return _train(jobs, histories, deadline, n_jobs, on_trained)
+    tell = (lambda _: None) if ranks.number else on_trained
 
     def train(skip: Collection[int]) -> dict[int, MemberHistory]:
-        nonlocal interrupted
-        interrupted = _train(jobs, histories, deadline, n_jobs, on_trained, skip)
-        if interrupted and ranks is not None:
+        if _train(jobs, histories, deadline, n_jobs, tell, skip):
             raise KeyboardInterrupt
         return {i: history for i, history in enumerate(histories) if i not in skip}
 
-    for of_rank in train_shared_jobs(jobs, train):
+    for of_rank in train_shared_jobs(ranks, jobs, train):
         for i, history in of_rank.items():
-            histories[i].__dict__.update(history.__dict__)
-    if ranks is not None and on_trained is not None:
-        on_trained(sum(bool(history.epochs) for history in histories))
-    return interrupted
+            histories[i] = history
+    tell(sum(bool(history.epochs) for history in histories))
+    return False
 
 
 def _train(
     jobs: Sequence[Job],
-    histories: Sequence[MemberHistory],
+    histories: list[MemberHistory],
     deadline: float,
     n_jobs: int | None,
-    on_trained: Callable[[int], None] | None,
-    skip: Collection[int],
+    on_trained: Callable[[int], None],
+    skip: Collection[int] = (),
 ) -> bool:
     """Train the members of this process: all but those to skip."""
-    watch, n_trained = _PackProgress(histories, deadline), 0
+    progress, n_trained = _PackProgress(histories, deadline), 0
     backend, wanted = get_active_backend(prefer="threads")
     spread = not getattr(backend, "supports_sharedmem", False) and not on_worker()
 
-    def tell(results: Mapping[int, list[MemberResult]]) -> None:
+    def train(n_jobs: int | None) -> None:
         nonlocal n_trained
-        n_trained += len(results)
-        if on_trained is not None:
-            on_trained(n_trained)
-
-    def train(n_jobs: int | None) -> bool:
-        results = train_jobs(
-            jobs,
-            on_jobs=tell,
-            skip=[i for i, history in enumerate(histories) if history.epochs or i in skip],
-            n_jobs=n_jobs,
-            keep_optimizers=False,
-            watch=lambda members: _HistoryRecorder(watch, [histories[job] for job, _ in members]),
-        )
-        return any(result.reason == "interrupted" for found in results for result in found)
+        done = [i for i, history in enumerate(histories) if history.epochs or i in skip]
+        stacks = stacks_to_train(jobs, done)
+        recorders = [_Recorder(progress, [histories[p.job] for p in stack]) for stack in stacks]
+        with closing(train_jobs(jobs, stacks, recorders, n_jobs=n_jobs)) as outputs:
+            for i, found in outputs:
+                if isinstance(found, Failed):
+                    raise found.error
+                own, interrupted = found
+                for place, history in zip(stacks[i], own, strict=True):
+                    if history.epochs:  # else its job, whose scorer it is, may train again
+                        histories[place.job] = history
+                if interrupted:
+                    raise KeyboardInterrupt
+                n_trained += sum(bool(history.epochs) for history in own)
+                on_trained(n_trained)
 
     try:
         if spread and (n_jobs or wanted) != 1:
-            interrupted = train(n_jobs or wanted)
-            if not watch.late or watch.any_usable():
-                return interrupted  # else all workers were too late: one epoch there is
+            train(n_jobs or wanted)
+            if not progress.late or progress.any_usable():
+                return False  # else all workers were too late: one epoch there is
         with parallel_config(backend="threading"):
-            return train(n_jobs)
+            train(n_jobs)
+        return False
     except KeyboardInterrupt:
         if not any(history.usable for history in histories):
             raise
         return True
     finally:
-        with watch.lock:
-            watch.closed = True
+        with progress.lock:
+            progress.closed = True
 
 
 # ---- Greedy selection of an ensemble (Caruana et al., 2004): forwards, with replacement ----------

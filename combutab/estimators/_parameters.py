@@ -427,18 +427,7 @@ class Parameters(_Positional):
             if any(not isinstance(s, Integral) or s <= 0 for s in as_list):
                 raise ValueError(f"hidden_layer_sizes must be > 0, got {as_list}.")
         if not isinstance(self.init, str):
-            check_initial(
-                self.init,
-                self.numeric_encoding,
-                self.precision,
-                {
-                    "dropout": (self.dropout, 0),
-                    "normalization": (self.normalization, "none"),
-                    "proxy_norm": (self.proxy_norm, False),
-                    "numeric_embedding": (self.numeric_embedding, "none"),
-                    "scale_inputs": (self.scale_inputs, False),
-                },
-            )
+            check_initial(self.init, self.get_params(deep=False))
         for width in set(self._hidden_layer_sizes(0)):
             check_activation(self.activation, width, proxy_norm=self.proxy_norm)
             if self.normalization != "none":
@@ -480,7 +469,8 @@ class Parameters(_Positional):
             return _HIDDEN if sizes == "auto" else paper_hidden_layer_sizes(n_rows)
         return widths
 
-    def _new_encoder(self) -> TableEncoder:
+    def make_encoder(self) -> TableEncoder:
+        """Make an unfitted encoder of the table, as the parameters ask for."""
         return TableEncoder(
             categorical_features=self.categorical_features,
             numeric=self.numeric_encoding,

@@ -1,31 +1,320 @@
-"""MLPRegressor."""
+"""MLPRegressor, and the target of numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from numbers import Real
+from typing import Any, Self
 
 import numpy as np
+import pandas as pd
+import torch
+from scipy.stats import norm
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils._param_validation import StrOptions
 from torch import Tensor
 
 from combutab._model_files import loadable
+from combutab.core.files import kind, nullable, number, several, text
 from combutab.estimators._docs import document
 from combutab.estimators._streaming import StreamedMLP
 from combutab.estimators._targets import (
-    LOSSES,
-    NumberTarget,
-    TargetMoments,
-    check_quantiles,
+    Target,
+    TargetLearner,
     checked_numbers,
     refuse_text,
+    target_numbers,
 )
 from combutab.nn import ActivationSpec
-from combutab.preprocessing import RunningMoments, binary_unit
-from combutab.training import Loss
+from combutab.preprocessing import ColumnKind, Moments, RunningMoments, binary_unit, refuse_large
+from combutab.training import (
+    REGRESSION_LOSSES,
+    GaussianNLL,
+    Loss,
+    Pinball,
+    make_regression_loss,
+)
+
+# ---- Numbers, and distributions of them by their quantiles or their mean and deviation -----------
+
+LOSSES = tuple(REGRESSION_LOSSES)
+_OF_THE_TARGET = {n for n, loss in REGRESSION_LOSSES.items() if loss.point is Loss.point}
+"""Losses whose raw output is the scaled target."""
+_SMALLEST = np.finfo(np.float64).smallest_subnormal
+
+
+@dataclass(frozen=True, eq=False)
+class NumberTarget(Target):
+    """One or several numbers a row, scaled for training; (n,) where ``one_dimensional``.
+
+    ``quantiles`` are those of ``loss_name="quantile"``; ``bounds``, (2, n_targets), is where
+    predictions are clipped.
+    """
+
+    loss_name: str
+    quantiles: tuple[float, ...]
+    shift: np.ndarray
+    scale: np.ndarray
+    bounds: np.ndarray | None
+    one_dimensional: bool
+
+    score_name = "r2"
+    held_out_name = "oof_prediction_"
+    fields = {
+        "loss_name": text(100),
+        "quantiles": several(number()),
+        "shift": kind(np.ndarray),
+        "scale": kind(np.ndarray),
+        "bounds": nullable(kind(np.ndarray)),
+        "one_dimensional": kind(bool),
+    }
+
+    @classmethod
+    def learn(
+        cls,
+        stats: Moments,
+        *,
+        one_dimensional: bool,
+        loss_name: str,
+        quantiles: Sequence[float],
+        scale_target: bool,
+        clip: bool,
+        precision: str,
+    ) -> Self:
+        """Learn of each target's mean, standard deviation and range.
+
+        Raises ValueError if the loss cannot learn such targets in that precision.
+        """
+        check_range(loss_name, stats.low.min())
+        mean = np.clip(stats.mean, stats.low, stats.high)  # a constant's is not rounded
+        shift, scale = np.zeros_like(mean), np.ones_like(mean)
+        std = np.maximum(stats.std, _SMALLEST)
+        if scale_target and make_regression_loss(loss_name, quantiles).scaling == "mean":
+            scale = np.where(mean > 0, mean, 1.0)
+        elif scale_target:
+            constant = np.where(mean == 0, 1.0, np.minimum(np.abs(mean), 1.0))  # is only shifted
+            shift, scale = mean, np.where(stats.high > stats.low, std, constant)
+        target = cls(loss_name, tuple(quantiles), shift, scale, None, one_dimensional)
+        ends = np.abs(target.encode(np.array([stats.low, stats.high]), precision)).max(0)
+        step = np.spacing(ends.astype(_dtype(precision))) * scale
+        lost = np.flatnonzero((step > std) & (stats.low < stats.high))
+        if len(lost):
+            k = lost[0]
+            way_out = "scale_target=True" if not scale_target else "another loss"
+            raise ValueError(
+                f"y goes from {float(stats.low[k])!r} to {float(stats.high[k])!r} with a standard "
+                f"deviation of {std[k]:.3g}, and loss={loss_name!r} with scale_target="
+                f"{scale_target} trains in precision={precision!r}, which rounds such "
+                f"numbers to steps of {step[k]:.3g}; use {way_out}, or precision='float64', or "
+                "subtract or multiply by a number first"
+            )
+        bounds = target._rounded_range(stats.low, stats.high) if clip else None
+        return replace(target, bounds=bounds)
+
+    @property
+    def out_activation(self) -> str:
+        return "exp" if self.loss_name == "poisson" else "identity"
+
+    @property
+    def n_outputs(self) -> int:
+        return len(self.shift)
+
+    @property
+    def n_raw_outputs(self) -> int:
+        return self.n_outputs * self.loss.n_per_target
+
+    @property
+    def loss(self) -> Loss:
+        """The loss that it was learned for."""
+        return make_regression_loss(self.loss_name, self.quantiles)
+
+    def encode(self, y: np.ndarray, precision: str, *, complete: bool = False) -> np.ndarray:
+        check_range(self.loss_name, y.min())
+        y = y.reshape(len(y), -1)
+        if y.shape[1] != self.n_outputs:
+            raise ValueError(f"y has {y.shape[1]} targets, fit saw {self.n_outputs}")
+        with np.errstate(over="ignore"):  # of targets far beyond those of fit
+            target = y - self.shift
+            target /= self.scale
+        largest = np.abs(target).max(initial=0.0)
+        if not largest < np.sqrt(np.finfo(_dtype(precision)).max):
+            way_out = "scale_target=True, or " * bool((self.scale == 1).all())
+            raise ValueError(
+                f"y lies up to {largest:.3g} units from the middle of the target that was learned "
+                f"(of scale {self.scale.max():.3g}), and precision={precision!r} cannot "
+                f"hold the square; use {way_out}precision='float64', or fit to smaller numbers"
+            )
+        return target
+
+    def encode_columns(self, y: pd.DataFrame, precision: str) -> np.ndarray:
+        return self.encode(_columns_of_numbers(y), precision)
+
+    def decode(self, target: np.ndarray) -> np.ndarray:
+        return self._shaped(target.astype(np.float64) * self.scale + self.shift)
+
+    def widened(self, y: np.ndarray) -> Self:
+        if self.bounds is None:
+            return self
+        low, high = self._rounded_range(np.atleast_1d(y.min(0)), np.atleast_1d(y.max(0)))
+        low, high = np.minimum(low, self.bounds[0]), np.maximum(high, self.bounds[1])
+        return replace(self, bounds=np.array([low, high]))
+
+    def _rounded_range(self, smallest: np.ndarray, largest: np.ndarray) -> np.ndarray:
+        """Round the range of each target outwards, so that no row's value is kept."""
+        unit = self.scale / 64
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            wide = np.array([np.floor(smallest / unit), np.ceil(largest / unit)]) * unit
+        return np.where(np.isfinite(wide), wide, [smallest, largest])
+
+    def units(self) -> tuple[np.ndarray, np.ndarray]:
+        if self.loss_name not in _OF_THE_TARGET:
+            raise ValueError(
+                "init=network needs a loss whose raw output is the target: 'squared_error', "
+                f"'absolute_error' or 'huber', got {self.loss_name!r}"
+            )
+        return self.shift, self.scale
+
+    def numbers(self) -> dict[str, np.ndarray]:
+        found = {"shift": self.shift, "scale": self.scale}
+        return found if self.bounds is None else {**found, "bounds": self.bounds}
+
+    def answer(self, raw: Tensor, **numbers: Tensor) -> Tensor:
+        values = self.loss.point(raw).mean(0) * numbers["scale"] + numbers["shift"]
+        if "bounds" in numbers:
+            low, high = numbers["bounds"]
+            values = torch.minimum(torch.maximum(values, low), high)
+        return values[:, 0] if self.one_dimensional else values
+
+    def predict(self, raw: Tensor) -> np.ndarray:
+        numbers = {name: torch.from_numpy(values) for name, values in self.numbers().items()}
+        found: np.ndarray = self.answer(raw, **numbers).numpy()
+        return found
+
+    def mean_and_std(self, raw: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """Predicted targets and their standard deviations, of ``loss="gaussian_nll"``."""
+        loss = self.loss
+        if not isinstance(loss, GaussianNLL):
+            raise ValueError(
+                "return_std=True needs loss='gaussian_nll', the estimator has "
+                f"loss={self.loss_name!r}"
+            )
+        mean, std = _mixture(*loss.moments(raw))
+        values = mean * self.scale + self.shift
+        values = values if self.bounds is None else np.clip(values, *self.bounds)
+        return self._shaped(values), self._shaped(std * self.scale)
+
+    def predicted_quantiles(self, raw: Tensor, quantiles: Sequence[float]) -> np.ndarray:
+        """Quantiles of each target, (n, n_quantiles) or (n, n_targets, n_quantiles)."""
+        wanted, loss = np.atleast_1d(np.asarray(quantiles, dtype=np.float64)), self.loss
+        if wanted.ndim != 1 or not ((wanted > 0) & (wanted < 1)).all():
+            raise ValueError(f"quantiles must lie in (0, 1), got {quantiles}")
+        if isinstance(loss, GaussianNLL):
+            mean, std = _mixture(*loss.moments(raw))
+            values = mean[..., None] + std[..., None] * norm.ppf(wanted)
+        elif isinstance(loss, Pinball):
+            known = np.asarray(loss.quantiles)
+            places = [int(np.abs(known - q).argmin()) for q in wanted]
+            if not np.allclose(known[places], wanted, rtol=0, atol=1e-9):
+                raise ValueError(
+                    f"quantiles={list(wanted)} were not learned, only {list(loss.quantiles)}; "
+                    "name them in the constructor's quantiles, or use loss='gaussian_nll'"
+                )
+            values = loss.rearranged(raw).mean(0).numpy()[..., places]
+        else:
+            raise ValueError(
+                f"quantiles need loss='quantile' or loss='gaussian_nll', the estimator has "
+                f"loss={self.loss_name!r}"
+            )
+        values = values * self.scale[:, None] + self.shift[:, None]
+        if self.bounds is not None:
+            values = np.clip(values, *self.bounds[..., None])
+        return self._shaped(values)
+
+    def _shaped(self, values: np.ndarray) -> np.ndarray:
+        return values[:, 0] if self.one_dimensional else values
+
+    def _check(self) -> None:
+        shift, scale, n = self.shift, self.scale, len(self.shift)
+        arrays = [shift, scale, *([] if self.bounds is None else self.bounds)]
+        if any(a.shape != (n,) or a.dtype.kind != "f" or not np.isfinite(a).all() for a in arrays):
+            raise ValueError("shift, scale and bounds must have a finite number for each target")
+        if not n or not (scale > 0).all():
+            raise ValueError("there must be a target, and scales must be positive")
+        if self.bounds is not None and not (
+            self.bounds.shape == (2, n) and (self.bounds[0] <= self.bounds[1]).all()
+        ):
+            raise ValueError("bounds must hold each target's smallest and largest value")
+        if self.one_dimensional and n > 1:
+            raise ValueError(f"one_dimensional is True, and there are {n} targets")
+        if self.loss_name not in LOSSES:
+            raise ValueError(f"loss_name must be one of {LOSSES}, got {self.loss_name!r}"[:200])
+        if (self.loss_name == "quantile") != bool(self.quantiles):
+            raise ValueError("quantiles are those of loss_name='quantile'")
+        if self.quantiles:
+            check_quantiles(self.quantiles)
+
+
+class TargetMoments(TargetLearner):
+    """Learns means, standard deviations and ranges of columns of numbers.
+
+    ``settings`` are those of ``NumberTarget.learn``.
+    """
+
+    kinds = (ColumnKind.BOOL, ColumnKind.NUMBER)
+    single = False
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.settings = settings
+        self._running: RunningMoments | None = None
+
+    def add(self, y: pd.DataFrame, weight: np.ndarray | None, trains: np.ndarray) -> None:
+        if self._running is None:
+            names = list(y.columns)
+            self._running = RunningMoments(y.shape[1], lambda j: f"column {names[j]!r}", "y")
+        self._running.add(_columns_of_numbers(y), weight)
+
+    def finish(self, names: list[str]) -> NumberTarget:
+        assert self._running is not None
+        stats = self._running.result()
+        return NumberTarget.learn(stats, one_dimensional=len(names) == 1, **self.settings)
+
+
+def check_range(loss_name: str, smallest: float) -> None:
+    """Refuse targets that the loss is not defined for."""
+    if loss_name == "poisson" and smallest < 0:
+        raise ValueError(
+            f"Some value(s) of y are out of the valid range of the loss 'poisson': it needs "
+            f"y >= 0, got {smallest}"
+        )
+
+
+def check_quantiles(quantiles: Sequence[float]) -> None:
+    """Refuse quantiles that are none, or not in order."""
+    if not len(quantiles) or any(not isinstance(q, Real) or not 0 < q < 1 for q in quantiles):
+        raise ValueError(f"quantiles must lie in (0, 1), got {quantiles}"[:200])
+    if sorted(set(quantiles)) != list(quantiles):
+        raise ValueError(f"quantiles must increase, got {quantiles}"[:200])
+
+
+def _dtype(precision: str) -> type[np.floating]:
+    return np.float64 if precision == "float64" else np.float32
+
+
+def _mixture(mean: Tensor, log_variance: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of the equal mixture of the members' normals, each (n, T)."""
+    centre = mean.mean(0)
+    variance = (torch.exp(log_variance) + (mean - centre).square()).mean(0)
+    return centre.numpy(), variance.sqrt().numpy()
+
+
+def _columns_of_numbers(y: pd.DataFrame) -> np.ndarray:
+    """A copy, (n, n_targets)."""
+    return np.column_stack([target_numbers(y[name], f"column {name!r}") for name in y])
+
+
+# ---- The estimator -----------------------------------------------------------------------------
 
 
 class NumberPredictions(RegressorMixin):
@@ -72,6 +361,7 @@ class NumberPredictions(RegressorMixin):
         predicted, y = self.predict(X), np.asarray(y)
         if y.dtype.kind in "iuf":  # squares of the largest and smallest numbers would be lost
             y = y.astype(np.float64)
+            refuse_large(float(np.abs(y).max(initial=0.0)), "y")
             unit = binary_unit(np.maximum(np.abs(y).max(), np.abs(predicted).max()))
             y, predicted = y / unit, predicted / unit
         return float(r2_score(y, predicted, sample_weight=sample_weight))

@@ -24,8 +24,7 @@ from combutab.core.device import Precision, guard_forks, resolve_device
 from combutab.core.rng import Stream, fold_in, random_permutations, random_uniform, seed_from
 from combutab.core.text import RESERVE, check_limit, parse_bytes
 from combutab.core.world import sharing
-from combutab.estimators._base import BaseMLP
-from combutab.estimators._data import Prepared, encoded_rows
+from combutab.estimators._base import BaseMLP, Prepared, encoded_rows
 from combutab.estimators._jobs import Job, epoch_tasks, train_shared
 from combutab.estimators._targets import Target, TargetLearner, check_weights, refuse_text
 from combutab.preprocessing import (
@@ -544,7 +543,7 @@ class StreamedMLP(BaseMLP):
         stream = ParquetRows(source, self, *learned, learner, n_train, n_read)
         val = torch.arange(n_val) if n_val else None
         job = self.make_job(
-            Prepared(stream.validation(n_val), torch.arange(0), val, *learned, stream)
+            Prepared(stream.validation(n_val), ((torch.arange(0), val),), *learned, stream)
         )
         costs = replace(costs, encoded=stream.row_bytes)
         stream.plan = plan_memory(limit, costs, job, n_train, n_val)
@@ -554,7 +553,7 @@ class StreamedMLP(BaseMLP):
             return [*stream.first().tensors(), *map(torch.from_numpy, arrays.values())]
 
         try:
-            found = partial(self._learned, job, fresh=True)
+            found = partial(self._fitted_attributes, job, fresh=True)
             with epoch_tasks(self, job, found, streamed=True) as told:
                 callbacks = [*self._all_callbacks(), *told]
                 results = train_shared(job, callbacks, stream=stream, tables=tables)
@@ -588,7 +587,7 @@ class StreamedMLP(BaseMLP):
                 )
 
         header = source.table.header(source.features)
-        encoder = self._new_encoder().fit_batches(
+        encoder = self.make_encoder().fit_batches(
             batches(),
             header=header,
             # a 32nd of the limit, of which the sample holds up to five copies

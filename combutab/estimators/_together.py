@@ -5,16 +5,22 @@ from __future__ import annotations
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from combutab.core.parallel import BrokenBackend, OtherVersions, on_cluster
-from combutab.estimators._base import BaseMLP
-from combutab.estimators._data import Prepared
+from combutab.core.parallel import BrokenBackend, Failed, OtherVersions, on_cluster
+from combutab.estimators._base import BaseMLP, Prepared
 from combutab.estimators._fitted import Unfinished
-from combutab.estimators._jobs import Job, train_jobs
+from combutab.estimators._jobs import (
+    Job,
+    is_interrupted,
+    stacks_to_train,
+    train_jobs,
+    train_plain,
+)
 from combutab.training import Callback, MemberResult
 
 _N_NAMED = 5
@@ -107,30 +113,26 @@ def fit_stacked(
     if failed and on_fitted is not None:
         on_fitted(failed)
     started, n_trained = time.perf_counter(), 0
-
     parameters = [task.estimator.get_params(deep=False) for task in tasks]
     told: list[tuple[int, Unfinished]] = []
-
-    def set_fitted_attributes(results: Mapping[int, list[MemberResult] | Exception]) -> None:
-        nonlocal n_trained
-        n_trained += sum(len(jobs[j].members) for j in results)
-        per_network = (time.perf_counter() - started) / n_trained
-        for j in results:
-            i = owners[j]
-            outcomes[i].seconds += per_network * len(jobs[j].members)
-            notes: list[Unfinished] = []
-            outcomes[i].error = _set_fitted_attributes(
-                tasks[i].estimator, jobs[j], results[j], notes
-            )
-            told.extend((i, note) for note in notes if i not in skip)
-        if on_fitted is not None:
-            on_fitted({owners[j]: outcomes[owners[j]] for j in results})
-
     skipped = {j for j, i in enumerate(owners) if i in skip}
-    training = _StackedFits(jobs, callbacks, on_progress, set_fitted_attributes, skipped, n_jobs)
-    errors = training.run()
-    if errors:
-        set_fitted_attributes(errors)
+    with closing(_job_results(jobs, skipped, callbacks, n_jobs, on_progress)) as found:
+        for results in found:
+            n_trained += sum(len(jobs[j].members) for j in results)
+            per_network = (time.perf_counter() - started) / n_trained
+            for j, result in results.items():
+                i, notes = owners[j], list[Unfinished]()
+                outcomes[i].seconds += per_network * len(jobs[j].members)
+                if isinstance(result, Exception):
+                    outcomes[i].error = result
+                    continue
+                try:
+                    tasks[i].estimator.keep_results(jobs[j], result, told=notes)
+                except ValueError as error:  # it diverged
+                    outcomes[i].error = error
+                told.extend((i, note) for note in notes if i not in skip)
+            if on_fitted is not None:
+                on_fitted({owners[j]: outcomes[owners[j]] for j in results})
     _warn_together(told, parameters)
     return outcomes
 
@@ -163,102 +165,92 @@ def _varied(parameters: Sequence[Mapping[str, Any]]) -> list[str]:
     return [", ".join(each[name] for name in differ if name in each) for each in words]
 
 
-def _set_fitted_attributes(
-    estimator: BaseMLP,
-    job: Job,
-    result: list[MemberResult] | Exception,
-    told: list[Unfinished],
-) -> Exception | None:
-    """Let an estimator take over what training found; returns what went wrong."""
-    if isinstance(result, Exception):
-        return result
-    try:
-        estimator.keep_results(job, result, told=told)
-    except ValueError as error:  # it diverged
-        return error
-    return None
+def _job_results(
+    jobs: Sequence[Job],
+    skip: Collection[int],
+    callbacks: Sequence[Callback],
+    n_jobs: int | None,
+    on_progress: Callable[[float], None] | None,
+) -> Generator[dict[int, list[MemberResult] | Exception]]:
+    """Results of jobs by their positions, as they are done; errors at the end.
 
+    What failed is trained again, so that each job has its own error: in this process what a worker
+    died with, and one by one the jobs of a stack that failed.
+    """
+    done, furthest = set[int](), 0.0
+    failed: list[tuple[set[int], Exception]] = []  # of stacks
 
-class _StackedFits:
-    """Jobs that are trained as stacks, and what failed again, so that each has its own error."""
+    def left() -> set[int]:
+        return {*range(len(jobs))} - {*skip, *done}.union(*(stack for stack, _ in failed))
 
-    def __init__(
-        self,
-        jobs: Sequence[Job],
-        callbacks: Sequence[Callback],
-        on_progress: Callable[[float], None] | None,
-        on_jobs: Callable[[Mapping[int, list[MemberResult] | Exception]], None],
-        skip: Collection[int],
-        n_jobs: int | None,
-    ) -> None:
-        self.jobs, self.callbacks, self.skip, self.n_jobs = jobs, callbacks, skip, n_jobs
-        self._on_progress, self._on_jobs = on_progress, on_jobs
-        self._done, self._furthest = set[int](), 0.0
-        self._failed: list[tuple[list[int], Exception]] = []  # stacks
+    def train(
+        wanted: set[int], n_jobs: int | None, *, together: bool = True
+    ) -> Generator[dict[int, list[MemberResult] | Exception]]:
+        nonlocal furthest
+        stacks = stacks_to_train(jobs, {*range(len(jobs))} - wanted, together=together)
+        n_skipped = sum(len(job.members) for job in jobs) - sum(map(len, stacks))
 
-    def run(self) -> dict[int, Exception]:
-        """Train; returns the errors of the jobs that have no results."""
-        try:
-            self._train(self.skip, self.n_jobs)
-        except (BrokenBackend, OtherVersions):
-            raise
-        except BrokenExecutor as error:  # a worker was killed, for want of memory say
-            self._warn(len(self._left()), error, "in this process")
-            self._train({*range(len(self.jobs))} - self._left(), 1)
-        except Exception as error:  # of no stack: what cannot be sent to a process, say
-            self._failed.append((sorted(self._left()), error))
-        self._train_alone()
-        return {j: error for stack, error in self._failed for j in stack if j not in self._done}
+        def tell(n_networks: float) -> None:  # what is trained again counts once
+            nonlocal furthest
+            furthest = max(furthest, n_skipped + n_networks)
+            if on_progress is not None:
+                on_progress(furthest)
 
-    def _left(self) -> set[int]:
-        failed = {j for stack, _ in self._failed for j in stack}
-        return {*range(len(self.jobs))} - {*self.skip, *self._done, *failed}
+        if n_skipped:
+            tell(0)
+        found: list[dict[int, MemberResult]] = [{} for _ in jobs]
+        plain = [train_plain] * len(stacks)
+        outputs = train_jobs(jobs, stacks, plain, callbacks, n_jobs=n_jobs, on_progress=tell)
+        with closing(outputs):
+            for i, trained in outputs:
+                own = dict.fromkeys(place.job for place in stacks[i])
+                if isinstance(trained, Failed):
+                    failed.append((set(own), trained.error))
+                    continue
+                for place, result in zip(stacks[i], trained, strict=True):
+                    found[place.job][place.member] = result
+                interrupted = is_interrupted(trained)
+                if interrupted and len(jobs) > 1:  # of no use are parts of some
+                    raise KeyboardInterrupt
+                new: dict[int, list[MemberResult] | Exception] = {}
+                for j in own:
+                    if j not in done and (interrupted or len(found[j]) == len(jobs[j].members)):
+                        new[j] = [found[j][m] for m in sorted(found[j])]
+                done.update(new)
+                if new:
+                    yield new
+                if interrupted:
+                    return
 
-    def _train_alone(self) -> None:
-        """Train the jobs of stacks that failed, each for itself."""
-        shared = [each for each in self._failed if len(each[0]) > 1]
-        if not shared:
-            return
-        again = {j for stack, _ in shared for j in stack} - self._done
-        self._failed = [each for each in self._failed if each not in shared]
-        n_failed = len(self._failed)
-        others = {*range(len(self.jobs))} - again
-        self._train(others, self.n_jobs if on_cluster() else 1, together=False)
-        if len(self._failed) == n_failed:
-            self._warn(len(again), shared[0][1], "one fit at a time")
-
-    def _train(self, skip: Collection[int], n_jobs: int | None, together: bool = True) -> None:
-        train_jobs(
-            self.jobs,
-            self.callbacks,
-            self._tell,
-            on_jobs=self._take,
-            on_failed=lambda stack, error: self._failed.append((stack, error)),
-            skip=skip,
-            together=together,
-            n_jobs=n_jobs,
-            keep_optimizers=False,
-        )
-
-    def _tell(self, n_networks: float) -> None:  # what is trained again counts once
-        self._furthest = max(self._furthest, n_networks)
-        if self._on_progress is not None:
-            self._on_progress(self._furthest)
-
-    def _take(self, results: Mapping[int, list[MemberResult]]) -> None:
-        new = {j: result for j, result in results.items() if j not in self._done}
-        self._done.update(new)
-        if new:
-            self._on_jobs(new)
-
-    def _warn(self, n_left: int, error: Exception, how: str) -> None:
-        which = "All" if n_left == len(self.jobs) else "The other"
+    def warn(n_left: int, error: Exception, how: str) -> None:
+        which = "All" if n_left == len(jobs) else "The other"
         warnings.warn(
             f"training side by side failed with {type(error).__name__}: "
             f"{' '.join(str(error).split())} {which} {n_left} fits are trained again, {how}.",
             RuntimeWarning,
-            stacklevel=5,
+            stacklevel=4,
         )
+
+    try:
+        yield from train(left(), n_jobs)
+    except (BrokenBackend, OtherVersions):
+        raise
+    except BrokenExecutor as error:  # a worker was killed, for want of memory say
+        warn(len(left()), error, "in this process")
+        yield from train(left(), 1)
+    except Exception as error:  # of no stack: what cannot be sent to a process, say
+        failed.append((left(), error))
+    shared = [each for each in failed if len(each[0]) > 1]
+    if shared:
+        again = set[int]().union(*(stack for stack, _ in shared)) - done
+        failed[:] = [each for each in failed if len(each[0]) == 1]
+        n_failed = len(failed)
+        yield from train(again, n_jobs if on_cluster() else 1, together=False)
+        if len(failed) == n_failed:
+            warn(len(again), shared[0][1], "one fit at a time")
+    errors = {j: error for stack, error in failed for j in stack if j not in done}
+    if errors:
+        yield dict(errors)
 
 
 def _prepare(task: FitTask, encoded: dict[object, Prepared]) -> Job:

@@ -1,15 +1,15 @@
 """Evaluation: significance of differences, activations of networks, quality of synthetic tables."""
 
-from combutab.evaluation._activation_stats import (
-    ActivationRecorder,
-    ActivationStats,
-    activation_stats,
-)
 from combutab.evaluation._alignment import AlignedTables, align_tables
 from combutab.evaluation._detection import DetectionScorer, detection
 from combutab.evaluation._efficacy import EfficacyScorer, ml_efficacy
 from combutab.evaluation._fidelity import FidelityScorer, fidelity
-from combutab.evaluation._power import channelwise_linearity, power_decomposition
+from combutab.evaluation._networks import (
+    ActivationRecorder,
+    ActivationStats,
+    activation_stats,
+    power_decomposition,
+)
 from combutab.evaluation._privacy import near_copies, privacy
 from combutab.evaluation._robustness import (
     CORRUPTIONS,
@@ -17,13 +17,6 @@ from combutab.evaluation._robustness import (
     Robustness,
     corrupt,
     robustness,
-)
-from combutab.evaluation._sentences import (
-    interval_words,
-    p_words,
-    summarise,
-    summarise_nemenyi,
-    summarise_pairs,
 )
 from combutab.evaluation._statistics import (
     Interval,
@@ -36,8 +29,13 @@ from combutab.evaluation._statistics import (
     corrected_resampled_ttest,
     friedman,
     holm,
+    interval_words,
     mean_ranks,
     nemenyi,
+    p_words,
+    summarise,
+    summarise_nemenyi,
+    summarise_pairs,
     t_interval,
     wilcoxon,
 )
@@ -58,7 +56,6 @@ __all__ = [
     "activation_stats",
     "align_tables",
     "bootstrap_interval",
-    "channelwise_linearity",
     "compare_pairs",
     "compare_with_best",
     "corrected_interval",

@@ -71,25 +71,19 @@ def spread(values: np.ndarray) -> float:
     return float(largest * (off / largest).std())
 
 
-def shapes(tables: AlignedTables, name: str) -> Iterator[Measured]:
-    """Score each column by the distance of its two distributions."""
-    for column, kind, a, b in _column_pairs(tables, name):
-        if kind == "category":
-            yield _scored("tv", column, a, b, lambda a, b: 1.0 - total_variation(a, b))
-        else:
-            yield _scored("ks", column, a, b, _ks_complement)
-            yield _scored("wasserstein", column, a, b, _wasserstein, worst=np.nan)
-
-
-def coverage(tables: AlignedTables, name: str) -> Iterator[Measured]:
-    """Score each column by the share of its real range that is covered, and kept to."""
-    for column, kind, a, b in _column_pairs(tables, name):
-        if kind == "category":
-            yield _scored("category_coverage", column, a, b, _category_coverage)
-            yield _scored("category_adherence", column, a, b, _category_adherence)
-        else:
-            yield _scored("range_coverage", column, a, b, _range_coverage)
-            yield _scored("range_adherence", column, a, b, _range_adherence)
+def column_scores(tables: AlignedTables, name: str, *, aspect: str) -> Iterator[Measured]:
+    """Score each column by the measures of an aspect, of its present values in both tables."""
+    for column, kind in tables.kinds.items():
+        real, synthetic = (_present(tables[each][column], kind) for each in ("real", name))
+        kinds = "category" if kind == "category" else "number"
+        for measure, compare in _OF_COLUMNS[aspect, kinds].items():
+            if not len(real):
+                yield Measured(measure, np.nan, column, note="no real values")
+            elif not len(synthetic):
+                worst = np.nan if measure in _DISTANCES else 0.0
+                yield Measured(measure, worst, column, note="no synthetic values")
+            else:
+                yield Measured(measure, float(compare(real, synthetic)), column)
 
 
 def missing_values(tables: AlignedTables, name: str) -> Iterator[Measured]:
@@ -110,36 +104,13 @@ def missing_values(tables: AlignedTables, name: str) -> Iterator[Measured]:
     yield Measured("missing_pattern", 1.0 - variation)
 
 
-def _column_pairs(
-    tables: AlignedTables, name: str
-) -> Iterator[tuple[Hashable, Kind, np.ndarray, np.ndarray]]:
-    """Yield each column with its present values in the real table and in the other."""
-    for column, kind in tables.kinds.items():
-        real, synthetic = (_present(tables[each][column], kind) for each in ("real", name))
-        yield column, kind, real, synthetic
-
-
 def _present(column: pd.Series, kind: Kind) -> np.ndarray:
     known = column.dropna()
     return codes_of(known) if kind == "category" else numbers_of(known)
 
 
-def _scored(
-    measure: str,
-    column: Hashable,
-    real: np.ndarray,
-    synthetic: np.ndarray,
-    compare: Callable[[np.ndarray, np.ndarray], float],
-    worst: float = 0.0,
-) -> Measured:
-    if not len(real):
-        return Measured(measure, np.nan, column, note="no real values")
-    if not len(synthetic):
-        return Measured(measure, worst, column, note="no synthetic values")
-    return Measured(measure, compare(real, synthetic), column)
-
-
 def _ks_complement(a: np.ndarray, b: np.ndarray) -> float:
+    # scipy's ks_2samp has the p-value as well, and warns of one where a table has one row
     a, b = np.sort(a), np.sort(b)
     every = np.concatenate([a, b])
     p = np.searchsorted(a, every, side="right") / len(a)
@@ -167,20 +138,19 @@ def _range_coverage(a: np.ndarray, b: np.ndarray) -> float:
     return float(max(inside, 0.0) / (high - low))
 
 
-def _range_adherence(a: np.ndarray, b: np.ndarray) -> float:
-    return _share_true((b >= a.min()) & (b <= a.max()))
-
-
-def _category_coverage(a: np.ndarray, b: np.ndarray) -> float:
-    return _share_true(np.isin(np.unique(a), b))
-
-
-def _category_adherence(a: np.ndarray, b: np.ndarray) -> float:
-    return _share_true(np.isin(b, np.unique(a)))
-
-
-def _share_true(mask: np.ndarray) -> float:
-    return float(mask.mean())
+_DISTANCES = {"wasserstein"}  # 0 is best; all other measures are scores from 0 to 1
+_OF_COLUMNS: dict[tuple[str, str], dict[str, Callable[[np.ndarray, np.ndarray], Any]]] = {
+    ("shape", "category"): {"tv": lambda a, b: 1.0 - total_variation(a, b)},
+    ("shape", "number"): {"ks": _ks_complement, "wasserstein": _wasserstein},
+    ("coverage", "category"): {
+        "category_coverage": lambda a, b: np.isin(np.unique(a), b).mean(),
+        "category_adherence": lambda a, b: np.isin(b, np.unique(a)).mean(),
+    },
+    ("coverage", "number"): {
+        "range_coverage": _range_coverage,
+        "range_adherence": lambda a, b: ((b >= a.min()) & (b <= a.max())).mean(),
+    },
+}
 
 
 # ---- Pairs of columns: correlations and joint frequencies ----------------------------------------
@@ -379,7 +349,6 @@ def _category_points(real: pd.Series, synthetic: pd.Series) -> tuple[np.ndarray,
 
 _COLUMNS = ["aspect", "measure", "column", "other_column", "source"]
 _COLUMNS += ["mean", "sd", "n_tables", "greater_is_better", "note"]
-_DISTANCES = {"wasserstein"}  # 0 is best; all other measures are scores from 0 to 1
 _SDTYPES = {"number": "numerical", "category": "categorical", "datetime": "datetime"}
 Aspects = dict[str, Callable[[AlignedTables, str], Iterator[Measured]]]
 
@@ -490,9 +459,9 @@ def fidelity(
     19  alpha_precision   None         None  shuffled   0.9
     """
     aspects: Aspects = {
-        "shape": shapes,
+        "shape": partial(column_scores, aspect="shape"),
         "pairs": partial(pair_trends, n_bins=_at_least(n_bins, 2, "n_bins")),
-        "coverage": coverage,
+        "coverage": partial(column_scores, aspect="coverage"),
         "missing": missing_values,
         "support": partial(
             support, max_rows=_at_least(max_rows, 2, "max_rows"), seed=seed_from(random_state)
@@ -533,7 +502,10 @@ class FidelityScorer:
     def __call__(self, generator: Any, X: Any, y: Any = None) -> float:
         """Score a fitted generator on real rows ``X``; ``y`` is ignored."""
         n_bins = _at_least(self.n_bins, 2, "n_bins")
-        aspects: Aspects = {"shape": shapes, "pairs": partial(pair_trends, n_bins=n_bins)}
+        aspects: Aspects = {
+            "shape": partial(column_scores, aspect="shape"),
+            "pairs": partial(pair_trends, n_bins=n_bins),
+        }
         table = _measure(X, generator.sample(len(X)), self.categorical, aspects)
         scores = table[table["greater_is_better"]].dropna(subset="mean")
         return float(scores.groupby("aspect")["mean"].mean().mean())

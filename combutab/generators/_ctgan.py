@@ -12,27 +12,17 @@ from torch import Tensor
 
 from combutab._model_files import loadable
 from combutab.core.device import Precision
-from combutab.core.rng import Stream, fold_in, random_uniform
-from combutab.generators._base import BaseGenerator
-from combutab.generators._contract import (
+from combutab.core.rng import Stream, fold_in, normals, random_uniform, uniforms
+from combutab.generators._base import (
     COUNT,
     NOT_NEGATIVE,
     POSITIVE,
     SHARED_CONSTRAINTS,
+    BaseGenerator,
     check_widths,
 )
-from combutab.generators._records import (
-    DrawnBlocks,
-    GeneratorPlan,
-    LatentShape,
-    Rates,
-    RowRequest,
-    RowsDrawn,
-    TableRows,
-    normals,
-    uniforms,
-)
-from combutab.generators._training import Training
+from combutab.generators._training import DrawnBlocks, GeneratorPlan, Rates, TableRows, Training
+from combutab.generators.sampling import RowRequest, RowsDrawn
 from combutab.nn import (
     MaskMaker,
     Member,
@@ -44,145 +34,20 @@ from combutab.nn import (
 )
 from combutab.training import ConditionSampler, OptimizerConfig
 
-# ---- All that is drawn at random in the training of GANs -----------------------------------------
-
-
-class Asked(NamedTuple):
-    """Conditions asked of each row, and a real row that meets them; each (M, batch) int64.
-
-    Without discrete columns nothing is asked: ``span`` and ``code`` are None.
-    """
-
-    span: Tensor | None
-    code: Tensor | None
-    row: Tensor
-
-
-class GANDraws:
-    """Random numbers of each step: functions of the members' seeds and the step's number alone.
-
-    A step has ``batch_size`` rows, and ``n_noise`` numbers for each. With ``true_frequencies``
-    categories are asked for as often as the table has them.
-    """
-
-    def __init__(
-        self,
-        rows: TableRows,
-        spans: RowSpans,
-        plans: Sequence[GeneratorPlan],
-        critic: StackedCritic,
-        *,
-        batch_size: int,
-        n_noise: int,
-        true_frequencies: bool,
-    ) -> None:
-        self.rows, self.spans = rows, spans
-        self.batch_size, self.n_noise = batch_size, n_noise
-        self.n_groups = batch_size // critic.pac
-        self._seeds = [plan.member.seed for plan in plans]
-        self._true_frequencies, self._device = true_frequencies, spans.device
-        self._sampler = None
-        self._categories = torch.tensor(spans.categories, dtype=torch.int64, device=self._device)
-        if spans.categories:
-            sizes = [spans.sizes[i] for i in spans.categories]
-            self._sampler = ConditionSampler(rows.codes[:, self._categories], sizes)
-        # one rate: all members drop out alike
-        self._masks = MaskMaker(
-            critic.widths, [critic.dropout], device=self._device, dtype=critic.dtype
-        )
-        self._n_logits = spans.width - spans.n_values
-        n_rows = len(plans) * batch_size
-        self._asked = DrawnBlocks(n_rows, self._draw_conditions)
-        self._noise = DrawnBlocks(n_rows * n_noise, self._draw_noise)
-        self._uniforms = DrawnBlocks(n_rows * self._n_logits, self._draw_uniforms)
-        n_masked = 3 * self.n_groups * sum(critic.widths)
-        self._critic_draws = DrawnBlocks(len(plans) * n_masked, self._draw_for_critics)
-
-    def asked(self, at: int) -> Asked:
-        """Conditions of step ``at``."""
-        *what, row = self._asked(at)
-        span, code = what or (None, None)
-        return Asked(span, code, row)
-
-    def noise(self, at: int) -> Tensor:
-        """Standard normals, (M, batch, n_noise)."""
-        return self._noise(at)[0]
-
-    def uniforms(self, at: int) -> Tensor:
-        """Draw the uniforms of Gumbel noise, columns first: (M, width - n_values, batch)."""
-        return self._uniforms(at)[0]
-
-    def masks(self, at: int) -> list[Tensor]:
-        """The critic's dropout masks, (M, 3 * n_groups, width) a layer.
-
-        A step of the generator takes the first third.
-        """
-        return self._critic_draws(at)[1:]
-
-    def mix(self, at: int) -> Tensor:
-        """Return the shares of real rows in the mixtures of the penalty, (M, n_groups)."""
-        return self._critic_draws(at)[0]
-
-    def _keys(self, steps: range, purpose: Stream) -> list[int]:
-        return [fold_in(seed, purpose, at) for at in steps for seed in self._seeds]
-
-    def _by_step(self, drawn: Tensor) -> Tensor:
-        return drawn.unflatten(0, (-1, len(self._seeds)))
-
-    def _draw_conditions(self, steps: range) -> list[Tensor]:
-        keys = self._keys(steps, Stream.GAN_CONDITIONS)
-        if self._sampler is None:
-            draws = random_uniform(keys, self.batch_size, self._device)
-            row = (draws * len(self.rows)).long().clamp_(max=len(self.rows) - 1)
-            return [self._by_step(row)]
-        n = ConditionSampler.N_UNIFORMS
-        draws = random_uniform(keys, n * self.batch_size, self._device).unflatten(1, (-1, n))
-        drawn = self._sampler.draw(draws, true_frequencies=self._true_frequencies)
-        return [self._by_step(x) for x in (self._categories[drawn.span], drawn.code, drawn.row)]
-
-    def _draw_noise(self, steps: range) -> list[Tensor]:
-        keys, shape = self._keys(steps, Stream.GAN_NOISE), (self.batch_size, self.n_noise)
-        return [self._by_step(normals(keys, *shape, device=self._device))]
-
-    def _draw_uniforms(self, steps: range) -> list[Tensor]:
-        keys, shape = self._keys(steps, Stream.GAN_GUMBEL), (self._n_logits, self.batch_size)
-        return [self._by_step(uniforms(keys, *shape, device=self._device))]
-
-    def _draw_for_critics(self, steps: range) -> list[Tensor]:
-        mix = uniforms(self._keys(steps, Stream.GAN_MIX), self.n_groups, device=self._device)
-        masks = self._masks.draw(self._keys(steps, Stream.GAN_MASKS), 3 * self.n_groups)
-        return [self._by_step(x) for x in (mix, *masks)]
-
-
 # ---- CTGAN's training: M generators and their critics as one batched program ---------------------
 
 _ADAM = OptimizerConfig(beta_1=0.5, beta_2=0.9)
 
 
-@dataclass(frozen=True, kw_only=True)
-class GANShape(LatentShape[StackedGenerator]):
-    """Shape of the generators."""
+class Requested(NamedTuple):
+    """The condition of each row, and a real row that meets it; each (M, batch) int64.
 
-    conditional: bool = True
+    Without discrete columns there is none: ``span`` and ``code`` are None.
+    """
 
-    def linear_shapes(self, spans: RowSpans) -> dict[str, tuple[int, ...]]:
-        """See `SampledShape`."""
-        n_inputs = self.embedding_dim + spans.n_condition
-        return StackedGenerator.linear_shapes(n_inputs, self.widths, spans.width)
-
-    def build(self, spans: RowSpans, members: Sequence[Member]) -> StackedGenerator:
-        """See `SampledShape`."""
-        return StackedGenerator(
-            self.embedding_dim,
-            spans.n_condition,
-            spans.width,
-            self.widths,
-            members,
-            normalization=self.normalization,
-            proxy_norm=self.proxy_norm,
-            dtype=spans.dtype,
-            device=spans.device,
-        )
+    span: Tensor | None
+    code: Tensor | None
+    row: Tensor
 
 
 class GANTraining(Training[StackedGenerator]):
@@ -191,36 +56,45 @@ class GANTraining(Training[StackedGenerator]):
     def __init__(
         self, model: CTGAN, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
     ) -> None:
-        shape, (_, discriminator_dim) = model._make_shape(), model._all_widths()
         members = [plan.member for plan in plans]
-        self.generator = shape.build(spans, members)
-        self.critic = StackedCritic(
+        self.generator = model._build(spans, members)
+        self.critic = critic = StackedCritic(
             spans.width + spans.n_condition,
-            discriminator_dim,
+            model._all_widths()[1],
             members,
             pac=model.pac,
             # batch statistics would make the penalty one of whole batches
-            normalization="none" if shape.normalization == "batch" else shape.normalization,
-            proxy_norm=shape.proxy_norm,
+            normalization="none" if model.normalization == "batch" else model.normalization,
+            proxy_norm=model.proxy_norm,
             dtype=spans.dtype,
             device=spans.device,
         )
-        networks = {"generator": self.generator, "critic": self.critic}
+        networks = {"generator": self.generator, "critic": critic}
         super().__init__(rows, spans, plans, networks, self.generator, _ADAM)
-        self.draws = GANDraws(
-            rows,
-            spans,
-            self.plans,
-            self.critic,
-            batch_size=model.batch_size,
-            n_noise=shape.embedding_dim,
-            true_frequencies=not model.log_frequency,
-        )
-        self.context = Precision(shape.precision).context(spans.device)
+        self.context = Precision(model.precision).context(spans.device)
         self.generate = self.generator.training_pass(self.context)
-        self.judge = self.critic.training_pass(self.context)
+        self.judge = critic.training_pass(self.context)
+        self.batch_size, self.n_groups = model.batch_size, model.batch_size // model.pac
+        self.n_noise, self.n_logits = model.embedding_dim, spans.width - spans.n_values
         self.n_critic = model.discriminator_steps
         self.n_steps = max(1, len(rows) // model.batch_size)
+        self._true_frequencies = not model.log_frequency
+        self._categories = torch.tensor(spans.categories, dtype=torch.int64, device=spans.device)
+        self._conditions = None
+        if spans.categories:
+            sizes = [spans.sizes[i] for i in spans.categories]
+            self._conditions = ConditionSampler(rows.codes[:, self._categories], sizes)
+        # one rate: all members drop out alike
+        self._masks = MaskMaker(
+            critic.widths, [critic.dropout], device=spans.device, dtype=spans.dtype
+        )
+        # of each step: all are functions of the members' seeds and the step's number
+        n_rows = len(plans) * self.batch_size
+        self._requested = DrawnBlocks(n_rows, self._draw_conditions)
+        self._noise = DrawnBlocks(n_rows * self.n_noise, self._draw_noise)
+        self._uniforms = DrawnBlocks(n_rows * self.n_logits, self._draw_uniforms)
+        n_masked = 3 * self.n_groups * sum(critic.widths)
+        self._critic_draws = DrawnBlocks(len(plans) * n_masked, self._draw_for_critics)
 
     def epoch(self, number: int) -> dict[str, Tensor]:
         """See `Training`."""
@@ -241,46 +115,80 @@ class GANTraining(Training[StackedGenerator]):
 
     def _critic_step(self, at: int) -> Tensor:
         """Set the critics' gradients; returns the members' losses, (M,)."""
-        asked, n_groups, masks = self.draws.asked(at), self.draws.n_groups, self.draws.masks(at)
-        condition = self._condition(asked)
+        requested, n = Requested(*self._requested(at)), self.n_groups
+        mix, *masks = self._critic_draws(at)
+        condition = self._condition(requested)
         with torch.no_grad():
             _, fake = self._fake(at, condition)
-        real = self.spans.dense(self.rows.values[asked.row], self.rows.codes[asked.row])
+        real = self.spans.dense(self.rows.values[requested.row], self.rows.codes[requested.row])
         real, fake = torch.cat([real, condition], -1), torch.cat([fake, condition], -1)
-        between = [mask[:, 2 * n_groups :] for mask in masks]
         with self.context():
-            penalty = gradient_penalty(self.critic, real, fake, self.draws.mix(at), between)
-        both = [mask[:, : 2 * n_groups] for mask in masks]
+            between = [mask[:, 2 * n :] for mask in masks]
+            penalty = gradient_penalty(self.critic, real, fake, mix, between)
         groups = self.critic.group(torch.cat([real, fake], 1))
-        on_real, on_fake = _in_float32(self.judge(groups, both)).squeeze(-1).split(n_groups, dim=1)
+        scores = _in_float32(self.judge(groups, [mask[:, : 2 * n] for mask in masks]))
+        on_real, on_fake = scores.squeeze(-1).split(n, dim=1)
         loss = on_fake.mean(1) - on_real.mean(1) + penalty
         self.critic.flat.backward(loss.sum())
         return loss.detach()
 
     def _generator_step(self, at: int) -> Tensor:
         """Set the generators' gradients; returns the members' losses, (M,)."""
-        asked = self.draws.asked(at)
-        condition = self._condition(asked)
+        requested = Requested(*self._requested(at))
+        condition = self._condition(requested)
         raw, fake = self._fake(at, condition)
-        masks = [mask[:, : self.draws.n_groups] for mask in self.draws.masks(at)]
+        _, *masks = self._critic_draws(at)
         groups = self.critic.group(torch.cat([fake, condition], -1))
         with frozen(self.critic):
-            loss = -_in_float32(self.judge(groups, masks)).mean((1, 2))
-        if asked.span is not None and asked.code is not None:
+            scores = self.judge(groups, [mask[:, : self.n_groups] for mask in masks])
+            loss = -_in_float32(scores).mean((1, 2))
+        if requested.span is not None and requested.code is not None:
             # CTGAN section 4.3: the generator is to make the category that it was asked for
-            loss = loss + self.spans.cross_entropy(raw, asked.span, asked.code).mean(1)
+            loss = loss + self.spans.cross_entropy(raw, requested.span, requested.code).mean(1)
         self.generator.flat.backward(loss.sum())
         return loss.detach()
 
-    def _condition(self, asked: Asked) -> Tensor:
-        if asked.span is None or asked.code is None:
-            return torch.zeros(*asked.row.shape, 0, dtype=self.spans.dtype, device=asked.row.device)
-        return self.spans.condition(asked.span, asked.code)
+    def _condition(self, requested: Requested) -> Tensor:
+        if requested.span is None or requested.code is None:
+            shape, device = requested.row.shape, requested.row.device
+            return torch.zeros(*shape, 0, dtype=self.spans.dtype, device=device)
+        return self.spans.condition(requested.span, requested.code)
 
     def _fake(self, at: int, condition: Tensor) -> tuple[Tensor, Tensor]:
         """Raw outputs, and the rows that they are."""
-        raw = self.generate(torch.cat([self.draws.noise(at).to(self.spans.dtype), condition], -1))
-        return raw, self.spans.activate(raw, uniform=self.draws.uniforms(at).transpose(1, 2))
+        (noise,), (uniform,) = self._noise(at), self._uniforms(at)  # the latter columns first
+        raw = self.generate(torch.cat([noise.to(self.spans.dtype), condition], -1))
+        return raw, self.spans.activate(raw, uniform=uniform.transpose(1, 2))
+
+    def _draw_conditions(self, steps: range) -> list[Tensor | None]:
+        keys, device = self.keys(Stream.GAN_CONDITIONS, steps), self.spans.device
+        if self._conditions is None:
+            draws = random_uniform(keys, self.batch_size, device)
+            row = (draws * len(self.rows)).long().clamp_(max=len(self.rows) - 1)
+            return [None, None, self.by_step(row)]
+        n = ConditionSampler.N_UNIFORMS
+        draws = random_uniform(keys, n * self.batch_size, device).unflatten(1, (-1, n))
+        drawn = self._conditions.draw(draws, true_frequencies=self._true_frequencies)
+        return [self.by_step(x) for x in (self._categories[drawn.span], drawn.code, drawn.row)]
+
+    def _draw_noise(self, steps: range) -> list[Tensor | None]:
+        keys, shape = self.keys(Stream.GAN_NOISE, steps), (self.batch_size, self.n_noise)
+        return [self.by_step(normals(keys, *shape, device=self.spans.device))]
+
+    def _draw_uniforms(self, steps: range) -> list[Tensor | None]:
+        """Of Gumbel noise, columns first: (steps, M, n_logits, batch)."""
+        keys, shape = self.keys(Stream.GAN_GUMBEL, steps), (self.n_logits, self.batch_size)
+        return [self.by_step(uniforms(keys, *shape, device=self.spans.device))]
+
+    def _draw_for_critics(self, steps: range) -> list[Tensor | None]:
+        """The shares of real rows in the penalty's mixtures, and dropout masks of three uses.
+
+        A step of the generator takes the first third of the masks' 3 * n_groups rows.
+        """
+        keys = self.keys(Stream.GAN_MIX, steps)
+        mix = uniforms(keys, self.n_groups, device=self.spans.device)
+        masks = self._masks.draw(self.keys(Stream.GAN_MASKS, steps), 3 * self.n_groups)
+        return [self.by_step(x) for x in (mix, *masks)]
 
 
 def _in_float32(x: Tensor) -> Tensor:
@@ -418,6 +326,7 @@ class CTGAN(BaseGenerator[StackedGenerator]):
         "log_frequency": ["boolean"],
         "pac": [COUNT],
     }
+    _conditional = True
     _needs_second_derivative = True
     _member_rates = {"generator_lr", "discriminator_lr", "generator_decay", "discriminator_decay"}
     # the generator has a weight for each pair of a category asked for and one made
@@ -444,8 +353,21 @@ class CTGAN(BaseGenerator[StackedGenerator]):
             "critic": Rates(self.discriminator_lr, self.discriminator_decay),
         }
 
-    def _make_shape(self) -> GANShape:
-        return GANShape.of(self, self._all_widths()[0])
+    def _linear_shapes(self, spans: RowSpans) -> dict[str, tuple[int, int]]:
+        n_inputs = self.embedding_dim + spans.n_condition
+        return StackedGenerator.linear_shapes(n_inputs, self._all_widths()[0], spans.width)
+
+    def _build(self, spans: RowSpans, members: Sequence[Member]) -> StackedGenerator:
+        return StackedGenerator(
+            self.embedding_dim + spans.n_condition,
+            self._all_widths()[0],
+            spans.width,
+            members,
+            normalization=self.normalization,
+            proxy_norm=self.proxy_norm,
+            dtype=spans.dtype,
+            device=spans.device,
+        )
 
     def _n_weights(self, spans: RowSpans) -> int:
         n_inputs = self.pac * (spans.width + spans.n_condition)
@@ -462,12 +384,13 @@ class CTGAN(BaseGenerator[StackedGenerator]):
     ) -> GANTraining:
         return GANTraining(self, rows, spans, plans)
 
-    def _draw(self, network: StackedGenerator, spans: RowSpans, asked: RowRequest) -> RowsDrawn:
-        noise_keys = [fold_in(key, Stream.LATENT) for key in asked.keys]
-        noise = normals(noise_keys, asked.n_rows, network.n_noise, device=spans.device)
-        raw = network(noise.to(spans.dtype), asked.condition).to(spans.dtype)
-        raw, probability = spans.restrict(raw, asked.allowed)
-        draw_keys = [fold_in(key, Stream.CODES) for key in asked.keys]
+    def _draw(self, network: StackedGenerator, spans: RowSpans, request: RowRequest) -> RowsDrawn:
+        noise_keys = [fold_in(key, Stream.LATENT) for key in request.keys]
+        n_noise = network.n_inputs - request.condition.shape[-1]
+        noise = normals(noise_keys, request.n_rows, n_noise, device=spans.device)
+        raw = network(torch.cat([noise.to(spans.dtype), request.condition], -1)).to(spans.dtype)
+        raw, probability = spans.restrict(raw, request.allowed)
+        draw_keys = [fold_in(key, Stream.CODES) for key in request.keys]
         # what training's Gumbel-softmax stands for: one draw from each span's softmax
-        uniform = uniforms(draw_keys, asked.n_rows, spans.n_spans, device=spans.device)
+        uniform = uniforms(draw_keys, request.n_rows, spans.n_spans, device=spans.device)
         return RowsDrawn(*spans.sample(raw, uniform), probability)

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from combutab.core.rng import Stream, fold_in
-from combutab.generators._contract import Generator
-from combutab.generators._records import NetworkT
-from combutab.preprocessing import IncompleteTable, ModeEncoder, NumberColumn
+from combutab.core.rng import Stream, fold_in, random_uniform
+from combutab.generators.conditions import write_column
+from combutab.generators.sampling import FREE, Sampler
+from combutab.preprocessing import IncompleteTable, ModeEncoder, NumberColumn, missing_codes
 
 Encoded = tuple[np.ndarray, np.ndarray]  # values and codes of rows
 
 
-class Imputing(Generator[NetworkT]):
+class Imputing:
     """A generator that fills the missing cells of tables."""
+
+    encoder_: ModeEncoder
+    sample_key: Callable[[Any], int]
+    sampler: Callable[[], Sampler[Any]]
 
     def impute(self, X: Any, *, n_draws: int = 1, random_state: Any = None) -> Any:
         """Fill the missing cells of a table by draws from what they are where the others are given.
@@ -56,6 +59,7 @@ class Imputing(Generator[NetworkT]):
 
         Examples
         --------
+        >>> import numpy as np, pandas as pd
         >>> from combutab import TVAE
         >>> X = pd.DataFrame({"x": np.arange(100) % 7.5, "kind": ["a", "b"] * 50})
         >>> model = TVAE(epochs=1, random_state=0).fit(X)
@@ -104,6 +108,16 @@ class Imputing(Generator[NetworkT]):
             for d in range(int(n_draws))
         ]
 
+    def _draw_missing(
+        self, values: np.ndarray, codes: np.ndarray, known: np.ndarray, key: int
+    ) -> Encoded:
+        """Complete encoded rows of which some spans are known, (n, n_spans) bool.
+
+        Returns values (n, n_values) and codes (n, n_spans), whose unknown spans have a value that
+        is not missing wherever the column has one. The known ones need not be kept.
+        """
+        return draw_nearest(self.sampler(), values, codes, known, key)
+
 
 def decode_numbers(
     encoder: ModeEncoder, values: np.ndarray, codes: np.ndarray, numbers: Mapping[int, np.ndarray]
@@ -120,10 +134,7 @@ def decode_numbers(
             exact = replace(exact, decimals=None)
         missing = np.isnan(own)
         column = exact.write(np.where(missing, 0.0, own), missing)
-        if isinstance(made, pd.DataFrame):
-            made[encoder.schema_.keys[j]] = column
-        else:
-            made[:, encoder.schema_.keys[j]] = column
+        write_column(made, encoder.schema_.keys[j], column)
     return made
 
 
@@ -133,3 +144,154 @@ def _most_frequent(draws: Sequence[np.ndarray]) -> np.ndarray:
     counts = np.stack([(rows == each[:, None]).sum(axis=1) for each in draws], axis=1)
     most: np.ndarray = rows[np.arange(len(rows)), counts.argmax(axis=1)]
     return most
+
+
+# ---- Missing cells from synthetic rows that are near to a row's known cells: a hot deck ----------
+
+_FEWEST, _MOST = 5000, 10_000  # donors
+_NEIGHBORS = 5
+_DISTANCES = 2**22  # held at a time
+_FAR = 4.0  # standard deviations: no number is further away; unequal categories are at one
+_JITTER = 1e-4  # decides between donors that are equally near
+
+
+@dataclass(frozen=True, eq=False)
+class Donors:
+    """Synthetic rows: values (n, n_values), codes (n, n_spans), and which spans are missing."""
+
+    values: np.ndarray
+    codes: np.ndarray
+    missing: np.ndarray
+
+
+def draw_nearest(
+    sampler: Sampler[Any], values: np.ndarray, codes: np.ndarray, known: np.ndarray, key: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Complete encoded rows by the cells of synthetic rows.
+
+    Of each row the donor is one of the five synthetic rows that are nearest by its known cells:
+    by the number of unequal categories and the numbers' distances in standard deviations. Rows
+    that have a value in all cells that are wanted come first.
+
+    Parameters
+    ----------
+    sampler : Sampler
+    values, codes : ndarray of shapes (n, n_values) and (n, n_spans)
+    known : ndarray of shape (n, n_spans), bool
+    key : int
+
+    Returns
+    -------
+    values, codes : the same for known spans; a missing value in others only where the column has
+        no values
+    """
+    donors = _make_donors(sampler, min(max(_FEWEST, 2 * len(codes)), _MOST), key)
+    chosen = _choose(sampler.encoder, donors, values, codes, known, key)
+    drawn = np.where(known, codes, donors.codes[chosen])
+    drawn_values = values.copy()
+    missing = missing_codes(sampler.encoder)
+    for i, span in enumerate(sampler.encoder.layout_.spans):
+        wanted = ~known[:, i]
+        if span.value_index is not None:
+            here = donors.values[chosen[wanted], span.value_index]
+            drawn_values[wanted, span.value_index] = here
+        lacking = np.flatnonzero(wanted & (drawn[:, i] == missing[i]))
+        if not len(lacking):
+            continue
+        shares = _code_frequencies(sampler.encoder, i, int(missing[i]))
+        if shares.any():
+            uniform = random_uniform([fold_in(key, Stream.CODES, i)], len(lacking))[0].numpy()
+            sums = np.cumsum(shares)
+            drawn[lacking, i] = np.searchsorted(sums, uniform * sums[-1], "right")
+            if span.value_index is not None:
+                drawn_values[lacking, span.value_index] = 0.0  # the middle of a mode
+    return drawn_values, drawn
+
+
+def _make_donors(sampler: Sampler[Any], n: int, key: int) -> Donors:
+    """Generate rows, without missing values where the network can be told so."""
+    missing = missing_codes(sampler.encoder)
+    allowed = {}
+    for i, code in enumerate(missing.tolist()):
+        shares = _code_frequencies(sampler.encoder, i, code)
+        if code >= 0 and shares.any():
+            allowed[i] = tuple(np.flatnonzero(shares).tolist())
+    parts = []
+    for made in range(0, n, sampler.chunk):
+        size = min(sampler.chunk, n - made)
+        free = np.full(size, FREE)
+        chunk_key = fold_in(key, Stream.CHUNK, made)
+        parts.append(sampler.generate_allowed(size, free, free, chunk_key, allowed)[:2])
+    values, codes = map(np.concatenate, zip(*parts, strict=True))
+    return Donors(values, codes, codes == missing)
+
+
+def _code_frequencies(encoder: ModeEncoder, i: int, missing: int) -> np.ndarray:
+    """How frequent the codes of a span are, but for those of missing and of rare values."""
+    coder = encoder.columns_[encoder.layout_.spans[i].column]
+    shares = np.ones(coder.size)
+    if isinstance(coder, NumberColumn):
+        shares[: len(coder.mixture.weights)] = coder.mixture.weights
+    else:
+        shares[:] = encoder.category_counts_[i]
+    shares[[code for code in (missing, coder.suppressed) if code is not None and code >= 0]] = 0.0
+    return shares
+
+
+def _choose(
+    encoder: ModeEncoder,
+    donors: Donors,
+    values: np.ndarray,
+    codes: np.ndarray,
+    known: np.ndarray,
+    key: int,
+) -> np.ndarray:
+    """Draw a donor for each row among the nearest, (n,)."""
+    n, n_donors = len(codes), len(donors.codes)
+    spans = range(known.shape[1])
+    numbers = {i: x for i in spans if (x := _standardised(encoder, i, donors, values, codes))}
+    shift, pick = random_uniform([fold_in(key, Stream.DONORS, 0)], 2 * n)[0].numpy().reshape(2, n)
+    tie = random_uniform([fold_in(key, Stream.DONORS, 1)], n_donors)[0].numpy()
+    tie = np.tile((tie * _JITTER).astype(np.float32), 2)
+    shift = (shift * n_donors).astype(int)
+    lacks = np.float32((_FAR + 1) * len(spans)) * donors.missing.T.astype(np.float32)
+    chosen = np.empty(n, dtype=np.intp)
+    step = max(1, _DISTANCES // n_donors)
+    for start in range(0, n, step):
+        rows = slice(start, min(start + step, n))
+        # each row has an order of its own of those that are equally near
+        away = np.stack([tie[s : s + n_donors] for s in shift[rows]])
+        away += (~known[rows]).astype(np.float32) @ lacks
+        for i in spans:
+            if not known[rows, i].any():
+                continue
+            if i in numbers:
+                asked, had = numbers[i]
+                distance = np.minimum(np.abs(asked[rows, None] - had), np.float32(_FAR))
+                distance[:, donors.missing[:, i]] = 1.0
+            else:
+                distance = (codes[rows, i, None] != donors.codes[:, i]).astype(np.float32)
+            distance *= known[rows, i, None]
+            away += distance
+        k = min(_NEIGHBORS, n_donors)
+        nearest = np.argpartition(away, k - 1, axis=1)[:, :k]
+        chosen[rows] = nearest[np.arange(len(away)), (pick[rows] * k).astype(int)]
+    return chosen
+
+
+def _standardised(
+    encoder: ModeEncoder, i: int, donors: Donors, values: np.ndarray, codes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """The numbers of rows and donors in the donors' standard deviations; None for categories."""
+    span = encoder.layout_.spans[i]
+    coder = encoder.columns_[span.column]
+    if not isinstance(coder, NumberColumn):
+        return None
+    asked, had = (
+        coder.format.read(coder.decode(v[:, span.value_index], c[:, i]), "")[0]
+        for v, c in ((values, codes), (donors.values, donors.codes))
+    )
+    some = had[~donors.missing[:, i]]
+    centre, sd = (some.mean(), some.std()) if len(some) else (0.0, 0.0)
+    asked, had = ((np.asarray(x) - centre) / (sd or 1.0) for x in (asked, had))
+    return asked.astype(np.float32), had.astype(np.float32)

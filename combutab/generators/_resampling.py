@@ -11,8 +11,6 @@ import pandas as pd
 import scipy.sparse
 from sklearn.utils.multiclass import check_classification_targets
 
-from combutab.generators._contract import Generator
-from combutab.generators._records import NetworkT
 from combutab.preprocessing import (
     CategoryColumn,
     ModeEncoder,
@@ -23,9 +21,10 @@ from combutab.preprocessing import (
 )
 
 
-class Resampling(Generator[NetworkT]):
+class Resampling:
     """A generator that makes rows of the rarer classes."""
 
+    min_frequency: float
     fit: Callable[..., Any]
     sample: Callable[..., Any]
 

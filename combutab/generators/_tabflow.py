@@ -18,28 +18,23 @@ from torch import Tensor
 
 from combutab._model_files import loadable
 from combutab.core.device import Precision
-from combutab.core.rng import Stream, fold_in, random_permutations
-from combutab.generators._base import BaseGenerator
-from combutab.generators._contract import (
+from combutab.core.rng import Stream, fold_in, normals, random_permutations, uniforms
+from combutab.generators._base import (
     COUNT,
     NOT_NEGATIVE,
     POSITIVE,
     SHARED_CONSTRAINTS,
+    BaseGenerator,
     check_widths,
 )
-from combutab.generators._records import (
-    DrawnBlocks,
-    GeneratorPlan,
-    Rates,
+from combutab.generators._training import DrawnBlocks, GeneratorPlan, Rates, TableRows, Training
+from combutab.generators.sampling import (
+    FREE,
+    DirectSampler,
     RowRequest,
     RowsDrawn,
-    SampledShape,
-    TableRows,
-    normals,
-    uniforms,
+    Sampler,
 )
-from combutab.generators._training import Training
-from combutab.generators.sampling import FREE, DirectSampler, Sampler
 from combutab.nn import (
     ActivationSpec,
     BlurredCrossEntropy,
@@ -203,51 +198,51 @@ _PASSES = 64  # of the network of codes, at most: of more columns several are dr
 
 
 def draw_rows(
-    steps: FlowSteps, network: StackedCascade, asked: RowRequest, n_steps: int
+    steps: FlowSteps, network: StackedCascade, request: RowRequest, n_steps: int
 ) -> RowsDrawn:
     """Rows as they are asked for: codes by their chain rule, values by Heun's method.
 
     Codes that are given are kept, so that all others are drawn as they are beside these; codes of
     which only some are allowed are drawn before all that are free.
     """
-    shape, spans = (len(asked.keys), asked.n_rows), steps.spans
-    codes = asked.codes
+    shape, spans = (len(request.keys), request.n_rows), steps.spans
+    codes = request.codes
     if codes is None:
         codes = torch.full((*shape, spans.n_spans), -1, device=spans.device)
-    codes, probability = _draw_codes(steps, network, asked, codes.clone())
-    values = asked.values
+    codes, probability = _draw_codes(steps, network, request, codes.clone())
+    values = request.values
     if values is None:
         values = torch.full((*shape, spans.n_values), torch.nan, device=spans.device)
     values = values.to(spans.dtype)
-    if asked.points:
-        values = _choose_points(asked, codes, values.clone(), spans)
+    if request.points:
+        values = _choose_points(request, codes, values.clone(), spans)
     if network.values is None:
         return RowsDrawn(values, codes, probability)
-    noise = normals(_keys(asked, Stream.VALUES), *shape[1:], spans.n_values, device=spans.device)
+    noise = normals(_keys(request, Stream.VALUES), *shape[1:], spans.n_values, device=spans.device)
     known = ~values.isnan()
     at = torch.where(known, to_normal(values.nan_to_num()), noise.to(spans.dtype))
     found = from_normal(_flow(steps, network, codes, at, known, n_steps))
     return RowsDrawn(torch.where(known, values, found), codes, probability)
 
 
-def _keys(asked: RowRequest, purpose: Stream) -> list[int]:
-    return [fold_in(key, purpose) for key in asked.keys]
+def _keys(request: RowRequest, purpose: Stream) -> list[int]:
+    return [fold_in(key, purpose) for key in request.keys]
 
 
 def _draw_codes(
-    steps: FlowSteps, network: StackedCascade, asked: RowRequest, codes: Tensor
+    steps: FlowSteps, network: StackedCascade, request: RowRequest, codes: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Draw all codes that are -1, in place; how probable the allowed ones were, (M, n) float64."""
     spans = steps.codes_alone
     n_members, n, n_spans = codes.shape
-    u = uniforms(_keys(asked, Stream.CODES), n, n_spans, device=codes.device)
-    rank = uniforms(_keys(asked, Stream.ORDER), n, n_spans, device=codes.device)
-    for span, allowed in asked.allowed.items():  # those of fewest codes first
+    u = uniforms(_keys(request, Stream.CODES), n, n_spans, device=codes.device)
+    rank = uniforms(_keys(request, Stream.ORDER), n, n_spans, device=codes.device)
+    for span, allowed in request.allowed.items():  # those of fewest codes first
         rank[..., span] = -1 / (1 + len(allowed))
     rank = rank.masked_fill(codes >= 0, 2)  # nothing to draw
     ranks, order = rank.sort(dim=2, stable=True)
     n_free = int((ranks < 2).sum(2).max()) if n_spans else 0
-    first = min(len(asked.allowed), n_free)
+    first = min(len(request.allowed), n_free)
     at_once = -(-(n_free - first) // _PASSES)
     ends = [*range(first), *range(first, n_free, max(1, at_once)), n_free]
     probability = torch.ones(n_members, n, dtype=torch.float64, device=codes.device)
@@ -262,7 +257,7 @@ def _draw_codes(
                 if not len(rows):
                     continue
                 logits = spans.logits_of(i, raw[m])[rows]
-                drawn, share = _draw_span(logits, u[m, rows, i], asked.allowed.get(i))
+                drawn, share = _draw_span(logits, u[m, rows, i], request.allowed.get(i))
                 codes[m, rows, i] = drawn
                 if share is not None:
                     probability[m, rows] *= share
@@ -289,10 +284,12 @@ def _draw_span(
     return drawn.clamp_(max=logits.shape[-1] - 1), share
 
 
-def _choose_points(asked: RowRequest, codes: Tensor, values: Tensor, spans: RowSpans) -> Tensor:
+def _choose_points(request: RowRequest, codes: Tensor, values: Tensor, spans: RowSpans) -> Tensor:
     """Give each row one of the values that are wanted in its bin, all of them equally likely."""
-    u = uniforms(_keys(asked, Stream.LATENT), asked.n_rows, len(asked.points), device=codes.device)
-    for k, (span, (index, by_code)) in enumerate(asked.points.items()):
+    u = uniforms(
+        _keys(request, Stream.LATENT), request.n_rows, len(request.points), device=codes.device
+    )
+    for k, (span, (index, by_code)) in enumerate(request.points.items()):
         for code, within in by_code.items():
             here = codes[..., span] == code
             among = torch.tensor(within, dtype=values.dtype, device=values.device)
@@ -374,18 +371,6 @@ _AVERAGED = 10  # the average is of the last steps, a tenth of all about
 _DRAWS = 2000  # for rows held out, which are measured as often
 
 
-class FlowShape(SampledShape[StackedCascade]):
-    """Shape of the networks; ``embedding_dim`` is of no use to them."""
-
-    def linear_shapes(self, spans: RowSpans) -> dict[str, tuple[int, ...]]:
-        """See `SampledShape`."""
-        return StackedCascade.linear_shapes(spans, self.widths)
-
-    def build(self, spans: RowSpans, members: Sequence[Member]) -> StackedCascade:
-        """See `SampledShape`."""
-        return StackedCascade(spans, self.widths, members, normalization=self.normalization)
-
-
 class FlowTraining(Training[StackedCascade]):
     """The networks of a stack of flows and the averages of their weights, which make rows.
 
@@ -399,14 +384,14 @@ class FlowTraining(Training[StackedCascade]):
     def __init__(
         self, model: TabFlow, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
     ) -> None:
-        shape = model._make_shape()
-        members, precision = [plan.member for plan in plans], Precision(shape.precision)
-        self.network, average = shape.build(spans, members), shape.build(spans, members)
+        members, precision = [plan.member for plan in plans], Precision(model.precision)
+        self.network, average = model._build(spans, members), model._build(spans, members)
         networks = {"network": self.network, "average": average}
         super().__init__(rows, spans, plans, networks, average, _ADAMW)
         self.steps = FlowSteps(self.network, spans, precision.context(spans.device))
         rates = [model.dropout] * len(plans)  # of the layers of both networks
-        widths = [*shape.widths, *StackedCascade.value_widths(shape.widths)]
+        (widths,) = model._all_widths()
+        widths = (*widths, *StackedCascade.value_widths(widths))
         self._masks = MaskMaker(widths, rates, device=spans.device, dtype=spans.dtype)
         self.batch_size = model._n_batch(len(rows))
         self.n_steps = len(rows) // self.batch_size
@@ -440,27 +425,16 @@ class FlowTraining(Training[StackedCascade]):
         codes, values = self.steps.gradients(rows, drawn, masks)
         share = self.add_up(index.shape[1], n, "network")
         losses = codes * share, values * share
-        flat, rates = self.network.flat, [plan.rates["network"] for plan in self.plans]
-        warm = min(1.0, (at + 1) / _WARM_UP)
-        assert flat.grads is not None
-        self.optimizers["network"].step(
-            flat.values,
-            flat.grads,
-            range(len(rates)),
-            [warm * rate.lr for rate in rates],
-            [rate.decay for rate in rates],
-        )
+        self.update("network", min(1.0, (at + 1) / _WARM_UP))
         weight = _AVERAGED / (at + _AVERAGED)
-        self.sampled.flat.values.lerp_(flat.values, weight)
+        self.sampled.flat.values.lerp_(self.network.flat.values, weight)
         if self.sampled.flat_buffers.values.numel():
             self.sampled.flat_buffers.values.copy_(self.network.flat_buffers.values)
         return losses
 
     def _draw_steps(self, steps: range) -> list[Tensor]:  # (steps, M, batch, ...) each
-        seeds = [plan.member.seed for plan in self.plans]
-        keys = [[fold_in(seed, p, at) for at in steps for seed in seeds] for p in _PURPOSES]
-        drawn = draw(keys, self.batch_size, self.spans)
-        return [part.unflatten(0, (-1, len(seeds))) for part in drawn]
+        drawn = draw([self.keys(p, steps) for p in _PURPOSES], self.batch_size, self.spans)
+        return [self.by_step(part) for part in drawn]
 
     def measure(
         self, held_out: TableRows, sampler: Sampler[StackedCascade], keys: Sequence[int]
@@ -619,8 +593,12 @@ class TabFlow(BaseGenerator[StackedCascade]):
     def _rates(self) -> dict[str, Rates]:
         return {"network": Rates(self.learning_rate, self.weight_decay)}
 
-    def _make_shape(self) -> FlowShape:
-        return FlowShape.of(self, self._all_widths()[0])
+    def _linear_shapes(self, spans: RowSpans) -> dict[str, tuple[int, int]]:
+        return StackedCascade.linear_shapes(spans, *self._all_widths())
+
+    def _build(self, spans: RowSpans, members: Sequence[Member]) -> StackedCascade:
+        (widths,) = self._all_widths()
+        return StackedCascade(spans, widths, members, normalization=self.normalization)
 
     def _make_encoder(self, discrete_columns: Any, random_state: int) -> ModeEncoder:
         encoder = super()._make_encoder(discrete_columns, random_state)
@@ -649,8 +627,8 @@ class TabFlow(BaseGenerator[StackedCascade]):
     ) -> FlowTraining:
         return FlowTraining(self, rows, spans, plans)
 
-    def _draw(self, network: StackedCascade, spans: RowSpans, asked: RowRequest) -> RowsDrawn:
-        return draw_rows(FlowSteps(network, spans), network, asked, self.n_sampling_steps)
+    def _draw(self, network: StackedCascade, spans: RowSpans, request: RowRequest) -> RowsDrawn:
+        return draw_rows(FlowSteps(network, spans), network, request, self.n_sampling_steps)
 
     def _draw_missing(
         self, values: np.ndarray, codes: np.ndarray, known: np.ndarray, key: int
@@ -689,7 +667,7 @@ class TabFlow(BaseGenerator[StackedCascade]):
         steps = FlowSteps(
             sampler.network,
             sampler.spans,
-            Precision(self._shape.precision).context(sampler.spans.device),
+            Precision(self._as_fitted.precision).context(sampler.spans.device),
         )
         wanted = range(sampler.spans.n_spans) if wanted is None else wanted
         given = (codes, wanted, self._present(), sampler.chunk)

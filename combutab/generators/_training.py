@@ -2,88 +2,143 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Generic
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from combutab._model_files import CheckpointFile, check_state, with_prefix
-from combutab.core.fields import several, text, whole
-from combutab.core.files import reading
+from combutab._model_files import check_state, with_prefix
+from combutab.core.device import Precision
+from combutab.core.files import check_fields, several, text, whole
+from combutab.core.rng import Stream, fold_in
 from combutab.core.world import broadcast, check_same, current
-from combutab.generators._records import (
-    Curves,
-    GeneratorPlan,
-    GeneratorResult,
-    NetworkT,
-    State,
-    TableRows,
-)
-from combutab.generators.sampling import Sampler
-from combutab.nn import (
-    RowSpans,
-    StackedNetwork,
-)
-from combutab.training import (
-    OptimizerConfig,
-    RowOptimizer,
-    Trainable,
-)
+from combutab.generators.sampling import NetworkT, Sampler
+from combutab.nn import Member, RowSpans, StackedNetwork
+from combutab.preprocessing import ModeTable, RowLayout
+from combutab.training import OptimizerConfig, RowOptimizer, StackFile, Trainable
 
-# ---- Early stopping of generators by a statistic of rows held out --------------------------------
+# ---- Records: what the training of generators is given and gives back ---------------------------
 
-MAX_ROWS = 1000  # held out
+Curves = dict[str, list[np.ndarray]]  # a loss of each member by epoch
+State = dict[str, Tensor]  # of a member
+_MOVED = 1 << 16  # rows at a time
 
 
-class Validation:
-    """A statistic of each member by epoch, the less the better, and its best weights.
+@dataclass(frozen=True)
+class TableRows:
+    """An encoded table on its device, each row once: values (N, n_values), codes (N, n_spans)."""
 
-    ``name`` is the statistic's among a training's curves, and ``measure`` gives it, (M,). A member
-    is finished after ``patience`` epochs without a lower one.
+    values: Tensor
+    codes: Tensor
+
+    @classmethod
+    def on(cls, device: torch.device, table: ModeTable, dtype: torch.dtype) -> TableRows:
+        """Copy an encoded table to a device."""
+        values = torch.from_numpy(table.values).to(device, dtype)
+        return cls(values, torch.from_numpy(table.codes).to(device))
+
+    def __getitem__(self, index: Tensor) -> TableRows:
+        return TableRows(self.values[index], self.codes[index])
+
+    def keep(self, index: Tensor) -> TableRows:
+        """Keep rows, given in their order, in the memory of all: no copy is made."""
+        for tensor in (self.values, self.codes):
+            for start in range(0, len(index), _MOVED):
+                part = index[start : start + _MOVED]
+                tensor[start : start + len(part)] = tensor[part]
+        return TableRows(self.values[: len(index)], self.codes[: len(index)])
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+
+class Rates(NamedTuple):
+    """Rates of a network's optimiser: learning rate, and decay / 2 |parameters|^2 of the loss."""
+
+    lr: float
+    decay: float = 0.0
+
+
+@dataclass(frozen=True)
+class GeneratorPlan:
+    """One member: what it is, and its own rates.
+
+    ``rates`` has each network that is trained by steps; callbacks are told the first one's.
+    """
+
+    member: Member
+    rates: Mapping[str, Rates]
+
+
+ENDS = {  # why a training ended, and what a fitted generator says of it
+    "epochs": "",
+    "no_improvement": ", ended by early stopping",
+    "max_time": ", ended by max_time",
+    "callback": ", ended by a callback",
+    "interrupted": ", ended by Ctrl-C",
+}
+
+
+@dataclass
+class GeneratorResult:
+    """The result of one member: the state of the network that makes rows, and curves by epoch."""
+
+    state: State
+    losses: dict[str, list[float]] = field(default_factory=dict)
+    reason: str = "epochs"  # of ENDS, or "diverged"
+
+    @property
+    def n_epochs(self) -> int:
+        return len(next(iter(self.losses.values()), []))
+
+
+def make_spans(layout: RowLayout, device: torch.device, precision: Precision) -> RowSpans:
+    """The operations on rows of a layout; its discrete columns may be conditions."""
+    categories = [i for i, span in enumerate(layout.spans) if span.kind == "category"]
+    return RowSpans(
+        layout.n_values,
+        layout.sizes,
+        categories,
+        missing=[i for i, span in enumerate(layout.spans) if span.missing],
+        suppressed=layout.suppressed,
+        device=device,
+        dtype=precision.dtype,
+    )
+
+
+# ---- Numbers that are drawn for some steps at once -----------------------------------------------
+
+
+class DrawnBlocks:
+    """Draws of a range of steps, kept until a step beyond them is asked for.
+
+    On small tensors an operation costs more than its work: so numbers are drawn for some steps at
+    once, as many as make about ``at_once`` numbers.
     """
 
     def __init__(
-        self,
-        name: str,
-        measure: Callable[[], np.ndarray],
-        network: StackedNetwork,
-        patience: float,
+        self, n_numbers: int, draw: Callable[[range], list[Any]], *, at_once: int = 2**18
     ) -> None:
-        self.name, self.measure, self.network, self.patience = name, measure, network, patience
-        self.best = np.full(network.n_members, np.inf)
-        self.best_states: list[dict[str, Tensor]] = [{} for _ in self.best]
-        self.n_iter_no_improvement = np.zeros(len(self.best), dtype=int)
-        self.n_epochs = np.zeros(len(self.best), dtype=int)
+        self._size, self._draw = max(1, at_once // max(1, n_numbers)), draw
+        self._block = -1
+        self._drawn: list[Any] = []
 
-    @property
-    def finished(self) -> np.ndarray:
-        """Find the members that have not become better for too long."""
-        return self.n_iter_no_improvement >= self.patience
+    def __call__(self, step: int) -> list[Any]:
+        """The part of one step: item ``step`` of the range, from each tensor, None for None."""
+        block, place = divmod(step, self._size)
+        if block != self._block:
+            self._drawn = self._draw(range(block * self._size, (block + 1) * self._size))
+            self._block = block
+        return [None if drawn is None else drawn[place] for drawn in self._drawn]
 
-    def observe(self, values: np.ndarray) -> None:
-        """Take in an epoch's statistics, and keep the weights of members that became better."""
-        for m in np.flatnonzero(self._count(values)):
-            self.best_states[m] = self.network.member_state(int(m))
 
-    def restore(self, curve: Sequence[np.ndarray], states: list[dict[str, Tensor]]) -> None:
-        """Stand where these epochs' statistics, and the best weights among them, lead."""
-        for values in curve:
-            self._count(values)
-        self.best_states = states
+# ---- The contract of a training, and its statistic for early stopping ---------------------------
 
-    def _count(self, values: np.ndarray) -> np.ndarray:
-        going = ~self.finished
-        better = going & (values < self.best)
-        self.best[better] = values[better]
-        self.n_iter_no_improvement[going] += 1
-        self.n_iter_no_improvement[better] = 0
-        self.n_epochs[going] += 1
-        return better
+MAX_ROWS = 1000  # held out
 
 
 class EnergyDistance:
@@ -159,7 +214,7 @@ class Training(ABC, Generic[NetworkT]):
         adam: OptimizerConfig,
     ) -> None:
         self.rows, self.spans, self.plans = rows, spans, list(plans)
-        self.ranks = current()  # that share each step
+        self.ranks, self.adam = current(), adam  # the ranks share each step
         self.networks, self.sampled = dict(networks), sampled
         if not any(network is sampled for network in networks.values()):
             raise ValueError("sampled must be one of the networks: a checkpoint has no others")
@@ -172,6 +227,14 @@ class Training(ABC, Generic[NetworkT]):
     @abstractmethod
     def epoch(self, number: int) -> dict[str, Tensor]:
         """Train one epoch; returns each member's mean losses by name, (M,) on the device."""
+
+    def keys(self, stream: Stream, steps: range) -> list[int]:
+        """The keys of all members in each of some steps."""
+        return [fold_in(plan.member.seed, stream, at) for at in steps for plan in self.plans]
+
+    def by_step(self, drawn: Tensor) -> Tensor:
+        """What was drawn by such keys, (steps, M, ...)."""
+        return drawn.unflatten(0, (-1, len(self.plans)))
 
     def own(self, n: int) -> slice:
         """The rows of a step's n that this process is to take: of ranks that share it, a part."""
@@ -200,117 +263,189 @@ class Training(ABC, Generic[NetworkT]):
         """Return a function that measures each member, (M,), by rows held out and a key each."""
         return EnergyDistance(held_out, sampler, keys)
 
-    def update(self, name: str) -> None:
-        """Take one step of a network along its gradients and those of its decay."""
-        flat, rates = self.networks[name].flat, [plan.rates[name] for plan in self.plans]
-        values, grads = flat.values, flat.grads
-        assert grads is not None
-        decays = [rate.decay for rate in rates]
-        if len(set(decays)) == 1:
-            grads.add_(values, alpha=decays[0])
-        else:
-            column = torch.tensor(decays, dtype=values.dtype, device=values.device)
-            grads.addcmul_(values, column.unsqueeze(1))
-        self.optimizers[name].step(
-            values, grads, range(len(rates)), [rate.lr for rate in rates], [0.0] * len(rates)
-        )
+    def update(self, name: str, factor: float = 1.0) -> None:
+        """Take one step of a network along its gradients, with ``factor`` times its rates.
+
+        Their decay is an L2 penalty, or AdamW's.
+        """
+        rates = [plan.rates[name] for plan in self.plans]
+        values, grads = self.networks[name].flat.values, self.networks[name].flat.grads
+        lrs, decays = [factor * rate.lr for rate in rates], [rate.decay for rate in rates]
+        if self.adam.solver != "adamw":
+            if len(set(decays)) == 1:
+                grads.add_(values, alpha=decays[0])
+            else:
+                column = torch.tensor(decays, dtype=values.dtype, device=values.device)
+                grads.addcmul_(values, column.unsqueeze(1))
+            decays = [0.0] * len(rates)
+        self.optimizers[name].step(values, grads, range(len(rates)), lrs, decays)
 
 
-# ---- A training as a file, to go on from: networks, optimisers, losses, and where it stood -------
-
-# may differ between the fits of one training
-_FREE = ("epochs", "max_time", "verbose", "enable_gpu")
-_SAMPLED_ROWS = 1 << 16
-_STOOD = {
-    "epochs": whole(),
-    "seed": whole(0, 2**64),
-    "table": text(64),
-    "losses": several(text(100)),
-}
+# ---- A stack of generators as the training loop drives it ---------------------------------------
 
 
-class GeneratorCheckpoint(CheckpointFile):
-    """A file that a training is written to now and then, and taken up from.
+_PROGRESS = {"epochs": whole(), "losses": several(text(100))}
 
-    All that is drawn is a function of seed and step, so a training that is taken up gives what it
-    would have given in one go. The model is unfitted, and its parameters are part of the file; the
-    attribute ``seed`` is that of the training that the file is of.
 
-    Raises ValueError if there is a file that is no checkpoint, or one of another training.
+class GeneratorStack(Trainable[GeneratorResult]):
+    """A stack of generators in training.
+
+    A member that diverges, or that early stopping finds finished, stays in the stack until all are,
+    and what comes of it is what it was. Training goes on from a file, and is written to it. After
+    an interrupt the results are those of the last whole epoch; if there was none, KeyboardInterrupt
+    is raised.
+
+    ``measure`` gives a statistic of each member on rows held out, (M,), the less the better. A
+    member is finished after ``n_iter_no_change`` epochs without a lower one, and has the weights of
+    its best epoch.
     """
 
-    def __init__(self, path: str | os.PathLike[str], model: Any, seed: int) -> None:
-        super().__init__(path, model, _STOOD, _FREE)
-        self.seed = self._state.get("seed", seed)
-
-    def restore(self, training: Training[Any], validation: Validation | None) -> tuple[int, Curves]:
-        """Put a training where the file's stood; returns its epochs, and its curves by epoch."""
-        self._fingerprint = _table_fingerprint(training.rows)
-        self._validation = validation
-        if self._found is None:
-            return 0, {}
-        if self._state["table"] != self._fingerprint:
-            raise ValueError(
-                f"{self.path} is of a training on another table; remove the file to begin anew"
-            )
-        with reading(self.path, "checkpoint of this training"):
-            return self._take_up(self._found, training, validation)
-
-    def _take_up(
+    def __init__(
         self,
-        found: dict[str, np.ndarray],
         training: Training[Any],
-        validation: Validation | None,
-    ) -> tuple[int, Curves]:
-        n_epochs, names = int(self._state["epochs"]), self._state["losses"]
-        members, expected = range(len(training.plans)), _tensors(training)
-        if validation is not None:
-            for m in members:
-                best = {f"{m}.best.{n}": v for n, v in validation.network.member_state(m).items()}
-                expected |= best if best.keys() & found.keys() else {}
-        curves = {f"losses.{name}" for name in names}
-        if set(found) != curves | set(expected):
-            wrong = sorted(set(found) ^ (curves | set(expected)))
-            raise ValueError(f"it lacks arrays, or has those of no part of it: {wrong[:5]}")
-        check_state(found, expected)
-        losses = {name: found[f"losses.{name}"] for name in names}
-        for name, array in losses.items():
-            if array.shape != (n_epochs, len(members)) or array.dtype.kind != "f":
+        measure: Callable[[], np.ndarray] | None = None,
+        n_iter_no_change: float = np.inf,
+        file: StackFile | None = None,
+    ) -> None:
+        self.training, self.measure, self.file = training, measure, file
+        self.n_iter_no_change = n_iter_no_change
+        n_members = len(training.plans)
+        self.members = list(range(n_members))
+        self.learning_rates = [next(iter(plan.rates.values())).lr for plan in training.plans]
+        self.curves: Curves = {}
+        self.diverged = np.zeros(n_members, dtype=bool)
+        self.reason = "epochs"
+        self.states: list[State] = []  # of the last whole epoch, or the best one
+        self.best = np.full(n_members, np.inf)
+        self.best_states: list[State] = [{} for _ in self.members]
+        self.n_iter_no_improvement = np.zeros(n_members, dtype=int)
+        self.n_epochs = np.zeros(n_members, dtype=int)  # until early stopping ended it
+
+    @property
+    def stopped(self) -> np.ndarray:
+        """Find the members that have not become better for too long."""
+        return self.n_iter_no_improvement >= self.n_iter_no_change
+
+    @property
+    def finished(self) -> bool:
+        """See `Trainable`."""
+        return bool((self.diverged | self.stopped).all())
+
+    def begin(self) -> int:
+        """See `Trainable`."""
+        n_done = 0 if self.file is None else self.file.take_up(self.restore)
+        self._keep_states()
+        return n_done
+
+    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """All that the stack has: arrays, and how far training is."""
+        arrays = {f"losses.{name}": np.array(values) for name, values in self.curves.items()}
+        states = _tensors(self.training)
+        for m, state in enumerate(self.best_states):
+            states |= {f"{m}.best.{key}": value for key, value in state.items()}
+        arrays |= {name: value.cpu().numpy() for name, value in states.items()}
+        n_epochs = len(next(iter(self.curves.values())))
+        # in this order: the arrays of a file have none
+        return arrays, {"epochs": n_epochs, "losses": list(self.curves)}
+
+    def restore(self, arrays: Mapping[str, np.ndarray], progress: dict[str, Any]) -> int:
+        """Go on from what ``state`` gave; returns its epochs.
+
+        Raises ValueError if it is of another stack.
+        """
+        check_fields(progress, _PROGRESS, "the training's progress")
+        training, n_epochs = self.training, progress["epochs"]
+        expected = _tensors(training)
+        for m in self.members if self.measure is not None else ():
+            best = {f"{m}.best.{n}": v for n, v in training.sampled.member_state(m).items()}
+            expected |= best if best.keys() & arrays.keys() else {}
+        curves = {name: f"losses.{name}" for name in progress["losses"]}
+        if wrong := set(arrays) ^ {*curves.values(), *expected}:
+            raise ValueError(f"it lacks arrays, or has those of no part of it: {sorted(wrong)[:5]}")
+        check_state(arrays, expected)
+        for name, key in curves.items():
+            if arrays[key].shape != (n_epochs, len(self.members)) or arrays[key].dtype.kind != "f":
                 raise ValueError(f"it has losses {name} of other epochs than {n_epochs}")
-        diverged = ~np.all([np.isfinite(array).all(axis=0) for array in losses.values()], axis=0)
-        if diverged.all():  # then nothing is written
+            self.curves[name] = list(arrays[key])
+            if name != training.statistic:
+                self.diverged |= ~np.isfinite(arrays[key]).all(axis=0)
+        if self.diverged.all():  # then nothing is written
             raise ValueError("its losses are not finite")
-        for name in expected:
-            if not diverged[int(name.partition(".")[0])] and not np.isfinite(found[name]).all():
-                raise ValueError(f"its array {name} has numbers that are not finite")
-
-        def state(prefix: str) -> State:
-            return {n: torch.from_numpy(v) for n, v in with_prefix(found, prefix).items()}
-
-        for m in members:
+        for values in self.curves.get(training.statistic, []):
+            self._count(values)
+        for m in self.members:
+            own = with_prefix(arrays, f"{m}.")
+            state = {name: torch.from_numpy(array) for name, array in own.items()}
+            for name, value in state.items():
+                if not self.diverged[m] and not value.isfinite().all():
+                    raise ValueError(f"its array {m}.{name} has numbers that are not finite")
             for name, _, load in _member_states(training):
-                load(m, state(f"{m}.{name}."))
-        if validation is not None:
-            bests = [state(f"{m}.best.") for m in members]
-            validation.restore(list(losses[validation.name]), bests)
-        return n_epochs, {name: list(array) for name, array in losses.items()}
+                load(m, with_prefix(state, f"{name}."))
+            self.best_states[m] = with_prefix(state, "best.")
+        return int(n_epochs)
 
-    def note(self, training: Training[Any], epochs: int, curves: Curves) -> None:
-        """Remember the training as it stands; write it, unless that was done a moment ago."""
-        tensors: dict[str, np.ndarray] = {
-            f"losses.{name}": np.array(values) for name, values in curves.items()
-        }
-        tensors |= {name: value.cpu().numpy() for name, value in _tensors(training).items()}
-        if self._validation is not None:
-            for m, state in enumerate(self._validation.best_states):
-                tensors |= {f"{m}.best.{key}": value.cpu().numpy() for key, value in state.items()}
-        stood = {
-            "epochs": epochs,
-            "seed": self.seed,
-            "table": self._fingerprint,
-            "losses": list(curves),  # in this order: the arrays of the file have none
-        }
-        self._note(stood, tensors)
+    def epoch(
+        self, number: int, progress: float
+    ) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
+        """See `Trainable`; what is measured is less for better members."""
+        training, ranks = self.training, current()
+        training.progress = progress
+        losses = {n: v.cpu().numpy() for n, v in training.epoch(number).items()}  # the one sync
+        measured = None if self.measure is None else self.measure()
+        if ranks is not None:  # processors may round differently
+            for network in training.networks.values():
+                ranks.first_(network.flat.values)
+            losses, measured = ranks.first((losses, measured))
+        return losses, None if measured is None else -measured
+
+    def record(self, losses: dict[str, np.ndarray], scores: np.ndarray | None) -> None:
+        """See `Trainable`."""
+        columns = dict(losses)
+        if scores is not None:
+            columns[self.training.statistic] = -scores
+            for m in np.flatnonzero(self._count(-scores)):
+                self.best_states[m] = self.training.sampled.member_state(int(m))
+        for name, values in columns.items():
+            self.curves.setdefault(name, []).append(values)
+        for values in losses.values():
+            self.diverged |= ~np.isfinite(values)
+        self._keep_states()
+        if self.file is not None and not self.diverged.all():
+            self.file.note(*self.state())
+
+    def _count(self, values: np.ndarray) -> np.ndarray:
+        """Take in an epoch's statistics; tells which members became better."""
+        going = ~self.stopped
+        better = going & (values < self.best)
+        self.best[better] = values[better]
+        self.n_iter_no_improvement[going] += 1
+        self.n_iter_no_improvement[better] = 0
+        self.n_epochs[going] += 1
+        return better
+
+    def stop(self, reason: str) -> None:
+        """See `Trainable`."""
+        if not self.curves:  # nothing is learned
+            raise KeyboardInterrupt
+        self.reason = reason
+
+    def results(self) -> list[GeneratorResult]:
+        """See `Trainable`."""
+        return [self._result(m, state) for m, state in enumerate(self.states)]
+
+    def _keep_states(self) -> None:
+        """Copy what would come of each member if training ended now."""
+        network = self.training.sampled
+        self.states = [s or network.member_state(m) for m, s in enumerate(self.best_states)]
+
+    def _result(self, m: int, state: State) -> GeneratorResult:
+        n_epochs = None if self.measure is None else int(self.n_epochs[m])
+        reason = "no_improvement" if self.stopped[m] else self.reason
+        return GeneratorResult(
+            {name: value.cpu() for name, value in state.items()},
+            {name: [float(v[m]) for v in each[:n_epochs]] for name, each in self.curves.items()},
+            "diverged" if self.diverged[m] else reason,
+        )
 
 
 def _member_states(
@@ -332,120 +467,6 @@ def _tensors(training: Training[Any]) -> State:
         for name, get, _ in _member_states(training)
         for key, value in get(m).items()
     }
-
-
-def _table_fingerprint(rows: TableRows) -> str:
-    """Fingerprint the encoded table; it cannot be turned back into one."""
-    digest = hashlib.sha256()
-    for tensor in (rows.values, rows.codes):
-        digest.update(str(tuple(tensor.shape)).encode())
-        for part in tensor.split(_SAMPLED_ROWS):  # no copy of all
-            digest.update(part.cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
-
-
-# ---- A stack of generators as the training loop drives it ----------------------------------------
-
-
-class GeneratorStack(Trainable[GeneratorResult]):
-    """A stack of generators in training.
-
-    A member that diverges, or that validation finds finished, stays in the stack until all are, and
-    what comes of it is what it was. Training goes on from a file, and is written to it. After an
-    interrupt the results are those of the last whole epoch; if there was none, KeyboardInterrupt is
-    raised.
-    """
-
-    def __init__(
-        self,
-        training: Training[Any],
-        validation: Validation | None = None,
-        file: GeneratorCheckpoint | None = None,
-    ) -> None:
-        self.training, self.validation, self.file = training, validation, file
-        self.members = list(range(len(training.plans)))
-        self.learning_rates = [next(iter(plan.rates.values())).lr for plan in training.plans]
-        self.curves: Curves = {}
-        self.diverged = np.zeros(len(self.members), dtype=bool)
-        self.reason = "epochs"
-        self.states: list[State] = []  # of the last whole epoch, or the best one
-
-    @property
-    def finished(self) -> bool:
-        """See `Trainable`."""
-        ended = self.diverged
-        if self.validation is not None:
-            ended = ended | self.validation.finished
-        return bool(ended.all())
-
-    def begin(self) -> int:
-        """See `Trainable`."""
-        n_done = 0
-        if self.file is not None:
-            n_done, self.curves = self.file.restore(self.training, self.validation)
-        for values in self.curves.values():
-            self.diverged |= ~np.isfinite(values).all(axis=0)
-        self._keep_states()
-        return n_done
-
-    def epoch(
-        self, number: int, progress: float
-    ) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
-        """See `Trainable`; what validation measures is less for better members."""
-        training, ranks = self.training, current()
-        training.progress = progress
-        losses = {n: v.cpu().numpy() for n, v in training.epoch(number).items()}  # the one sync
-        measured = None if self.validation is None else self.validation.measure()
-        if ranks is not None:  # processors may round differently
-            for network in training.networks.values():
-                ranks.first_(network.flat.values)
-            losses, measured = ranks.first((losses, measured))
-        return losses, None if measured is None else -measured
-
-    def record(self, losses: dict[str, np.ndarray], scores: np.ndarray | None) -> None:
-        """See `Trainable`."""
-        columns = dict(losses)
-        if self.validation is not None and scores is not None:
-            columns[self.validation.name] = -scores
-            self.validation.observe(-scores)
-        for name, values in columns.items():
-            self.curves.setdefault(name, []).append(values)
-        for values in losses.values():
-            self.diverged |= ~np.isfinite(values)
-        self._keep_states()
-        if self.file is not None and not self.diverged.all():
-            n_epochs = len(next(iter(self.curves.values())))
-            self.file.note(self.training, n_epochs, self.curves)
-
-    def stop(self, reason: str) -> None:
-        """See `Trainable`."""
-        if not self.curves:  # nothing is learned
-            raise KeyboardInterrupt
-        self.reason = reason
-
-    def results(self) -> list[GeneratorResult]:
-        """See `Trainable`."""
-        return [self._result(m, state) for m, state in enumerate(self.states)]
-
-    def _keep_states(self) -> None:
-        """Copy what would come of each member if training ended now."""
-        best = self.validation.best_states if self.validation else [{}] * len(self.members)
-        network = self.training.sampled
-        self.states = [state or network.member_state(m) for m, state in enumerate(best)]
-
-    def _result(self, m: int, state: State) -> GeneratorResult:
-        n_epochs, reason = None, self.reason
-        if self.validation is not None:
-            n_epochs = int(self.validation.n_epochs[m])
-            reason = "no_improvement" if self.validation.finished[m] else reason
-        return GeneratorResult(
-            {name: value.cpu() for name, value in state.items()},
-            {
-                name: [float(v[m]) for v in values[:n_epochs]]
-                for name, values in self.curves.items()
-            },
-            "diverged" if self.diverged[m] else reason,
-        )
 
 
 # ---- One training of a stack of generators, shared by ranks: its members, or else a step's rows

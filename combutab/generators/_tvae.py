@@ -14,27 +14,16 @@ from torch import Tensor
 
 from combutab._model_files import loadable
 from combutab.core.device import Precision
-from combutab.core.rng import Stream, fold_in, random_permutations
-from combutab.generators._base import BaseGenerator
-from combutab.generators._contract import (
+from combutab.core.rng import Stream, fold_in, normals, random_permutations, uniforms
+from combutab.generators._base import (
     NOT_NEGATIVE,
     POSITIVE,
     SHARED_CONSTRAINTS,
+    BaseGenerator,
     check_widths,
 )
-from combutab.generators._records import (
-    DrawnBlocks,
-    GeneratorPlan,
-    LatentShape,
-    Rates,
-    RowRequest,
-    RowsDrawn,
-    TableRows,
-    normals,
-    uniforms,
-)
-from combutab.generators._training import Training
-from combutab.generators.sampling import Sampler
+from combutab.generators._training import DrawnBlocks, GeneratorPlan, Rates, TableRows, Training
+from combutab.generators.sampling import RowRequest, RowsDrawn, Sampler
 from combutab.nn import (
     Member,
     RowSpans,
@@ -47,28 +36,6 @@ from combutab.training import CompiledGradients, OptimizerConfig, compilation
 # ---- TVAE's training: M encoders and decoders as one batched program -----------------------------
 
 
-class VAEShape(LatentShape[StackedRowDecoder]):
-    """Shape of the decoders."""
-
-    def linear_shapes(self, spans: RowSpans) -> dict[str, tuple[int, ...]]:
-        """See `SampledShape`."""
-        return StackedRowDecoder.linear_shapes(self.embedding_dim, self.widths, spans.width)
-
-    def build(self, spans: RowSpans, members: Sequence[Member]) -> StackedRowDecoder:
-        """See `SampledShape`."""
-        return StackedRowDecoder(
-            self.embedding_dim,
-            self.widths,
-            spans.width,
-            spans.n_values,
-            members,
-            normalization=self.normalization,
-            proxy_norm=self.proxy_norm,
-            dtype=spans.dtype,
-            device=spans.device,
-        )
-
-
 class VAETraining(Training[StackedRowDecoder]):
     """The encoders and decoders of a stack of VAEs."""
 
@@ -78,23 +45,22 @@ class VAETraining(Training[StackedRowDecoder]):
     def __init__(
         self, model: TVAE, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
     ) -> None:
-        shape, (compress_dims, _) = model._make_shape(), model._all_widths()
-        members, precision = [plan.member for plan in plans], Precision(shape.precision)
+        members, precision = [plan.member for plan in plans], Precision(model.precision)
         self.encoder = encoder = StackedRowEncoder(
             spans.width,
-            compress_dims,
-            shape.embedding_dim,
+            model._all_widths()[0],
+            2 * model.embedding_dim,
             members,
-            normalization=shape.normalization,
-            proxy_norm=shape.proxy_norm,
+            normalization=model.normalization,
+            proxy_norm=model.proxy_norm,
             dtype=spans.dtype,
             device=spans.device,
         )
-        self.decoder = decoder = shape.build(spans, members)
+        self.decoder = decoder = model._build(spans, members)
         networks = {"encoder": encoder, "decoder": decoder}
         super().__init__(rows, spans, plans, networks, decoder, OptimizerConfig())
         self.batch_size, self.loss_factor = model.batch_size, model.loss_factor
-        self.n_latent, self.context = shape.embedding_dim, precision.context(spans.device)
+        self.n_latent, self.context = model.embedding_dim, precision.context(spans.device)
         self.encode = encoder.training_pass(self.context)
         self.decode = decoder.training_pass(self.context)
         self._compiled: CompiledGradients[Tensor] | None = None
@@ -139,11 +105,8 @@ class VAETraining(Training[StackedRowDecoder]):
         return loss
 
     def _draw_noise(self, steps: range) -> list[Tensor]:  # (steps, M, batch, n_latent)
-        seeds = [plan.member.seed for plan in self.plans]
-        keys = [fold_in(seed, Stream.VAE_NOISE, at) for at in steps for seed in seeds]
         n_rows = min(self.batch_size, len(self.rows))
-        noise = self._normals(keys, n_rows)
-        return [noise.unflatten(0, (-1, len(self.plans)))]
+        return [self.by_step(self._normals(self.keys(Stream.VAE_NOISE, steps), n_rows))]
 
     def _normals(self, keys: Sequence[int], n_rows: int) -> Tensor:
         noise = normals(keys, n_rows, self.n_latent, device=self.spans.device)
@@ -312,8 +275,22 @@ class TVAE(BaseGenerator[StackedRowDecoder]):
     def _rates(self) -> dict[str, Rates]:
         return dict.fromkeys(("encoder", "decoder"), Rates(self.learning_rate, self.l2scale))
 
-    def _make_shape(self) -> VAEShape:
-        return VAEShape.of(self, self._all_widths()[1])
+    def _linear_shapes(self, spans: RowSpans) -> dict[str, tuple[int, int]]:
+        widths = self._all_widths()[1]
+        return StackedRowDecoder.linear_shapes(self.embedding_dim, widths, spans.width)
+
+    def _build(self, spans: RowSpans, members: Sequence[Member]) -> StackedRowDecoder:
+        return StackedRowDecoder(
+            self.embedding_dim,
+            self._all_widths()[1],
+            spans.width,
+            members,
+            n_values=spans.n_values,
+            normalization=self.normalization,
+            proxy_norm=self.proxy_norm,
+            dtype=spans.dtype,
+            device=spans.device,
+        )
 
     def _of_rare_rows(self) -> str:
         return "; argmax=False makes rare values more often" if self.argmax else ""
@@ -328,20 +305,21 @@ class TVAE(BaseGenerator[StackedRowDecoder]):
     ) -> VAETraining:
         return VAETraining(self, rows, spans, plans)
 
-    def _draw(self, network: StackedRowDecoder, spans: RowSpans, asked: RowRequest) -> RowsDrawn:
+    def _draw(self, network: StackedRowDecoder, spans: RowSpans, request: RowRequest) -> RowsDrawn:
         def keys_of(purpose: Stream) -> list[int]:
-            return [fold_in(key, purpose) for key in asked.keys]
+            return [fold_in(key, purpose) for key in request.keys]
 
-        n, device = asked.n_rows, spans.device
-        latent = normals(keys_of(Stream.LATENT), n, network.n_latent, device=device)
+        n, device = request.n_rows, spans.device
+        latent = normals(keys_of(Stream.LATENT), n, network.n_inputs, device=device)
         raw, sigma = network(latent.to(spans.dtype))
         free = raw.to(spans.dtype)
-        raw, probability = spans.restrict(free, asked.allowed)
+        raw, probability = spans.restrict(free, request.allowed)
         codes = None
         if not self.argmax:
             codes = uniforms(keys_of(Stream.CODES), n, spans.n_spans, device=device)
         values, drawn = spans.sample(raw, codes)
-        if self.argmax and asked.allowed:  # codes that are never the most probable are met as well
+        if self.argmax and request.allowed:
+            # codes that are never the most probable are met as well
             likely = (drawn == spans.sample(free)[1]).all(-1)
             probability = torch.where(likely, 1.0, _LESS_LIKELY * probability)
         # TVAE's values are normal about the decoder's: without this noise they vary too little

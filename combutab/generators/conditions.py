@@ -74,7 +74,7 @@ class PointConditions:
     missing: bool = False  # whether a missing value will do
 
     def distances(self, table: pd.DataFrame | np.ndarray) -> np.ndarray:  # (n,)
-        """Return each row's distance from the wanted numbers; infinite for one that will not do."""
+        """Return each row's distance from these numbers; infinite for one that will not do."""
         away, missing = self._away(column_of(table, self.column))
         return np.where(missing, 0.0 if self.missing else np.inf, away.min(axis=1))
 
@@ -82,8 +82,8 @@ class PointConditions:
         """Put the nearest number that is wanted into each row, but for missing ones."""
         column = column_of(table, self.column)
         away, missing = self._away(column)
-        wanted = self.values.take(away.argmin(axis=1)).set_axis(column.index)
-        write_column(table, self.column, wanted.where(~missing, column))
+        nearest = self.values.take(away.argmin(axis=1)).set_axis(column.index)
+        write_column(table, self.column, nearest.where(~missing, column))
 
     def _away(self, column: pd.Series) -> tuple[np.ndarray, np.ndarray]:  # (n, n_values), (n,)
         x, missing = self.coder.format.read(column, str(self.column))
@@ -94,9 +94,9 @@ class PointConditions:
 Condition = Codes | Range | PointConditions
 
 
-def write_points(table: Any, wanted: Sequence[Condition]) -> None:
+def write_points(table: Any, conditions: Sequence[Condition]) -> None:
     """Put the numbers that are asked for into rows that meet the same conditions."""
-    for each in wanted:
+    for each in conditions:
         if isinstance(each, PointConditions):
             each.write(table)
 
@@ -106,21 +106,21 @@ def write_each(table: Any, patterns: Sequence[Sequence[Condition]], which: np.nd
 
     The pattern of row i is ``patterns[which[i]]``, with points of one value each.
     """
-    asked: dict[Any, tuple[list[int], list[pd.Series]]] = {}
+    by_column: dict[Any, tuple[list[int], list[pd.Series]]] = {}
     for p, pattern in enumerate(patterns):
         for each in pattern:
             if isinstance(each, PointConditions):
-                places, values = asked.setdefault(each.column, ([], []))
+                places, values = by_column.setdefault(each.column, ([], []))
                 places.append(p)
                 values.append(each.values)
-    for name, (places, values) in asked.items():
+    for name, (places, values) in by_column.items():
         place = np.full(len(patterns), -1)
         place[places] = range(len(places))
         here = place[which]
         column = column_of(table, name)
-        wanted = pd.concat(values, ignore_index=True).take(np.maximum(here, 0))
-        wanted = wanted.set_axis(column.index)
-        write_column(table, name, wanted.where(here >= 0, column))
+        numbers = pd.concat(values, ignore_index=True).take(np.maximum(here, 0))
+        numbers = numbers.set_axis(column.index)
+        write_column(table, name, numbers.where(here >= 0, column))
 
 
 def write_others(table: Any, others: Mapping[Any, pd.Series], rows: np.ndarray) -> Any:
@@ -163,20 +163,20 @@ def write_column(table: Any, name: Any, column: pd.Series) -> None:
 
 
 def all_met(
-    wanted: Sequence[Condition], codes: np.ndarray, table: pd.DataFrame | np.ndarray | None
+    conditions: Sequence[Condition], codes: np.ndarray, table: pd.DataFrame | np.ndarray | None
 ) -> np.ndarray:
     """Find the rows that meet all conditions, (n,): of points, those with the nearest numbers.
 
     The decoded table is needed where there are ranges or points.
     """
     met = np.ones(len(codes), dtype=bool)
-    for each in wanted:
+    for each in conditions:
         if isinstance(each, Codes):
             met &= each.met(codes)
         elif isinstance(each, Range):
             assert table is not None
             met &= each.met(table)
-    points = [each for each in wanted if isinstance(each, PointConditions)]
+    points = [each for each in conditions if isinstance(each, PointConditions)]
     if points:
         assert table is not None
         met &= _nearest_rows(np.stack([each.distances(table) for each in points]))
@@ -238,7 +238,7 @@ def read_conditions(encoder: ModeEncoder, conditions: Any) -> list[Condition]:
             f"{type(conditions).__name__}; sample_from takes a DataFrame, a row of conditions each"
         )
     read = [_read_condition(encoder, column, value) for column, value in conditions.items()]
-    return [wanted for wanted in read if wanted is not None]
+    return [condition for condition in read if condition is not None]
 
 
 def read_each(
@@ -279,11 +279,11 @@ def read_each(
         if len(rows):
             others[column] = pd.Series([cells[code] for code in codes[rows, j]], index=rows)
     patterns, which = np.unique(codes, axis=0, return_inverse=True)
-    wanted = [
+    read_patterns = [
         [each for column, code in zip(read, pattern, strict=True) if (each := column[code])]
         for pattern in patterns
     ]
-    return wanted, which.reshape(-1), others
+    return read_patterns, which.reshape(-1), others
 
 
 def _read_nearest(encoder: ModeEncoder, column: Any, value: Any) -> tuple[Condition | None, Any]:
@@ -320,7 +320,7 @@ def _read_values(encoder: ModeEncoder, column: Any, values: list[Any]) -> Condit
     codes = [coder.code(value, label) for value in values]  # raises for unknown ones
     if coder.size == 1:
         return None
-    return Codes(column, _span(encoder, j), tuple(dict.fromkeys(codes)))
+    return Codes(column, span_of(encoder, j), tuple(dict.fromkeys(codes)))
 
 
 def _read_numbers(
@@ -333,7 +333,7 @@ def _read_numbers(
         few = ", or in fewer rows than min_frequency" if coder.rare else ""
         raise ValueError(f"{label} had no missing values{few}, so none will be generated")
     if not numbers:
-        return Codes(column, _span(encoder, j), (coder.size - 1,))
+        return Codes(column, span_of(encoder, j), (coder.size - 1,))
     held = pd.concat([_as_held(column, coder, value) for value in numbers], ignore_index=True)
     return PointConditions(column, coder, held, missing)
 
@@ -510,5 +510,6 @@ def _is_no_value(value: Any) -> bool:
     return bool(types.is_scalar(value) and pd.isna(value))
 
 
-def _span(encoder: ModeEncoder, j: int) -> int:
+def span_of(encoder: ModeEncoder, j: int) -> int:
+    """The span of a column, by its position."""
     return next(i for i, span in enumerate(encoder.layout_.spans) if span.column == j)

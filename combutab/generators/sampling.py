@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -12,8 +12,12 @@ import torch
 from torch import Tensor
 
 from combutab.core.device import Precision
-from combutab.core.rng import Stream, fold_in, random_permutations, random_uniform
-from combutab.generators._records import NetworkT, PointChoices, RowRequest, RowsDrawn, SampledShape
+from combutab.core.rng import (
+    Stream,
+    fold_in,
+    random_permutations,
+    random_uniform,
+)
 from combutab.generators.conditions import (
     NEAREST,
     Codes,
@@ -22,17 +26,81 @@ from combutab.generators.conditions import (
     Range,
     all_met,
     offset_of,
+    span_of,
     write_points,
 )
-from combutab.nn import RowSpans
+from combutab.nn import RowSpans, StackedNetwork
 from combutab.preprocessing import (
     CategoryColumn,
     IdentifierColumn,
     ModeEncoder,
     NumberColumn,
     ParquetParts,
-    missing_codes,
 )
+
+# ---- Rows that are not found ---------------------------------------------------------------------
+
+
+class ShortfallError(ValueError):
+    """Fewer rows than were asked for met their conditions.
+
+    Attributes
+    ----------
+    rows : DataFrame or array
+        Those that were found, as ``sample`` would have returned them.
+    """
+
+    def __init__(self, message: str, rows: Any = None) -> None:
+        super().__init__(message)
+        self.rows = rows
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.rows)
+
+
+def fall_short(what: str, rows: Any, on_shortfall: str, instead: str) -> None:
+    """Tell of rows that were not found, and hand on those that were."""
+    if on_shortfall == "return":
+        warnings.warn(what, stacklevel=3)
+        return
+    kept = "; the rows found are the error's .rows, and on_shortfall='return' returns them"
+    raise ShortfallError(what + (kept if len(rows) else "") + instead, rows)
+
+
+# ---- What a network is asked for, and what it gives ---------------------------------------------
+
+NetworkT = TypeVar("NetworkT", bound=StackedNetwork)  # that makes rows
+FREE = -1  # a code that is not asked for
+Allowed = Mapping[int, Sequence[int]]  # span -> the codes that may be drawn
+
+
+class PointChoices(NamedTuple):
+    """Values of a column of which each row is to have one, by the code that they have."""
+
+    value_index: int
+    by_code: Mapping[int, Sequence[float]]
+
+
+class RowRequest(NamedTuple):
+    """Rows asked of a network: ``n_rows`` rows a member, each by the member's key."""
+
+    keys: Sequence[int]
+    n_rows: int
+    condition: Tensor  # (M, n_rows, n_condition); of no width where the network takes none
+    allowed: Allowed
+    # of networks that draw some columns beside others that are given
+    codes: Tensor | None = None  # (M, n_rows, n_spans): those that are given; -1 where none is
+    values: Tensor | None = None  # (M, n_rows, n_values), as codes; NaN where none is
+    points: Mapping[int, PointChoices] = {}  # span -> the values wanted there
+
+
+class RowsDrawn(NamedTuple):
+    """Rows of each member: (M, n_rows, n_values), (M, n_rows, n_spans) int64, (M, n_rows)."""
+
+    values: Tensor
+    codes: Tensor
+    probability: Tensor  # how probable the allowed codes were
+
 
 # ---- Rows that meet conditions, taken from more rows that a network makes ------------------------
 
@@ -88,40 +156,47 @@ class AcceptedRows:
         return counted
 
 
-# ---- Rows of a fitted generator: drawn in chunks until as many meet the conditions as were asked
+# ---- The sampler: a request (rows, conditions, key) in, rows out --------------------------------
 
 _CHUNK = 5000  # rows generated at a time, at most
 _CHUNK_NUMBERS = 2**25  # in the encoded rows that are generated at a time, at most
-FREE = -1  # a code that is not asked for
 
-Allowed = dict[int, tuple[int, ...]]  # span -> the codes that may be drawn
+# values (n, n_values), codes (n, n_spans), and how probable the allowed codes were, (n,)
+Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class Sampler(Generic[NetworkT]):
     """A network that makes rows, in evaluation mode, with the layout of the rows.
 
     Its members take turns: row i is of member i % M. It is None where all columns are constant.
-    ``draw`` is (network, spans, asked) -> the network's rows.
+    ``draw`` is (network, spans, request) -> the network's rows; a ``conditional`` network takes a
+    category for each row.
     """
+
+    # conditions that the network's rows need not meet
+    _checked: ClassVar[tuple[type, ...]] = (Codes, Range, PointConditions)
 
     def __init__(
         self,
         encoder: ModeEncoder,
-        shape: SampledShape[NetworkT],
         network: NetworkT | None,
         spans: RowSpans,
         draw: Callable[[NetworkT, RowSpans, RowRequest], RowsDrawn],
+        *,
+        n_members: int = 1,
+        precision: str = "float32",
+        conditional: bool = False,
     ) -> None:
-        self.encoder, self.shape, self.network, self.spans = encoder, shape, network, spans
-        self._draw = draw
-        self._precision = Precision(shape.precision)
+        self.encoder, self.network, self.spans = encoder, network, spans
+        self.n_members, self.conditional = n_members, conditional
+        self._draw, self._precision = draw, Precision(precision)
         width = spans.width + spans.n_condition
         self.chunk = max(1, min(_CHUNK, _CHUNK_NUMBERS // max(1, width)))
 
     def draw(
         self,
         n: int,
-        wanted: Sequence[Condition],
+        conditions: Sequence[Condition],
         key: int,
         max_tries: int,
         found: AcceptedRows | None = None,
@@ -131,28 +206,37 @@ class Sampler(Generic[NetworkT]):
         They are n, or fewer where about max_tries times as many rows hold no more. ``found`` is
         what they are gathered in.
         """
-        allowed = {each.span: each.codes for each in wanted if isinstance(each, Codes)}
-        # those of most columns need not be decoded
-        decoded = len(allowed) < len(wanted)
-        near = any(isinstance(each, PointConditions) for each in wanted)
         found = AcceptedRows(self.spans.n_values, self.spans.n_spans) if found is None else found
+        propose = self._proposal(conditions)
+        checked = [each for each in conditions if isinstance(each, self._checked)]
+        # codes need not be decoded
+        decoded = any(not isinstance(each, Codes) for each in checked)
         made = 0
-        while len(found) < n and not self._given_up(made, n, found, max_tries):
-            chunk = self.chunk if made else min(self.chunk, n * (NEAREST if near else 1))
+        while propose is not None and len(found) < n:
+            if made > max_tries * (max(n, _CHUNK) if len(found) else _CHUNK):
+                break
+            size = min(self.chunk, self._n_proposed(n - len(found), made, conditions))
             chunk_key = fold_in(key, Stream.CHUNK, made)
-            asked = self._asked(chunk, wanted, chunk_key)
-            values, codes, probability = self._generate(chunk, *asked, chunk_key, allowed)
-            values = self.on_grids(values, codes, chunk_key, wanted)
+            values, codes, probability = propose(size, chunk_key)
+            values = self.round_values(values, codes, chunk_key, conditions)
             table = self.encoder.decode(values, codes) if decoded else None
-            probability[~all_met(wanted, codes, table)] = 0.0
-            accepted = fold_in(chunk_key, Stream.ACCEPTED)
-            uniform = random_uniform([accepted], chunk)[0].numpy()
+            probability[~all_met(checked, codes, table)] = 0.0
+            uniform = random_uniform([fold_in(chunk_key, Stream.ACCEPTED)], size)[0].numpy()
             found.add(values, codes, probability, uniform)
-            made += chunk
+            made += size
         return *found.first(n), made
 
-    def _given_up(self, made: int, n: int, found: AcceptedRows, max_tries: int) -> bool:
-        return made > max_tries * (max(n, _CHUNK) if len(found) else _CHUNK)
+    def _proposal(self, conditions: Sequence[Condition]) -> Callable[[int, int], Rows] | None:
+        """Make a function of a number and a key that gives rows; None if none can be as asked."""
+        allowed = {each.span: each.codes for each in conditions if isinstance(each, Codes)}
+        return lambda n, key: self.generate_allowed(
+            n, *self._requested(n, conditions, key), key, allowed
+        )
+
+    def _n_proposed(self, n_missing: int, made: int, conditions: Sequence[Condition]) -> int:
+        """How many rows to make next."""
+        near = any(isinstance(each, PointConditions) for each in conditions)
+        return self.chunk if made else n_missing * (NEAREST if near else 1)
 
     def draw_each(
         self, patterns: Sequence[Sequence[Condition]], which: np.ndarray, key: int, max_tries: int
@@ -165,21 +249,21 @@ class Sampler(Generic[NetworkT]):
         values = np.zeros((len(which), self.spans.n_values), dtype=np.float32)
         codes = np.zeros((len(which), self.spans.n_spans), dtype=np.int64)
         missed = np.ones(len(which), dtype=bool)
-        asked = np.full((len(patterns), self.spans.n_spans), FREE)
+        requested = np.full((len(patterns), self.spans.n_spans), FREE)
         spent, limit = 0, max_tries * max(NEAREST * len(which), _CHUNK)
-        for p, wanted in enumerate(patterns):
-            if any(isinstance(each, PointConditions) for each in wanted):
+        for p, conditions in enumerate(patterns):
+            if any(isinstance(each, PointConditions) for each in conditions):
                 rows = np.flatnonzero(which == p)
                 which = np.where(which == p, FREE, which)
                 if spent <= limit:
                     own_key = fold_in(key, Stream.PATTERN, p)
-                    drawn = self.draw(len(rows), wanted, own_key, max_tries)
+                    drawn = self.draw(len(rows), conditions, own_key, max_tries)
                     rows, spent = rows[: len(drawn[0])], spent + drawn[2]
                     values[rows], codes[rows], missed[rows] = drawn[0], drawn[1], False
                 continue
-            for each in wanted:
+            for each in conditions:
                 if isinstance(each, Codes):
-                    asked[p, each.span] = each.codes[0]
+                    requested[p, each.span] = each.codes[0]
         still, made = np.flatnonzero(which != FREE), 0
         limit = max_tries * max(len(still), _CHUNK)
         while len(still) and made <= limit:
@@ -190,9 +274,9 @@ class Sampler(Generic[NetworkT]):
             for start in range(0, len(rows), self.chunk):
                 part = which[rows[start : start + self.chunk]]
                 chunk_key = fold_in(key, Stream.CHUNK, made)
-                new = self.generate(len(part), *self._rarest(asked[part]), chunk_key)
+                new = self.generate(len(part), *self._rarest(requested[part]), chunk_key)
                 made += len(part)
-                met = ((asked[part] == FREE) | (new[1] == asked[part])).all(axis=1)
+                met = ((requested[part] == FREE) | (new[1] == requested[part])).all(axis=1)
                 found.append((part[met], new[0][met], new[1][met]))
             met_pattern, new_values, new_codes = map(np.concatenate, zip(*found, strict=True))
             here, there = _pair_up(met_pattern, which[still])
@@ -209,20 +293,20 @@ class Sampler(Generic[NetworkT]):
         A conditional network is asked to make ``code[i]`` of ``span[i]`` in row i; where the span
         is FREE, any category by the true frequencies.
         """
-        values, codes, _ = self._generate(n, span, code, key, {})
-        return self.on_grids(values, codes, key), codes
+        values, codes, _ = self.generate_allowed(n, span, code, key, {})
+        return self.round_values(values, codes, key), codes
 
-    def on_grids(
-        self, values: np.ndarray, codes: np.ndarray, key: int, wanted: Sequence[Condition] = ()
+    def round_values(
+        self, values: np.ndarray, codes: np.ndarray, key: int, conditions: Sequence[Condition] = ()
     ) -> np.ndarray:
         """Values that were drawn, as finely written as the fitted numbers are.
 
         Those within a range that is wanted stay in it, and those near to points as they are.
         """
         found, spans = values.copy(), self.encoder.layout_.spans
-        asked = {self.encoder.schema_.position(each.column): each for each in wanted}
+        by_column = {self.encoder.schema_.position(each.column): each for each in conditions}
         for i, span in enumerate(spans):
-            coder, own = self.encoder.columns_[span.column], asked.get(span.column)
+            coder, own = self.encoder.columns_[span.column], by_column.get(span.column)
             if not isinstance(coder, NumberColumn) or coder.rounding_steps is None:
                 continue
             if isinstance(own, PointConditions):
@@ -232,25 +316,17 @@ class Sampler(Generic[NetworkT]):
                 if value is not None:
                     within[end] = float(offset_of(coder, value)[0])
             j = span.value_index
-            uniforms = random_uniform([fold_in(key, Stream.GRIDS, i)], len(values))[0].numpy()
+            uniforms = random_uniform([fold_in(key, Stream.ROUNDING, i)], len(values))[0].numpy()
             found[:, j] = coder.round_to_steps(values[:, j], codes[:, i], uniforms, within)
         return found
 
-    def _generate(
+    def generate_allowed(
         self, n: int, span: np.ndarray, code: np.ndarray, key: int, allowed: Allowed
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Generate rows of allowed codes alone, and how probable these were, (n,)."""
-        n_members = self.shape.n_members
-        share = -(-n // n_members)
-        keys = [fold_in(key, Stream.CHUNK_MEMBER, i) for i in range(n_members)]
-        values, codes, probability = self._run(keys, share, span, code, allowed)
-        # row by row from each member in turn
-        rows = n_members * share
-        return (
-            values.float().cpu().numpy().swapaxes(0, 1).reshape(rows, -1)[:n],
-            codes.cpu().numpy().swapaxes(0, 1).reshape(rows, -1)[:n],
-            probability.cpu().numpy().swapaxes(0, 1).reshape(rows)[:n],
-        )
+    ) -> Rows:
+        """Generate rows of allowed codes only."""
+        keys = [fold_in(key, Stream.CHUNK_MEMBER, i) for i in range(self.n_members)]
+        values, codes, probability = self._run(keys, -(-n // len(keys)), span, code, allowed)
+        return _gather(values.float(), n), _gather(codes, n), _gather(probability, n)
 
     def generate_stack(self, keys: Sequence[int], n: int) -> tuple[Tensor, Tensor]:
         """Values (M, n, n_values) and codes (M, n, n_spans) of n rows a member, by a key each."""
@@ -269,53 +345,47 @@ class Sampler(Generic[NetworkT]):
         if self.network is None:
             empty = torch.empty(len(keys), share, 0)
             return RowsDrawn(empty, empty.long(), torch.ones(len(keys), share))
-        asked = RowRequest(keys, share, self._condition(keys, share, span, code), allowed)
+        request = RowRequest(keys, share, self._condition(keys, share, span, code), allowed)
         with self._precision.context(self.spans.device)():
-            return self._draw(self.network, self.spans, asked)
+            return self._draw(self.network, self.spans, request)
 
-    # ---- what is asked of the network ----------------------------------------------------------
-
-    def _asked(
-        self, n: int, wanted: Sequence[Condition], key: int
+    def _requested(
+        self, n: int, conditions: Sequence[Condition], key: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """A category a row of the rarest wanted column, by the true frequencies of those wanted."""
+        """A category a row of the rarest column with a condition, by the true frequencies."""
         span, code = np.full(n, FREE), np.full(n, FREE)
         counts = self.encoder.category_counts_
         discrete = [
-            (w.span, np.array(w.codes)) for w in wanted if isinstance(w, Codes) and w.span in counts
+            (each.span, np.array(each.codes))
+            for each in conditions
+            if isinstance(each, Codes) and each.span in counts
         ]
         if discrete:
             share = [counts[i][codes].sum() for i, codes in discrete]
             rarest, allowed = discrete[int(np.argmin(share))]
-            draws = random_uniform([fold_in(key, Stream.ASKED)], n)[0].numpy()
+            draws = random_uniform([fold_in(key, Stream.REQUESTED)], n)[0].numpy()
             span[:], code[:] = rarest, allowed[_invert(counts[rarest][allowed], draws)]
         return span, code
 
-    def _rarest(self, asked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _rarest(self, requested: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Find, of the codes (n, n_spans) asked of each row, the one that fewest rows have."""
         counts = self.encoder.category_counts_
-        share = np.full(asked.shape, np.inf)
+        share = np.full(requested.shape, np.inf)
         for i in self.spans.categories:
-            some = asked[:, i] != FREE
-            share[some, i] = counts[i][asked[some, i]]
-        rarest = share.argmin(axis=1) if asked.shape[1] else np.zeros(len(asked), dtype=int)
-        code = asked[np.arange(len(asked)), rarest]
+            some = requested[:, i] != FREE
+            share[some, i] = counts[i][requested[some, i]]
+        rarest = share.argmin(axis=1) if requested.shape[1] else np.zeros(len(requested), dtype=int)
+        code = requested[np.arange(len(requested)), rarest]
         return np.where(code == FREE, FREE, rarest), code
 
     def _condition(
         self, keys: Sequence[int], share: int, span: np.ndarray, code: np.ndarray
     ) -> Tensor:
-        """Condition vectors (M, share, n_condition); rows are dealt out to members in turn."""
+        """Condition vectors (M, share, n_condition)."""
         spans, shape = self.spans, (len(keys), share)
-        if not self.shape.conditional or not spans.categories:
+        if not self.conditional or not spans.categories:
             return torch.zeros(*shape, 0, dtype=spans.dtype, device=spans.device)
-
-        def deal(asked: np.ndarray) -> np.ndarray:
-            padded = np.full(len(keys) * share, FREE)
-            padded[: len(asked)] = asked
-            return padded.reshape(share, len(keys)).T.copy()
-
-        span, code = deal(span), deal(code)
+        span, code = (_deal_out(x, *shape, FREE).copy() for x in (span, code))
         free = span == FREE
         draws = random_uniform([fold_in(key, Stream.CONDITIONS) for key in keys], 2 * share)
         which, place = draws.view(*shape, 2).numpy()[free].T
@@ -326,6 +396,19 @@ class Sampler(Generic[NetworkT]):
             code[free & (span == i)] = drawn
         device = spans.device
         return spans.condition(torch.from_numpy(span).to(device), torch.from_numpy(code).to(device))
+
+
+def _deal_out(rows: np.ndarray, n_members: int, share: int, fill: float) -> np.ndarray:
+    """Rows (n, ...) to members in turn, row i to member i % M: (M, share, ...)."""
+    padded = np.full((share * n_members, *rows.shape[1:]), fill, dtype=rows.dtype)
+    padded[: len(rows)] = rows
+    return padded.reshape(share, n_members, *rows.shape[1:]).swapaxes(0, 1)
+
+
+def _gather(dealt: Tensor, n: int) -> np.ndarray:
+    """Invert `_deal_out`, of n rows."""
+    rows: np.ndarray = dealt.cpu().numpy().swapaxes(0, 1)
+    return rows.reshape(dealt.shape[0] * dealt.shape[1], *dealt.shape[2:])[:n]
 
 
 def _invert(counts: np.ndarray, draws: np.ndarray) -> np.ndarray:
@@ -345,103 +428,39 @@ def _pair_up(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return pairs["at_x"].to_numpy(), pairs["at_y"].to_numpy()
 
 
-# ---- Rows of a network that draws some columns beside others that are given ----------------------
-
-
-@dataclass
-class _Asked:
-    """Conditions as codes: one that is given, or those that are allowed; and values."""
-
-    given: dict[int, int] = field(default_factory=dict)
-    allowed: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    points: dict[int, PointChoices] = field(default_factory=dict)
-    ranges: list[Range] = field(default_factory=list)
-
-    def add(self, span: int, codes: Sequence[int]) -> None:
-        if len(codes) == 1:
-            self.given[span] = codes[0]
-        else:
-            self.allowed[span] = tuple(codes)
-
-
-def _ask(encoder: ModeEncoder, wanted: Sequence[Condition]) -> _Asked:
-    """Conditions as codes of an encoder's quantile bins."""
-    asked = _Asked()
-    for each in wanted:
-        if isinstance(each, Codes):
-            asked.add(each.span, each.codes)
-            continue
-        i, index, coder = _numbers_of(encoder, each.column)
-        if isinstance(each, PointConditions):
-            values, codes = coder.encode(each.values, str(each.column), np.random.default_rng(0))
-            by_code: dict[int, list[float]] = {}
-            for code, value in zip(codes.tolist(), values.tolist(), strict=True):
-                by_code.setdefault(code, []).append(value)
-            asked.points[i] = PointChoices(index, by_code)
-            asked.add(i, [*by_code, *([coder.size - 1] if each.missing else [])])
-        else:
-            asked.add(i, _reached(coder, each))
-            asked.ranges.append(each)
-    return asked
-
-
-def _numbers_of(encoder: ModeEncoder, column: Any) -> tuple[int, int, NumberColumn]:
-    """The span of a column of numbers, the index of its values, and what encodes it."""
-    j = encoder.schema_.position(column)
-    i, span = next((i, s) for i, s in enumerate(encoder.layout_.spans) if s.column == j)
-    coder = encoder.columns_[j]
-    assert isinstance(coder, NumberColumn)
-    assert span.value_index is not None
-    return i, span.value_index, coder
-
-
-def _reached(coder: NumberColumn, wanted: Range) -> list[int]:
-    """The bins that hold numbers of a range."""
-    codes = np.arange(coder.size - coder.missing)
-    lowest, highest = (coder.decode(np.full(len(codes), end), codes) for end in (-1.0, 1.0))
-    inside = np.ones(len(codes), dtype=bool)
-    if wanted.low is not None:
-        inside &= highest.ge(wanted.low).to_numpy(dtype=bool)
-    if wanted.high is not None:
-        inside &= lowest.le(wanted.high).to_numpy(dtype=bool)
-    return codes[inside].tolist()
-
-
 class DirectSampler(Sampler[NetworkT]):
-    """A sampler whose network meets conditions by itself, but for the ends of ranges."""
+    """A sampler whose network draws columns beside others, and meets all but the ends of ranges."""
 
-    def draw(
-        self,
-        n: int,
-        wanted: Sequence[Condition],
-        key: int,
-        max_tries: int,
-        found: AcceptedRows | None = None,
-    ) -> tuple[np.ndarray, np.ndarray, int]:
-        """See `Sampler`."""
-        asked = _ask(self.encoder, wanted)
-        found = AcceptedRows(self.spans.n_values, self.spans.n_spans) if found is None else found
-        made = 0
-        if any(not codes for codes in asked.allowed.values()):  # no bin reaches into a range
-            return *found.first(n), made
-        while len(found) < n and not self._given_up(made, n, found, max_tries):
-            wanted_rows = max(2 * (n - len(found)), 100) if made else n
-            chunk = min(self.chunk, wanted_rows)
-            chunk_key = fold_in(key, Stream.CHUNK, made)
-            codes = np.full((chunk, self.spans.n_spans), FREE)
-            codes[:, list(asked.given)] = list(asked.given.values())
-            values, codes, probability = self.fill(
-                codes, None, chunk_key, asked.allowed, asked.points
-            )
-            values = self.on_grids(values, codes, chunk_key, wanted)
-            if asked.ranges:
-                table = self.encoder.decode(values, codes)
-                for each in asked.ranges:
-                    probability[~each.met(table)] = 0.0
-            uniform = random_uniform([fold_in(chunk_key, Stream.ACCEPTED)], chunk)[0].numpy()
-            found.add(values, codes, probability, uniform)
-            made += chunk
-        return *found.first(n), made
+    _checked = (Range,)
+
+    def _proposal(self, conditions: Sequence[Condition]) -> Callable[[int, int], Rows] | None:
+        given = np.full(self.spans.n_spans, FREE)
+        allowed: dict[int, Sequence[int]] = {}
+        points: dict[int, PointChoices] = {}
+        for each in conditions:
+            if isinstance(each, Codes):
+                i, own = each.span, list(each.codes)
+            else:
+                i, index, coder = _numbers_of(self.encoder, each.column)
+                if isinstance(each, PointConditions):
+                    encoded = coder.encode(each.values, str(each.column), np.random.default_rng(0))
+                    by_code: dict[int, list[float]] = {}
+                    for value, code in zip(*(x.tolist() for x in encoded), strict=True):
+                        by_code.setdefault(code, []).append(value)
+                    points[i] = PointChoices(index, by_code)
+                    own = [*by_code, *([coder.size - 1] if each.missing else [])]
+                else:
+                    own = _reached(coder, each)
+            if len(own) == 1:
+                given[i] = own[0]
+            else:
+                allowed[i] = own
+        if not all(allowed.values()):  # no bin reaches into a range
+            return None
+        return lambda n, key: self.fill(np.tile(given, (n, 1)), None, key, allowed, points)
+
+    def _n_proposed(self, n_missing: int, made: int, conditions: Sequence[Condition]) -> int:
+        return max(2 * n_missing, 100) if made else n_missing
 
     def draw_each(
         self, patterns: Sequence[Sequence[Condition]], which: np.ndarray, key: int, max_tries: int
@@ -450,8 +469,8 @@ class DirectSampler(Sampler[NetworkT]):
         of_codes = np.full((len(patterns), self.spans.n_spans), FREE)
         of_values = np.full((len(patterns), self.spans.n_values), np.nan, dtype=np.float32)
         numbers: dict[Any, dict[int, pd.Series]] = {}
-        for p, wanted in enumerate(patterns):
-            for each in wanted:
+        for p, conditions in enumerate(patterns):
+            for each in conditions:
                 if isinstance(each, PointConditions):
                     numbers.setdefault(each.column, {})[p] = each.values
                 elif isinstance(each, Codes):
@@ -469,18 +488,16 @@ class DirectSampler(Sampler[NetworkT]):
         codes: np.ndarray,
         values: np.ndarray,
         key: int,
-        allowed: Mapping[int, tuple[int, ...]] | None = None,
+        allowed: Allowed | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Draw what is not given of rows: codes (n, n_spans), FREE; values (n, n_values), NaN."""
         parts = []
         for start in range(0, len(codes), self.chunk):
             given = values[start : start + self.chunk]
-            own_codes, own_key = (
-                codes[start : start + self.chunk],
-                fold_in(key, Stream.CHUNK, start),
-            )
+            own_codes = codes[start : start + self.chunk]
+            own_key = fold_in(key, Stream.CHUNK, start)
             drawn, found, _ = self.fill(own_codes, given, own_key, allowed or {}, {})
-            written = self.on_grids(drawn, found, own_key)
+            written = self.round_values(drawn, found, own_key)
             parts.append((np.where(np.isnan(given), written, drawn), found))
         if not parts:
             return values.astype(np.float32), codes
@@ -492,38 +509,57 @@ class DirectSampler(Sampler[NetworkT]):
         codes: np.ndarray,
         values: np.ndarray | None,
         key: int,
-        allowed: Mapping[int, tuple[int, ...]],
+        allowed: Allowed,
         points: Mapping[int, PointChoices],
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    ) -> Rows:
         """Rows of these codes and values, all else drawn, and how probable allowed codes were."""
-        n, n_members = len(codes), self.shape.n_members
+        n, m = len(codes), self.n_members
         if self.network is None:
             return np.empty((n, 0), np.float32), codes, np.ones(n)
-        share = -(-n // n_members)
+        share = -(-n // m)
 
-        def deal(rows: np.ndarray, fill: float) -> Tensor:  # row i to member i % M
-            padded = np.full((share * n_members, rows.shape[1]), fill, dtype=rows.dtype)
-            padded[:n] = rows
-            dealt = torch.from_numpy(padded).view(share, n_members, -1).transpose(0, 1)
-            return dealt.contiguous().to(self.spans.device)
+        def deal(rows: np.ndarray, fill: float) -> Tensor:
+            dealt = np.ascontiguousarray(_deal_out(rows, m, share, fill))
+            return torch.from_numpy(dealt).to(self.spans.device)
 
-        asked = RowRequest(
-            [fold_in(key, Stream.CHUNK_MEMBER, i) for i in range(n_members)],
+        request = RowRequest(
+            [fold_in(key, Stream.CHUNK_MEMBER, i) for i in range(m)],
             share,
-            torch.empty(n_members, share, 0),
+            torch.empty(m, share, 0),
             allowed,
             deal(codes, FREE),
             None if values is None else deal(values, np.nan),
             points,
         )
         with self._precision.context(self.spans.device)():
-            drawn = self._draw(self.network, self.spans, asked)
+            drawn = self._draw(self.network, self.spans, request)
+        return (
+            _gather(drawn.values.float(), n),
+            _gather(drawn.codes, n),
+            _gather(drawn.probability, n),
+        )
 
-        def gather(dealt: Tensor) -> np.ndarray:
-            rows = dealt.cpu().transpose(0, 1).reshape(share * n_members, *dealt.shape[2:])
-            return rows.numpy()[:n]
 
-        return gather(drawn.values.float()), gather(drawn.codes), gather(drawn.probability)
+def _numbers_of(encoder: ModeEncoder, column: Any) -> tuple[int, int, NumberColumn]:
+    """The span of a column of numbers, the index of its values, and what encodes it."""
+    j = encoder.schema_.position(column)
+    i, coder = span_of(encoder, j), encoder.columns_[j]
+    index = encoder.layout_.spans[i].value_index
+    assert isinstance(coder, NumberColumn)
+    assert index is not None
+    return i, index, coder
+
+
+def _reached(coder: NumberColumn, range_: Range) -> list[int]:
+    """The bins that hold numbers of a range."""
+    codes = np.arange(coder.size - coder.missing)
+    lowest, highest = (coder.decode(np.full(len(codes), end), codes) for end in (-1.0, 1.0))
+    inside = np.ones(len(codes), dtype=bool)
+    if range_.low is not None:
+        inside &= highest.ge(range_.low).to_numpy(dtype=bool)
+    if range_.high is not None:
+        inside &= lowest.le(range_.high).to_numpy(dtype=bool)
+    return codes[inside].tolist()
 
 
 # ---- Rows of which each value of a discrete column has as many -----------------------------------
@@ -533,7 +569,7 @@ def draw_balanced(
     sampler: Sampler[Any],
     n: int,
     column: Any,
-    wanted: Sequence[Condition],
+    conditions: Sequence[Condition],
     key: int,
     max_tries: int,
 ) -> tuple[np.ndarray, np.ndarray, int]:
@@ -545,7 +581,7 @@ def draw_balanced(
     Raises ValueError if the column is not discrete, or has a condition too.
     """
     span, n_codes = _span_and_size(sampler.encoder, column)
-    if any(each.column == column for each in wanted):
+    if any(each.column == column for each in conditions):
         raise ValueError(
             f"{column!r} is in balance and in conditions; leave it out of one of them (a list of "
             "values as the condition gives them by their true shares)"
@@ -553,8 +589,8 @@ def draw_balanced(
     parts, made = [], 0
     for code in range(min(n_codes, max(1, n))):
         n_rows = n // n_codes + (code < n % n_codes)
-        asked = [Codes(column, span, (code,)), *wanted]
-        drawn = sampler.draw(n_rows, asked, fold_in(key, Stream.PATTERN, code), max_tries)
+        own = [Codes(column, span, (code,)), *conditions]
+        drawn = sampler.draw(n_rows, own, fold_in(key, Stream.PATTERN, code), max_tries)
         parts.append(drawn[:2])
         made += drawn[2]
     values, codes = map(np.concatenate, zip(*parts, strict=True))
@@ -575,159 +611,7 @@ def _span_and_size(encoder: ModeEncoder, column: Any) -> tuple[int, int]:
         )
     if coder.size == 1:
         raise ValueError(f"{label} is constant; balance another")
-    span = next(i for i, each in enumerate(encoder.layout_.spans) if each.column == j)
-    return span, len(coder.values)  # the code of rare values comes after these
-
-
-# ---- Missing cells from synthetic rows that are near to a row's known cells: a hot deck ----------
-
-_FEWEST, _MOST = 5000, 10_000  # donors
-_NEIGHBORS = 5
-_DISTANCES = 2**22  # held at a time
-_FAR = 4.0  # standard deviations: no number is further away; unequal categories are at one
-_JITTER = 1e-4  # decides between donors that are equally near
-
-
-@dataclass(frozen=True, eq=False)
-class Donors:
-    """Synthetic rows: values (n, n_values), codes (n, n_spans), and which spans are missing."""
-
-    values: np.ndarray
-    codes: np.ndarray
-    missing: np.ndarray
-
-
-def draw_nearest(
-    sampler: Sampler[Any], values: np.ndarray, codes: np.ndarray, known: np.ndarray, key: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Complete encoded rows by the cells of synthetic rows.
-
-    Of each row the donor is one of the five synthetic rows that are nearest by its known cells:
-    by the number of unequal categories and the numbers' distances in standard deviations. Rows
-    that have a value in all cells that are wanted come first.
-
-    Parameters
-    ----------
-    sampler : Sampler
-    values, codes : ndarray of shapes (n, n_values) and (n, n_spans)
-    known : ndarray of shape (n, n_spans), bool
-    key : int
-
-    Returns
-    -------
-    values, codes : the same for known spans; a missing value in others only where the column has
-        no values
-    """
-    donors = _make_donors(sampler, min(max(_FEWEST, 2 * len(codes)), _MOST), key)
-    chosen = _choose(sampler.encoder, donors, values, codes, known, key)
-    drawn = np.where(known, codes, donors.codes[chosen])
-    drawn_values = values.copy()
-    missing = missing_codes(sampler.encoder)
-    for i, span in enumerate(sampler.encoder.layout_.spans):
-        wanted = ~known[:, i]
-        if span.value_index is not None:
-            here = donors.values[chosen[wanted], span.value_index]
-            drawn_values[wanted, span.value_index] = here
-        lacking = np.flatnonzero(wanted & (drawn[:, i] == missing[i]))
-        if not len(lacking):
-            continue
-        shares = _code_frequencies(sampler.encoder, i, int(missing[i]))
-        if shares.any():
-            uniform = random_uniform([fold_in(key, Stream.CODES, i)], len(lacking))[0].numpy()
-            sums = np.cumsum(shares)
-            drawn[lacking, i] = np.searchsorted(sums, uniform * sums[-1], "right")
-            if span.value_index is not None:
-                drawn_values[lacking, span.value_index] = 0.0  # the middle of a mode
-    return drawn_values, drawn
-
-
-def _make_donors(sampler: Sampler[Any], n: int, key: int) -> Donors:
-    """Generate rows, without missing values where the network can be told so."""
-    missing = missing_codes(sampler.encoder)
-    allowed = {}
-    for i, code in enumerate(missing.tolist()):
-        shares = _code_frequencies(sampler.encoder, i, code)
-        if code >= 0 and shares.any():
-            allowed[i] = tuple(np.flatnonzero(shares).tolist())
-    parts = []
-    for made in range(0, n, sampler.chunk):
-        size = min(sampler.chunk, n - made)
-        free = np.full(size, FREE)
-        chunk_key = fold_in(key, Stream.CHUNK, made)
-        parts.append(sampler._generate(size, free, free, chunk_key, allowed)[:2])
-    values, codes = map(np.concatenate, zip(*parts, strict=True))
-    return Donors(values, codes, codes == missing)
-
-
-def _code_frequencies(encoder: ModeEncoder, i: int, missing: int) -> np.ndarray:
-    """How frequent the codes of a span are, but for those of missing and of rare values."""
-    coder = encoder.columns_[encoder.layout_.spans[i].column]
-    shares = np.ones(coder.size)
-    if isinstance(coder, NumberColumn):
-        shares[: len(coder.mixture.weights)] = coder.mixture.weights
-    else:
-        shares[:] = encoder.category_counts_[i]
-    shares[[code for code in (missing, coder.suppressed) if code is not None and code >= 0]] = 0.0
-    return shares
-
-
-def _choose(
-    encoder: ModeEncoder,
-    donors: Donors,
-    values: np.ndarray,
-    codes: np.ndarray,
-    known: np.ndarray,
-    key: int,
-) -> np.ndarray:
-    """Draw a donor for each row among the nearest, (n,)."""
-    n, n_donors = len(codes), len(donors.codes)
-    spans = range(known.shape[1])
-    numbers = {i: x for i in spans if (x := _standardised(encoder, i, donors, values, codes))}
-    shift, pick = random_uniform([fold_in(key, Stream.DONORS, 0)], 2 * n)[0].numpy().reshape(2, n)
-    tie = random_uniform([fold_in(key, Stream.DONORS, 1)], n_donors)[0].numpy()
-    tie = np.tile((tie * _JITTER).astype(np.float32), 2)
-    shift = (shift * n_donors).astype(int)
-    lacks = np.float32((_FAR + 1) * len(spans)) * donors.missing.T.astype(np.float32)
-    chosen = np.empty(n, dtype=np.intp)
-    step = max(1, _DISTANCES // n_donors)
-    for start in range(0, n, step):
-        rows = slice(start, min(start + step, n))
-        # each row has an order of its own of those that are equally near
-        away = np.stack([tie[s : s + n_donors] for s in shift[rows]])
-        away += (~known[rows]).astype(np.float32) @ lacks
-        for i in spans:
-            if not known[rows, i].any():
-                continue
-            if i in numbers:
-                asked, had = numbers[i]
-                distance = np.minimum(np.abs(asked[rows, None] - had), np.float32(_FAR))
-                distance[:, donors.missing[:, i]] = 1.0
-            else:
-                distance = (codes[rows, i, None] != donors.codes[:, i]).astype(np.float32)
-            distance *= known[rows, i, None]
-            away += distance
-        k = min(_NEIGHBORS, n_donors)
-        nearest = np.argpartition(away, k - 1, axis=1)[:, :k]
-        chosen[rows] = nearest[np.arange(len(away)), (pick[rows] * k).astype(int)]
-    return chosen
-
-
-def _standardised(
-    encoder: ModeEncoder, i: int, donors: Donors, values: np.ndarray, codes: np.ndarray
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """The numbers of rows and donors in the donors' standard deviations; None for categories."""
-    span = encoder.layout_.spans[i]
-    coder = encoder.columns_[span.column]
-    if not isinstance(coder, NumberColumn):
-        return None
-    asked, had = (
-        coder.format.read(coder.decode(v[:, span.value_index], c[:, i]), "")[0]
-        for v, c in ((values, codes), (donors.values, donors.codes))
-    )
-    some = had[~donors.missing[:, i]]
-    centre, sd = (some.mean(), some.std()) if len(some) else (0.0, 0.0)
-    asked, had = ((np.asarray(x) - centre) / (sd or 1.0) for x in (asked, had))
-    return asked.astype(np.float32), had.astype(np.float32)
+    return span_of(encoder, j), len(coder.values)  # the code of rare values comes after these
 
 
 # ---- Rows that are written to a Parquet file part by part ----------------------------------------
@@ -747,21 +631,21 @@ class RowWriter:
         self._types: dict[str, Any] | None = None
 
     def write(
-        self, values: np.ndarray, codes: np.ndarray, wanted: Sequence[Condition] = ()
+        self, values: np.ndarray, codes: np.ndarray, conditions: Sequence[Condition] = ()
     ) -> None:
         """Write rows that meet conditions, those of each call as a row group of their own."""
         table = self.encoder.decode(values, codes, made=self._made)
-        write_points(table, wanted)
+        write_points(table, conditions)
         if self._types is None:
             self._types = self._find_types()
         self.parts.write_frame(self._as_frame(table), self._types)
 
     def write_all(
-        self, values: np.ndarray, codes: np.ndarray, wanted: Sequence[Condition] = ()
+        self, values: np.ndarray, codes: np.ndarray, conditions: Sequence[Condition] = ()
     ) -> None:
         """Write rows a part at a time; where there are none, the columns alone."""
         for start in range(0, max(1, len(codes)), PART):
-            self.write(values[start : start + PART], codes[start : start + PART], wanted)
+            self.write(values[start : start + PART], codes[start : start + PART], conditions)
 
     def _as_frame(self, table: Any) -> pd.DataFrame:
         frame = pd.DataFrame(table)

@@ -1,7 +1,7 @@
 """Model selection with stacks."""
 
-from combutab.model_selection._baselines import GUESSES
 from combutab.model_selection._comparison import (
+    GUESSES,
     ActivationComparison,
     compare_activations,
     run_comparison,
@@ -11,11 +11,13 @@ from combutab.model_selection._journal import checkpoint_differences
 from combutab.model_selection._plan import (
     BASELINES,
     DEFAULT_ACTIVATIONS,
+    METRICS,
     ComparisonError,
     ComparisonPlan,
     plan_comparison,
+    score_classifier,
+    score_regressor,
 )
-from combutab.model_selection._scores import METRICS, score_classifier, score_regressor
 from combutab.model_selection._search import StackedGridSearchCV
 
 __all__ = [

@@ -1,11 +1,6 @@
 """Stacked layers and networks: M models of one shape as one batched program."""
 
-from combutab.nn._activation import (
-    ActivationSpec,
-    StackedActivation,
-    build_activation,
-    check_activation,
-)
+from combutab.nn._activation import check_activation
 from combutab.nn._cascade import (
     N_TIME,
     BlurredCrossEntropy,
@@ -26,12 +21,22 @@ from combutab.nn._layers import (
     INITIALISATIONS,
     NORMALIZATIONS,
     NTK,
+    ActivationSpec,
     MaskMaker,
+    StackedActivation,
     StackedEmbedding,
     StackedLinear,
     StackedNorm,
+    build_activation,
 )
-from combutab.nn._mlp import NUMERIC_EMBEDDINGS, MLPSpec, StackedInputs, StackedMLP
+from combutab.nn._mlp import (
+    NUMERIC_EMBEDDINGS,
+    MLPSpec,
+    StackedInputs,
+    StackedMLP,
+    StackedTabM,
+    TabMSpec,
+)
 from combutab.nn._network import (
     ROLES,
     ChainNetwork,
@@ -43,7 +48,6 @@ from combutab.nn._network import (
     fill_gradients,
 )
 from combutab.nn._spans import RowSpans
-from combutab.nn._tabm import StackedTabM, TabMSpec
 
 __all__ = [
     "INITIALISATIONS",

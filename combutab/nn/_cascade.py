@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from combutab.core.rng import Stream, fold_in
-from combutab.nn._activation import ActivationSpec, StackedActivation
 from combutab.nn._generative import ORIGINAL
-from combutab.nn._layers import StackedLinear, StackedNorm
-from combutab.nn._network import Member, StackedNetwork
+from combutab.nn._layers import ActivationSpec, StackedLinear, make_activations, make_norm
+from combutab.nn._network import Member, StackedNetwork, weight_generators
 from combutab.nn._spans import RowSpans
 
 _ORIGINAL: ActivationSpec = "silu"  # of most published ones
@@ -40,26 +39,15 @@ class ResidualPart(nn.Module):
         super().__init__()
         self.n_inputs, self.n_blocks = n_inputs, len(widths)
         seeds = [fold_in(member.seed, purpose) for member in members]
-        keys = [fold_in(seed, Stream.WEIGHTS) for seed in seeds]
-        generators = [torch.Generator().manual_seed(key >> 1) for key in keys]
+        generators = weight_generators(members, seeds)
         specs = [_ORIGINAL if m.activation == ORIGINAL else m.activation for m in members]
         sizes = self.linear_sizes(n_inputs, widths, n_outputs)
         self.linears = nn.ModuleList(StackedLinear(*s, generators, dtype=dtype) for s in sizes)
         self.norms = nn.ModuleList(
-            nn.Identity()
-            if normalization == "none"
-            else StackedNorm(normalization, widths[0], len(members), dtype=dtype)
+            make_norm(normalization, widths[0], len(members), dtype=dtype)
             for _ in range(len(widths) + bool(widths))
         )
-        self.activations = nn.ModuleList(
-            StackedActivation(
-                specs,
-                width,
-                [fold_in(seed, Stream.ACTIVATION, i) >> 1 for seed in seeds],
-                dtype=dtype,
-            )
-            for i, width in enumerate(widths)
-        )
+        self.activations = nn.ModuleList(make_activations(specs, widths, seeds, dtype=dtype))
 
     @staticmethod
     def linear_sizes(n_inputs: int, widths: Sequence[int], n_outputs: int) -> list[tuple[int, int]]:
@@ -176,7 +164,7 @@ class StackedCascade(StackedNetwork):
         return CodePart.sizes(spans)[0] + 2 * spans.n_values + N_TIME
 
     @staticmethod
-    def linear_shapes(spans: RowSpans, widths: Sequence[int]) -> dict[str, tuple[int, ...]]:
+    def linear_shapes(spans: RowSpans, widths: Sequence[int]) -> dict[str, tuple[int, int]]:
         """The shapes of a member's weights of linear layers, by name."""
         n_inputs, n_outputs = CodePart.sizes(spans)
         sizes = {"codes": ResidualPart.linear_sizes(n_inputs, widths, n_outputs)}

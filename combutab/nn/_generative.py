@@ -5,16 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from combutab.core.rng import Stream, fold_in
-from combutab.nn._activation import ActivationSpec, StackedActivation
-from combutab.nn._chain import Chain, ChainPass
-from combutab.nn._layers import MaskMaker, StackedLinear, StackedNorm
-from combutab.nn._network import Context, Member, StackedNetwork, check_proxy_norm
+from combutab.nn._chain import ChainPass
+from combutab.nn._layers import (
+    ActivationSpec,
+    MaskMaker,
+    StackedLinear,
+    make_activations,
+    make_norm,
+)
+from combutab.nn._network import (
+    Context,
+    LayeredNetwork,
+    Member,
+    check_proxy_norm,
+    weight_generators,
+)
 
 # ---- The critic in adversarial training: frozen for the generator's step, and its penalty --------
 
@@ -103,22 +114,38 @@ def _leaky_relu(width: int) -> nn.Module:
     return nn.LeakyReLU(0.2)
 
 
-class BlockNetwork(StackedNetwork):
-    """Blocks of linear, normalisation, activation (and dropout masks); linear at the end.
+class BlockNetwork(LayeredNetwork):
+    """Layers of given widths, one a block: what the networks of CTGAN and TVAE have in common.
 
-    A residual network's block passes on its input beside its output, concatenated.
+    Parameters
+    ----------
+    n_inputs, n_outputs : int
+    widths : sequence of int
+        Of the blocks; may be empty.
+    members : sequence of Member
+        Sorted so that those of one activation are neighbours; ``activation="original"`` is the
+        paper's. Their dropout is not used. A member's seed gives its networks of every kind
+        weights of their own.
+    normalization : {"none", "batch", "layer", "group", "rms", "pln", "pls"}
+    proxy_norm : bool
+        Wrap the activations in ProxyNorm, after layer or group normalisation.
+    dtype, device
+        Of the parameters.
+
+    Shape
+    -----
+    (M, batch, n_inputs) -> (M, batch, n_outputs)
     """
 
     _stream: Stream
     _original: ActivationSpec = "relu"  # of the paper
-    residual = False
 
     @classmethod
     def linear_shapes(
         cls, n_inputs: int, widths: Sequence[int], n_outputs: int
-    ) -> dict[str, tuple[int, ...]]:
+    ) -> dict[str, tuple[int, int]]:
         """The shapes of a member's weights of linear layers, by name."""
-        shapes: dict[str, tuple[int, ...]] = {}
+        shapes: dict[str, tuple[int, int]] = {}
         for i, width in enumerate((*widths, n_outputs)):
             shapes[f"linears.{i}.weight"] = (n_inputs, width)
             n_inputs = n_inputs + width if cls.residual else width
@@ -130,53 +157,31 @@ class BlockNetwork(StackedNetwork):
         widths: Sequence[int],
         n_outputs: int,
         members: Sequence[Member],
-        normalization: str,
-        proxy_norm: bool,
-        dtype: torch.dtype,
+        *,
+        normalization: str = "none",
+        proxy_norm: bool = False,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
     ) -> None:
         super().__init__(members)
         check_proxy_norm(proxy_norm, normalization)
-        self.widths, self.normalization = tuple(widths), normalization
+        self.n_inputs, self.widths = n_inputs, tuple(widths)
         seeds = [fold_in(member.seed, self._stream) for member in self.members]
-        weights = [fold_in(seed, Stream.WEIGHTS) for seed in seeds]
-        generators = [torch.Generator().manual_seed(key >> 1) for key in weights]
+        generators = weight_generators(self.members, seeds)
         specs = [self._original if m.activation == ORIGINAL else m.activation for m in self.members]
-        self.linears, self.norms = nn.ModuleList(), nn.ModuleList()
-        self.activations = nn.ModuleList()
-        for i, width in enumerate(self.widths):
-            self.linears.append(StackedLinear(n_inputs, width, generators, dtype=dtype))
-            self.norms.append(
-                nn.Identity()
-                if normalization == "none"
-                else StackedNorm(
-                    normalization, width, self.n_members, affine=not proxy_norm, dtype=dtype
-                )
-            )
-            self.activations.append(
-                StackedActivation(
-                    specs,
-                    width,
-                    [fold_in(seed, Stream.ACTIVATION, i) >> 1 for seed in seeds],
-                    proxy_norm=proxy_norm,
-                    dtype=dtype,
-                )
-            )
-            n_inputs = n_inputs + width if self.residual else width
-        self.linears.append(StackedLinear(n_inputs, n_outputs, generators, dtype=dtype))
-
-    def _finish(self, dtype: torch.dtype, device: torch.device | str) -> None:
+        shapes = self.linear_shapes(n_inputs, widths, n_outputs).values()
+        self.linears = nn.ModuleList(StackedLinear(*s, generators, dtype=dtype) for s in shapes)
+        self.norms = nn.ModuleList(
+            make_norm(normalization, width, self.n_members, affine=not proxy_norm, dtype=dtype)
+            for width in self.widths
+        )
+        slots = make_activations(specs, self.widths, seeds, proxy_norm=proxy_norm, dtype=dtype)
+        self.activations = nn.ModuleList(slots)
         self.to(device)
         self._flatten(dtype, torch.device(device))
 
-    def chain(self, *, training: bool = True) -> Chain:
-        """Forward and backward passes in memory of their own; for predictions alone without."""
-        return Chain(
-            [cast(StackedLinear, linear) for linear in self.linears],
-            list(self.norms),
-            [cast(StackedActivation, slot) for slot in self.activations],
-            self.flat if training else None,
-            residual=self.residual,
-        )
+    def forward(self, x: Tensor) -> Any:
+        return self.raw_outputs(x)
 
     def training_pass(self, context: Context = nullcontext) -> Callable[..., Tensor]:
         """``raw_outputs`` of training's steps, within a context (an autocast, say).
@@ -198,38 +203,14 @@ class BlockNetwork(StackedNetwork):
         if not (self.training or torch.is_grad_enabled() or masks) and context is nullcontext:
             return self.chain(training=False).outputs(h)
         with context():
-            layers = zip(self.linears, self.norms, self.activations, strict=False)
-            for i, (linear, norm, activation) in enumerate(layers):
-                out = activation(norm(linear(h)))
-                if masks is not None:
-                    out = out * masks[i]
-                h = torch.cat([h, out], dim=-1) if self.residual else out
-            return cast(Tensor, self.linears[-1](h))
+            return self._pass_layers(h, masks)
 
 
 class StackedGenerator(BlockNetwork):
-    """M of CTGAN's generators: noise and condition to the raw outputs of a row.
+    """M of CTGAN's generators: noise and condition, side by side, to the raw outputs of a row.
 
-    Parameters
-    ----------
-    n_noise, n_condition, n_outputs : int
-        ``n_condition`` may be 0; ``n_outputs`` is the width of a row.
-    widths : sequence of int
-        Of the residual blocks; the paper's are (256, 256). May be empty.
-    members : sequence of Member
-        Sorted so that those of one activation are neighbours; ``activation="original"`` is the
-        paper's ReLU. Their dropout is not used. A member's seed gives its networks of every
-        kind weights of their own.
-    normalization : {"batch", "none", "layer", "group", "rms", "pln", "pls"}
-        The paper's is batch normalisation.
-    proxy_norm : bool
-        Wrap the activations in ProxyNorm, after layer or group normalisation.
-    dtype, device
-        Of the parameters.
-
-    Shape
-    -----
-    noise : (M, batch, n_noise), condition : (M, batch, n_condition) -> (M, batch, n_outputs)
+    Parameters are those of `BlockNetwork`. The paper's blocks are of widths (256, 256) with batch
+    normalisation and ReLU.
 
     References
     ----------
@@ -237,33 +218,12 @@ class StackedGenerator(BlockNetwork):
 
     Examples
     --------
-    >>> net = StackedGenerator(8, 3, 6, (16, 16), [Member(0, "original"), Member(0, "combu")])
-    >>> net(torch.zeros(2, 5, 8), torch.zeros(2, 5, 3)).shape
+    >>> net = StackedGenerator(8 + 3, (16, 16), 6, [Member(0, "original"), Member(0, "combu")])
+    >>> net(torch.zeros(2, 5, 8 + 3)).shape
     torch.Size([2, 5, 6])
     """
 
     _stream, residual = Stream.GENERATOR, True
-
-    def __init__(
-        self,
-        n_noise: int,
-        n_condition: int,
-        n_outputs: int,
-        widths: Sequence[int],
-        members: Sequence[Member],
-        *,
-        normalization: str = "batch",
-        proxy_norm: bool = False,
-        dtype: torch.dtype = torch.float32,
-        device: torch.device | str = "cpu",
-    ) -> None:
-        n_inputs = n_noise + n_condition
-        super().__init__(n_inputs, widths, n_outputs, members, normalization, proxy_norm, dtype)
-        self.n_noise, self.n_condition = n_noise, n_condition
-        self._finish(dtype, device)
-
-    def forward(self, noise: Tensor, condition: Tensor | None = None) -> Tensor:
-        return self.raw_outputs(noise if condition is None else torch.cat([noise, condition], -1))
 
 
 class StackedCritic(BlockNetwork):
@@ -273,13 +233,15 @@ class StackedCritic(BlockNetwork):
     ----------
     n_inputs : int
         Columns of a row and of its condition together.
-    widths, members, normalization, proxy_norm, dtype, device
-        As of ``StackedGenerator``; ``activation="original"`` is LeakyReLU(0.2). The default is
-        no normalisation: batch statistics would make the gradient penalty one of whole batches.
+    widths, members
+        As of `BlockNetwork`; ``activation="original"`` is LeakyReLU(0.2).
     pac : int
         Rows that are judged together (PacGAN).
     dropout : float
         After every activation, for all members.
+    **options
+        Others of `BlockNetwork`. Batch normalisation would make the gradient penalty one of whole
+        batches.
 
     Shape
     -----
@@ -308,16 +270,12 @@ class StackedCritic(BlockNetwork):
         *,
         pac: int = 10,
         dropout: float = 0.5,
-        normalization: str = "none",
-        proxy_norm: bool = False,
-        dtype: torch.dtype = torch.float32,
-        device: torch.device | str = "cpu",
+        **options: Any,
     ) -> None:
         if pac < 1:
             raise ValueError(f"pac must be at least 1, got {pac=}")
-        super().__init__(pac * n_inputs, widths, 1, members, normalization, proxy_norm, dtype)
-        self.n_inputs, self.pac, self.dropout = n_inputs, pac, dropout
-        self._finish(dtype, device)
+        super().__init__(pac * n_inputs, widths, 1, members, **options)
+        self.pac, self.dropout = pac, dropout
 
     def mask_maker(self) -> MaskMaker:
         """Draws dropout masks for groups of rows: ``draw(keys, n_rows=batch // pac)``."""
@@ -341,7 +299,7 @@ class StackedCritic(BlockNetwork):
                 f"the critic judges {self.pac} rows at a time, got a batch of {rows.shape[1]}; "
                 "take a batch size that pac divides"
             )
-        return rows.reshape(rows.shape[0], -1, self.pac * self.n_inputs)
+        return rows.reshape(rows.shape[0], -1, self.n_inputs)
 
     def score(self, groups: Tensor, masks: Sequence[Tensor] | None = None) -> Tensor:
         """Judge groups that ``group`` made.
@@ -360,15 +318,12 @@ class StackedCritic(BlockNetwork):
 class StackedRowEncoder(BlockNetwork):
     """M of TVAE's encoders: a row to the mean and log variance of its latent normal.
 
-    Parameters
-    ----------
-    n_inputs, n_latent : int
-    widths, members, normalization, proxy_norm, dtype, device
-        As of ``StackedGenerator``; the paper's have widths (128, 128), ReLU, no normalisation.
+    Parameters are those of `BlockNetwork`; ``n_outputs`` is twice the latent dimensions. The
+    paper's blocks are of widths (128, 128) with ReLU and no normalisation.
 
     Shape
     -----
-    rows : (M, batch, n_inputs) -> mean, log variance : (M, batch, n_latent) each
+    rows : (M, batch, n_inputs) -> mean, log variance : (M, batch, n_outputs / 2) each
 
     References
     ----------
@@ -377,23 +332,8 @@ class StackedRowEncoder(BlockNetwork):
 
     _stream = Stream.ROW_ENCODER
 
-    def __init__(
-        self,
-        n_inputs: int,
-        widths: Sequence[int],
-        n_latent: int,
-        members: Sequence[Member],
-        *,
-        normalization: str = "none",
-        proxy_norm: bool = False,
-        dtype: torch.dtype = torch.float32,
-        device: torch.device | str = "cpu",
-    ) -> None:
-        super().__init__(n_inputs, widths, 2 * n_latent, members, normalization, proxy_norm, dtype)
-        self._finish(dtype, device)
-
-    def forward(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        mean, log_variance = self.raw_outputs(rows).chunk(2, dim=-1)
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_variance = self.raw_outputs(x).chunk(2, dim=-1)
         return mean, log_variance
 
 
@@ -404,14 +344,16 @@ class StackedRowDecoder(BlockNetwork):
 
     Parameters
     ----------
-    n_latent, n_outputs, n_values : int
+    n_inputs : int
+        Latent dimensions.
+    n_outputs, n_values : int
         ``n_outputs`` is the width of a row, of which ``n_values`` are tanh values.
-    widths, members, normalization, proxy_norm, dtype, device
-        As of ``StackedGenerator``; the paper's have widths (128, 128), ReLU, no normalisation.
+    widths, members, **options
+        As of `BlockNetwork`; the paper's are as `StackedRowEncoder` has them.
 
     Shape
     -----
-    latent : (M, batch, n_latent) -> raw : (M, batch, n_outputs), sigma : (M, 1, n_values)
+    latent : (M, batch, n_inputs) -> raw : (M, batch, n_outputs), sigma : (M, 1, n_values)
 
     References
     ----------
@@ -422,27 +364,25 @@ class StackedRowDecoder(BlockNetwork):
 
     def __init__(
         self,
-        n_latent: int,
+        n_inputs: int,
         widths: Sequence[int],
         n_outputs: int,
-        n_values: int,
         members: Sequence[Member],
         *,
-        normalization: str = "none",
-        proxy_norm: bool = False,
-        dtype: torch.dtype = torch.float32,
-        device: torch.device | str = "cpu",
+        n_values: int,
+        **options: Any,
     ) -> None:
-        super().__init__(n_latent, widths, n_outputs, members, normalization, proxy_norm, dtype)
-        self.n_latent = n_latent
+        super().__init__(n_inputs, widths, n_outputs, members, **options)
         # NOTE[DIFF]: the paper leaves open how a standard deviation stays positive. The floor
         # bounds the likelihood of a column that takes few values, which is unbounded otherwise.
-        start = torch.full((self.n_members, 1, n_values), _SIGMA_START - _SIGMA_FLOOR, dtype=dtype)
+        start = self.flat.values.new_full(
+            (self.n_members, 1, n_values), _SIGMA_START - _SIGMA_FLOOR
+        )
         self.log_sigma = nn.Parameter(start.log())
-        self._finish(dtype, device)
+        self._flatten(self.dtype, self.device)  # once more, with these
 
-    def forward(self, latent: Tensor) -> tuple[Tensor, Tensor]:
-        return self.raw_outputs(latent), self.sigma
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.raw_outputs(x), self.sigma
 
     @property
     def sigma(self) -> Tensor:

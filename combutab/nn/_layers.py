@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from combutab.activations import PLN, PLS
-from combutab.activations.kernels import Kernel, Standardize, kernel_of
-from combutab.core.rng import counters, random_int64_
+from combutab.activations import PLN, PLS, ProxyNorm, make_activation
+from combutab.activations.kernels import Kernel, Standardize, is_itself, is_known, kernel_of
+from combutab.core.rng import SeededDraws, Stream, counters, fold_in, random_int64_
 
 # ---- All parameters of a stack as one matrix, a row a member -------------------------------------
 # Whatever is done per member is then an operation on rows: gradient norms, optimiser steps with a
@@ -301,32 +303,42 @@ NORMALIZATIONS = ("none", "batch", "layer", "group", "rms", "pln", "pls")
 """Names of what may stand between a linear layer and its activation."""
 
 
-def _draw_weights(
-    fan_in: int, fan_out: int, init: str, generator: torch.Generator
+Generators = Sequence[torch.Generator | None]
+"""A generator a member; None where nothing is drawn, as a state is loaded."""
+
+
+def draw_float64(
+    sample: Callable[..., Tensor], generator: torch.Generator | None, *shape: int
+) -> Tensor:
+    """Draw float64 numbers by ``torch.rand`` or ``torch.randn``; zeros without a generator."""
+    if generator is None:
+        return torch.zeros(shape, dtype=torch.float64)
+    return sample(shape, generator=generator, dtype=torch.float64)
+
+
+def draw_uniform(generator: torch.Generator | None, bound: float, *shape: int) -> Tensor:
+    """Draw float64 numbers between minus ``bound`` and ``bound``; zeros without a generator."""
+    draws = draw_float64(torch.rand, generator, *shape)
+    return draws if generator is None else draws.mul_(2 * bound).sub_(bound)
+
+
+def _draw_linear(
+    fan_in: int, fan_out: int, init: str, generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor]:
     """Draw (fan_in, fan_out) weights and (fan_out,) biases in float64."""
-
-    def uniform(bound: float, *shape: int) -> Tensor:
-        draws = torch.rand(*shape, generator=generator, dtype=torch.float64)
-        return draws.mul_(2 * bound).sub_(bound)
-
-    def normal(std: float) -> Tensor:
-        draws = torch.randn(fan_in, fan_out, generator=generator, dtype=torch.float64)
-        return draws.mul_(std)
-
     zeros = torch.zeros(fan_out, dtype=torch.float64)
     if init == "torch":  # nn.Linear's own, which the CombU paper uses
         bound = 1 / math.sqrt(fan_in)
-        return uniform(bound, fan_in, fan_out), uniform(bound, fan_out)
-    if init == "kaiming":
-        return normal(math.sqrt(2 / fan_in)), zeros
+        weight = draw_uniform(generator, bound, fan_in, fan_out)
+        return weight, draw_uniform(generator, bound, fan_out)
     if init == "xavier":
-        return uniform(math.sqrt(6 / (fan_in + fan_out)), fan_in, fan_out), zeros
-    if init == "lecun":
-        return normal(math.sqrt(1 / fan_in)), zeros
-    if init in NTK:
-        return normal(1.0), torch.randn(fan_out, generator=generator, dtype=torch.float64)
-    raise ValueError(f"init must be one of {INITIALISATIONS}, got {init!r}")
+        bound = math.sqrt(6 / (fan_in + fan_out))
+        return draw_uniform(generator, bound, fan_in, fan_out), zeros
+    scales = {"kaiming": math.sqrt(2 / fan_in), "lecun": math.sqrt(1 / fan_in)}
+    if init not in INITIALISATIONS:
+        raise ValueError(f"init must be one of {INITIALISATIONS}, got {init!r}")
+    weight = draw_float64(torch.randn, generator, fan_in, fan_out).mul_(scales.get(init, 1.0))
+    return weight, draw_float64(torch.randn, generator, fan_out) if init in NTK else zeros
 
 
 class StackedLinear(nn.Module):
@@ -354,13 +366,13 @@ class StackedLinear(nn.Module):
         self,
         in_features: int,
         out_features: int,
-        generators: Sequence[torch.Generator],
+        generators: Generators,
         *,
         init: str = "torch",
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
-        drawn = [_draw_weights(in_features, out_features, init, g) for g in generators]
+        drawn = [_draw_linear(in_features, out_features, init, g) for g in generators]
         self.weight = nn.Parameter(torch.stack([w for w, _ in drawn]).to(dtype))
         self.bias = nn.Parameter(torch.stack([b for _, b in drawn]).unsqueeze(1).to(dtype))
         self.scale = 1 / math.sqrt(in_features) if init in NTK else 1.0
@@ -405,14 +417,13 @@ class StackedEmbedding(nn.Module):
         self,
         cardinality: int,
         dim: int,
-        generators: Sequence[torch.Generator],
+        generators: Generators,
         *,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
         drawn = [
-            torch.randn(cardinality, dim, generator=g, dtype=torch.float64) / math.sqrt(dim)
-            for g in generators
+            draw_float64(torch.randn, g, cardinality, dim) / math.sqrt(dim) for g in generators
         ]
         weight = torch.stack(drawn)
         weight[:, 0] = 0.0  # what no training row has, no gradient reaches
@@ -539,6 +550,20 @@ class StackedNorm(nn.Module):
         return f"{self.kind!r}, width={self.width}"
 
 
+def make_norm(
+    kind: str,
+    width: int,
+    n_members: int,
+    *,
+    affine: bool = True,
+    dtype: torch.dtype = torch.float32,
+) -> nn.Module:
+    """The normalisation slot of M members; nothing by "none"."""
+    if kind == "none":
+        return nn.Identity()
+    return StackedNorm(kind, width, n_members, affine=affine, dtype=dtype)
+
+
 # ---- Linear layers of members with several heads, whose rows stand one behind the other ----------
 
 
@@ -577,7 +602,7 @@ class HeadLinear(StackedLinear):
         in_features: int,
         out_features: int,
         n_heads: int,
-        generators: Sequence[torch.Generator],
+        generators: Generators,
         *,
         r: Tensor | None = None,
         init: str = "torch",
@@ -616,7 +641,7 @@ class HeadOutputs(StackedLinear):
         in_features: int,
         out_features: int,
         n_heads: int,
-        generators: Sequence[torch.Generator],
+        generators: Generators,
         *,
         init: str = "torch",
         dtype: torch.dtype = torch.float32,
@@ -632,3 +657,261 @@ class HeadOutputs(StackedLinear):
         by_head = x.unflatten(1, (-1, self.n_heads))
         product = torch.einsum("mbki,mkio->mbko", by_head, self.weight) * self.scale
         return (product + self.bias.unsqueeze(1)).flatten(1, 2)
+
+
+# ---- Activation slots: each member's own activation on its own slice of members -----------------
+# One rule says what a module is given. A module of a user's is a plain torch module: each member
+# has one of its own, which is called with the rows that the member has, (rows, width), however many
+# members there are. Modules that are known to do the same to all members' rows at once, ours and
+# torch's elementwise ones, see (members, rows, width).
+
+ActivationSpec = str | Callable[[int], nn.Module]
+"""What `activation=` takes: a name, or a callable from a width to a module."""
+
+
+def build_activation(
+    spec: ActivationSpec, width: int, seed: int = 0, *, proxy_norm: bool = False
+) -> nn.Module:
+    """A fresh module; what it draws at construction follows the seed alone.
+
+    Torch's global generator is neither read nor set.
+    """
+    with SeededDraws(lambda: seed):
+        module = make_activation(spec, width)
+        return ProxyNorm(module, width) if proxy_norm else module
+
+
+class StackedModules(nn.Module):
+    """Known modules with a value for each unit (PReLU, ProxyNorm), whose tensors are stacked.
+
+    Their parameters and buffers are (m, width), and broadcast as (m, 1, width).
+    """
+
+    def __init__(self, modules: Sequence[nn.Module], dtype: torch.dtype) -> None:
+        super().__init__()
+        self._skeleton = [modules[0].to(dtype)]  # in a list: not registered, its values unused
+        self.names: list[tuple[str, str]] = []  # of each tensor in the skeleton, and here
+        for name, _ in modules[0].named_parameters():
+            stacked = torch.stack([m.get_parameter(name).detach() for m in modules])
+            self.register_parameter(self._name("p_", name), nn.Parameter(stacked.to(dtype)))
+        for name, value in modules[0].named_buffers():
+            stacked = torch.stack([m.get_buffer(name) for m in modules])
+            stacked = stacked.to(dtype) if value.is_floating_point() else stacked
+            self.register_buffer(self._name("b_", name), stacked)
+
+    def _name(self, prefix: str, name: str) -> str:
+        self.names.append((name, prefix + name.replace(".", "_")))
+        return self.names[-1][1]
+
+    @property
+    def skeleton(self) -> nn.Module:
+        """One member's module; the values of its tensors are not used."""
+        return self._skeleton[0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        state = {name: getattr(self, key).unsqueeze(1) for name, key in self.names}
+        if torch.compiler.is_compiling():  # the compiler cannot see into copies
+            return torch.func.functional_call(self.skeleton, state, (x,))
+        return bound(self.skeleton, state)(x)
+
+
+def bound(module: nn.Module, state: dict[str, Tensor], prefix: str = "") -> nn.Module:
+    """A copy of a known module with other tensors; threads may call one module's at once."""
+    # torch.func.functional_call would put them into the module itself, and takes ten times as long
+    twin, held = copy.copy(module), vars(module)
+    for own in ("_parameters", "_buffers"):
+        tensors = held[own].items()
+        vars(twin)[own] = {n: None if t is None else state[prefix + n] for n, t in tensors}
+    vars(twin)["_modules"] = {
+        n: None if child is None else bound(child, state, f"{prefix}{n}.")
+        for n, child in held["_modules"].items()
+    }
+    return twin
+
+
+class SeparateModules(nn.Module):
+    """Modules of a user's, one a member, each called with its member's rows, (rows, width).
+
+    What they draw in training comes from their member's seed. Places that hold no row of a member
+    (its batch is shorter) are not shown to its module, and become 0.
+    """
+
+    def __init__(
+        self, modules: Sequence[nn.Module], seeds: Sequence[int], dtype: torch.dtype
+    ) -> None:
+        super().__init__()
+        self.each = nn.ModuleList(module.to(dtype) for module in modules)
+        self._seeds = list(seeds)
+        self.n_draws: Tensor | None  # calls that drew, of each member: part of its state
+        may_draw = not all(is_itself(part) for part in modules[0].modules())
+        counts = torch.zeros(len(modules), dtype=torch.int64) if may_draw else None
+        self.register_buffer("n_draws", counts)
+
+    def tensors(self, i: int) -> Iterator[tuple[str, nn.Module, str]]:
+        """Name, owner and the owner's attribute of all that member i's module holds."""
+        for kind, pairs in (
+            ("p_", self.each[i].named_parameters()),
+            ("b_", self.each[i].named_buffers()),
+        ):
+            names = [name for name, _ in pairs]
+            flat = [name.replace(".", "_") for name in names]
+            for name, short in zip(names, flat, strict=True):
+                path, _, attribute = name.rpartition(".")
+                # "a.b" and "a_b" are two tensors
+                key = kind + (short if len(set(flat)) == len(flat) else name)
+                yield key, self.each[i].get_submodule(path), attribute
+
+    def keep(self, members: Sequence[int]) -> None:
+        """Drop the modules of all members but these; their tensors are the stack's to drop."""
+        self.each = nn.ModuleList(self.each[i] for i in members)
+        self._seeds = [self._seeds[i] for i in members]
+
+    def forward(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
+        return torch.stack(
+            [self._rows(i, x[i], None if valid is None else valid[i]) for i in range(len(x))]
+        )
+
+    def _rows(self, i: int, x: Tensor, valid: Tensor | None) -> Tensor:
+        n = len(x) if valid is None else int(valid.sum())
+        if n == 0:
+            return torch.zeros_like(x)
+        out = self._call(i, x[:n])
+        return out if n == len(x) else F.pad(out, (0, 0, 0, len(x) - n))
+
+    def _call(self, i: int, x: Tensor) -> Tensor:
+        module = self.each[i]
+        if not self.training or self.n_draws is None:
+            return module(x)
+        held = [
+            (owner, name, value)
+            for owner in module.modules()
+            for name, value in owner.named_buffers(recurse=False)
+        ]
+        with SeededDraws(partial(self._next_seed, i)):
+            out = module(x)
+        for owner, name, value in held:  # a buffer may be another tensor now
+            now = getattr(owner, name)
+            if now is not None and now is not value:
+                setattr(owner, name, value.copy_(now.detach()))
+        return out
+
+    def _next_seed(self, i: int) -> int:
+        assert self.n_draws is not None
+        self.n_draws[i] += 1
+        return fold_in(self._seeds[i], Stream.ACTIVATION_CALL, int(self.n_draws[i])) >> 1
+
+
+@dataclass(frozen=True)
+class _Group:
+    start: int
+    stop: int
+    index: int  # of the module in the slot's list
+
+
+class StackedActivation(nn.Module):
+    """Activations of M members, sorted so that equal ones are neighbours: one call a kind.
+
+    Parameters
+    ----------
+    specs : sequence of str or callable
+        One a member: a name of ``ACTIVATIONS`` or ``width -> nn.Module``.
+    width : int
+    seeds : sequence of int
+        One a member, for modules that draw at construction.
+    proxy_norm : bool
+        Wrap each in ProxyNorm.
+
+    Shape
+    -----
+    x : (M, batch, width) -> (M, batch, width)
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[ActivationSpec],
+        width: int,
+        seeds: Sequence[int],
+        *,
+        proxy_norm: bool = False,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        self.kinds = nn.ModuleList()
+        self.groups: list[_Group] = []
+        start = 0
+        while start < len(specs):
+            stop = start + 1
+            while stop < len(specs) and specs[stop] == specs[start]:
+                stop += 1
+            modules = (
+                build_activation(specs[i], width, seeds[i], proxy_norm=proxy_norm)
+                for i in range(start, stop)
+            )
+            self.groups.append(_Group(start, stop, len(self.kinds)))
+            self.kinds.append(_of_members(modules, seeds[start:stop], dtype))
+            start = stop
+
+    def forward(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
+        """``valid``, (M, batch): which places hold a row; None: all."""
+        if len(self.groups) == 1:
+            return self._apply_kind(self.groups[0], x, valid)
+        return torch.cat([self._apply_kind(g, x[g.start : g.stop], valid) for g in self.groups])
+
+    def _apply_kind(self, group: _Group, x: Tensor, valid: Tensor | None) -> Tensor:
+        kind = self.kinds[group.index]
+        if isinstance(kind, SeparateModules) and valid is not None:
+            return kind(x, valid[group.start : group.stop])
+        return kind(x)
+
+    def member_range(self, kind: int) -> tuple[int, int]:
+        """The members [start, stop) that module ``kind`` of the slot serves."""
+        group = next(g for g in self.groups if g.index == kind)
+        return group.start, group.stop
+
+    def select_groups(self, keep: Sequence[int]) -> None:
+        """Keep these members; the tensors are the stack's to drop."""
+        groups, start = [], 0
+        for group in self.groups:
+            rows = [m - group.start for m in keep if group.start <= m < group.stop]
+            kind = self.kinds[group.index]
+            if isinstance(kind, SeparateModules):
+                kind.keep(rows)
+            if rows:
+                groups.append(_Group(start, start + len(rows), group.index))
+                start += len(rows)
+        self.groups = groups
+
+
+def _of_members(
+    modules: Iterator[nn.Module], seeds: Sequence[int], dtype: torch.dtype
+) -> nn.Module:
+    """Make the module that serves members of one activation, given a module for each."""
+    first = next(modules)
+    tensors = [*first.parameters(), *first.buffers()]
+    if is_known(first):
+        if not tensors:
+            return first
+        if all(tensor.ndim == 1 for tensor in tensors):
+            return StackedModules([first, *modules], dtype)
+    return SeparateModules([first, *modules], seeds, dtype)
+
+
+def make_activations(
+    specs: Sequence[ActivationSpec],
+    widths: Sequence[int],
+    seeds: Sequence[int],
+    *,
+    proxy_norm: bool = False,
+    dtype: torch.dtype = torch.float32,
+) -> list[StackedActivation]:
+    """The slots of layers of these widths: each draws of its own of the members' seeds."""
+    return [
+        StackedActivation(
+            specs,
+            width,
+            [fold_in(seed, Stream.ACTIVATION, layer) >> 1 for seed in seeds],
+            proxy_norm=proxy_norm,
+            dtype=dtype,
+        )
+        for layer, width in enumerate(widths)
+    ]

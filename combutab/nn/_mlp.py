@@ -1,4 +1,4 @@
-"""The multilayer perceptron of the estimators, M of them at a time."""
+"""The networks of the estimators, M of them at a time: multilayer perceptrons and TabM."""
 
 from __future__ import annotations
 
@@ -10,17 +10,28 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from combutab.core.fields import choice, kind, number, several, whole
-from combutab.core.rng import Stream, fold_in
-from combutab.nn._activation import StackedActivation
+from combutab.core.files import choice, kind, number, several, whole
 from combutab.nn._layers import (
     INITIALISATIONS,
     NORMALIZATIONS,
+    Generators,
+    HeadLinear,
+    HeadOutputs,
     StackedEmbedding,
     StackedLinear,
     StackedNorm,
+    draw_float64,
+    draw_uniform,
+    make_activations,
+    make_norm,
 )
-from combutab.nn._network import ChainNetwork, Member, NetworkSpec, check_proxy_norm
+from combutab.nn._network import (
+    ChainNetwork,
+    Member,
+    NetworkSpec,
+    check_proxy_norm,
+    weight_generators,
+)
 
 # ---- Inputs: encoded columns of a table to what the first layer takes ----------------------------
 
@@ -88,7 +99,7 @@ class PeriodicEmbedding(nn.Module):
         self,
         n_columns: int,
         settings: NumericEmbedding,
-        generators: Sequence[torch.Generator],
+        generators: Generators,
         *,
         dtype: torch.dtype = torch.float32,
     ) -> None:
@@ -96,10 +107,9 @@ class PeriodicEmbedding(nn.Module):
         k, n_mapped = settings.n_frequencies, settings.dim - 1
 
         def uniform(bound: float, *shape: int) -> Tensor:
-            draws = [torch.rand(*shape, generator=g, dtype=torch.float64) for g in generators]
-            return torch.stack(draws).mul_(2 * bound).sub_(bound).to(dtype)
+            return torch.stack([draw_uniform(g, bound, *shape) for g in generators]).to(dtype)
 
-        draws = [torch.randn(n_columns, k, generator=g, dtype=torch.float64) for g in generators]
+        draws = [draw_float64(torch.randn, g, n_columns, k) for g in generators]
         self.frequency = nn.Parameter(torch.stack(draws).mul_(settings.frequency_scale).to(dtype))
         self.phase = nn.Parameter(uniform(math.pi, n_columns, k))
         self.weight = nn.Parameter(uniform(1 / math.sqrt(k), n_columns, k, n_mapped))
@@ -148,16 +158,14 @@ class PiecewiseLinearEmbedding(nn.Module):
         self,
         edges: Tensor,
         dim: int,
-        generators: Sequence[torch.Generator],
+        generators: Generators,
         *,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
         n_columns, n_bins = edges.shape[1], edges.shape[2] - 1
-        draws = [
-            torch.rand(2, n_columns, dim, generator=g, dtype=torch.float64) for g in generators
-        ]
-        slope, bias = torch.stack(draws, 1).mul_(2).sub_(1).div_(math.sqrt(dim)).to(dtype)
+        draws = [draw_uniform(g, 1.0, 2, n_columns, dim) for g in generators]
+        slope, bias = torch.stack(draws, 1).div_(math.sqrt(dim)).to(dtype)
         self.slope, self.bias = nn.Parameter(slope), nn.Parameter(bias)
         zeros = torch.zeros(len(generators), n_columns, n_bins, dim, dtype=dtype)
         self.weight = nn.Parameter(zeros)
@@ -223,7 +231,7 @@ class StackedInputs(nn.Module):
         self,
         cardinalities: Sequence[int],
         embedding_dim: int,
-        generators: Sequence[torch.Generator],
+        generators: Generators,
         *,
         n_dense: int = 0,
         n_numeric: int = 0,
@@ -427,36 +435,25 @@ class StackedMLP(ChainNetwork):
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
-        generators = [
-            torch.Generator().manual_seed(fold_in(member.seed, Stream.WEIGHTS) >> 1)
-            for member in members
-        ]
+        seeds = [member.seed for member in members]
+        generators = weight_generators(members, seeds)
         super().__init__(
             members,
             self._make_inputs(spec, members, generators, dtype),
             self._make_linears(spec, generators, dtype),
             [
-                nn.Identity()
-                if spec.normalization == "none"
-                else StackedNorm(
-                    spec.normalization,
-                    width,
-                    len(members),
-                    affine=not spec.proxy_norm,
-                    dtype=dtype,
+                make_norm(
+                    spec.normalization, width, len(members), affine=not spec.proxy_norm, dtype=dtype
                 )
                 for width in spec.hidden
             ],
-            [
-                StackedActivation(
-                    [member.activation for member in members],
-                    width,
-                    [fold_in(member.seed, Stream.ACTIVATION, layer) >> 1 for member in members],
-                    proxy_norm=spec.proxy_norm,
-                    dtype=dtype,
-                )
-                for layer, width in enumerate(spec.hidden)
-            ],
+            make_activations(
+                [member.activation for member in members],
+                spec.hidden,
+                seeds,
+                proxy_norm=spec.proxy_norm,
+                dtype=dtype,
+            ),
             n_heads=spec.n_heads,
             dtype=dtype,
             device=device,
@@ -467,7 +464,7 @@ class StackedMLP(ChainNetwork):
         self,
         spec: MLPSpec,
         members: Sequence[Member],
-        generators: Sequence[torch.Generator],
+        generators: Generators,
         dtype: torch.dtype,
     ) -> StackedInputs:
         return StackedInputs(
@@ -483,7 +480,7 @@ class StackedMLP(ChainNetwork):
         )
 
     def _make_linears(
-        self, spec: MLPSpec, generators: Sequence[torch.Generator], dtype: torch.dtype
+        self, spec: MLPSpec, generators: Generators, dtype: torch.dtype
     ) -> list[StackedLinear]:
         return [
             StackedLinear(n_in, n_out, generators, init=spec.init, dtype=dtype)
@@ -496,9 +493,8 @@ class StackedMLP(ChainNetwork):
     ) -> None:
         generators = [torch.Generator().manual_seed(seed >> 1) for seed in seeds]
 
-        def draw(*shape: int) -> Tensor:
-            draws = [torch.rand(*shape, generator=g, dtype=torch.float64) for g in generators]
-            return torch.stack(draws)
+        def uniform(*shape: int) -> Tensor:
+            return torch.stack([draw_float64(torch.rand, g, *shape) for g in generators])
 
         n = dense.shape[1]
         self.train(False)
@@ -506,8 +502,8 @@ class StackedMLP(ChainNetwork):
         for i, linear in enumerate(self.linears):
             assert isinstance(linear, StackedLinear)
             shape = (_N_POINTS, linear.weight.shape[2])
-            points = (draw(*shape) * n).long().clamp_(max=n - 1).to(x.device)
-            shares = -torch.log1p(-draw(*shape))  # uniform over the simplex
+            points = (uniform(*shape) * n).long().clamp_(max=n - 1).to(x.device)
+            shares = -torch.log1p(-uniform(*shape))  # uniform over the simplex
             shares = (shares / shares.sum(1, keepdim=True)).to(x)
             linear.fit_to(x, points, shares, members)
             if i < len(self.norms):
@@ -516,3 +512,113 @@ class StackedMLP(ChainNetwork):
                 x = norm(x, None) if isinstance(norm, StackedNorm) else norm(x)
                 x = self.activations[i](x, None)
         self.train(True)
+
+
+# ---- TabM: perceptrons of many heads that share their weights but for factors of rank one -------
+
+
+@dataclass(frozen=True)
+class TabMSpec(MLPSpec, kind="tabm"):
+    """Perceptrons of ``n_heads`` heads; all else is as of ``MLPSpec``."""
+
+    n_heads: int = 32
+
+    fields = {**MLPSpec.fields, "n_heads": whole(1)}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.hidden:
+            raise ValueError("heads share hidden layers: hidden_layer_sizes must name one at least")
+        if self.needs_rows:
+            raise ValueError(
+                f"init={self.init!r} scales each unit by the rows that it sees, which differ by "
+                "head, while its weights do not; use 'torch', 'kaiming', 'xavier', 'lecun' or 'ntk'"
+            )
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Units of each layer, inputs and outputs included, of all heads."""
+        return tuple(self.n_heads * width for width in self.head_widths)
+
+    def array_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of a member's weights, biases, embeddings and factors."""
+        k, shapes = self.n_heads, super().array_shapes()
+        pairs = list(itertools.pairwise(self.head_widths))
+        for i, (n_in, n_out) in enumerate(pairs[:-1]):
+            shapes |= {f"linears.{i}.{name}": (k, n_out) for name in ("bias", "s")}
+            shapes[f"linears.{i}.r"] = (k, n_in)
+        n_in, n_out = pairs[-1]
+        last = f"linears.{len(pairs) - 1}"
+        return shapes | {f"{last}.weight": (k, n_in, n_out), f"{last}.bias": (k, n_out)}
+
+    def build(
+        self,
+        members: Sequence[Member],
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> StackedTabM:
+        """A stack of these members, sorted so that those of one activation are neighbours."""
+        return StackedTabM(self, members, dtype=dtype, device=device)
+
+
+class StackedTabM(StackedMLP):
+    """M TabM networks of one shape: perceptrons of k heads each.
+
+    Every linear map but the last is ((x * r) W) * s + b, of which a head has its own r, s and b;
+    the last is a head's own. Only the first r is random at first, so that heads differ by how they
+    see the inputs.
+
+    Parameters
+    ----------
+    spec : TabMSpec
+    members, dtype, device
+        As of ``StackedMLP``.
+
+    Shape
+    -----
+    dense : (M, batch, n_dense), codes : (M, batch, n_codes) int64
+        -> (M, batch * n_heads, n_outputs)
+
+    References
+    ----------
+    Gorishniy et al. (2024), "TabM: Advancing tabular deep learning with parameter-efficient
+    ensembling", section 3.3 (arXiv 2410.24210).
+
+    >>> net = StackedTabM(TabMSpec(4, (16, 16), 3, n_heads=8), [Member(0, "relu")])
+    >>> net(torch.zeros(1, 5, 4)).shape
+    torch.Size([1, 40, 3])
+    """
+
+    def _make_linears(
+        self, spec: MLPSpec, generators: Generators, dtype: torch.dtype
+    ) -> list[StackedLinear]:
+        k, pairs = spec.n_heads, list(itertools.pairwise(spec.head_widths))
+        layers: list[StackedLinear] = [
+            HeadLinear(
+                *pair,
+                k,
+                generators,
+                r=None if i else _first_factors(spec, generators),
+                init=spec.init,
+                dtype=dtype,
+            )
+            for i, pair in enumerate(pairs[:-1])
+        ]
+        return [*layers, HeadOutputs(*pairs[-1], k, generators, init=spec.init, dtype=dtype)]
+
+
+def _first_factors(spec: MLPSpec, generators: Generators) -> Tensor:
+    """Draw what heads multiply the inputs by, (M, n_heads, n_inputs).
+
+    It is N(0, 1), one number a column of the table, where numbers are embedded, else -1 or 1.
+    """
+    # NOTE[DIFF]: a one-hot column has a factor of its own, where the paper's code has one for all
+    # columns of a category; a row has but one of them.
+    widths = torch.tensor(spec.input_widths)
+    embedded = spec.n_numeric > 0 and spec.numeric_embedding != "none"
+    drawn = []
+    for generator in generators:
+        draws = draw_float64(torch.randn, generator, spec.n_heads, len(widths))
+        drawn.append(draws if embedded else draws.sign())
+    return torch.stack(drawn).repeat_interleave(widths, 2)

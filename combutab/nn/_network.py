@@ -12,12 +12,16 @@ from typing import Any, ClassVar, Self, cast
 import torch
 from torch import Tensor, nn
 
-from combutab.core.fields import Field, check_fields
-from combutab.nn._activation import ActivationSpec, SeparateModules, StackedActivation
+from combutab.core.files import Field, check_fields
+from combutab.core.rng import Stream, fold_in
 from combutab.nn._chain import Chain
 from combutab.nn._layers import (
+    ActivationSpec,
     FlatTensors,
+    Generators,
     MaskMaker,
+    SeparateModules,
+    StackedActivation,
     StackedLinear,
     StackedNorm,
     StackedTensor,
@@ -41,6 +45,15 @@ class Member:
     dropout: float = 0.0
     # (n_numeric, n_bins + 1): edges of the bins of piecewise-linear embeddings
     bins: Tensor | None = field(default=None, compare=False, repr=False)
+    drawn: bool = True  # False: the first weights are zeros, as a state is loaded
+
+
+def weight_generators(members: Sequence[Member], seeds: Sequence[int]) -> Generators:
+    """The generators of the members' first weights, by a seed each; None for what is loaded."""
+    return [
+        torch.Generator().manual_seed(fold_in(seed, Stream.WEIGHTS) >> 1) if member.drawn else None
+        for member, seed in zip(members, seeds, strict=True)
+    ]
 
 
 def check_proxy_norm(proxy_norm: bool, normalization: str) -> None:
@@ -443,7 +456,42 @@ class TableNetwork(StackedNetwork):
         return outputs
 
 
-class ChainNetwork(TableNetwork):
+class LayeredNetwork(StackedNetwork):
+    """Linear, normalisation, activation, dropout mask, time and again; linear at the end.
+
+    A residual network's layer passes on its input beside its output, concatenated.
+    """
+
+    linears: nn.ModuleList
+    norms: nn.ModuleList
+    activations: nn.ModuleList
+    residual = False
+
+    def _pass_layers(
+        self, h: Tensor, masks: Sequence[Tensor] | None = None, valid: Tensor | None = None
+    ) -> Tensor:
+        layers = zip(self.linears, self.norms, self.activations, strict=False)
+        for i, (linear, norm, activation) in enumerate(layers):
+            out = linear(h)
+            out = norm(out, valid) if isinstance(norm, StackedNorm) else norm(out)
+            out = activation(out, valid)
+            if masks is not None:
+                out = out * masks[i]
+            h = torch.cat([h, out], dim=-1) if self.residual else out
+        return cast(Tensor, self.linears[-1](h))
+
+    def chain(self, *, training: bool = True) -> Chain:
+        """Forward and backward passes in memory of their own; for predictions alone without."""
+        return Chain(
+            [cast(StackedLinear, layer) for layer in self.linears],
+            list(self.norms),
+            list(self.activations),
+            self.flat if training else None,
+            residual=self.residual,
+        )
+
+
+class ChainNetwork(TableNetwork, LayeredNetwork):
     """Inputs, then linear, normalisation, activation, dropout, time and again; linear at the end.
 
     Parameters
@@ -496,15 +544,7 @@ class ChainNetwork(TableNetwork):
         valid: Tensor | None = None,
     ) -> Tensor:
         h = self.inputs(dense, codes)
-        masks, valid = self._by_head(masks, valid)
-        layers = zip(self.linears, self.norms, self.activations, strict=False)
-        for i, (linear, norm, activation) in enumerate(layers):
-            h = linear(h)
-            h = norm(h, valid) if isinstance(norm, StackedNorm) else norm(h)
-            h = activation(h, valid)
-            if masks is not None:
-                h = h * masks[i]
-        return cast(Tensor, self.linears[-1](h))
+        return self._pass_layers(h, *self._by_head(masks, valid))
 
     def _by_head(
         self, masks: Sequence[Tensor] | None, valid: Tensor | None
@@ -555,12 +595,7 @@ class ChainNetwork(TableNetwork):
     def _make_step(self, *, training: bool = True) -> Chain | None:
         if type(self).forward is not ChainNetwork.forward:  # it may compute something else
             return None
-        step = Chain(
-            [cast(StackedLinear, layer) for layer in self.linears],
-            list(self.norms),
-            list(self.activations),
-            self.flat if training else None,
-        )
+        step = self.chain(training=training)
         return step if self.device.type == "cpu" or step.plain else None
 
     def unflatten(self) -> Self:

@@ -135,7 +135,9 @@ class RowSpans:
         self.starts = self._indices(starts[:-1])
         self.span_sizes = self._indices(self.sizes)
         self.missing, self.suppressed = tuple(missing), tuple(suppressed)
-        self._never = self._indices([starts[span] - n_values + code for span, code in suppressed])
+        self._suppressed = self._indices(
+            [starts[span] - n_values + code for span, code in suppressed]
+        )
         # a span that is no category has a start that no code brings back into a condition
         first, self.n_condition = [-(1 << 62)] * self.n_spans, 0
         for i in self.categories:
@@ -300,8 +302,8 @@ class RowSpans:
             Values in [-1, 1], (..., n_values), and codes, (..., n_spans) int64.
         """
         values, logits = self._split(raw)
-        if len(self._never):  # the others keep their odds
-            logits = logits.index_fill(-1, self._never, -torch.inf)
+        if len(self._suppressed):  # the others keep their odds
+            logits = logits.index_fill(-1, self._suppressed, -torch.inf)
         codes = torch.empty(*raw.shape[:-1], self.n_spans, dtype=torch.int64, device=raw.device)
         for group, part in self._by_group(logits):
             if uniform is None:

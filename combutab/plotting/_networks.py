@@ -73,20 +73,13 @@ def plot_activation_means(
     >>> figure.axes[0].get_title(loc="left")
     'layer 1'
     """
-    models = _models(stats)
-    tables = {name: each.units for name, each in models.items()}
-    figure, panels = _panels(_chosen_layers(tables, layers))
-    for layer, axes in panels.items():
-        values = {
-            name: units.loc[units["layer"] == layer, "mean"].to_numpy()
-            for name, units in tables.items()
-        }
-        _draw_densities(axes, values, list(models))
+    tables = {name: each.units for name, each in _models(stats).items()}
+    panels = {f"layer {layer}": {"layer": layer} for layer in _chosen_layers(tables, layers)}
+    figure = _densities(tables, "mean", panels)
+    for axes in figure.axes:
         axes.axvline(0, color="0.75", linewidth=0.8, zorder=1)
-        axes.set_title(f"layer {layer}", loc="left", fontsize=10, parse_math=False)
     figure.supxlabel("mean of a unit over the samples", fontsize=10)
     figure.supylabel("density over the units", fontsize=10)
-    _legend(figure, list(models))
     return figure
 
 
@@ -125,33 +118,22 @@ def plot_fluctuation(
     >>> [axes.get_title(loc="left") for axes in figure.axes]
     ['layer 1, noise N(0, 0.5²)', 'layer 1, noise N(1, 0.5²)']
     """
-    models = _models(stats)
-    tables = {name: each.samples for name, each in models.items()}
+    tables = {name: each.samples for name, each in _models(stats).items()}
     noises = pd.concat(tables.values())[["noise_mean", "noise_sd"]].drop_duplicates()
     if noises.empty:
         raise ValueError("the statistics have no noise; give activation_stats some by noises=")
-    keys = [
-        (layer, mean, sd)
+    panels = {
+        f"layer {layer}, noise N({mean:g}, {sd:g}²)": {
+            "layer": layer,
+            "noise_mean": mean,
+            "noise_sd": sd,
+        }
         for layer in _chosen_layers(tables, layers)
         for mean, sd in noises.itertuples(index=False)
-    ]
-    figure, panels = _panels(keys, columns=min(_COLUMNS, len(noises)))
-    for (layer, mean, sd), axes in panels.items():
-        values = {}
-        for name, samples in tables.items():
-            chosen = samples["layer"].eq(layer) & samples["noise_mean"].eq(mean)
-            chosen &= samples["noise_sd"].eq(sd)
-            values[name] = samples.loc[chosen, "fluctuation"].to_numpy(dtype=float)
-        _draw_densities(axes, values, list(models))
-        axes.set_title(
-            f"layer {layer}, noise N({mean:g}, {sd:g}²)",
-            loc="left",
-            fontsize=10,
-            parse_math=False,
-        )
+    }
+    figure = _densities(tables, "fluctuation", panels, columns=len(noises))
     figure.supxlabel("fluctuation of a sample, summed over the units", fontsize=10)
     figure.supylabel("density over the samples", fontsize=10)
-    _legend(figure, list(models))
     return figure
 
 
@@ -255,14 +237,28 @@ def _panels(
     return figure, dict(zip(keys, grid, strict=False))
 
 
-def _draw_densities(axes: Any, values: Mapping[str, np.ndarray], names: Sequence[str]) -> None:
-    """Outlines of histograms with common bins."""
-    edges = np.histogram_bin_edges(np.concatenate(list(values.values())), _BINS)
-    for name, each in values.items():
-        if len(each):
-            heights, _ = np.histogram(each, edges, density=True)
-            axes.stairs(heights, edges, linewidth=1.4, **line_of(names.index(name)))
-    axes.set_ylim(bottom=0)
+def _densities(
+    tables: Mapping[str, pd.DataFrame],
+    column: str,
+    panels: Mapping[str, Mapping[str, Any]],
+    columns: int = _COLUMNS,
+) -> Figure:
+    """Outlines of histograms with common bins: of the rows where a panel's columns are as told."""
+    figure, axes_of = _panels(list(panels), columns=min(_COLUMNS, columns))
+    for title, axes in axes_of.items():
+        values = {}
+        for name, table in tables.items():
+            chosen = (table[list(panels[title])] == pd.Series(panels[title])).all(axis=1)
+            values[name] = table.loc[chosen, column].to_numpy(dtype=float)
+        edges = np.histogram_bin_edges(np.concatenate(list(values.values())), _BINS)
+        for i, each in enumerate(values.values()):
+            if len(each):
+                heights, _ = np.histogram(each, edges, density=True)
+                axes.stairs(heights, edges, linewidth=1.4, **line_of(i))
+        axes.set_ylim(bottom=0)
+        axes.set_title(title, loc="left", fontsize=10, parse_math=False)
+    _legend(figure, list(tables))
+    return figure
 
 
 def _legend(figure: Figure, names: Sequence[str]) -> None:

@@ -2,13 +2,19 @@
 
 from combutab.preprocessing._columns import (
     ColumnKind,
-    Moments,
-    RunningMoments,
-    binary_unit,
     column_kind,
+    refuse_large,
 )
 from combutab.preprocessing._encoder import EncodedTable, Span, TableEncoder
-from combutab.preprocessing._odd_columns import OddColumn, UnlearnedWarning, odd_columns
+from combutab.preprocessing._inference import (
+    OddColumn,
+    TargetError,
+    UnlearnedWarning,
+    infer_task,
+    odd_columns,
+    read_numbers,
+)
+from combutab.preprocessing._numeric import Moments, RunningMoments, binary_unit
 from combutab.preprocessing._parquet import (
     ParquetParts,
     ParquetTable,
@@ -17,7 +23,6 @@ from combutab.preprocessing._parquet import (
     parquet_parts,
 )
 from combutab.preprocessing._tables import as_numpy, as_pandas, is_polars, polars_cells
-from combutab.preprocessing._task import TargetError, infer_task, read_numbers
 from combutab.preprocessing.modes import (
     CategoryColumn,
     IdentifierColumn,
@@ -71,4 +76,5 @@ __all__ = [
     "polars_cells",
     "put_cells",
     "read_numbers",
+    "refuse_large",
 ]

@@ -16,8 +16,9 @@ from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from combutab.core.fields import (
+from combutab.core.files import (
     check_fields,
+    check_parameters,
     choice,
     kind,
     nullable,
@@ -27,27 +28,25 @@ from combutab.core.fields import (
 )
 from combutab.core.tasks import CallbackSupport, fit_task
 from combutab.core.world import Ranks, current
-from combutab.preprocessing._categories import (
+from combutab.preprocessing._columns import (
     CategoryCounts,
     CategoryMap,
+    ColumnKind,
     Factors,
     Key,
+    refuse_equal,
     rows_needed,
 )
-from combutab.preprocessing._columns import (
-    ColumnKind,
-    Moments,
-    RunningMoments,
-    missing_mask,
-    refuse_equal,
-)
+from combutab.preprocessing._inference import unlearned
 from combutab.preprocessing._numeric import (
     Method,
+    Moments,
     NumericScaler,
+    RunningMoments,
     apply_numeric,
     make_scaler,
+    missing_mask,
 )
-from combutab.preprocessing._odd_columns import unlearned
 from combutab.preprocessing._tables import (
     Block,
     Table,
@@ -196,8 +195,7 @@ def _filled(
     columns = list(rows.T)
     empty = np.isnan(rows).all(axis=0) & ~np.isnan(stats.low)
     if empty.any():
-        with np.errstate(over="ignore"):
-            ends = np.stack([stats.mean - stats.std, stats.mean + stats.std])
+        ends = np.stack([stats.mean - stats.std, stats.mean + stats.std])
         ends = np.where(empty, np.clip(ends, stats.low, stats.high), np.nan)
         columns = list(np.concatenate([rows, ends]).T)
         weight = np.append(weight, [1.0, 1.0])
@@ -445,6 +443,10 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         self._take_over(learner, kinds, labels)
         return self
 
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether a fit was completed: one that failed leaves the columns' names."""
+        return hasattr(self, "spans_")
+
     def encode(
         self, X: Any, *, owner: BaseEstimator | None = None, fitted: bool = False
     ) -> EncodedTable:
@@ -535,7 +537,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         """The encoder that `to_state` described; a ValueError says what of it cannot be."""
         scaler, maps = read_encoder_state(arrays, meta)
         encoder = cls(**unpack_parameters(meta["parameters"]))
-        encoder._validate_params()
+        check_parameters(encoder)
         encoder.n_features_in_ = len(meta["kinds"])
         if meta["feature_names"] is not None:
             encoder.feature_names_in_ = np.array(meta["feature_names"], dtype=object)

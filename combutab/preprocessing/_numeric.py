@@ -14,8 +14,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from combutab.core.world import Ranks
-from combutab.preprocessing._categories import rows_needed
-from combutab.preprocessing._columns import Moments, missing_mask
+from combutab.preprocessing._columns import LARGEST, raise_infinity, refuse_large, rows_needed
 from combutab.preprocessing._tables import Block
 
 T = TypeVar("T")
@@ -28,6 +27,136 @@ _LIMIT_UNSCALED = float(np.finfo(np.float32).max)
 _MIN_SCALE = float(np.finfo(np.float64).smallest_subnormal)
 _KNOTS = 1001
 _MIN_LEVEL = 1e-7  # quantiles nearer to 0 or 1 are cut, which is +-5.2 standard deviations
+
+
+# ---- Means, standard deviations and ranges of columns that come piece by piece -------------------
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Statistics of each column over its non-missing values; arrays of shape (n_columns,)."""
+
+    missing: np.ndarray  # bool: some are missing
+    mean: np.ndarray
+    std: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    n_known: np.ndarray  # int: rows that have a value
+
+
+def binary_unit(size: np.ndarray) -> np.ndarray:
+    """A power of two near each size whose square may leave float64 if weighted; else 1."""
+    odd = (size > 1e140) | ((size < 1e-140) & (size > 0))
+    exponent = np.frexp(np.where(odd, size, 0.5))[1]
+    return np.where(odd, np.exp2(exponent - 1.0), 1.0)
+
+
+def missing_mask(
+    rows: np.ndarray, label: Callable[[int], str], what: str = "X"
+) -> np.ndarray | None:
+    """Find where rows are NaN, None if nowhere.
+
+    Infinite and too large numbers are errors that name columns by `label`.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.vdot(rows, rows) < LARGEST**2:  # one cheap pass settles almost every piece
+            return None
+    infinite = np.isinf(rows).any(axis=0)
+    if infinite.any():
+        raise_infinity(map(label, np.flatnonzero(infinite).tolist()), what)
+    for j, size in enumerate(np.fmax.reduce(np.abs(rows), axis=0).tolist()):
+        refuse_large(size, label(j))
+    missing = np.isnan(rows)
+    return missing if missing.any() else None
+
+
+class RunningMoments:
+    """Mean, standard deviation (weighted) and range of each column in one pass.
+
+    Each piece's mean and squared deviations are taken while it is in the cache and merged by
+    Chan's update, which is as accurate as two passes. Infinity is an error, which names its columns
+    by `label` and calls the table `what`.
+
+    Examples
+    --------
+    >>> running = RunningMoments(1)
+    >>> running.add(np.array([[1.0], [np.nan]]))
+    >>> running.add(np.array([[3.0]]))
+    >>> running.result()  # doctest: +ELLIPSIS
+    Moments(missing=array([ True]), mean=array([2.]), std=array([1.]), ...)
+    """
+
+    def __init__(
+        self,
+        n_columns: int,
+        label: Callable[[int], str] = "column {}".format,
+        what: str = "X",
+    ) -> None:
+        self._label, self._what = label, what
+        self._missing = np.zeros(n_columns, dtype=bool)
+        self._n_known = np.zeros(n_columns, dtype=np.int64)
+        self._count = np.zeros(n_columns)
+        self._mean = np.zeros(n_columns)  # in units
+        self._squares = np.zeros(n_columns)
+        self._unit = np.ones(n_columns)
+        self._low = np.full(n_columns, np.nan)
+        self._high = np.full(n_columns, np.nan)
+
+    def add(self, rows: np.ndarray, weight: np.ndarray | None = None) -> None:
+        """Take rows, (n, n_columns) float64, which are overwritten, and their weights, (n,)."""
+        missing = missing_mask(rows, self._label, self._what)
+        n_known = np.full(len(self._count), len(rows))
+        if missing is not None:
+            n_known -= missing.sum(axis=0)
+        self._n_known += n_known
+        self._low = np.fmin(self._low, np.fmin.reduce(rows, axis=0))
+        self._high = np.fmax(self._high, np.fmax.reduce(rows, axis=0))
+        self._choose_units()
+        if (self._unit != 1).any():
+            rows /= self._unit
+        total = float(len(rows)) if weight is None else weight.sum()
+        here = np.full(len(self._count), total)
+        if missing is not None:
+            rows[missing] = 0.0
+            self._missing |= missing.any(axis=0)
+            here -= missing.sum(axis=0) if weight is None else weight @ missing
+            here[n_known == 0] = 0.0  # rounding leaves a little less, or more
+        sums = rows.sum(axis=0) if weight is None else weight @ rows
+        mean = sums / np.where(here > 0, here, 1)
+        rows -= mean
+        if missing is not None:
+            rows[missing] = 0.0
+        after = np.where(self._count + here > 0, self._count + here, 1)
+        delta = mean - self._mean
+        self._mean += delta * (here / after)
+        if weight is None:
+            self._squares += np.einsum("ij,ij->j", rows, rows)
+        else:
+            self._squares += np.einsum("i,ij,ij->j", weight, rows, rows)
+        self._squares += delta**2 * (self._count * here / after)
+        self._count += here
+
+    def _choose_units(self) -> None:
+        # Squares of values under 1e-154 vanish, and sums of those near 1e150 overflow: such columns
+        # are measured in a power of two near their largest value so far.
+        unit = binary_unit(np.fmax(np.abs(self._low), np.abs(self._high)))
+        if (unit == 1).all() and (self._unit == 1).all():
+            return
+        with np.errstate(over="ignore"):  # of a column that was zero up to here
+            ratio = np.where(self._mean != 0, self._unit / unit, 1.0)
+        self._mean *= ratio
+        self._squares *= np.where(self._squares > 0, ratio**2, 1.0)
+        self._unit = unit
+
+    def result(self) -> Moments:
+        """The statistics of all rows so far."""
+        std = np.sqrt(self._squares / np.where(self._count > 0, self._count, 1))
+        mean, std = self._mean * self._unit, std * self._unit
+        low, high = self._low.copy(), self._high.copy()
+        return Moments(self._missing.copy(), mean, std, low, high, self._n_known.copy())
+
+
+# ---- Scales of columns, and columns scaled -------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,10 +210,8 @@ def make_scaler(
     of so many bins a column, too. Ranks, of which each has the whole sample, each find the
     quantiles of a part of the columns.
     """
-    with np.errstate(over="ignore", invalid="ignore"):
-        size = np.fmax(np.abs(stats.low), np.abs(stats.high))
-        constant = ~(stats.high - stats.low > sample.tolerance * size)
-    constant &= ~unscaled
+    size = np.fmax(np.abs(stats.low), np.abs(stats.high))
+    constant = ~(stats.high - stats.low > sample.tolerance * size) & ~unscaled
     n_columns = sample.n_columns
     few = (stats.n_known < rows_needed(min_frequency, n_rows)) & ~unscaled
     spread = np.where(constant, np.abs(stats.mean), stats.std)
@@ -181,8 +308,7 @@ def _quantiles(
     last = len(values) - 1
     ends = [np.searchsorted(reached, wanted, side=side) for side in ("left", "right")]
     below, above = _shared_values(values, np.minimum(ends, last), group)
-    # Halved first, for the sum may overflow; not where halving could only lose the last bit.
-    return np.where(below == above, below, below / 2 + above / 2)
+    return (below + above) / 2
 
 
 def _shared_values(values: np.ndarray, ranks: np.ndarray, group: int) -> np.ndarray:
@@ -195,11 +321,8 @@ def _shared_values(values: np.ndarray, ranks: np.ndarray, group: int) -> np.ndar
     if group == 1:
         return values[ranks]
     size = max(abs(values[0]), abs(values[-1]))
-    unit = np.exp2(np.frexp(size)[1] - 1.0) if size > 0 else 1.0  # sums would over- or underflow
-    found = _between_groups(values / unit, ranks, group)
-    with np.errstate(over="ignore", under="ignore"):
-        largest = np.finfo(np.float64).max / unit
-        return np.clip(found, -largest, largest) * unit
+    unit = np.exp2(np.frexp(size)[1] - 1.0) if size > 0 else 1.0  # the smallest would vanish
+    return _between_groups(values / unit, ranks, group) * unit
 
 
 def _between_groups(values: np.ndarray, ranks: np.ndarray, group: int) -> np.ndarray:
@@ -238,11 +361,10 @@ def _median_and_spread(
     # RealMLP: the interquartile range, or half the whole range where that is zero.
     levels = [0, 0.25, 0.5, 0.75, 1]
     low, lower, median, upper, high = _quantiles(column, weight, levels, group)
-    with np.errstate(over="ignore"):
-        spread = upper - lower if upper > lower else high / 2 - low / 2
+    spread = upper - lower if upper > lower else (high - low) / 2
     if spread <= 0:  # of a sample that has one value, or of groups that have one mean
         spread = std
-    return median, float(np.clip(spread, _MIN_SCALE, np.finfo(np.float64).max))
+    return median, float(max(spread, _MIN_SCALE))
 
 
 def apply_numeric(scaler: NumericScaler, block: Block, out: np.ndarray) -> None:
@@ -273,13 +395,8 @@ def _scale_rows(scaler: NumericScaler, rows: np.ndarray) -> None:
         for j in np.flatnonzero(~scaler.unscaled & ~scaler.constant):
             rows[:, j] = _normal_score(rows[:, j], scaler.knots[:, j], levels)
         return
-    centre, scale = scaler.centre, scaler.scale
-    if (scale > 1e290).any():  # two values of such a column may differ by more than float64 holds
-        unit = np.where(scale > 1e290, 2.0**-10, 1.0)
-        rows *= unit
-        centre, scale = centre * unit, scale * unit
-    rows -= centre
-    rows /= scale
+    rows -= scaler.centre
+    rows /= scaler.scale
     if scaler.method == "robust":
         np.clip(rows, -_LIMIT, _LIMIT, out=rows)
         # RealMLP's smooth clip: x / sqrt(1 + (x/3)^2), within (-3, 3)

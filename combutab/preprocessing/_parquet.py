@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from combutab.core.files import whole_file
-from combutab.core.interrupts import uninterrupted
+from combutab.core.progress import uninterrupted
 from combutab.preprocessing._columns import ColumnKind, column_kind
 
 # ---- Parquet files of a table: a file, a folder, a pattern or a list, on any file system ---------
@@ -149,26 +148,22 @@ def _as_arrow(filesystem: Any) -> Any:
 
 
 def _find_at(place: _Location, *, alone: bool) -> tuple[list[StoredFile], Any]:
-    pa, whole = arrow(), place.name(place.path)
+    pa, base, whole = arrow(), place.path, place.name(place.path)
     with _named_access(whole):
-        info = place.filesystem.get_file_info(place.path)
-    if info.type == pa.fs.FileType.File:
-        return [StoredFile(place.filesystem, place.path, whole)], pa.schema([])
-    if info.type == pa.fs.FileType.Directory:
-        paths = [each for each in _files_below(place, place.path) if _is_parquet(each, place.path)]
-        if not paths:
-            raise FileNotFoundError(f"there is no *{_ENDING} file in the folder {whole}")
-        return _partitioned(place, place.path, paths)
-    if not any(sign in place.path for sign in _MAGIC):
-        what = "file or folder" if alone else "file"
-        raise FileNotFoundError(f"there is no {what} {whole}")
-    base, pattern = _split_pattern(place.path)
-    try:
-        paths = sorted(_glob(place, base, pattern))
-    except FileNotFoundError:
-        paths = []
-    if not paths:
-        raise FileNotFoundError(f"there is no file of the pattern {whole}")
+        info = place.filesystem.get_file_info(base)
+        if info.type == pa.fs.FileType.File:
+            return [StoredFile(place.filesystem, base, whole)], pa.schema([])
+        if info.type == pa.fs.FileType.Directory:
+            paths = _parquet_below(place.filesystem, base)
+            if not paths:
+                raise FileNotFoundError(f"there is no *{_ENDING} file in the folder {whole}")
+        elif any(sign in base for sign in _MAGIC):
+            base, paths = _files_of_pattern(place.filesystem, base)
+            if not paths:
+                raise FileNotFoundError(f"there is no file of the pattern {whole}")
+        else:
+            what = "file or folder" if alone else "file"
+            raise FileNotFoundError(f"there is no {what} {whole}")
     return _partitioned(place, base, paths)
 
 
@@ -183,42 +178,31 @@ def _named_access(name: str) -> Iterator[None]:
         raise OSError(f"cannot look at {name}: {_on_one_line(error)}") from error
 
 
-def _list(place: _Location, folder: str, *, recursive: bool) -> list[Any]:
-    with _named_access(place.name(folder)):
-        selector = arrow().fs.FileSelector(folder, recursive=recursive)
-        return list(place.filesystem.get_file_info(selector))
+def _parquet_below(filesystem: Any, folder: str) -> list[str]:
+    """The table's files below a folder, by name."""
+    infos = filesystem.get_file_info(arrow().fs.FileSelector(folder, recursive=True))
+    files = (info.path for info in infos if info.is_file and info.path.endswith(_ENDING))
+    return sorted(path for path in files if not any(map(_is_hidden, _parts(path, folder))))
 
 
-def _files_below(place: _Location, folder: str) -> list[str]:
-    """All files below a folder, by name."""
-    infos = _list(place, folder, recursive=True)
-    return sorted(info.path for info in infos if info.is_file)
+def _files_of_pattern(filesystem: Any, pattern: str) -> tuple[str, list[str]]:
+    """The folder that a pattern is below, and the files that it names or that its folders have."""
+    from fsspec.implementations.arrow import ArrowFSWrapper  # a dependency of torch
 
-
-def _glob(place: _Location, folder: str, pattern: Sequence[str]) -> Iterator[str]:
-    """Files of a pattern below a folder, and those of a table in folders of it."""
-    if pattern[0] == "**":
-        yield from (each for each in _files_below(place, folder) if _matches(each, folder, pattern))
-        return
-    for info in _list(place, folder, recursive=False):  # nor is anything else looked into
-        if not _match([info.base_name], pattern[:1]):
-            continue
-        if info.is_file:
-            if len(pattern) == 1:
-                yield info.path
-        elif len(pattern) > 1:
-            yield from _glob(place, info.path, pattern[1:])
-        else:
-            yield from (p for p in _files_below(place, info.path) if _is_parquet(p, info.path))
+    parts = pattern.split("/")
+    n = next(i for i, part in enumerate(parts) if any(sign in part for sign in _MAGIC))
+    base = "/".join(parts[:n]) or "/" * pattern.startswith("/")
+    with_hidden = any(map(_is_hidden, parts[n:]))
+    found: set[str] = set()
+    for path, info in ArrowFSWrapper(filesystem).glob(pattern, detail=True).items():
+        if with_hidden or not any(map(_is_hidden, _parts(path, base))):
+            is_folder = info["type"] == "directory"
+            found.update(_parquet_below(filesystem, path) if is_folder else [path])
+    return base, sorted(found)
 
 
 def _parts(path: str, base: str) -> list[str]:
     return path.removeprefix(base).strip("/").split("/")
-
-
-def _is_parquet(path: str, base: str) -> bool:
-    """Tell whether a file below a folder is of the table."""
-    return path.endswith(_ENDING) and not any(map(_is_hidden, _parts(path, base)))
 
 
 def _is_hidden(name: str) -> bool:
@@ -226,50 +210,21 @@ def _is_hidden(name: str) -> bool:
     return name.startswith((".", "_"))
 
 
-def _split_pattern(path: str) -> tuple[str, list[str]]:
-    """The folder that a pattern is below, and the pattern's parts."""
-    parts = path.split("/")
-    n = next(i for i, part in enumerate(parts) if any(sign in part for sign in _MAGIC))
-    base = "/".join(parts[:n])
-    return (base or "/" if path.startswith("/") else base), parts[n:]
-
-
-def _matches(path: str, base: str, pattern: Sequence[str]) -> bool:
-    """Tell whether a pattern is of a file, or of a folder of a table's file."""
-    names = _parts(path, base)
-    return _match(names, pattern) or (
-        _is_parquet(path, base) and any(_match(names[:i], pattern) for i in range(1, len(names)))
-    )
-
-
-def _match(names: Sequence[str], pattern: Sequence[str]) -> bool:
-    if not pattern:
-        return not names
-    if pattern[0] == "**":
-        if _match(names, pattern[1:]):
-            return True
-        return bool(names) and not _is_hidden(names[0]) and _match(names[1:], pattern)
-    if not names or (_is_hidden(names[0]) and not _is_hidden(pattern[0])):
-        return False
-    return fnmatchcase(names[0], pattern[0]) and _match(names[1:], pattern[1:])
-
-
 def _partitioned(place: _Location, base: str, paths: list[str]) -> tuple[list[StoredFile], Any]:
     """Files below a folder, with the columns that the names of their folders hold."""
     pa, filesystem = arrow(), place.filesystem
     if not any("=" in part for path in paths for part in _parts(path, base)[:-1]):
         return [StoredFile(filesystem, each, place.name(each)) for each in paths], pa.schema([])
-    with (
-        named_errors(place.name(paths[0]), " as Parquet"),
-        filesystem.open_input_file(paths[0]) as one,
-    ):
-        in_file = pa.parquet.read_schema(one).names
-    options = pa.dataset.FileSystemFactoryOptions(partition_base_dir=base)
-    options.partitioning_factory = pa.dataset.HivePartitioning.discover()
+    with named_errors(place.name(paths[0]), " as Parquet"):
+        in_file = pa.parquet.read_schema(paths[0], filesystem=filesystem).names
     with named_errors(place.name(base), " as one data set"):
-        data = pa.dataset.FileSystemDatasetFactory(
-            filesystem, paths, pa.dataset.ParquetFileFormat(), options
-        ).finish()
+        data = pa.dataset.dataset(
+            paths,
+            format="parquet",
+            filesystem=filesystem,
+            partitioning=pa.dataset.HivePartitioning.discover(),
+            partition_base_dir=base,
+        )
     files = []
     for fragment in data.get_fragments():
         keys = pa.dataset.get_partition_keys(fragment.partition_expression)
@@ -525,7 +480,7 @@ class ParquetTable:
         """
         pa = arrow()
         empty = self._as_pandas(self.schema([name]).empty_table())[name]
-        coded = empty.dtype == object and _is_text(pa.types, self.type_of(name))
+        coded = empty.dtype == object and _is_one_of(self.type_of(name), *_TEXTS)
         each = _row_bytes(pa.types, self.type_of(name))
         parts, size = [], each * self.n_rows
         check(name, size)
@@ -620,7 +575,7 @@ def _frame(table: Any) -> pd.DataFrame:
     for column in table.columns:
         if types.is_decimal(column.type):
             column = _as_number(column)
-        elif not _is_fixed(types, column.type):
+        elif not _is_one_of(column.type, *_FIXED):
             column = pc.dictionary_encode(column)
         columns.append(column)
     plain = pa.Table.from_arrays(columns, names=table.column_names)
@@ -646,33 +601,22 @@ def _as_number(decimals: Any) -> Any:
     return pa.compute.cast(pa.compute.cast(decimals, pa.string()), pa.float64())
 
 
-def _is_text(types: Any, type_: Any) -> bool:
-    return any(
-        is_(type_)
-        for is_ in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
-    )
+def _is_one_of(type_: Any, *kinds: str) -> bool:
+    """Tell whether an Arrow type is of one of these kinds, as ``pyarrow.types`` names them."""
+    return any(getattr(arrow().types, f"is_{kind}")(type_) for kind in kinds)
+
+
+_TEXTS = ("string", "large_string", "binary", "large_binary")
+# which become numbers, dates or categories without an object each
+_FIXED = ("dictionary", "boolean", "integer", "floating", "timestamp", "duration", "date", "null")
 
 
 def _row_bytes(types: Any, type_: Any) -> int:
     """What a row of a whole column takes while it is learned."""
-    if types.is_decimal(type_) or types.is_time(type_):
+    if _is_one_of(type_, "decimal", "time"):
         return _OBJECT_BYTES
     is_zoned = types.is_timestamp(type_) and type_.tz is not None
     return _DATE_BYTES if is_zoned or types.is_date(type_) else _VALUE_BYTES
-
-
-def _is_fixed(types: Any, type_: Any) -> bool:
-    """Tell whether values become numbers, dates or categories without an object each."""
-    return (
-        types.is_dictionary(type_)
-        or types.is_boolean(type_)
-        or types.is_integer(type_)
-        or types.is_floating(type_)
-        or types.is_timestamp(type_)
-        or types.is_duration(type_)
-        or types.is_date(type_)
-        or types.is_null(type_)
-    )
 
 
 # ---- Parquet files that are written part by part, and are there in whole or not at all -----------

@@ -13,10 +13,12 @@ import scipy.sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from combutab.preprocessing._categories import Factors, factorize
+from combutab.core.text import no_column
 from combutab.preprocessing._columns import (
     ColumnKind,
+    Factors,
     encoded_kind,
+    factorize,
     large_numbers,
     narrow,
     raise_complex,
@@ -177,12 +179,16 @@ def categorical_mask(
     """
     if isinstance(categorical_features, str):  # "from_dtype": the only one that is valid
         return None
-    mask = np.zeros(n_columns, dtype=bool)
     if categorical_features is None or len(categorical_features) == 0:
-        return mask
+        return np.zeros(n_columns, dtype=bool)
     chosen = np.asarray(categorical_features)
     if chosen.dtype.kind in "UOT":
-        return _by_name(list(categorical_features), mask, names)
+        if names is None:
+            raise ValueError(
+                f"categorical_features={list(categorical_features)!r} are names, but X has none; "
+                "pass a DataFrame, or positions"
+            )
+        return chosen_mask(list(categorical_features), "categorical_features", names, n_columns)
     if chosen.ndim != 1 or chosen.dtype.kind not in "biu":
         raise ValueError(
             "categorical_features must be a mask, positions or column names, got "
@@ -195,29 +201,27 @@ def categorical_mask(
                 "columns; give one truth value a column"
             )
         return chosen.copy()
-    outside = [int(j) for j in chosen if not -n_columns <= j < n_columns]
+    return chosen_mask(chosen.tolist(), "categorical_features", None, n_columns)
+
+
+def chosen_mask(
+    chosen: list[Any], parameter: str, names: Sequence[Any] | None, n_columns: int
+) -> np.ndarray:
+    """A mask, (n_columns,), of columns chosen by name, or by position where there are no names."""
+    if names is not None:
+        position = {name: j for j, name in enumerate(names)}
+        unknown = [name for name in chosen if name not in position]
+        if unknown:
+            raise ValueError(f"{parameter}: {no_column(unknown[0], names)}")
+        chosen = [position[name] for name in chosen]
+    outside = [j for j in chosen if not -n_columns <= j < n_columns]
     if outside:
         raise ValueError(
-            f"categorical_features has positions {outside}, but X has {n_columns} columns; "
+            f"{parameter} has the position {outside[0]}, but X has {n_columns} columns; "
             f"positions lie in 0 to {n_columns - 1}"
         )
-    mask[chosen.astype(np.intp)] = True
-    return mask
-
-
-def _by_name(chosen: list[Any], mask: np.ndarray, names: Sequence[Any] | None) -> np.ndarray:
-    if names is None:
-        raise ValueError(
-            f"categorical_features={chosen!r} are names, but X has none; pass a DataFrame, or "
-            "positions"
-        )
-    position = {name: j for j, name in enumerate(names)}
-    unknown = [name for name in chosen if name not in position]
-    if unknown:
-        raise ValueError(
-            f"categorical_features has {unknown}, which X lacks; its columns are {list(names)}"
-        )
-    mask[[position[name] for name in chosen]] = True
+    mask = np.zeros(n_columns, dtype=bool)
+    mask[np.asarray(chosen, dtype=np.intp)] = True
     return mask
 
 

@@ -28,12 +28,13 @@ _ISO_MOMENT = re.compile(
 )
 _ISO_DURATION = re.compile(r"[-+]?P[-+\dDTHMS.]{1,60}", re.ASCII)
 _OFFSET = re.compile(r"(?:UTC)?([+-])(\d\d):?(\d\d)(?::(\d\d))?", re.ASCII)
-_FREQUENCY = r"[A-Za-z0-9-]{1,20}"
+_FREQUENCY = re.compile(r"[A-Za-z0-9-]{1,20}", re.ASCII)
+_HEXADECIMAL = re.compile(r"[-+.\w]+", re.ASCII)
 _PLAIN_DTYPE = re.compile(
     r"bool|boolean|object|u?int(8|16|32|64)|U?Int(8|16|32|64)|[fF]loat(16|32|64|96|128)"
     r"|(datetime64|timedelta64)\[(s|ms|us|ns)\]|[<>|=]?[biuf]\d{0,2}"
     r"|[<>=]?[mM]8\[\d{0,4}(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\]"
-    rf"|period\[{_FREQUENCY}\]"
+    rf"|period\[{_FREQUENCY.pattern}\]"
     r"|interval\[(u?int64|float64|datetime64\[(s|ms|us|ns)\]|timedelta64\[(s|ms|us|ns)\])"
     r", (left|right|both|neither)\]",
     re.ASCII,
@@ -48,7 +49,11 @@ _KINDS: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
     "NA": (type(pd.NA), lambda _: None, lambda _: pd.NA),
     "bool": (bool, bool, bool),
     "int": (int, str, int),
-    "float": (float, float.hex, lambda text: _read_float(text)),
+    "float": (
+        float,
+        float.hex,
+        lambda text: float.fromhex(_matched(text, _HEXADECIMAL, "number")),
+    ),
     "str": (str, str, str),
     "bytes": (bytes, bytes.hex, bytes.fromhex),
     "decimal": (decimal.Decimal, str, lambda text: _read_decimal(text)),
@@ -58,7 +63,11 @@ _KINDS: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
         lambda t: [_utc(t).isoformat(), None if t.tz is None else _zone_name(t.tz)],
         lambda packed: _read_zoned_moment(*packed),
     ),
-    "timedelta": (pd.Timedelta, pd.Timedelta.isoformat, lambda text: _read_duration(text)),
+    "timedelta": (
+        pd.Timedelta,
+        pd.Timedelta.isoformat,
+        lambda text: pd.Timedelta(_matched(text, _ISO_DURATION, "duration")),
+    ),
     "datetime": (
         datetime.datetime,
         datetime.datetime.isoformat,
@@ -74,7 +83,9 @@ _KINDS: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
     "period": (
         pd.Period,
         lambda p: [p.ordinal, p.freqstr],
-        lambda packed: pd.Period(ordinal=packed[0], freq=_read_frequency(packed[1])),
+        lambda packed: pd.Period(
+            ordinal=packed[0], freq=_matched(packed[1], _FREQUENCY, "frequency")
+        ),
     ),
     "interval": (
         pd.Interval,
@@ -222,25 +233,11 @@ def read_dtype(name: str, longest: int = 0) -> Any:
     raise ValueError(f"there is no dtype {name[:100]!r} of columns")
 
 
-def _read_moment(text: str) -> pd.Timestamp:
-    """A moment in ISO 8601; not "now", which pandas would take."""
-    if len(text) > 64 or not _ISO_MOMENT.fullmatch(text):
-        raise ValueError(f"{text[:100]!r} is no moment")
-    return pd.Timestamp(text)
-
-
-def _read_duration(text: str) -> pd.Timedelta:
-    """A duration in ISO 8601."""
-    if not _ISO_DURATION.fullmatch(text):
-        raise ValueError(f"{text[:100]!r} is no duration")
-    return pd.Timedelta(text)
-
-
-def _read_float(text: str) -> float:
-    """A float in hexadecimal digits."""
-    if len(text) > 64:
-        raise ValueError(f"{text[:100]!r} is no number")
-    return float.fromhex(text)
+def _matched(text: str, pattern: re.Pattern[str], what: str) -> str:
+    """The text of a moment, say, if it is one: pandas would take "now" too."""
+    if len(text) > 64 or not pattern.fullmatch(text):
+        raise ValueError(f"{text[:100]!r} is no {what}")
+    return text
 
 
 def _string_dtype(storage: str, absent: str) -> Any:
@@ -281,12 +278,6 @@ def _read_decimal(text: str) -> decimal.Decimal:
     return value
 
 
-def _read_frequency(name: str) -> str:
-    if not re.fullmatch(_FREQUENCY, name):
-        raise ValueError(f"{name[:100]!r} is no frequency")
-    return name
-
-
 @functools.cache
 def _zone_names() -> set[str]:
     return zoneinfo.available_timezones() | {"UTC"}
@@ -321,7 +312,7 @@ def _utc(moment: pd.Timestamp) -> pd.Timestamp:
 
 
 def _read_zoned_moment(text: str, zone: str | None) -> pd.Timestamp:
-    moment = _read_moment(text)
+    moment = pd.Timestamp(_matched(text, _ISO_MOMENT, "moment"))
     return moment if zone is None else moment.tz_localize("UTC").tz_convert(_read_zone(zone))
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import numbers
-import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from combutab.preprocessing import find_identifiers
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # ---- Choose the values of a table that a page may show: those that enough rows have --------------
 
@@ -154,20 +155,8 @@ def _of_few(values: np.ndarray, least: int, dates: bool) -> Axis | None:
         return None
     half = gaps[0] / 2
     named = frequent if len(frequent) <= 5 else frequent[[0, len(frequent) // 2, -1]]
-    ticks = [
-        (float(each), label(each, _last_digit(each, gaps[0], dates), dates=dates)) for each in named
-    ]
+    ticks = [(float(each), _value_name(each, dates=dates)) for each in named]
     return Axis(np.append(distinct - half, distinct[-1] + half), ticks, float(gaps[0]), dates)
-
-
-def _last_digit(value: float, gap: float, dates: bool) -> float:
-    """The digits that an exact value has; of dates those of a day, if it is one."""
-    if dates:
-        return _DAY if value % _DAY == 0 else 1e6
-    for decimals in range(7):
-        if np.isclose(value, np.round(value, decimals), rtol=0, atol=1e-9 * gap):
-            return float(10.0**-decimals)
-    return float(10.0 ** np.floor(np.log10(gap) - 2))
 
 
 def _of_many(values: np.ndarray, least: int, dates: bool) -> Axis | None:
@@ -187,86 +176,91 @@ def _of_many(values: np.ndarray, least: int, dates: bool) -> Axis | None:
 
 def _even(low: float, high: float, *, whole: bool, dates: bool) -> Axis:
     """Bins of one width, a round one, that hold as many whole numbers each if all are whole."""
+    from matplotlib.ticker import MaxNLocator
+
     unit = _DAY if dates and high - low >= 5 * _DAY else 1e6 if dates else 1.0
-    step = unit * _round_up((high - low) / _BINS / unit)
-    if whole or dates:
-        step = max(step, unit)
-    first = np.floor(low / step)
-    n_bins = int(max(np.floor(high / step) - first + 1, 2))
-    start = first * step
-    edges = start + step * np.arange(n_bins + 1) - (0.5 if whole else 0.0)
-    places = [0, n_bins // 2, n_bins - 1 if whole and step == 1 else n_bins]
-    named = [start + step * place for place in places]
-    return Axis(edges, [(at, label(at, step, dates=dates)) for at in named], step, dates)
+    if not (whole or dates):  # the locator takes a range below 1e-13 for none
+        unit = max(10.0 ** math.floor(math.log10(high - low)), 1e-320)
+    locator = MaxNLocator(_BINS, steps=[1, 2, 5, 10], integer=whole or dates)
+    edges = unit * np.asarray(locator.tick_values(low / unit, high / unit + whole))
+    step = float(edges[1] - edges[0])
+    named = edges[[0, len(edges) // 2, -2 if whole else -1]]
+    ticks = [(float(at), label(at, step, dates=dates)) for at in named]
+    return Axis(edges - 0.5 * whole, ticks, step, dates)
 
 
-def _round_up(value: float) -> float:
-    """Round a number up to 1, 2 or 5 times a power of ten."""
-    power = 10.0 ** np.floor(np.log10(value))
-    return float(next(power * each for each in (1, 2, 5, 10) if power * each >= value * (1 - 1e-9)))
+# ---- Charts of a page: shares of single values, and histograms -----------------------------------
 
-
-# ---- Charts of a page: shares of values, as coordinates and words; names as far as there is room
-
-WIDTH, HEIGHT = 320, 110  # of a histogram's drawing area, in SVG units
 _CATEGORIES = 8  # bars of categories; the others are one more
-_NAMES = 122  # units that a category's name may take
 _MASS = 0.05  # share of the rows, in either table, from which one number is a bar of its own
 _MASSES = 6  # such bars, at most
-# Advances of letters at 12 pixels, at most, in DejaVu Sans: the widest of the fonts of a page
-_NARROW = dict.fromkeys("fijlrtIJ .,:;'\"|!/\\()[]-`_*", 6.1)
-_WIDE = dict.fromkeys("w#+<=>^~&ABCDGHKNOQRUVXZ", 10.2)
-_WIDEST = dict.fromkeys("mMW@%…", 12.0)
-_ADVANCES = _NARROW | _WIDE | _WIDEST
-_HEAD = 0.6  # of the room, for a name's start
-_OTHERS, _FULL = 7.7, 15.0  # letters and digits; signs as wide as high, such as 中
+_LETTERS = 42  # below a histogram
+REAL, REAL_AREA, SYNTHETIC = "#0b66a8", "#9cc7e6", "#b34700"  # the page has them darker or lighter
 
 
-@dataclass(frozen=True)
-class Bar:
-    """Real and synthetic share of one value; ``short`` is its name as far as there is room."""
+class Bar(NamedTuple):
+    """Real and synthetic share of one value."""
 
     name: str
-    short: str
     real: float
     synthetic: float
 
 
 @dataclass(frozen=True)
-class Histogram:
-    """Real and synthetic shares of one column's numbers.
+class Outlines:
+    """Real and synthetic density in bins, and what they show in words."""
 
-    ``bars`` are of single values that many rows have, and of all others together; ``real`` and
-    ``synthetic``, of the others, are SVG paths in an area of `WIDTH` x `HEIGHT`, "" where there
-    are too few; ``ticks`` are positions along it and what stands there; ``words`` say the same
-    without the picture.
+    edges: np.ndarray
+    real: np.ndarray
+    synthetic: np.ndarray
+    ticks: list[tuple[float, str]]
+    words: str
+
+    def draw(self) -> Figure:
+        """Draw the real outline filled, the synthetic one as a line."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(3.54, 1.5))
+        axes = figure.add_axes((0.03, 0.18, 0.94, 0.8))
+        low, high = self.edges[[0, -1]]
+        along = (self.edges - low) / (high - low)  # numbers of any size
+        ticks = self.ticks
+        if sum(len(name) for _, name in ticks) > _LETTERS:  # would lie on one another
+            ticks = [ticks[0], ticks[-1]]
+        places = [(at - low) / (high - low) for at, _ in ticks]
+        axes.stairs(self.real, along, fill=True, fc=REAL_AREA, ec=REAL, lw=0.8)
+        axes.stairs(self.synthetic, along, color=SYNTHETIC, linewidth=1.5)
+        axes.set(xlim=(0, 1), ylim=(0, None), yticks=[])
+        axes.set_xticks(places, [name for _, name in ticks], fontsize=9)
+        axes.spines[["left", "top", "right"]].set_visible(False)
+        for place, text in zip(places, axes.get_xticklabels(), strict=True):
+            text.set_horizontalalignment(
+                "left" if place < 0.1 else "right" if place > 0.9 else "center"
+            )
+        return figure
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Real and synthetic shares of one column's values.
+
+    ``bars`` are of single values that many rows have, the most frequent categories first, and of
+    all others together; ``outlines`` of the other numbers, None where these are too few.
     """
 
     bars: list[Bar]
-    real: str
-    synthetic: str
-    ticks: list[tuple[float, str]]
-    words: str
+    outlines: Outlines | None = None
 
     @property
     def largest(self) -> float:
         """The longest bar."""
-        return max((max(bar.real, bar.synthetic) for bar in self.bars), default=1.0)
-
-
-@dataclass(frozen=True)
-class Bars:
-    """Shares of the categories, the most frequent first; ``largest`` is the longest bar."""
-
-    bars: list[Bar]
-    largest: float
-    words: str
+        return max(max(bar.real, bar.synthetic) for bar in self.bars)
 
 
 def histogram(
     real: pd.Series, synthetic: pd.Series, others: Sequence[pd.Series] = (), *, least: int
-) -> Histogram | None:
-    """Draw the shares of numbers or datetimes; None if there are too few of them.
+) -> Chart | None:
+    """Return the shares of numbers or datetimes; None if there are too few of them.
 
     The rows of ``others``, the column in other real tables, count as well. A value of fewer than
     ``least`` rows is not named; as many are in a bin of the real ones, or none.
@@ -281,30 +275,26 @@ def histogram(
         return None
     axis = make_axis(a, least, dates=dates)
     if axis is not None and axis.tells(a, b):
-        return _outlined(a, b, axis, least)
+        return Chart([], _outlines(a, b, axis, least))
     named = _masses(a, b, [_present_numbers(column) for column in others], least)
     if not len(named):
-        return None if axis is None else _outlined(a, b, axis, least)
+        return None if axis is None else Chart([], _outlines(a, b, axis, least))
     n_real, n_synthetic = len(a), len(b)
     bars = [
-        Bar(name, name, float((a == value).mean()), float((b == value).mean()))
+        Bar(_value_name(value, dates=dates), float((a == value).mean()), float((b == value).mean()))
         for value in named
-        for name in [_value_name(value, dates=dates)]
     ]
     a, b = a[~np.isin(a, named)], b[~np.isin(b, named)]
     if len(a) or len(b):
-        rest = "all other values"
-        bars.append(Bar(rest, rest, len(a) / n_real, len(b) / n_synthetic))
+        bars.append(Bar("all other values", len(a) / n_real, len(b) / n_synthetic))
     axis = make_axis(a, least, dates=dates) if len(b) else None
-    drawn = Histogram([], "", "", [], "") if axis is None else _outlined(a, b, axis, least)
-    words = [_bars_in_words(bars)] + [f"of the others, {drawn.words}"] * bool(drawn.words)
-    return replace(drawn, bars=bars, words="; ".join(words))
+    return Chart(bars, None if axis is None else _outlines(a, b, axis, least))
 
 
 def category_bars(
     real: pd.Series, synthetic: pd.Series, others: Sequence[pd.Series] = (), *, least: int
-) -> Bars | None:
-    """Draw the shares of categories, as `histogram`; None if no category may be named.
+) -> Chart | None:
+    """Return the shares of categories, as `histogram`; None if no category may be named.
 
     Missing values are one of them. Those that cannot be named are one more, as are those that there
     is no room for.
@@ -322,41 +312,25 @@ def category_bars(
     if len(rest) + len(shown) - _CATEGORIES > 1:  # with one alone, there is room for it
         rest = pd.concat([shown.iloc[_CATEGORIES:], rest])
         shown = shown.iloc[:_CATEGORIES]
-    bars = [
-        Bar(name, shorten_middle(name, _NAMES), float(real_share), float(synthetic_share))
-        for (_, name), real_share, synthetic_share in zip(
-            shown.index.tolist(), shown["real"], shown["synthetic"], strict=True
-        )
-    ]
+    bars = [Bar(name, *shares) for (_, name), *shares in shown.itertuples()]
     if len(rest):
         other = f"other ({len(rest):,} {'value' if len(rest) == 1 else 'values'})"
-        bars.append(Bar(other, other, float(rest["real"].sum()), float(rest["synthetic"].sum())))
-    return Bars(bars, max(max(bar.real, bar.synthetic) for bar in bars), _bars_in_words(bars))
+        bars.append(Bar(other, float(rest["real"].sum()), float(rest["synthetic"].sum())))
+    return Chart(bars)
 
 
-def text_width(text: str) -> float:
-    """Return the width that a text of 12 pixels has at most, in pixels.
-
-    >>> text_width("relu") < text_width("RELU") < text_width("WWWW")
-    True
-    """
-    return sum(map(_advance, text))
-
-
-def shorten_middle(name: str, room: float) -> str:
-    """Shorten a name of 12 pixels to a width, with an ellipsis for its middle.
+def shorten_middle(name: str, most: int) -> str:
+    """Shorten a name to so many letters, with an ellipsis for its middle.
 
     Names of columns often begin alike and differ in their ends.
 
-    >>> shorten_middle("median_income", 110), shorten_middle("median_house_value", 110)
-    ('median_income', 'median_…value')
+    >>> shorten_middle("median_income", 14), shorten_middle("median_house_value", 14)
+    ('median_income', 'median_h…value')
     """
-    if text_width(name) <= room:
+    if len(name) <= most:
         return name
-    room -= _advance("…")
-    head = _start(name, _HEAD * room)
-    tail = _start(name[::-1], room - text_width(head))[::-1]
-    return f"{head}…{tail}"
+    tail = most * 2 // 5
+    return f"{name[: most - tail - 1]}…{name[-tail:]}"
 
 
 # ---- parts -------------------------------------------------------------------------------------
@@ -376,24 +350,18 @@ def _masses(a: np.ndarray, b: np.ndarray, others: list[np.ndarray], least: int) 
     return np.sort(shares.nlargest(_MASSES).index.to_numpy(dtype=float))
 
 
-def _outlined(a: np.ndarray, b: np.ndarray, axis: Axis, least: int) -> Histogram:
-    """Draw both outlines, with bins of too few real rows taken together with others."""
-    edges = axis.edges
-    counts, synthetic = axis.counts(a), axis.counts(b)
+def _outlines(a: np.ndarray, b: np.ndarray, axis: Axis, least: int) -> Outlines:
+    """Both outlines, with bins of too few real rows taken together with others."""
+    counts = axis.counts(a)
     starts = _bin_groups(counts, least)
-    ends = np.append(starts[1:], len(counts))
-    heights = [
-        np.add.reduceat(each, starts) / each.sum() / (ends - starts) for each in (counts, synthetic)
-    ]
-    top = max(each.max() for each in heights)
-    along = (edges - edges[0]) / (edges[-1] - edges[0]) * WIDTH
-    x = np.append(along[starts], along[-1])
-    real_path, synthetic_path = (_outline(x, each / top * HEIGHT) for each in heights)
-    places = [
-        (float((at - edges[0]) / (edges[-1] - edges[0]) * WIDTH), text) for at, text in axis.ticks
-    ]
+    widths = np.diff(starts, append=len(counts))
+    real, synthetic = (
+        np.add.reduceat(each, starts) / each.sum() / widths for each in (counts, axis.counts(b))
+    )
     words = f"real: {axis.summary(a, least)}; synthetic: {axis.summary(b, least)}"
-    return Histogram([], f"{real_path}Z", synthetic_path, places, words)
+    return Outlines(
+        np.append(axis.edges[starts], axis.edges[-1]), real, synthetic, axis.ticks, words
+    )
 
 
 def _bin_groups(counts: np.ndarray, least: int) -> np.ndarray:
@@ -416,25 +384,11 @@ def _value_name(value: float, *, dates: bool) -> str:
     return f"{value:,.0f}" if value == round(value) and abs(value) < 1e15 else f"{value:.6g}"
 
 
-def _bars_in_words(bars: Sequence[Bar]) -> str:
-    return "; ".join(
-        f"{bar.name}: {bar.real:.1%} real, {bar.synthetic:.1%} synthetic" for bar in bars
-    )
-
-
 def _present_numbers(column: pd.Series) -> np.ndarray:
     present = column.dropna()
     if present.dtype.kind == "M":
         return present.to_numpy().astype("datetime64[us]").astype(np.int64).astype(float)
     return present.to_numpy(dtype=float)
-
-
-def _outline(x: np.ndarray, heights: np.ndarray) -> str:
-    """The outline of bars, as an SVG path; from and to the ground."""
-    y = HEIGHT - heights
-    corners = [f"M{x[0]:.1f} {HEIGHT}"]
-    corners += [f"V{top:.1f}H{right:.1f}" for top, right in zip(y, x[1:], strict=True)]
-    return "".join([*corners, f"V{HEIGHT}"])
 
 
 def _value_shares(column: pd.Series) -> pd.Series:
@@ -445,16 +399,3 @@ def _value_shares(column: pd.Series) -> pd.Series:
         [(True, "(missing)") if pd.isna(name) else (False, str(name)) for name in counts.index]
     )
     return counts.groupby(level=[0, 1], sort=False).sum()
-
-
-def _start(name: str, room: float) -> str:
-    widths = accumulate(map(_advance, name))
-    return name[: sum(width <= room for width in widths)]
-
-
-def _advance(letter: str) -> float:
-    if letter in _ADVANCES:
-        return _ADVANCES[letter]
-    if letter.isascii() or unicodedata.category(letter) in {"Ll", "Mn"}:
-        return _OTHERS
-    return _FULL

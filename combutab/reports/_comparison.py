@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import io
-import math
-import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -18,12 +13,18 @@ from combutab._version import __version__
 from combutab.evaluation import interval_words
 from combutab.model_selection import GUESSES, METRICS, ActivationComparison
 from combutab.plotting import plot_comparison
-from combutab.reports._charts import shorten_middle, text_width
-from combutab.reports._page import number, render, versions, without_control
+from combutab.reports._charts import shorten_middle
+from combutab.reports._page import (
+    inline_svg,
+    number,
+    render,
+    svg_style,
+    versions,
+    without_control,
+)
 
 if TYPE_CHECKING:
     from markupsafe import Markup
-    from matplotlib.axes import Axes
 
 
 # ---- The verdict of a comparison for a reader in a hurry: three questions, a card each -----------
@@ -147,102 +148,23 @@ def _first_names(names: Any) -> str:
 
 # ---- The dot plot of a comparison as a part of its page ------------------------------------------
 
-_NAMES = 160  # pixels, at 12 a letter, that a name may take
-_LETTER = 10  # points of a name's letters: matplotlib's default
-_SVG, _HREF = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}href"
-_GRID = "var(--line)"
-_COLOURS = {  # of the figure, as the page has them: light, dark and printed
-    "#0072b2": "var(--real)",
-    "#d55e00": "var(--synthetic)",
-    "#000000": "var(--soft)",
-    "#4c4c4c": "var(--soft)",
-    "#737373": "var(--soft)",
-    "#cccccc": _GRID,
-    "#ebebeb": _GRID,
-    "#ffffff": "var(--page)",
-}
+_NAME = 24  # letters of a name beside the plot
 
 
 def dot_plot(found: ActivationComparison) -> Markup:
-    """Draw `plot_comparison` as an SVG element with a text alternative.
-
-    Text stays text; colours and fonts are the page's. The same comparison gives the same bytes.
-    """
-    import matplotlib.style
-    from markupsafe import Markup
-
-    style = {"svg.fonttype": "none", "svg.hashsalt": "combutab"}
-    with matplotlib.style.context(["default", style]), warnings.catch_warnings():
-        # The browser has fonts for what matplotlib's lacks
-        warnings.filterwarnings("ignore", r"Glyph \d+", UserWarning)
+    """Draw `plot_comparison` with what the page does not say itself, and short names."""
+    with svg_style():
         figure = plot_comparison(found)
         (axes,) = figure.axes
-        _fit_to_page(axes)
-        figure.patch.set_visible(False)
-        drawn = io.BytesIO()
-        figure.savefig(drawn, format="svg", metadata={"Date": None})
-    svg = ElementTree.fromstring(drawn.getvalue())
-    title = f"Scores of the activations: {found.measure.description}"
-    return Markup(_inlined(svg, title, _description(found)))  # text in it was escaped on writing
-
-
-def _fit_to_page(axes: Axes) -> None:
-    """Leave to the page what it says itself, and make names short."""
-    axes.set_title("", loc="left")
-    axes.set_ylabel("")
-    axes.patch.set_visible(False)
-    names = [
-        shorten_middle(" ".join(without_control(label.get_text()).split()), _NAMES)
-        for label in axes.get_yticklabels()
-    ]
-    axes.set_yticks(axes.get_yticks(), names, parse_math=False)
-
-
-def _inlined(svg: ElementTree.Element, title: str, description: str) -> str:
-    """Return what matplotlib wrote without what only a file needs, in the page's colours."""
-    used = {each.get(_HREF, "")[1:] for each in svg.iter(f"{_SVG}use")}
-    for parent in list(svg.iter()):
-        for name in ("metadata", "style"):
-            for child in parent.findall(f"{_SVG}{name}"):
-                parent.remove(child)
-    for each in svg.iter():
-        each.tag = each.tag.removeprefix(_SVG)
-        attributes = dict(each.attrib)
-        each.attrib.clear()
-        for name, value in attributes.items():
-            if name == _HREF:
-                each.set("href", value)
-            elif name == "style":
-                _set_style(each, value)
-            elif name != "clip-path" and (name != "id" or value in used):
-                each.set(name, " ".join(value.split()))
-    left = 0.0  # names in a font wider than matplotlib's begin further to the left
-    for each in svg.iter("text"):
-        if "text-anchor: end" in each.get("style", ""):
-            left = min(left, float(each.get("x", 0)) - text_width(each.text or "") * _LETTER / 12)
-    left = math.floor(left)
-    _, _, width, height = map(float, svg.get("viewBox", "").split())
-    svg.attrib = {
-        "role": "img",
-        "width": f"{(width - left) * 4 / 3:.0f}",  # of points
-        "viewBox": f"{left} 0 {width - left:g} {height:g}",
-        "class": "fixed",
-    }
-    for i, (tag, text) in enumerate({"title": title, "desc": description}.items()):
-        element = ElementTree.Element(tag)
-        element.text = without_control(text)
-        svg.insert(i, element)
-    return ElementTree.tostring(svg, encoding="unicode")
-
-
-def _set_style(element: ElementTree.Element, style: str) -> None:
-    """Set a style with the page's colours and, of a font, the size alone."""
-    style = re.sub(r"font: .*?([\d.]+px)[^;]*", r"font-size: \1", style)  # of older matplotlib
-    style = re.sub(r"font-family: [^;]*; ", "", style)
-    style = re.sub("#[0-9a-f]{6}", lambda colour: _COLOURS[colour[0]], style)
-    if _GRID in style:
-        element.set("class", "grid")
-    element.set("style", style)
+        axes.set_title("", loc="left")
+        axes.set_ylabel("")
+        names = [
+            shorten_middle(" ".join(without_control(label.get_text()).split()), _NAME)
+            for label in axes.get_yticklabels()
+        ]
+        axes.set_yticks(axes.get_yticks(), names, parse_math=False)
+        title = f"Scores of the activations: {found.measure.description}"
+        return inline_svg(figure, title, _description(found), kind="fixed")
 
 
 def _description(found: ActivationComparison) -> str:
@@ -283,9 +205,9 @@ def comparison_page(found: ActivationComparison) -> str:
         chart=_chart_sentence(found),
         sentences=found.sentences.splitlines(),
         facts=_comparison_facts(found),
-        summary=_summary_rows(found),
+        summary=_score_rows(found, found.summary),
         guessed="p_guess" in found.summary,
-        baselines=_baseline_rows(found),
+        baselines=_score_rows(found, found.baselines),
         guess=GUESSES[found.metric],
         picture=dot_plot(found),
         folds=_fold_table(found),
@@ -322,42 +244,22 @@ def _chart_sentence(found: ActivationComparison) -> str:
     return f"{said}.{of_others * bool(len(rest))}"
 
 
-def _summary_rows(found: ActivationComparison) -> list[dict[str, Any]]:
-    """A row an activation, the best first; ``verdict`` says what the test found."""
-    rows = []
-    summary = found.summary
+def _score_rows(found: ActivationComparison, table: pd.DataFrame) -> list[dict[str, str]]:
+    """A row an activation or a baseline, the best first; ``verdict`` says what the test found."""
     digits = _digits(found)
-    for place, (_, line) in enumerate(summary.iterrows()):
-        differs = _VERDICTS[bool(line["distinguishable"])]
-        best = "the best" if found.winner else "the best, no winner"
-        rows.append(
-            {
-                "name": str(line["activation"]),
-                **_mean_and_interval(line, digits),
-                "mean_rank": f"{line['mean_rank']:.2f}",
-                "p": "–" if place == 0 else _percent_p(float(line["p"])),
-                "verdict": best if place == 0 else differs,
-                "guess": "yes" if line.get("beats_guess") else "no",
-            }
-        )
-    return rows
-
-
-def _mean_and_interval(line: pd.Series, digits: int) -> dict[str, str]:
-    ends = interval_words(line["low"], line["high"], digits)
-    return {"mean": _fixed(line["mean"], digits), "interval": ends or "the same in all folds"}
-
-
-def _baseline_rows(found: ActivationComparison) -> list[dict[str, str]]:
-    digits = _digits(found)
+    best = "the best" if found.winner else "the best, no winner"
     return [
         {
-            "name": str(line["baseline"]),
-            **_mean_and_interval(line, digits),
-            "p": _percent_p(float(line["p"])),
-            "verdict": _VERDICTS[bool(line["distinguishable"])],
+            "name": str(line.iloc[0]),
+            "mean": _fixed(line["mean"], digits),
+            "interval": interval_words(line["low"], line["high"], digits)
+            or "the same in all folds",
+            "mean_rank": f"{line.get('mean_rank', np.nan):.2f}",
+            "p": "–" if np.isnan(line["p"]) else _percent_p(float(line["p"])),
+            "verdict": best if np.isnan(line["p"]) else _VERDICTS[bool(line["distinguishable"])],
+            "guess": "yes" if line.get("beats_guess") else "no",
         }
-        for _, line in found.baselines.iterrows()
+        for _, line in table.iterrows()
     ]
 
 

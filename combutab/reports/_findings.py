@@ -86,6 +86,11 @@ class Finding:
         """The headline, or what the level says, in a few words and without numbers."""
         return self.headline or _SHORT[self.subject, self.level]
 
+    @property
+    def sentences(self) -> tuple[str]:
+        """The one sentence."""
+        return (self.sentence,)
+
 
 @dataclass(frozen=True)
 class TwoSample:

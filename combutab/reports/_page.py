@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import io
+import math
 import platform
 import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import resources
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
 from combutab._version import __version__
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
+    from matplotlib.figure import Figure
 
 _STYLE = "page.css"
 _LIBRARIES = ("torch", "scikit-learn", "pandas", "numpy")
@@ -56,7 +64,7 @@ def _environment() -> Environment:
     return environment
 
 
-def _style() -> Any:
+def _style() -> Markup:
     from markupsafe import Markup
 
     text = resources.files("combutab.reports").joinpath("templates", _STYLE).read_text("utf-8")
@@ -95,3 +103,98 @@ def versions() -> dict[str, str]:
     """
     libraries = {name: version(name) for name in _LIBRARIES}
     return {"combutab": __version__, **libraries, "Python": platform.python_version()}
+
+
+# ---- Figures of matplotlib as parts of a page ----------------------------------------------------
+
+_SVG, _HREF = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}href"
+_GRID = "var(--line)"
+_COLOURS = {  # of the figures, as the page has them: light, dark and printed
+    "#0072b2": "var(--real)",
+    "#0b66a8": "var(--real)",
+    "#9cc7e6": "var(--real-area)",
+    "#d55e00": "var(--synthetic)",
+    "#b34700": "var(--synthetic)",
+    "#000000": "var(--soft)",
+    "#4c4c4c": "var(--soft)",
+    "#737373": "var(--soft)",
+    "#cccccc": _GRID,
+    "#ebebeb": _GRID,
+    "#ffffff": "var(--page)",
+}
+
+
+@contextmanager
+def svg_style() -> Iterator[None]:
+    """Draw in matplotlib's own style, whatever the user's is, with text as text."""
+    import matplotlib.style
+
+    with matplotlib.style.context(["default", {"svg.fonttype": "none"}]), warnings.catch_warnings():
+        # the browser has fonts for what matplotlib's lacks
+        warnings.filterwarnings("ignore", r"Glyph \d+", UserWarning)
+        yield
+
+
+def inline_svg(figure: Figure, title: str, description: str, *, kind: str = "") -> Markup:
+    """A figure as an SVG element in the page's colours and fonts, with a text alternative.
+
+    It has nothing that only a file needs. The same figure and title give the same bytes; ``kind``
+    is a class of the page's style.
+    """
+    import matplotlib
+    from markupsafe import Markup
+
+    figure.patch.set_visible(False)
+    for axes in figure.axes:
+        axes.patch.set_visible(False)
+    drawn = io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": title}):  # no two pictures share an id
+        figure.savefig(drawn, format="svg", metadata={"Date": None})
+    svg = ElementTree.fromstring(drawn.getvalue())
+    used = {each.get(_HREF, "")[1:] for each in svg.iter(f"{_SVG}use")}
+    for parent in list(svg.iter()):
+        for child in [*parent.findall(f"{_SVG}metadata"), *parent.findall(f"{_SVG}style")]:
+            parent.remove(child)
+    for each in svg.iter():
+        each.tag = each.tag.removeprefix(_SVG)
+        attributes = dict(each.attrib)
+        each.attrib.clear()
+        for name, value in attributes.items():
+            if name == "style":
+                _set_style(each, value)
+            elif name != "clip-path" and (name != "id" or value in used):
+                each.set("href" if name == _HREF else name, " ".join(value.split()))
+    # names in a font wider than matplotlib's begin further to the left
+    ends = [each for each in svg.iter("text") if "text-anchor: end" in each.get("style", "")]
+    left = min((float(each.get("x", 0)) - _text_width(each.text or "") for each in ends), default=0)
+    left = min(0, math.floor(left))
+    _, _, width, height = map(float, svg.get("viewBox", "").split())
+    svg.attrib = {
+        "role": "img",
+        "width": f"{(width - left) * 4 / 3:.0f}",  # of points
+        "viewBox": f"{left} 0 {width - left:g} {height:g}",
+        "class": kind,
+    }
+    for i, (tag, text) in enumerate({"title": title, "desc": description}.items()):
+        element = ElementTree.Element(tag)
+        element.text = without_control(text)
+        svg.insert(i, element)
+    return Markup(ElementTree.tostring(svg, encoding="unicode"))  # which has escaped the text
+
+
+def _set_style(element: ElementTree.Element, style: str) -> None:
+    """Set a style with the page's colours and, of a font, the size alone."""
+    style = re.sub(r"font: .*?([\d.]+px)[^;]*", r"font-size: \1", style)  # of older matplotlib
+    style = re.sub(r"font-family: [^;]*; ", "", style)
+    style = re.sub("#[0-9a-f]{6}", lambda colour: _COLOURS[colour[0]], style)
+    if _GRID in style:
+        element.set("class", "grid")
+    element.set("style", style)
+
+
+def _text_width(text: str) -> float:
+    """Return the points that ten-point text takes at most, in DejaVu Sans or a narrower font."""
+    wide = sum(not letter.isascii() or letter in "mMwWQ@%#&+<=>^~" for letter in text)
+    square = sum(letter > "\u2e80" for letter in text)  # such as Chinese
+    capital = sum(letter.isupper() for letter in text)
+    return 6.4 * len(text) + 3.7 * wide + 2.4 * square + 1.6 * capital

@@ -21,7 +21,7 @@ from combutab.evaluation import (
     near_copies,
     privacy,
 )
-from combutab.preprocessing import as_pandas, infer_task
+from combutab.preprocessing import as_pandas, infer_task, refuse_large
 from combutab.reports._charts import is_identifier, least_rows
 from combutab.reports._findings import (
     HELD_OUT,
@@ -387,6 +387,9 @@ def _align(
     # by what the reader calls them, for the errors
     tables = {called[role]: table for role, table in given.items()}
     found = align_tables(tables, reference=called["real"], categorical=categorical)
+    for name, table in found.tables.items():
+        for column in found.columns("number"):  # the learners would refuse them, after some work
+            refuse_large(float(table[column].abs().max()), f"column {column!r} of {name}")
     by_role = {role: found[name] for role, name in called.items()}
     return AlignedTables(by_role, found.kinds, found.n_known)
 

@@ -10,17 +10,9 @@ import numpy as np
 
 from combutab._version import __version__
 from combutab.reports import _findings
-from combutab.reports._charts import (
-    Bars,
-    Histogram,
-    category_bars,
-    histogram,
-    is_identifier,
-    shorten_middle,
-    text_width,
-)
+from combutab.reports._charts import Chart, category_bars, histogram, is_identifier, shorten_middle
 from combutab.reports._findings import C2ST, HELD_OUT, LEARNERS, SYNTHETIC, percent
-from combutab.reports._page import number, render
+from combutab.reports._page import inline_svg, number, render, svg_style
 from combutab.reports._synthetic import SyntheticEvaluation
 from combutab.reports._yardsticks import associations
 
@@ -28,7 +20,7 @@ _FIRST = 12  # columns that are drawn before the fold
 _MAPPED = 25  # columns of a heat map
 _PAIRS = 10  # pairs in the table of the worst
 _ALIKE = 0.1  # association by which maps may differ and look the same
-_NAMES = 130  # units that names may take beside a heat map
+_NAME = 18  # letters of a name beside a heat map
 
 _METRICS = {
     "accuracy": "accuracy",
@@ -48,9 +40,16 @@ class _Column:
 
     name: str
     said: str  # what the chart shows
-    chart: Histogram | Bars | None
-    is_number: bool
+    chart: Chart | None
     why: str  # there is no chart
+
+    @property
+    def picture(self) -> Any:
+        """The histogram as SVG, if there is one."""
+        if self.chart is None or self.chart.outlines is None:
+            return ""
+        title = f"{self.name}: real and synthetic values"
+        return inline_svg(self.chart.outlines.draw(), title, self.chart.outlines.words)
 
 
 def synthetic_page(found: SyntheticEvaluation) -> str:
@@ -61,39 +60,26 @@ def synthetic_page(found: SyntheticEvaluation) -> str:
     if found.efficacy is not None:
         sections.insert(0, ("usefulness", "Learning from it"))
     sections += [("privacy", "Privacy"), ("made", "How it was made"), ("reading", "How to read")]
-    return render(
-        "synthetic.html",
-        version=__version__,
-        sections=sections,
-        found=found,
-        findings=_cards(found),
-        facts=_table_facts(found),
-        efficacy=_efficacy(found),
-        columns=columns[:_FIRST],
-        more_columns=columns[_FIRST:],
-        column_table=_column_table(found),
-        heat=_heat(found, identifiers),
-        pairs=_worst_pairs(found, identifiers),
-        rows=_row_scores(found),
-        privacy=_privacy(found),
-        made=_provenance(found),
-        limits=_findings,
-        least=found.least_rows,
-    )
-
-
-def _cards(found: SyntheticEvaluation) -> list[dict[str, Any]]:
-    return [
-        {
-            "subject": each.subject.capitalize(),
-            "level": each.level,
-            "word": "not known" if each.level == "unknown" else each.level,
-            "short": each.short,
-            "sentences": [each.sentence],
-            "notes": each.notes,
-        }
-        for each in found.findings
-    ]
+    with svg_style():
+        return render(
+            "synthetic.html",
+            version=__version__,
+            sections=sections,
+            found=found,
+            findings=found.findings,
+            facts=_table_facts(found),
+            efficacy=_efficacy(found),
+            columns=columns[:_FIRST],
+            more_columns=columns[_FIRST:],
+            column_table=_column_table(found),
+            heat=_heat(found, identifiers),
+            pairs=_worst_pairs(found, identifiers),
+            rows=_row_scores(found),
+            privacy=_privacy(found),
+            made=_provenance(found),
+            limits=_findings,
+            least=found.least_rows,
+        )
 
 
 def _table_facts(found: SyntheticEvaluation) -> list[tuple[str, str]]:
@@ -150,17 +136,11 @@ def _efficacy(found: SyntheticEvaluation) -> dict[str, Any] | None:
     ]
     main = "r2" if found.task == "regression" else "accuracy"
     shown = [each for each in scores if each["metric"] == main]
-    bars = [(each["learner"], each["real"], each["synthetic"]) for each in shown]
-    words = "; ".join(
-        f"{name}: real {real:.3f}, synthetic {synthetic:.3f}" for name, real, synthetic in bars
-    )
     notes = list(dict.fromkeys(note for note in found.efficacy["note"] if note))
     return {
         "main": _METRICS[main],
         "said": _learning_told(found, shown),
         "shown": shown,
-        "bars": bars,
-        "words": words,
         "guess": found.guess,
         "all": scores,
         "notes": notes,
@@ -199,9 +179,8 @@ def _column_parts(found: SyntheticEvaluation, identifiers: Collection[Hashable])
     columns = []
     for row in _fidelity_rows(found, "ks", "tv"):
         chart, why = _chart_or_reason(found, row["column"], identifiers)
-        is_number = found.kinds[row["column"]] != "category"
         said = _agreement_told(row["mean"], row["held_out"])
-        columns.append(_Column(str(row["column"]), said, chart, is_number, why))
+        columns.append(_Column(str(row["column"]), said, chart, why))
     return columns
 
 
@@ -214,7 +193,7 @@ def _agreement_told(score: float, held_out: float) -> str:
 
 def _chart_or_reason(
     found: SyntheticEvaluation, column: Hashable, identifiers: Collection[Hashable]
-) -> tuple[Histogram | Bars | None, str]:
+) -> tuple[Chart | None, str]:
     """The chart, or why there is none."""
     real, synthetic = found.train[column], found.synthetic[column]
     if not real.count() or not synthetic.count():
@@ -257,15 +236,11 @@ def _heat(found: SyntheticEvaluation, identifiers: Collection[Hashable]) -> dict
         columns = _worst_columns(found, columns)
     maps = [associations(table, columns, found.kinds) for table in (found.train, found.synthetic)]
     names = [str(column) for column in columns]
-    labels = [shorten_middle(name, _NAMES) for name in names]
     return {
-        "labels": labels,
-        "room": 12 + round(max(map(text_width, labels))),  # beside the maps, in SVG units
-        "real": _heat_cells(maps[0]),
-        "synthetic": _heat_cells(maps[1]),
+        "labels": [shorten_middle(name, _NAME) for name in names],
+        "real": maps[0].tolist(),
+        "synthetic": maps[1].tolist(),
         "said": _difference_told(maps[0], maps[1], names),
-        "real_words": _strongest_in_words(maps[0], names),
-        "synthetic_words": _strongest_in_words(maps[1], names),
         "left_out": max(left_out, 0),
         "shown": len(columns),
     }
@@ -280,20 +255,6 @@ def _worst_columns(found: SyntheticEvaluation, columns: Sequence[Hashable]) -> l
     means = {c: float(np.mean(each)) if each else np.nan for c, each in scores.items()}
     worst = sorted(columns, key=lambda column: (np.isnan(means[column]), means[column]))
     return [column for column in columns if column in worst[:_MAPPED]]
-
-
-def _heat_cells(values: np.ndarray) -> list[list[float | None]]:
-    return [[None if np.isnan(value) else float(value) for value in row] for row in values]
-
-
-def _strongest_in_words(values: np.ndarray, names: Sequence[str]) -> str:
-    """The strongest associations in words."""
-    i, j = np.tril_indices(len(values), -1)
-    strengths = np.nan_to_num(np.abs(values[i, j]))
-    order = np.argsort(-strengths, kind="stable")[:5]
-    return "Strongest: " + "; ".join(
-        f"{names[j[k]]} and {names[i[k]]} {values[i[k], j[k]]:.2f}" for k in order if strengths[k]
-    )
 
 
 def _difference_told(real: np.ndarray, synthetic: np.ndarray, names: Sequence[str]) -> str:

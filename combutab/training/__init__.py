@@ -1,6 +1,6 @@
 """The training loop of stacks, its losses, optimisers, schedules and callbacks."""
 
-from combutab.core.interrupts import uninterrupted
+from combutab.core.progress import uninterrupted
 from combutab.core.world import unshared
 from combutab.training._callbacks import (
     Callback,
@@ -11,9 +11,9 @@ from combutab.training._callbacks import (
     TimeLimit,
     VerboseLines,
 )
-from combutab.training._compiled import CompiledGradients, compilation, compiled
 from combutab.training._conditions import Conditions, ConditionSampler
 from combutab.training._losses import (
+    REGRESSION_LOSSES,
     BinaryCrossEntropy,
     CrossEntropy,
     GaussianNLL,
@@ -32,17 +32,21 @@ from combutab.training._optimizers import (
     schedule_factor,
 )
 from combutab.training._steps import (
+    CompiledGradients,
     MemberPlan,
     MemberResult,
     MemberStart,
     Rows,
     RowStream,
     TrainConfig,
+    compilation,
+    compiled,
 )
 from combutab.training._trainer import StackFile, Trainable, train, train_lbfgs, train_stack
 
 __all__ = [
     "PER_STEP",
+    "REGRESSION_LOSSES",
     "SCHEDULES",
     "SOLVERS",
     "BinaryCrossEntropy",

@@ -317,18 +317,22 @@ def r2(predicted: Tensor, y: Tensor, weight: Tensor) -> Tensor:
     return score.mean(-1)
 
 
+REGRESSION_LOSSES: dict[str, type[Loss]] = {
+    "squared_error": SquaredError,
+    "absolute_error": AbsoluteError,
+    "huber": Huber,
+    "poisson": Poisson,
+    "quantile": Pinball,
+    "gaussian_nll": GaussianNLL,
+}
+"""The regressors' ``loss``."""
+
+
 def make_regression_loss(name: str, quantiles: Sequence[float]) -> Loss:
     """The regressor's ``loss`` parameter -> its Loss."""
     if name == "quantile":
         return Pinball(n_per_target=len(quantiles), quantiles=tuple(quantiles))
-    losses: dict[str, type[Loss]] = {
-        "squared_error": SquaredError,
-        "absolute_error": AbsoluteError,
-        "huber": Huber,
-        "poisson": Poisson,
-        "gaussian_nll": GaussianNLL,
-    }
-    return losses[name]()
+    return REGRESSION_LOSSES[name]()
 
 
 # ---- Temperature scaling: the factor of raw outputs that suits held-out rows best ----------------

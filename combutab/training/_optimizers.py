@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.optim.adam import adam
 
 # ---- Optimisers over a (M, P) matrix of parameters: a row a member, each with its own rate -------
 
@@ -104,20 +103,6 @@ class RowOptimizer:
         torch._foreach_add_([self.steps[r] for r in group], 1)
         for factor, (params, slopes, means, squares) in self._rows[key].items():
             steps = [self.steps[r] for r in group for _ in range(len(params) // len(group))]
-            self._adam_update(params, slopes, means, squares, steps, factor * rate)
-
-    def _adam_update(
-        self,
-        params: list[Tensor],
-        slopes: list[Tensor],
-        means: list[Tensor],
-        squares: list[Tensor],
-        steps: list[Tensor],
-        rate: float,
-    ) -> None:
-        """Take Adam's step number ``steps``, which is counted already."""
-        config = self.config
-        if params[0].device.type in ("cpu", "cuda"):
             # the call that torch.optim.Adam(fused=True) comes down to, without the way there
             torch._fused_adam_(
                 params,
@@ -126,32 +111,14 @@ class RowOptimizer:
                 squares,
                 [],
                 steps,
-                lr=rate,
-                beta1=config.beta_1,
-                beta2=config.beta_2,
+                lr=factor * rate,
+                beta1=self.config.beta_1,
+                beta2=self.config.beta_2,
                 weight_decay=0.0,
-                eps=config.epsilon,
+                eps=self.config.epsilon,
                 amsgrad=False,
                 maximize=False,
             )
-            return
-        adam(
-            params,
-            slopes,
-            means,
-            squares,
-            [],
-            [step - 1 for step in steps],  # which it counts itself
-            foreach=False,
-            amsgrad=False,
-            has_complex=False,
-            beta1=config.beta_1,
-            beta2=config.beta_2,
-            lr=rate,
-            weight_decay=0.0,
-            eps=config.epsilon,
-            maximize=False,
-        )
 
     def _sgd(self, values: Tensor, grads: Tensor, group: Sequence[int], rate: float) -> None:
         momentum = self.config.momentum

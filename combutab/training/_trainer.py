@@ -6,7 +6,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -14,7 +13,8 @@ import scipy.optimize
 import torch
 from torch import Tensor
 
-from combutab.core.interrupts import uninterrupted
+from combutab.core.files import check_fields, several, whole
+from combutab.core.progress import uninterrupted
 from combutab.core.world import broadcast, current, unshared
 from combutab.nn import TableNetwork
 from combutab.training._callbacks import Callback, EpochReport
@@ -272,17 +272,25 @@ Arrays = Mapping[str, np.ndarray]
 _CURVES = ("train_loss", "validation_score", "learning_rate", "train_metric")
 _NUMBERS = ("epochs", "t", "best_loss", "best_score", "n_iter_no_improvement", "next_learning_rate")
 _COUNTS = ("epochs", "t", "n_iter_no_improvement")
+_PROGRESS = {"epochs": whole(), "members": several(whole())}  # in training
 _REASONS = ("", "max_iter", "no_improvement", "callback", "interrupted", "diverged")
 
 
 class StackFile(Protocol):
     """Where a stack in training is written to now and then, and taken up from."""
 
-    def take_up(self, restore: Callable[[Arrays], int]) -> int:
+    @property
+    def is_due(self) -> bool:
+        """Tell whether the last writing is so long ago that another one is worth it."""
+
+    def take_up(self, restore: Callable[[Arrays, dict[str, Any]], int]) -> int:
         """Restore what was written, if anything was; returns the epochs that it has."""
 
-    def note(self, stand: Callable[[], dict[str, np.ndarray]], *, last: bool) -> None:
-        """Write a state, if it is time or the last one."""
+    def note(self, arrays: Arrays, progress: Mapping[str, Any]) -> None:
+        """Remember a state, and how far training is; write it, if it is time."""
+
+    def write(self) -> None:
+        """Write what was noted last."""
 
 
 def result_arrays(prefix: str, result: MemberResult) -> dict[str, np.ndarray]:
@@ -513,9 +521,12 @@ class StackTraining(Trainable[MemberResult]):
             if n_epochs == config.max_epochs and not stop:
                 ended.setdefault(m, "max_iter")
         self._finish(ended)
-        if self.file is not None:
+        last = stop or not self.members
+        if self.file is not None and (last or self.file.is_due):
             with uninterrupted():
-                self.file.note(partial(self.state, n_epochs), last=stop or not self.members)
+                self.file.note(*self.state(n_epochs))
+                if last:
+                    self.file.write()
 
     def stop(self, reason: str) -> None:
         """See `Trainable`."""
@@ -566,14 +577,13 @@ class StackTraining(Trainable[MemberResult]):
             next_learning_rate=self.learning_rates[m],
         )
 
-    def state(self, n_epochs: int) -> dict[str, np.ndarray]:
-        """All that the stack has after so many epochs.
+    def state(self, n_epochs: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """All that the stack has after so many epochs: arrays, and how far training is.
 
         Members are named by their places in the stack as it was given; those that have ended have
         their results, the others what they go on from too.
         """
-        members = np.array(self.members, dtype=np.int64)
-        arrays = {"epochs": np.array(n_epochs), "alive": members}
+        arrays: dict[str, np.ndarray] = {}
         for i, result in enumerate(self.ended):
             if result is not None:
                 arrays |= result_arrays(f"{i}.", result)
@@ -583,14 +593,15 @@ class StackTraining(Trainable[MemberResult]):
             if self.best_values is not None and self.best_buffers is not None:
                 arrays[f"{i}.best"] = self.best_values[m].cpu().numpy()
                 arrays[f"{i}.best_buffers"] = self.best_buffers[m].cpu().numpy()
-        return arrays
+        return arrays, {"epochs": n_epochs, "members": list(self.members)}
 
-    def restore(self, arrays: Arrays) -> int:
+    def restore(self, arrays: Arrays, progress: dict[str, Any]) -> int:
         """Go on from what ``state`` gave; returns its epochs.
 
         Raises KeyError or ValueError if it is of another stack.
         """
-        members = arrays["alive"].tolist()
+        check_fields(progress, _PROGRESS, "the training's progress")
+        members = progress["members"]
         for i in range(len(self.plans)):
             if i not in members:
                 self.ended[i] = result_from_arrays(arrays, f"{i}.")
@@ -606,7 +617,7 @@ class StackTraining(Trainable[MemberResult]):
             if self.best_values is not None and self.best_buffers is not None:
                 self.best_values[m] = torch.from_numpy(arrays[f"{i}.best"])
                 self.best_buffers[m] = torch.from_numpy(arrays[f"{i}.best_buffers"])
-        return int(arrays["epochs"])
+        return int(progress["epochs"])
 
     def keep(self, keep: Sequence[int]) -> None:
         """Drop all members but these (increasing)."""

@@ -21,13 +21,13 @@ def test_every_name_makes_a_module(name):
     assert make_activation(name, 4, dim=1)(torch.randn(2, 4, 3)).shape == (2, 4, 3)
 
 
-def test_names_of_the_issue_are_there():
+def test_names_that_the_manual_has_are_there():
     names = (
         "relu leaky_relu prelu elu selu celu pelu silu swish gelu mish tanh sigmoid logistic "
         "hardsilu softplus nlrelu identity combu combu-random pln pls pln-4 pln-8 pls-2 "
         "complex-combu la-silu la-hardsilu dyt derf snake rational blend"
     )
-    assert set(names.split()) == set(ACTIVATIONS)
+    assert set(names.split()) <= set(ACTIVATIONS)
 
 
 @pytest.mark.parametrize(("name", "kind", "size"), [("pln-3", PLN, 3), ("pls-16", PLS, 16)])
@@ -57,11 +57,6 @@ def test_unknown_name_lists_the_known_and_the_nearest(name, near):
         make_activation(name, 8)
     assert f"did you mean {near!r}?" in str(error.value)
     assert all(known in str(error.value) for known in ACTIVATIONS)
-
-
-def test_unknown_name_like_no_other():
-    with pytest.raises(ValueError, match="unknown activation 'xyzzy'; known: relu"):
-        make_activation("xyzzy", 8)
 
 
 def test_size_in_a_name_is_checked():

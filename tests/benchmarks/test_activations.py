@@ -9,18 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.base import is_classifier
 
 from benchmarks.activations import default, plan, recipes_report, tables
 from benchmarks.activations.effects import block, effects, paired, rectangle, size, spread_of_splits
 from benchmarks.activations.findings import chosen_weights
 from benchmarks.activations.foresight import foresee
-from benchmarks.activations.recipes import RECIPES, scores
+from benchmarks.activations.recipes import scores
 from benchmarks.activations.shares import PARTS, ByLayer, Learning, combu_of
 from benchmarks.activations.variance import variance_components, variance_shares
 from benchmarks.papers.common.page import Page
 from combutab import ProxyNorm
-from tests.benchmarks.quick_forms import run_quick
 
 DATA_HOME = Path(__file__).parents[3] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA_HOME.is_dir(), reason="needs ../shared/data")
@@ -165,16 +163,6 @@ def test_learned_units_harden_to_combu(straight):
     assert torch.equal(units.logits, before)
 
 
-def test_softmax_sharpens():
-    units = Learning()(6)
-    x = torch.randn(5, 6)
-    for _ in range(20_000):
-        units.n_steps += 1
-    with torch.no_grad():
-        units.logits.copy_(torch.eye(3).repeat(2, 1))
-    torch.testing.assert_close(units(x), units.hardened()(x))
-
-
 def test_combu_without_one_of_its_parts():
     combined = combu_of(torch.tensor([2, 0, 2, 2]), PARTS)
     x = torch.tensor([[-1.0, -1.0, 2.0, 3.0]])
@@ -239,44 +227,6 @@ def test_page_of_recipes(n_splits, monkeypatch):
     assert str(page).lower().count("not run") == 3, "parts, blends and packs"
 
 
-@needs_data
-def test_quick_recipes(tmp_path):
-    arguments = ["--data-home", str(DATA_HOME), "--stages", "tables", "packs"]
-    assert "to go" in run_quick("activations.recipes", tmp_path, *arguments)
-    rows = pd.read_csv(tmp_path / "activations_recipes.csv")
-    assert rows["error"].isna().all()
-    assert rows.groupby("recipe").size().to_dict() == {"default": 27, "pack": 10, "paper": 27}
-    assert (rows["loss"] > 0).all()
-    assert rows.loc[rows["recipe"] == "pack", "chosen"].notna().all()
-    assert (tmp_path / "activations_recipes.png").exists()
-    assert "to go" not in run_quick("activations.recipes", tmp_path, *arguments, "--jobs", "1")
-
-
-def test_every_recipe_makes_its_estimators():
-    for name, recipe in RECIPES.items():
-        for task in ("classification", "regression"):
-            net = recipe.make(task, "relu", random_state=0)
-            assert is_classifier(net) == (task == "classification")
-            assert net.get_params()["activations" if name == "pack" else "activation"] in (
-                "relu",
-                ("relu",),
-            )
-            net._validate_params()
-    assert RECIPES["pack"].make("regression", "mix").activations == plan.SINGLE
-
-
-@needs_data
-def test_quick_learned(tmp_path):
-    arguments = ["--data-home", str(DATA_HOME)]
-    assert "to go" in run_quick("activations.learned", tmp_path, *arguments)
-    rows = pd.read_csv(tmp_path / "activations_learned.csv")
-    assert rows["error"].isna().all()
-    shares = rows.loc[rows["arm"] == "softmax", "shares"]
-    assert all([sum(map(int, u.split("/"))) for u in t.split()] == [16, 14] for t in shares)
-    assert "not judged" not in (tmp_path / "activations_learned.md").read_text()
-    assert "to go" not in run_quick("activations.learned", tmp_path, *arguments)
-
-
 def default_rows(errors, seconds, on):
     """Rows of the study of the default: errors and seconds by network, over CombU's, and noise."""
     noise = np.random.default_rng(0).normal(scale=1e-3, size=(2, 8, 3, len(default.NETWORKS)))
@@ -315,13 +265,3 @@ def test_the_rule_for_the_default(errors, seconds, on, parts):
     page = Page("activations_default", "", "")
     default.write(page, argparse.Namespace(), rows)
     assert "CombU stays" in str(page)
-
-
-@needs_data
-def test_quick_default(tmp_path):
-    arguments = ["--data-home", str(DATA_HOME)]
-    assert "to go" in run_quick("activations.default", tmp_path, *arguments)
-    rows = pd.read_csv(tmp_path / "activations_default.csv")
-    assert rows.groupby("kind").size().to_dict() == {"feynman": 12, "sklearn": 24}
-    assert not set(rows["data"]) & set(tables.equations(str(DATA_HOME)))
-    assert "to go" not in run_quick("activations.default", tmp_path, *arguments)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from importlib.util import find_spec
 
 import numpy as np
 import pandas as pd
@@ -11,45 +10,9 @@ import pytest
 
 from benchmarks.papers.common.page import Page
 from benchmarks.quality import generators, imputation
-from benchmarks.quality.imputers import ITERATIVE, MODELS, Gaps, fill_by_regression, nearest_donors
-from benchmarks.quality.synthesizers import SYNTHESIZERS, Synthesizer, Task, smote, why_not
+from benchmarks.quality.imputers import ITERATIVE, Gaps, fill_by_regression, nearest_donors
+from benchmarks.quality.synthesizers import Task, smote
 from combutab.evaluation import ml_efficacy, privacy
-from tests.benchmarks.quick_forms import run_quick
-from tests.benchmarks.test_quick_forms import two_tables
-
-
-def test_quick_form(tmp_path, monkeypatch):
-    two_tables(tmp_path)
-    out = tmp_path / "out"
-    out.mkdir()
-    absent = {
-        "absent": Synthesizer(smote, "no_such.package"),
-        "Later": Synthesizer(smote, name="Z"),
-    }
-    monkeypatch.setattr(generators, "SYNTHESIZERS", SYNTHESIZERS)
-    for name, each in absent.items():
-        monkeypatch.setitem(SYNTHESIZERS, name, each)
-    models = ["real rows", "SMOTE", "combutab TVAE", "combutab CTGAN"]
-    models += ["ctgan TVAE"] if find_spec("ctgan") else []
-    models += ["sdv GaussianCopula"] if find_spec("sdv") else []
-    arguments = ["--models", *models, *absent, "--data-home", str(tmp_path)]
-    first = run_quick("quality.generators", out, *arguments)
-    assert f"{2 * len(models)} of {2 * len(models)} to go" in first
-    assert "skipped: absent: no_such.package is not installed" in first
-    assert "skipped: Later: combutab" in first
-    rows = pd.read_csv(out / "quality_generators.csv")
-    assert rows.groupby("data")["model"].apply(list).to_dict() == {"one": models, "two": models}
-    assert (rows["task"] == "classification").equals(rows["linear_log_loss"].notna())
-    assert (rows["task"] == "regression").equals(rows["boosting_mse"].notna())
-    assert rows["error"].isna().all()
-    assert rows[["c2st", "shapes", "pairs", "closest"]].stack().between(0, 1).all()
-    real = rows[rows["model"] == "real rows"]
-    assert (real["linear_mae"].dropna() < 0.1).all()
-    page = (out / "quality_generators.md").read_text("utf-8")
-    assert "Not run: combutab TabFlow, " in page or "TabFlow" in models
-    assert "two: 64 rows learned from, 16 held out" in page
-    assert str(tmp_path) not in page
-    assert "to go" not in run_quick("quality.generators", out, *arguments)
 
 
 @pytest.mark.parametrize("classify", [True, False])
@@ -77,12 +40,6 @@ def test_a_copy_is_as_useful_as_the_rows_and_near_to_them(classify):
     assert len(shown) == (6 if classify else 4)
 
 
-def test_a_table_that_is_not_there_is_named(tmp_path):
-    two_tables(tmp_path)
-    with pytest.raises(SystemExit, match=r"no table \['three'\]; there are \['one', 'two'\]"):
-        run_quick("quality.generators", tmp_path, "--data", "three", "--data-home", tmp_path)
-
-
 def test_a_peer_that_fails_is_a_row_and_a_line_of_the_page(monkeypatch):
     def fail(*arguments, here):
         raise subprocess.CalledProcessError(1, "python", stderr="Traceback\nMemoryError: 9 GiB\n")
@@ -96,11 +53,6 @@ def test_a_peer_that_fails_is_a_row_and_a_line_of_the_page(monkeypatch):
     page = Page("p", "p", "c")
     generators._write(page, None, pd.concat([rows, broken], ignore_index=True))
     assert "| a | 0 | 0 | SMOTE | 99 | MemoryError: 9 GiB |" in str(page)
-
-
-def test_all_models_are_known_to_be_there_or_not():
-    assert why_not("combutab TVAE") == why_not("SMOTE") == ""
-    assert all(isinstance(why_not(model), str) for model in SYNTHESIZERS)
 
 
 # ---- the baseline ------------------------------------------------------------------------------
@@ -171,44 +123,7 @@ def test_gaps_are_over_those_of_tvae():
     assert found.loc["SMOTE", "fit / TVAE"] == pytest.approx(2.0)
 
 
-def test_large_tables_have_a_summary_of_their_own():
-    small = of_models({"real rows": 0.2, "combutab TVAE": 0.4, "SMOTE": 0.3})
-    large = of_models(
-        {"real rows": 0.2, "combutab TVAE": 0.4, "SMOTE": 0.22}, data="b", n_train=1000
-    )
-    page = Page("p", "p", "c")
-    generators._write(page, None, pd.concat([small, large], ignore_index=True))
-    both, of_large = str(page).split("Of tables of 1,000 training rows and more (b), ")
-    assert "| SMOTE | 2 | 0.224 |" in both  # the root of 0.5 x 0.1
-    assert "| SMOTE | 1 | 0.1 |" in of_large
-    page = Page("p", "p", "c")
-    generators._write(page, None, small)
-    assert "Of tables of" not in str(page)
-
-
 # ---- The comparison of imputers: its quick form, its measures, and the donors -------------------
-
-
-def test_quick_form_of_imputation(tmp_path):
-    two_tables(tmp_path)
-    out = tmp_path / "out"
-    out.mkdir()
-    arguments = ["--data-home", str(tmp_path)]
-    assert "2 of 2 to go" in run_quick("quality.imputation", out, *arguments)
-    rows = pd.read_csv(out / "quality_imputation.csv")
-    models = rows.groupby("data")["model"].apply(list).to_dict()
-    assert models == {"one": list(MODELS), "two": list(MODELS)}
-    assert (rows["n_rows"] == 80).all()
-    for name in ("rmse", "wrong"):
-        assert (rows[name] >= rows[f"{name}_low"]).all()
-        assert (rows[name] <= rows[f"{name}_high"]).all()
-    assert rows["coverage"].notna().groupby(rows["model"]).all().sum() == 3
-    page = (out / "quality_imputation.md").read_text("utf-8")
-    assert "## one: 80 rows" in page
-    assert str(tmp_path) not in page
-    assert "to go" not in run_quick("quality.imputation", out, *arguments)
-    with pytest.raises(SystemExit, match=r"no table \['three'\]; there are \['one', 'two'\]"):
-        run_quick("quality.imputation", tmp_path, "--data", "three", *arguments)
 
 
 def gaps():

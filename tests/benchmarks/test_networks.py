@@ -1,7 +1,6 @@
 """The networks of studies and timings are the CombU paper's, whatever the defaults become."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -20,7 +19,6 @@ from benchmarks.papers.proxynorm.training.runs import Recipe as Size
 from benchmarks.quality import predictions
 from benchmarks.speed.peers import fixed_epochs
 from combutab.evaluation._efficacy import make_learners
-from tests.benchmarks.quick_forms import run_quick
 from tests.paper_networks import PAPER, shape_of
 
 TASKS = sorted(PAPER)
@@ -102,7 +100,6 @@ def test_learners_of_synthetic_rows(task):
 
 # ---- The studies of formulas: their order and rows, what they judge, and their quick forms ------
 
-DATA_HOME = Path(__file__).parents[2].parent / "shared" / "data"
 
 WAVE = Equation("wave", "x*sin(2*t)", (("t", 0.0, 2.0), ("x", 1.0, 3.0)))
 
@@ -170,24 +167,6 @@ def test_shares_and_tests_of_laws_learned():
     assert share_report.complete(partial, ["default", "ReLU"])["equation"].nunique() == 8
 
 
-def test_quick_forms_of_the_formulas(tmp_path):
-    if not DATA_HOME.is_dir():
-        pytest.skip("needs ../shared/data")
-    arguments = ["--noise", "0", "--models", "default", "gradient boosting", "--threads", "1"]
-    arguments += ["--data-home", str(DATA_HOME)]
-    assert "6 of 6 to go" in run_quick("formulas.share", tmp_path, *arguments)
-    assert "to go" not in run_quick("formulas.share", tmp_path, *arguments)
-    rows = pd.read_csv(tmp_path / "formulas_share.csv")
-    assert rows["r2"].notna().all()
-    assert (rows["n_outside"] == 50).all()
-    run_quick("formulas.recovery", tmp_path, "--data-home", str(DATA_HOME))
-    rows = pd.read_csv(tmp_path / "formulas_recovery.csv")
-    assert rows["guess"].value_counts().to_dict() == dict.fromkeys(recovery.GUESSES, 2)
-    right = rows[rows["guess"] == "right"]
-    assert (right["error_inside"] <= right["error_start"]).all()
-    assert "Wrong forms" in (tmp_path / "formulas_recovery.md").read_text()
-
-
 def of_activations(n_seeds):
     """Rows in which CombU is better than ReLU, always, and Swish is as good but for chance."""
     rng = np.random.default_rng(0)
@@ -213,20 +192,3 @@ def test_activations_of_a_flow_are_compared_over_sets_and_seeds():
     rows.loc[(rows["activation"] == "swish") & (rows["seed"] == 3), "error"] = "diverged"
     assert set(table7_flow.complete(rows)["seed"]) == {0, 1, 2}
     assert table7_flow.tests(of_activations(1), "c2st")[2].empty, "a seed tells nothing"
-
-
-def test_quick_form_of_table7_with_a_flow(tmp_path):
-    if not DATA_HOME.is_dir():
-        pytest.skip("needs ../shared/data")
-    arguments = ["--data", "california_housing", "--activations", "combu"]
-    arguments += ["--data-home", str(DATA_HOME)]
-    assert "2 of 2 to go" in run_quick("papers.combu.table7_flow", tmp_path, *arguments)
-    rows = pd.read_csv(tmp_path / "table7_flow.csv")
-    # of a run with other settings: on its own page alone
-    pd.concat([rows, rows.assign(rows=90)]).to_csv(tmp_path / "table7_flow.csv", index=False)
-    assert "to go" not in run_quick("papers.combu.table7_flow", tmp_path, *arguments)
-    assert rows["error"].isna().all()
-    assert rows["c2st"].between(0, 1).all()
-    page = (tmp_path / "table7_flow.md").read_text()
-    assert "one seed: no test" in page
-    assert str(tmp_path) not in page

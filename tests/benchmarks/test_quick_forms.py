@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
+import re
+import shlex
+import subprocess
 import sys
+import warnings
+from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
+from benchmarks.activations import tables
 from benchmarks.machine import describe_machine, processor
 from benchmarks.papers.common.command import Experiment, Job, Study
 from benchmarks.papers.common.page import Page
 from benchmarks.quality import predictions
-from benchmarks.speed import gpu
-from tests.benchmarks.quick_forms import run_quick
+from benchmarks.speed import common, gpu, scale, scale_out, scaling
+from benchmarks.speed.clusters import judge
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks"
@@ -28,15 +38,183 @@ SIMPLE = [
     *sorted(f"speed.{stem}" for stem in TIMINGS - {"scaling"}),  # it has a test of its own
     *sorted(f"papers.combu.{p.stem}" for p in COMBU.glob("formula_*.py")),
 ]
-STUDIES = [
-    *sorted(f"papers.combu.{path.stem}" for path in COMBU.glob("table[356]_*.py")),
-    "papers.combu.feynman",
-]
+
+
+def run_quick(module, folder, *arguments):
+    """What it printed; that it ends well and describes the machine is asserted.
+
+    A process of its own would spend most of its time on imports.
+    """
+    command = import_module(f"benchmarks.{module}")
+    argv = [module, "--quick", "--out", str(folder), *map(str, arguments)]
+    printed = io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", argv),
+        contextlib.chdir(folder),
+        contextlib.redirect_stdout(printed),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")  # no business of this test
+        getattr(command, "STUDY", command).main()
+    assert "torch" in printed.getvalue(), "the machine is described"
+    return printed.getvalue()
+
+
+@dataclass(frozen=True)
+class Quick:
+    """A study's arguments, what it needs to run, and what its first file of rows holds."""
+
+    arguments: str = ""
+    data: str = ""  # "shared": local copies of the data sets; "two": two tables of its own
+    counts: dict = field(default_factory=dict)  # column -> value -> rows
+    to_go: str = "to go"
+    words: tuple = ()  # of the page
+    holds: object = None  # what else is so of the rows
+
+
+NETWORKS = "--activations relu combu pln-4 relu+ln+proxy --jobs 1"
+TABLE_7 = "tvae-patched" if find_spec("ctgan") else "tvae"
+SAMPLED = ["real rows", "SMOTE", "combutab TVAE"]
+STUDIES = {
+    "papers.combu.table3_formulas": Quick(NETWORKS),
+    "papers.combu.table5_classification": Quick(NETWORKS, "shared"),
+    "papers.combu.table6_regression": Quick(NETWORKS, "shared"),
+    "papers.combu.feynman": Quick(NETWORKS, "shared"),
+    "papers.combu.table7_generation": Quick(
+        f"--models ctgan {TABLE_7} --activations combu relu relu+ln+proxy --jobs 1", "shared",
+        words=("CTGAN, the paper's", "Is CombU's advantage real?"),
+        holds=lambda rows: set(rows["model"]) == {"real", "ctgan", TABLE_7},
+    ),
+    "papers.combu.table7_flow": Quick(
+        "--data california_housing --activations combu", "shared", to_go="2 of 2 to go",
+        words=("one seed: no test",), holds=lambda rows: rows["c2st"].between(0, 1).all(),
+    ),
+    "papers.pln.approximation.__main__": Quick(
+        counts={"stage": {"final": 540}}, words=("## Verdicts", "trigonometric: PLN-4 < sigmoid"),
+    ),
+    "papers.pln.depth.__main__": Quick(
+        "--data digits california_housing", "shared",
+        counts={"data": {"digits": 5 * 2 * 4 * 2 * 2}},  # kinds, depths, activations, rates, seeds
+        words=("## Verdicts", "paper, ResNet-110", "89.45"),
+    ),
+    "papers.pln.normalization": Quick(
+        "--data digits", counts={"data": {"digits": 2 * 4 * 4 * 2}},
+        words=("## Verdicts", "batch norm"),
+        holds=lambda rows: rows["score"].between(0, 1).all() and (rows["n_train"] == 120).all(),
+    ),
+    "papers.proxynorm.training.__main__": Quick(
+        data="shared", counts={"net": {"CNN": 64, "MLP": 64, "plain MLP": 40}},
+        to_go="84 of 84 to go", words=("PN adds nothing to BN",),
+        holds=lambda rows: rows["accuracy"].between(0, 1).all(),
+    ),
+    "papers.proxynorm.random_nets.__main__": Quick(
+        to_go="10 of 10 to go", words=("Theorem 1",),
+        holds=lambda rows: rows[["P", "P1", "P2", "P3", "P4"]].notna().all(axis=None),
+    ),
+    "papers.layeract.statistics": Quick(
+        counts={"epoch": {1: 8, 2: 8}},
+        # noise at the activation is the same for all, so its input fluctuates alike: Figure 7
+        holds=lambda rows: (rows.groupby("epoch")["layer_1_input_mean"].nunique() == 1).all(),
+    ),
+    "papers.layeract.shape": Quick(
+        to_go="", words=("la-silu gives large negative outputs", "N(-5, 1²)"),
+    ),
+    "activations.recipes": Quick(
+        "--stages tables packs", "shared",
+        counts={"recipe": {"default": 27, "pack": 10, "paper": 27}},
+        holds=lambda rows: rows.loc[rows["recipe"] == "pack", "chosen"].notna().all(),
+    ),
+    "activations.learned": Quick(data="shared"),
+    "activations.default": Quick(
+        data="shared", counts={"kind": {"feynman": 12, "sklearn": 24}},
+        # equations that the choice was not made on
+        holds=lambda rows: not set(rows["data"]) & set(tables.equations(str(DATA_HOME))),
+    ),
+    "formulas.share": Quick(
+        "--noise 0 --models default 'gradient boosting' --threads 1", "shared",
+        to_go="6 of 6 to go",
+        holds=lambda rows: rows["r2"].notna().all() and (rows["n_outside"] == 50).all(),
+    ),
+    "formulas.recovery": Quick(
+        data="shared", words=("Wrong forms",),
+        holds=lambda rows: (
+            (rows["error_inside"] <= rows["error_start"])[rows["guess"] == "right"].all()
+        ),
+    ),
+    "quality.predictions": Quick(
+        shlex.join(["--models", *predictions.OURS, "scikit-learn MLP", "HistGradientBoosting"]),
+        "two", counts={"data": {"one": 6, "two": 6}}, to_go="12 of 12 to go",
+        words=("not run: CatBoost, LightGBM, RealMLP-TD, TabM-D", "| not judged |"),
+        holds=lambda rows: (rows["task"] == "classification").equals(rows["log_loss"].notna()),
+    ),
+    "quality.generators": Quick(
+        shlex.join(["--models", *SAMPLED]), "two", counts={"data": {"one": 3, "two": 3}},
+        words=("Not run: ", "two: 64 rows learned from, 16 held out"),
+        holds=lambda rows: (
+            (rows["task"] == "regression").equals(rows["boosting_mse"].notna())
+            and rows[["c2st", "shapes", "pairs", "closest"]].stack().between(0, 1).all()
+            and (rows.loc[rows["model"] == "real rows", "linear_mae"].dropna() < 0.1).all()
+        ),
+    ),
+    "quality.imputation": Quick(
+        data="two", to_go="2 of 2 to go", words=("## one: 80 rows",),
+        holds=lambda rows: rows["coverage"].notna().groupby(rows["model"]).all().sum() == 3,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_study(name, tmp_path, monkeypatch):
+    quick, out = STUDIES[name], tmp_path / "out"
+    out.mkdir()
+    home = tmp_path if quick.data == "two" else DATA_HOME
+    if quick.data == "shared" and not DATA_HOME.is_dir():
+        pytest.skip("needs ../shared/data")
+    if quick.data == "two":
+        two_tables(tmp_path)
+    arguments = shlex.split(quick.arguments)
+    arguments += ["--data-home", str(home)] if quick.data else []
+    assert quick.to_go in run_quick(name, out, *arguments)
+    study = import_module(f"benchmarks.{name}").STUDY
+    page = (out / f"{study.name}.md").read_text("utf-8")
+    for words in (f"python -m {study.module} --quick", *quick.words):
+        assert words in page
+    assert str(tmp_path) not in page
+    pictures = {path.name for path in out.glob("*.png")}
+    assert pictures >= set(re.findall(r"\]\((\w+\.png)\)", page))
+    assert all((out / picture).stat().st_size > 5_000 for picture in pictures)
+    files = {path: path.read_bytes() for path in out.glob("*.csv")}
+    if files:
+        rows = pd.read_csv(out / f"{study.name}.csv")
+        for column, expected in quick.counts.items():
+            counted = rows[column].value_counts().to_dict()
+            assert counted | expected == counted
+        assert "error" not in rows or rows["error"].isna().all()
+        assert quick.holds is None or quick.holds(rows)
+    monkeypatch.setattr("benchmarks.papers.common.page.Page.figure", lambda *_: None)
+    assert "to go" not in run_quick(name, out, *arguments), "nothing is trained twice"
+    assert {path: path.read_bytes() for path in files} == files
+
+
+@pytest.mark.parametrize(
+    "name", ["papers.proxynorm.training.__main__", "papers.proxynorm.random_nets.__main__"]
+)
+def test_the_results_that_are_kept_are_those_of_the_full_study(name):
+    """Nothing is to go: a file has each row that a run would begin with."""
+    study = import_module(f"benchmarks.{name}").STUDY
+    results = ROOT.joinpath(*study.module.split(".")[:-1]) / "results"
+    arguments = argparse.Namespace(quick=False, data_home=None)
+    for experiment in study.experiments:
+        settings = list(experiment.settings)
+        kept = pd.read_csv(results / f"{experiment.name}.csv", dtype=str, keep_default_na=False)
+        wanted = [row for job in experiment.jobs(arguments) for row in job.wanted]
+        assert kept[settings].to_numpy().tolist() == [[row[n] for n in settings] for row in wanted]
+        with pytest.raises(SystemExit, match="--out"):
+            study.main(["--quick"])
 
 
 def test_there_are_benchmarks():
     assert len(TIMINGS) == 13
-    assert len(STUDIES) == 4
 
 
 @pytest.mark.parametrize("script", SIMPLE)
@@ -66,23 +244,6 @@ def two_tables(folder):
     rows = pd.DataFrame({"x": rng.normal(size=80), "kind": rng.choice(list("ab"), 80)})
     rows.assign(y=np.where(rows["x"] > 0, "up", "down")).to_csv(folder / "one.csv", index=False)
     rows.assign(y=3 * rows["x"]).to_csv(folder / "two.csv.gz", index=False)
-
-
-def test_quick_predictions(tmp_path):
-    two_tables(tmp_path)
-    out = tmp_path / "out"
-    out.mkdir()
-    models = [*predictions.OURS, "scikit-learn MLP", "HistGradientBoosting"]
-    arguments = ["--models", *models, "--data-home", str(tmp_path)]
-    assert "12 of 12 to go" in run_quick("quality.predictions", out, *arguments)
-    found = pd.read_csv(out / "quality_predictions.csv")
-    assert found.groupby("data")["model"].apply(list).to_dict() == {"one": models, "two": models}
-    assert (found["task"] == "classification").equals(found["log_loss"].notna())
-    assert found["test_error"].between(0, 10).all()
-    page = (out / "quality_predictions.md").read_text()
-    assert "not run: CatBoost, LightGBM, RealMLP-TD, TabM-D" in page
-    assert page.count("| not judged |") == len(predictions.BARS)
-    assert "to go" not in run_quick("quality.predictions", out, *arguments)
 
 
 def of_models(errors, **more):
@@ -168,53 +329,6 @@ def test_bars_are_judged_from_the_rows():
     assert [bar.judge(predictions.summary(rows)) for bar in predictions.BARS] == [None] * 5
 
 
-def test_quick_table7(tmp_path):
-    if not DATA_HOME.is_dir():
-        pytest.skip("needs ../shared/data")
-    models = ["ctgan", *(["tvae-patched"] if find_spec("ctgan") else ["tvae"])]
-    arguments = ["--models", *models, "--activations", "combu", "relu", "relu+ln+proxy"]
-    arguments += ["--jobs", "1", "--data-home", str(DATA_HOME)]
-    first = run_quick("papers.combu.table7_generation", tmp_path, *arguments)
-    assert "to go" in first
-    rows = pd.read_csv(tmp_path / "table7_generation.csv")
-    assert rows["error"].isna().all()
-    assert set(rows["model"]) == {"real", *models}
-    of_ours = rows[rows["model"] == "ctgan"]
-    assert of_ours.groupby("data")["activation"].nunique().tolist() == [3, 3]
-    assert of_ours.groupby("learner").size().to_dict() == {"boosting": 24, "mlp": 24}
-    text = (tmp_path / "table7_generation.md").read_text()
-    assert "CTGAN, the paper's" in text
-    assert "Is CombU's advantage real?" in text
-    assert "python -m benchmarks.papers.combu.table7_generation --quick --models ctgan" in text
-    assert str(tmp_path) not in text
-    assert (tmp_path / "table7_generation_mlp.png").exists()
-    again = run_quick("papers.combu.table7_generation", tmp_path, *arguments)
-    assert "to go" not in again, "nothing is trained twice"
-
-
-@pytest.mark.parametrize("script", STUDIES)
-def test_quick_study(script, tmp_path):
-    arguments = ["--activations", "relu", "combu", "pln-4", "relu+ln+proxy", "--jobs", "1"]
-    stem = script.rpartition(".")[2]
-    if stem != "table3_formulas":
-        if not DATA_HOME.is_dir():
-            pytest.skip("needs ../shared/data")
-        arguments += ["--data-home", str(DATA_HOME)]
-    first = run_quick(script, tmp_path, *arguments)
-    rows = pd.read_csv(tmp_path / f"{stem}.csv")
-    assert rows["activation"].nunique() == 4
-    assert rows["error"].isna().all()
-    text = (tmp_path / f"{stem}.md").read_text()
-    assert "combu" in text
-    assert f"python -m benchmarks.{script} --quick --activations relu combu" in text
-    assert str(tmp_path) not in text
-    assert list(tmp_path.glob(f"{stem}*.png"))
-    assert "to go" in first
-    if stem == "table3_formulas":  # one that speaks for all: they are one function's studies
-        again = run_quick(script, tmp_path, *arguments)
-        assert "to go" not in again, "nothing is trained twice"
-
-
 @pytest.mark.parametrize("tells", [True, False])
 def test_a_page_names_the_machine_that_made_its_rows(tells, tmp_path):
     """Written anew elsewhere, from rows that name a processor, or beside a page that does."""
@@ -239,3 +353,107 @@ def test_a_page_names_the_machine_that_made_its_rows(tells, tmp_path):
     text = page.read_text("utf-8")
     assert here not in text
     assert ("Rows made on Elbrus; torch" if tells else there) in text
+
+
+# ---- The benchmark of growth: exponents are slopes ----------------------------------------------
+
+
+def test_exponents_are_those_of_the_upper_half():
+    size = np.array([10.0, 100.0, 1_000.0, 10_000.0])
+    seconds = np.array([5.0, 5.0, 10.0, 1_000.0])  # half of the range begins at 316
+    points = pd.DataFrame(
+        {"dimension": "rows", "size": size, "seconds": seconds, "megabytes": 3 * size**1.5}
+    )
+    row = scaling.exponents(points).loc["rows"]
+    assert row["seconds"] == pytest.approx(2.0)
+    assert row["seconds, steepest"] == pytest.approx(2.0)
+    assert row["megabytes"] == pytest.approx(1.5)
+
+
+def test_points_of_growth_that_are_not_measured_anew_stay(tmp_path):
+    run_quick("speed.scaling", tmp_path)
+    points = pd.read_csv(tmp_path / "scaling.csv")
+    assert points.groupby("dimension").size().to_dict() == dict.fromkeys(
+        ["categories", "columns", "members", "rows", "streamed"], 2
+    )
+    streamed = points[points["dimension"] == "streamed"]
+    assert (streamed[["loss", "loss in memory"]] > 0.01).all(axis=None), "the noise's variance"
+    assert points.loc[points["dimension"] != "streamed", "loss"].isna().all()
+    assert (points["seconds"] > 0).all()
+    text = (tmp_path / "scaling.md").read_text()
+    assert "Exponents" in text
+    assert str(tmp_path) not in text
+    assert (tmp_path / "scaling.png").stat().st_size > 10_000
+    run_quick("speed.scaling", tmp_path, "--dimensions", "members")
+    again = pd.read_csv(tmp_path / "scaling.csv")
+    assert list(again["dimension"]) == list(points["dimension"]), "the others stay"
+    kept = again["dimension"] != "members"
+    pd.testing.assert_frame_equal(again[kept], points[kept])
+
+
+def test_a_point_is_measured_in_a_process_of_its_own(monkeypatch):
+    point = common.call_apart(scaling.measure, "members", 2, True, "1GB")
+    assert point.keys() == {"seconds", "megabytes"}
+    assert point["seconds"] > 0
+    assert 0 < point["megabytes"] < 1000
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        common.call_apart(scaling.measure, "nonsense", 2, True, "1GB")
+    assert "KeyError: 'nonsense'" in failed.value.stderr
+
+
+# ---- The arithmetic of many hosts, by numbers worked by hand ------------------------------------
+
+ENGINES = pd.DataFrame(
+    {
+        "engine": ["one process", "threads", "dask"],
+        "seconds": [100.0, 52.0, 57.0],
+        "overhead": [0.0, 0.02, 0.07],
+        "same scores": [True] * 3,
+        "fits": [175] * 3,
+        "tasks": [25] * 3,
+    }
+)
+
+
+def test_a_step_of_ranks():
+    step = scale_out.Step(fixed=1.0, of_row=0.5, n_parameters=100)
+    # 1 + 0.5 * 8 / 4, 2 * 3 / 4 * 400 bytes at 300 a second, 2 * 3 turns of 0.1
+    assert step.seconds(4, 8, (300.0, 0.1)) == pytest.approx(1 + 1 + 2 + 0.6)
+    assert step.seconds(1, 8, (300.0, 0.1)) == 5.0
+    hosts = scale_out.predict(0.060, 0.030, 1000)  # 30 ms of 1,024 rows: nothing is fixed
+    assert scale.of_row(hosts) == pytest.approx(0.060 / 2048)
+
+
+def test_workers_help_until_the_caller_is_as_slow():
+    table, source = scale.search_on_hosts(ENGINES)  # 7 fits and 4 s a task, 0.2 of the caller
+    assert "k = 7, s = 4.00 and d = 0.200" in source
+    first = table[table["seconds of a task"] == 4.0].set_index("workers")
+    assert first.loc[1, "seconds"] == 4 * 1429  # tasks of 10,000 fits
+    assert first.loc[64, "seconds"] == pytest.approx(0.2 * 1429)  # and not 4 * 23
+    assert first.loc[64, "bound by"] == "the caller"
+    longer = table[table["seconds of a task"] == 40.0].set_index("workers")
+    assert longer.loc[64, "seconds"] == 40 * 23
+    assert longer.loc[64, "worker hours"] == pytest.approx(64 * 40 * 23 / 3600)
+
+
+def test_what_is_streamed_is_bound_by_reading():
+    points = pd.DataFrame(
+        {
+            "dimension": ["rows"] * 2 + ["streamed"] * 2,
+            "size": [10**6, 10**7, 10**7, 10**8],
+            "seconds": [1.0, 10.0, 40.0, 600.0],
+            "megabytes": [200.0, 2000.0, 800.0, 800.0],
+        }
+    )
+    words = scale.before_epochs(points)
+    assert "3.00 microseconds" in words
+    assert "50 minutes a pass" in words
+    assert "200 GB in each of 8" in " ".join(words.split())
+    assert "not measured" in scale.before_epochs(points[:2])
+
+
+def test_engines_are_judged_by_tasks_that_are_long_enough():
+    assert "dask: overhead 7.0%" in judge(ENGINES)
+    assert judge(ENGINES).rstrip().endswith("met.")
+    assert "too short" in judge(ENGINES.assign(tasks=200))
+    assert "missed" in judge(ENGINES.assign(overhead=0.1))

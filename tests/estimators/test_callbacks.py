@@ -1,91 +1,61 @@
-"""Callbacks, progress, interrupts, history."""
+"""What watches a fit: callbacks, ours and scikit-learn's, bars, history, metrics, and its HTML."""
 
 import contextlib
-import copy
+import importlib.util
 import io
-import pickle
+import re
+import sys
 import warnings
+from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 import pytest
+import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.base import clone
-from sklearn.datasets import load_iris
+from sklearn.base import BaseEstimator, clone
+from sklearn.datasets import (
+    load_iris,
+    make_classification,
+    make_multilabel_classification,
+    make_regression,
+)
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import estimator_html_repr
 
-from combutab import MLPClassifier, MLPRegressor
-from combutab.training import Callback, ProgressBar, TimeLimit
+import combutab
+from combutab import (
+    TVAE,
+    MLPClassifier,
+    MLPRegressor,
+    PackClassifier,
+    StackedGridSearchCV,
+    TabFlowImputer,
+)
+from combutab.core import tasks
+from combutab.estimators import _jobs
+from combutab.preprocessing import TableEncoder
+from combutab.training import ProgressBar
+from tests.models import Told
 
 pytestmark = pytest.mark.usefixtures("paper_defaults")
 
+
 INF = float("inf")
+
+
 X, Y = load_iris(return_X_y=True)
+
+
 QUICK = {"hidden_layer_sizes": (8,), "max_iter": 6, "n_iter_no_change": INF, "random_state": 0}
-
-
-class Recorder(Callback):
-    def __init__(self, stop_after=None, interrupt_after=None):
-        self.stop_after, self.interrupt_after = stop_after, interrupt_after
-        self.calls, self.reports = [], []
-
-    def on_train_begin(self, n_members, max_epochs):
-        self.calls.append(("begin", n_members, max_epochs))
-
-    def on_epoch_end(self, report):
-        self.reports.append(report)
-        if report.epoch == self.interrupt_after:
-            raise KeyboardInterrupt
-        return report.epoch == self.stop_after
-
-    def on_train_end(self):
-        self.calls.append("end")
-
-
-def test_a_callback_sees_every_epoch():
-    recorder = Recorder()
-    model = MLPClassifier(**QUICK, n_members=2, callbacks=[recorder]).fit(X, Y, X_val=X, y_val=Y)
-    assert recorder.calls == [("begin", 2, 6), "end"]
-    assert [r.epoch for r in recorder.reports] == [1, 2, 3, 4, 5, 6]
-    assert all(r.max_epochs == 6 and r.members == (0, 1) for r in recorder.reports)
-    seconds = [r.seconds for r in recorder.reports]
-    assert seconds == sorted(seconds)
-    assert [r.train_loss[0] for r in recorder.reports] == model.loss_curve_
-    assert [r.validation_score[0] for r in recorder.reports] == model.validation_scores_
-    plain = Recorder()
-    MLPRegressor(**QUICK, callbacks=(plain,)).fit(X, Y)
-    assert plain.reports[0].validation_score is None
-
-
-def test_a_callback_stops_the_training_without_a_warning():
-    model = MLPClassifier(**{**QUICK, "n_iter_no_change": 10}, callbacks=[Recorder(stop_after=3)])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model.fit(X, Y)
-    assert model.n_iter_ == 3
-    fully = MLPClassifier(**{**QUICK, "max_iter": 3}).fit(X, Y)
-    assert_array_equal(model.predict_proba(X), fully.predict_proba(X))
-
-
-def test_a_time_limit():
-    model = MLPRegressor(**{**QUICK, "max_iter": 10**6}, callbacks=[TimeLimit(0.2)]).fit(X, Y)
-    assert 1 <= model.n_iter_ < 10**6
-    assert MLPRegressor(**QUICK, callbacks=[TimeLimit(0.0)]).fit(X, Y).n_iter_ == 1
-
-
-def test_callbacks_end_after_an_error_too():
-    class Broken(Callback):
-        def on_epoch_end(self, report):
-            raise RuntimeError("broken")
-
-    recorder = Recorder()
-    with pytest.raises(RuntimeError, match="broken"):
-        MLPRegressor(**QUICK, callbacks=[recorder, Broken()]).fit(X, Y)
-    assert recorder.calls[-1] == "end"
 
 
 def test_ctrl_c_keeps_the_best_weights_so_far_and_says_so():
     parameters = {**QUICK, "max_iter": 100, "learning_rate_init": 0.1, "hidden_layer_sizes": (16,)}
-    recorder = Recorder(interrupt_after=30)
+    recorder = Told(KeyboardInterrupt(), 30)
     model = MLPRegressor(**parameters, callbacks=[recorder])
     with pytest.warns(UserWarning, match="interrupted by user: the best weights so far are kept"):
         model.fit(X[::2], Y[::2], X_val=X[1::2], y_val=Y[1::2])
@@ -95,21 +65,11 @@ def test_ctrl_c_keeps_the_best_weights_so_far_and_says_so():
     assert_allclose(model.score(X[1::2], Y[1::2]), model.best_validation_score_, rtol=1e-5)
 
 
-def test_ctrl_c_without_a_validation_set_keeps_the_weights_as_they_are():
-    model = MLPClassifier(**QUICK, n_members=2, callbacks=[Recorder(interrupt_after=2)])
+def test_ctrl_c_before_an_epoch_keeps_the_weights_as_they_are():
     with pytest.warns(UserWarning, match="interrupted by user"):
-        model.fit(X, Y)
-    two = MLPClassifier(**{**QUICK, "max_iter": 2}, n_members=2).fit(X, Y)
-    assert_array_equal(model.predict_proba(X), two.predict_proba(X))
-    with pytest.warns(UserWarning, match="interrupted by user"):  # even in the first epoch
-        first = MLPClassifier(**QUICK, callbacks=[_AtOnce()]).fit(X, Y)
+        first = MLPClassifier(**QUICK, callbacks=[Told(KeyboardInterrupt(), 0)]).fit(X, Y)
     assert first.predict(X).shape == (150,)
     assert first.n_iter_ == 0
-
-
-class _AtOnce(Callback):
-    def on_train_begin(self, n_members, max_epochs):
-        raise KeyboardInterrupt
 
 
 # ---- the progress bar ----------------------------------------
@@ -137,11 +97,9 @@ def test_the_bar_shows_on_a_terminal_and_nowhere_else(monkeypatch, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_estimators_with_a_bar_are_copied_pickled_and_searched():
+def test_estimators_with_a_bar_are_copied_and_searched():
     model = MLPClassifier(**QUICK, callbacks=[ProgressBar()])
-    for copied in (clone(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert_array_equal(copied.fit(X, Y).predict(X), model.fit(X, Y).predict(X))
-    pickle.loads(pickle.dumps(model)).predict(X)
+    assert_array_equal(clone(model).fit(X, Y).predict(X), model.fit(X, Y).predict(X))
     search = GridSearchCV(model, {"alpha": [0.0, 1.0]}, cv=2).fit(X, Y)
     assert len(search.cv_results_["params"]) == 2
 
@@ -185,3 +143,314 @@ def test_members_stop_each_in_their_own_time():
     assert lengths.max() < 300
     assert model.n_iter_ == lengths[0] == len(model.loss_curve_)
     assert np.isfinite(model.history_["train_loss"]).all()
+
+
+# ---- track_metric: what the training batches were predicted as, epoch by epoch -------------------
+
+
+def still(estimator, **params):
+    """A network that hardly moves: what it does in training is what the fitted one does."""
+    return estimator(
+        hidden_layer_sizes=(8,), learning_rate_init=1e-12, dropout=0.0, alpha=0.0, batch_size=30,
+        max_iter=2, n_iter_no_change=np.inf, random_state=0, track_metric=True, **params,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("normalization", ["none", "layer"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_tracked_accuracy_is_that_of_the_training_rows(n_classes, normalization):
+    X, y = make_classification(100, n_informative=4, n_classes=n_classes, random_state=0)
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
+    for w in (None, weight):
+        net = still(MLPClassifier, normalization=normalization).fit(X, y, w)
+        assert net.history_["train_metric"].tolist() == pytest.approx(
+            [net.score(X, y, w)] * 2, abs=1e-6
+        )
+
+
+def test_tracked_error_is_that_of_the_training_rows():
+    X, y = make_regression(100, random_state=0)
+    net = still(MLPRegressor).fit(X, y)
+    expected = np.abs(net.predict(X) - y).mean() / y.std()
+    assert net.history_["train_metric"].tolist() == pytest.approx([expected] * 2, rel=1e-5)
+
+
+def test_tracked_accuracy_of_labels_wants_all_of_them_right():
+    X, y = make_multilabel_classification(100, n_classes=3, random_state=0)
+    net = still(MLPClassifier).fit(X, y)
+    assert net.history_["train_metric"].iloc[-1] == pytest.approx(net.score(X, y), abs=1e-6)
+
+
+def test_tracking_changes_no_weight_and_is_off_unless_asked_for():
+    X, y = make_regression(60, random_state=0)
+    net = MLPRegressor(hidden_layer_sizes=(8,), max_iter=3, n_iter_no_change=np.inf, random_state=0)
+    off, on = clone(net).fit(X, y), clone(net).set_params(track_metric=True).fit(X, y)
+    np.testing.assert_array_equal(on.coefs_[0], off.coefs_[0])
+    assert off.history_["train_metric"].isna().all()
+
+
+# ---- scikit-learn's callbacks are told of our fits, and of none where it has none ----------------
+
+
+X, Y = load_iris(return_X_y=True)
+
+
+WATCHED = QUICK | {"max_iter": 4, "learning_rate_init": 0.03, "numeric_embedding": "none"}
+TINY_TVAE = {"epochs": 2, "compress_dims": (8,), "decompress_dims": (8,), "random_state": 0}
+
+
+def recorder_of(*, within=False):
+    """A recorder, also of estimators within others; tests of it need scikit-learn 1.9."""
+    pytest.importorskip("sklearn.callback", reason="needs scikit-learn 1.9")
+    recorder = Recorder()
+    if within:
+        recorder.max_propagation_depth = None
+    return recorder
+
+
+class Recorder:
+    """A callback of scikit-learn's protocol."""
+
+    def __init__(self):
+        self.calls, self.fitted, self.metadata, self.stop_after = [], {}, [], None
+
+    def setup(self, estimator, context):
+        self.calls.append(("setup", context.estimator_name))
+
+    def teardown(self, estimator, context):
+        self.calls.append(("teardown", context.estimator_name))
+
+    def on_fit_task_begin(self, estimator, context):
+        self.calls.append(("begin", context.estimator_name, context.task_name, context.task_id))
+
+    def on_fit_task_end(self, estimator, context, *, X, fitted_estimator, metadata):
+        end = (context.estimator_name, context.task_name, context.task_id)
+        self.calls.append(("end", *end))
+        self.metadata.append(metadata)
+        if X is not None and hasattr(fitted_estimator, "predict_proba"):
+            self.fitted[end[1:]] = fitted_estimator.predict_proba(X)
+        return end[1:] == self.stop_after
+
+    def ends(self, estimator):
+        return [call[2:] for call in self.calls if call[:2] == ("end", estimator)]
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_each_epoch_is_a_task_with_the_estimator_as_it_would_be(early_stopping):
+    recorder, settings = recorder_of(), {**WATCHED, "early_stopping": early_stopping}
+    model = MLPClassifier(**settings).set_callbacks(recorder).fit(X, Y, np.ones(150))
+    parts = [(kind, "MLPClassifier", "epoch", i) for i in range(4) for kind in ("begin", "end")]
+    root = ("MLPClassifier", "fit", 0)
+    assert recorder.calls == [
+        *[("setup", "MLPClassifier"), ("begin", *root), *parts, ("end", *root)],
+        ("teardown", "MLPClassifier"),
+    ]
+    assert all(metadata["sample_weight"].sum() == 150 for metadata in recorder.metadata)
+    for epochs in (1, 3):
+        there = MLPClassifier(**settings, callbacks=[Told(stop=epochs)]).fit(X, Y, np.ones(150))
+        assert_array_equal(recorder.fitted["epoch", epochs - 1], there.predict_proba(X))
+    plain = MLPClassifier(**settings).fit(X, Y, np.ones(150))
+    assert_array_equal(model.predict_proba(X), plain.predict_proba(X))
+    assert_array_equal(recorder.fitted["fit", 0], plain.predict_proba(X))
+    pd.testing.assert_frame_equal(model.history_, plain.history_)
+    assert model.loss_curve_ == plain.loss_curve_
+
+
+def test_members_in_several_stacks_are_one_fit(monkeypatch):
+    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1)
+    recorder = recorder_of()
+    model = MLPClassifier(**{**WATCHED, "max_iter": 2}, n_members=2).set_callbacks(recorder)
+    model.fit(X, Y)
+    assert recorder.ends("MLPClassifier") == [*(("epoch", i) for i in range(4)), ("fit", 0)]
+    assert_array_equal(recorder.fitted["epoch", 3], model.predict_proba(X))
+    recorder = recorder_of()
+    recorder.stop_after = ("epoch", 0)
+    model.set_callbacks(recorder).fit(X, Y)
+    assert recorder.ends("MLPClassifier") == [("epoch", 0), ("epoch", 1), ("fit", 0)]
+    assert model.n_iter_ == 1
+    assert len(model._states) == 2
+
+
+def test_searches_and_pipelines_hand_them_on_and_stacked_ones_say_that_they_do_not():
+    recorder = recorder_of(within=True)
+    pipeline = make_pipeline(TableEncoder(), StandardScaler(), MLPRegressor(**WATCHED))
+    pipeline.set_callbacks(recorder).fit(X, Y)
+    assert recorder.ends("TableEncoder") == [("fit", 0)]
+    assert [task for task, _ in recorder.ends("MLPRegressor")] == ["epoch"] * 4 + ["fit"]
+    assert not hasattr(pipeline[-1], "_skl_callbacks")
+    net = MLPClassifier(**{**WATCHED, "max_iter": 2})
+    search = GridSearchCV(net, {"alpha": [0.0, 1.0]}, cv=2, n_jobs=1)
+    search.set_callbacks(recorder).fit(X, Y)
+    assert recorder.ends("MLPClassifier").count(("epoch", 1)) == 2 * 2 + 1
+    recorder = recorder_of()
+    stacked = StackedGridSearchCV(clone(net.set_callbacks(recorder)), {"alpha": [0.0]}, cv=2)
+    with pytest.warns(UserWarning, match="callbacks watch one fit at a time"):
+        stacked.fit(X, Y)
+    assert recorder.ends("MLPClassifier").count(("epoch", 1)) == 3
+
+
+def test_packs_tell_of_members_generators_and_imputers_of_epochs():
+    recorder = recorder_of()
+    pack = PackClassifier(
+        n_members=3,
+        max_iter=3,
+        activations=("relu",),
+        member_params={"hidden_layer_sizes": (4,)},
+        n_iter_no_change=INF,
+        random_state=0,
+    )
+    pack.set_callbacks(recorder).fit(X, Y)
+    assert recorder.ends("PackClassifier") == [*(("member", i) for i in range(3)), ("fit", 0)]
+    assert_array_equal(recorder.fitted["fit", 0], pack.predict_proba(X))
+    recorder = recorder_of(within=True)
+    holes = pd.DataFrame(X[::3], columns=list("abcd"))
+    holes = holes.mask(np.random.default_rng(0).random(holes.shape) < 0.1)
+    imputer = TabFlowImputer(TVAE(**TINY_TVAE), n_draws=1, random_state=0)
+    pipeline = make_pipeline(imputer, TableEncoder()).set_callbacks(recorder).fit(holes)
+    assert recorder.ends("TVAE") == [("epoch", 0), ("epoch", 1), ("fit", 0)]
+    plain = clone(imputer).fit_transform(holes)
+    pd.testing.assert_frame_equal(pipeline[0].transform(holes), plain)
+
+
+def test_files_are_trained_on_epoch_by_epoch(tmp_path):
+    pytest.importorskip("pyarrow", reason="needs the extra parquet")
+    recorder, table = recorder_of(), pd.DataFrame(X, columns=list("abcd"))
+    table.assign(y=Y).to_parquet(tmp_path / "table.parquet", row_group_size=50)
+    model = MLPClassifier(**{**WATCHED, "max_iter": 2}).set_callbacks(recorder)
+    model.fit_parquet(tmp_path / "table.parquet", "y")
+    assert recorder.ends("MLPClassifier") == [("epoch", 0), ("epoch", 1), ("fit", 0)]
+    assert recorder.calls[-1] == ("teardown", "MLPClassifier")
+
+
+def test_what_fails_is_torn_down_and_files_and_clones_do_without(tmp_path):
+    recorder = recorder_of()
+
+    model = MLPClassifier(**WATCHED, callbacks=[Told(RuntimeError("broken"), 1)]).set_callbacks(
+        recorder
+    )
+    with pytest.raises(RuntimeError, match="broken"):
+        model.fit(X, Y)
+    assert [call[0] for call in recorder.calls] == ["setup", "begin", "begin", "teardown"]
+    model.set_params(callbacks=None).fit(X, Y)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model.set_fit_request(sample_weight=True)
+    model.save(tmp_path / "model")
+    loaded = combutab.load(tmp_path / "model")
+    assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    assert not hasattr(loaded, "_skl_callbacks")
+    lbfgs = recorder_of()
+    with pytest.warns(ConvergenceWarning):
+        MLPRegressor(solver="lbfgs", max_iter=3, random_state=0).set_callbacks(lbfgs).fit(X, Y)
+    assert lbfgs.ends("MLPRegressor") == [("fit", 0)]
+
+
+def test_their_own_callbacks_work(capsys):
+    pytest.importorskip("sklearn.callback", reason="needs scikit-learn 1.9")
+    from sklearn.callback import ProgressBar, ScoringMonitor
+
+    monitor = ScoringMonitor(scoring="accuracy")
+    model = MLPClassifier(**WATCHED).set_callbacks(monitor, ProgressBar()).fit(X, Y)
+    log = monitor.get_logs().data_as_pandas
+    assert log["task_name"].tolist() == ["fit"] + ["epoch"] * 4
+    assert log["accuracy"].iloc[0] == log["accuracy"].iloc[-1] == model.score(X, Y)
+    assert "MLPClassifier - fit" in capsys.readouterr().out
+
+
+def test_a_scikit_learn_without_callbacks_is_told_of_nothing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.callback", None)
+    spec = importlib.util.spec_from_file_location("older", tasks.__file__)
+    older = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(older)
+
+    class Net(older.CallbackSupport, BaseEstimator):
+        pass
+
+    assert not hasattr(Net(), "set_callbacks")
+    assert not older.has_callbacks(Net())
+    with older.fit_task(Net(), X, Y, n_parts=3) as task:
+        assert task is None
+
+
+# ---- scikit-learn's HTML of an estimator shows what its fit found: facts, and curves -------------
+
+
+SHOWN = QUICK | {"max_iter": 5, "early_stopping": True, "early_stopping_scoring": "loss"}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return MLPClassifier(**SHOWN, learning_rate_init=0.03).fit(X, Y)
+
+
+def facts(page):
+    """Our table's rows, by name; the first table that is not in what is folded."""
+    return dict(re.findall(r'<tr class="default"><td class="param">(.+?)</td><td>(.+?)</td>', page))
+
+
+def curves(page):
+    """(points, caption) of each drawing."""
+    figures = [ElementTree.fromstring(each) for each in re.findall(r"<figure.+?</figure>", page)]
+    return [
+        (np.array([p.split(",") for p in f.find("svg/polyline").get("points").split()], float), f)
+        for f in figures
+    ]
+
+
+def test_a_fitted_network_shows_facts_and_curves(model, tmp_path):
+    page = estimator_html_repr(model)
+    assert facts(page) == {"networks": "1", "units": "4 → 8 → 3", "trained": "5 epochs"}
+    (train, first), (validation, second) = curves(page)
+    loss, held_out = np.array(model.loss_curve_), -np.array(model.validation_scores_)
+    for points, values in ((train, loss), (validation, held_out)):
+        assert len(points) == 5
+        assert (np.diff(points[:, 0]) > 0).all()
+        assert np.corrcoef(points[:, 1], values)[0, 1] < -0.999  # y goes down
+    best = int(held_out.argmin())
+    dot = second.find("svg/circle")
+    assert (float(dot.get("cx")), float(dot.get("cy"))) == tuple(validation[best])
+    assert first.findtext("figcaption") == f"training loss: {loss[0]:.3g} → {loss[-1]:.3g}"
+    kept = f"; kept is epoch {best + 1}: {held_out[best]:.3g}"
+    assert second.findtext("figcaption").endswith(kept)
+    assert "<summary>Parameters</summary>" in page, "scikit-learn's own is there as well"
+    model.save(tmp_path / "model")
+    assert facts(estimator_html_repr(combutab.load(tmp_path / "model"))) == facts(page)
+    assert len(curves(make_pipeline(model)._repr_html_())) == 2
+    assert not curves(estimator_html_repr(MLPClassifier()))
+
+
+def test_members_packs_and_generators_show_theirs():
+    several = MLPRegressor(**SHOWN | {"early_stopping": False}, n_members=2).fit(X, Y)
+    page = several._repr_html_()
+    assert facts(page)["networks"] == "2"
+    ((_, figure),) = curves(page)
+    means = several.history_.groupby("epoch")["train_loss"].mean()
+    said = f"training loss, mean: {means[1]:.3g} → {means[5]:.3g}"
+    assert figure.findtext("figcaption") == said
+    small = {"hidden_layer_sizes": (4,)}
+    names = ("relu", "mish")
+    settings = {"n_members": 2, "max_iter": 2, "member_params": small, "random_state": 0}
+    pack = PackClassifier(activations=names, **settings).fit(X, Y)
+    pack.members_["activation"] = pack.members_["activation"].replace("relu", "<b>&")
+    page = pack._repr_html_()
+    shown = facts(page)
+    assert f"{pack.validation_loss_:.3g}" in shown["validation loss"]
+    assert "<b>&" not in page
+    assert ("&lt;b&gt;&amp; " in shown["weight by activation"]) == (
+        pack.activation_weights_["<b>&"] > 0
+    )
+    assert len(curves(page)) == 2
+    tvae = TVAE(epochs=2, compress_dims=(4,), decompress_dims=(4,), random_state=0).fit(X)
+    page = tvae._repr_html_()
+    assert facts(page)["learned from"] == "150 rows x 4 columns"
+    assert len(curves(page)) == 1
+
+
+def test_what_has_no_epochs_is_shown_without_curves():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        lbfgs = MLPRegressor(solver="lbfgs", hidden_layer_sizes=(4,), max_iter=2).fit(X, Y)
+        none = MLPRegressor(**SHOWN, callbacks=[Told(KeyboardInterrupt(), 0)]).fit(X, Y)
+    for estimator in (lbfgs, none):
+        page = estimator._repr_html_()
+        assert not curves(page)
+        assert facts(page)["trained"] == f"{estimator.n_iter_} iterations"

@@ -8,16 +8,24 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import neural_network
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
-from sklearn.exceptions import ConvergenceWarning, DataConversionWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import train_test_split
 
 import combutab
 from combutab import MLPClassifier, MLPRegressor, paper_recipe
 
 INF = float("inf")
+
+
 QUICK = {"hidden_layer_sizes": (8, 6), "max_iter": 5, "n_iter_no_change": INF, "random_state": 0}
+
+
 PLAIN_INPUTS = {"numeric_embedding": "none", "scale_inputs": False}
+
+
 IRIS = load_iris(return_X_y=True)
+
+
 DIABETES = load_diabetes(return_X_y=True)
 
 
@@ -34,6 +42,8 @@ def _kinds(rng):
 
 
 KINDS = _kinds(np.random.default_rng(0))
+
+
 REGRESSION = {"one target", "two targets"}
 
 
@@ -207,31 +217,19 @@ def test_early_stopping_splits_by_class_and_restores_the_best_weights():
     model = Spy(**paper_recipe("classification", **settings, random_state=1)).fit(X, y)
     (prepared,) = seen
     labels = prepared.rows.y.reshape(-1).numpy()
-    train, val = labels[prepared.train], labels[prepared.val]
+    ((train_rows, val_rows),) = prepared.splits
+    train, val = labels[train_rows], labels[val_rows]
     assert len(val) == 114
     assert len(train) + len(val) == len(y)
     assert abs(val.mean() - y.mean()) < 0.01
     # of the rows that were set aside, the network that is left has the score it claims
-    rows = prepared.rows.dense[prepared.val]
+    rows = prepared.rows.dense[val_rows]
     net = model.network()
     right = (net(rows[None])[0, :, 0] > 0).numpy() == val
     assert right.mean() == model.best_validation_score_ == max(model.validation_scores_)
     assert len(model.validation_scores_) == model.n_iter_ == 30
     assert model.validation_scores_[-1] < model.best_validation_score_, "vacuous: last is best"
     assert model.best_loss_ is None
-
-
-@pytest.mark.parametrize("task", ["classification", "regression"])
-def test_own_validation_set_keeps_the_best_epoch(task):
-    X, y = IRIS
-    settings = {"hidden_layer_sizes": (16,), "max_iter": 25, "learning_rate_init": 0.1}
-    settings |= {"n_iter_no_change": INF, "random_state": 0}
-    cls = MLPClassifier if task == "classification" else MLPRegressor
-    model = cls(**paper_recipe(task, **settings))
-    model.fit(X[::2], y[::2], X_val=X[1::2], y_val=y[1::2])
-    assert model.validation_scores_[-1] < model.best_validation_score_, "vacuous: last is best"
-    assert_allclose(model.score(X[1::2], y[1::2]), model.best_validation_score_, rtol=1e-5)
-    assert max(model.validation_scores_) == model.best_validation_score_
 
 
 def test_training_stops_when_the_validation_score_stalls():
@@ -326,27 +324,6 @@ def test_a_refit_forgets_what_came_before():
     assert not hasattr(model, "loss_curve_")
 
 
-@pytest.mark.parametrize(
-    "method", ["predict", "predict_proba", "predict_log_proba", "score", "save"]
-)
-def test_unfitted_estimators_say_so(method, tmp_path):
-    X, y = IRIS
-    arguments = {"score": (X, y), "save": (tmp_path / "m",)}.get(method, (X,))
-    with pytest.raises(NotFittedError, match="This MLPClassifier instance is not fitted yet"):
-        getattr(MLPClassifier(), method)(*arguments)
-    assert not hasattr(MLPClassifier(), "coefs_")
-
-
-def test_a_column_vector_y_warns_and_counts_as_one_target():
-    X, y = DIABETES
-    with pytest.warns(DataConversionWarning, match="column-vector y was passed"):
-        model = MLPRegressor(**QUICK).fit(X, y[:, None])
-    assert model.predict(X).shape == (442,)
-    X, y = IRIS
-    with pytest.warns(DataConversionWarning, match="column-vector y was passed"):
-        MLPClassifier(**QUICK).fit(X, y[:, None])
-
-
 def test_a_batch_larger_than_the_data_warns():
     X, y = DIABETES
     with pytest.warns(UserWarning, match="larger than the 442 rows to train on. It is going to be"):
@@ -370,3 +347,32 @@ def test_weights_are_for_reading(init):
     for array in (*net.coefs_, *net.intercepts_):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1.0
+
+
+# ---- messages ----------------------------------------
+
+
+def test_a_class_of_one_row_is_named_where_rows_are_set_aside():
+    words = r"The least populated classes in y have only 1 member.*too few members are: \['%s'\]"
+    for rows, y, name in [
+        ([[1, 2], [2, 3], [3, 4], [4, 5]], [False, False, False, True], "True"),
+        (IRIS[0], np.where(np.arange(150) < 1, "rare", "usual"), "rare"),
+        (IRIS[0], np.where(np.arange(150) < 1, 7, 2), "7"),
+    ]:
+        with pytest.raises(ValueError, match=words % name):
+            MLPClassifier(early_stopping=True).fit(rows, y)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_answers_are_float64_whatever_the_table_is(dtype):
+    settings = {
+        "early_stopping": False,
+        "hidden_layer_sizes": (5,),
+        "max_iter": 2,
+        "n_iter_no_change": np.inf,
+    }
+    rows, Y = IRIS[0].astype(dtype), IRIS[1]
+    assert MLPRegressor(**settings).fit(rows, Y).predict(rows).dtype == np.float64
+    proba = MLPClassifier(**settings).fit(rows, Y).predict_proba(rows)
+    assert proba.dtype == np.float64
+    np.testing.assert_allclose(proba.sum(1), 1, rtol=1e-14)

@@ -20,7 +20,7 @@ def _heteroscedastic(n=3000, seed=0):
     return x[:, None], mean + std * rng.normal(size=n), mean, std
 
 
-X, Y, MEAN, STD = _heteroscedastic()
+X, Y = _heteroscedastic()[:2]
 X_NEW, Y_NEW, MEAN_NEW, STD_NEW = _heteroscedastic(seed=1)
 PARAMETERS = {
     "hidden_layer_sizes": (48, 48),

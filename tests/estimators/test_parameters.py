@@ -1,69 +1,78 @@
 """Wrong parameters: a clear error that names the value and the way out, before any work."""
 
+import inspect
+
 import numpy as np
 import pytest
 import torch
-from sklearn.base import clone
 from sklearn.datasets import load_iris
 from torch import nn
 
-from combutab import MLPClassifier, MLPRegressor
+from combutab import (
+    MLPClassifier,
+    MLPRegressor,
+    PackClassifier,
+    PackRegressor,
+    TabMClassifier,
+    TabMRegressor,
+    paper_recipe,
+)
+from combutab.core.text import parse_seconds
+from tests.paper_networks import PAPER, UNSHAPELY, shape_of
 
 pytestmark = pytest.mark.usefixtures("paper_defaults")
 
 X, Y = load_iris(return_X_y=True)
+INF = float("inf")
+QUICK = {"max_iter": 1, "n_iter_no_change": INF, "random_state": 0}
+NETS, PACKS = (MLPClassifier, MLPRegressor), (PackClassifier, PackRegressor)
+TABM = (TabMClassifier, TabMRegressor)
 
-CONSTRAINED = {  # a value -> words of scikit-learn's error for it
+# parameters of one kind -> values that scikit-learn's constraints refuse
+CONSTRAINED = {
+    "shuffle warm_start nesterovs_momentum early_stopping proxy_norm scale_inputs": ["yes"],
+    "track_metric verbose": ["yes"],
+    "alpha power_t tol weight_decay": [-1.0, "1"],
+    "learning_rate_init max_grad_norm epsilon": [0.0, -1],
+    "momentum beta_1 beta_2 validation_fraction dropout": [1.5, -0.1, "half"],
+    "max_iter n_iter_no_change batch_size": [0, 2.5],
+    "n_members max_fun embedding_dim n_frequencies n_bins": [0, "many"],
     "hidden_layer_sizes": ["wide", 0, 2.5],
     "activation": [3, None],
-    "solver": ["rmsprop", None],
-    "alpha": [-0.1, "1"],
-    "batch_size": [0, 1.5, "all"],
-    "learning_rate": ["linear"],
-    "learning_rate_init": [0.0, -1],
-    "power_t": [-1],
-    "max_iter": [0, 2.5],
-    "shuffle": ["yes"],
-    "random_state": ["seed", 1.5],
-    "tol": [-1.0],
-    "verbose": ["loud"],
-    "warm_start": ["yes"],
-    "momentum": [1.5],
-    "nesterovs_momentum": ["yes"],
-    "early_stopping": ["yes"],
-    "validation_fraction": [1.0, -0.1],
-    "beta_1": [1.0],
-    "beta_2": [-0.1],
-    "epsilon": [0.0],
-    "n_iter_no_change": [0, 2.5, float("nan")],
-    "max_fun": [0],
-    "dropout": [1.0, -0.1, "half"],
-    "weight_decay": [-1],
-    "max_grad_norm": [0.0, -1],
-    "normalization": ["instance", None],
-    "proxy_norm": ["yes"],
-    "init": ["zeros"],
-    "n_members": [0, 1.5],
+    "solver normalization numeric_embedding": ["rmsprop", None],
+    "learning_rate init numeric_encoding precision": ["linear", "zeros", "minmax", "float16"],
     "bagging": ["bootstrap", True],
+    "random_state": ["seed", 1.5],
     "categorical_features": ["city", 3],
-    "numeric_encoding": ["minmax"],
-    "max_onehot": [-1],
+    "max_onehot frequency_scale": [-1, -0.1],
     "min_frequency": [0, 1.0, 1.5],
-    "embedding_dim": [0],
-    "device": [3],
-    "numeric_embedding": ["plr", None],
     "numeric_embedding_dim": [1],
-    "n_frequencies": [0],
-    "n_bins": [0, 2.5],
-    "frequency_scale": [-0.1],
-    "scale_inputs": ["yes"],
     "learning_rate_factors": ["bias", [0.1]],
     "regularization_schedule": ["adaptive", 1.0],
-    "early_stopping_scoring": [3],
-    "precision": ["float16"],
-    "track_metric": ["yes"],
+    "early_stopping_scoring device": [3],
     "callbacks": ["bar", 3],
 }
+OF_PACKS = {
+    "n_members max_iter n_iter_no_change": [0, 2.5],
+    "max_time": [0, -1.0],
+    "activations": ["relu", None],
+    "cv": [1, 1.5],
+    "validation_fraction": [0.0, 1.0],
+    "max_ensemble_size": [0],
+    "member_params": ["relu", [1]],
+    "categorical_features": ["city", 3],
+    "random_state": ["seed", 1.5],
+    "device": [3],
+    "verbose": ["loud"],
+    "n_jobs": [1.5, "all"],
+}
+OF_TABM = {
+    "n_heads n_bins": [0, "many"],
+    "init": ["data"],
+    "hidden_layer_sizes": ["auto"],
+    "numeric_embedding": ["plr"],
+}
+OWN = {"class_weight", "label_smoothing", "quantiles", "scale_target", "loss", "clip_predictions"}
 
 
 class _Untouchable:
@@ -73,108 +82,139 @@ class _Untouchable:
         raise AssertionError(f"the data was touched: {name}")
 
 
-@pytest.mark.parametrize("cls", [MLPClassifier, MLPRegressor])
-def test_every_parameter_is_constrained(cls):
-    own = {"class_weight", "label_smoothing", "quantiles", "scale_target", "loss"}
-    own |= {"clip_predictions", "calibration"}
-    assert set(cls().get_params()) - own == set(CONSTRAINED)
-    assert set(cls._parameter_constraints) == set(cls().get_params())
+UNTOUCHABLE = _Untouchable(), _Untouchable()
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [(name, value) for name, values in CONSTRAINED.items() for value in values]
+    ("classes", "table"), [(NETS, CONSTRAINED), (PACKS, OF_PACKS), (TABM, OF_TABM)]
 )
-def test_wrong_values_are_named_before_the_data_is_touched(name, value):
-    for cls in (MLPClassifier, MLPRegressor):
-        with pytest.raises(ValueError, match=f"The '{name}' parameter of {cls.__name__} must be"):
-            cls(**{name: value}).fit(_Untouchable(), _Untouchable())
-        with pytest.raises(ValueError, match=f"The '{name}' parameter of {cls.__name__} must be"):
-            cls(**{name: value}).partial_fit(_Untouchable(), _Untouchable())
+def test_wrong_values_are_named_before_the_data_is_touched(classes, table):
+    values = {name: table[names] for names in table for name in names.split()}
+    for cls in classes:
+        if classes is not TABM:
+            assert set(cls().get_params()) - OWN - {"calibration"} == set(values)
+        for name, value in ((name, each) for name, tried in values.items() for each in tried):
+            with pytest.raises(ValueError, match=f"The '{name}' parameter of {cls.__name__} must"):
+                cls(**{name: value}).fit(*UNTOUCHABLE)
+            if classes is NETS:
+                with pytest.raises(ValueError, match=f"The '{name}' parameter of {cls.__name__}"):
+                    cls(**{name: value}).partial_fit(*UNTOUCHABLE)
 
 
-@pytest.mark.parametrize(
-    ("cls", "parameters", "words"),
-    [
-        (MLPClassifier, {"hidden_layer_sizes": (8, -1)}, r"must be > 0, got \[8, -1\]"),
-        (MLPClassifier, {"hidden_layer_sizes": (8, 2.5)}, r"must be > 0, got \[8, 2.5\]"),
-        (MLPClassifier, {"hidden_layer_sizes": ["8"]}, "hidden_layer_sizes must be > 0"),
-        (MLPClassifier, {"activation": "rleu"}, r"unknown activation 'rleu' \(did you mean 'relu'"),
-        (MLPClassifier, {"activation": nn.ReLU()}, "must make a fresh module for every layer"),
-        (MLPClassifier, {"activation": lambda width: width}, "must return an nn.Module, got"),
-        (MLPClassifier, {"activation": "pln-1"}, "norm_size must be at least 2 for PLN"),
-        (
-            MLPClassifier,
-            {"normalization": "group", "hidden_layer_sizes": (10,)},
-            "width that group_size divides, got width=10",
-        ),
-        (MLPClassifier, {"proxy_norm": True}, "set normalization='layer'"),
-        (
-            MLPClassifier,
-            {"proxy_norm": True, "normalization": "layer", "activation": "la-silu"},
-            "ProxyNorm|proxy",
-        ),
-        (MLPClassifier, {"device": "gpu"}, "device must be 'auto', 'cpu', 'cuda'.*got 'gpu'"),
-        (MLPClassifier, {"device": "cuda:99"}, "but torch sees"),
-        (MLPClassifier, {"callbacks": [3]}, "must be combutab.training.Callback objects, got 3"),
-        (MLPClassifier, {"label_smoothing": 1.0}, "The 'label_smoothing' parameter"),
-        (MLPClassifier, {"class_weight": "even"}, "The 'class_weight' parameter"),
-        (MLPRegressor, {"loss": "mse"}, "The 'loss' parameter of MLPRegressor must be a str among"),
-        (MLPRegressor, {"scale_target": "yes"}, "The 'scale_target' parameter"),
-        (MLPRegressor, {"loss": "quantile", "quantiles": (0.5, 1.5)}, r"must lie in \(0, 1\)"),
-        (MLPRegressor, {"loss": "quantile", "quantiles": ()}, r"must lie in \(0, 1\), got \(\)"),
-        (MLPRegressor, {"loss": "quantile", "quantiles": ("a",)}, r"must lie in \(0, 1\)"),
-        (MLPRegressor, {"loss": "quantile", "quantiles": (0.9, 0.1)}, "quantiles must increase"),
-        (MLPRegressor, {"loss": "quantile", "quantiles": (0.5, 0.5)}, "quantiles must increase"),
-    ],
-)
+CLASSIFIER, REGRESSOR = NETS
+_PROXY = {"proxy_norm": True, "normalization": "layer", "activation": "la-silu"}
+COMBINATIONS = [
+    (CLASSIFIER, {"hidden_layer_sizes": (8, -1)}, r"must be > 0, got \[8, -1\]"),
+    (CLASSIFIER, {"hidden_layer_sizes": (8, 2.5)}, r"must be > 0, got \[8, 2.5\]"),
+    (CLASSIFIER, {"hidden_layer_sizes": ["8"]}, "hidden_layer_sizes must be > 0"),
+    (CLASSIFIER, {"activation": "rleu"}, r"unknown activation 'rleu' \(did you mean 'relu'"),
+    (CLASSIFIER, {"activation": nn.ReLU()}, "must make a fresh module for every layer"),
+    (CLASSIFIER, {"activation": lambda width: width}, "must return an nn.Module, got"),
+    (CLASSIFIER, {"activation": "pln-1"}, "norm_size must be at least 2 for PLN"),
+    (CLASSIFIER, {"normalization": "group", "hidden_layer_sizes": (10,)}, "divides, got width=10"),
+    (CLASSIFIER, {"proxy_norm": True}, "set normalization='layer'"),
+    (CLASSIFIER, _PROXY, "ProxyNorm|proxy"),
+    (CLASSIFIER, {"device": "gpu"}, "device must be 'auto', 'cpu', 'cuda'.*got 'gpu'"),
+    (CLASSIFIER, {"device": "cuda:99"}, "but torch sees"),
+    (CLASSIFIER, {"callbacks": [3]}, "must be combutab.training.Callback objects, got 3"),
+    (CLASSIFIER, {"label_smoothing": 1.0}, "The 'label_smoothing' parameter"),
+    (CLASSIFIER, {"class_weight": "even"}, "The 'class_weight' parameter"),
+    (CLASSIFIER, {"learning_rate_factors": {"biases": 0.1}}, "knows 'weight', .* got 'biases'"),
+    (CLASSIFIER, {"learning_rate_factors": {"bias": 0}}, r"\['bias'\] must be a pos.* got 0"),
+    (CLASSIFIER, {"learning_rate_factors": {"bias": INF}}, "positive number, got inf"),
+    (CLASSIFIER, {"early_stopping_scoring": "accuracies"}, "accuracies"),
+    (REGRESSOR, {"loss": "mse"}, "The 'loss' parameter of MLPRegressor must be a str among"),
+    (REGRESSOR, {"scale_target": "yes"}, "The 'scale_target' parameter"),
+    (REGRESSOR, {"loss": "quantile", "quantiles": (0.5, 1.5)}, r"must lie in \(0, 1\)"),
+    (REGRESSOR, {"loss": "quantile", "quantiles": ()}, r"must lie in \(0, 1\), got \(\)"),
+    (REGRESSOR, {"loss": "quantile", "quantiles": ("a",)}, r"must lie in \(0, 1\)"),
+    (REGRESSOR, {"loss": "quantile", "quantiles": (0.9, 0.1)}, "quantiles must increase"),
+    (REGRESSOR, {"loss": "quantile", "quantiles": (0.5, 0.5)}, "quantiles must increase"),
+    (TabMClassifier, {"hidden_layer_sizes": ()}, r"must name at least one layer.* got \(\)"),
+    *(
+        (cls, parameters, words)
+        for cls in PACKS
+        for parameters, words in [
+            ({"activations": ("relu", "reluu")}, r"unknown activation 'reluu'.*mean 'relu'"),
+            ({"activations": ()}, "activations is empty: name at least one"),
+            ({"activations": ("relu", 3)}, r"activations must hold names or callables.* got 3"),
+            ({"max_time": "2 minutes"}, r"max_time must be.*'90s', '2min' or '1h', got '2 minut"),
+            ({"cv": 5, "n_members": 4}, "n_members must be at least the 5 folds of cv, got 4"),
+            (
+                {"cv": 5, "n_members": 5, "max_ensemble_size": 2},
+                "max_ensemble_size must be at least the 5 folds of cv, got 2",
+            ),
+        ]
+    ),
+    *(
+        (cls, {"member_params": parameters}, words)
+        for cls in PACKS
+        for parameters, words in [
+            ({"dropuot": 0.1}, "has 'dropuot', no parameter of .*; did you mean 'dropout'"),
+            ({"activation": "relu"}, "'activation', which a pack sets .* the pack activations="),
+            ({"max_iter": 3}, r"cannot have 'max_iter'.*; give the pack max_iter="),
+            ({"early_stopping": False}, "cannot have 'early_stopping', which a pack sets itself$"),
+            ({"solver": "lbfgs"}, "member_params has solver='lbfgs', which has"),
+            ({"dropout": 1.5}, "The 'dropout' parameter of MLP.* must be .* Got 1.5"),
+            ({"hidden_layer_sizes": (8, 0)}, r"hidden_layer_sizes must be > 0, got \[8, 0\]"),
+        ]
+    ),
+    (PackRegressor, {"loss": "quantile", "quantiles": (0.5, 2.0)}, r"must lie in \(0, 1\)"),
+    (PackClassifier, {"member_params": {"class_weight": "balanced"}}, "the pack class_weight="),
+    (PackRegressor, {"member_params": {"loss": "huber"}}, "have 'loss'.*give the pack loss="),
+]
+
+
+@pytest.mark.parametrize(("cls", "parameters", "words"), COMBINATIONS)
 def test_combinations_that_cannot_be_are_named_before_the_data_is_touched(cls, parameters, words):
     with pytest.raises((ValueError, TypeError), match=words):
-        cls(**parameters).fit(_Untouchable(), _Untouchable())
+        cls(**parameters).fit(*UNTOUCHABLE)
 
 
-def test_the_constructor_only_assigns():
-    values = {name: object() for name in MLPClassifier().get_params()}
-    model = MLPClassifier(**values)
-    assert all(getattr(model, name) is value for name, value in values.items())
-    assert set(vars(model)) == set(values)
+@pytest.mark.parametrize("path", ["rows.parquet", ["a.parquet", "b.parquet"]])
+def test_packs_read_no_parquet_file(path):
+    for cls, plain in zip(PACKS, NETS, strict=True):
+        words = rf"got the path '.*parquet'.*{plain.__name__}, whose fit_parquet"
+        with pytest.raises(ValueError, match=words):
+            cls().fit(path, "y")
+        assert not hasattr(cls, "fit_parquet")
+        assert not hasattr(cls, "partial_fit")
 
 
-def test_get_set_clone_and_repr():
-    model = MLPRegressor("huber", (8, 4), "tanh", alpha=0.5, quantiles=[0.5])
-    copy = clone(model)
-    assert copy.get_params() == model.get_params()
-    assert copy.set_params(alpha=2, dropout=0.3).alpha == 2
-    assert model.alpha == 0.5
-    with pytest.raises(ValueError, match="Invalid parameter 'alhpa' for estimator MLPRegressor"):
-        model.set_params(alhpa=1)
-    text = repr(model)
-    assert text.startswith("MLPRegressor(")
-    assert "alpha=0.5" in text
-    assert "dropout" not in text  # a default
-    assert repr(MLPRegressor()) == "MLPRegressor()"
-    fitted = MLPRegressor(hidden_layer_sizes=(4,), max_iter=1, n_iter_no_change=float("inf"))
-    unfitted_html, html = fitted._repr_html_(), fitted.fit(X, Y)._repr_html_()
-    assert "MLPRegressor" in html
-    assert "Not fitted" in unfitted_html
-    assert "Not fitted" not in html
-    assert not hasattr(clone(fitted), "coefs_")
+def test_folds_that_cannot_be():
+    quick = {"max_iter": 1, "member_params": {"hidden_layer_sizes": (4,)}}
+    rare = np.where(np.arange(len(Y)) < 3, "rare", "often")
+    for cls, cv, data, words in [
+        (PackRegressor, 5, (X[:4], Y[:4]), "cv=5 needs as many rows, got n_samples=4; use cv=None"),
+        (PackClassifier, 4, (X, rare), "cv=4 needs a row of each class.* class rare has 3 row"),
+        (PackClassifier, 3, (X, Y, None, X, Y), "X_val and cv=3 do not go together; use cv=None"),
+        (PackRegressor, [(range(10), range(5, 15))], (X, Y), "10 rows that train and 10 .*, 5 of"),
+        (PackRegressor, [(np.arange(0), np.arange(5))], (X, Y), "0 rows that train"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            cls(**quick, cv=cv).fit(*data)
+
+
+def test_times():
+    given = ("90s", "2min", "1.5 h", " .5s ", 3)
+    assert [parse_seconds(value) for value in given] == [90, 120, 5400, 0.5, 3]
+    for text in ("", "s", "0s", "-1s", "1d", "1e3s", "min", "0"):
+        with pytest.raises(ValueError, match="max_time must be a number of seconds or text"):
+            parse_seconds(text)
 
 
 def test_the_paper_s_network_goes_by_the_rows():
-    quick = {"max_iter": 1, "n_iter_no_change": float("inf"), "random_state": 0}
     rng = np.random.default_rng(0)
     for n, widths in ((999, [128] * 2), (1000, [256] * 5)):
         rows = rng.normal(size=(n, 3))
-        model = MLPRegressor(hidden_layer_sizes="paper", **quick).fit(rows, rows[:, 0])
+        model = MLPRegressor(hidden_layer_sizes="paper", **QUICK).fit(rows, rows[:, 0])
         assert [w.shape[1] for w in model.coefs_[:-1]] == widths
-        assert model.n_layers_ == len(widths) + 2
-        assert model.t_ == n
+        assert (model.n_layers_, model.t_) == (len(widths) + 2, n)
 
 
 @pytest.mark.parametrize("size", [np.int64(7), [7], (7,), np.array([7]), 7])
 def test_hidden_layer_sizes_in_every_form(size):
-    quick = {"max_iter": 1, "n_iter_no_change": float("inf"), "random_state": 0}
-    model = MLPClassifier(hidden_layer_sizes=size, **quick).fit(X, Y)
+    model = MLPClassifier(hidden_layer_sizes=size, **QUICK).fit(X, Y)
     assert [w.shape for w in model.coefs_] == [(4, 7), (7, 3)]
 
 
@@ -187,14 +227,43 @@ def test_an_activation_of_ones_own():
         def forward(self, x):
             return self.gain * x.square()
 
-    quick = {"max_iter": 60, "n_iter_no_change": float("inf"), "random_state": 0}
     y = (X**2).sum(1)
+    settings = QUICK | {"max_iter": 60, "learning_rate_init": 0.01, "hidden_layer_sizes": (16,)}
     for n_members in (1, 3):
-        model = MLPRegressor(
-            hidden_layer_sizes=(16,),
-            activation=Square,
-            n_members=n_members,
-            learning_rate_init=0.01,
-            **quick,
-        ).fit(X, y)
+        model = MLPRegressor(**settings, activation=Square, n_members=n_members).fit(X, y)
         assert model.score(X, y) > 0.9
+
+
+# ---- the CombU paper's network, which is the same whatever the estimators' defaults become -------
+
+TASKS = {"classification": MLPClassifier, "regression": MLPRegressor}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_recipe_is_the_paper_s_whatever_the_defaults_are(task, no_defaults):
+    names = set(inspect.signature(TASKS[task]).parameters)
+    assert set(paper_recipe(task)) == names - UNSHAPELY
+    assert names >= UNSHAPELY
+    net = TASKS[task](**paper_recipe(task))
+    assert shape_of(net) == PAPER[task]
+    assert net._hidden_layer_sizes(999) == (128, 128)
+    assert net._hidden_layer_sizes(1000) == (256,) * 5
+    assert [net._checked_batch_size(n) for n in (10, 499, 5000)] == [500] * 3
+
+
+def test_it_trains_on_less_than_a_batch_without_a_word():
+    rows = np.linspace(-1, 1, 40)[:, None]
+    explicit = QUICK | {"hidden_layer_sizes": (128, 128), "batch_size": 40}
+    nets = [MLPRegressor(**paper_recipe("regression", **each)) for each in (QUICK, explicit)]
+    first, second = (net.fit(rows, rows[:, 0]).predict(rows) for net in nets)
+    np.testing.assert_array_equal(first, second)
+
+
+def test_changes_to_the_recipe():
+    recipe = paper_recipe("classification", dropout=0.3, random_state=7)
+    net = MLPClassifier(**recipe)
+    assert (net.dropout, net.random_state, net.alpha) == (0.3, 7, 0.0001)
+    recipe["alpha"] = 5.0  # a copy
+    assert paper_recipe("classification") == PAPER["classification"]
+    with pytest.raises(ValueError, match="'classification', 'regression', got 'ranking'"):
+        paper_recipe("ranking")

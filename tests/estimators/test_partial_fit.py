@@ -1,5 +1,6 @@
 """partial_fit and warm_start go on from what was learned, as scikit-learn's do."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -173,8 +174,16 @@ def test_warm_start_goes_on_from_the_weights_it_had(kind):
 def test_warm_start_refuses_other_classes_features_and_members():
     X, y = IRIS
     model = MLPClassifier(**QUICK, warm_start=True).fit(X, y)
-    for labels in (y % 2, np.minimum(y, 1)):
-        with pytest.raises(ValueError, match="warm_start can only be used where `y` has the same"):
+    for labels, found in [
+        (np.repeat([0, 1, 3], 50), r"\[0 1 3\]"),
+        (np.repeat([0, 1], 75), r"\[0 1\]"),
+        (np.arange(150) % 4, r"\[0 1 2 3\]"),
+    ]:
+        words = (
+            "warm_start can only be used where `y` has the same classes as in the previous call "
+            rf"to fit. Previously got \[0 1 2\], `y` has {found}"
+        )
+        with pytest.raises(ValueError, match=words):
             model.fit(X, labels)
     with pytest.raises(ValueError, match="classes"):
         model.fit(X, y + 1)
@@ -207,3 +216,97 @@ def test_warm_start_keeps_the_best_weights_of_earlier_calls():
     model.fit(X, y, X_val=X, y_val=y)  # ruins the weights
     assert max(model.validation_scores_[-3:]) < best
     assert model.best_validation_score_ == best == model.score(X, y)
+
+
+FIXED = {"early_stopping": False, "early_stopping_scoring": None, "learning_rate": "constant"}
+
+
+# as scikit-learn's perceptron: its initial weights, the table's numbers as they are but for a scale
+PLAIN = {
+    **FIXED,
+    "activation": "relu",
+    "init": "xavier",
+    "dropout": 0.0,
+    "numeric_encoding": "standard",
+    "numeric_embedding": "none",
+    "scale_inputs": False,
+    "learning_rate_factors": None,
+    "regularization_schedule": "constant",
+}
+
+
+def test_partial_fit_goes_on_in_a_copy_with_momentum_and_all():
+    X, y = IRIS
+    first = MLPClassifier(**PLAIN | {"dropout": 0.2}, random_state=0)
+    for _ in range(3):
+        first.partial_fit(X, y, classes=[0, 1, 2])
+    second = pickle.loads(pickle.dumps(first))
+    for each in (first, second):
+        for _ in range(5):
+            each.partial_fit(X, y)
+    assert_array_equal(first.predict_proba(X), second.predict_proba(X))
+
+
+def test_partial_fit_learns_a_class_that_comes_late():
+    model = MLPClassifier(random_state=0, **FIXED)
+    model.partial_fit([[1], [2], [3]], ["a", "b", "c"], classes=["a", "b", "c", "d"])
+    model.partial_fit([[4]], ["d"])
+    assert set(model.predict([[1], [2], [3], [4]])) <= set("abcd")
+
+
+@pytest.mark.parametrize("kind", ["three classes", "one target"])
+@pytest.mark.parametrize("solver", ["sgd", "adam", "lbfgs"])
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"max_iter": 1},
+        {"max_iter": 1, "n_iter_no_change": np.inf},
+        {"max_iter": 1, "early_stopping": True},
+        {"max_iter": 8, "tol": 1e9, "n_iter_no_change": 3},  # converges
+    ],
+    ids=lambda parameters: ", ".join(f"{n}={v}" for n, v in parameters.items()),
+)
+def test_each_part_of_a_warm_start_warns_where_scikit_learns_does(kind, solver, parameters):
+    if solver == "lbfgs" and "tol" in parameters:
+        return  # gradients below tol at once: no step is made
+    (X, Y), counts = IRIS, []
+    for cls in both(kind):
+        model = cls(
+            hidden_layer_sizes=(4,), warm_start=True, random_state=0, solver=solver,
+            **{**FIXED, "n_iter_no_change": 10, **parameters}
+            if cls.__module__.startswith("combutab") else parameters,
+        )  # fmt: skip
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            counts.append([])
+            for _ in range(4):
+                before = len(caught)
+                model.fit(X, Y)
+                counts[-1].append(len(caught) - before)
+        assert all(issubclass(w.category, ConvergenceWarning) for w in caught)
+    assert counts[0] == counts[1]
+    assert counts[0] == [0 if "tol" in parameters else 1] * 4
+
+
+@pytest.mark.parametrize("kind", ["three classes", "one target"])
+def test_a_warm_start_that_diverges_keeps_the_weights_it_had_and_can_go_on(kind):
+    X, Y = IRIS
+    model = both(kind)[1](
+        **PLAIN | {"early_stopping": True, "numeric_encoding": "standard"},
+        hidden_layer_sizes=(8,), solver="sgd", learning_rate_init=0.1, max_iter=30,
+        n_iter_no_change=np.inf, warm_start=True, random_state=0,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        before = model.fit(X, Y).predict(X)
+        best = model.best_validation_score_
+    model.set_params(learning_rate_init=1e30)
+    with pytest.warns(ConvergenceWarning, match="diverged; the weights of its best epoch"):
+        model.fit(X, Y)
+    assert np.isnan(model.validation_scores_[-1]) or model.validation_scores_[-1] < best
+    assert_array_equal(model.predict(X), before)
+    assert model.best_validation_score_ == best
+    model.set_params(learning_rate_init=0.01)
+    with pytest.warns(ConvergenceWarning, match="Maximum iterations"):
+        model.fit(X, Y)
+    assert model.best_validation_score_ >= best

@@ -14,7 +14,7 @@ from torch import nn
 import combutab
 from combutab import MLPClassifier, MLPRegressor
 from combutab.estimators import FitTask, fit_stacked
-from combutab.estimators._jobs import train_jobs
+from combutab.estimators._jobs import train_job
 from combutab.training import schedule_factor
 
 pytestmark = pytest.mark.usefixtures("paper_defaults")
@@ -110,7 +110,7 @@ def test_dropout_falls_with_the_schedule(schedule):
     assert same.tolist() == ([True] * 4 if schedule == "constant" else [True, True, True, False])
 
 
-def test_stacks_save_and_stream_as_alone(tmp_path):
+def test_stacks_as_alone():
     table = pd.DataFrame(X, columns=list("abc")).assign(d=LABELS)
     common = {**SMALL, **PARTS, "max_iter": 6, "dropout": 0.15}
     alone = MLPRegressor(**common).fit(table, Y)
@@ -121,10 +121,6 @@ def test_stacks_save_and_stream_as_alone(tmp_path):
     np.testing.assert_allclose(
         tasks[1].estimator.predict(table), alone.predict(table), rtol=1e-4, atol=1e-5
     )
-    alone.save(tmp_path / "model")
-    again = combutab.load(tmp_path / "model")
-    np.testing.assert_array_equal(again.predict(table), alone.predict(table))
-    assert again.get_params()["learning_rate_factors"] == PARTS["learning_rate_factors"]
 
 
 def test_rate_factors_of_auto():
@@ -203,7 +199,8 @@ def test_auto_sets_rows_aside_of_tables_that_have_enough():
     assert len(MLPClassifier(**common).fit(table, labels).validation_scores_) == 1
     assert MLPClassifier(**common).fit(table[:150], labels[:150]).validation_scores_ is None
     labels[0] = 2  # a class that has one row is on one side
-    assert len(MLPClassifier(**common).fit(table, labels).validation_scores_) == 1
+    for each in (labels, np.arange(220) % 55):  # or classes are too many to stratify
+        assert len(MLPClassifier(**common).fit(table, each).validation_scores_) == 1
     with pytest.raises(ValueError, match="least populated class"):
         MLPClassifier(**{**common, "early_stopping": True}).fit(table, labels)
     reg = MLPRegressor(**common).partial_fit(table, table[:, 0])
@@ -240,24 +237,6 @@ def test_a_scorer_that_cannot_score_is_told_before_training(capsys):
         ).fit(X, Y)
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"learning_rate_factors": {"biases": 0.1}}, "knows 'weight', 'bias', .* got 'biases'"),
-        ({"learning_rate_factors": {"bias": 0}}, r"\['bias'\] must be a positive number, got 0"),
-        ({"learning_rate_factors": {"bias": INF}}, "positive number, got inf"),
-        ({"early_stopping_scoring": "accuracies"}, "accuracies"),
-        ({"numeric_embedding": "plr"}, "numeric_embedding"),
-        ({"numeric_embedding_dim": 1}, "numeric_embedding_dim"),
-        ({"regularization_schedule": "adaptive"}, "regularization_schedule"),
-        ({"early_stopping": "yes"}, "early_stopping"),
-    ],
-)
-def test_refuses_what_it_cannot_do(parameters, message):
-    with pytest.raises(ValueError, match=message):
-        MLPClassifier(**{**SMALL, **parameters}).fit(X, LABELS)
-
-
 def test_a_network_that_diverges_keeps_the_best_epoch():
     grow = lambda t: 1e-3 if t < 0.5 else 1e30  # noqa: E731
     rows = RNG.normal(size=(80, 2))
@@ -266,7 +245,7 @@ def test_a_network_that_diverges_keeps_the_best_epoch():
     reg._validate()
     job = reg.make_job(reg.encode_data(rows, y))
     job = dataclasses.replace(job, config=dataclasses.replace(job.config, learning_rate=grow))
-    (results,) = train_jobs([job])
+    results = train_job(job)
     assert [r.reason for r in results] == ["diverged"]
     with pytest.warns(ConvergenceWarning, match="the weights of its best epoch are kept"):
         reg.keep_results(job, results)

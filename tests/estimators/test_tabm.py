@@ -1,9 +1,9 @@
-"""TabMClassifier and TabMRegressor do what the others do, with heads that share their weights."""
+"""TabM does what the others do, with heads that share weights; so does a network of one's own."""
 
 from __future__ import annotations
 
 import inspect
-import warnings
+import json
 
 import numpy as np
 import pandas as pd
@@ -13,12 +13,17 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from torch.nn import functional as F
 
-import combutab
 from combutab import MLPClassifier, MLPRegressor, StackedGridSearchCV, TabMClassifier, TabMRegressor
+from combutab.core.files import read_tensors
 from combutab.estimators import FitTask, fit_stacked
+from tests.heads_network import HeadsSpec
 
 RNG = np.random.default_rng(0)
+
+
 N, K = 120, 3
+
+
 X = pd.DataFrame(
     {
         "a": RNG.normal(size=N),
@@ -27,9 +32,17 @@ X = pd.DataFrame(
         "id": [f"n{i % 7}" for i in range(N)],
     }
 )
+
+
 X.loc[::9, "a"] = np.nan
+
+
 Y = np.sin(2 * X["b"].to_numpy()) + X["yes"] + (X["id"] == "n3")
+
+
 LABELS = np.select([Y < 0.3, Y < 0.9], ["low", "middle"], "high")
+
+
 QUICK = {
     "hidden_layer_sizes": (8, 6),
     "n_heads": K,
@@ -42,6 +55,8 @@ QUICK = {
     "random_state": 0,
     "learning_rate_init": 0.01,
 }
+
+
 EACH = pytest.mark.parametrize(("cls", "y"), [(TabMClassifier, LABELS), (TabMRegressor, Y)])
 
 
@@ -158,16 +173,10 @@ def test_early_stopping_follows_the_mean_prediction(cls, y):
 
 
 @EACH
-def test_files_hold_the_bins_but_no_rows(cls, y, tmp_path):
+def test_bins_lie_between_rows(cls, y):
     model = cls(**QUICK, n_members=2, numeric_encoding="standard").fit(X, y)
     assert model.encoder_.numeric_scaler_.edges.shape == (7, 3)
-    model.save(tmp_path / "model")
-    again = combutab.load(tmp_path / "model")
-    assert type(again) is cls
-    assert again._spec == model._spec
-    assert again._spec.kind == "tabm"
-    assert_array_equal(answer(again, X), answer(model, X))
-    assert [w.shape for w in again.coefs_] == [w.shape for w in model.coefs_]
+    assert model._spec.kind == "tabm"
     assert model.coefs_[-1].shape[:2] == (K, 6)
     assert [b.shape[0] for b in model.intercepts_] == [K] * 3
     rows = model.encoder_.encode(X.dropna()).dense
@@ -192,15 +201,6 @@ def test_in_a_stack_as_alone(cls, y):
     search = StackedGridSearchCV(models[0], {"n_heads": [1, 2]}, cv=2, n_jobs=1).fit(X, y)
     best = clone(models[0]).set_params(**search.best_params_).fit(X, y)
     assert_allclose(answer(search.best_estimator_, X), answer(best, X), rtol=1e-7, atol=1e-9)
-
-
-@EACH
-def test_rows_of_weight_zero_are_left_out(cls, y):
-    weight = np.where(np.arange(N) % 4, 1.0, 0.0)
-    model = cls(**QUICK).fit(X, y, sample_weight=weight)
-    fewer = cls(**QUICK).fit(X[weight > 0], y[weight > 0])
-    assert_allclose(answer(model, X), answer(fewer, X), rtol=1e-4, atol=1e-5)
-    assert_array_equal(model.encoder_.numeric_scaler_.edges, fewer.encoder_.numeric_scaler_.edges)
 
 
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer:sklearn.exceptions.ConvergenceWarning")
@@ -265,24 +265,10 @@ def test_an_mlp_takes_the_embeddings():
 
 
 @EACH
-def test_wrong_values_are_named_before_the_data_is_touched(cls, y):
-    for name, value in (
-        ("n_heads", 0), ("n_heads", 1.5), ("n_bins", 0), ("n_bins", "many"), ("init", "data"),
-        ("hidden_layer_sizes", "auto"), ("numeric_embedding", "plr"),
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=f"The '{name}' parameter of {cls.__name__} must be"):
-            cls(**{name: value}).fit(None, None)
-    with pytest.raises(ValueError, match=r"must name at least one layer.* got \(\)"):
-        cls(hidden_layer_sizes=()).fit(None, None)
-    parameters = set(cls().get_params())
-    assert parameters == set(cls._parameter_constraints)
-    base = MLPClassifier if cls is TabMClassifier else MLPRegressor
-    assert parameters == {*base().get_params(), "n_heads"}
-
-
-@EACH
 def test_every_default_is_its_own(cls, y):
     """A default that changes for the perceptrons does not change for these."""
+    base = MLPClassifier if cls is TabMClassifier else MLPRegressor
+    assert {*cls().get_params()} == {*base().get_params(), "n_heads"}
     by_loop = {"power_t", "random_state", "verbose", "warm_start", "momentum", "device"}
     by_loop |= {"nesterovs_momentum", "max_fun", "precision", "track_metric", "callbacks"}
     by_loop |= {"bagging"}
@@ -294,11 +280,96 @@ def test_every_default_is_its_own(cls, y):
     )
 
 
-def test_small_and_constant_tables():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        table = pd.DataFrame({"one": 1.0, "none": np.nan, "few": np.arange(6.0)})
-        model = TabMRegressor(**{**QUICK, "batch_size": "auto"}).fit(table, np.arange(6.0))
-        assert np.isfinite(model.predict(table * 1e9)).all()
-        only = TabMRegressor(**{**QUICK, "batch_size": "auto"}).fit(X[["id"]], Y)
-        assert np.isfinite(only.predict(X[["id"]])).all()
+# ---- a network of one's own: a spec is all that it brings ----------------------------------------
+
+
+HEADS = {
+    "hidden_layer_sizes": (8, 6),
+    "max_iter": 4,
+    "n_iter_no_change": np.inf,
+    "max_onehot": 3,
+    "batch_size": 32,
+    "random_state": 0,
+}
+
+
+class _OfHeads:
+    n_heads = 3
+
+    def _make_spec(self, n_rows):
+        return HeadsSpec(
+            self.encoder_.n_dense_,
+            self._hidden_layer_sizes(n_rows),
+            self.target_.n_raw_outputs,
+            self.encoder_.cardinalities_,
+            n_heads=self.n_heads,
+        )
+
+
+class HeadsClassifier(_OfHeads, MLPClassifier):
+    pass
+
+
+class HeadsRegressor(_OfHeads, MLPRegressor):
+    pass
+
+
+def test_a_classifier_averages_the_probabilities_of_members_and_heads():
+    model = HeadsClassifier(**HEADS, n_members=2).fit(X, LABELS)
+    raw = heads_of(model, X)
+    assert raw.shape == (2, N, 3, 3)
+    expected = torch.softmax(raw.double(), -1).mean((0, 2))
+    assert_allclose(model.predict_proba(X), expected, atol=1e-6)
+    assert model.loss_curve_[-1] < model.loss_curve_[0]
+    assert model.n_layers_ == 4
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "gaussian_nll", "quantile"])
+def test_a_regressor_averages_predictions(loss):
+    model = HeadsRegressor(loss, **HEADS).fit(X, Y)
+    raw = heads_of(model, X)[0].double()
+    column = raw.sort(-1).values[..., 1] if loss == "quantile" else raw[..., 0]
+    expected = column.mean(1).numpy() * model.target_.scale + model.target_.shift
+    assert_allclose(model.predict(X), expected, rtol=1e-4, atol=1e-5)
+    if loss == "gaussian_nll":
+        means = raw[..., 0]
+        _, std = model.predict(X, return_std=True)
+        assert (std / model.target_.scale > means.std(1, correction=0).numpy()).all()
+
+
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
+def test_a_fit_validates_stops_and_goes_on_with_heads():
+    model = HeadsClassifier(**HEADS, early_stopping=True).fit(X, LABELS)
+    assert len(model.validation_scores_) == 4
+    again = clone(model).set_params(warm_start=True).fit(X, LABELS)
+    first = list(again.loss_curve_)
+    assert again.fit(X, LABELS).loss_curve_[:4] == first
+    model = HeadsRegressor(**HEADS).partial_fit(X, Y).partial_fit(X, Y)
+    assert len(model.loss_curve_) == 2
+
+
+def test_bagged_members_answer_with_all_heads_for_the_rows_of_their_folds():
+    model = HeadsClassifier(**HEADS, n_members=2, bagging="cv").fit(X, LABELS)
+    members = torch.softmax(heads_of(model, X).double(), -1).mean(2).numpy()
+    folds = [fold for _, fold in clone(model).encode_data(X, LABELS).splits]
+    for member, fold in zip(members, folds, strict=True):
+        assert_allclose(model.oof_decision_function_[fold], member[fold], atol=1e-6)
+
+
+def test_a_search_trains_them_as_one_stack():
+    grid = {"learning_rate_init": [1e-3, 1e-2], "alpha": [0.0, 0.1]}
+    search = StackedGridSearchCV(HeadsClassifier(**HEADS), grid, cv=2, n_jobs=1).fit(X, LABELS)
+    best = clone(search.estimator).set_params(**search.best_params_).fit(X, LABELS)
+    assert_allclose(search.predict_proba(X), best.predict_proba(X), atol=1e-5)
+
+
+def test_their_files_and_streams(tmp_path):
+    pytest.importorskip("pyarrow")
+    X.assign(y=Y).to_parquet(tmp_path / "table.parquet", row_group_size=30)
+    model = HeadsRegressor(**HEADS).fit_parquet(tmp_path / "table.parquet", "y")
+    model.save(tmp_path / "model")
+    header = json.loads(read_tensors(tmp_path / "model", "combutab")[0])
+    assert header["shape"]["kind"] == "heads-of-a-test"
+    again = HeadsRegressor.load(tmp_path / "model")
+    assert again._spec == model._spec
+    assert_array_equal(again.predict(X), model.predict(X))

@@ -1,28 +1,36 @@
 """Targets and weights: labels of every kind, several targets, sample and class weights."""
 
 import datetime
+import re
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.datasets import load_iris, make_classification
+from sklearn.datasets import load_iris
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.class_weight import compute_class_weight
 
 from combutab import (
     MLPClassifier,
     MLPRegressor,
     PackRegressor,
-    StackedGridSearchCV,
     TabMRegressor,
 )
-from combutab.model_selection import compare_activations
+from combutab.estimators import FitTask, fit_stacked
+from combutab.model_selection import StackedGridSearchCV, compare_activations
 
 pytestmark = pytest.mark.usefixtures("paper_defaults")
 
+
 INF = float("inf")
+
+
 X, IRIS = load_iris(return_X_y=True)
+
+
 QUICK = {
     "hidden_layer_sizes": (16,),
     "max_iter": 40,
@@ -30,8 +38,13 @@ QUICK = {
     "n_iter_no_change": INF,
     "random_state": 0,
 }
+
+
 EXACT = {**QUICK, "max_iter": 6, "dropout": 0.0, "precision": "float64"}
+
+
 NAMES = np.array(["setosa", "versicolor", "virginica"])
+
 
 LABELS = {
     "int": IRIS,
@@ -73,6 +86,8 @@ SERIES = {
     "list": lambda y: NAMES[y].tolist(),
     "list of int": lambda y: y.tolist(),
     "tuple": lambda y: tuple(y.tolist()),
+    "arrow": lambda y: pd.Series(NAMES[y], dtype="string[pyarrow]"),
+    "polars": lambda y: pytest.importorskip("polars").Series(NAMES[y]),
 }
 
 
@@ -98,14 +113,8 @@ def test_a_series_with_an_odd_index_is_taken_by_position():
     assert MLPRegressor(**QUICK).fit(frame, numbers).score(frame, numbers) > 0.9
 
 
-def test_arrow_and_polars_labels():
-    pytest.importorskip("pyarrow")
-    pl = pytest.importorskip("polars")
-    for y in (pd.Series(NAMES[IRIS], dtype="string[pyarrow]"), pl.Series(NAMES[IRIS])):
-        assert (MLPClassifier(**QUICK).fit(X, y).predict(X) == NAMES[IRIS]).mean() > 0.9
-
-
 # ---- several labels, several targets ----------------------------------------
+
 
 MULTILABEL = np.column_stack([IRIS == 0, IRIS >= 1, X[:, 0] > 5.8]).astype(int)
 
@@ -253,15 +262,6 @@ def test_integers_that_float64_merges_are_refused_beside_other_targets(dtype):
             MLPRegressor(**QUICK).fit(X, y)
 
 
-def test_one_class_and_one_row():
-    model = MLPClassifier(**QUICK).fit(X, ["only"] * 150)
-    assert_array_equal(model.predict(X), ["only"] * 150)
-    assert_array_equal(model.predict_proba(X), np.ones((150, 1)))
-    assert MLPClassifier(**QUICK).fit(X[:1], [3]).predict(X[:2]).tolist() == [3, 3]
-    model = MLPRegressor(**QUICK).fit(X[:1], [3.5])
-    assert_allclose(model.predict(X[:1]), 3.5, atol=0.5)
-
-
 def test_many_classes():
     y = np.arange(300) % 100
     rows = np.eye(100)[y] * 5
@@ -316,29 +316,6 @@ def test_the_scale_of_the_weights_matters_to_the_penalty_alone():
     _equal(MLPRegressor(**parameters).fit(X, IRIS, sample_weight=np.full(150, 7.0)), once)
 
 
-def test_weights_steer_the_fit():
-    y = np.r_[np.zeros(75), np.ones(75)].astype(int)
-    rows = np.zeros((150, 1))
-    weight = np.where(y == 1, 3.0, 1.0)
-    parameters = {**QUICK, "dropout": 0.0, "max_iter": 300}
-    proba = MLPClassifier(**parameters).fit(rows, y, sample_weight=weight).predict_proba(rows[:1])
-    assert_allclose(proba, [[0.25, 0.75]], atol=0.01)
-    mean = MLPRegressor(**parameters).fit(rows, y, sample_weight=weight).predict(rows[:1])
-    assert_allclose(mean, 0.75, atol=0.01)
-
-
-def test_bad_weights():
-    for weight, words in [
-        (-np.ones(150), "Negative values in data passed to `sample_weight`"),
-        (np.zeros(150), "zero for every row|at least one non-zero"),
-        (np.full(150, np.nan), "sample_weight contains NaN|Input sample_weight"),
-        (np.ones(149), "inconsistent numbers of samples|sample_weight.shape"),
-        (np.ones((150, 2)), "Sample weights must be 1D"),
-    ]:
-        with pytest.raises(ValueError, match=words):
-            MLPClassifier(**QUICK).fit(X, IRIS, sample_weight=weight)
-
-
 def test_the_validation_score_is_weighted():
     weight = np.where(IRIS == 2, 10.0, 1.0)
     model = MLPClassifier(**QUICK, early_stopping=True, validation_fraction=0.4)
@@ -351,7 +328,8 @@ def test_the_validation_score_is_weighted():
 
     model = Spy(**model.get_params()).fit(X, IRIS, sample_weight=weight)
     (prepared,) = seen
-    dense, y = prepared.rows.dense[prepared.val], prepared.rows.y[prepared.val].numpy()
+    ((_, val),) = prepared.splits
+    dense, y = prepared.rows.dense[val], prepared.rows.y[val].numpy()
     right = model.network()(dense[None])[0].argmax(1).numpy() == y
     expected = np.average(right, weights=weight[IRIS == 2][:1].item() ** (y == 2))
     assert_allclose(model.best_validation_score_, expected, rtol=1e-6)
@@ -396,17 +374,6 @@ def test_class_weights_of_rows_that_lack_a_class():
         _equal(model, reference)
 
 
-@pytest.mark.filterwarnings("ignore:The classifier answers class 0 for every")  # without weights
-def test_class_weights_help_a_rare_class():
-    rows, y = make_classification(600, weights=[0.95], class_sep=0.7, random_state=0)
-    parameters = {**QUICK, "max_iter": 20, "learning_rate_init": 0.005}
-    recall = [
-        MLPClassifier(**parameters, class_weight=w).fit(rows, y).predict(rows)[y == 1].mean()
-        for w in (None, "balanced")
-    ]
-    assert recall[1] > recall[0] + 0.1
-
-
 def test_class_weights_of_labels():
     weights = [{0: 1, 1: 3}, {0: 1, 1: 1}, {0: 2, 1: 1}]
     model = MLPClassifier(**QUICK, class_weight=weights).fit(X, MULTILABEL)
@@ -418,3 +385,127 @@ def test_class_weights_of_labels():
     ]:
         with pytest.raises(ValueError, match=words):
             MLPClassifier(**QUICK, class_weight=class_weight).fit(X, IRIS)
+
+
+# ---- a classifier that answers one class to every row says so ------------------------------------
+
+
+RNG = np.random.default_rng(0)
+
+
+ROWS = RNG.normal(size=(400, 3))
+
+
+YES = np.where(ROWS[:, 0] > 0.6, "yes", "no")
+
+
+LEARNS = {
+    "hidden_layer_sizes": (8,),
+    "activation": "relu",
+    "alpha": 0.0,
+    "learning_rate_init": 0.03,
+    "dropout": 0.0,
+    "batch_size": 100,
+    "max_iter": 20,
+    "n_iter_no_change": INF,
+    "random_state": 0,
+}
+STALLS = {**LEARNS, "alpha": 1e4}  # which leaves nothing but the last bias
+
+
+def told(estimator, ROWS, y, **more):
+    """What fit says of one class."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        estimator.fit(ROWS, y, **more)
+    assert all(issubclass(w.category, ConvergenceWarning) for w in caught)
+    found = [w for w in caught if "answers class" in str(w.message)]
+    assert all(w.filename == __file__ for w in found)
+    return [str(w.message) for w in found]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"early_stopping": True, "n_iter_no_change": 3, "max_iter": 60},
+        {"early_stopping": True, "early_stopping_scoring": "loss"},
+        {"early_stopping": True, "early_stopping_scoring": "roc_auc"},
+        {"n_members": 2, "bagging": "cv", "early_stopping_scoring": "loss"},
+        {"precision": "float64", "label_smoothing": 0.1},
+        {"activation": "elu", "n_members": 2},
+    ],
+    ids=lambda more: ", ".join(f"{n}={v}" for n, v in more.items()) or "plain",
+)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_network_that_has_learned_nothing_warns_once_and_one_that_has_does_not(more, n_classes):
+    y = YES if n_classes == 2 else np.where(ROWS[:, 1] > 1.2, "perhaps", YES)
+    if n_classes == 3 and more.get("early_stopping_scoring") == "roc_auc":
+        more = {**more, "early_stopping_scoring": "roc_auc_ovr"}
+    assert not told(MLPClassifier(**LEARNS | more), ROWS, y)
+    model = MLPClassifier(**STALLS | more)
+    (message,) = told(model, ROWS, y)
+    assert set(model.predict(ROWS)) == {"no"}
+    rows = "validation" if more.get("early_stopping") or "bagging" in more else "training"
+    n_rows = 40 if more.get("early_stopping") else 400
+    assert f"answers class 'no' for every one of {n_rows} {rows} rows" in message
+    share, loss, entropy = (
+        float(number)
+        for number in re.search(
+            r"([\d.]+)% .* loss ([\d.]+), .* shares ([\d.]+)\)", message
+        ).groups()
+    )
+    assert abs(share / 100 - (y == "no").mean()) < 0.02
+    assert 0.95 * entropy < loss
+    for way_out in ("learning_rate_init than 0.03", "max_iter=", "class_weight='balanced'"):
+        assert way_out in message
+    by_other = rows == "validation" and more.get("early_stopping_scoring") != "loss"
+    assert ("early_stopping_scoring='loss'" in message) == by_other
+
+
+def test_a_rare_class_that_is_told_from_the_others_is_no_stall():
+    n = 2000
+    column = np.arange(n) % 5 == 0
+    rare = column & (RNG.uniform(size=n) < 0.3)  # 6 %, of one row in five: none is answered
+    model = MLPClassifier(**LEARNS)
+    assert not told(model, column[:, None].astype(float), rare)
+    assert not model.predict([[0.0], [1.0]]).any()
+    assert model.predict_proba([[1.0]])[0, 1] > 0.2
+    assert told(MLPClassifier(**STALLS), column[:, None].astype(float), rare)
+
+
+def test_a_training_target_of_one_class_several_labels_or_columns_that_say_nothing_are_no_stall():
+    assert not told(MLPClassifier(**STALLS), ROWS, np.full(400, "no"))
+    assert not told(MLPClassifier(**STALLS, class_weight={"yes": 0.0}), ROWS, YES)
+    assert not told(MLPClassifier(**STALLS), ROWS, np.stack([YES == "yes", ROWS[:, 1] > 2], 1) * 1)
+    assert not told(MLPClassifier(**STALLS), np.zeros((400, 1)), YES)
+    assert not told(
+        MLPClassifier(**STALLS), ROWS, YES, X_val=ROWS[YES == "no"], y_val=YES[YES == "no"]
+    )
+
+
+def test_trials_partial_fits_and_parts_of_a_warm_start_do_not_warn():
+    assert not told(MLPClassifier(**STALLS | {"max_iter": 19}), ROWS, YES)
+    model = MLPClassifier(**STALLS, warm_start=True)
+    for _ in range(2):
+        assert not told(model, ROWS, YES)  # but of max_iter
+    model = MLPClassifier(**STALLS)
+    for _ in range(25):
+        model.partial_fit(ROWS, YES, classes=["no", "yes"])
+    stops = MLPClassifier(**STALLS | {"n_iter_no_change": 2, "tol": 1.0, "warm_start": True})
+    assert told(stops, ROWS, YES)
+
+
+def test_stacked_fits_warn_once_an_estimator():
+    tasks = [
+        FitTask(MLPClassifier(**settings | {"random_state": seed}), ROWS, YES, data_key=0)
+        for settings in (LEARNS, STALLS)
+        for seed in range(2)
+    ]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit_stacked(tasks)
+        assert len(caught) == 2
+        StackedGridSearchCV(MLPClassifier(**LEARNS), {"alpha": [0.0, 1e4]}, cv=3).fit(ROWS, YES)
+        assert len(caught) == 2 + 3  # a fold each
+    assert all("answers class 'no'" in str(w.message) for w in caught)

@@ -8,6 +8,7 @@ import pytest
 
 from combutab import CTGAN, TVAE, TabFlow
 from combutab.generators import ShortfallError
+from tests.generators.small import make
 
 N = 200
 
@@ -30,12 +31,7 @@ def make_table():
 
 @pytest.fixture(scope="module", params=[CTGAN, TVAE])
 def model(request):
-    widths = (
-        {"compress_dims": (8,), "decompress_dims": (8,)}
-        if request.param is TVAE
-        else {"generator_dim": (8,), "discriminator_dim": (8,), "batch_size": 20}
-    )
-    return request.param(epochs=2, embedding_dim=4, random_state=0, **widths).fit(make_table())
+    return make(request.param).fit(make_table())
 
 
 def counts(rows):

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from combutab import CTGAN, TVAE, TabFlow
 
@@ -15,18 +14,6 @@ SMALL = {
     TabFlow: {"hidden_layer_sizes": (8,)},
 }
 TABLE = pd.DataFrame({"x": np.arange(40.0), "code": np.arange(40) % 3})
-
-
-@pytest.mark.parametrize(
-    ("model", "check"),
-    [
-        pytest.param(model, check, id=f"{cls.__name__}-{getattr(check, 'func', check).__name__}")
-        for cls, params in SMALL.items()
-        for model, check in estimator_checks_generator(cls(epochs=1, **params))
-    ],
-)
-def test_checks(model, check):
-    check(model)
 
 
 def make(**params):

@@ -1,7 +1,5 @@
 """A generator of one's own is a small class: here one that samples by an average of its weights."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from dataclasses import dataclass
@@ -15,14 +13,14 @@ import combutab
 from combutab import TVAE, _model_files
 from combutab._model_files import loadable, read_model
 from combutab.cli import main
+from combutab.core.rng import normals, uniforms
 from combutab.generators import find_generators, fit_stack
-from combutab.generators._base import BaseGenerator
-from combutab.generators._contract import COUNT, POSITIVE, SHARED_CONSTRAINTS
-from combutab.generators._records import Rates, RowsDrawn, normals, uniforms
-from combutab.generators._training import Training
-from combutab.generators._tvae import VAEShape
+from combutab.generators._base import COUNT, POSITIVE, SHARED_CONSTRAINTS, BaseGenerator
+from combutab.generators._training import Rates, Training
+from combutab.generators.sampling import RowsDrawn
 from combutab.nn import StackedRowDecoder
 from combutab.training import Callback, OptimizerConfig
+from tests.generators.small import assert_same
 
 RATE = 0.25  # of the average
 
@@ -30,15 +28,15 @@ RATE = 0.25  # of the average
 class AveragedTraining(Training[StackedRowDecoder]):
     """Noise to the rows that it is paired with; the average follows the network."""
 
-    def __init__(self, rows, spans, plans, shape):
+    def __init__(self, rows, spans, plans, build):
         members = [plan.member for plan in plans]
-        self.decoder, average = (shape.build(spans, members) for _ in range(2))
+        self.decoder, average = (build(spans, members) for _ in range(2))
         networks = {"decoder": self.decoder, "average": average}
         super().__init__(rows, spans, plans, networks, average, OptimizerConfig())
 
     def epoch(self, number):
         keys = [plan.member.seed ^ number for plan in self.plans]
-        noise = normals(keys, len(self.rows), self.decoder.n_latent, device=self.spans.device)
+        noise = normals(keys, len(self.rows), self.decoder.n_inputs, device=self.spans.device)
         raw, _ = self.decoder.train()(noise.to(self.spans.dtype))
         error = raw[..., : self.spans.n_values].tanh() - self.rows.values
         codes = self.rows.codes.expand(len(keys), -1, -1)
@@ -84,14 +82,20 @@ class Averaged(BaseGenerator[StackedRowDecoder]):
     def _rates(self):
         return {"decoder": Rates(self.learning_rate)}
 
-    def _make_shape(self):
-        return VAEShape.of(self, (self.width,))
+    def _linear_shapes(self, spans):
+        return StackedRowDecoder.linear_shapes(self.embedding_dim, (self.width,), spans.width)
+
+    def _build(self, spans, members):
+        widths, options = (self.width,), {"normalization": self.normalization, "dtype": spans.dtype}
+        return StackedRowDecoder(
+            self.embedding_dim, widths, spans.width, members, n_values=spans.n_values, **options
+        )
 
     def _training(self, rows, spans, plans):
-        return AveragedTraining(rows, spans, plans, self._make_shape())
+        return AveragedTraining(rows, spans, plans, self._build)
 
     def _draw(self, network, spans, asked):
-        noise = normals(asked.keys, asked.n_rows, network.n_latent, device=spans.device)
+        noise = normals(asked.keys, asked.n_rows, network.n_inputs, device=spans.device)
         raw, mass = spans.restrict(network(noise.to(spans.dtype))[0], asked.allowed)
         keys = [key ^ 1 for key in asked.keys]
         uniform = uniforms(keys, asked.n_rows, spans.n_spans, device=spans.device)
@@ -116,17 +120,6 @@ class InterruptAt(Callback):
 def registered(monkeypatch):
     monkeypatch.setattr(_model_files, "_CLASSES", dict(_model_files._CLASSES))
     return loadable(Averaged)
-
-
-def assert_same(model, other):
-    for state, expected in zip(model._states, other._states, strict=True):
-        assert state.keys() == expected.keys()
-        for name, value in expected.items():
-            np.testing.assert_array_equal(state[name], value)
-    pd.testing.assert_frame_equal(model.history_, other.history_)
-    pd.testing.assert_frame_equal(
-        model.sample(20, random_state=0), other.sample(20, random_state=0)
-    )
 
 
 def of(file, prefix):
@@ -202,18 +195,29 @@ def test_the_command_makes_and_reads_it(registered, tmp_path, monkeypatch, capsy
     assert says in capsys.readouterr().err
 
 
-def test_a_shape_of_another_generator_is_refused(registered, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("more", 1, "fitted with the parameters"),
+        ("width", 9, "weights linears.0.weight of shape"),
+        ("width", 0, "'width' parameter"),
+        ("n_members", 2, "asks for 2 networks, and for 1"),
+    ],
+)
+def test_parameters_that_it_was_not_fitted_with_are_refused(
+    name, value, says, registered, tmp_path
+):
     registered(random_state=0).fit(TABLE).save(tmp_path / "model")
     header, arrays = read_model(tmp_path / "model")
-    next(pair for pair in header["shape"]["dict"] if pair[0] == "conditional")[1] = True
+    header["as_fitted"][name] = value
     _model_files.write_model(tmp_path / "model", header, arrays)
-    with pytest.raises(ValueError, match="conditional in the shape must be one of False, got True"):
+    with pytest.raises(ValueError, match=says):
         combutab.load(tmp_path / "model")
 
 
 def test_a_hook_that_lacks_is_named():
     class Lacking(BaseGenerator[StackedRowDecoder]):
-        _all_widths = _rates = _make_shape = _training = Averaged._rates
+        _all_widths = _rates = _linear_shapes = _build = _training = Averaged._rates
 
     with pytest.raises(TypeError, match=r"abstract method.*_draw"):
         Lacking()

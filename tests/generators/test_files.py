@@ -1,17 +1,22 @@
 """Generators as files: what comes back samples the same rows, and nothing is ever half there."""
 
-from __future__ import annotations
-
 import json
+import pickle
 
 import numpy as np
 import pandas as pd
 import pytest
 from safetensors import safe_open
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import make_pipeline
 
 import combutab
-from combutab import CTGAN, TVAE, MLPClassifier, TabFlow
+from combutab import CTGAN, TVAE, MLPClassifier, _model_files
+from combutab._model_files import read_model
 from combutab.activations import CombU
+from combutab.core.files import write_tensors
+from combutab.training import TimeLimit
+from tests.generators.small import EVERY, InterruptAt, make
 
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame(
@@ -23,32 +28,11 @@ TABLE = pd.DataFrame(
     }
 )
 TABLE.loc[::9, "x"] = np.nan
-QUICK = {"epochs": 1, "batch_size": 40, "embedding_dim": 8, "random_state": 0}
-FLOW = {"epochs": 1, "batch_size": 40, "hidden_layer_sizes": (16,), "random_state": 0}
-BOTH = pytest.mark.parametrize("cls", [CTGAN, TVAE, TabFlow])
 
 
-@BOTH
-@pytest.mark.parametrize("table", [TABLE, TABLE[["x"]].to_numpy(), TABLE.assign(x=1)[["x"]]])
-def test_what_comes_back_samples_the_same(cls, table, tmp_path):
-    model = cls(**(FLOW if cls is TabFlow else QUICK), n_members=2, activation="prelu").fit(table)
-    first = model.sample(7)
-    model.save(tmp_path / "model")
-    for again in (cls.load(tmp_path / "model"), combutab.load(tmp_path / "model", device="cpu")):
-        assert type(again) is cls
-        expected, got = (m.sample(30, random_state=1) for m in (model, again))
-        pd.testing.assert_frame_equal(pd.DataFrame(expected), pd.DataFrame(got))
-        pd.testing.assert_frame_equal(again.history_, model.history_)
-        assert again.get_params() | {"device": "auto"} == model.get_params()
-    following = model.sample(7)
-    pd.testing.assert_frame_equal(pd.DataFrame(again.sample(7)), pd.DataFrame(following))
-    assert len(first) == 7
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
-
-
-@BOTH
+@EVERY
 def test_the_file_holds_no_row_and_no_code(cls, tmp_path):
-    cls(**(FLOW if cls is TabFlow else QUICK)).fit(TABLE).save(tmp_path / "model")
+    make(cls, epochs=1).fit(TABLE).save(tmp_path / "model")
     data = (tmp_path / "model").read_bytes()
     for value in np.sort(TABLE["x"].dropna().unique())[1:-1]:
         assert np.float64(value).tobytes() not in data
@@ -59,7 +43,7 @@ def test_the_file_holds_no_row_and_no_code(cls, tmp_path):
 
 
 def test_errors_of_files(tmp_path):
-    model = CTGAN(**QUICK).fit(TABLE)
+    model = make(CTGAN, epochs=1).fit(TABLE)
     with pytest.raises(FileNotFoundError, match="create it first"):
         model.save(tmp_path / "no" / "model")
     model.save(tmp_path / "model")
@@ -73,7 +57,7 @@ def test_errors_of_files(tmp_path):
         CTGAN.load(tmp_path / "cut")
     with pytest.raises(ValueError, match="not fitted"):
         CTGAN().save(tmp_path / "model")
-    own = CTGAN(**QUICK, activation=lambda width: CombU(width)).fit(TABLE)
+    own = make(CTGAN, epochs=1, activation=lambda width: CombU(width)).fit(TABLE)
     with pytest.raises(ValueError, match=r"activation=.*without code"):
         own.save(tmp_path / "model")
     assert (tmp_path / "model").read_bytes() == data
@@ -82,37 +66,35 @@ def test_errors_of_files(tmp_path):
 
 @pytest.mark.parametrize("name", ["member.0.linears.0.weight", "encoder.means.0"])
 def test_a_file_that_lacks_an_array_is_refused(name, tmp_path):
-    from safetensors.numpy import load_file, save_file
+    from safetensors.numpy import load_file
 
-    CTGAN(**QUICK).fit(TABLE).save(tmp_path / "model")
+    make(CTGAN, epochs=1).fit(TABLE).save(tmp_path / "model")
     with safe_open(tmp_path / "model", framework="numpy") as file:
         metadata = file.metadata()
     arrays = load_file(tmp_path / "model")
     del arrays[name]
-    save_file(arrays, tmp_path / "less", metadata)
-    with pytest.raises(ValueError):
+    write_tensors(tmp_path / "less", "combutab", metadata["combutab"], arrays)
+    with pytest.raises(ValueError, match="less is damaged"):
         CTGAN.load(tmp_path / "less")
 
 
 def test_a_header_that_asks_for_a_giant_is_refused_before_it_is_built(tmp_path):
-    from safetensors.numpy import load_file, save_file
+    from safetensors.numpy import load_file
 
-    CTGAN(**QUICK).fit(TABLE).save(tmp_path / "model")
+    make(CTGAN, epochs=1).fit(TABLE).save(tmp_path / "model")
     with safe_open(tmp_path / "model", framework="numpy") as file:
         header = json.loads(file.metadata()["combutab"])
     arrays = load_file(tmp_path / "model")
-    names = [name for name, _ in header["shape"]["dict"]]
     for name in ("embedding_dim", "n_members"):
-        at = names.index(name)
         wrong = json.loads(json.dumps(header))
-        wrong["shape"]["dict"][at][1] = 10**12
-        save_file(arrays, tmp_path / "giant", {"combutab": json.dumps(wrong)})
+        wrong["as_fitted"][name] = 10**12
+        write_tensors(tmp_path / "giant", "combutab", json.dumps(wrong), arrays)
         with pytest.raises(ValueError, match=r"giant is damaged: its header asks for .*0000"):
             CTGAN.load(tmp_path / "giant")
 
 
 def test_where_a_model_is_written(tmp_path):
-    model = CTGAN(**QUICK).fit(TABLE)
+    model = make(CTGAN, epochs=1).fit(TABLE)
     (tmp_path / "there").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "there" / "model")
     model.save(tmp_path / "link")
@@ -123,3 +105,73 @@ def test_where_a_model_is_written(tmp_path):
     for call in (model.save, CTGAN.load):
         with pytest.raises(IsADirectoryError, match="there' is a directory"):
             call(tmp_path / "there")
+
+
+# ---- A fitted generator's repr says what was learned, behind scikit-learn's ----------------------
+
+
+LONG_RNG = np.random.default_rng(0)
+LONG = pd.DataFrame({"x": LONG_RNG.normal(size=1200), "kind": LONG_RNG.choice(["a", "b"], 1200)})
+
+
+def small(**params):
+    return make(TVAE, batch_size=600, **params)
+
+
+def said(model):
+    parameters, comment = repr(model).split("  # fitted: ")
+    assert parameters == BaseEstimator.__repr__(model)
+    return comment
+
+
+def test_rows_columns_and_epochs():
+    assert said(small().fit(LONG)) == "1,200 rows x 2 columns, 2 epochs"
+    assert said(small(early_stopping=True).fit(LONG)) == "1,200 rows x 2 columns, 2 epochs"
+    assert said(small(epochs=1).fit(LONG[["x"]])) == "1,200 rows x 1 column, 1 epoch"
+    assert said(small().fit(np.full((9, 2), 7))) == "9 rows x 2 columns, 0 epochs"
+
+
+@pytest.mark.parametrize(
+    ("params", "end"),
+    [
+        ({"max_time": 1e-9}, "1 epoch, ended by max_time"),
+        ({"callbacks": [TimeLimit(0.0)]}, "1 epoch, ended by a callback"),
+    ],
+)
+def test_an_end_before_the_last_epoch(params, end):
+    assert said(small(**params).fit(LONG)) == f"1,200 rows x 2 columns, {end}"
+
+
+def test_an_end_by_ctrl_c():
+    with pytest.warns(UserWarning, match="interrupted"):
+        model = small(callbacks=[InterruptAt(1)]).fit(LONG)
+    assert said(model).endswith("1 epoch, ended by Ctrl-C")
+
+
+def test_members_that_stopped_early():
+    params = {"early_stopping": True, "n_iter_no_change": 1, "n_members": 3, "learning_rate": 0.05}
+    model = small(**params, epochs=200).fit(LONG)
+    epochs = model.history_["member"].value_counts()
+    assert epochs.min() < epochs.max() < 200
+    trained = f"{epochs.min()} to {epochs.max()} epochs, ended by early stopping"
+    assert said(model) == f"1,200 rows x 2 columns, {trained}"
+    some = small(**params, epochs=int(epochs.max()) - 1).fit(LONG)
+    assert said(some).endswith(f"{epochs.min()} to {epochs.max() - 1} epochs")
+
+
+def test_files_and_pickles_say_the_same(tmp_path):
+    model, path = small(max_time=1e-9).fit(LONG), tmp_path / "model"
+    model.save(path)
+    assert said(combutab.load(path)) == said(pickle.loads(pickle.dumps(model))) == said(model)
+    header, arrays = read_model(path)
+    header["fitted"]["_ended"] = "diverged"
+    _model_files.write_model(path, header, arrays)
+    with pytest.raises(ValueError, match="_ended"):
+        combutab.load(path)
+
+
+def test_within_others_it_is_scikit_learns_alone():
+    model = small().fit(LONG)
+    assert "fitted" not in repr(make_pipeline(model))
+    assert eval(repr(model)).get_params() == model.get_params()
+    assert "Not fitted" not in model._repr_html_()

@@ -1,12 +1,11 @@
 """Generators learn from Parquet files what they learn from the table in memory."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -14,24 +13,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from combutab import CTGAN, TVAE, TabFlow
+from combutab import TVAE
 from combutab.generators import _parquet
-from combutab.training import Callback
+from tests.generators.small import EVERY
+from tests.generators.small import make as make_small
 
 pytest.importorskip("pyarrow.parquet")
 pytestmark = pytest.mark.filterwarnings("ignore:.*identifiers")
 
-TINY = {
-    CTGAN: {"generator_dim": (8,), "discriminator_dim": (8,), "pac": 1, "embedding_dim": 4},
-    TVAE: {"compress_dims": (8,), "decompress_dims": (8,), "embedding_dim": 4},
-    TabFlow: {"hidden_layer_sizes": (8,), "n_sampling_steps": 1},
-}
-EVERY = pytest.mark.parametrize("cls", TINY, ids=lambda cls: cls.__name__)
-
-
-def make(cls, **params):
-    common = {"epochs": 2, "batch_size": 50, "random_state": 0, "device": "cpu"}
-    return cls(**common | TINY[cls] | params)
+make = partial(make_small, device="cpu")
 
 
 def table(n: int = 240) -> pd.DataFrame:
@@ -138,19 +128,6 @@ def test_a_training_is_taken_up(path, tmp_path):
     make(TVAE, epochs=1).fit_parquet(path, checkpoint=checkpoint)
     found = make(TVAE, epochs=3).fit(pd.read_parquet(path), checkpoint=checkpoint)
     check_same(found, whole)
-
-
-def test_ctrl_c_keeps_the_epochs_that_are_done(path):
-    class Interrupt(Callback):
-        def on_epoch_end(self, report):
-            if report.epoch == 1:
-                raise KeyboardInterrupt
-            return False
-
-    model = make(TVAE, epochs=5, callbacks=[Interrupt()])
-    with pytest.warns(UserWarning, match="interrupted"):
-        model.fit_parquet(path)
-    assert model.n_iter_ == 1
 
 
 MEASURED = """

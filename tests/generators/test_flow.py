@@ -9,8 +9,9 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from combutab.generators import ShortfallError, TabFlow, _tabflow
-from combutab.generators._records import PointChoices, RowRequest, TableRows
 from combutab.generators._tabflow import FlowSteps, draw, draw_rows, from_normal, to_normal
+from combutab.generators._training import TableRows
+from combutab.generators.sampling import PointChoices, RowRequest
 from combutab.nn import Member, RowSpans, StackedCascade
 
 RNG = np.random.default_rng(0)

@@ -1,7 +1,5 @@
 """Tables at the edge: each is learned, or refused before any training."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np
@@ -12,21 +10,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from combutab import CTGAN, TVAE, TabFlow
 from combutab.preprocessing import ModeEncoder
+from tests.generators.small import EVERY, make
 
-QUICK = {
-    CTGAN: {"generator_dim": (8,), "discriminator_dim": (8,), "pac": 5, "embedding_dim": 4},
-    TVAE: {"compress_dims": (8,), "decompress_dims": (8,), "embedding_dim": 4},
-    TabFlow: {"hidden_layer_sizes": (8,)},
-}
-ALL = pytest.mark.parametrize("cls", [CTGAN, TVAE, TabFlow])
 RNG = np.random.default_rng(0)
 
 
-def make(cls, **params):
-    return cls(**{"epochs": 2, "batch_size": 50, "random_state": 0, **QUICK[cls], **params})
-
-
-@ALL
+@EVERY
 @pytest.mark.parametrize(
     "column",
     [
@@ -50,7 +39,7 @@ def test_fifty_rows_of_one_column(cls, column):
         assert made["only"].notna().all()
 
 
-@ALL
+@EVERY
 def test_columns_without_a_value_beside_others(cls):
     table = pd.DataFrame({"x": RNG.normal(size=50), "none": np.nan, "nothing": None})
     made = make(cls).fit(table).sample(20)
@@ -61,7 +50,7 @@ def test_columns_without_a_value_beside_others(cls):
     assert empty.impute(table[["none", "nothing"]]).isna().all(axis=None)
 
 
-@ALL
+@EVERY
 def test_objects_of_all_sorts_are_categories(cls):
     values = [1, "1", 2.5, (1, 2), None, b"x", True, pd.Timestamp("2024-01-01")]
     column = pd.Series([values[i % 8] for i in range(96)], dtype=object)
@@ -72,7 +61,7 @@ def test_objects_of_all_sorts_are_categories(cls):
     assert made["mixed"].isna().any() or cls is TVAE
 
 
-@ALL
+@EVERY
 @pytest.mark.parametrize(
     ("column", "error", "says"),
     [
@@ -137,3 +126,38 @@ def test_a_hundred_thousand_categories_are_encoded_in_linear_memory():
     assert encoder.layout_.sizes == (n,)
     pd.testing.assert_frame_equal(again, table)
     assert peak < 1000 * n
+
+
+# ---- Networks that no memory holds ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cls", [CTGAN, TVAE])
+def test_networks_that_no_memory_holds_are_refused(cls, monkeypatch):
+    table = pd.DataFrame({"id": [f"u{i}" for i in range(3000)], "x": np.arange(3000.0)})
+    monkeypatch.setattr("combutab.generators._base.memory_of", lambda device: 2**20)
+    model = make(cls, min_frequency=1, identifiers=None)
+    with (
+        pytest.warns(UserWarning, match="most values of 'id' are there once"),
+        pytest.raises(ValueError, match=r"column 'id' has 3,000 categories: .* GiB .* leave the"),
+    ):
+        model.fit(table)
+    assert not hasattr(model, "encoder_")
+    monkeypatch.setattr("combutab.generators._base.memory_of", lambda device: None)
+    with pytest.warns(UserWarning, match="are there once"):
+        model.fit(table[:100])  # the system does not tell
+
+
+@pytest.mark.parametrize("cls", [CTGAN, TVAE])
+def test_most_weights_of_many_categories_are_counted(cls, monkeypatch):
+    table = pd.DataFrame({"id": [f"u{i}" for i in range(3000)]})
+    counted = []
+    count = cls._n_weights
+    monkeypatch.setattr(
+        cls, "_n_weights", lambda *given: counted.append(count(*given)) or counted[-1]
+    )
+    model = make(cls, batch_size=1500, min_frequency=1, identifiers=None)
+    with pytest.warns(UserWarning, match="are there once"):
+        model.fit(table)
+    kept = sum(array.size for array in model._states[0].values())
+    other = 16 * (5 * 6000 if cls is CTGAN else 3000)  # of the critic, or of the encoder
+    assert 0.95 * (kept + other) < counted[0] <= kept + other

@@ -7,9 +7,8 @@ import pandas as pd
 import pytest
 
 from combutab import load
-from combutab.core.rng import random_int64
+from combutab.core.rng import normals, random_int64, uniforms
 from combutab.generators import CTGAN, TVAE
-from combutab.generators._records import normals, uniforms
 from combutab.generators.sampling import FREE
 
 RNG = np.random.default_rng(0)

@@ -1,49 +1,40 @@
 """Training ends with the epoch in which the time is over, and leaves a model as any other end."""
 
-from __future__ import annotations
-
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-import combutab
-from combutab import CTGAN, TVAE, TabFlow, _model_files
-from combutab._model_files import read_model
-from combutab.generators import _contract, fit_stack
+from combutab import TVAE
+from combutab.generators import _base, fit_stack
 from combutab.generators._ctgan import GANTraining
 from combutab.generators._tabflow import FlowTraining
 from combutab.generators._tvae import VAETraining
 from combutab.training import _trainer
+from tests.generators.small import EVERY, WIDTHS, assert_same
+from tests.generators.small import make as make_small
 
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame({"x": RNG.normal(size=120), "kind": RNG.choice(["a", "b"], 120)})
-QUICK = {"batch_size": 40, "embedding_dim": 4, "random_state": 0, "device": "cpu"}
-NARROW = {
-    CTGAN: {"generator_dim": (8,), "discriminator_dim": (8,)},
-    TVAE: {"compress_dims": (8,), "decompress_dims": (8,)},
-}
-BOTH = pytest.mark.parametrize("cls", [CTGAN, TVAE])
 
-
-def make(cls, **params):
-    return cls(**{**QUICK, **NARROW[cls], "epochs": 100, **params})
+make = partial(make_small, epochs=100, device="cpu")
 
 
 @pytest.fixture
 def progress(monkeypatch):
     """A clock by which encoding takes 5 s and an epoch 10; the progress before each epoch."""
-    now, found, fit_encoder = [0.0], [], _contract._fit_encoder
+    now, found, fit_encoder = [0.0], [], _base._fit_encoder
     clock = SimpleNamespace(perf_counter=lambda: now[0])
-    monkeypatch.setattr(_contract, "time", clock)
+    monkeypatch.setattr(_base, "time", clock)
     monkeypatch.setattr(_trainer, "time", clock)
 
     def encode(*args):
         now[0] += 5.0
         return fit_encoder(*args)
 
-    monkeypatch.setattr(_contract, "_fit_encoder", encode)
+    monkeypatch.setattr(_base, "_fit_encoder", encode)
 
     def timed(epoch):
         def train(self, number):
@@ -58,14 +49,7 @@ def progress(monkeypatch):
     return found
 
 
-def assert_same(model, other):
-    for state, expected in zip(model._states, other._states, strict=True):
-        for name, value in expected.items():
-            np.testing.assert_array_equal(state[name], value)
-    pd.testing.assert_frame_equal(model.history_, other.history_)
-
-
-@BOTH
+@EVERY
 def test_it_ends_with_the_epoch_in_which_the_time_is_over(cls, progress):
     for max_time in (25.5, "35s", 35):
         progress.clear()
@@ -73,15 +57,8 @@ def test_it_ends_with_the_epoch_in_which_the_time_is_over(cls, progress):
         assert model.n_iter_ == len(model.history_) == len(progress) == 3
     np.testing.assert_allclose(progress, [0, 1 / 3, 2 / 3])  # of the 30 s after encoding
     assert_same(model, make(cls, epochs=3).fit(TABLE))
-    assert len(model.sample(9)) == 9
-
-
-def test_of_a_flow(progress):
-    params = {"hidden_layer_sizes": (8,), "n_bins": 4, "random_state": 0, "device": "cpu"}
-    model = TabFlow(**params, epochs=100, max_time=35).fit(TABLE)
-    assert model.n_iter_ == 3
-    np.testing.assert_allclose(progress, [0, 1 / 3, 2 / 3])
     assert repr(model).endswith("120 rows x 2 columns, 3 epochs, ended by max_time")
+    assert len(model.sample(9)) == 9
 
 
 def test_there_is_one_epoch_at_least(progress):
@@ -110,7 +87,7 @@ def test_the_best_epoch_is_kept_as_at_any_end(progress):
         np.testing.assert_array_equal(model._states[0][name], value)
 
 
-@BOTH
+@EVERY
 def test_a_fit_that_goes_on_has_its_own_time(cls, tmp_path, progress):
     path = tmp_path / "training"
     for n_epochs in (2, 4):
@@ -122,13 +99,13 @@ def test_a_fit_that_goes_on_has_its_own_time(cls, tmp_path, progress):
 
 
 def test_a_stack_has_one_time(progress, monkeypatch):
-    sizes, fit = [], _contract.fit_generators
+    sizes, fit = [], _base.fit_generators
 
     def counted(models, *args):
         sizes.append(len(models))
         return fit(models, *args)
 
-    monkeypatch.setattr(_contract, "fit_generators", counted)
+    monkeypatch.setattr(_base, "fit_generators", counted)
     times = [15, 15, "25s"]
     models = fit_stack([make(TVAE, max_time=time) for time in times], TABLE)
     assert sizes == [2, 1]
@@ -155,19 +132,6 @@ def test_a_generator_may_choose_its_epochs_by_the_rows():
         def _n_epochs(self, n_rows):
             return n_rows // 40
 
-    small = {**QUICK, **NARROW[TVAE]}
+    small = {**WIDTHS[TVAE], "random_state": 0}
     assert ByRows(**small).fit(TABLE).n_iter_ == 3
     assert ByRows(**small, early_stopping=True).fit(TABLE).n_iter_ == 2  # of 108 rows
-
-
-def test_files_keep_it_and_those_of_before_have_none(tmp_path):
-    path = tmp_path / "model"
-    model = make(TVAE, epochs=1, max_time="2min").fit(TABLE)
-    model.save(path)
-    assert combutab.load(path).max_time == "2min"
-    header, arrays = read_model(path)
-    del header["params"]["max_time"]
-    _model_files.write_model(path, header, arrays)
-    again = combutab.load(path)
-    assert again.max_time is None
-    pd.testing.assert_frame_equal(again.sample(9), model.sample(9))

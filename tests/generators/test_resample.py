@@ -5,17 +5,9 @@ import pandas as pd
 import pytest
 
 from combutab import CTGAN, TVAE
+from tests.generators.small import make
 
 COUNTS = {"often": 70, "some": 30, "few": 20}
-
-
-def tiny(cls=TVAE, **params):
-    widths = (
-        {"compress_dims": (8,), "decompress_dims": (8,)}
-        if cls is TVAE
-        else {"generator_dim": (8,), "discriminator_dim": (8,), "batch_size": 20}
-    )
-    return cls(epochs=2, embedding_dim=4, random_state=0, **widths, **params)
 
 
 def make_data():
@@ -42,7 +34,7 @@ def make_data():
 @pytest.mark.parametrize("cls", [CTGAN, TVAE])
 def test_all_classes_have_as_many_rows_in_the_end(cls):
     X, y = make_data()
-    model = tiny(cls)
+    model = make(cls)
     X_new, y_new = model.fit_resample(X, y)
     assert y_new.value_counts().to_dict() == dict.fromkeys(COUNTS, 70)
     assert len(X_new) == len(y_new) == 210
@@ -51,13 +43,13 @@ def test_all_classes_have_as_many_rows_in_the_end(cls):
     assert X_new.dtypes.to_dict() == X.dtypes.to_dict()
     assert (y_new.name, y_new.dtype) == (y.name, y.dtype)
     assert X_new["nullable"][120:].isna().any()
-    pd.testing.assert_frame_equal(X_new, tiny(cls).fit_resample(X, y)[0])
+    pd.testing.assert_frame_equal(X_new, make(cls).fit_resample(X, y)[0])
     assert list(model.sample(4)) == [*X, "class"]
 
 
 def test_a_dict_says_how_many():
     X, y = make_data()
-    X_new, y_new = tiny().fit_resample(X, y, sampling_strategy={"few": 33, "often": 70})
+    X_new, y_new = make(TVAE).fit_resample(X, y, sampling_strategy={"few": 33, "often": 70})
     assert y_new.value_counts().to_dict() == {"often": 70, "some": 30, "few": 33}
     assert set(y_new[120:]) == {"few"}
     assert len(X_new) == 133
@@ -69,14 +61,14 @@ def test_arrays(dtype, labels):
     rng = np.random.default_rng(0)
     X = np.stack([rng.normal(size=60), rng.integers(0, 3, 60)], axis=1).astype(dtype)
     y = np.repeat(labels, [40, 20])
-    model = tiny()
+    model = make(TVAE)
     X_new, y_new = model.fit_resample(X, y, discrete_columns=[-1])
     assert (X_new.dtype, y_new.dtype) == (X.dtype, y.dtype)
     np.testing.assert_array_equal(X_new[:60], X)
     np.testing.assert_array_equal(y_new, np.repeat(labels[[0, 1, 1]], [40, 20, 20]))
     assert set(X_new[60:, 1]) <= {0, 1, 2}
     assert len(np.unique(X_new[60:, 0].astype(float))) > 10  # it is of numbers
-    X_listed, y_listed = tiny().fit_resample(X.tolist(), y.tolist(), discrete_columns=[1])
+    X_listed, y_listed = make(TVAE).fit_resample(X.tolist(), y.tolist(), discrete_columns=[1])
     np.testing.assert_array_equal(y_listed, y_new)
     assert X_listed.shape == X_new.shape
 
@@ -85,14 +77,14 @@ def test_classes_may_be_dates():
     days = np.repeat(np.array(["2024-01-01", "2024-02-01"], "M8[D]"), [40, 20])
     X = np.random.default_rng(0).normal(size=(60, 2))
     for labels in (days, pd.Series(days)):
-        _, y_new = tiny().fit_resample(X, labels)
+        _, y_new = make(TVAE).fit_resample(X, labels)
         assert y_new.dtype == labels.dtype
         assert pd.Series(y_new).value_counts().tolist() == [40, 40]
 
 
 def test_arrays_of_text():
     X = np.array([["a", "b"], ["c", "b"]] * 30)
-    X_new, y_new = tiny().fit_resample(X, np.repeat([0, 1], [40, 20]))
+    X_new, y_new = make(TVAE).fit_resample(X, np.repeat([0, 1], [40, 20]))
     assert X_new.dtype.kind == "U"
     assert set(X_new[:, 0]) == {"a", "c"}
     assert np.bincount(y_new).tolist() == [40, 40]
@@ -100,11 +92,11 @@ def test_arrays_of_text():
 
 def test_rows_as_lists_keep_numbers_beside_text():
     rows = [["a", 1.5], ["b", 2.5]] * 30
-    X_new, _ = tiny().fit_resample(rows, [0] * 40 + [1] * 20)
+    X_new, _ = make(TVAE).fit_resample(rows, [0] * 40 + [1] * 20)
     assert X_new[:60].tolist() == rows
     assert all(isinstance(each, float) for each in X_new[60:, 1])
     with pytest.raises(ValueError, match=r"shape \(n_rows, n_columns\), got \(3,\)"):
-        tiny().fit_resample([1, 2, 3], [0, 0, 1])
+        make(TVAE).fit_resample([1, 2, 3], [0, 0, 1])
 
 
 def test_frames_of_polars_stay_what_they_are():
@@ -112,19 +104,19 @@ def test_frames_of_polars_stay_what_they_are():
     X, y = make_data()
     X = pl.from_pandas(X[["int", "text"]].reset_index(drop=True)).cast({"text": pl.Categorical})
     X = X.with_columns(clock=pl.time_range(interval="10m", eager=True)[: len(X)])
-    X_new, y_new = tiny().fit_resample(X, pl.Series("class", y.to_list()))
+    X_new, y_new = make(TVAE).fit_resample(X, pl.Series("class", y.to_list()))
     assert X_new.schema == X.schema
     assert X_new[:120].equals(X)
     assert not any(X_new.null_count().row(0))
     assert y_new.name == "class"
     assert dict(y_new.value_counts().iter_rows()) == dict.fromkeys(COUNTS, 70)
-    assert isinstance(tiny().fit_resample(X, y.to_numpy())[1], np.ndarray)
+    assert isinstance(make(TVAE).fit_resample(X, y.to_numpy())[1], np.ndarray)
 
 
 def test_a_name_that_a_column_has_and_none_are_others():
     X, y = make_data()
     X = X.rename(columns={"text": "class"})
-    model = tiny()
+    model = make(TVAE)
     assert list(model.fit_resample(X, y)[0]) == list(X)
     assert list(model.sample(1)) == [*X, "class_"]
     model.fit_resample(X, y.to_numpy())
@@ -134,7 +126,7 @@ def test_a_name_that_a_column_has_and_none_are_others():
 def test_balanced_classes_stay_as_they_are():
     X, y = make_data()
     keep = y.groupby(y).cumcount() < 20
-    X_new, y_new = tiny().fit_resample(X[keep], y[keep])
+    X_new, y_new = make(TVAE).fit_resample(X[keep], y[keep])
     pd.testing.assert_frame_equal(X_new, X[keep].reset_index(drop=True))
     pd.testing.assert_series_equal(y_new, y[keep].reset_index(drop=True))
 
@@ -154,7 +146,7 @@ def test_balanced_classes_stay_as_they_are():
 )
 def test_what_cannot_be_resampled_is_refused_before_the_fit(change, params, error):
     X, y = make_data()
-    model = tiny()
+    model = make(TVAE)
     with pytest.raises(ValueError, match=error):
         model.fit_resample(X, change(y), **params)
     assert not hasattr(model, "encoder_")
@@ -164,8 +156,8 @@ def test_a_class_that_is_too_rare_to_be_learned_is_refused():
     X, y = make_data()
     y.iloc[:3] = "odd"
     with pytest.raises(ValueError, match=r"class 'odd' has 3 rows.*min_frequency=5.*lower it"):
-        tiny().fit_resample(X, y)
-    _, y_new = tiny().fit_resample(X, y, sampling_strategy={"few": 40})
+        make(TVAE).fit_resample(X, y)
+    _, y_new = make(TVAE).fit_resample(X, y, sampling_strategy={"few": 40})
     assert (y_new == "odd").sum() == 3
-    _, y_new = tiny(min_frequency=1).fit_resample(X[["float"]], y)
+    _, y_new = make(TVAE, min_frequency=1).fit_resample(X[["float"]], y)
     assert (y_new == "odd").sum() == (y_new == "often").sum()

@@ -1,7 +1,5 @@
 """sample(out=) writes the rows of sample part by part, and all of them or nothing."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal
@@ -11,18 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from combutab import CTGAN, TVAE, TabFlow
+from combutab import TVAE
 from combutab.cli import main
 from combutab.generators import ShortfallError, sampling
 from combutab.preprocessing import ModeEncoder
+from tests.generators.small import WIDTHS, make
 
 pq = pytest.importorskip("pyarrow.parquet")
-
-TINY = {
-    CTGAN: {"generator_dim": (8,), "discriminator_dim": (8,), "pac": 1, "embedding_dim": 4},
-    TVAE: {"compress_dims": (8,), "decompress_dims": (8,), "embedding_dim": 4, "n_members": 2},
-    TabFlow: {"hidden_layer_sizes": (8,), "n_sampling_steps": 1},
-}
 
 
 def table(n: int = 120) -> pd.DataFrame:
@@ -40,11 +33,10 @@ def table(n: int = 120) -> pd.DataFrame:
     return frame
 
 
-@pytest.fixture(scope="module", params=[CTGAN, TVAE, TabFlow], ids=lambda cls: cls.__name__)
+@pytest.fixture(scope="module", params=WIDTHS, ids=lambda cls: cls.__name__)
 def model(request):
-    settings = {"epochs": 1, "batch_size": 20, "random_state": 0, "device": "cpu"}
     with pytest.warns(UserWarning, match="identifiers"):
-        return request.param(**settings, **TINY[request.param]).fit(table())
+        return make(request.param, epochs=1, device="cpu", n_members=2).fit(table())
 
 
 @pytest.fixture
@@ -108,7 +100,7 @@ def test_random_numbers_go_on_as_without_a_file(model, tmp_path):
 
 def test_an_array(tmp_path):
     X = np.random.default_rng(0).normal(size=(60, 2))
-    model = TVAE(epochs=1, random_state=0, **TINY[TVAE]).fit(X)
+    model = make(TVAE, epochs=1).fit(X)
     model.sample(7, random_state=0, out=tmp_path / "rows.parquet")
     found = pd.read_parquet(tmp_path / "rows.parquet")
     np.testing.assert_array_equal(found, model.sample(7, random_state=0))
@@ -116,7 +108,7 @@ def test_an_array(tmp_path):
 
 def test_values_of_several_types(tmp_path):
     X = pd.DataFrame({"x": [1, "a"] * 30})
-    model = TVAE(epochs=1, random_state=0, **TINY[TVAE]).fit(X)
+    model = make(TVAE, epochs=1).fit(X)
     with pytest.raises(ValueError, match="column 'x': values of several types have no place"):
         model.sample(7, out=tmp_path / "rows.parquet")
     assert os.listdir(tmp_path) == []

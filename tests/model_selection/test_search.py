@@ -1,4 +1,4 @@
-"""StackedGridSearchCV finds what GridSearchCV finds."""
+"""StackedGridSearchCV finds what GridSearchCV finds, fails where it fails, leaves it the rest."""
 
 import functools
 import pickle
@@ -7,10 +7,12 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, FitFailedWarning, NotFittedError
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import make_scorer, mean_absolute_error
 from sklearn.model_selection import (
     GridSearchCV,
@@ -28,13 +30,23 @@ from sklearn.preprocessing import StandardScaler
 
 from combutab import CombU, MLPClassifier, MLPRegressor, StackedGridSearchCV, paper_recipe
 from combutab.estimators import _base, _together
+from combutab.training import TimeLimit
 
 pytestmark = pytest.mark.usefixtures("paper_defaults")
 
+
 INF = float("inf")
+
+
 X, Y = load_iris(return_X_y=True)
+
+
 X_REG, Y_REG = load_diabetes(return_X_y=True)
+
+
 NAMES = np.array(["setosa", "versicolor", "virginica"])
+
+
 QUICK = {
     "hidden_layer_sizes": (8,),
     "max_iter": 8,
@@ -42,11 +54,19 @@ QUICK = {
     "n_iter_no_change": INF,
     "random_state": 0,
 }
+
+
 CLASSIFIER = MLPClassifier(**paper_recipe("classification", **QUICK))
+
+
 REGRESSOR = MLPRegressor(**paper_recipe("regression", **QUICK))
+
+
 FRAME = pd.DataFrame(X, columns=list("abcd")).assign(
     kind=np.where(X[:, 0] > 5.8, "large", "small"), id=[f"n{i % 12}" for i in range(150)]
 )
+
+
 TIMES = ("mean_fit_time", "std_fit_time", "mean_score_time", "std_score_time")
 
 
@@ -88,8 +108,9 @@ def _both(estimator, grid, X, y, fit=None, **options):
 
 
 # ---- the same scores ----------------------------------------
-
 # Each parameter has its turn, some beside those that they act with: a pair a grid, not all of them.
+
+
 GRIDS = {
     "activation, alpha": {"activation": ["relu", "combu", "tanh", "prelu"], "alpha": [0.0, 1.0]},
     "dropout, seed": {"dropout": [0.0, 0.5], "random_state": [0, 1]},
@@ -169,7 +190,8 @@ def test_candidates_do_train_as_stacks(monkeypatch):
         raise AssertionError("fitted one at a time")
 
     monkeypatch.setattr(_together, "train_jobs", spy)
-    monkeypatch.setattr(_base, "train_jobs", refuse)
+    monkeypatch.setattr(_base, "train_job", refuse)
+    monkeypatch.setattr(_base, "train_shared", refuse)
     grid = {"activation": ["relu", "combu"], "alpha": [0.0, 0.1], "random_state": [0, 1]}
     StackedGridSearchCV(CLASSIFIER, grid, cv=5, refit=False).fit(X, Y)
     assert sizes == [2 * 2 * 2 * 5]
@@ -210,6 +232,7 @@ def test_long_masks_are_told_apart():
 
 
 # ---- options of the search ----------------------------------------
+
 
 SMALL_GRID = {"activation": ["relu", "combu"]}
 
@@ -329,28 +352,6 @@ def test_each_folds_encoding_knows_its_training_rows_alone():
         assert_allclose(mean, Y_REG[train].mean(), rtol=1e-9)
 
 
-def test_a_column_that_leaks_only_through_the_scaler_helps_nobody():
-    # Two rows a fold, x = +-1 beside a huge constant of the fold: within the training rows the
-    # column is noise, and only a scaler that has seen the test fold could tell its two rows apart.
-    rng = np.random.default_rng(0)
-    n_folds = 40
-    y = np.tile([0, 1], n_folds)
-    offset = np.repeat(rng.normal(size=n_folds) * 1e6, 2)
-    x = (offset + y * 2.0 - 1.0)[:, None]
-    splits = [
-        (np.delete(np.arange(80), [2 * k, 2 * k + 1]), np.array([2 * k, 2 * k + 1]))
-        for k in range(n_folds)
-    ]
-    options = {"cv": splits, "refit": False}
-    search = StackedGridSearchCV(
-        CLASSIFIER, {"numeric_encoding": ["standard", "quantile"]}, **options
-    )
-    scores = search.fit(x, y).cv_results_["mean_test_score"]
-    leaky_fold = (x[:2] - x[:2].mean()) / x[:2].std()
-    assert_array_equal(leaky_fold[:, 0] > 0, y[:2] == 1)  # it would have been told
-    assert (scores < 0.65).all()
-
-
 def test_categories_of_the_test_fold_are_unseen():
     frame = pd.DataFrame({"kind": np.repeat(["a", "b", "c"], 50)})
     known = []
@@ -459,3 +460,143 @@ def test_warnings_of_scores_pass_where_several_metrics_leave_no_best():
     )
     with pytest.warns(UserWarning, match="of a score"):
         search.fit(X, y)
+
+
+# ---- searches in which fits fail, and what is left to GridSearchCV -------------------------------
+
+
+def _with_failures(estimator, grid, error_score=np.nan, X=X, y=Y):
+    results = []
+    for cls in (StackedGridSearchCV, GridSearchCV):
+        search = cls(estimator, grid, cv=2, error_score=error_score, refit=False)
+        with pytest.warns() as caught:
+            results.append(search.fit(X, y))
+        results[-1].words = [w for w in caught if issubclass(w.category, FitFailedWarning)]
+    assert_allclose(
+        results[0].cv_results_["mean_test_score"],
+        results[1].cv_results_["mean_test_score"],
+        rtol=1e-6,
+    )
+    assert len(results[0].words) == len(results[1].words) == 1
+    return results[0]
+
+
+BAD = {
+    "diverges": {"solver": ["sgd"], "learning_rate_init": [0.01, 1e300]},
+    "unknown activation": {"activation": ["relu", "rleu"]},
+    "unknown activation first": {"activation": ["rleu", "relu"]},
+    "wrong value": {"alpha": [-1.0, 0.0]},
+    "wrong value last": {"alpha": [0.0, -1.0]},
+    "shape that cannot be": {"normalization": ["none", "group"], "hidden_layer_sizes": [(10,)]},
+    "no validation rows": {"early_stopping": [True], "validation_fraction": [0.0, 0.2]},
+    "wrong columns": {"categorical_features": [None, [99]]},
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_candidate_that_fails_scores_error_score_and_harms_no_other(kind):
+    estimator = MLPRegressor(**QUICK, precision="float64")
+    error_score = -7.0 if kind in ("diverges", "wrong value") else np.nan
+    search = _with_failures(estimator, BAD[kind], error_score, X_REG, Y_REG)
+    scores = search.cv_results_["mean_test_score"]
+    failed = np.isnan(scores) if np.isnan(error_score) else scores == error_score
+    assert failed.sum() == 1
+    with pytest.raises((ValueError, TypeError)):
+        StackedGridSearchCV(estimator, BAD[kind], cv=2, error_score="raise").fit(X_REG, Y_REG)
+
+
+class _Breaks(sklearn.base.BaseEstimator):
+    """An activation that fails in its forward pass, which no check can foresee."""
+
+    def __new__(cls, width):
+        import torch
+
+        class Module(torch.nn.Module):
+            def forward(self, x):
+                raise RuntimeError("this activation breaks")
+
+        return Module()
+
+
+def test_an_activation_that_breaks_in_training_is_one_failed_candidate():
+    search = _with_failures(
+        MLPClassifier(**QUICK, precision="float64"), {"activation": ["relu", _Breaks, "tanh"]}
+    )
+    assert np.isnan(search.cv_results_["mean_test_score"]).tolist() == [False, True, False]
+    assert "this activation breaks" in str(search.words[0].message)
+
+
+def test_a_search_in_which_all_fail_says_so():
+    with pytest.raises(ValueError, match=r"(?s)All the 4 fits failed.*unknown activation 'x'"):
+        StackedGridSearchCV(CLASSIFIER, {"activation": ["x", "y"]}, cv=2).fit(X, Y)
+
+
+def test_wrong_arguments_of_the_search():
+    for options, words in [
+        ({"param_grid": 5}, "'param_grid' parameter of StackedGridSearchCV"),
+        ({"param_grid": {"alpha": 0.1}}, "needs to be a list"),
+        ({"param_grid": {"alpha": []}}, "empty|non-empty"),
+        ({"cv": "five"}, "'cv' parameter|Expected `cv`"),
+        ({"scoring": "nope"}, "'scoring' parameter"),
+        ({"refit": "nope", "scoring": ["accuracy"]}, "refit"),
+        ({"error_score": "ignore"}, "'error_score' parameter"),
+    ]:
+        arguments = {"param_grid": {"alpha": [0.0]}, "cv": 2, **options}
+        with pytest.raises((ValueError, TypeError), match=words):
+            StackedGridSearchCV(CLASSIFIER, **arguments).fit(X, Y)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        StackedGridSearchCV(CLASSIFIER, {"alpha": [0.0]}).fit(X, Y[:10])
+    with pytest.raises(NotFittedError):
+        StackedGridSearchCV(CLASSIFIER, {"alpha": [0.0]}).predict(X)
+
+
+def test_other_things_fall_back_to_grid_search_with_a_warning():
+    pipeline = make_pipeline(StandardScaler(), CLASSIFIER)
+    with_bar = clone(CLASSIFIER).set_params(callbacks=[TimeLimit(100)])
+    for estimator, grid, fit, words in [
+        (
+            pipeline,
+            {"mlpclassifier__alpha": [0.0, 1.0]},
+            {},
+            "Pipeline is not an estimator of comb",
+        ),
+        (LogisticRegression(max_iter=1000), {"C": [1.0, 2.0]}, {}, "LogisticRegression is not an"),
+        (with_bar, {"alpha": [0.0, 1.0]}, {}, "callbacks watch one fit at a time"),
+        (
+            CLASSIFIER,
+            {"callbacks": [None, [TimeLimit(9)]]},
+            {},
+            "callbacks watch one fit at a time",
+        ),
+        (
+            CLASSIFIER,
+            {"alpha": [0.0]},
+            {"X_val": X, "y_val": Y},
+            r"fit was given \['X_val', 'y_val'",
+        ),
+    ]:
+        search = StackedGridSearchCV(estimator, grid, cv=2)
+        with pytest.warns(UserWarning, match=f"{words}.*one fit at a time") as caught:
+            search.fit(X, Y, **fit)
+        assert caught[0].filename == __file__
+        reference = GridSearchCV(estimator, grid, cv=2).fit(X, Y, **fit)
+        assert_allclose(
+            search.cv_results_["mean_test_score"], reference.cv_results_["mean_test_score"]
+        )
+    with (
+        pytest.warns(
+            UserWarning, match=r"the grid has \['alhpa'\], no parameters of MLPClassifier"
+        ),
+        pytest.raises(ValueError, match="Invalid parameter 'alhpa'"),
+    ):
+        StackedGridSearchCV(CLASSIFIER, {"alhpa": [1]}, cv=2).fit(X, Y)
+
+
+def test_metadata_routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        estimator = clone(CLASSIFIER).set_fit_request(sample_weight=True)
+        estimator.set_score_request(sample_weight=True)
+        search = StackedGridSearchCV(estimator, {"alpha": [0.0]}, cv=2)
+        with pytest.warns(UserWarning, match="metadata routing is on"):
+            search.fit(X, Y, sample_weight=np.ones(150))
+        search.fit(X, Y)  # without metadata there is nothing to route

@@ -1,27 +1,29 @@
-"""The networks of CTGAN and TVAE against plain torch ones, member by member."""
-
-from __future__ import annotations
+"""The networks of CTGAN and TVAE against plain torch ones, member by member, and the penalty."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from combutab.activations import CombU
+from combutab.activations import ACTIVATIONS, CombU, make_activation
 from combutab.nn import (
+    NORMALIZATIONS,
     Member,
     StackedCritic,
     StackedGenerator,
     StackedRowDecoder,
     StackedRowEncoder,
     fill_gradients,
+    frozen,
+    gradient_penalty,
 )
 from combutab.training import OptimizerConfig, RowOptimizer
 
 PAC, GROUPS, N_INPUTS = 3, 4, 5
-ACTIVATIONS = ["combu", "combu-random", "pln-4", "la-silu", "prelu", "relu", "original"]
+SOME = ["combu", "combu-random", "pln-4", "la-silu", "prelu", "relu", "original"]
 
 
 def draw(*shape, seed=0, dtype=torch.float64):
@@ -38,7 +40,9 @@ def members(*activations):
 
 
 def make_generator(of, dtype=torch.float64, widths=(8, 12), **options):
-    return StackedGenerator(4, 3, 6, widths, of, dtype=dtype, **options)
+    return StackedGenerator(
+        4 + 3, widths, 6, of, dtype=dtype, **{"normalization": "batch"} | options
+    )
 
 
 def make_critic(of, dtype=torch.float64, widths=(8, 12), **options):
@@ -46,30 +50,28 @@ def make_critic(of, dtype=torch.float64, widths=(8, 12), **options):
 
 
 def make_encoder(of, dtype=torch.float64, widths=(8, 12), **options):
-    return StackedRowEncoder(6, widths, 4, of, dtype=dtype, **options)
+    return StackedRowEncoder(6, widths, 2 * 4, of, dtype=dtype, **options)
 
 
 def make_decoder(of, dtype=torch.float64, widths=(8, 12), **options):
-    return StackedRowDecoder(4, widths, 6, 2, of, dtype=dtype, **options)
+    return StackedRowDecoder(4, widths, 6, of, n_values=2, dtype=dtype, **options)
 
 
-# the maker of each network, and the widths of what it takes
+# the maker of each network, and the width of what it takes
 NETWORKS = {
-    "generator": (make_generator, (4, 3)),
-    "critic": (make_critic, (N_INPUTS,)),
-    "encoder": (make_encoder, (6,)),
-    "decoder": (make_decoder, (4,)),
+    "generator": (make_generator, 7),
+    "critic": (make_critic, N_INPUTS),
+    "encoder": (make_encoder, 6),
+    "decoder": (make_decoder, 4),
 }
 
 
 def inputs(name, n_members, dtype=torch.float64):
-    widths = NETWORKS[name][1]
-    n_rows = PAC * GROUPS
-    return [draw(n_members, n_rows, w, seed=i, dtype=dtype) for i, w in enumerate(widths)]
+    return draw(n_members, PAC * GROUPS, NETWORKS[name][1], dtype=dtype)
 
 
 def outputs(net, given):
-    out = net(*given)
+    out = net(given)
     return out if isinstance(out, tuple) else (out,)
 
 
@@ -90,8 +92,7 @@ class PlainGenerator(nn.Module):
         self.layers = nn.ModuleList(plain_linear(layer, m) for layer in net.linears)
         self.norms = nn.ModuleList(nn.BatchNorm1d(w, dtype=torch.float64) for w in net.widths)
 
-    def forward(self, noise, condition):
-        h0 = torch.cat([noise, condition], 1)
+    def forward(self, h0):
         h1 = torch.cat([h0, F.relu(self.norms[0](self.layers[0](h0)))], 1)
         h2 = torch.cat([h1, F.relu(self.norms[1](self.layers[1](h1)))], 1)
         return self.layers[2](h2)
@@ -118,14 +119,14 @@ def test_generator_is_the_papers():
     net = make_generator(members("original", "original"))
     plain = [PlainGenerator(net, m) for m in range(2)]
     for step in range(3):  # in train mode, which moves the running statistics
-        noise, condition = draw(2, 12, 4, seed=step) + 1, draw(2, 12, 3, seed=10 + step)
-        out = net(noise, condition)
+        x = draw(2, 12, 7, seed=step) + 1
+        out = net(x)
         for m in range(2):
-            torch.testing.assert_close(out[m], plain[m](noise[m], condition[m]))
+            torch.testing.assert_close(out[m], plain[m](x[m]))
     net.eval()
     for m in range(2):
         plain[m].eval()
-        torch.testing.assert_close(net(noise, condition)[m], plain[m](noise[m], condition[m]))
+        torch.testing.assert_close(net(x)[m], plain[m](x[m]))
 
 
 def test_critic_is_the_papers():
@@ -142,12 +143,12 @@ def test_critic_is_the_papers():
 def test_encoder_and_decoder_are_the_papers():
     encoder, decoder = make_encoder(members("original")), make_decoder(members("original"))
     for net, name in ((encoder, "encoder"), (decoder, "decoder")):
-        (x,) = inputs(name, 1)
+        x = inputs(name, 1)
         layers = [plain_linear(layer, 0) for layer in net.linears]
         expected = layers[2](F.relu(layers[1](F.relu(layers[0](x[0])))))
         out = torch.cat([o[0] for o in net(x)], -1) if name == "encoder" else net(x)[0][0]
         torch.testing.assert_close(out, expected)
-    mean, log_variance = encoder(*inputs("encoder", 1))
+    mean, log_variance = encoder(inputs("encoder", 1))
     assert mean.shape == log_variance.shape == (1, PAC * GROUPS, 4)
 
 
@@ -161,7 +162,10 @@ def test_decoders_sigma_is_positive_and_learned():
     with torch.no_grad():
         net.log_sigma.fill_(-1e3)
     assert (net(draw(2, 5, 4))[1] > 0).all()
-    assert StackedRowDecoder(4, (8,), 6, 0, members("relu"))(draw(1, 5, 4).float())[1].numel() == 0
+    assert (
+        StackedRowDecoder(4, (8,), 6, members("relu"), n_values=0)(draw(1, 5, 4).float())[1].numel()
+        == 0
+    )
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -177,15 +181,15 @@ def test_weights_are_drawn_as_torch_draws_them(name):
 
 
 def test_networks_of_one_seed_differ_by_kind():
-    decoder = StackedRowDecoder(4, (8,), 6, 2, members("relu"))
-    generator = StackedGenerator(4, 0, 6, (8,), members("relu"))
+    decoder = StackedRowDecoder(4, (8,), 6, members("relu"), n_values=2)
+    generator = StackedGenerator(4, (8,), 6, members("relu"))
     shape = decoder.linears[0].weight.shape
     assert generator.linears[0].weight.shape == shape
     assert not torch.equal(generator.linears[0].weight, decoder.linears[0].weight)
 
 
 CONFIGURATIONS = [
-    ({}, ACTIVATIONS),
+    ({}, SOME),
     ({"normalization": "batch"}, ["combu", "prelu", "original"]),
     ({"normalization": "layer", "proxy_norm": True}, ["combu", "relu", "original"]),
     ({"normalization": "pln"}, ["pln-4", CombU]),
@@ -206,7 +210,7 @@ def test_a_member_is_the_same_in_any_stack(name, options, activations):
     stack.flat.backward(sum(o.sin().sum() for o in out))
     for i, member in enumerate(all_members):
         alone = make([member], **options)
-        one = outputs(alone, [x[i : i + 1] for x in given])
+        one = outputs(alone, given[i : i + 1])
         for several, single in zip(out, one, strict=True):
             torch.testing.assert_close(several[i], single[0], rtol=1e-10, atol=1e-10)
         alone.flat.backward(sum(o.sin().sum() for o in one))
@@ -223,7 +227,7 @@ def test_states_move_between_stacks(name, options, activations):
     make = NETWORKS[name][0]
     stack = make(members(*activations), **options)
     given = inputs(name, len(activations))
-    stack(*given)  # moves the running statistics, where there are any
+    stack(given)  # moves the running statistics, where there are any
     stack.eval()
     for i, activation in enumerate(activations):
         state = stack.member_state(i)
@@ -232,7 +236,7 @@ def test_states_move_between_stacks(name, options, activations):
         again = moved.member_state(0)
         assert all(torch.equal(again[key], state[key]) for key in state)
         moved.eval()
-        one = outputs(moved, [x[i : i + 1] for x in given])
+        one = outputs(moved, given[i : i + 1])
         for several, single in zip(outputs(stack, given), one, strict=True):
             torch.testing.assert_close(several[i], single[0], rtol=1e-10, atol=1e-10)
     with pytest.raises(ValueError, match=r"missing \['linears.0.bias'\]"):
@@ -244,13 +248,13 @@ def test_dropping_members_keeps_the_others(name):
     activations = ["combu-random", "combu-random", "prelu", "prelu", "original"]
     net = NETWORKS[name][0](members(*activations), normalization="batch")
     given = inputs(name, 5)
-    net(*given)
+    net(given)
     net.eval()
     before, states = outputs(net, given), [net.member_state(i) for i in range(5)]
     keep = [1, 3, 4]
     net.select(keep)
     assert net.n_members == 3
-    after = outputs(net, [x[keep] for x in given])
+    after = outputs(net, given[keep])
     for one, other in zip(after, before, strict=True):
         torch.testing.assert_close(one, other[keep])
     for new, old in enumerate(keep):
@@ -281,7 +285,7 @@ def test_one_backward_pass_serves_encoder_and_decoder():
     )
 
     def loss():
-        mean, log_variance = encoder(*inputs("encoder", 2))
+        mean, log_variance = encoder(inputs("encoder", 2))
         raw, sigma = decoder(mean * log_variance.exp())
         return raw.square().sum() + sigma.log().sum()
 
@@ -296,30 +300,24 @@ def test_one_backward_pass_serves_encoder_and_decoder():
 @pytest.mark.parametrize("normalization", ["batch", "layer"])
 def test_sampling_changes_nothing(normalization):
     net = make_generator(members("combu-random", "prelu"), normalization=normalization)
-    noise, condition = inputs("generator", 2)
-    net(noise, condition)
+    x = inputs("generator", 2)
+    net(x)
     before = [net.member_state(i) for i in range(2)]
     net.eval()
     with torch.inference_mode():
-        together = net(noise, condition)
-        apart = torch.cat([net(noise[:, i : i + 1], condition[:, i : i + 1]) for i in range(12)], 1)
+        together = net(x)
+        apart = torch.cat([net(x[:, i : i + 1]) for i in range(12)], 1)
     torch.testing.assert_close(together, apart)  # a row does not depend on its batch
     for i in range(2):
         after = net.member_state(i)
         assert all(torch.equal(after[key], before[i][key]) for key in after)
     net.train()
-    net(noise, condition)
+    net(x)
     moves = [
         key for key, value in net.member_state(0).items() if not torch.equal(value, before[0][key])
     ]
     assert all("running" in key for key in moves)
     assert len(moves) == (4 if normalization == "batch" else 0)
-
-
-def test_a_table_without_categories_has_no_condition():
-    net = StackedGenerator(4, 0, 6, (8,), members("original"))
-    noise = draw(1, 5, 4, dtype=torch.float32)
-    assert torch.equal(net(noise), net(noise, torch.zeros(1, 5, 0)))
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -334,3 +332,309 @@ def test_pac_must_divide_the_batch():
         critic(draw(1, 10, N_INPUTS))
     with pytest.raises(ValueError, match="pac=0"):
         StackedCritic(2, (4,), members("relu"), pac=0)
+
+
+# ---- The critic's gradient penalty: against plain torch, and against finite differences ----------
+
+
+def penalty_inputs(n_members, dtype=torch.float64):
+    real, fake = (draw(n_members, PAC * GROUPS, N_INPUTS, seed=s, dtype=dtype) for s in (3, 4))
+    return real, fake, uniforms(n_members, GROUPS).to(dtype)
+
+
+def plain_penalty(critic, real, fake, mix, masks=None):
+    mix = mix.repeat_interleave(PAC).unsqueeze(1)
+    between = (mix * real + (1 - mix) * fake).detach().requires_grad_()
+    scores = critic(between, masks)
+    (grad,) = torch.autograd.grad(scores, between, torch.ones_like(scores), create_graph=True)
+    norms = grad.reshape(GROUPS, -1).square().sum(1).sqrt()
+    return 10 * ((norms - 1) ** 2).mean()
+
+
+PENALISED = [
+    *[({}, name) for name in [*SOME, "gelu", "la-hardsilu"]],
+    ({"normalization": "layer"}, "relu"),
+    *[({"normalization": "layer", "proxy_norm": True}, n) for n in ("relu", "combu", "original")],
+    ({"normalization": "batch"}, "combu"),
+]
+
+
+@pytest.mark.parametrize("name", ["combu", "pln-4", "la-silu", "relu", "original", "prelu"])
+@pytest.mark.parametrize("dropout", [False, True])
+def test_penalty_is_that_of_a_plain_network(name, dropout):
+    net = make_critic(members(name, name))
+    real, fake, mix = penalty_inputs(2)
+    # of keys that leave units to all rows: autograd's norm has no slope at 0
+    masks = net.mask_maker().draw([5, 6], GROUPS) if dropout else None
+    penalty = gradient_penalty(net, real, fake, mix, masks)
+    net.flat.backward(penalty.sum())
+    for m in range(2):
+        spec = (lambda w: nn.LeakyReLU(0.2)) if name == "original" else name
+        modules = [make_activation(spec, w).double() for w in net.widths]
+        plain = PlainCritic(net, m, modules)
+        own = None if masks is None else [mask[m] for mask in masks]
+        expected = plain_penalty(plain, real[m], fake[m], mix[m], own)
+        torch.testing.assert_close(penalty[m], expected)
+        expected.backward()
+        for layer, reference in zip(net.linears, plain.layers, strict=True):
+            grad = net.flat.gradient_of(layer, "weight")[m]
+            torch.testing.assert_close(grad, reference.weight.grad.t())
+        if name == "prelu":
+            for slot, module in zip(net.activations, modules, strict=True):
+                grad = net.flat.gradient_of(slot.kinds[0], "p_weight")[m]
+                torch.testing.assert_close(grad, module.weight.grad)
+
+
+@pytest.mark.parametrize(("options", "name"), PENALISED)
+def test_penaltys_derivative_is_that_of_finite_differences(options, name):
+    net = make_critic(members(name, name), **options)
+    real, fake, mix = penalty_inputs(2)
+    masks = net.mask_maker().draw([1, 2], GROUPS)
+    with torch.no_grad():  # off the values where parameters of norms and activations start
+        net.flat.values.add_(0.1 * draw(*net.flat.values.shape, seed=5))
+
+    def penalty():
+        return gradient_penalty(net, real, fake, mix, masks).sum()
+
+    net.flat.backward(penalty())
+    grads, start, step = net.flat.grads.clone(), net.flat.values.clone(), 1e-6
+    for seed in range(6):
+        direction = draw(*start.shape, seed=20 + seed)
+        values = []
+        for sign in (1, -1):
+            with torch.no_grad():
+                net.flat.values.copy_(start + sign * step * direction)
+            values.append(penalty().item())
+        slope = (values[0] - values[1]) / (2 * step)
+        assert (grads * direction).sum().item() == pytest.approx(slope, rel=1e-5, abs=1e-6)
+    assert grads.abs().max() > 0
+
+
+@pytest.mark.parametrize(("options", "name"), PENALISED)
+def test_penalty_of_a_member_is_the_same_in_any_stack(options, name):
+    of = members("tanh", name, name, "swish")
+    net, i = make_critic(of, **options), 1
+    real, fake, mix = penalty_inputs(len(of))
+    penalty = gradient_penalty(net, real, fake, mix)
+    net.flat.backward(penalty.sum())
+    alone = make_critic([of[i]], **options)
+    own = gradient_penalty(alone, *(t[i : i + 1] for t in (real, fake, mix)))
+    alone.flat.backward(own.sum())
+    torch.testing.assert_close(penalty[i], own[0], rtol=1e-10, atol=1e-10)
+    width = alone.flat.grads.shape[1]
+    torch.testing.assert_close(
+        net.flat.grads[i, :width], alone.flat.grads[0], rtol=1e-10, atol=1e-10
+    )
+
+
+def test_penalty_of_a_linear_critic():
+    net = make_critic(members("relu"), widths=())
+    penalty = gradient_penalty(net, *penalty_inputs(1), weight=3.0)
+    weight = net.linears[0].weight.detach()[0, :, 0]
+    norm = weight.norm()
+    assert penalty.item() == pytest.approx(3 * (norm.item() - 1) ** 2)
+    net.flat.backward(penalty.sum())
+    torch.testing.assert_close(
+        net.flat.gradient_of(net.linears[0], "weight")[0, :, 0], 6 * (norm - 1) * weight / norm
+    )
+
+
+def test_penalty_of_a_flat_critic_has_a_derivative():
+    net = make_critic(members("relu"))
+    with torch.no_grad():
+        net.flat.values.zero_()
+    penalty = gradient_penalty(net, *penalty_inputs(1))
+    assert penalty.item() == pytest.approx(10)
+    net.flat.backward(penalty.sum())
+    assert net.flat.grads.isfinite().all()
+
+
+def test_real_and_fake_rows_get_no_gradient():
+    net = make_critic(members("original"))
+    real, fake, mix = penalty_inputs(1)
+    fake.requires_grad_()
+    penalty = gradient_penalty(net, real, fake, mix)
+    assert torch.autograd.grad(penalty.sum(), fake, allow_unused=True) == (None,)
+
+
+def test_frozen_critics_pass_gradients_on_and_thaw():
+    generator = StackedGenerator(4, (8,), N_INPUTS, members("combu"), dtype=torch.float64)
+    critic = make_critic(members("combu"))
+    noise = draw(1, PAC * GROUPS, 4)
+    generator.flat.backward(critic(generator(noise)).sum())
+    expected = generator.flat.grads.clone()
+    with frozen(critic):
+        assert not any(p.requires_grad for p in critic.parameters())
+        generator.flat.backward(critic(generator(noise)).sum())
+    assert torch.equal(generator.flat.grads, expected)
+    assert all(p.requires_grad for p in critic.parameters())
+    critic.linears[0].bias.requires_grad_(False)
+    with pytest.raises(KeyError), frozen(critic, generator):
+        raise KeyError
+    thawed = [p.requires_grad for p in (*critic.parameters(), *generator.parameters())]
+    assert thawed.count(False) == 1  # what was frozen before stays so
+    assert not critic.linears[0].bias.requires_grad
+
+
+@pytest.mark.parametrize("name", ["original", "combu", "pln-4", "la-silu"])
+def test_works_under_autocast(name):
+    generator = make_generator(members(name), dtype=torch.float32)
+    critic = make_critic(members(name), dtype=torch.float32)
+    given = inputs("generator", 1, torch.float32)
+    real, fake, mix = penalty_inputs(1, torch.float32)
+    exact = generator(given), gradient_penalty(critic, real, fake, mix)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rough = generator(given), gradient_penalty(critic, real, fake, mix)
+    for one, other in zip(rough, exact, strict=True):
+        torch.testing.assert_close(one.float(), other, rtol=0.1, atol=0.1)
+    critic.flat.backward(rough[1].sum())
+    assert critic.flat.grads.isfinite().all()
+    assert critic.flat.grads.abs().max() > 0
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize(("options", "name"), PENALISED)
+def test_gpu_agrees_with_cpu(options, name):
+    results = []
+    for device in ("cpu", "cuda"):
+        out = []
+        for network, (make, _) in NETWORKS.items():
+            net = make(members(name, name), device=device, **options)
+            net.flat.backward(
+                sum(o.sin().sum() for o in outputs(net, inputs(network, 2).to(device)))
+            )
+            out.append(net.flat.grads)
+            if network == "critic":
+                net.flat.backward(
+                    gradient_penalty(net, *(t.to(device) for t in penalty_inputs(2))).sum()
+                )
+                out.append(net.flat.grads.clone())
+        results.append([o.cpu() for o in out])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+# ---- The passes in memory of their own against autograd ------------------------------------------
+
+
+EVERY = ["original", *ACTIVATIONS]
+
+
+def two(activation):
+    return [Member(3, activation), Member(4, activation)]
+
+
+def close(actual, expected):
+    torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-12)
+
+
+# widths, norms and activations meet in the chain, not in each other's code
+RESIDUAL = [
+    *[
+        (activation, (8, 16), normalization)
+        for activation in ("original", "combu", "swish", "prelu", "la-silu")
+        for normalization in NORMALIZATIONS
+    ],
+    *[
+        (activation, widths, normalization)
+        for widths in ((8,), ())
+        for activation, normalization in (
+            ("original", "batch"),
+            ("combu", "none"),
+            ("prelu", "layer"),
+        )
+    ],
+]
+
+
+@pytest.mark.parametrize(("activation", "widths", "normalization"), RESIDUAL)
+def test_residual_networks(activation, widths, normalization):
+    net = StackedGenerator(
+        7, widths, 5, two(activation), normalization=normalization, dtype=torch.float64
+    )
+    chain, rows, grad = net.chain(), draw(2, 10, 7), draw(2, 10, 5, seed=1)
+    before = net.flat_buffers.values.clone()
+    chain.inputs(10).copy_(rows)
+    outputs = chain.forward(chain.inputs(10)).clone()
+    chain.backward(grad.clone())
+    grads, after = net.flat.grads.clone(), net.flat_buffers.values.clone()
+    net.flat_buffers.values.copy_(before)
+    expected = net(rows)
+    net.flat.backward((expected * grad).sum())
+    close(outputs, expected.detach())
+    close(grads, net.flat.grads)
+    close(after, net.flat_buffers.values)
+
+
+@pytest.mark.parametrize("activation", EVERY)
+def test_plain_networks_and_their_inputs_gradient(activation):
+    net = StackedRowEncoder(6, (8, 12), 8, two(activation), dtype=torch.float64)
+    rows, grad = draw(2, 9, 6).requires_grad_(), draw(2, 9, 8, seed=1)
+    chain = net.chain()
+    for n_rows in (9, 5, 9):  # the memory serves batches of any size
+        outputs = chain.forward(rows[:, :n_rows])
+    outputs = outputs.clone()
+    of_inputs = chain.backward(grad.clone(), to_inputs=True).clone()
+    grads = net.flat.grads.clone()
+    expected = torch.cat(net(rows), -1)
+    net.flat.backward((expected * grad).sum())
+    close(outputs, expected.detach())
+    close(grads, net.flat.grads)
+    (of_rows,) = torch.autograd.grad((torch.cat(net(rows), -1) * grad).sum(), rows)
+    close(of_inputs, of_rows)
+    net.eval()
+    with torch.no_grad():
+        close(torch.cat(net(rows), -1), expected.detach())
+
+
+@pytest.mark.parametrize("activation", EVERY)
+@pytest.mark.parametrize("normalization", ["none", "layer"])
+def test_the_pass_of_training_is_differentiated_as_the_modules_are(activation, normalization):
+    if (activation, normalization) == ("complex-combu", "layer"):  # of pairs
+        pytest.skip("groups of odd sizes")
+    critic = StackedCritic(
+        5, (8, 12), two(activation), pac=2, normalization=normalization, dtype=torch.float64
+    )
+    rows, grad = draw(2, 4, 10).requires_grad_(), draw(2, 4, 1, seed=1)
+    masks = [mask.clone() for mask in critic.mask_maker().draw([1, 2], 4)]
+    drawn = [mask.clone() for mask in masks]
+    found = []
+    for score in (critic.training_pass(), critic.raw_outputs):
+        out = score(rows, masks)
+        (by_rows,) = torch.autograd.grad((out * grad).sum(), rows)
+        critic.flat.backward((score(rows, masks) * grad).sum())
+        found.append((out.detach(), by_rows, critic.flat.grads.clone()))
+    for own, expected in zip(*found, strict=True):
+        close(own, expected)
+    for mask, before in zip(masks, drawn, strict=True):
+        assert torch.equal(mask, before)
+
+
+def test_the_pass_of_training_leaves_out_what_is_frozen():
+    critic = StackedCritic(5, (8,), two("relu"), pac=1, dtype=torch.float64)
+    score, rows = critic.training_pass(), draw(2, 4, 5).requires_grad_()
+    with frozen(critic):
+        assert not score(rows.detach()).requires_grad
+        out = score(rows)
+    critic.flat.grads.fill_(7.0)
+    (by_rows,) = torch.autograd.grad(out.sum(), rows)
+    (expected,) = torch.autograd.grad(critic.raw_outputs(rows).sum(), rows)
+    close(by_rows, expected)
+    assert (critic.flat.grads[:, : critic.n_decayed] == 7).all()
+
+
+def test_lowered_precision_is_left_to_the_modules():
+    critic = StackedCritic(5, (8,), two("relu"), pac=1)
+    autocast = partial(torch.autocast, "cpu", dtype=torch.bfloat16)
+    assert critic.training_pass(autocast)(draw(2, 4, 5).float()).dtype is torch.bfloat16
+
+
+def test_a_slope_of_zero_has_a_finite_gradient():
+    critic = StackedCritic(3, (4,), [Member(0, "relu")], pac=1, dtype=torch.float64)
+    nothing = [torch.zeros(1, 2, 4, dtype=torch.float64)]
+    rows = draw(1, 2, 3)
+    penalty = gradient_penalty(critic, rows, rows + 1, torch.full((1, 2), 0.3).double(), nothing)
+    critic.flat.backward(penalty.sum())
+    torch.testing.assert_close(penalty.item(), 10.0)  # weight * (0 - 1)^2
+    assert critic.flat.grads.isfinite().all()

@@ -1,7 +1,5 @@
 """What the seam must carry: embeddings of numbers, and heads of a member that share weights."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

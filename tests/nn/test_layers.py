@@ -1,7 +1,5 @@
 """Stacked layers against torch's own, member by member."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Row layouts: all spans at once against one span after another, in float64 numpy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The chain of layers in memory of its own gives the gradients that autograd gives."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -10,7 +8,7 @@ import torch
 from torch import nn
 
 from combutab.activations import ACTIVATIONS, ProxyNorm
-from combutab.nn import Member, MLPSpec, StackedMLP, _stages
+from combutab.nn import Member, MLPSpec, StackedMLP, _chain
 
 LIBRARIES = ["torch", "onednn"]
 
@@ -19,12 +17,12 @@ LIBRARIES = ["torch", "onednn"]
 def library(request, monkeypatch):
     """The library of large products, whatever is quick on this machine."""
     monkeypatch.setenv("COMBUTAB_MATMUL", request.param)
-    _stages._by_one_dnn.cache_clear()
-    if request.param == "onednn" and not _stages._by_one_dnn():
+    _chain._by_one_dnn.cache_clear()
+    if request.param == "onednn" and not _chain._by_one_dnn():
         pytest.skip("no oneDNN here")
     yield request.param
     monkeypatch.undo()
-    _stages._by_one_dnn.cache_clear()
+    _chain._by_one_dnn.cache_clear()
 
 
 def draw(*shape, seed=1, dtype=torch.float64):
@@ -156,22 +154,6 @@ def test_shorter_batches_and_dropped_members_reuse_the_memory(proxy_norm):
         close(*both_ways(net, draw(net.n_members, n_rows, 4), dropout=True))
 
 
-def test_a_closed_form_of_the_slopes_is_used():
-    class Squares:
-        def __call__(self, raw):
-            raise AssertionError("autograd is not needed")
-
-        def gradient(self, raw):
-            return 2 * raw
-
-    net = StackedMLP(MLPSpec(4, (8,), 2), [Member(0, "combu")], dtype=torch.float64)
-    x = draw(1, 6, 4)
-    net.gradients(x, Squares())
-    fast = net.flat.grads.clone()
-    net.flat.backward(net(x).square().sum())
-    close(fast, net.flat.grads)
-
-
 @pytest.mark.parametrize("sizes", [(256, 256, 256), (8, 128, 1), (256, 256, 3), (128, 128, 40)])
 @pytest.mark.parametrize("name", ["elu", "gelu", "pls-8"])
 def test_float32_products_of_any_size(name, sizes, library):
@@ -191,12 +173,12 @@ def test_float32_products_of_any_size(name, sizes, library):
 
 def test_the_library_of_products_is_pinned_by_the_environment(monkeypatch):
     monkeypatch.setenv("COMBUTAB_MATMUL", "fastest")
-    _stages._by_one_dnn.cache_clear()
+    _chain._by_one_dnn.cache_clear()
     with pytest.raises(ValueError, match="COMBUTAB_MATMUL must be 'torch' or 'onednn'"):
-        _stages._by_one_dnn()
+        _chain._by_one_dnn()
     monkeypatch.setenv("COMBUTAB_MATMUL", "torch")
-    assert not _stages._by_one_dnn()
-    _stages._by_one_dnn.cache_clear()
+    assert not _chain._by_one_dnn()
+    _chain._by_one_dnn.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -211,9 +193,9 @@ def test_processors_on_which_one_dnn_is_quicker(vendor, family, expected, system
         return f"processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: 2\n"
 
     name = f"AMD64 Family {family} Model 2 Stepping 0, {vendor}"
-    monkeypatch.setattr(_stages.Path, "read_text", read)
-    monkeypatch.setattr(_stages.platform, "processor", lambda: name)
-    assert _stages._is_zen_5_or_later() == expected
+    monkeypatch.setattr(_chain.Path, "read_text", read)
+    monkeypatch.setattr(_chain.platform, "processor", lambda: name)
+    assert _chain._is_zen_5_or_later() == expected
 
 
 @pytest.mark.parametrize("name", ["combu", "silu", "pln-8", "la-silu", "prelu"])
@@ -257,27 +239,25 @@ def test_predictions_are_the_forward_pass_from_several_threads(names):
         torch.testing.assert_close(one, other)
 
 
-def test_slopes_in_the_memory_of_the_outputs():
-    class Squares:
-        def gradient(self, raw):
-            return raw
+@pytest.mark.parametrize(
+    ("slopes", "loss"),
+    [
+        (lambda raw: 2 * raw, lambda raw: raw.square().sum()),
+        (lambda raw: raw, lambda raw: 0.5 * raw.square().sum()),  # in the memory of the outputs
+        (lambda raw: torch.ones(()).double().expand_as(raw), torch.sum),  # one number
+    ],
+)
+def test_a_closed_form_of_the_slopes_is_used(slopes, loss):
+    class Closed:
+        def __call__(self, raw):
+            raise AssertionError("autograd is not needed")
 
-    net = StackedMLP(MLPSpec(8, (16, 16), 2), [Member(0, "combu")], dtype=torch.float64)
-    x = draw(1, 4, 8)
-    net.gradients(x, Squares())  # the outputs lie where gradients will
+        def gradient(self, raw):
+            return slopes(raw)
+
+    net = StackedMLP(MLPSpec(8, (16, 16), 12), [Member(0, "combu")], dtype=torch.float64)
+    x = draw(1, 30, 8)
+    net.gradients(x, Closed())
     fast = net.flat.grads.clone()
-    net.flat.backward(0.5 * net(x).square().sum())
+    net.flat.backward(loss(net(x)))
     close(fast, net.flat.grads)
-
-
-def test_slopes_that_are_one_number():
-    class Sum:
-        def gradient(self, raw):
-            return torch.ones(()).expand_as(raw)
-
-    net = StackedMLP(MLPSpec(256, (256,), 256), [Member(0, "combu")])
-    x = draw(1, 500, 256, dtype=torch.float32)
-    net.gradients(x, Sum())
-    fast = net.flat.grads.clone()
-    net.flat.backward(net(x).sum())
-    torch.testing.assert_close(fast, net.flat.grads, rtol=1e-4, atol=2e-3)

@@ -6,8 +6,6 @@ machine. Where a number has to grow, say in the commit what for; where it shrank
     COMBUTAB_PRINT_COUNTS=1 pytest -s tests/nn/test_step_counts.py
 """
 
-from __future__ import annotations
-
 import json
 import os
 
@@ -15,7 +13,7 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from combutab.nn import Member, MLPSpec, StackedMLP, _stages
+from combutab.nn import Member, MLPSpec, StackedMLP, _chain
 from combutab.training import OptimizerConfig, RowOptimizer
 
 ROWS, WIDTH, HIDDEN, RATE = 500, 256, 2, 0.1
@@ -118,7 +116,7 @@ def step_of(name, normalization="none", dropout=RATE):
 
 @pytest.mark.parametrize("case", COUNTS, ids=str)
 def test_a_step_asks_for_no_more(case, tmp_path, monkeypatch):
-    monkeypatch.setattr(_stages, "_by_one_dnn", lambda: False)  # it allocates its results
+    monkeypatch.setattr(_chain, "_by_one_dnn", lambda: False)  # it allocates its results
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,7 +1,5 @@
 """TabM's layers against plain torch, and its start."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

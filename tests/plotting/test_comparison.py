@@ -8,14 +8,31 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from matplotlib.figure import Figure
+from sklearn.datasets import load_iris
+from sklearn.naive_bayes import GaussianNB
+from torch import nn
 
-from combutab.evaluation import compare_with_best, nemenyi
+from combutab import MLPClassifier, PackClassifier
+from combutab.evaluation import (
+    activation_stats,
+    compare_with_best,
+    nemenyi,
+    power_decomposition,
+    robustness,
+)
 from combutab.model_selection import METRICS, ActivationComparison
 from combutab.plotting import (
     ActivationComparisonDisplay,
+    plot_activation_means,
     plot_comparison,
     plot_critical_difference,
+    plot_fluctuation,
+    plot_loss_curve,
+    plot_pack,
+    plot_power,
+    plot_robustness,
 )
 
 SCORES = {
@@ -27,7 +44,10 @@ SCORES = {
 
 @pytest.fixture(params=["accuracy", "mae"])
 def comparison(request):
-    metric = request.param
+    return compared(request.param)
+
+
+def compared(metric):
     task = "classification" if metric == "accuracy" else "regression"
     results = pd.DataFrame(
         [
@@ -62,19 +82,15 @@ def test_every_activation_has_its_mean_interval_and_folds(comparison):
     assert axes.yaxis_inverted()  # the best on top
     assert [mark.x for mark in marks(axes)] == summary["mean"].tolist()
     assert [mark.y for mark in marks(axes)] == [0, 1, 2]
+    apart = summary["distinguishable"].tolist()
+    assert {True, False} == set(apart)
+    assert [mark.marker == "D" for mark in marks(axes)] == apart  # by shape as well as colour
     dots = [c for c in axes.collections if len(c.get_offsets()) == 4]
     for name, collection in zip(summary["activation"], dots, strict=True):
         np.testing.assert_allclose(collection.get_offsets()[:, 0], SCORES[name])
     bars = [path.vertices[:, 0] for c in axes.collections for path in c.get_paths()]
     bars = [bar for bar in bars if len(bar) == 2]
     np.testing.assert_allclose(bars, summary[["low", "high"]])
-
-
-def test_the_verdict_is_told_by_shape_as_well_as_colour(comparison):
-    (axes,) = plot_comparison(comparison).axes
-    apart = comparison.summary["distinguishable"].tolist()
-    assert {True, False} == set(apart)
-    assert [mark.marker == "D" for mark in marks(axes)] == apart
 
 
 def test_labels(comparison):
@@ -89,32 +105,6 @@ def test_labels(comparison):
         "significantly different (p < 0.05)",
         "one fold",
     ]
-
-
-def assert_all_inside(figure):
-    inside = figure.get_tightbbox().get_points() * figure.dpi
-    assert (inside >= 0).all()
-    assert (inside <= figure.bbox.get_points()[1]).all()
-
-
-def test_the_picture_is_written_and_nothing_is_cut_off(comparison, tmp_path):
-    figure = plot_comparison(comparison)
-    figure.savefig(tmp_path / "plot.png", dpi=50)
-    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
-    assert_all_inside(figure)
-
-
-@pytest.mark.parametrize("plot", ["comparison", "ranks"])
-def test_pyplot_is_left_alone(comparison, plot):
-    ranks = nemenyi(ranked(*[[1, 2, 3]] * 6))
-    loaded = "matplotlib.pyplot" in sys.modules
-    if plot == "comparison":
-        plot_comparison(comparison)
-    else:
-        plot_critical_difference(ranks)
-    assert ("matplotlib.pyplot" in sys.modules) == loaded
-    if loaded:
-        assert not sys.modules["matplotlib.pyplot"].get_fignums()
 
 
 # --- critical-difference diagram --------------------------------------------------------------
@@ -234,11 +224,10 @@ DIAGRAMS = {
 
 
 @pytest.mark.parametrize("name", DIAGRAMS)
-def test_nothing_overlaps_and_nothing_is_cut_off(name, tmp_path):
+def test_nothing_in_a_diagram_overlaps(name):
     result = DIAGRAMS[name]()
     figure = plot_critical_difference(result)
-    figure.savefig(tmp_path / "plot.png")
-    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    figure.draw_without_rendering()
     (axes,) = figure.axes
     texts = [*axes.texts, *axes.get_xticklabels(), figure._suptitle, *figure.legends]
     assert len(texts) >= 2 * len(result.mean_ranks) + 2
@@ -248,7 +237,6 @@ def test_nothing_overlaps_and_nothing_is_cut_off(name, tmp_path):
     assert bracket.get_xdata()[1] < axes.get_xlim()[1]
     lowest_bar = max((row for *_, row in bars(axes)), default=0)
     assert all(text.xy[1] > lowest_bar for text in axes.texts if hasattr(text, "xy"))
-    assert_all_inside(figure)
 
 
 def test_a_display_draws_in_the_users_axes(comparison):
@@ -260,3 +248,63 @@ def test_a_display_draws_in_the_users_axes(comparison):
     assert not left.lines
     with pytest.raises(ValueError, match="an Axes of matplotlib"):
         ActivationComparisonDisplay.from_results(comparison, ax=1)
+
+
+# ---- every figure ----------------------------------------------------------------------------
+
+
+X, Y = load_iris(return_X_y=True)
+SMALL = {"max_iter": 3, "random_state": 0}
+
+
+def stats():
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    collapsed = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    nn.init.constant_(collapsed[0].weight, 0.0)
+    nn.init.constant_(collapsed[0].bias, -5.0)
+    models = {"$x_1": net, "collapsed": collapsed}
+    return {name: activation_stats(each, torch.randn(9, 4)) for name, each in models.items()}
+
+
+def powers():
+    net = nn.Sequential(*[nn.LayerNorm(4) for _ in range(30)])
+    return {"$a": power_decomposition(net, torch.randn(9, 4))}
+
+
+def damaged():
+    models = {"$x_": GaussianNB().fit(X, Y), "linear": GaussianNB(var_smoothing=0.1).fit(X, Y)}
+    return robustness(models, X, Y, corruptions=["shift"], severities=[1, 3])
+
+
+def trained():
+    net = MLPClassifier(**SMALL, n_members=2, early_stopping=True).fit(X, Y)
+    return {"$x_1": net, "b": net}
+
+
+FIGURES = {
+    "comparison": lambda: plot_comparison(compared("accuracy")),
+    **{each: lambda make=make: plot_critical_difference(make()) for each, make in DIAGRAMS.items()},
+    "means": lambda: plot_activation_means(stats()),
+    "fluctuation": lambda: plot_fluctuation(stats()),
+    "power": lambda: plot_power(powers()),
+    "robustness": lambda: plot_robustness(damaged()),
+    "loss curve": lambda: plot_loss_curve(trained()),
+    "pack": lambda: plot_pack(PackClassifier(n_members=3, **SMALL).fit(X, Y)),
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_nothing_is_cut_off_or_overlaps_and_pyplot_is_left_alone(name, tmp_path):
+    loaded = "matplotlib.pyplot" in sys.modules
+    figure = FIGURES[name]()
+    figure.savefig(tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    assert ("matplotlib.pyplot" in sys.modules) == loaded
+    assert not loaded or not sys.modules["matplotlib.pyplot"].get_fignums()
+    inside = figure.get_tightbbox().get_points() * figure.dpi
+    assert (inside >= 0).all()
+    assert (inside <= figure.bbox.get_points()[1]).all()
+    boxes = [axes.get_tightbbox() for axes in figure.axes]
+    boxes += [each.get_window_extent() for each in figure.legends]
+    boxes += [each.get_window_extent() for each in (figure._supxlabel, figure._supylabel) if each]
+    assert not overlap(boxes)

@@ -1,7 +1,5 @@
 """The figures of what networks do, and of tables that have gone wrong."""
 
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,10 +8,8 @@ from matplotlib.colors import to_hex
 from torch import nn
 
 from combutab.evaluation import (
-    ActivationStats,
     Robustness,
     activation_stats,
-    power_decomposition,
 )
 from combutab.plotting import (
     plot_activation_means,
@@ -87,15 +83,6 @@ def test_one_model_needs_no_legend_and_models_may_lack_layers(stats):
     assert [len(axes.patches) for axes in figure.axes] == [2, 1]
 
 
-def test_a_collapsed_layer_can_be_drawn():
-    net = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
-    nn.init.zeros_(net[0].weight)
-    nn.init.constant_(net[0].bias, -5.0)
-    found = activation_stats(net, torch.randn(20, 2))
-    for plot in (plot_activation_means, plot_fluctuation):
-        plot(found).draw_without_rendering()
-
-
 def test_power_plot_stacks_shares():
     power = pd.DataFrame(
         {
@@ -162,29 +149,3 @@ def test_errors(stats):
         plot_fluctuation(quiet)
     with pytest.raises(ValueError, match="nothing to draw"):
         plot_fluctuation({})
-
-
-@pytest.mark.parametrize(
-    "plot", [plot_activation_means, plot_fluctuation, plot_power, "robustness"]
-)
-def test_nothing_is_cut_off_and_pyplot_is_left_alone(plot, stats, result, tmp_path):
-    loaded = "matplotlib.pyplot" in sys.modules
-    if plot == "robustness":
-        figure = plot_robustness(result)
-    elif plot is plot_power:
-        net = nn.Sequential(*[nn.LayerNorm(4) for _ in range(30)])
-        figure = plot_power({"a": power_decomposition(net, torch.randn(9, 4))})
-    else:
-        figure = plot(stats)
-        assert isinstance(next(iter(stats.values())), ActivationStats)
-    figure.savefig(tmp_path / "plot.png", dpi=50)
-    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
-    inside = figure.get_tightbbox().get_points() * figure.dpi
-    assert (inside >= 0).all()
-    assert (inside <= figure.bbox.get_points()[1]).all()
-    assert ("matplotlib.pyplot" in sys.modules) == loaded
-    boxes = [axes.get_tightbbox() for axes in figure.axes]
-    boxes += [each.get_window_extent() for each in figure.legends]
-    boxes += [each.get_window_extent() for each in (figure._supxlabel, figure._supylabel) if each]
-    for i, box in enumerate(boxes):
-        assert not any(box.overlaps(other) for other in boxes[i + 1 :])

@@ -1,19 +1,24 @@
-"""The figure of how training went."""
+"""The figures of how training went, and of a pack."""
 
-import sys
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
 from sklearn.neural_network import MLPClassifier as TheirClassifier
 
 from combutab import MLPClassifier, MLPRegressor, PackClassifier, TabFlow
-from combutab.plotting import LossCurveDisplay, plot_loss_curve
+from combutab.plotting import LossCurveDisplay, PackDisplay, plot_loss_curve, plot_pack
+
+# ---- The figure of how training went ------------------------------------------------------------
+
 
 X, Y = load_iris(return_X_y=True)
+
 SMALL = {
     "hidden_layer_sizes": (8,),
     "activation": "relu",
@@ -135,20 +140,6 @@ def test_what_cannot_be_drawn_is_told():
         plot_loss_curve({"a": model})
 
 
-def test_nothing_is_cut_off_and_pyplot_is_left_alone(several, tmp_path):
-    loaded = "matplotlib.pyplot" in sys.modules
-    figure = plot_loss_curve({"$x_1": several, "b": several})
-    figure.savefig(tmp_path / "plot.png", dpi=50)
-    assert ("matplotlib.pyplot" in sys.modules) == loaded
-    inside = figure.get_tightbbox().get_points() * figure.dpi
-    assert (inside >= 0).all()
-    assert (inside <= figure.bbox.get_points()[1]).all()
-    boxes = [axes.get_tightbbox() for axes in figure.axes]
-    boxes += [each.get_window_extent() for each in figure.legends]
-    for i, box in enumerate(boxes):
-        assert not any(box.overlaps(other) for other in boxes[i + 1 :])
-
-
 # ---- the display ----------------------------------------
 
 
@@ -200,3 +191,62 @@ def test_packs_and_generators_have_their_losses_drawn():
     labels = [axes.get_ylabel() for axes in display.axes_]
     assert labels == ["codes loss", "values loss", "training loss"]
     assert [len(axes.lines) for axes in display.axes_] == [1, 1, 1]
+
+
+# ---- The figure of a pack -----------------------------------------------------------------------
+
+
+X, Y = load_iris(return_X_y=True)
+
+QUICK = {"n_members": 5, "max_iter": 3, "activations": ("relu", "$x_1$"), "random_state": 0}
+
+
+@pytest.fixture
+def pack():
+    settings = {"member_params": {"hidden_layer_sizes": (8,)}, "activations": ("relu", "mish")}
+    return PackClassifier(**QUICK | settings, cv=2).fit(X, Y)
+
+
+def test_each_member_has_its_weight_and_its_loss(pack):
+    pack.members_["activation"] = pack.members_["activation"].replace("mish", "$x_1$")
+    figure = plot_pack(pack)
+    weights, losses = figure.axes
+    labels = [label.get_text() for label in weights.get_yticklabels()]
+    members = pack.members_.set_index(
+        pack.members_["activation"] + " " + pack.members_["member"].astype(str)
+    )
+    assert sorted(labels) == sorted(members.index)
+    drawn = [bar.get_width() for bar in weights.patches]
+    np.testing.assert_allclose(drawn, members.loc[labels, "weight"])
+    places = losses.collections[0].get_offsets()
+    np.testing.assert_allclose(places[:, 0], members.loc[labels, "validation_loss"])
+    kinds = [label.split()[0] for label in labels]
+    assert list(dict.fromkeys(kinds)) == pack.activation_weights_.index.tolist()
+    assert len([k for k, before in zip(kinds[1:], kinds, strict=False) if k != before]) == 1
+    lines = [line.get_xdata()[0] for line in losses.lines]
+    assert lines == [pack.best_member_validation_loss_, pack.validation_loss_]
+    figure.canvas.draw()  # a name is no formula
+
+
+def test_a_pack_that_chose_by_no_rows_has_no_lines():
+    rows = slice(None, None, 5)
+    pack = PackClassifier(**QUICK | {"activations": ("relu",)}).fit(X[rows], Y[rows])
+    figure = plot_pack(pack)
+    assert not figure.axes[1].lines
+    assert not figure.legends
+    figure.canvas.draw()
+
+
+def test_a_pack_must_be_fitted():
+    with pytest.raises(ValueError, match="not fitted"):
+        plot_pack(PackClassifier())
+
+
+def test_a_display_of_a_pack_draws_in_the_users_axes(pack):
+    axes = Figure().subplots(1, 2, sharey=True)
+    display = PackDisplay.from_estimator(pack, ax=axes)
+    assert display.axes_.tolist() == axes.tolist()
+    assert display.ax_.get_xlabel() == "weight in the ensemble"
+    assert len(axes[0].patches) == len(pack.members_)
+    with pytest.raises(TypeError, match="got LinearRegression; use LossCurveDisplay"):
+        PackDisplay.from_estimator(LinearRegression().fit(X, Y))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import socket
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from combutab import MLPRegressor
 from combutab.preprocessing import ParquetTable
 
 pa = pytest.importorskip("pyarrow")
@@ -119,3 +122,282 @@ def test_a_file_cut_off_while_it_is_read(tmp_path):
     path.write_bytes(path.read_bytes()[:5000])
     with pytest.raises(ValueError, match=r"cannot read .*t\.parquet"):
         list(table.batches(["x"], 100))
+
+
+# ---- Patterns, partitions and other file systems, and what is wrong with a file ------------------
+
+
+fs = pytest.importorskip("pyarrow.fs")
+
+QUICK = {"hidden_layer_sizes": (8,), "max_iter": 2, "random_state": 0, "device": "cpu"}
+QUICK |= {"n_iter_no_change": float("inf")}
+
+
+def part(first: int, n: int = 4) -> pd.DataFrame:
+    return pd.DataFrame({"x": np.arange(first, first + n, dtype=float), "s": ["u", "v"] * (n // 2)})
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """2023 and 2024, of two files each, and files that are none of the table's."""
+    for i, place in enumerate(["2023/a", "2023/b", "2024/a", "2024/b"]):
+        path = tmp_path / f"{place}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        part(4 * i).to_parquet(path)
+    for name in ("_SUCCESS", "2023/_metadata.parquet", "2024/.a.parquet", "2024/notes.txt"):
+        (tmp_path / name).write_text("no Parquet file")
+    return tmp_path
+
+
+def values(path, filesystem=None):
+    table = ParquetTable(path, filesystem)
+    return np.concatenate([frame["x"] for _, frame in table.batches(["x"], 100)]).tolist()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("", range(16)),
+        ("2024", range(8, 16)),
+        ("*/a.parquet", [*range(4), *range(8, 12)]),
+        ("**/[b-z].parquet", [*range(4, 8), *range(12, 16)]),
+        ("202?", range(16)),
+        ("2023/?.parquet", range(8)),
+        ("2024/*", None),
+    ],
+)
+def test_patterns_and_folders(folders, monkeypatch, pattern, expected):
+    if expected is None:  # a pattern that takes what is no Parquet file
+        with pytest.raises(ValueError, match=r"cannot read .*notes\.txt as Parquet"):
+            ParquetTable(folders / pattern)
+        return
+    assert values(folders / pattern) == list(expected)
+    assert values(f"{folders.as_uri()}/{pattern}".replace("[b-z]", "b").replace("?", "*")) == list(
+        expected
+    )
+    monkeypatch.chdir(folders)
+    assert values(pattern or ".") == list(expected)
+    assert values(pattern or "/", fs.SubTreeFileSystem(str(folders), fs.LocalFileSystem())) == list(
+        expected
+    )
+
+
+def test_a_file_whose_name_looks_like_a_pattern(tmp_path):
+    part(0).to_parquet(tmp_path / "a[1].parquet")
+    part(4).to_parquet(tmp_path / "a1.parquet")
+    assert values(tmp_path / "a[1].parquet") == [0, 1, 2, 3]
+
+
+def test_a_list_of_folders_and_patterns(folders):
+    assert values([folders / "2024", folders / "2023/b*"]) == [*range(8, 16), *range(4, 8)]
+
+
+@pytest.mark.parametrize("what", ["*.csv", "none/*.parquet", "202[5-9]/*"])
+def test_patterns_without_a_file(folders, what):
+    with pytest.raises(FileNotFoundError, match=r"there is no file of the pattern .*" + "\\*"):
+        ParquetTable(folders / what)
+
+
+def partitioned(folders):
+    frame = pd.DataFrame({"x": np.arange(40.0), "year": [2023, 2024] * 20})
+    frame["place"] = ["Rome", "Oslo/Bygdøy", np.nan, "a=b"] * 10
+    frame["y"] = frame["x"] * (frame["year"] == 2024) + (frame["place"] == "Rome")
+    frame.to_parquet(folders, partition_cols=["year", "place"])
+    return frame
+
+
+def test_names_of_folders_are_columns(tmp_path):
+    frame = partitioned(tmp_path / "t")
+    table = ParquetTable(tmp_path / "t")
+    assert table.columns == ["x", "y", "year", "place"]
+    assert (table.n_missing("place"), table.n_missing("year")) == (10, 0)
+    found = pd.concat([f for _, f in table.batches(["place", "x", "year"], 3)])
+    assert list(found) == ["place", "x", "year"]
+    found = found.astype({"place": object}).sort_values("x").reset_index(drop=True)
+    expected = frame[["place", "x", "year"]].astype({"year": "int32"})
+    pd.testing.assert_frame_equal(found, expected)
+    only = [f for _, f in table.batches(["year"], 100)]
+    assert sum(map(len, only)) == 40, "without a column of the files"
+    below = ParquetTable(tmp_path / "t" / "year=2024")
+    assert below.columns == ["x", "y", "place"], "as pyarrow: what is above is no column"
+    pattern = ParquetTable(tmp_path / "t" / "year=2024" / "*" / "*.parquet")
+    assert pattern.columns == ["x", "y", "place"]
+    every = ParquetTable(tmp_path / "t" / "year=20*")
+    assert every.columns == table.columns
+    assert every.n_rows == 40
+
+
+def test_a_fit_to_a_partitioned_data_set_is_one_to_its_rows(tmp_path):
+    partitioned(tmp_path / "t")
+    table = ParquetTable(tmp_path / "t")
+    frame = pd.concat([f for _, f in table.batches(table.columns, 100)]).astype({"place": object})
+    expected = MLPRegressor(**QUICK).fit(frame[["x", "year", "place"]], frame["y"])
+    found = MLPRegressor(**QUICK).fit_parquet(tmp_path / "t", "y")
+    np.testing.assert_allclose(found.loss_curve_, expected.loss_curve_, rtol=1e-6)
+    np.testing.assert_allclose(
+        found.predict_parquet(tmp_path / "t"), expected.predict(frame[["x", "year", "place"]])
+    )
+    by_key = MLPRegressor(**QUICK).fit_parquet(tmp_path / "t", "year", columns=["place"])
+    assert by_key.n_features_in_ == 1
+
+
+def test_folders_that_are_no_data_set(tmp_path):
+    for folders, name in (("a=1", "x"), ("b=1", "x"), ("c", "x")):
+        (tmp_path / folders).mkdir()
+        part(0).to_parquet(tmp_path / folders / f"{name}.parquet")
+    with pytest.raises(ValueError, match=r"a=1/x.parquet and of .*b=1/x.parquet are named after"):
+        ParquetTable(tmp_path)
+    with pytest.raises(ValueError, match="name the folder above both"):
+        ParquetTable([tmp_path / "a=*", tmp_path / "c"])
+    (tmp_path / "d" / "x=u").mkdir(parents=True)
+    part(0).to_parquet(tmp_path / "d" / "x=u" / "1.parquet")
+    with pytest.raises(ValueError, match=r"cannot read .*d as one data set: .*incompatible types"):
+        ParquetTable(tmp_path / "d")
+
+
+def test_a_column_of_the_files_that_folders_are_named_after_too(tmp_path):
+    for s in "uv":
+        (tmp_path / f"s={s}").mkdir()
+        part(0).to_parquet(tmp_path / f"s={s}" / "1.parquet")
+    table = ParquetTable(tmp_path)
+    assert table.columns == ["x", "s"]
+    (_, frame), *_ = table.batches(["s"], 100)
+    assert frame["s"].tolist() == ["u", "v", "u", "v"]
+
+
+# ---- what is wrong with a file -----------------------------------------------------------------
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def other_type(path):
+    frame = pd.read_parquet(path)
+    frame.assign(x=frame["x"].astype(int)).to_parquet(path)
+
+
+def other_columns(path):
+    pd.read_parquet(path).rename(columns={"s": "t"}).to_parquet(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (cut, r"cannot read \S*2024/a\.parquet as Parquet: \S.*"),
+        (lambda path: path.write_bytes(b""), r"cannot read \S*2024/a\.parquet as Parquet: \S.*"),
+        (other_type, r"column 'x' is int64 in \S*2024/a\.parquet, but double in \S*2023/a\.par.*"),
+        (other_columns, r"\S*2024/a\.parquet has other columns .*lacks \['s'\] and adds \['t'\].*"),
+    ],
+    ids=["cut off", "empty", "type", "names"],
+)
+@pytest.mark.parametrize("way", ["path", "filesystem"])
+def test_one_line_names_the_file_before_anything_is_read(folders, change, message, way):
+    change(folders / "2024/a.parquet")
+    filesystem = fs.LocalFileSystem() if way == "filesystem" else None
+    model = MLPRegressor(**QUICK)
+    with pytest.raises(ValueError, match=message) as caught:
+        model.fit_parquet(str(folders), "x", filesystem=filesystem)
+    assert "\n" not in str(caught.value)
+    assert not hasattr(model, "encoder_")
+
+
+def test_pages_that_are_no_pages(folders):
+    path = folders / "2024/a.parquet"
+    content = path.read_bytes()
+    path.write_bytes(content[:4] + b"\xff" * 60 + content[64:])
+    with pytest.raises(ValueError, match=r"cannot read \S*2024/a\.parquet: "):
+        MLPRegressor(**QUICK).fit_parquet(folders, "x")
+
+
+def test_a_file_that_is_written_anew_while_it_is_read(folders):
+    table = ParquetTable(folders)
+    part(0, 400).to_parquet(folders / "2024/a.parquet")
+    with pytest.raises(ValueError, match=r"cannot read \S*2024/a\.parquet: it has \d+ bytes now"):
+        list(table.batches(["x"], 100))
+
+
+# ---- other file systems ------------------------------------------------------------------------
+
+
+def test_file_systems_that_there_are_not(tmp_path):
+    with pytest.raises(ValueError, match="there is no way to a nowhere:// path here"):
+        ParquetTable("nowhere://bucket/t.parquet")
+    with pytest.raises(ValueError, match=r"must be one of pyarrow\.fs or fsspec"):
+        ParquetTable(tmp_path, filesystem="s3")
+
+
+def test_a_file_system_of_fsspec():
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    try:
+        for i, name in enumerate("ab"):
+            memory.pipe(f"/combutab/k={i}/{name}.parquet", part(4 * i).to_parquet())
+        assert values("/combutab", memory) == list(range(8))
+        assert values("/combutab/*/b.parquet", memory) == [4, 5, 6, 7]
+        assert ParquetTable("/combutab", memory).columns == ["x", "s", "k"]
+    finally:
+        memory.rm("/combutab", recursive=True)
+
+
+@pytest.fixture(scope="module")
+def bucket():
+    """A bucket of a server of S3 on this machine: the query of its URIs, and a file system."""
+    if not hasattr(fs, "S3FileSystem"):
+        pytest.skip("pyarrow has no S3 here")
+    server = pytest.importorskip("moto.server")
+    running = server.ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    running.start()
+    host, port = running.get_host_and_port()
+    account = {"access_key": "key", "secret_key": "secret"}
+    s3 = fs.S3FileSystem(
+        **account, endpoint_override=f"{host}:{port}", scheme="http", allow_bucket_creation=True
+    )
+    s3.create_dir("bucket")
+    yield f"scheme=http&endpoint_override={quote(f'{host}:{port}', safe='')}", s3
+    running.stop()
+
+
+def test_s3(bucket, folders):
+    query, s3 = bucket
+    for year in ("2023", "2024"):
+        fs.copy_files(str(folders / year), f"bucket/t/year={year}", destination_filesystem=s3)
+    uri = f"s3://key:secret@bucket/t?{query}"
+    expected = values(folders)
+    assert values(uri) == values("bucket/t", s3) == expected
+    assert values(f"s3://key:secret@bucket/t/*/a.parquet?{query}") == [*range(4), *range(8, 12)]
+    assert ParquetTable(uri).columns == ["x", "s", "year"]
+    model = MLPRegressor(**QUICK).fit_parquet(uri, "x")
+    local = MLPRegressor(**QUICK).fit_parquet(folders, "x", columns=["s"])
+    assert model.n_features_in_ == 2
+    np.testing.assert_allclose(
+        local.predict_parquet("bucket/t", filesystem=s3), local.predict_parquet(folders)
+    )
+    local.predict_parquet(folders, out=f"s3://key:secret@bucket/made/out.parquet?{query}")
+    assert [info.path for info in s3.get_file_info(fs.FileSelector("bucket/made"))] == [
+        "bucket/made/out.parquet"
+    ]
+    found = pq.read_table("bucket/made/out.parquet", filesystem=s3)["prediction"].to_numpy()
+    np.testing.assert_array_equal(found, local.predict_parquet(folders))
+    with pytest.raises(FileNotFoundError, match=r"there is no file or folders s3://bucket/none$"):
+        ParquetTable(f"s3://key:secret@bucket/none?{query}")
+    with s3.open_output_stream("bucket/t/year=2024/a.parquet") as stream:
+        stream.write(b"PAR1 and no more")
+    with pytest.raises(ValueError, match=r"cannot read s3://bucket/t/year=2024/a\.parquet as") as e:
+        ParquetTable(uri)
+    assert "secret" not in str(e.value)
+
+
+def test_a_server_that_is_not_there():
+    if not hasattr(fs, "S3FileSystem"):
+        pytest.skip("pyarrow has no S3 here")
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{one.getsockname()[1]}"  # where nobody else can listen meanwhile
+        s3 = fs.S3FileSystem(
+            access_key="key", secret_key="secret", scheme="http", connect_timeout=1,
+            request_timeout=1, endpoint_override=place,
+            retry_strategy=fs.AwsStandardS3RetryStrategy(1),
+        )  # fmt: skip
+        with pytest.raises(OSError, match="cannot look at bucket/t: "):
+            ParquetTable("bucket/t", s3)

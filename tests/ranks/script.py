@@ -238,10 +238,10 @@ def packed(model, y):
     """A pack that ranks share, one process's, and how many members this rank has trained."""
     trained, held_out, trains = [], [], _pack_training.train_jobs
 
-    def train_jobs(jobs, **settings):
-        trained.append(len(jobs) - len(settings["skip"]))
+    def train_jobs(jobs, stacks, *args, **settings):
+        trained.append(sum(map(len, stacks)))
         held_out.extend(job.plans[0].val_rows.tolist() for job in jobs)
-        return trains(jobs, **settings)
+        return trains(jobs, stacks, *args, **settings)
 
     with mock.patch.object(_pack_training, "train_jobs", train_jobs):
         shared = clone(model).fit(TABLE, y)

@@ -1,7 +1,5 @@
 """Compiled training steps, on a CPU by backends that trace as on a GPU and need no compiler."""
 
-from __future__ import annotations
-
 import gc
 import math
 import shutil
@@ -32,7 +30,7 @@ from combutab.training import (
     make_regression_loss,
     train_stack,
 )
-from combutab.training import _compiled as module
+from combutab.training import _steps as module
 from combutab.training import _trainer as loop
 
 N = 330
@@ -346,10 +344,6 @@ def test_an_epoch_never_waits_for_the_host(monkeypatch):
     assert tapes[1].names == tapes[2].names == tapes[5].names, "full batches run the same operators"
 
 
-GPU = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device"),
-]
 ON_GPU = module.Compilation("cuda", "inductor")
 
 
@@ -357,43 +351,16 @@ def on_gpu(part):
     return part.cuda().float() if part.is_floating_point() else part.cuda()
 
 
-class TestOnAGPU:
-    pytestmark = GPU
-
-    @pytest.mark.parametrize("case", CASES)
-    def test_the_numbers_are_those_of_ordinary_steps(self, case, count):
-        activations, shape, ways, data = CASES[case]
-        config = replace(CONFIG, **ways, precision=Precision("float32"))
-        members, plans = stack(activations=activations, weight_decay=0.1)
-        data = data.each(on_gpu)
-        ordinary = train(config, members, plans, data, shape, "cuda")
-        found = train(replace(config, compilation=ON_GPU), members, plans, data, shape, "cuda")
-        assert count.ran == 3 * 256 // config.batch_size
-        for a, b in zip(ordinary, found, strict=True):
-            np.testing.assert_allclose(a.train_loss, b.train_loss, rtol=1e-4)
-
-    @pytest.mark.parametrize("how", [None, ON_GPU], ids=["usual", "compiled"])
-    def test_no_step_synchronises(self, how, monkeypatch):
-        step, n_steps = loop.StackTraining._step, [0]
-
-        def watched(self, inputs):
-            n_steps[0] += 1
-            recorded = how is None or n_steps[0] > 8  # compiling and recording may wait
-            torch.cuda.set_sync_debug_mode("error" if recorded else "default")
-            try:
-                step(self, inputs)
-            finally:
-                torch.cuda.set_sync_debug_mode("default")
-
-        monkeypatch.setattr(loop.StackTraining, "_step", watched)
-        members, plans = stack((200, 256, 215))
-        config = replace(
-            CONFIG,
-            precision=Precision("float32"),
-            learning_rate="cosine",
-            max_grad_norm=1.0,
-            max_epochs=5,
-            compilation=how,
-        )
-        train(config, members, plans, device="cuda")
-        assert n_steps[0] == 4 * 5
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
+@pytest.mark.parametrize("case", CASES)
+def test_the_numbers_are_those_of_ordinary_steps_on_a_gpu(case, count):
+    activations, shape, ways, data = CASES[case]
+    config = replace(CONFIG, **ways, precision=Precision("float32"))
+    members, plans = stack(activations=activations, weight_decay=0.1)
+    data = data.each(on_gpu)
+    ordinary = train(config, members, plans, data, shape, "cuda")
+    found = train(replace(config, compilation=ON_GPU), members, plans, data, shape, "cuda")
+    assert count.ran == 3 * 256 // config.batch_size
+    for a, b in zip(ordinary, found, strict=True):
+        np.testing.assert_allclose(a.train_loss, b.train_loss, rtol=1e-4)

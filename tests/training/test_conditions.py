@@ -1,7 +1,5 @@
 """Conditions for generators: drawn as often as they should be, with rows that meet them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

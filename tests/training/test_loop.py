@@ -1,7 +1,5 @@
 """The loop: a member's result does not depend on its stack; stopping, best weights, callbacks."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Rows that come in windows are trained on as rows in memory."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

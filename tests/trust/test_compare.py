@@ -153,19 +153,6 @@ def test_several_classes():
     assert "It beats guessing (" in found.sentences
 
 
-@pytest.mark.parametrize(
-    ("y", "says"),
-    [
-        (np.ones(60), "fewer than two different values"),
-        (np.array(["a"] * 60), "fewer than two different values"),
-        (np.array(["a"] * 59 + ["b"]), "a single row"),
-    ],
-)
-def test_nothing_to_learn_is_refused(y, says):
-    with pytest.raises(ComparisonError, match=says):
-        compare_activations(normal(60, 2), y, **SMALL)
-
-
 def test_heavy_tails_do_not_hide_a_signal_from_the_guess_by_mae():
     X = normal(500, 3)
     y = 5 * X[:, 0] + np.random.default_rng(2).standard_t(2, size=500)
@@ -401,13 +388,6 @@ def write_noise(place):
     frame.to_csv(place / "noise.csv", index=False)
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    write_noise(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 ARGUMENTS = ["compare", "noise.csv", "--target", "y", "--seeds", "1", "--epochs", "3"]
 
 ARGUMENTS += ["--folds", "3", "--hidden", "8"]
@@ -443,23 +423,6 @@ def test_tables_and_sentences_fit(compared, capsys, monkeypatch, columns):
     words = " ".join(out.split())
     sentence = re.search(r'class="small told">\s*<li>(.*?)</li>', page)[1].replace("&#39;", "'")
     assert sentence in words
-
-
-@pytest.mark.usefixtures("short_report")
-def test_files_of_baselines(folder, capsys):
-    assert main([*ARGUMENTS, "--activations", "relu"]) == 0
-    place = folder / "combutab-compare"
-    table = pd.read_csv(place / "baselines.csv")
-    assert table.groupby("baseline").size().to_dict() == {"boosting": 3, "guess": 3, "linear": 3}
-    assert set(pd.read_csv(place / "results.csv")["activation"]) == {"relu"}
-    summary = pd.read_csv(place / "summary.csv")
-    assert summary["beats_guess"].tolist() == [False]
-    assert "No activation beats guessing" in capsys.readouterr().out
-    assert main([*ARGUMENTS, "--activations", "relu", "--baselines", "none", "--out", "o"]) == 0
-    assert pd.read_csv("o/baselines.csv").empty
-    assert "guess" not in capsys.readouterr().out
-    assert main([*ARGUMENTS, "--baselines", "xgboost", "--out", "p"]) == 2
-    assert "baselines must be of guess, linear, boosting" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("short_report")
@@ -605,7 +568,6 @@ def test_a_file_that_is_cut_anywhere_is_gone_on_from(tmp_path, whole):
         assert len(lines) == 1 + 18 + 6
 
 
-@pytest.mark.usefixtures("small_stacks")
 def test_a_fit_that_failed_is_not_tried_again(tmp_path):
     class Explodes(nn.Module):
         def forward(self, x):
@@ -621,7 +583,6 @@ def test_a_fit_that_failed_is_not_tried_again(tmp_path):
     assert "NaN" not in path.read_text()
 
 
-@pytest.mark.usefixtures("small_stacks")
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -668,7 +629,6 @@ class Scaled(nn.Module):
         return self.factor * x.relu()
 
 
-@pytest.mark.usefixtures("small_stacks")
 def test_modules_of_other_settings_are_other_activations(tmp_path):
     def compare(factor):
         activations = {"scaled": lambda width: Scaled(factor)}
@@ -681,7 +641,6 @@ def test_modules_of_other_settings_are_other_activations(tmp_path):
         compare(2.0)
 
 
-@pytest.mark.usefixtures("small_stacks")
 @pytest.mark.parametrize(
     "text", [b"", b"old", b"a,b\n1,2\n", b"[]\n", b'{"format": 2}\n', b"\xff\n"]
 )
@@ -781,7 +740,6 @@ def test_a_command_that_is_stopped_goes_on(iris_folder, unstopped):
             pd.testing.assert_frame_equal(one, other, check_exact=True)
 
 
-@pytest.mark.usefixtures("small_stacks")
 def test_a_folder_of_other_results_is_not_overwritten(iris_folder, capsys, monkeypatch):
     Path("o").mkdir()
     Path("o", "notes.txt").write_text("mine")  # is no obstacle
@@ -807,7 +765,6 @@ def test_a_folder_of_other_results_is_not_overwritten(iris_folder, capsys, monke
     assert main([*COMMAND, "--out", "moved", "--epochs", "5", "--jobs", "1"]) == 0
 
 
-@pytest.mark.usefixtures("small_stacks")
 def test_files_of_unknown_origin_are_not_overwritten(iris_folder, capsys):
     Path("o").mkdir()
     for name in FILES:

@@ -16,10 +16,8 @@ from scipy.stats import kstest
 from combutab import CTGAN, TVAE, TabFlow
 from combutab.cli import main
 from combutab.generators import ShortfallError, sampling
-from combutab.generators._records import RowsDrawn
-from combutab.generators._tvae import VAEShape
 from combutab.generators.conditions import read_conditions
-from combutab.generators.sampling import Sampler
+from combutab.generators.sampling import RowsDrawn, Sampler
 from combutab.nn import RowSpans
 from combutab.preprocessing import ModeEncoder
 
@@ -239,7 +237,7 @@ def test_conditions_mean_what_they_say(fitted, conditions, holds):
     ids=repr,
 )
 def test_what_no_row_can_be_is_said_before_any_row_is_made(fitted, conditions, says, monkeypatch):
-    monkeypatch.setattr(Sampler, "_generate", None)
+    monkeypatch.setattr(Sampler, "generate_allowed", None)
     with pytest.raises(ValueError, match=says):
         fitted.sample(20, conditions=conditions)
 
@@ -376,8 +374,7 @@ def known_sampler(scale, n_members=1):
         )
         return RowsDrawn(*spans.sample(raw, uniform), mass)
 
-    shape = VAEShape.of(TVAE(embedding_dim=1, n_members=n_members), ())
-    return Sampler(encoder, shape, "a network that is not asked", spans, draw)
+    return Sampler(encoder, "a network that is not asked", spans, draw, n_members=n_members)
 
 
 def generator(key):

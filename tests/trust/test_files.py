@@ -3,6 +3,7 @@
 import collections
 import json
 import os
+import pickle
 import re
 import sys
 import time
@@ -28,6 +29,7 @@ from tests.trust.forged_files import (
     answers,
     forge,
     load,
+    make_files,
     outcome,
     spoil,
 )
@@ -39,6 +41,12 @@ KINDS = (
 )
 
 MUTATIONS = 45 * BUDGET  # of each kind
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+    """Files of every kind of model, made once."""
+    return make_files(tmp_path_factory.mktemp("whole"))
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -79,19 +87,17 @@ def test_a_changed_bit_of_a_weight_or_of_the_header_is_found(name, paths, tmp_pa
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_files_of_before_the_checksum_still_load(name, paths, tmp_path):
+def test_files_without_a_checksum_are_refused(name, paths, tmp_path):
     with safetensors.safe_open(paths[name], "numpy") as file:  # any reader reads them
         metadata = file.metadata()
     assert set(metadata) == {"combutab", "sha256"}
-    del metadata["sha256"]
     arrays = safetensors.numpy.load_file(paths[name])
-    safetensors.numpy.save_file(arrays, tmp_path / "old", metadata)
-    expected = answers(load(name, paths[name]))
-    assert_array_equal(answers(load(name, tmp_path / "old")), expected)
-    arrays[next(n for n in arrays if n.endswith("linears.0.weight"))][0, 0] = np.nan
-    safetensors.numpy.save_file(arrays, tmp_path / "old", metadata)
-    with pytest.raises(ValueError, match=r"old .*not finite"):
-        load(name, tmp_path / "old")
+    safetensors.numpy.save_file(arrays, tmp_path / "same", metadata)
+    assert_array_equal(answers(load(name, tmp_path / "same")), answers(load(name, paths[name])))
+    del metadata["sha256"]
+    safetensors.numpy.save_file(arrays, tmp_path / "stripped", metadata)
+    with pytest.raises(ValueError, match=r"stripped is damaged: .*checksum"):
+        load(name, tmp_path / "stripped")
 
 
 # ---- states that are passed without a file -----------------------------------------------------
@@ -166,21 +172,124 @@ def _set(*way, value):
     return change
 
 
+def _drop(*way):
+    def change(header, arrays):
+        for key in way[:-1]:
+            header = header[key]
+        del header[way[-1]]
+
+    return change
+
+
+def _partial(name):
+    return {"partial": name, "args": ["echo gotcha"], "keywords": {"dict": []}}
+
+
+# of a kind of file, what is changed in it, and the words that refuse it
+FORGERIES = {
+    "class os.system": ("classifier", _set("class", value="os.system"), "holds a os.system, which"),
+    "class BaseMLP": ("classifier", _set("class", value="BaseMLP"), "none of"),
+    "class is a list": ("classifier", _set("class", value=["x"]), "none of|damaged"),
+    **{
+        f"partial of {name}": ("classifier", _set(*way, value=_partial(name)), "is not a class")
+        for name, *way in [
+            ("os.system", "params", "activation"),
+            ("__builtins__", "params", "activation"),
+            ("_combu", "params", "activation"),
+            ("eval", "target_state", "classes"),
+        ]
+    },
+    **{
+        f"{name} is replaced": (
+            *("classifier", _set("fitted", name, value={"dict": []})),
+            f"sets '{name}', which no",
+        )
+        for name in ("predict", "__class__", "__dict__")
+    },
+    "unknown parameter": ("classifier", _set("params", "bogus", value=1), r"lacks: \['bogus'\]"),
+    "wrong parameter": ("classifier", _set("params", "dropout", value=7.0), "'dropout' parameter"),
+    "format of the future": ("classifier", _set("format", value=99), "has format 99, this version"),
+    "no parameters": ("classifier", _drop("params"), "damaged"),
+    "no class": ("classifier", _drop("class"), "damaged"),
+    "no shape": ("classifier", _drop("shape"), "damaged"),
+    "shape with more": ("classifier", _set("shape", "bogus", value=1), "damaged"),
+    "other widths": ("classifier", _set("shape", "hidden", value=[6, 5]), "shape"),
+    "other depth": ("classifier", _set("shape", "hidden", value=[6]), "does not fit the network"),
+    "encoder is text": ("classifier", _set("encoder", value="x"), "damaged|encoder"),
+    "fitted is a list": ("classifier", _set("fitted", value=[1]), "damaged"),
+    "unknown value": ("classifier", _set("params", "alpha", value={"bogus": 1}), "damaged"),
+    "a network too many": ("pack", lambda h, a: h["selected"].append(99), "selected in the header"),
+    "no network": ("pack", _set("selected", value=[]), "selected in the header must"),
+    "no group": ("pack", _set("groups", value=[]), "groups in the header must be"),
+    "groups of other classes": (
+        *("pack", _set("groups", 0, "target_state", "classes", "array", value=["x", "y", "z"])),
+        "groups differ in their target",
+    ),
+    "a group with more": ("pack", _set("groups", 0, "more", value=1), "unknown"),
+    "a group too few": ("pack", lambda h, a: h["groups"].pop(), "its header asks for"),
+    "a giant group": ("pack", _set("groups", 0, "n_members", value=10**9), "n_members in a group"),
+    "weights are text": ("pack", _set("members", "weight", value=["a"]), "weight"),
+    "a weight too many": ("pack", lambda h, a: h["members"]["weight"].append(0.5), "equally long"),
+    "a loss is text": ("pack", _set("fitted", "validation_loss_", value="low"), "validation_loss_"),
+    "a device of members": (
+        "pack",
+        lambda h, a: h["params"]["member_params"]["dict"].append(["device", 0]),
+        "a pack sets itself",
+    ),
+    "a member's parameter": (
+        *("pack", _set("params", "member_params", value={"dict": [["bogus", 1]]})),
+        "no parameter of MLPClassifier",
+    ),
+    "no loss": ("pack", _drop("fitted", "validation_loss_"), "lacks"),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_forged_files_are_refused_in_clear_words(forgery, paths, tmp_path):
+    name, change, words = FORGERIES[forgery]
+    forge(paths[name], tmp_path / "forged", change)
+    with pytest.raises(ValueError, match=words):
+        combutab.load(tmp_path / "forged")
+
+
+def test_files_that_are_no_models(paths, tmp_path):
+    path, good = tmp_path / "model", paths["classifier"]
+    whole = good.read_bytes()
+    for data in (b"hello", whole[:5], whole[:300], whole[:-10], pickle.dumps(3), b"{}" * 99):
+        path.write_bytes(data)
+        with pytest.raises(ValueError, match="is not a safetensors file, or is cut short"):
+            combutab.load(path)
+    safetensors.numpy.save_file({"a": np.zeros(3)}, path)
+    with pytest.raises(ValueError, match="is a safetensors file, but not a model of combutab"):
+        combutab.load(path)
+    for header, words in [("{", "not JSON"), ("[1]", "damaged"), ("3", "damaged"), ("{}", "dam")]:
+        write_tensors(path, "combutab", header, {"a": np.zeros(3)})
+        with pytest.raises(ValueError, match=words):
+            combutab.load(path)
+    with pytest.raises(FileNotFoundError, match=r"no such file.*nowhere"):
+        combutab.load(tmp_path / "nowhere")
+    for call in (combutab.load, combutab.load(good).save):
+        with pytest.raises(IsADirectoryError, match="is a directory"):
+            call(tmp_path)
+    with pytest.raises(ValueError, match="device must be"):
+        combutab.load(good, device="toaster")
+
+
 def _in_shape(name, value):
     def change(header, arrays):
-        next(pair for pair in header["shape"]["dict"] if pair[0] == name)[1] = value
+        header["as_fitted"][name] = value
 
     return change
 
 
 def _giant_residual(header, arrays):
     """Few weights in the file, but each block of so many passes all before it on."""
-    _in_shape("widths", {"tuple": [1] * 30_000})(header, arrays)
+    _in_shape("generator_dim", {"tuple": [1] * 30_000})(header, arrays)
 
 
 def _giant_product(header, arrays):
     arrays["member.0.linears.0.weight"] = np.zeros((1, 20_000), np.float32)
-    _in_shape("widths", {"tuple": [20_000]})(header, arrays)
+    _in_shape("generator_dim", {"tuple": [20_000]})(header, arrays)
 
 
 def _column(index, *way, value):
@@ -214,7 +323,7 @@ ATTACKS = {
     "a giant row": ("classifier", _set("shape", "n_dense", value=10**9)),
     "negative width": ("classifier", _set("shape", "hidden", value=[-6, 4])),
     "widths are truths": ("classifier", _set("shape", "hidden", value=[True, True])),
-    "a giant generator": ("CTGAN", _in_shape("widths", {"tuple": [12_000, 12_000]})),
+    "a giant generator": ("CTGAN", _in_shape("generator_dim", {"tuple": [12_000, 12_000]})),
     "a giant by blocks": ("CTGAN", _giant_residual),
     "a giant by a narrow file": ("CTGAN", _giant_product),
     "generators without end": ("TVAE", _in_shape("n_members", 10**9)),

@@ -25,9 +25,10 @@ import combutab
 from benchmarks.papers.common.results import Store
 from combutab import CTGAN, TVAE, MLPClassifier, MLPRegressor, TabFlow, _model_files
 from combutab.cli import _generators, main
-from combutab.core.files import check_writable
+from combutab.core.files import check_writable, whole_files
 from combutab.generators import fit_stack
 from combutab.training import Callback, uninterrupted
+from tests.models import WIDTHS
 from tests.trust.forked import Forked, needs_fork
 
 BUDGET = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1"))
@@ -42,21 +43,13 @@ TABLE = pd.DataFrame(
     }
 )
 
-TINY = {
-    CTGAN: {"generator_dim": (8,), "discriminator_dim": (8,), "pac": 1, "embedding_dim": 4},
-    TVAE: {"compress_dims": (8,), "decompress_dims": (8,), "embedding_dim": 4},
-    TabFlow: {"hidden_layer_sizes": (8,)},
-}
-
-BOTH = pytest.mark.parametrize("cls", [CTGAN, TVAE, TabFlow])
-
 # Ctrl-C may come between a file's opening and the `with` that closes it
 AT_ANY_MOMENT = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 
 
 def make(cls, epochs, **params):
     common = {"epochs": epochs, "batch_size": 50, "random_state": 0}
-    return cls(**common | TINY[cls] | params)
+    return cls(**common | WIDTHS[cls] | params)
 
 
 @contextmanager
@@ -439,40 +432,7 @@ def test_a_generator_takes_the_place_of_a_generator_alone(folder, capsys):
 # ---- Writers that are killed at random moments: the files are the old ones or the new ones ------
 
 
-ROOT = Path(__file__).parents[2]
-
-KILLS = 12
-
 NAMES = ["best_model.safetensors", "comparison.png", "results.csv", "summary.csv"]
-
-ALONE = f"""
-import importlib.util, sys
-spec = importlib.util.spec_from_file_location("whole", {str(ROOT / "combutab/core/files.py")!r})
-module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
-whole_files = module.whole_files
-"""
-
-SET = """
-home, names = sys.argv[1], sys.argv[2:]
-print("ready", flush=True)
-number = 1
-while True:
-    with whole_files(home, names) as stage:
-        for name in names:
-            (stage / name).write_text(f"{number}\\n" * 20_000)
-    number += 1
-"""
-
-
-def _start_set(home):
-    process = subprocess.Popen(
-        [sys.executable, "-c", ALONE + SET, str(home), *NAMES],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    assert process.stdout.readline() == b"ready\n"
-    return process
 
 
 def _kill_after(process, seconds, file=None):
@@ -487,51 +447,28 @@ def _kill_after(process, seconds, file=None):
     return told
 
 
-def _numbers(home):
-    return {name: (home / name).read_text().split() for name in NAMES if (home / name).exists()}
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no process can be killed")
-def test_a_set_of_files_is_of_one_run_whenever_the_writer_is_killed(tmp_path):
-    rng = random.Random(0)
-    for name in NAMES:
-        (tmp_path / name).write_text("0\n" * 20_000)
-    for _ in range(KILLS * BUDGET):
-        _kill_after(_start_set(tmp_path), rng.uniform(0, 0.2))
-        found = _numbers(tmp_path)
-        assert all(len(words) == 20_000 for words in found.values())
-        assert len({word for words in found.values() for word in words}) <= 1  # old beside new
-        check_writable(tmp_path)  # as the next run does
-        found = _numbers(tmp_path)
-        assert sorted(os.listdir(tmp_path)) == NAMES
-        assert len({tuple(words) for words in found.values()}) == 1
-
-
 def _run_to(home, call):
     """Write a new set, and end like a kill before the call of this number."""
-    code = """
-import os
-home, at, names = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
-calls = 0
-def count(frame, event, argument):
-    global calls
-    if event == "c_call" and argument.__module__ == "posix":
-        calls += 1
-        if calls == at:
-            os.kill(os.getpid(), 9)
-sys.setprofile(count)
-with whole_files(home, names) as stage:
-    for name in names:
-        (stage / name).write_text("new")
-"""
-    return subprocess.run(
-        [sys.executable, "-c", ALONE + code, str(home), str(call), *NAMES],
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    ).returncode
+    numbers = itertools.count(1)
+
+    def count(frame, event, argument):
+        if event == "c_call" and argument.__module__ == "posix" and next(numbers) == call:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def work():
+        sys.setprofile(count)
+        with whole_files(home, NAMES) as stage:
+            for name in NAMES:
+                (stage / name).write_text("new")
+        sys.setprofile(None)
+
+    process = Forked(work, home)
+    process.communicate()
+    return process.returncode
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no process can be killed")
+@needs_fork
 def test_a_kill_before_any_call_of_the_system_leaves_the_old_set_or_the_new_one(tmp_path):
     """Not at random: every moment at which what is on the disk may differ."""
     outcomes, every = set(), max(1, 4 // BUDGET)
@@ -602,28 +539,3 @@ def test_a_study_loses_no_row_that_was_reported(tmp_path, tmp_path_factory):
             reported = len(journal.rows)
         assert os.listdir(tmp_path) == ["study.csv"]
     assert reported > 0
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no process can be killed")
-@needs_fork
-@pytest.mark.skipif(BUDGET == 1, reason="takes half a minute; COMBUTAB_TRUST_BUDGET=2 runs it")
-def test_compare_leaves_the_files_of_one_run(tmp_path):
-    rng = random.Random(3)
-    X = np.random.default_rng(0).normal(size=(60, 2))
-    lines = [f"{a},{b},{a > 0}" for a, b in X]
-    (tmp_path / "data.csv").write_text("\n".join(["a,b,y", *lines]))
-    few = ["--activations", "relu,combu", "--seeds", "1", "--folds", "2", "--epochs", "2"]
-
-    def write():
-        for seed in range(1000):
-            options = [*few, "--hidden", "4", "--seed", str(seed), "--out", "."]
-            main(["compare", "data.csv", "--target", "y", *options])
-
-    for _ in range(2 * BUDGET):
-        _kill_after(Forked(write, tmp_path), rng.uniform(1, 4))
-        check_writable(tmp_path)
-        there = set(os.listdir(tmp_path)) - {"data.csv"}
-        assert there in (set(), set(NAMES))
-        if there:
-            combutab.load(tmp_path / "best_model.safetensors")
-            assert len((tmp_path / "results.csv").read_text().splitlines()) == 5

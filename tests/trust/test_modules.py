@@ -1,6 +1,5 @@
 """A user's own activation modules in stacks: as in a plain torch network of one member."""
 
-import copy
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -25,7 +24,6 @@ from tests.trust.own_modules import (
     FEWER,
     OWN,
     WIDTH,
-    Additive,
     Frozen,
     Mixed,
     Normed,
@@ -156,24 +154,6 @@ def test_places_without_a_row_are_not_shown_to_a_module(name):
     _check(OWN[name], [OWN[name]] * 3, rows=4, valid=valid)
 
 
-@pytest.mark.parametrize("normalization", ["batch", "layer", "rms", "group", "none"])
-@pytest.mark.parametrize("spec", ["relu", "prelu", "pelu", Additive, "la-silu"])
-@pytest.mark.parametrize("rows", [1, 2])
-def test_the_step_has_autograds_gradients_in_small_batches(normalization, spec, rows):
-    shape = MLPSpec(3, HIDDEN, 2, normalization=normalization)
-    members = [Member(seed, spec) for seed in (0, 1)]
-    nets = [StackedMLP(shape, members, dtype=torch.float64) for _ in range(2)]
-    x = torch.randn(2, rows, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-
-    def objective(raw):
-        return raw.square().sum() + raw.sum()
-
-    nets[0].gradients(x, objective)
-    nets[1].flat.backward(objective(nets[1](x)))
-    _same(nets[0].flat.grads, nets[1].flat.grads)
-    _same(nets[0].flat_buffers.values, nets[1].flat_buffers.values)
-
-
 # ---- generators' networks -----------------------------------------------------------------------
 
 
@@ -183,7 +163,7 @@ def _chain_gradients(cls, factory):
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(2, 6, 4, generator=generator, dtype=torch.float64)
     if cls is StackedGenerator:
-        net = StackedGenerator(4, 0, 3, (WIDTH,), members, dtype=torch.float64)
+        net = StackedGenerator(4, (WIDTH,), 3, members, normalization="batch", dtype=torch.float64)
         net.flat.backward(net.training_pass()(x).square().sum())
         return net
     net = StackedCritic(4, (WIDTH, WIDTH), members, pac=1, dropout=0.5, dtype=torch.float64)
@@ -212,21 +192,6 @@ def test_the_chains_of_generators_train_the_module_as_it_is(cls, name):
     torch.testing.assert_close(made[0].flat.grads, made[1].flat.grads, rtol=1e-9, atol=1e-9)
     buffers = (net.flat_buffers.values for net in made)
     torch.testing.assert_close(*buffers, rtol=1e-9, atol=1e-9)
-
-
-def test_the_networks_of_generators_do_what_the_module_does():
-    factory = OWN["subclass of LeakyReLU"]
-    for net, inputs in (
-        (StackedGenerator(4, 0, 3, (WIDTH,), [Member(0, factory)] * 2, normalization="none"), 4),
-        (StackedCritic(4, (WIDTH,), [Member(0, factory)] * 2, pac=1), 4),
-    ):
-        x = torch.randn(2, 5, inputs, generator=torch.Generator().manual_seed(0))
-        h = net.linears[0](x)
-        h = torch.stack([factory(WIDTH)(h[i]) for i in range(2)])
-        h = torch.cat([x, h], -1) if net.residual else h
-        expected = net.linears[1](h)
-        expected = expected if net.residual else expected.squeeze(-1)
-        torch.testing.assert_close(net(x), expected)
 
 
 # ---- Estimators and generators of a user's own modules: what they learn, draw and predict -------
@@ -278,29 +243,6 @@ def test_a_frozen_parameter_stays():
         assert not torch.equal(state["activations.0.p_shift"], torch.zeros(8).double())
 
 
-@pytest.mark.parametrize("cls", [CTGAN, TVAE])
-@pytest.mark.parametrize("name", ["subclass of ReLU", "own forward of CombU", "hook on Tanh"])
-def test_generators_train_the_module_as_it_is(cls, name):
-    """The same numbers as from a class that the library knows nothing of."""
-    rng = np.random.default_rng(0)
-    X = np.column_stack([rng.normal(size=60), rng.integers(0, 3, 60)])
-    dims = {"encoder": "compress_dims", "decoder": "decompress_dims"}
-    names = ("generator_dim", "discriminator_dim") if cls is CTGAN else tuple(dims.values())
-    made = [
-        cls(
-            activation=factory,
-            epochs=2,
-            batch_size=20,
-            random_state=0,
-            **dict.fromkeys(names, (WIDTH,)),
-        )
-        .fit(X, discrete_columns=[1])
-        .sample(20, random_state=0)
-        for factory in (OWN[name], inside(OWN[name]))
-    ]
-    np.testing.assert_allclose(np.asarray(made[0]), np.asarray(made[1]), rtol=1e-3, atol=1e-3)
-
-
 # ---- random numbers -----------------------------------------------------------------------------
 
 
@@ -335,21 +277,6 @@ def test_a_module_that_draws_follows_random_state(activation):
         torch.testing.assert_close(got, value, rtol=1e-6, atol=1e-8)
 
 
-SMALL = {"batch_size": 30, "compress_dims": (8,), "decompress_dims": (8,)}
-
-
-@pytest.mark.parametrize("activation", ["combu-random", "prelu", Drops])
-@pytest.mark.parametrize("build", [
-    lambda a: MLPRegressor(activation=a, **NET).fit(*table()),
-    lambda a: TVAE(activation=a, epochs=1, **SMALL).fit(table()[0]),
-])  # fmt: skip
-def test_torchs_global_generator_is_neither_read_nor_set(activation, build):
-    torch.manual_seed(3)
-    before = torch.get_rng_state()
-    build(activation)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 def test_other_threads_draws_do_not_repeat():
     """Making activations once set the global generator for a moment, which others drew from."""
     drawn, stop = [], threading.Event()
@@ -378,18 +305,6 @@ def test_threads_may_predict_with_one_network(activation):
     with ThreadPoolExecutor(8) as pool:
         for got, right in zip(pool.map(net.predict, parts), expected, strict=True):
             np.testing.assert_allclose(got, right, rtol=1e-5)
-
-
-@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
-def test_a_network_of_own_modules_can_be_copied_and_trained_on():
-    X, y = table()
-    net = MLPRegressor(activation=Normed, warm_start=True, **NET).fit(X, y)
-    copied = copy.deepcopy(net)
-    np.testing.assert_array_equal(net.predict(X), copied.predict(X))
-    before = net.predict(X)
-    copied.fit(X, y)
-    np.testing.assert_array_equal(net.predict(X), before)
-    assert not np.allclose(copied.predict(X), before)
 
 
 # ---- A user's own activation modules that cannot be honoured are refused with the reason --------

@@ -13,7 +13,10 @@ from combutab.constructions import expression_network
 from combutab.training import Callback
 from tests.trust.small_rows import FRAME, INF, QUICK, Z, target_of
 
-pytestmark = pytest.mark.usefixtures("paper_defaults")
+pytestmark = [
+    pytest.mark.usefixtures("paper_defaults"),
+    pytest.mark.filterwarnings("ignore:Stochastic Optimizer"),  # as scikit-learn's, of each part
+]
 
 BUDGET = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1"))
 
@@ -148,7 +151,7 @@ def test_every_parameter_is_tried():
 
 
 @pytest.mark.parametrize(("cls", "name"), WARM)
-@pytest.mark.filterwarnings("ignore:lbfgs failed", "ignore:Stochastic Optimizer")
+@pytest.mark.filterwarnings("ignore:lbfgs failed")
 def test_a_parameter_changed_between_warm_fits_counts_or_is_refused(cls, name, capsys):
     others, first, second = CHANGES[name]
     y, results = target_of(cls), []
@@ -201,7 +204,6 @@ def test_a_parameter_changed_between_partial_fits_counts_or_is_refused(cls, name
     assert results[0] != results[1] or (name == "callbacks" and second[0].calls >= 3)
 
 
-@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
 def test_what_is_written_otherwise_has_not_changed():
     parameters = {**QUICK, "warm_start": True, "categorical_features": ["few", "many"]}
     mask = np.array([False, False, False, True, True])
@@ -227,7 +229,6 @@ def test_what_is_written_otherwise_has_not_changed():
         model.fit(FRAME, Z)
 
 
-@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
 def test_files_and_pickles_know_what_they_were_made_with(tmp_path):
     law = expression_network("3*a + b", FRAME[["a", "b", "c"]])
     for parameters in (QUICK, {**QUICK, "init": law, "hidden_layer_sizes": "auto"}):
@@ -245,7 +246,6 @@ def test_files_and_pickles_know_what_they_were_made_with(tmp_path):
             MLPRegressor.load(path).fit(table, Z)
 
 
-@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
 def test_auto_goes_on_with_what_it_was_settled_to():
     model = MLPRegressor(**{**QUICK, "hidden_layer_sizes": "auto", "warm_start": True})
     table = FRAME.drop(columns="many")  # of which 50 rows have no category often

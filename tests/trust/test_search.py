@@ -22,7 +22,11 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, cross_
 from combutab import MLPClassifier, MLPRegressor, StackedGridSearchCV, paper_recipe
 from combutab.estimators import FitTask, _jobs, fit_stacked
 from combutab.model_selection import compare_activations
-from combutab.training import TimeLimit
+
+pytestmark = [
+    pytest.mark.usefixtures("small_stacks"),
+    pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning"),
+]
 
 RNG = np.random.default_rng(0)
 
@@ -119,8 +123,6 @@ def expected():
     }
 
 
-@pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
-@pytest.mark.usefixtures("small_stacks")
 @pytest.mark.parametrize(("n_jobs", "own"), [(1, 2), (2, None)])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_backend_finds_what_grid_search_finds(backend, n_jobs, own, expected):
@@ -139,8 +141,6 @@ def test_every_backend_finds_what_grid_search_finds(backend, n_jobs, own, expect
     assert max(winners) > 1
 
 
-@pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
-@pytest.mark.usefixtures("small_stacks")
 def test_failed_candidates_fail_everywhere_alike():
     grid = {"learning_rate_init": [0.05, -1.0], "activation": ["rleu", "relu"]}
     with warnings.catch_warnings():
@@ -169,8 +169,6 @@ class FittingSplitter(KFold):
         return super().split(X, y, groups)
 
 
-@pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
-@pytest.mark.usefixtures("small_stacks")
 def test_scorers_splitters_and_refits_that_fit_get_fits_of_their_own():
     def refit(results):
         assert clone(NET).fit(X, Y).t_ == len(X) * NET.max_iter
@@ -181,8 +179,6 @@ def test_scorers_splitters_and_refits_that_fit_get_fits_of_their_own():
     agree(search, GridSearchCV(NET, GRIDS["last"], **options).fit(X, Y))
 
 
-@pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
-@pytest.mark.usefixtures("small_stacks")
 def test_nested_in_cross_validation():
     search = StackedGridSearchCV(NET, GRIDS["last"], cv=2)
     reference = cross_val_score(GridSearchCV(NET, GRIDS["last"], cv=2), X, Y, cv=3)
@@ -197,8 +193,6 @@ def test_nested_in_cross_validation():
     assert np.isfinite(cross_val_score(outer, X, Y, cv=2, n_jobs=2)).all()
 
 
-@pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
-@pytest.mark.usefixtures("small_stacks")
 def test_searches_in_threads_at_once_find_their_own(expected):
     reg = MLPRegressor(**{n: v for n, v in NET.get_params().items() if n not in (
         "class_weight", "label_smoothing", "calibration")})  # fmt: skip
@@ -233,34 +227,6 @@ def test_searches_in_threads_at_once_find_their_own(expected):
     for i, search in found.items():
         agree(search, wanted[i % 3][0])
     assert torch.get_num_threads() == n_threads
-
-
-@pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
-@pytest.mark.usefixtures("small_stacks")
-def test_copies_carry_nothing_of_a_search():
-    search = StackedGridSearchCV(NET, GRIDS["last"], cv=3).fit(X, Y)
-    for copied in (clone(search), pickle.loads(pickle.dumps(search))):
-        copied.fit(X, Y)
-        agree(copied, search)
-    again = clone(search.best_estimator_).fit(X[:40], Y[:40])
-    assert again.t_ == 40 * NET.max_iter
-
-
-@pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
-@pytest.mark.usefixtures("small_stacks")
-def test_a_watched_search_is_watched():
-    if not hasattr(GridSearchCV, "set_callbacks"):
-        pytest.skip("this scikit-learn has no callbacks")
-    from sklearn.callback import ProgressBar
-
-    search = StackedGridSearchCV(NET, {"alpha": [0.0, 0.1]}, cv=2).set_callbacks(ProgressBar())
-    words = "callbacks watch one fit at a time|does not support callbacks"  # scikit-learn's own
-    with pytest.warns(UserWarning, match=words) as caught:
-        search.fit(X, Y)
-    assert "one fit at a time" in str(caught[0].message)
-    bars = StackedGridSearchCV(clone(NET).set_params(callbacks=[TimeLimit(99)]), {}, cv=2)
-    with pytest.warns(UserWarning, match="callbacks watch one fit at a time"):
-        bars.fit(X, Y)
 
 
 # ---- Workers that die and processes that are forked: it is said, and nothing waits for ever -----
@@ -306,7 +272,6 @@ def compare(activations, **options):
     )
 
 
-@pytest.mark.usefixtures("small_stacks")
 def test_a_worker_that_is_killed_is_said_and_its_work_done_again(tmp_path):
     activations = {"tanh": "tanh", "deadly": Deadly(tmp_path / "killed")}
     progress = []
@@ -345,7 +310,6 @@ class _Killed(ThreadingBackend):
 joblib.register_parallel_backend("trust-killed", _Killed)
 
 
-@pytest.mark.usefixtures("small_stacks")
 def test_a_search_whose_worker_is_killed_says_so_too():
     net = MLPClassifier(hidden_layer_sizes=(8,), max_iter=3, n_iter_no_change=np.inf,
                         random_state=0)  # fmt: skip
@@ -361,7 +325,6 @@ def test_a_search_whose_worker_is_killed_says_so_too():
     )
 
 
-@pytest.mark.usefixtures("small_stacks")
 def test_a_stack_that_fails_though_each_fit_succeeds_is_said(monkeypatch):
     original = _jobs.train_one_stack
 
@@ -385,7 +348,6 @@ def test_a_stack_that_fails_though_each_fit_succeeds_is_said(monkeypatch):
     assert done[-1] == 3
 
 
-@pytest.mark.usefixtures("small_stacks")
 def test_a_fit_that_fails_by_itself_is_no_failure_of_workers():
     def breaks(width):
         class Module(torch.nn.Module):
@@ -450,7 +412,6 @@ for work in (fits, predicts, generates):
 """
 
 
-@pytest.mark.usefixtures("small_stacks")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks on this system")
 def test_a_forked_process_computes_with_one_thread_and_says_so():
     environment = {**os.environ, "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}

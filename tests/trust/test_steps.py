@@ -136,16 +136,16 @@ def _random_block(seed):
 def test_random_block_networks_have_autograds_gradients(kind, seed):
     rng, widths, members, settings = _random_block(seed)
     if kind == "generator":
-        net = StackedGenerator(3, 2, 4, widths, members, **settings)
+        net = StackedGenerator(5, widths, 4, members, **settings)
     else:
-        net = StackedRowEncoder(5, widths, 2, members, **settings)
+        net = StackedRowEncoder(5, widths, 4, members, **settings)
     chain = net.chain()
     for _ in range(2):
         n = int(_choose(rng, [1, 2, 3, 9]))
         x = torch.from_numpy(rng.normal(size=(2, n, 5)))
         weight = torch.from_numpy(rng.normal(size=(2, n, 4)))
         before = net.flat_buffers.values.clone()
-        out = net(x[..., :3], x[..., 3:]) if kind == "generator" else torch.cat(net(x), -1)
+        out = net(x) if kind == "generator" else torch.cat(net(x), -1)
         net.flat.backward((out * weight).sum())
         expected, moved = net.flat.grads.clone(), net.flat_buffers.values.clone()
         net.flat.grads.zero_()

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from combutab import MLPClassifier, MLPRegressor
 from combutab.model_selection import compare_activations
-from tests.trust.small_rows import FRAME, INF, LABELS, LEARNS, QUICK, X, Z, target_of
+from tests.trust.small_rows import INF, LABELS, LEARNS, QUICK, X, Z, target_of
 
 BUDGET = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1"))
 
@@ -36,7 +36,7 @@ BAD_CLASS_WEIGHTS = [
 def test_class_weights_that_cannot_be_are_refused_before_training(
     class_weight, words, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr("combutab.estimators._base.train_jobs", None)
+    monkeypatch.setattr("combutab.estimators._base.train_job", None)
     model = MLPClassifier(**QUICK, class_weight=class_weight)
     with pytest.raises(ValueError, match=words):
         model.fit(X, LABELS)
@@ -88,6 +88,8 @@ def test_sample_weights_that_cannot_be_are_refused():
         (np.where(Z > 0, np.nan, 1.0), "NaN"),
         (np.where(Z > 0, INF, 1.0), "infinity"),
         (np.zeros(120), "zero"),
+        (np.ones(119), r"inconsistent numbers of samples|sample_weight.shape"),
+        (np.ones((120, 2)), "Sample weights must be 1D"),
         (np.ones(120) + 1j, "Complex"),
     ]:
         for cls in (MLPClassifier, MLPRegressor):
@@ -119,38 +121,6 @@ def test_nan_and_negative_numbers_are_no_parameters(name):
             MLPRegressor(**{**QUICK, name: value}).fit(X, Z)
 
 
-def test_other_tables_at_predict_are_refused_or_mean_the_same():
-    model = MLPRegressor(**LEARNS).fit(FRAME, Z)
-    expected = model.predict(FRAME)
-    same = [
-        FRAME.astype({"a": str}), FRAME.astype(object), FRAME.astype({"few": "category"}),
-        FRAME.astype({"a": "Float64"}), FRAME.convert_dtypes(),
-    ]  # fmt: skip
-    for table in same:
-        assert_allclose(model.predict(table), expected, rtol=1e-6, atol=1e-6)
-    for table, words in [
-        (FRAME[[*list("cba"), "few", "many"]], "same order"),
-        (FRAME.drop(columns="b"), "feature names"),
-        (FRAME.assign(b=pd.Timestamp("2020")), "'b' holds numbers, got dates"),
-        (FRAME.assign(b="x"), "'b' is numeric, but 'x' could not be converted"),
-        (FRAME.assign(b=1j), "[Cc]omplex"),
-        (FRAME.assign(b=INF), "infinity"),
-        (FRAME.set_axis(["a", "a", "c", "few", "many"], axis=1), "feature names|duplicate"),
-    ]:
-        with pytest.raises(ValueError, match=words):
-            model.predict(table)
-    for table, words in [
-        (FRAME.set_axis(["a", "a", "c", "few", "many"], axis=1), "duplicate column names"),
-        (FRAME[[]], "0 feature"),
-        (X[:, :0], "0 feature"),
-        (X[:0], "0 sample"),
-        (X + 1j, "Complex"),
-        (FRAME.assign(b=1j), "[Cc]omplex"),
-    ]:
-        with pytest.raises(ValueError, match=words):
-            MLPRegressor(**QUICK).fit(table, Z[: len(table)])
-
-
 def test_partial_fits_in_threads_leave_the_warnings_filters_alone():
     before = list(warnings.filters)
     parameters = {**QUICK, "n_iter_no_change": 10}
@@ -170,7 +140,7 @@ def test_partial_fits_in_threads_leave_the_warnings_filters_alone():
 
 # ---- No target of whatever size gives silently wrong numbers: it is learned, or refused ---------
 
-SCALES = [1e-323, 1e-320, 1e-300, 1e-155, 1e-20, 1e20, 1e153, 1e154, 1e155, 1e200, 1e299]
+SCALES = [1e-323, 1e-320, 1e-300, 1e-155, 1e-20, 1e20, 1e149]
 
 ENDS = [SCALES[0], 1e20, SCALES[-1]]
 
@@ -224,7 +194,7 @@ def test_a_table_of_few_digits_rounds_none_of_the_targets(dtype, settings):
 
 def test_several_targets_of_very_different_sizes_and_parquet(tmp_path):
     y = np.column_stack(
-        [Z * 1e200, Z * 1e-300, Z + 1e9, np.full(120, 1e299), np.full(120, -3e-320)]
+        [Z * 1e145, Z * 1e-300, Z + 1e9, np.full(120, 1e149), np.full(120, -3e-320)]
     )
     model = MLPRegressor(**LEARNS).fit(X, y)
     weighted = MLPRegressor(**LEARNS).fit(X, y, sample_weight=np.full(120, 1e17))
@@ -232,7 +202,7 @@ def test_several_targets_of_very_different_sizes_and_parquet(tmp_path):
         predicted = each.predict(X)
         assert [round(r_squared(y[:, k] - y[:, k].mean() * (k == 2), p), 1) for k, p in enumerate(
             (predicted - [0, 0, y[:, 2].mean(), 0, 0]).T[:3])] == [1.0] * 3  # fmt: skip
-        assert_allclose(predicted[:, 3], 1e299)
+        assert_allclose(predicted[:, 3], 1e149)
         assert_allclose(predicted[:, 4], -3e-320, rtol=0.2)
         assert each.score(X, y) > 0.9
     pytest.importorskip("pyarrow")
@@ -249,7 +219,7 @@ def test_several_targets_of_very_different_sizes_and_parquet(tmp_path):
 def test_moments_of_the_target_are_those_of_long_arithmetic():
     from fractions import Fraction
 
-    for scale in (1e-300, 1e-100, 1.0, 1e150, 1e290):
+    for scale in (1e-300, 1e-100, 1.0, 1e149):
         y = (Z + 3) * scale
         exact = [Fraction(v) for v in y.tolist()]
         mean = sum(exact) / len(exact)
@@ -263,18 +233,17 @@ def test_moments_of_the_target_are_those_of_long_arithmetic():
 def test_a_target_that_hardly_varies_is_learned_and_a_constant_is_exact():
     y = 1e6 + Z * 1e-7
     assert MLPRegressor(**LEARNS).fit(X, y).score(X, y) > 0.9
-    for value in (0.0, 1e300, -1e300, 2.0**53 + 2, 5e-324, -1e-300, 0.1):
+    for value in (0.0, 1e150, -1e150, 2.0**53 + 2, 5e-324, -1e-300, 0.1):
         model = MLPRegressor(**QUICK).fit(X, np.full(120, value))
         assert_allclose(model.predict(X), value, rtol=0.5, atol=0.5 * min(1, abs(value) or 1))
         assert np.isfinite(model.predict(X)).all()
 
 
 NOT_HELD = {
-    "beyond": (Z * 1e307, {}, "no room in float64.*divide y by"),
-    "largest": (np.where(Z > 0, 1.7e308, -1.7e308), {}, "no room in float64"),
-    "huge unscaled": (Z * 1e154, {"scale_target": False}, "use scale_target=True"),
+    "beyond": (Z * 1e151, {}, r"numbers up to \d.*e\+151 .* beyond 1e\+150 .*divide it by"),
+    "largest": (np.where(Z > 0, 1.7e308, -1.7e308), {}, "not hold their squares"),
+    "huge unscaled": (Z * 1e149, {"scale_target": False}, "use scale_target=True"),
     "large unscaled": (Z * 1e25, {"scale_target": False}, "precision='float32' cannot hold the sq"),
-    "float64": (Z * 1e200, {"scale_target": False, "precision": "float64"}, "cannot hold the squ"),
     "tiny unscaled": (Z * 1e-60, {"scale_target": False}, "rounds such numbers"),
     "offset unscaled": (1e10 + Z, {"scale_target": False}, "10000000.* to steps of 1.02e"),
     "coarse unscaled": (1e8 + Z, {"scale_target": False}, "of 2.4.*to steps of 8; use scale"),
@@ -291,14 +260,14 @@ NOT_HELD = {
     "times": (np.arange(120).astype("m8[s]"), {}, "holds timedelta64"),
     "complex": (Z + 1j, {}, "Complex data not supported"),
     "infinite": (np.where(Z > 0, INF, Z), {}, "infinity"),
-    "one column": (np.column_stack([Z, Z * 1e307]), {}, "no room in float64"),
+    "one column": (np.column_stack([Z, Z * 1e307]), {}, "not hold their squares"),
 }
 
 
 @pytest.mark.parametrize("kind", NOT_HELD)
 def test_targets_that_cannot_be_held_are_refused_before_training(kind, monkeypatch):
     y, parameters, words = NOT_HELD[kind]
-    monkeypatch.setattr("combutab.estimators._base.train_jobs", None)
+    monkeypatch.setattr("combutab.estimators._base.train_job", None)
     with pytest.raises(ValueError, match=words):
         MLPRegressor(**{**QUICK, **parameters}).fit(X, y)
 
@@ -311,7 +280,10 @@ def test_later_rows_and_validation_rows_that_cannot_be_held_are_refused(tmp_path
             late()
     assert np.isfinite(model.predict(X)).all()
     pytest.importorskip("pyarrow")
-    for column, words in ((Z * 1e307, "no room"), (2**60 + np.arange(120), "different integers")):
+    for column, words in (
+        (Z * 1e307, "not hold their squares"),
+        (2**60 + np.arange(120), "different integers"),
+    ):
         pd.DataFrame(X, columns=list("abc")).assign(y=column).to_parquet(tmp_path / "t.parquet")
         with pytest.raises(ValueError, match=words):
             MLPRegressor(**QUICK).fit_parquet(tmp_path / "t.parquet", "y")
@@ -329,7 +301,7 @@ def test_a_comparison_scores_huge_targets_as_it_scores_others():
             X, Z * unit, task="regression", activations=["relu", "tanh"], seeds=1, folds=2,
             epochs=20, hidden=[8], refit=False,
         ).results[["r2", "mae", "mse"]]
-        for unit in (1.0, 2.0**600, 2.0**-1000)
+        for unit in (1.0, 2.0**490, 2.0**-1000)
     ]  # fmt: skip
     for table in tables[1:]:
         assert_allclose(table, tables[0], rtol=1e-6)

@@ -8,8 +8,6 @@ import re
 import resource
 import signal
 import stat
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -63,7 +61,7 @@ def compare(*options):
 
 
 @contextlib.contextmanager
-def _limited(n_bytes):
+def limited(n_bytes):
     """Files of this process end at so many bytes, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -82,7 +80,7 @@ def test_a_disk_that_fills_up_while_a_model_is_saved(limit, model, tmp_path):
     for before in (None, b"what was there"):
         if before is not None:
             path.write_bytes(before)
-        with _limited(limit), pytest.raises(OSError, match=re.escape(str(path))) as error:
+        with limited(limit), pytest.raises(OSError, match=re.escape(str(path))) as error:
             model.save(path)
         assert error.value.errno == errno.EFBIG
         assert len(str(error.value).splitlines()) == 1
@@ -139,7 +137,7 @@ def test_compare_prints_before_it_writes(table, capsys, monkeypatch):
 @pytest.mark.filterwarnings("ignore:training side by side failed")  # locks are files, too
 def test_compare_on_a_disk_that_fills_up(table, capsys):
     for limit in (20, 3000, 20_000):
-        with _limited(limit):
+        with limited(limit):
             assert compare("--out", f"o{limit}", "--report", f"{limit}.html") != 0
         out, err = capsys.readouterr()
         assert re.search(r"relu +0\.\d", out)
@@ -149,37 +147,11 @@ def test_compare_on_a_disk_that_fills_up(table, capsys):
     assert _names(".") == ["data.csv", "o20", "o20000", "o3000"]
 
 
-@pytest.mark.skipif(
-    not hasattr(os, "geteuid") or os.geteuid() != 0 or sys.platform != "linux",
-    reason="only root mounts a small disk",
-)
-def test_a_small_disk(model, tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=16k", "small", str(disk)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("no disk may be mounted here")
-    try:
-        (disk / "model").write_bytes(b"old")
-        with pytest.raises(OSError, match=f"No space left on device: '{disk}/model'"):
-            model.save(disk / "model")
-        assert ((disk / "model").read_bytes(), _names(disk)) == (b"old", ["model"])
-        with (
-            pytest.raises(OSError, match="No space left on device"),
-            whole_files(disk, "ab") as new,
-        ):
-            (new / "a").write_bytes(b"first")
-            (new / "b").write_bytes(bytes(20_000))
-        assert _names(disk) == ["model"]
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
-
-
 def test_a_checkpoint_that_cannot_be_written_is_told_and_the_training_goes_on(tmp_path):
     path = tmp_path / "training"
     quick = {"epochs": 1, "batch_size": 20, "compress_dims": (4,), "decompress_dims": (4,)}
     X = np.random.default_rng(0).normal(size=(40, 1))
-    with _limited(100), pytest.warns(UserWarning, match="could not be written to .*too large"):
+    with limited(100), pytest.warns(UserWarning, match="could not be written to .*too large"):
         TVAE(**quick, embedding_dim=4).fit(X, checkpoint=path)
     assert _names(tmp_path) == []
 
@@ -309,12 +281,12 @@ WRITERS = {"to_csv", "to_parquet", "savefig", "write_text", "write_bytes", "writ
 TO_A_PLACE = {  # that whole_file or whole_files gave, by who writes to it
     "combutab/core/files.py": 1,
     "combutab/cli/_compare.py": 4,
-    "combutab/cli/_tables.py": 2,  # what write_whole calls
+    "combutab/cli/_files.py": 2,  # what write_whole calls
     "combutab/estimators/_export.py": 1,
     "combutab/model_selection/_journal.py": 2,  # one is the journal
     "combutab/plotting/_display.py": 1,  # to memory
     "combutab/reports/_write.py": 1,
-    "combutab/reports/_comparison.py": 1,  # to memory
+    "combutab/reports/_page.py": 1,  # to memory
     "benchmarks/outputs.py": 4,
     "benchmarks/papers/common/results.py": 1,
     "benchmarks/speed/scale_out.py": 1,  # what a process says to the one that began it
@@ -348,18 +320,11 @@ needs_root = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module")
-def written_model():
-    X = np.linspace(0, 1, 40)[:, None]
-    settings = {"hidden_layer_sizes": (4,), "max_iter": 1, "n_iter_no_change": np.inf}
-    return MLPRegressor(**settings, random_state=0).fit(X, X[:, 0])
-
-
 # ---- links -------------------------------------------------------------------------------------
 
 
 @POSIX
-def test_links_are_not_followed_where_all_may_write(written_model, tmp_path):
+def test_links_are_not_followed_where_all_may_write(model, tmp_path):
     target = tmp_path / "mine"
     target.write_text("precious")
     shared = tmp_path / "shared"
@@ -367,40 +332,40 @@ def test_links_are_not_followed_where_all_may_write(written_model, tmp_path):
     shared.chmod(0o1777)  # as /tmp
     (shared / "model").symlink_to(target)
     with pytest.raises(PermissionError, match=f"{shared}/model is a link in a folder that others"):
-        written_model.save(shared / "model")
+        model.save(shared / "model")
     assert target.read_text() == "precious"
     with whole_files(shared, ["model"]) as stage:  # a link among several is replaced itself
         (stage / "model").write_text("new")
     assert (target.read_text(), (shared / "model").read_text()) == ("precious", "new")
     (shared / "plain").write_text("old")
-    written_model.save(shared / "plain")
+    model.save(shared / "plain")
     shared.chmod(0o700)
     (shared / "model").unlink()
     (shared / "model").symlink_to(target)
-    written_model.save(shared / "model")  # in a folder of one's own they are
+    model.save(shared / "model")  # in a folder of one's own they are
     assert (shared / "model").is_symlink()
     assert combutab.load(target).n_features_in_ == 1
 
 
 @needs_root
-def test_folders_that_are_links_of_others_are_not_followed(written_model, tmp_path):
+def test_folders_that_are_links_of_others_are_not_followed(model, tmp_path):
     (tmp_path / "mine").mkdir()
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o1777)
     (shared / "way").symlink_to(tmp_path / "mine")
-    written_model.save(shared / "way" / "model")  # our own
+    model.save(shared / "way" / "model")  # our own
     os.lchown(shared / "way", 12345, 12345)
     with pytest.raises(PermissionError, match="is a link in a folder that others may write to"):
-        written_model.save(shared / "way" / "other")
+        model.save(shared / "way" / "other")
     assert _names(tmp_path / "mine") == ["model"]
 
 
-def test_links_in_a_ring(written_model, tmp_path):
+def test_links_in_a_ring(model, tmp_path):
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     with pytest.raises(OSError, match=str(tmp_path)):
-        written_model.save(tmp_path / "a")
+        model.save(tmp_path / "a")
 
 
 # ---- leftovers ---------------------------------------------------------------------------------

@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 
 from combutab.core.rng import Stream, fold_in
-from combutab.generators._contract import Generator
+from combutab.generators._base import BaseGenerator
 from combutab.generators.sampling import FREE, DirectSampler
 
 _TRIES = 5000  # more rows than are asked for, to look for those that meet conditions
 
 
 def rows_that_meet(
-    model: Generator[Any], n_rows: int, codes: Mapping[int, int], numbers: Mapping[Any, Any]
+    model: BaseGenerator[Any], n_rows: int, codes: Mapping[int, int], numbers: Mapping[Any, Any]
 ) -> pd.DataFrame:
     """Draw at most n_rows rows, those that a few tries give: SDV asks again for the rest.
 
@@ -31,7 +31,7 @@ def rows_that_meet(
 
 
 def _draw_rows(
-    model: Generator[Any], n_rows: int, codes: Mapping[int, int], n_tries: int
+    model: BaseGenerator[Any], n_rows: int, codes: Mapping[int, int], n_tries: int
 ) -> pd.DataFrame:
     """Draw at most n_rows rows that have the codes, out of about n_tries."""
     sampler, key = model.sampler(), model.sample_key(None)

@@ -14,16 +14,21 @@ from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from combutab.core.files import check_parameters
 from combutab.core.rng import seed_from
-from combutab.preprocessing._categories import rows_needed
+from combutab.preprocessing._columns import rows_needed
 from combutab.preprocessing._parquet import ParquetTable
 from combutab.preprocessing.modes._columns import (
     CategoryColumn,
     IdentifierColumn,
     ModeColumn,
     NumberColumn,
+    TableSchema,
+    choose_formats,
+    choose_identifiers,
     fit_categories,
     fit_identifiers,
+    read_schema,
 )
 from combutab.preprocessing.modes._numbers import (
     Mixture,
@@ -34,12 +39,6 @@ from combutab.preprocessing.modes._numbers import (
     take_sample,
 )
 from combutab.preprocessing.modes._state import read_state, write_state
-from combutab.preprocessing.modes._tables import (
-    TableSchema,
-    choose_formats,
-    choose_identifiers,
-    read_schema,
-)
 
 # ---- The layout of a row of a generator's network: values, then one-hot spans --------------------
 
@@ -678,7 +677,7 @@ class ModeEncoder(TransformerMixin, BaseEstimator):
         """The encoder that `to_state` described; a ValueError says what of it cannot be."""
         parameters, schema, columns = read_state(arrays, meta)
         encoder = cls(**parameters)
-        encoder._validate_params()
+        check_parameters(encoder)
         encoder._set_fitted(schema, columns)
         return encoder
 

@@ -10,10 +10,14 @@ from pandas.api import types
 from sklearn.utils.validation import check_is_fitted
 
 from combutab.preprocessing._tables import as_pandas, fill_polars, is_polars
-from combutab.preprocessing.modes._columns import CategoryColumn, NumberColumn, factorize_values
+from combutab.preprocessing.modes._columns import (
+    CategoryColumn,
+    NumberColumn,
+    factorize_values,
+    read_schema,
+)
 from combutab.preprocessing.modes._encoder import ModeEncoder, ModeTable
 from combutab.preprocessing.modes._numbers import TickFormat, refuse_infinite
-from combutab.preprocessing.modes._tables import read_schema
 
 
 class IncompleteTable:

@@ -22,11 +22,13 @@ from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import ThreadpoolController
 
 from combutab.preprocessing._columns import (
+    LARGEST,
     ColumnKind,
     column_kind,
     large_numbers,
     raise_complex,
     refuse_equal,
+    refuse_large,
     to_float,
 )
 
@@ -61,8 +63,7 @@ def find_bounds(x: np.ndarray, min_count: int) -> tuple[Any, Any]:
     low = max(least, inner - _REACH * (ordered[m - 1].item() - inner))
     high = min(most, outer + _REACH * (outer - ordered[-m].item()))
     shared = [np.count_nonzero(ordered == each) >= min_count for each in (low, high)]
-    # halves: the spread itself might overflow
-    part = (high / 2 - low / 2 or abs(high) / 2) / (_N_PARTS / 2)
+    part = (high - low or abs(high)) / _N_PARTS
     return (
         low if shared[0] else _rounded_outward(low, least, part),
         high if shared[1] else -_rounded_outward(-high, -most, part),
@@ -593,8 +594,7 @@ class FloatFormat:
         x = np.clip(
             x, 0.0, np.ldexp(self.high, -self.exponent) - np.ldexp(self.low, -self.exponent)
         )
-        with np.errstate(over="ignore"):  # beyond the bounds
-            return np.ldexp(x + np.ldexp(self.low, -self.exponent), self.exponent)
+        return np.ldexp(x + np.ldexp(self.low, -self.exponent), self.exponent)
 
     def above(self, numbers: np.ndarray) -> np.ndarray:
         """Invert `numbers`."""
@@ -647,7 +647,7 @@ def fit_format(column: pd.Series, label: str, min_count: int = 1) -> Format | No
     present = x[~missing]
     if not len(present):
         return FloatFormat(dtype, 0.0, 0.0, 0, None)
-    decimals, most = _count_decimals(present, dtype), _greatest_float(dtype)
+    decimals, most = _count_decimals(present, dtype), min(_greatest_float(dtype), LARGEST)
     low, high = (min(max(float(v), -most), most) for v in find_bounds(present, min_count))
     return FloatFormat(dtype, low, high, _exponent(low, high), decimals)
 
@@ -740,6 +740,7 @@ def _to_floats(column: pd.Series, label: str) -> tuple[np.ndarray, np.ndarray]:
     """(n,) float64, and where they are missing."""
     x = to_float(column, ColumnKind.NUMBER, label).astype(np.float64)
     refuse_infinite(x, label)
+    refuse_large(float(np.nanmax(np.abs(x), initial=0.0)), label)
     return x, np.isnan(x)
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, get_args
 import numpy as np
 import pandas as pd
 
-from combutab.core.fields import (
+from combutab.core.files import (
     Field,
     check_fields,
     choice,
@@ -38,6 +38,7 @@ from combutab.preprocessing.modes._columns import (
     Identifiers,
     ModeColumn,
     NumberColumn,
+    TableSchema,
 )
 from combutab.preprocessing.modes._numbers import (
     HELD,
@@ -48,7 +49,6 @@ from combutab.preprocessing.modes._numbers import (
     RoundingSteps,
     TickFormat,
 )
-from combutab.preprocessing.modes._tables import TableSchema
 
 T = TypeVar("T")
 
@@ -65,8 +65,9 @@ _SCHEMA_FIELDS = {
     "levels": kind(dict),
     "array_dtype": nullable(kind(str)),
 }
+_FORMATS: dict[str, type[Format]] = {"ticks": TickFormat, "floats": FloatFormat}
 _COMMON_FIELDS = {
-    "kind": choice("category", "identifier", "ticks", "floats"),
+    "kind": choice("category", "identifier", *_FORMATS),
     "dtype": kind(list),
     "missing": kind(bool),
 }
@@ -79,8 +80,7 @@ _NUMBER_COLUMN = {
 _COLUMN_FIELDS = {
     "category": {**_COMMON_FIELDS, "values": kind(dict), "rare": kind(bool)},
     "identifier": {**_COMMON_FIELDS, "made": kind(dict)},
-    "ticks": _NUMBER_COLUMN,
-    "floats": _NUMBER_COLUMN,
+    **dict.fromkeys(_FORMATS, _NUMBER_COLUMN),
 }
 _INT64_OR_UINT64 = whole(-(2**63), 2**64 - 1)
 _SHARE_FIELD = Field("a share of the rows", lambda v: type(v) is float and 0.0 < v <= 1.0)
@@ -199,7 +199,7 @@ def _pack_column(column: ModeColumn) -> dict[str, Any]:
             "missing": column.missing,
         }
     return {
-        "kind": "ticks" if isinstance(column.format, TickFormat) else "floats",
+        "kind": next(name for name, kind in _FORMATS.items() if type(column.format) is kind),
         "dtype": pack_dtype(column.format.dtype),
         "format": _pack_record(column.format),
         "missing": column.missing,
@@ -228,7 +228,7 @@ def _unpack_column(
         return column
     if len({len(array) for array in arrays}) > 1:
         raise ValueError("the encoder's state has modes of a column of several lengths")
-    kind: type[Format] = TickFormat if packed["kind"] == "ticks" else FloatFormat
+    kind = _FORMATS[packed["kind"]]
     format = _unpack_record(kind, packed["format"], "the numbers", dtype=dtype)
     if format.low > format.high:
         raise ValueError("the encoder's state has a column whose least number is above its largest")

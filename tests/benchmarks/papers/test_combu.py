@@ -12,7 +12,6 @@ import time
 from argparse import Namespace
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -29,15 +28,12 @@ from benchmarks.papers.combu import (
     sources,
     study,
     table3_formulas,
-    table5_classification,
-    table6_regression,
 )
 from benchmarks.papers.combu import report_numbers as numbers
 from benchmarks.papers.combu import report_text as text
 from benchmarks.papers.combu import table7_generation as table7
-from benchmarks.papers.combu.expected import ACTIVATIONS, TABLES, Table, load_expected
+from benchmarks.papers.combu.expected import ACTIVATIONS, TABLES, load_expected
 from benchmarks.papers.combu.generation import KEY, Generator, Score
-from benchmarks.papers.combu.openml_tables import write_figure2
 from benchmarks.papers.combu.sources import Source
 from benchmarks.papers.combu.study import Recipe
 from benchmarks.papers.common.page import Page
@@ -45,13 +41,6 @@ from benchmarks.papers.common.results import Store
 from combutab import CTGAN, TVAE, MLPClassifier, MLPRegressor
 from combutab.datasets import make_formula
 from tests.trust.forked import Forked, needs_fork
-
-ROOT = Path(__file__).parents[3]
-
-DATA_HOME = ROOT.parent / "shared" / "data"
-
-
-needs_data = pytest.mark.skipif(not DATA_HOME.is_dir(), reason="needs ../shared/data")
 
 RECIPE = study.Recipe(hidden=(16,), epochs=3, batch_size=40)
 
@@ -130,12 +119,6 @@ def test_activations_share_rows_and_seeds(finished):
     assert (shared == 1).all(axis=None)
     assert rows.groupby("split")["target_std_train"].first().nunique() == 2
     assert rows["random_state"].nunique() == 4
-
-
-def test_processes_give_the_same_file(finished, tmp_path):
-    path = tmp_path / "all.csv"
-    run_study(path, jobs=2)
-    assert lines_without_seconds(path) == lines_without_seconds(finished)
 
 
 def test_finished_rows_are_not_trained_again(finished, tmp_path, monkeypatch):
@@ -296,44 +279,6 @@ def test_the_papers_protocol_and_the_sound_one():
     assert sound.grouped
 
 
-@needs_data
-@pytest.mark.parametrize(
-    ("module", "data", "ungrouped"),
-    [(table5_classification, "breast-w", True), (table6_regression, "autoMpg", False)],
-)
-def test_the_sets_with_equal_rows_run_both_ways(module, data, ungrouped):
-    arguments = Namespace(
-        quick=False, device="cpu", data_home=str(DATA_HOME), data=[data],
-        protocols=list(study.PROTOCOLS), activations=["relu"],
-    )  # fmt: skip
-    jobs = module.STUDY.experiments[0].jobs(arguments)
-    rows = pd.DataFrame([settings for job in jobs for settings in job.wanted])
-    assert set(rows["data"]) == {data}
-    networks = rows["protocol"].value_counts().to_dict()
-    assert networks == {"paper": 5, "sound": 30} | ({"sound-ungrouped": 30} if ungrouped else {})
-
-
-@pytest.mark.parametrize("names", [["paper"], ["all"], ["combu", "relu+ln+proxy"]])
-def test_choosing_activations(names):
-    chosen = study.choose_activations(names, study.VARIANTS)
-    assert len(chosen) == {"paper": 7, "all": 14}.get(names[0], 2)
-    assert set(chosen) <= set(study.VARIANTS)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--quick", "--data", "xx"], r"table3_formulas: no data set 'xx'; it has gs, ar$"),
-        (["--report"], r"table3_formulas: .*No such file.*table3_formulas.csv'$"),
-    ],
-)
-def test_unknown_data_and_a_missing_file_are_said_in_one_line(arguments, message, tmp_path):
-    with pytest.raises(SystemExit, match=message):
-        table3_formulas.STUDY.main([*arguments, "--out", str(tmp_path)])
-    with pytest.raises(SystemExit, match="--out"):
-        table3_formulas.STUDY.main(["--quick"])
-
-
 # ---- The studies' reports: hand-worked cells, ranks and comparisons, and files that are whole ---
 
 METRICS = {"regression": ("mae", "mse"), "classification": ("accuracy", "f1")}
@@ -418,26 +363,6 @@ def test_one_run_has_no_standard_deviation_and_a_failed_one_empties_its_cell():
     assert "| GS | MAE | failed 1 of 2 | failed 1 of 2 | **0.500** |" in text.cells_table(
         cells, TABLES[3], {}
     )
-
-
-def test_a_study_without_rows_is_refused():
-    with pytest.raises(ValueError, match="no rows"):
-        numbers.make_cells(make_rows(fits("gs", "relu", [1.0])).iloc[:0])
-
-
-def test_cells_are_put_into_the_papers_order():
-    cells = make_cells(
-        fits("other", "relu", [1.0]),
-        fits("ar", "pln-8", [1.0]),
-        fits("ar", "combu", [1.0]),
-        fits("ar", "relu", [1.0], protocol="sound"),
-        fits("gs", "relu", [1.0]),
-    )
-    cells = numbers.sort_cells(cells, TABLES[3])
-    cells = cells[cells["metric"] == "mae"]
-    assert cells["data"].tolist() == ["gs", "ar", "ar", "other", "ar"]
-    assert cells["activation"].tolist() == ["relu", "combu", "pln-8", "relu", "relu"]
-    assert numbers.order_activations(["z", "combu", "a", "relu"]) == ["relu", "combu", "z", "a"]
 
 
 # --- beside the paper's ---
@@ -535,17 +460,6 @@ def test_average_ranks_share_ties_put_failures_last_and_leave_out_what_is_not_wh
     assert "| AR | MAE | **0.100** | — | 0.200 |" in shown
 
 
-def test_a_greater_accuracy_ranks_better_and_failures_still_last():
-    good, bad = fits("gs", "combu", [0.9, 0.9], task="classification")
-    cells = make_cells(
-        fits("gs", "relu", [0.5], task="classification"),
-        fits("gs", "elu", [0.6], task="classification"),
-        [good, bad | {"error": "diverged"}],
-    )
-    ranks = numbers.rank_activations(cells)["f1"]
-    assert ranks.to_dict() == {"relu": 2.0, "elu": 1.0, "combu": 3.0}
-
-
 def test_means_that_differ_by_rounding_alone_share_a_rank():
     means = {"relu": 0.1 + 0.2, "elu": 0.3, "combu": 0.2}
     assert means["relu"] != means["elu"]
@@ -599,58 +513,6 @@ def test_an_advantage_is_what_nemenyis_test_finds():
 
 
 # --- tables ---
-
-
-@pytest.mark.parametrize(
-    ("mean", "sd", "metric", "shown"),
-    [
-        (0.1234, 0.0567, "mae", "0.123 ± 0.057"),
-        (0.00123, 0.00048, "mse", "0.0012 ± 0.0005"),  # two digits of the mean
-        (90.456, 1.234, "accuracy", "90.46 ± 1.23"),
-        (0.5, math.nan, "mae", "0.500"),
-        (math.nan, math.nan, "mae", "—"),
-        (0.0, 0.0, "mae", "0.000 ± 0.000"),
-    ],
-)
-def test_how_a_cell_is_shown(mean, sd, metric, shown):
-    cell = pd.Series({"mean": mean, "sd": sd, "metric": metric, "best": False})
-    assert text.cell_text(cell) == shown
-
-
-def test_the_papers_table_shows_lost_cells_as_a_dash():
-    paper, ranks = numbers.split_ranks(load_expected(5))
-    shown = text.cells_table(paper, TABLES[5], ranks)
-    assert (
-        "| BW (breast-w) | Acc. | — | **97.14 ± 0.00** | — | 95.71 ± 0.00 | 95.29 ± 0.03 "
-        "| 95.43 ± 0.35 | 95.43 ± 0.03 |" in shown
-    )
-    assert "| Avg. rank | F1 | 5.25 | 4.00 | 4.50 | 4.00 | 4.00 | 3.25 | **2.75** |" in shown
-    notes = text.paper_notes(load_expected(5))
-    assert "PhishingWebsites accuracy gelu: repeats SELU's accuracy" in notes
-    assert "8 of 56 cells (—) are lost" in notes
-
-
-def test_failures_are_named():
-    one, two, three = fits("gs", "nlrelu", [0.1, 0.2, 0.3])
-    rows = make_rows([one, failing(two, "a | b"), three], fits("gs", "relu", [0.1, 0.2]))
-    shown = text.failures_table(rows)
-    assert "1 of the 5 fits failed" in shown
-    assert "| paper | gs | regression | nlrelu | 1 of 3 | a \\| b |" in shown
-    assert text.failures_table(rows[rows["error"] == ""]) == "None of the 4 fits failed."
-
-
-def test_what_equal_rows_on_both_sides_are_worth():
-    scores = {"sound": 0.6, "sound-ungrouped": 0.5}
-    cells = make_cells(
-        *(
-            fits("wine_quality", name, [score], protocol=protocol)
-            for name in ("relu", "combu")
-            for protocol, score in scores.items()
-        ),
-        fits("wine_quality", "elu", [0.9], protocol="sound"),  # the other is to come
-    )
-    shown = text.duplicates_table(cells, TABLES[6])
-    assert "| WQ (wine_quality) | MAE | 0.600 | 0.500 | -0.100 |" in shown
 
 
 # --- which differences are real, on one data set ---
@@ -712,45 +574,6 @@ def test_radar_values_are_scaled_by_the_range_and_averaged_over_metrics():
     assert scores.loc["ar"].tolist() == [1.0] * 4
 
 
-def test_a_radar_draws_every_activation_around_once():
-    names = [*SEVEN, "pln-8"]
-    values = np.random.default_rng(0).random((3, 8))
-    scores = pd.DataFrame(values, index=["GS reg", "GS clf", "AR"], columns=names)
-    (axes,) = figures.plot_radar({"ours": scores}).axes
-    assert len(axes.lines) == 8
-    for line, name in zip(axes.lines, names, strict=True):
-        assert line.get_ydata().tolist() == [*scores[name], scores[name].iloc[0]]
-    assert len({(line.get_color(), line.get_marker()) for line in axes.lines}) == 8
-    (legend,) = axes.figure.legends
-    assert [entry.get_text() for entry in legend.get_texts()] == [*ACTIVATIONS.values(), "pln-8"]
-
-
-def test_fourteen_activations_all_look_different():
-    looks = figures.styles([*SEVEN, *(f"other {i}" for i in range(7))])
-    assert len(set(map(str, looks.values()))) == 14
-    assert len({color for color, _, _ in list(looks.values())[:10]}) == 10
-    assert figures.styles(["combu"])["combu"] == looks["combu"]
-
-
-def test_curves_skip_the_first_epochs():
-    rows = make_rows(
-        fits("gs", "relu", [1.0], loss_curve="9 3 2 1", curve_block=2),
-        fits("gs", "relu", [1.0], loss_curve="9 5 4 3", curve_block=2),
-    )
-    curves = figures.read_curves(rows, "loss_curve")
-    assert curves.columns.tolist() == [3.5, 5.5, 7.5]  # of epochs 3 and 4, 5 and 6, 7 and 8
-    assert curves.to_numpy().tolist() == [[3.0, 2.0, 1.0], [5.0, 4.0, 3.0]]
-    single = figures.read_curves(rows.assign(curve_block=1), "loss_curve")
-    assert single.columns.tolist() == [3.0, 4.0]
-    page = Page("study", "A study", "python study.py")
-    figures.add_curves(page, rows, {"gs": "GS"})
-    (figure,) = page._figures.values()
-    axes = figure.axes[0]
-    assert axes.lines[0].get_ydata().tolist() == [4.0, 3.0, 2.0]
-    assert axes.get_title("left") == "GS"
-    assert axes.get_yscale() == "log"
-
-
 # --- files ---
 
 
@@ -810,60 +633,6 @@ def test_a_study_that_has_hardly_begun_is_reported(table, tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_a_study_of_which_all_fits_failed_is_reported(tmp_path):
-    rows = [failing(row) for name in SEVEN for row in fits("gs", name, [0.5, 0.6])]
-    markdown = write_report(pd.DataFrame(rows), tmp_path)
-    assert "14 of the 14 fits failed" in markdown
-    assert "No cell can be compared." in markdown
-
-
-def test_a_study_of_many_data_sets(tmp_path):
-    rows = [
-        row
-        for i in range(12)
-        for j, name in enumerate((*SEVEN, "pln-8"))
-        for row in fits(f"I.{i}", name, 0.1 * (j + 1) + 0.001 * np.arange(2), protocol="seeds")
-    ]
-    rows[-1] = failing(rows[-1])
-    markdown = write_report(pd.DataFrame(rows), tmp_path, Table("laws", "Laws", {}), ())
-    names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"laws.md", "laws_cells.csv", "laws_ranks_seeds_mae.png",
-                     "laws_ranks_seeds_mse.png"}  # fmt: skip
-    assert "Friedman's test over 12 data sets: the 8 activations differ" in markdown
-    assert "relu 1.00, elu 2.00" in markdown
-    assert "I.11" not in markdown.split("seeds protocol")[1]  # single ones are in the file
-    cells = pd.read_csv(tmp_path / "laws_cells.csv")
-    assert len(cells) == 12 * 8 * 2
-    assert cells["failed"].sum() == 2
-
-
-def test_figure_2_takes_both_tables(tmp_path):
-    tables = [
-        make_rows(
-            *(fits(d, n, [0.5 + 0.01 * i], task=task) for d in data for i, n in enumerate(SEVEN))
-        )
-        for data, task in ((["wdbc"], "classification"), (["boston", "autoMpg"], "regression"))
-    ]
-    write_figure2(tmp_path, tables[1])
-    assert not list(tmp_path.iterdir()), "too few to draw"
-    write_figure2(tmp_path, *tables)
-    assert (tmp_path / "figure2_radar.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
-    rows = make_rows(fits("gs", "relu", [0.5, 0.6]))
-    write_report(rows, tmp_path)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-
-    def disk_is_full(*_):
-        raise OSError("no space left")
-
-    monkeypatch.setattr(os, "replace", disk_is_full)
-    with pytest.raises(OSError, match="no space left"):
-        write_report(rows.assign(mae=0.7), tmp_path)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
 # ---- Table 7's study: rows can be repeated, a kill loses nothing finished, the report counts
 
 TABLE7_SOURCE = Source("formula", "gs", "regression", n_samples=150)
@@ -893,13 +662,6 @@ def make_scores(seeds=(0, 1)):
 def run(folder, scores):
     experiment = replace(table7.SCORES, name="rows", jobs=lambda arguments: table7.jobs(scores))
     return experiment.complete(Namespace(out=folder, jobs=1))
-
-
-def write_table7(folder, rows):
-    page = Page("x", "Table 7", "python x.py")
-    generation_report.write_report(page, Namespace(out=folder), rows)
-    page.write(folder)
-    return (folder / "x.md").read_text()
 
 
 def numbers_of(rows):
@@ -1016,13 +778,6 @@ def test_killed_it_goes_on_where_it_stood(finished_table7, tmp_path, monkeypatch
     assert len(trained) == 6, "nothing is trained twice"
 
 
-def test_other_settings_are_refused(finished_table7):
-    _, folder = finished_table7
-    scores = [replace(s, recipe=replace(TABLE7_RECIPE, epochs=3)) for s in make_scores()]
-    with pytest.raises(ValueError, match="net_epochs=2, this study wants net_epochs=3"):
-        run(folder, scores)
-
-
 def test_a_generator_that_fails_is_a_failed_row(tmp_path, monkeypatch):
     def diverges(models, table):
         models[0].fit(table)
@@ -1122,30 +877,3 @@ def test_failed_runs_and_unfinished_seeds_are_not_compared():
     scores = generation_report.seed_scores(rows, "mae")
     assert list(scores) == ["relu", "combu"]
     assert scores.index.tolist() == [0, 1]
-
-
-def test_report_of_one_seed_says_what_it_lacks(tmp_path):
-    rows = handmade({"relu": [[0.5, 0.6]], "combu": [[0.4, 0.5]]})
-    rows.loc[0, "error"] = "diverged"
-    text = write_table7(tmp_path, rows)
-    files = {path.name for path in tmp_path.iterdir()}
-    assert files == {"x.md", "table7_generation_comparison.csv", "x_mlp.png"}
-    assert "failed 1 of 2" in text
-    assert "Two seeds that two activations finished are the least to compare." in text
-    assert "**0.450 ± 0.071**" in text
-    assert "where there is one seed over its samples, as the paper's is" in text
-    assert "1 s, 1 seeds" in text
-
-
-def test_report_of_several_seeds_leaves_out_what_has_one(tmp_path):
-    several = {"relu": [[0.5, 0.6], [0.7, 0.6]], "combu": [[0.4, 0.5], [0.5, 0.5]]}
-    one = {"relu": [[0.5, 0.9]], "combu": [[0.4, 0.5]]}
-    rows = pd.concat([handmade(several), handmade(one, "tvae-patched")], ignore_index=True)
-    text = write_table7(tmp_path, rows)
-    assert "| TVAE, ours | 1 s, 2 seeds |" in text
-    assert "| TVAE, package patched | 1 s, 1 seeds |" in text
-    spread = text.split("What the ± leaves out")[1].split("###")[0]
-    assert "TVAE, ours" in spread
-    assert "patched" not in spread, "one seed has no spread over seeds"
-    assert "| mean rank | ReLU | CombU |" in text
-    assert "| TVAE, ours (2 lines) | 2.00 | 1.00 |" in text

@@ -288,19 +288,6 @@ def test_a_statistic_that_is_smaller_in_every_seed_is_found():
     assert judge(rows[rows["activation"] != "la-silu"]) is None
 
 
-def test_quick_statistics(run, tmp_path):
-    _, text = run(statistics_study.STUDY)
-    rows = pd.read_csv(tmp_path / "layeract_statistics.csv")
-    assert rows.groupby(["activation", "epoch"]).size().tolist() == [2] * 8
-    # noise at the activation is the same for all, so its input fluctuates alike: Figure 7
-    assert rows.groupby("epoch")["layer_1_input_mean"].nunique().tolist() == [1, 1]
-    pictures = {path.name for path in tmp_path.glob("*.png")}
-    assert len(pictures) == 6
-    assert all(name in text for name in pictures)
-    _, again = run(statistics_study.STUDY, "--report")
-    assert again == text
-
-
 # ---- layeract_shape ------------------------------------------------------------------------------
 
 
@@ -324,10 +311,3 @@ def test_findings_follow_the_numbers():
     flat = shapes.assign(output_mean=0.0, lowest=0.0, unsaturated_layers=0.0)
     assert set(judged(flat)) == {FAILS}
     assert judged(shapes.assign(unsaturated_layers=0.4))[-1] == IN_PART
-
-
-def test_quick_shape(run, tmp_path):
-    said, text = run(shape_study.STUDY)
-    assert "la-silu gives large negative outputs" in said
-    assert "N(-5, 1²)" in text
-    assert (tmp_path / "layeract_shape.png").exists()

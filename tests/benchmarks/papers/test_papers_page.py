@@ -93,10 +93,6 @@ def test_scripts_that_are_named_exist():
     assert {n for n in named if not any((home / n).is_file() for home in homes)} == set()
 
 
-def test_no_cell_is_left_open():
-    assert "…" not in PAGE
-
-
 # ---- The CombU paper's tables as transcribed: whole where the text is, empty where it is not ----
 
 # data set -> activations whose cells (of both metrics) the text lost

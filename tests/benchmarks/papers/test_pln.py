@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import math
-import runpy
-import sys
-from argparse import Namespace
 from dataclasses import replace
-from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,103 +13,27 @@ from scipy import stats
 from torch import nn
 
 from benchmarks.papers.common.claims import FAILS, HOLDS, IN_PART, UNDECIDED
-from benchmarks.papers.pln import normalization, shared
+from benchmarks.papers.pln import shared
 from benchmarks.papers.pln.approximation import findings, runs
 from benchmarks.papers.pln.depth import networks
 from benchmarks.papers.pln.depth.findings import (
     TABLE_2,
     Evidence,
     choose_rates,
-    deepest,
     figure_8,
     gradient_table,
     steadiness,
     table_1,
     table_1_gradients,
     table_2,
-    threshold,
 )
 from benchmarks.papers.pln.depth.networks import Task, build, gradient_norms
 from benchmarks.papers.pln.normalization import (
-    SETTINGS,
-    SIZES,
     contrast,
     is_as_good,
     is_nonlinear,
     needs_no_activation,
 )
-from benchmarks.papers.pln.shared import TASKS, stacked_jobs
-
-DATA_HOME = Path(__file__).parents[4] / "shared" / "data"
-
-HAS_DATA = DATA_HOME.is_dir()
-
-FIGURES = {
-    "approximation": ["_norm_sizes", "_activations", "_bounds", "_fits"],
-    "depth": ["", "_gradients_digits"],
-    "normalization": [""],
-}
-
-WORDS = {
-    "approximation": ["trigonometric: PLN-4 < sigmoid"],
-    "depth": ["paper, ResNet-110", "89.45"],
-    "normalization": ["batch norm"],
-}
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_quick_form(name, tmp_path, monkeypatch, capsys):
-    module, data = f"benchmarks.papers.pln.{name}", []
-    if name != "approximation":
-        data = ["--data", "digits"]
-    if name == "depth" and HAS_DATA:  # a table is read in one way by both
-        data += ["california_housing", "--data-home", str(DATA_HOME)]
-    arguments = [name, "--quick", "--out", str(tmp_path), *data]
-    monkeypatch.setattr(sys, "argv", arguments)
-    monkeypatch.delitem(sys.modules, module, raising=False)  # or it would be there twice
-    study = runpy.run_module(module, run_name="__main__")["STUDY"]
-    assert "to go" in capsys.readouterr().out
-    text = (tmp_path / f"pln_{name}.md").read_text()
-    for words in ("## Verdicts", f"python -m {module}", *WORDS[name]):
-        assert words in text
-    assert str(tmp_path) not in text
-    for figure in FIGURES[name]:
-        assert (tmp_path / f"pln_{name}{figure}.png").stat().st_size > 10_000
-        assert f"(pln_{name}{figure}.png)" in text
-    files = {path: path.read_bytes() for path in tmp_path.glob("*.csv")}
-    CHECKS[name](pd.read_csv(tmp_path / f"pln_{name}.csv", keep_default_na=False, na_values=""))
-    monkeypatch.setattr("benchmarks.papers.common.page.Page.figure", lambda *_: None)
-    study.main(arguments[1:])
-    assert "to go" not in capsys.readouterr().out, "nothing is trained twice"
-    assert {path: path.read_bytes() for path in files} == files
-    assert (tmp_path / f"pln_{name}.md").read_text().startswith(text.split("\n## Figure")[0])
-
-
-def check_approximation(rows):
-    assert set(rows["stage"]) == {"search", "final"}
-    seeds = rows.loc[rows["stage"] == "final", "seed"].value_counts()
-    assert seeds.to_dict() == dict.fromkeys(range(1, 6), 108)
-
-
-def check_depth(rows):
-    digits = rows[rows["data"] == "digits"]
-    assert len(digits) == 5 * 2 * 4 * 2 * 2, "kinds, depths, activations, rates, seeds"
-    assert digits["train_score"].between(0, 1).sum() == (~digits["diverged"]).sum()
-
-
-def check_normalization(rows):
-    digits = rows[rows["data"] == "digits"]
-    assert len(digits) == 2 * 4 * 4 * 2, "depths, normalisations, activations, splits"
-    assert (digits["n_train"] == 120).all()
-    assert digits["score"].between(0, 1).all()
-
-
-CHECKS = {
-    "approximation": check_approximation,
-    "depth": check_depth,
-    "normalization": check_normalization,
-}
-
 
 # ---- The study of PLN as normalisation: its networks, contrasts and page ------------------------
 
@@ -190,17 +109,6 @@ def test_contrast_against_scipy_and_by_hand():
     np.testing.assert_allclose(opposite.pvalues, result.pvalues)
 
 
-def test_one_data_set_has_its_own_test():
-    rows = study({("pln", "relu"): 0.9, ("batch", "relu"): 0.8}, n_data=1)
-    result = contrast(rows, ("pln", "relu"), ("batch", "relu"))
-    assert result.sign == 1.0
-    assert result.p == result.pvalues[0], "Wilcoxon's test has nothing to say of one difference"
-    assert "against" not in str(result)
-    same = contrast(rows, ("pln", "relu"), ("pln", "relu"))
-    assert same.sign == 0.0
-    assert same.mean == 0.0
-
-
 PLN = {("pln", "identity"): 0.80, ("pln", "relu"): 0.81}
 
 
@@ -239,25 +147,6 @@ def test_verdict_on_a_match():
     assert "layer" not in found.numbers
 
 
-def test_stacks_and_their_networks():
-    arguments = Namespace(quick=False, data=list(TASKS), data_home=None)
-    stacks = [job.wanted for job in normalization.jobs(arguments)]
-    kinds = 4 * len(SIZES["activation"])
-    assert len(stacks) == kinds * (len(TASKS) + 1)
-    assert {len(stack) for stack in stacks} == {10}
-    rows = pd.DataFrame(row for stack in stacks for row in stack)
-    assert tuple(rows) == SETTINGS
-    assert not rows.duplicated().any()
-    deep = rows[rows["depth"] == "15"]
-    assert set(deep["data"]) == {"digits"}
-    assert set(deep["n_steps"]) == {"1000"}
-    assert set(rows.loc[rows["depth"] == "3", "n_steps"]) == {"500"}
-    net = normalization.estimator(deep.to_dict("records")[3], 1437)
-    assert (len(net.hidden_layer_sizes), net.random_state) == (15, 3)
-    assert net.max_iter * 23 >= 1000 > (net.max_iter - 1) * 23, "23 batches of 64 an epoch"
-    assert normalization.estimator(stacks[0][0], 400).normalization == "none"
-
-
 # ---- The approximation study of the PLN paper: its targets, search, numbers, and its quick form --
 
 
@@ -270,15 +159,6 @@ def test_the_targets_are_lipschitz():
     random = runs.TARGETS["random"]
     assert random.points.tolist() == np.arange(-5, 5.5, 0.5).tolist()
     assert np.abs(random.function(random.points)).max() <= 1
-
-
-def test_norm_sizes_wider_than_the_layer_are_left_out():
-    search = runs.search(runs.SIZES | {"width": [8]})
-    tried = set(search["activation"])
-    assert {"pln-8", "pls-8", "relu", "la-silu"} <= tried
-    assert not {"pln-16", "pls-32"} & tried
-    # 2 targets, 4 settings of solver and batch size, 4 rates
-    assert len(search) == 32 * len(tried)
 
 
 def test_the_best_of_the_search_are_trained_again_from_new_seeds():
@@ -302,25 +182,6 @@ def test_the_best_of_the_search_are_trained_again_from_new_seeds():
     assert ("tanh", "random", "sgd", "16", "0.01") in chosen
     assert final["seed"].tolist() == 12 * [1, 2, 3, 4, 5], "the search has seed 0"
     assert set(final["epochs"]) == {400, 1000}
-
-
-def test_a_stack_shares_all_but_activation_rate_and_seed():
-    search = runs.search(runs.SIZES | {"width": [8, 16], "activation": ["relu", "tanh"]})
-    stacks = [job.wanted for job in stacked_jobs(search, runs.STACK, runs.train)]
-    assert len(stacks) == 2 * 2 * 2 * 2  # widths, targets, solvers, batch sizes
-    assert {len(stack) for stack in stacks} == {8}
-    assert stacks[0][0] == {
-        "data": "trigonometric",
-        "stage": "search",
-        "width": "8",
-        "activation": "relu",
-        "solver": "adam",
-        "batch_size": "4",
-        "learning_rate": "0.1",
-        "seed": "0",
-        "n_points": "51",
-        "epochs": "80",
-    }
 
 
 def stack_of(*networks, **shared):
@@ -366,19 +227,6 @@ def test_rows_hold_the_errors_of_the_trained_network(monkeypatch):
     np.testing.assert_allclose(drawn, output(np.linspace(-5, 5, 101)), atol=6e-4)
     assert rows[2]["mse"] == ""
     assert rows[2]["error"].startswith("diverged")
-
-
-def test_members_of_a_stack_are_trained_as_if_alone():
-    stack = stack_of(
-        *(("pln-4", 0.01, 0), ("pln-4", 0.01, 1), ("tanh", 0.01, 0)),
-        stage="search",
-        width=8,
-        epochs=5,
-        solver="adam",
-    )
-    for run, row in zip(stack, runs.train(stack), strict=True):
-        alone = runs.train([run])[0]
-        assert float(row["mse"]) == pytest.approx(float(alone["mse"]), rel=1e-4)
 
 
 def final_rows(losses, data="random"):
@@ -480,23 +328,6 @@ def test_the_constructed_network_keeps_the_bound(data, activation, n):
     assert math.exp(found["constructed_log_loss"] / 2) <= found["constructed"]
 
 
-def test_trained_errors_stand_beside_the_bound():
-    rows = final_rows({"tanh": lambda width, seed: (0.1 * (seed + 1)) ** 2, "gelu": lambda *_: 1.0})
-    bounds = findings.against_bounds(findings.cells(findings.finals(rows)))
-    assert bounds["activation"].unique().tolist() == ["tanh"], "gelu has no proof"
-    assert bounds["sup"].tolist() == pytest.approx([0.3, 0.3])
-    assert bounds["below"].tolist() == [True, True], "one seed is"
-    assert bounds["above"].tolist() == (bounds["constructed"] < 0.3).tolist()
-
-
-def test_the_claims_name_activations_that_are_trained():
-    assert {name for *_, lower, higher in findings.ORDERS for name in (lower, higher)} <= set(
-        runs.ACTIVATIONS
-    )
-    assert {data for _, data, *_ in findings.ORDERS} == set(runs.TARGETS)
-    assert len(set(findings.ORDERS)) == 23, "no pair twice"
-
-
 # ---- The study of deep networks without normalisation: its networks, training, numbers and page --
 
 
@@ -580,26 +411,6 @@ def test_gradient_norms_against_differences(body):
     every = torch.stack(list(by_hand.values()))
     expected = [by_hand["linears.0.weight"], by_hand["linears.2.weight"], every.mean(0)]
     torch.testing.assert_close(found, torch.stack(expected, dim=1), rtol=1e-6, atol=1e-9)
-
-
-def test_relu_keeps_a_linear_gradient_and_sigmoid_does_not():
-    deep = {}
-    for name, depth in product(("identity", "sigmoid"), (10, 30)):
-        row = settings(activation=name, depth=depth, width=16, n_rows=300)
-        deep[name, depth] = float(networks.initial_gradients([row])[0]["first"])
-    # torch's own initialisation has variance 1 / (3 width): each layer divides by sqrt(3)
-    shrunk = deep["identity", 30] / deep["identity", 10]
-    assert math.log(shrunk) == pytest.approx(-20 * math.log(math.sqrt(3)), rel=0.35)
-    assert deep["sigmoid", 30] < 4.0**-20 * deep["sigmoid", 10]
-
-
-def test_rate_rises_and_falls():
-    factors = [networks.rate_factor(step, 240) for step in range(240)]
-    assert factors[0] == pytest.approx(1 / 20)
-    assert factors[19] == factors[20] == factors[59] == 1.0
-    assert factors[60] == pytest.approx(1 / 2.5)
-    assert factors[-1] == pytest.approx(2.5**-5)
-    assert len({round(f, 9) for f in factors[20:]}) == 6
 
 
 def test_training_learns_diverges_and_takes_each_member_alone():
@@ -758,15 +569,3 @@ def test_verdict_of_table_1_and_figure_8():
     assert one.numbers.endswith("all that train: PLN-8")
     one, other = verdicts(sigmoid=lost, tanh=lost, relu=steady, pln8=lost)
     assert (one.verdict, other.verdict) == (FAILS, FAILS)
-
-
-def test_what_gradients_tell():
-    trained = [("relu", (0.9, 0.9), 1e3), ("tanh", (0.9, 0.9), 1.0), ("pln-8", (0.95, 0.9), 10.0)]
-    lost = [("sigmoid", (0.1, 0.1), 1e-9), ("selu", (0.1, 0.1), 1e-3), ("gelu", (0.1, 0.1), 0.1)]
-    cells = [(name, 110, 0.1, scores, scores) for name, scores, _ in trained + lost]
-    norms = {(name, 110): (ratio,) for name, _, ratio in trained + lost}
-    evidence = Evidence(gradients_of(norms, "plain", "torch"), chosen_of(cells))
-    said = threshold(evidence)
-    assert "a factor of 100 of the last hidden layer's, 2 of 3 train" in said
-    assert said.endswith("towards the input): 1 of 1; smaller (vanishing): 0 of 2")
-    assert deepest(evidence) == "plain, torch's own initialisation: PLN-8, ReLU and tanh"

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
-import csv
 import itertools
-import runpy
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -20,7 +15,6 @@ from torch import nn
 from torch.nn import functional as F
 
 from benchmarks.papers.common.claims import FAILS, HOLDS, UNDECIDED
-from benchmarks.papers.proxynorm.random_nets import __main__ as study
 from benchmarks.papers.proxynorm.random_nets.claims import (
     RANDOM,
     RESIDUAL,
@@ -29,20 +23,16 @@ from benchmarks.papers.proxynorm.random_nets.claims import (
     bound_table,
     comparisons,
     equality_table,
-    from_bn,
     power,
 )
 from benchmarks.papers.proxynorm.random_nets.claims import THEOREMS as THEOREM_CLAIMS
 from benchmarks.papers.proxynorm.random_nets.nets import (
     EPS,
     RHO,
-    Conv,
     Net,
-    draw_inputs,
-    draw_weight,
     make_steps,
+    nonlinearity,
 )
-from benchmarks.papers.proxynorm.random_nets.nets import Block as RandomBlock
 from benchmarks.papers.proxynorm.random_nets.theorems import theorem2, theorem3
 from benchmarks.papers.proxynorm.training import __main__ as training
 from benchmarks.papers.proxynorm.training.claims import (
@@ -52,14 +42,12 @@ from benchmarks.papers.proxynorm.training.claims import (
     below_zero,
     by_setting,
     contrasts,
-    gaps,
     load_paper,
     matches,
-    over,
     paired,
     paper_gains,
 )
-from benchmarks.papers.proxynorm.training.nets import NORMS, Block, ResidualNets, Shape
+from benchmarks.papers.proxynorm.training.nets import NORMS, ResidualNets, Shape
 from benchmarks.papers.proxynorm.training.runs import (
     RECIPES,
     Program,
@@ -69,12 +57,6 @@ from benchmarks.papers.proxynorm.training.runs import (
     rate_factor,
 )
 from combutab.activations import ProxyNorm
-from combutab.nn import Member, MLPSpec, StackedMLP
-from tests.benchmarks.papers.test_papers_page import ROOT
-
-DATA_HOME = ROOT.parent / "shared" / "data"
-
-RESULTS = Path(training.__file__).parents[1] / "results"
 
 SHAPES = {
     "table": {"n_inputs": 5},
@@ -159,26 +141,6 @@ def test_equal_seeds_begin_with_equal_weights_whatever_the_norm():
     assert not torch.equal(first[-1].weight, other[-1].weight)
 
 
-def test_extra_regularisation_drops_branches_by_rows_and_keeps_means():
-    torch.manual_seed(0)
-    block = Block(Shape(5, 3, "LN", 1, 8, 2, extra=True))
-    x = torch.ones(1, 8, 1, 1) + torch.arange(8.0).view(8, 1, 1)
-    z = block.branch(x).detach()
-    added = (block(x.expand(4000, -1, -1, -1)).detach() - x) / z
-    np.testing.assert_allclose(added.std(1), 0, atol=1e-4)
-    np.testing.assert_allclose(added.unique().round(decimals=3).unique(), [0, 1.111])
-    assert (added == 0).float().mean() == pytest.approx(0.1, abs=0.02)
-    block.eval()
-    torch.testing.assert_close(block(x), x + z)
-    assert network("table", "LN", extra=True)[-2].p == 0.25
-
-
-@pytest.mark.parametrize("norm", NORMS)
-def test_all_parameters_decay(norm):
-    net = build("image", norm, [0, 1])
-    assert net.n_decayed == sum(p.numel() for p in net.parameters() if p.requires_grad) / 2
-
-
 def program(net="CNN", data="digits", norm="LN+PN", batch_size=16, seeds=(0, 1), **more):
     return Program(net, data, norm, batch_size, "plain", seeds, **{"recipe": SMALL, **more})
 
@@ -226,19 +188,6 @@ def test_a_member_trains_as_if_alone():
         assert both[0][name] != one[name]
 
 
-@pytest.mark.parametrize("norm", training.ESTIMATOR_NORMS)
-def test_the_estimators_networks(norm):
-    own = program("plain MLP", norm=norm, recipe=RECIPES["plain MLP"])
-    plain, extra = make_estimator(own, 3), make_estimator(replace(own, regularisation="extra"), 3)
-    assert (plain.dropout, extra.dropout) == (0.0, 0.02)
-    assert (plain.label_smoothing, extra.label_smoothing) == (0.0, 0.1)
-    net = MLPSpec(4, plain.hidden_layer_sizes, 2, (), 8, plain.normalization, plain.proxy_norm)
-    first = StackedMLP(net, [Member(0, "relu")])
-    kind = {"BN": "batch", "LN": "layer", "GN": "group"}[norm[:2]]
-    assert [step.kind for step in first.norms] == [kind] * 10
-    assert (first.norms[0].gain is None) is norm.endswith("PN")
-
-
 def test_the_estimators_scores():
     recipe = Recipe(8, 2, 4e-3, n_train=256, n_test=200, epochs=10)
     own = program("plain MLP", "digits", recipe=recipe, batch_size=32)
@@ -254,23 +203,6 @@ def test_the_estimators_scores():
     assert float(rows[1]["accuracy"]) == pytest.approx(right, abs=0.011)
     loss = metrics.log_loss(split.y_test, probability)
     assert float(rows[1]["log_loss"]) == pytest.approx(loss, rel=0.01)
-
-
-def test_training_learns():
-    recipe = Recipe(8, 3, n_train=512, epochs=30)
-    (row,) = train(program(norm="BN", batch_size=64, seeds=(0,), recipe=recipe))
-    assert float(row["accuracy"]) > 0.85
-    assert float(row["fit_accuracy"]) > 0.95
-
-
-def test_split_of_digits():
-    split = load_split("digits", RECIPES["CNN"])
-    assert split.X_train.shape == (1024, 64)
-    assert 500 < len(split.y_test) <= 1797 - 1024
-    assert split.X_train.mean().abs() < 1e-5
-    assert split.y_train.unique().tolist() == list(range(10))
-    both = torch.cat([split.X_train, split.X_test])
-    assert len(both.unique(dim=0)) == len(both)
 
 
 def test_paired_differences():
@@ -343,14 +275,6 @@ def test_contrasts_of_synthetic_rows():
     assert own["a", "plain", 8].mean == pytest.approx(0.025, abs=0.003)
 
 
-def test_changes_of_synthetic_rows():
-    rows = synthetic()
-    by_size = over(gaps(rows, ("LN", "BN")), "batch_size").mean()
-    assert by_size[8] - by_size[32] == pytest.approx(0.04, abs=0.002)
-    by_kind = over(gaps(rows, ("LN+PN", "LN")), "regularisation").mean()
-    assert by_kind["extra"] - by_kind["plain"] == pytest.approx(0.025, abs=0.002)
-
-
 def test_verdicts_of_synthetic_rows():
     rows = synthetic()
     judged = {claim.text: claim.judge(rows).verdict for claim in CLAIMS}
@@ -391,45 +315,6 @@ def test_the_papers_cells():
         assert found.loc[cell, "gain"] == pytest.approx(gain)
 
 
-def test_quick_form(tmp_path, capsys, monkeypatch):
-    if not DATA_HOME.is_dir():
-        pytest.skip("needs ../shared/data")
-    arguments = ["--quick", "--out", str(tmp_path), "--data-home", str(DATA_HOME)]
-    monkeypatch.delitem(sys.modules, "benchmarks.papers.proxynorm.training.__main__")
-    monkeypatch.setattr(sys, "argv", ["training", *arguments])
-    runpy.run_module("benchmarks.papers.proxynorm.training", run_name="__main__")
-    said = capsys.readouterr().out
-    assert "84 of 84 to go" in said
-    assert "torch" in said, "the machine is described"
-    rows = pd.read_csv(tmp_path / "proxynorm_training.csv")
-    assert rows.groupby("net").size().to_dict() == {"CNN": 64, "MLP": 64, "plain MLP": 40}
-    assert rows["accuracy"].between(0, 1).all()
-    page = (tmp_path / "proxynorm_training.md").read_text()
-    assert "python -m benchmarks.papers.proxynorm.training --quick" in page
-    assert "PN adds nothing to BN" in page
-    assert str(tmp_path) not in page
-    assert (tmp_path / "proxynorm_training_train.png").stat().st_size > 10_000
-    (experiment,) = training.STUDY.experiments
-    experiment.complete(argparse.Namespace(quick=True, out=tmp_path, data_home=DATA_HOME))
-    assert "to go" not in capsys.readouterr().out, "nothing is trained twice"
-
-
-def test_quick_results_have_a_folder_of_their_own():
-    with pytest.raises(SystemExit, match="--out"):
-        training.STUDY.main(["--quick"])
-
-
-def test_the_results_that_are_kept_are_those_of_the_full_study():
-    """Nothing is to go: the file has each row that a run would begin with."""
-    (experiment,) = training.STUDY.experiments
-    arguments = argparse.Namespace(quick=False, data_home=None)
-    with open(RESULTS / "proxynorm_training.csv", newline="") as file:
-        kept = [[row[n] for n in experiment.settings] for row in csv.DictReader(file)]
-    wanted = [row for job in experiment.jobs(arguments) for row in job.wanted]
-    assert kept == [[row[n] for n in experiment.settings] for row in wanted]
-    assert len(experiment.store(RESULTS).read()) == len(wanted)
-
-
 # ---- papers/proxynorm/random_nets: its nets against numpy, its numbers against synthetic rows ---
 
 EXACT = {"dtype": torch.float64, "eps": 1e-14}
@@ -441,31 +326,6 @@ def generator(seed=0):
 
 def steps(norm, gamma, beta, groups=2, eps=EPS):
     return make_steps(norm, groups, eps, torch.as_tensor(gamma), torch.as_tensor(beta))
-
-
-@torch.no_grad()
-def test_convolution_is_periodic():
-    z = torch.randn(2, 3, 4, 4, generator=generator(1), dtype=torch.float64)
-    conv = Conv("LN", 3, 2, 3, padding_mode="circular", generator=generator(), dtype=torch.float64)
-    expected = np.zeros((2, 2, 4, 4))
-    for i, j, k, m in itertools.product(range(4), range(4), range(3), range(3)):
-        taken = z[:, :, (i + k - 1) % 4, (j + m - 1) % 4].numpy()
-        expected[:, :, i, j] += taken @ conv.weight[:, :, k, m].numpy().T
-    np.testing.assert_allclose(conv(z), expected, atol=1e-12)
-
-
-def test_weights_are_cut_and_scaled_by_their_fan_in():
-    weight = draw_weight((50, 20, 3, 3), generator()) * np.sqrt(180)
-    assert 1.95 < weight.abs().max() <= 2
-    assert weight.std().item() == pytest.approx(0.880, abs=0.02)  # of a normal cut at 2
-
-
-def test_standardised_weights():
-    conv = Conv("GN+WS+PN", 4, 5, 3, generator=generator(), dtype=torch.float64)
-    conv.weight.data += 0.3
-    weight = conv.effective_weight().detach().flatten(1)
-    np.testing.assert_allclose(weight.mean(1), 0, atol=1e-15)
-    np.testing.assert_allclose(weight.square().sum(1), 1)
 
 
 @pytest.mark.parametrize(
@@ -493,17 +353,6 @@ def test_activation_step(norm):
     torch.testing.assert_close(found, expected, atol=0.02, rtol=0.02)
 
 
-def test_inputs_are_centred_digits():
-    dense = draw_inputs(Net("dense", 4, 2), generator(), torch.float64)
-    assert dense.shape == (64, 64, 1, 1)
-    np.testing.assert_allclose(dense.mean(0), 0, atol=1e-12)
-    conv = draw_inputs(Net("conv", 4, 2), generator(), torch.float64)
-    assert conv.shape == (64, 1, 8, 8)
-    assert conv.mean().item() == pytest.approx(0)
-    assert conv.square().mean().item() == pytest.approx(1)
-    assert (conv.flatten(1).abs().amax(1) > 0).all(), "Definition 1: no input is zero throughout"
-
-
 @torch.no_grad()
 def test_a_random_net_is_the_network_of_numpy():
     """LN, dense: the third layer's output by plain numpy from the layers drawn."""
@@ -514,12 +363,6 @@ def test_a_random_net_is_the_network_of_numpy():
         y = (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True)
         z = np.maximum(y * affine.gamma.flatten().numpy() + affine.beta.flatten().numpy(), 0)
     np.testing.assert_allclose(network(X).flatten(1), z, atol=1e-9)
-
-
-def test_convolutional_nets_halve_the_image_and_have_groups_of_eight_channels():
-    network, X = Net("conv", 16, 2, n_inputs=3).build("GN", 0)
-    assert network(X).shape == (3, 16, 4, 4)
-    assert [m.num_groups for m in network.modules() if isinstance(m, nn.GroupNorm)] == [2, 2]
 
 
 @torch.no_grad()
@@ -536,11 +379,32 @@ def test_measured_powers_are_those_of_y():
             assert rows.loc[(norm, depth), term] == pytest.approx(values.mean(), abs=1e-9)
 
 
-def test_proxy_norm_leaves_the_nonlinearity_of_the_first_layer():
-    for net in (Net("conv", 4, 1, ("LN", "LN+PN"), n_inputs=12), Net("dense", 8, 1)):
-        found = net.measure(3)["nonlinearity"].droplevel(1)
-        assert found["LN"] == pytest.approx(found["LN+PN"])
-        assert 0.1 < found["LN"] < 1
+def test_nonlinearity_is_the_residual_of_least_squares_in_each_channel():
+    net = Net("conv", 4, 2, ("BN",), n_inputs=12)
+    network, X = net.build("BN", 3)
+    residuals, powers = [], []
+    for values in network[2][:3](network[:2](X)).detach().double().movedim(1, 0).flatten(1).numpy():
+        z = np.maximum(values, 0)
+        (slope,), *_ = np.linalg.lstsq(values[:, None], z, rcond=None)
+        residuals.append(((z - values * slope) ** 2).mean())
+        powers.append((z**2).mean())
+    assert nonlinearity(network, X, 1)[2] == pytest.approx(sum(residuals) / sum(powers))
+
+
+def test_linearity_of_relu():
+    # symmetric: z = relu(y) has half of y's power, and half of its own is not explained
+    y = torch.randn(100, 1, generator=torch.Generator().manual_seed(0)).double()
+    y = torch.cat([y, -y])
+    for channels, share in (([y], 0.5), ([y.abs()], 0.0), ([y, y.abs(), -y.abs(), 0 * y], 1 / 6)):
+        (found,) = nonlinearity(nn.Sequential(nn.ReLU()), torch.cat(channels, 1), 1)
+        assert found == pytest.approx(share, abs=1e-12)
+
+
+@pytest.mark.parametrize("norm", ["LN", "BN"])
+def test_batch_norm_keeps_activations_nonlinear(norm):
+    found = nonlinearity(*Net("dense", 64, 16).build(norm, 0), 1)
+    assert (found.iloc[-1] < 0.15) == (norm == "LN")
+    assert found.min() > 0.3 or norm == "LN"
 
 
 def test_nets_of_a_draw_share_their_weights():
@@ -568,46 +432,6 @@ def test_theorem3_needs_its_conditions():
     assert laplace["P"] > 0.1
     exact = theorem3("gelu", "normal", **{**usual, "n_proxy": 4001})
     assert exact["P"] < theorem3("gelu", "normal", **usual)["P"] / 3
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("norm", ["LN", "LN+PN"])
-def test_block_is_a_residual_one(norm):
-    def block(width_in, width, stride):
-        made = RandomBlock(
-            lambda *shape: Conv(norm, *shape, generator=generator()),
-            lambda *affine: steps(norm, *affine),
-            width_in,
-            width,
-            stride,
-        )
-        nn.init.zeros_(made.branch[-1].weight)
-        return made
-
-    x = torch.randn(2, 8, 4, 4, generator=generator(1))
-    torch.testing.assert_close(block(8, 2, 1)(x), x)
-    wider = block(8, 4, 2)
-    skipped = nn.functional.conv2d(wider.first(x), wider.skip.weight, stride=2)
-    torch.testing.assert_close(wider(x), skipped)
-    n_proxies = sum(isinstance(m, ProxyNorm) for m in wider.modules())
-    assert n_proxies == (3 if norm == "LN+PN" else 0)
-
-
-def test_residual_network_is_resnet_50():
-    network, X = Net("residual", 4, 16, n_inputs=1).build("GN", 0)
-    norms = [m for m in network.modules() if isinstance(m, nn.GroupNorm)]
-    assert (len(network), len(norms)) == (17, 48)
-    sizes = {m.num_channels // m.num_groups for m in norms}
-    assert (min(sizes), max(sizes)) == (2, 64), "ResNet-50's in 32 groups"
-    assert network(X).shape == (1, 128, 4, 4)
-
-
-def test_residual_powers_are_pooled_by_block():
-    net = Net("residual", 2, 4, ("BN", "LN"), n_inputs=16)
-    rows = net.measure(0)
-    assert list(rows.index) == net.sites
-    np.testing.assert_allclose(rows["P"], 1, atol=1e-4)
-    assert rows.loc["BN", "P1"].max() < 1e-10
 
 
 def random_net_rows(p1, *, net="dense", width=8, draws=9, depth=20, phi="relu"):
@@ -702,11 +526,6 @@ def test_comparisons_are_exact_and_adjusted():
     assert upside_down.set_index(["higher", "lower"])["draws"]["LN", "LN+PN"] == "0 of 9"
 
 
-def test_distance_from_bn():
-    far = from_bn(random_net_rows({"BN": 0.0, "LN": 0.5}, draws=1), 20)
-    assert far.iloc[0].to_dict() == pytest.approx({"BN": 0.0, "LN": 0.5})
-
-
 def judge(rows, theorems=THEOREMS):
     """The verdict on each claim of which the rows of some kind speak."""
     judged = [(claim, theorems) for claim in THEOREM_CLAIMS] + [(power, rows)]
@@ -759,46 +578,3 @@ def test_proposition_3_catches_a_power_that_is_not_1():
     rows.loc[7, "P"] = 0.9
     found = judge(rows)
     assert next(v for claim, v in found.items() if claim.startswith("Proposition 3")) == FAILS
-
-
-def test_quick_form_of_random_nets(tmp_path, capsys, monkeypatch):
-    monkeypatch.delitem(sys.modules, "benchmarks.papers.proxynorm.random_nets.__main__")
-    monkeypatch.setattr(sys, "argv", ["random_nets", "--quick", "--out", str(tmp_path)])
-    runpy.run_module("benchmarks.papers.proxynorm.random_nets", run_name="__main__")
-    said = capsys.readouterr().out
-    assert "10 of 10 to go" in said
-    assert "torch" in said, "the machine is described"
-    rows = pd.read_csv(tmp_path / "proxynorm_random_nets.csv")
-    assert len(rows) == 2 * sum(len(net.sites) for net in study.QUICK)
-    assert rows[["P", "P1", "P2", "P3", "P4", "torch"]].notna().all(axis=None)
-    text = (tmp_path / "proxynorm_random_nets.md").read_text()
-    assert "Theorem 1" in text
-    assert "python -m benchmarks.papers.proxynorm.random_nets --quick" in text
-    assert str(tmp_path) not in text
-    for picture in ("theorem1", "power_conv", "power_dense", "power_residual"):
-        assert f"proxynorm_random_nets_{picture}.png" in text
-        assert (tmp_path / f"proxynorm_random_nets_{picture}.png").exists()
-    for experiment in study.STUDY.experiments:
-        experiment.complete(argparse.Namespace(quick=True, out=tmp_path))
-    assert "to go" not in capsys.readouterr().out, "nothing is measured twice"
-
-
-def test_quick_results_are_not_written_over_the_full_ones():
-    with pytest.raises(SystemExit, match="choose a folder"):
-        study.STUDY.main(["--quick"])
-
-
-def test_the_results_of_random_nets_that_are_kept_are_those_of_the_full_study():
-    """Nothing is to go: the file has each row that a run would begin with."""
-    arguments = argparse.Namespace(quick=False)
-    for experiment in study.STUDY.experiments:
-        rows = experiment.store(Path(study.__file__).parents[1] / "results").read().astype(str)
-        wanted = [row for job in experiment.jobs(arguments) for row in job.wanted]
-        kept = list(rows[list(experiment.settings)].itertuples(index=False, name=None))
-        assert kept == [tuple(row[name] for name in experiment.settings) for row in wanted]
-
-
-def test_full_nets_are_measured_where_the_report_looks():
-    conv, dense = study.FULL[:2]
-    assert {1, 5, 10, 20, 50, 100, 200} <= set(conv.depths("GN"))
-    assert len(dense.depths("LN")) == 200

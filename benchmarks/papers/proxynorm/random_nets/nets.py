@@ -18,7 +18,8 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 from combutab.activations import ProxyNorm
-from combutab.evaluation import channelwise_linearity, power_decomposition
+from combutab.activations.kernels import observer
+from combutab.evaluation import power_decomposition
 
 NORMS = ("BN", "LN", "GN", "LN+PN", "GN+PN", "LN+WS")
 WITH_IN = ("BN", "IN", *NORMS[1:])  # not for dense nets, which have no positions
@@ -78,8 +79,7 @@ class Net:
             table = _by_depth(power)[TERMS]
             if self.kind != "residual" and self.phi == "relu":
                 dim = -1 if norm.endswith("+PN") else 1  # where ProxyNorm puts the channels
-                linear = channelwise_linearity(network, X, layers=nn.ReLU, dim=dim, batch_size=n)
-                table["nonlinearity"] = _by_depth(linear)["nonlinearity"]
+                table["nonlinearity"] = nonlinearity(network, X, dim)
             found[norm] = table.loc[self.depths(norm)]
         return pd.concat(found)
 
@@ -88,6 +88,29 @@ def _by_depth(table: pd.DataFrame) -> pd.DataFrame:
     """Means over channels; the name of a module begins with its depth."""
     depth = table["layer"].str.partition(".")[0].astype(int)
     return table.groupby(depth).mean(numeric_only=True)
+
+
+def nonlinearity(network: nn.Sequential, X: Tensor, dim: int) -> pd.Series:
+    """Measure how far each ReLU is from linear in its channels: P(z - z~) / P(z), by its depth.
+
+    ``z~ = lambda_c y`` is the best linear fit in channel c, Eqs. (20) and (21); NaN where z is 0.
+    """
+    found: dict[int, float] = {}
+
+    def look(relu: nn.Module, given: tuple[Tensor], gives: Tensor) -> None:
+        y, z = (each.double().movedim(dim, 0).flatten(1) for each in (given[0], gives))
+        yy, yz, zz = ((a * b).mean(1) for a, b in ((y, y), (y, z), (z, z)))
+        explained = (yz.square() / yy).nan_to_num(0.0)  # lambda = E[y z] / E[y^2], and 0 where y is
+        found[depths[relu]] = ((zz - explained).clamp_min(0).sum() / zz.sum()).item()
+
+    named = network.named_modules()
+    depths = {each: int(name.split(".")[0]) for name, each in named if isinstance(each, nn.ReLU)}
+    handles = [relu.register_forward_hook(observer(look)) for relu in depths]
+    with torch.no_grad():
+        network.eval()(X)
+    for handle in handles:
+        handle.remove()
+    return pd.Series(found)
 
 
 def draw_inputs(net: Net, generator: torch.Generator, dtype: torch.dtype) -> Tensor:

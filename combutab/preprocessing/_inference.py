@@ -1,0 +1,657 @@
+"""What columns seem to hold: numbers read as text, codes for missing values, classes or numbers."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from combutab.preprocessing._columns import ColumnKind, column_kind
+from combutab.preprocessing._tables import as_pandas
+from combutab.preprocessing.modes import find_identifiers
+
+_MIN_SHARE_ALIKE = 0.9  # of the values are numbers, or dates
+_MIN_SHARE_WITH_MARK = 0.5  # of them are numbers, where the rest are all the same
+_MAX_NAMED = 5  # columns that a warning names
+_MAX_LETTERS = 40  # letters: no number, and no date
+_DECIMALS = r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
+_DECIMAL_NUMBER = re.compile(rf"[+-]?{_DECIMALS}", re.IGNORECASE)
+_ZEROS = re.compile(r"[+-]?0\d+")  # a number that begins with a zero: a name, such as a zip code
+_GAPS = " \u00a0\u202f'’"  # between thousands
+_COMMA = re.compile(rf"[+-]?(\d*|\d{{1,3}}([.{_GAPS}]\d{{3}})+),\d+")
+_THOUSANDS = re.compile(rf"[+-]?[1-9]\d{{0,2}}([,{_GAPS}]\d{{3}})+(\.\d*)?")
+_SIGNS = r"[$€£¥₹₽₩¢%‰]"
+_SIGNED = re.compile(rf"([+-]?{_SIGNS}\s*[+-]?|[+-])?[\d.,{_GAPS}]*\d[\d.,]*\s*{_SIGNS}?")
+_MISSING_MARKS = {*"?-.*–—", "--", "---", "??", "n.a.", "na", "n/a.", "#value!", "#ref!", "#div/0!"}
+_CODES = [sign * (10**k - 1) for k in range(2, 8) for sign in (1, -1)]  # 99, -99, 999, ...
+_CODE = "though one may stand for missing values"
+_BOOLEAN_WORDS = [
+    {"true", "false"},
+    {"yes", "no"},
+    {"y", "n"},
+    {"t", "f"},
+    {"on", "off"},
+    {"0", "1"},
+]
+_MONTHS = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_DATE_FORMS = {  # order of year, month and day -> form
+    "year first": re.compile(r"\d{4}([-/.])(?P<m>\d{1,2})\1(?P<d>\d{1,2})([T ]+\d.*)?"),
+    "": re.compile(r"(?P<a>\d{1,2})([-/.])(?P<b>\d{1,2})\2(\d{4}|(?<=[-/])\d{2})([T ]+\d.*)?"),
+    "day first": re.compile(rf"\d{{1,2}}[- ]{_MONTHS}[-, ]+\d{{2,4}}", re.IGNORECASE),
+    "month first": re.compile(rf"{_MONTHS}[- ]\d{{1,2}},? +\d{{4}}", re.IGNORECASE),
+}
+
+OddKind = Literal[
+    "header",
+    "empty",
+    "row numbers",
+    "identifier",
+    "missing code",
+    "missing mark",
+    "decimal comma",
+    "thousands",
+    "sign",
+    "few texts",
+    "text numbers",
+    "dates",
+    "unclear dates",
+    "mixed dates",
+    "truth values",
+]
+
+
+@dataclass(frozen=True)
+class OddColumn:
+    """A column that is taken for something, and may well be something else.
+
+    ``str()`` of it is one line for a person to read.
+
+    Attributes
+    ----------
+    column : Any
+        Its name.
+    kind : str
+        What is odd: "decimal comma", "missing code", "row numbers", ...
+    taken : str
+        What it is taken for.
+    why : str
+        What speaks against it, or for it.
+    example : str
+        Of it, from the column; empty where there is nothing to show.
+    """
+
+    column: Any
+    kind: OddKind
+    taken: str
+    why: str
+    example: str = ""
+
+    def __str__(self) -> str:
+        example = f" ({self.example})" if self.example else ""
+        return f"{self.column!r} is taken for {self.taken}, {self.why}{example}"
+
+
+def odd_columns(table: pd.DataFrame) -> list[OddColumn]:
+    """Find columns that were read as something else than they seem.
+
+    Found are numbers that are text because of a decimal comma, commas between thousands, a sign of
+    money or percent, a few words or a mark for missing values among them; dates that are text;
+    mixed words for true and false; codes and marks that stand for missing values; columns that are
+    empty, count the rows or name them; and a first row that was taken for names. Nothing is
+    changed.
+
+    Parameters
+    ----------
+    table : DataFrame
+
+    Returns
+    -------
+    list of OddColumn
+        In the order of the columns; at most one of each.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"price": ["0,125", "2,5", "10"], "age": [30, 40, 50]})
+    >>> [str(odd) for odd in odd_columns(table)]
+    ["'price' is taken for categories, though they are numbers with a decimal comma ('0,125')"]
+    """
+    names = list(table.columns)
+    no_names = set(_no_names(names))
+    found = []
+    for j, name in enumerate(names):
+        column = table.iloc[:, j]
+        if j in no_names:
+            why = "though it may be a value of the first row"
+            found.append(OddColumn(name, "header", "the name of a column", why))
+        else:
+            found += itertools.islice(_odd(name, column), 1)
+    return found
+
+
+class UnlearnedWarning(UserWarning):
+    """Nothing is learned from columns of which no category is kept.
+
+    ``problem`` says why; ``remedy`` what to do, except to leave ``columns``, as they are called in
+    ``problem``, out.
+    """
+
+    def __init__(self, problem: str, remedy: str, columns: tuple[str, ...]) -> None:
+        self.problem, self.remedy, self.columns = problem, remedy, columns
+        super().__init__(problem, remedy, columns)
+
+    def __str__(self) -> str:
+        it = "it" if len(self.columns) == 1 else "them"
+        return f"{self.problem}; {self.remedy + ', or ' if self.remedy else ''}leave {it} out"
+
+
+def unlearned(
+    columns: Mapping[str, Mapping[Any, int]], min_count: int
+) -> Iterator[UnlearnedWarning]:
+    """Say of columns without a category of ``min_count`` rows what they look like, and what to do.
+
+    ``columns`` has the values of each, and how many rows have them.
+    """
+    looks: dict[tuple[str, str], list[str]] = {}
+    for name, seen in columns.items():
+        looks.setdefault(_look(seen, min_count), []).append(name)
+    for (look, remedy), names in looks.items():
+        shown = ", ".join(names[:_MAX_NAMED]) + ", ..." * (len(names) > _MAX_NAMED)
+        problem = f"nothing is learned from {shown}: {look}"
+        yield UnlearnedWarning(problem, remedy, tuple(names))
+
+
+def _look(seen: Mapping[Any, int], min_count: int) -> tuple[str, str]:
+    n = sum(seen.values())
+    if all(isinstance(value, str) for value in seen):
+        rows: dict[str, int] = {}
+        for value, count in seen.items():
+            rows[value.strip()] = rows.get(value.strip(), 0) + count
+        if _number_texts(rows, n) is not None or dates_in(rows, n) is not None:
+            what = "dates" if dates_in(rows, n) is not None else "numbers"
+            return f"its values look like {what}, but were read as text", f"convert to {what}"
+    if len(seen) > n / 2:
+        return "nearly every row has a value of its own, as identifiers and free text have", ""
+    remedy = "set min_frequency=2 to keep those that 2 rows have"
+    return f"fewer than {min_count} rows have each of its categories", remedy
+
+
+def _no_names(names: list[Any]) -> list[int]:
+    """Positions of names that are numbers, if it seems that the first row was taken for names."""
+    texts = [str(name) for name in names if isinstance(name, str)]
+    numbers = [float(text) for text in texts if _DECIMAL_NUMBER.fullmatch(text)]
+    rising = all(low < high for low, high in itertools.pairwise(numbers))
+    if len(texts) < len(names) or len(numbers) < max(2, len(names) / 2) or rising:
+        return []
+    return [j for j, text in enumerate(texts) if _DECIMAL_NUMBER.fullmatch(text)]
+
+
+def _odd(name: Any, column: pd.Series) -> Iterator[OddColumn]:
+    present = column.dropna()
+    if present.empty:
+        yield OddColumn(name, "empty", "nothing", "because no row has a value")
+        return
+    if column_kind(column, by_dtype=True) == ColumnKind.NUMBER:
+        yield from _odd_numbers(name, present, len(column))
+    elif is_text(column):
+        yield from _odd_text(name, present)
+    if find_identifiers(column) is not None:
+        why = "though they seem to be names of the rows"
+        yield OddColumn(name, "identifier", "values to learn from", why)
+
+
+def is_text(column: pd.Series) -> bool:
+    """Tell whether a column is of text, or of text and numbers."""
+    kind = column_kind(column)
+    if kind == ColumnKind.CATEGORY and column.dtype == object:  # as an Excel file may have it
+        return all(type(value) in (str, int, float) for value in column.dropna())
+    return kind == ColumnKind.TEXT
+
+
+# ---- Odd numbers -------------------------------------------------------------------------------
+
+
+def _odd_numbers(name: Any, present: pd.Series, n_rows: int) -> Iterator[OddColumn]:
+    x = present.to_numpy(dtype=np.float64)
+    unnamed = not str(name).strip() or re.fullmatch(r"Unnamed: \d+", str(name)) is not None
+    if unnamed and len(x) == n_rows and x[0] in (0, 1) and (np.diff(x) == 1).all():
+        yield OddColumn(name, "row numbers", "numbers to learn from", "though it counts the rows")
+    values, counts = np.unique(x[np.isfinite(x)], return_counts=True)
+    for code in _CODES:
+        place = int(np.searchsorted(values, code))
+        if place < len(values) and values[place] == code:
+            others = np.delete(values, place)
+            if _stands_apart(code, others) and counts[place] >= (1 if abs(code) > 100 else 2):
+                example = f"{code}, {_count_rows(int(counts[place]))}"
+                yield OddColumn(name, "missing code", "numbers", _CODE, example)
+                return
+
+
+def _stands_apart(code: int, others: np.ndarray) -> bool:
+    """Tell whether a number lies far from the others: below zero alone, or beyond their range."""
+    if len(others) < 2:
+        return False
+    if code < -100 and others[0] >= 0:
+        return True
+    gap = others[0] - code if code < 0 else code - others[-1]
+    return bool(gap > others[-1] - others[0])
+
+
+# ---- Texts --------------------------------------------------------------------------------------
+
+
+def _odd_text(name: Any, present: pd.Series) -> Iterator[OddColumn]:
+    counts = present.astype(str).str.strip().value_counts(sort=False)
+    rows = {str(value): int(n) for value, n in counts.items() if value}
+    n = sum(rows.values())
+    if not n:
+        yield OddColumn(name, "empty", "nothing", "because no row has a value")
+        return
+    for test in (_truths, _number_texts, dates_in, _marks):
+        found = test(rows, n)
+        if found is not None:
+            kind, why, example = found
+            yield OddColumn(name, kind, "categories", why, example)
+            return
+
+
+Finding = tuple[OddKind, str, str] | None  # and why, and an example
+Counts = Mapping[str, int]  # the values of a column, stripped, and how many rows have each
+
+
+def _truths(rows: Counts, n: int) -> Finding:
+    words = {value.casefold() for value in rows}
+    used = [pair for pair in _BOOLEAN_WORDS if pair & words]
+    if not words <= set().union(*_BOOLEAN_WORDS) or (len(used) == 1 and len(words) == len(rows)):
+        return None
+    if len(rows) < 3:
+        return None
+    return "truth values", "though they seem to mean true and false", _some_quoted(list(rows))
+
+
+def _number_texts(rows: Counts, n: int) -> Finding:
+    """Numbers that are no numbers for their form, or for some among them that are none."""
+    forms: dict[str, dict[str, int]] = {"plain": {}, "comma": {}, "gap": {}, "sign": {}, "": {}}
+    for value, count in rows.items():
+        forms[number_form(value)][value] = count
+    rest = forms.pop("")
+    share = 1 - sum(rest.values()) / n
+    if sum(map(len, forms.values())) < 2 or share < (
+        _MIN_SHARE_WITH_MARK if len(rest) == 1 else _MIN_SHARE_ALIKE
+    ):
+        return None
+    if forms["sign"]:
+        return "sign", "though they are numbers with a sign", _first_value(forms["sign"])
+    commas = [value for value in forms["gap"] if "," in value]
+    if forms["comma"] and not any("." in value for value in (*commas, *forms["plain"])):
+        why = "though they are numbers with a decimal comma"
+        return "decimal comma", why, _first_value(forms["comma"])
+    if forms["gap"] or forms["comma"]:
+        why = "though they are numbers with thousands set apart"
+        return "thousands", why, _first_value(forms["gap"] or forms["comma"])
+    if any(map(_ZEROS.fullmatch, forms["plain"])):
+        return None
+    if not rest:
+        return "text numbers", "though all values are numbers", _first_value(forms["plain"])
+    if all(is_mark(value) for value in rest):
+        return "missing mark", _CODE, _of_marks(rest)
+    example = f"{_some_quoted(list(rest))}, {sum(rest.values()):,} of {n:,} values"
+    return "few texts", "because some values are no numbers", example
+
+
+def number_form(value: str) -> str:
+    """Tell how a text writes a number: "plain", "comma", "gap", "sign"; "" if it is none."""
+    if len(value) > _MAX_LETTERS:
+        return ""
+    if _DECIMAL_NUMBER.fullmatch(value):
+        return "plain"
+    if _THOUSANDS.fullmatch(value):
+        return "gap"
+    if _COMMA.fullmatch(value):
+        return "comma"
+    return "sign" if _SIGNED.fullmatch(value) and re.search(_SIGNS, value) else ""
+
+
+def dates_in(rows: Counts, n: int) -> Finding:
+    """Find dates that are text."""
+    orders: dict[str, int] = {}
+    n_dates = 0
+    for value, count in rows.items():
+        order = _date_order(value)
+        if order is not None:
+            orders[order] = orders.get(order, 0) + count
+            n_dates += count
+    if n_dates < _MIN_SHARE_ALIKE * n or len(rows) < 2:
+        return None
+    example = next(quoted(value) for value in rows if _date_order(value) is not None)
+    certain = [order for order in orders if order]
+    if len(certain) > 1:
+        return (
+            "mixed dates",
+            "though they are dates, in several orders",
+            _one_of_each(rows, certain),
+        )
+    if not certain:
+        return "unclear dates", "though they are dates, of which the day may be the month", example
+    return "dates", "though they are dates", example
+
+
+def _date_order(value: str) -> str | None:
+    """Tell which of day, month and year a date begins with; "" if it may be two, None if none."""
+    for order, form in _DATE_FORMS.items() if len(value) <= _MAX_LETTERS else ():
+        match = form.fullmatch(value)
+        if match is None:
+            continue
+        if order == "year first":
+            return order if 1 <= int(match["m"]) <= 12 and 1 <= int(match["d"]) <= 31 else None
+        if order:
+            return order
+        first, second = int(match["a"]), int(match["b"])
+        if not (1 <= min(first, second) <= 12 and max(first, second) <= 31):
+            return None
+        return "" if max(first, second) <= 12 else "day first" if first > 12 else "month first"
+    return None
+
+
+def _one_of_each(rows: Counts, orders: list[str]) -> str:
+    return _some_quoted([next(v for v in rows if _date_order(v) == order) for order in orders])
+
+
+def is_mark(value: str) -> bool:
+    """Tell whether a text is one of those that stand for missing values."""
+    return value.casefold() in _MISSING_MARKS
+
+
+def _marks(rows: Counts, n: int) -> Finding:
+    """Marks for missing values among words."""
+    marks = {value: count for value, count in rows.items() if is_mark(value)}
+    words = [value for value in rows if value not in marks]
+    if not marks or len(words) < 2 or not all(any(map(str.isalnum, value)) for value in words):
+        return None
+    return "missing mark", _CODE, _of_marks(marks)
+
+
+def _of_marks(marks: Counts) -> str:
+    return f"{_some_quoted(list(marks))}, {_count_rows(sum(marks.values()))}"
+
+
+def _first_value(rows: Counts) -> str:
+    return quoted(next(iter(rows)))
+
+
+def _some_quoted(values: list[str], n: int = 3) -> str:
+    return ", ".join(map(quoted, values[:n])) + (", ..." if len(values) > n else "")
+
+
+def quoted(value: str, n: int = 24) -> str:
+    """Quote a value, of which only the beginning is shown if it is long."""
+    return repr(value if len(value) <= n else f"{value[: n - 1]}…")
+
+
+def _count_rows(count: int) -> str:
+    return f"{count:,} row{'s' * (count != 1)}"
+
+
+# ---- What a target holds: classes, numbers, or cells that are neither ----------------------------
+
+_MAX_CLASSES = 20
+_MAX_SHARE = 0.05
+_MIN_MIXED = 0.5  # of them are, of many different values
+_MIN_LABEL_SHARE = 0.01  # of the rows: a text among numbers that is no class
+_N_SHOWN = 3  # values that an error names
+_MAX = int(np.finfo(np.float64).max)
+
+_MEASURED = re.compile(r"[-+(]{0,2}\d[\d.,]*\s?\D{0,8}")  # such as 12.5 kg, or (12)
+
+Task = Literal["classification", "regression"]
+TargetFault = Literal["cells", "decimal comma", "form", "text", "names", "dates", "empty"]
+
+_TARGET_REMEDIES: dict[TargetFault, str] = {
+    "cells": "correct these values or remove their rows",
+    "decimal comma": "convert them to numbers (read_table has decimal=',')",
+    "form": "convert them to plain numbers",
+    "text": "convert them to numbers (pandas.to_numeric)",
+    "names": "take another target",
+    "dates": "convert them to numbers, for example days, first",
+}
+_FORM_NAMES = {
+    "comma": "numbers with a decimal comma",
+    "gap": "numbers with separators between thousands",
+    "sign": "numbers with a sign of currency or percent",
+}
+
+
+class TargetError(ValueError):
+    """A target whose values are neither numbers nor class labels.
+
+    ``problem`` says what they are, in words that follow the target's name; ``fault`` is its kind.
+    """
+
+    def __init__(self, problem: str, fault: TargetFault, name: str = "y") -> None:
+        self.problem, self.fault = problem, fault
+        super().__init__(problem, fault, name)
+
+    def __str__(self) -> str:
+        problem, fault, name = self.args
+        remedy = _TARGET_REMEDIES.get(fault)
+        ways = f"; {remedy}, or give task='classification' if they are classes" if remedy else ""
+        return f"{name} {problem}{ways}"
+
+
+def infer_task(y: Any, *, name: str = "y") -> Task:
+    """Guess from a target's values whether to classify or to regress.
+
+    Text, truth values, pandas categories and other objects are classes, except text that is no
+    class label: text that is nearly all numbers or dates ("1,5", "$1,020", or 400 numbers and one
+    "n.a!"), and more than 20 texts that are on average in fewer than two rows each. Few numbers
+    that were turned into text are classes. Numbers with a fraction are quantities. Whole numbers
+    are classes if there are exactly two distinct ones, if all are
+    0 or all are 1 (as a label of a multi-label target may be), or if they look like codes of
+    classes:
+
+    - at most 20 distinct values, and at most one for every 20 rows;
+    - the smallest is -1, 0 or 1, where codes start;
+    - the numbers between the smallest and the largest are mostly used (at least half of them).
+
+    Otherwise they are quantities. The last two rules part class codes from scores and counts:
+    the wine quality data has the scores 3 to 9 and counts as regression, as in most papers, and so
+    do the cylinders of cars (3, 4, 5, 6, 8). No rule gets all right: ratings from 1 to 5 look like
+    codes and are called classes; classes coded 10, 20, 30 look like quantities. Say which one is
+    meant where it matters, or turn the target into text to have it classified.
+
+    Missing values are ignored. Of several target columns, one regression makes all regression.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,) or (n, n_outputs)
+    name : str, default="y"
+        What errors call the target.
+
+    Returns
+    -------
+    "classification" or "regression"
+
+    Raises
+    ------
+    TargetError
+        A ValueError: y has no values, holds dates, or text that is no class label.
+
+    Examples
+    --------
+    >>> infer_task(["yes", "no", "yes"])
+    'classification'
+    >>> infer_task([0, 1, 1, 0])
+    'classification'
+    >>> infer_task([21.5, 18.0, 30.2])
+    'regression'
+    """
+    y = as_pandas(y, "y")
+    if isinstance(y, pd.DataFrame):
+        columns = [y.iloc[:, j] for j in range(y.shape[1])]
+    elif isinstance(y, pd.Series | pd.Index):
+        columns = [pd.Series(y)]
+    else:
+        array = np.asarray(y)
+        if array.ndim not in (1, 2):
+            raise ValueError(f"y must have one or two dimensions, got shape {array.shape}")
+        columns = [pd.Series(column) for column in np.atleast_2d(array.T)]
+    tasks = {_column_task(column, name) for column in columns}
+    return "regression" if "regression" in tasks else "classification"
+
+
+def read_numbers(y: pd.Series, *, name: str = "y", first_row: int = 0) -> pd.Series:
+    """Take a target for numbers, also those that are text.
+
+    Parameters
+    ----------
+    y : Series of shape (n,)
+    name : str, default="y"
+        What errors call the target.
+    first_row : int, default=0
+        The row of the table that ``y`` starts at, for errors.
+
+    Raises
+    ------
+    TargetError
+        Naming the cells that are no numbers.
+    """
+    if pd.api.types.is_numeric_dtype(y.dtype) and y.dtype.kind != "c":
+        return y
+    objects = y.astype(object)
+    beyond = objects.map(lambda v: isinstance(v, complex) or (isinstance(v, int) and abs(v) > _MAX))
+    parsed: pd.Series = pd.to_numeric(objects.mask(beyond.astype(bool)), errors="coerce")
+    if (parsed.notna() | y.isna()).all():
+        return parsed
+    texts = objects.astype(str).str.strip()
+    counts = texts[y.notna()].value_counts(sort=False)
+    rows = {str(value): int(count) for value, count in counts.items()}
+    raise TargetError(*_problem(texts.where(y.notna()), rows, first_row), name)
+
+
+def _column_task(column: pd.Series, name: str) -> Task:
+    present = column.dropna()
+    if len(present) == 0:
+        raise TargetError("has no values to infer a task from; give the task", "empty", name)
+    kind = column_kind(present)
+    if kind in (ColumnKind.DATETIME, ColumnKind.TIMEDELTA):
+        raise TargetError("holds dates or times", "dates", name)
+    if kind != ColumnKind.NUMBER:
+        if is_text(present):
+            _check_labels(column, name)
+        return "classification"
+    return _task_of_numbers(*np.unique(present.to_numpy(dtype=np.float64), return_counts=True))
+
+
+def _task_of_numbers(values: np.ndarray, counts: np.ndarray) -> Task:
+    if not np.isfinite(values).all() or (values != np.round(values)).any():
+        return "regression"
+    if len(values) == 2 or values.tolist() in ([0], [1]):
+        return "classification"
+    few = len(values) <= min(_MAX_CLASSES, _MAX_SHARE * counts.sum())
+    code_like = values[0] in (-1, 0, 1) and values[-1] - values[0] < 2 * len(values)
+    return "classification" if few and code_like else "regression"
+
+
+# ---- Texts --------------------------------------------------------------------------------------
+
+
+def _check_labels(column: pd.Series, name: str) -> None:
+    """Raise a TargetError if text is no class label."""
+    texts = column.astype(str).str.strip().where(column.notna())
+    rows = {str(value): int(count) for value, count in texts.value_counts(sort=False).items()}
+    n = sum(rows.values())
+    numbers = {value: count for value, count in rows.items() if number_form(value)}
+    share = sum(numbers.values()) / n
+    if share >= _MIN_SHARE_ALIKE or (share >= _MIN_MIXED and len(numbers) > _MAX_CLASSES):
+        if not _are_codes(rows, numbers, n):
+            raise TargetError(*_problem(texts, rows), name)
+    elif dates_in(rows, n):
+        example = next(iter(rows))
+        raise TargetError(f"holds dates as text, such as {quoted(example)}", "dates", name)
+    elif len(rows) > _MAX_CLASSES:
+        measured = {value: count for value, count in rows.items() if _MEASURED.fullmatch(value)}
+        if sum(measured.values()) >= _MIN_SHARE_ALIKE * n:
+            example = quoted(next(iter(measured)))
+            problem = f"has numbers with a unit or other text, such as {example}"
+            raise TargetError(problem, "form", name)
+        if len(rows) > n / 2:
+            raise TargetError(*_different_texts(rows, n), name)
+
+
+def _are_codes(rows: Mapping[str, int], numbers: Mapping[str, int], n: int) -> bool:
+    """Tell whether texts that are nearly all numbers may be class labels: few, and repeated."""
+    if len(rows) > max(2, min(_MAX_CLASSES, n / 2)):
+        return False
+    forms = {number_form(value) for value in numbers}
+    rest = {value: count for value, count in rows.items() if value not in numbers}
+    if "comma" in forms or len(forms) > 1:
+        return False
+    if not rest:
+        return True
+    if forms != {"plain"} or any(
+        is_mark(v) or c < max(2, _MIN_LABEL_SHARE * n) for v, c in rest.items()
+    ):
+        return False
+    values = np.array([float(value) for value in numbers])
+    order = values.argsort()
+    return _task_of_numbers(values[order], np.array([*numbers.values()])[order]) != "regression"
+
+
+def _different_texts(rows: Mapping[str, int], n: int) -> tuple[str, TargetFault]:
+    some = ", ".join(quoted(value) for value in list(rows)[:_N_SHOWN])
+    return f"has {len(rows):,} different texts in {n:,} rows ({some}, ...)", "names"
+
+
+def _problem(
+    texts: pd.Series, rows: Mapping[str, int], first_row: int = 0
+) -> tuple[str, TargetFault]:
+    """Say what keeps texts from being numbers: a form that most of them have, or some cells."""
+    n = sum(rows.values())
+    counts = dict.fromkeys(("plain", "comma", "gap", "sign", ""), 0)
+    forms = {value: number_form(value) for value in rows}
+    for value, form in forms.items():
+        counts[form] += rows[value]
+    with_points = any("." in value and form in ("plain", "gap") for value, form in forms.items())
+    if counts["comma"] and not with_points:  # 2 and 1,020 have a form that 1,5 tells of
+        forms = {v: "comma" if form in ("plain", "gap") else form for v, form in forms.items()}
+        counts |= {"comma": sum(counts[form] for form in ("plain", "comma", "gap"))}
+        counts |= {"plain": 0, "gap": 0}
+    most = max(counts, key=counts.__getitem__)
+    if not most:
+        return (
+            _different_texts(rows, n)
+            if len(rows) > _MAX_CLASSES
+            else (
+                f"has text that is not numbers: {_named_cells(texts, list(rows), first_row)}",
+                "cells",
+            )
+        )
+    others = [value for value, form in forms.items() if form != most]
+    also = f", and {_named_cells(texts, others, first_row)}" if others else ""
+    if most != "plain":
+        example = next(v for v, form in forms.items() if form == most and number_form(v) == most)
+        alike = [value for value, form in forms.items() if form == "comma"]
+        readable = all(re.fullmatch(r"[+-]?\d*(,\d+)?", value) for value in alike)
+        fault: TargetFault = "decimal comma" if most == "comma" and readable else "form"
+        what = f"{counts[most]:,} {_FORM_NAMES[most]}"
+        return f"has {what}, such as {quoted(example)}{also}", fault
+    if others:
+        return f"has {counts['plain']:,} numbers{also}", "cells"
+    zeros = [value for value in rows if value.lstrip("+-").startswith("0") and len(value) > 1]
+    return f"has numbers as text, such as {quoted((zeros or list(rows))[0])}", "text"
+
+
+def _named_cells(texts: pd.Series, values: list[str], first_row: int) -> str:
+    """Name values, each with the number of its rows and the first of them."""
+    said = []
+    for value in values[:_N_SHOWN]:
+        same = (texts == value).to_numpy(bool, na_value=False)
+        first, count = first_row + int(same.argmax()) + 1, int(same.sum())
+        where = f"data row {first:,}" if count == 1 else f"{count:,} rows, first data row {first:,}"
+        said.append(f"{quoted(value) if value else 'a blank'} ({where})")
+    more = len(values) - _N_SHOWN
+    return ", ".join(said) + (f" and {more:,} more value{'s' * (more > 1)}" if more > 0 else "")

@@ -1,0 +1,181 @@
+"""Conditions as a user writes them, and the columns and values that they mean."""
+
+import re
+from datetime import date, timedelta
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from combutab.cli._conditions import parse_conditions
+from combutab.cli._console import UserError
+from combutab.cli._files import FileFormat
+from combutab.preprocessing import ModeEncoder
+
+FORMS = FileFormat(
+    dates={"visit": "%d/%m/%Y", "seen": "%Y-%m-%dT%H:%M:%SZ"}, truth={"ok": ["no", "Y"]}
+)
+
+
+@pytest.fixture(scope="module")
+def table():
+    n = 40
+    day = [date(2024, 1, 1) + timedelta(days=i) for i in range(n)]
+    return pd.DataFrame(
+        {
+            "age": np.arange(20, 60),
+            "price": np.arange(n) / 4 - 5,
+            "ratio": np.sqrt(np.arange(n)),
+            "visit": pd.to_datetime(day),
+            "seen": pd.to_datetime(day) + pd.Timedelta(hours=30.5),
+            "zoned": pd.date_range("2024-01-01", periods=n, tz="Europe/Oslo"),
+            "wait": pd.to_timedelta(np.arange(n), "h"),
+            "city": [*["Rome", "Oslo", "A|B", "1..3", "a=b"] * 7, *[None] * 5],
+            "ok": [True, False] * 20,
+            "flag": [True, None] * 20,
+            "grade": [1, 2, 3, 4] * 10,
+            "share": [0.5, 1.0] * 20,
+            "when": pd.to_datetime(["2024-01-01", "2024-02-01"] * 20),
+            "x=y": ["p", "q"] * 20,
+            "one": [7] * n,
+            "same": ["s"] * n,
+            5: list("uv") * 20,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def encoder(table):
+    discrete = ["city", "ok", "flag", "grade", "share", "when", "x=y", "same", 5]
+    return ModeEncoder(discrete_columns=discrete, n_modes=1, max_rows=1).fit(table)
+
+
+T = pd.Timestamp
+ONE = pd.Timedelta(1, "ns")
+NEARLY = pd.Timedelta(days=1) - ONE
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # discrete columns
+        ("city=Rome", {"city": ["Rome"]}),
+        ("city= Rome ", {"city": ["Rome"]}),
+        ("city=Rome|Oslo", {"city": ["Rome", "Oslo"]}),
+        ("city=Rome | Oslo|Rome", {"city": ["Rome", "Oslo"]}),
+        ("city=A|B", {"city": ["A|B"]}),
+        ("city=1..3", {"city": ["1..3"]}),
+        ("city=a=b", {"city": ["a=b"]}),
+        ("city=", {"city": [None]}),
+        ("city=Oslo|", {"city": ["Oslo", None]}),
+        (" city =Rome", {"city": ["Rome"]}),
+        ("x=y=p", {"x=y": ["p"]}),
+        ("5=u", {5: ["u"]}),
+        ("ok=no", {"ok": [False]}),
+        ("ok=y", {"ok": [True]}),
+        ("flag=true", {"flag": [True]}),
+        ("flag=", {"flag": [None]}),
+        ("grade=2", {"grade": [2]}),
+        ("grade=2.0|3", {"grade": [2, 3]}),
+        ("grade=2..3", {"grade": [2, 3]}),
+        ("grade=..2.5", {"grade": [1, 2]}),
+        ("share=1", {"share": [1.0]}),
+        ("when=2024-02-01", {"when": [T("2024-02-01")]}),
+        ("when=2024-01-15..", {"when": [T("2024-02-01")]}),
+        # numbers
+        ("age=30..50", {"age": (30, 50)}),
+        ("age=30.. 50", {"age": (30, 50)}),
+        ("age=30..", {"age": (30, None)}),
+        ("age=..50.5", {"age": (None, 50.5)}),
+        ("age=30", {"age": [30]}),
+        ("age=30|40", {"age": [30, 40]}),
+        ("price=-4.5..-1e0", {"price": (-4.5, -1.0)}),
+        ("price=0.25", {"price": [0.25]}),
+        ("ratio=0.5", {"ratio": [0.5]}),
+        # dates and durations
+        ("visit=05/01/2024..31/01/2024", {"visit": (T("2024-01-05"), T("2024-01-31") + NEARLY)}),
+        ("visit=2024-01-05", {"visit": (T("2024-01-05"), T("2024-01-05") + NEARLY)}),
+        ("visit=..9999-12-31", {"visit": (None, T("9999-12-31T23:59:59.999999"))}),
+        ("visit=0001-01-01..", {"visit": (T("0001-01-01"), None)}),
+        ("seen=2024-01-05T10:00:00Z..", {"seen": (T("2024-01-05 10:00"), None)}),
+        ("seen=2024-01-05 10:00..", {"seen": (T("2024-01-05 10:00"), None)}),
+        ("seen=..2024-01-05", {"seen": (None, T("2024-01-05") + NEARLY)}),
+        ("zoned=2024-01-05..", {"zoned": (T("2024-01-05", tz="Europe/Oslo"), None)}),
+        ("zoned=..2024-03-31", {"zoned": (None, T("2024-04-01", tz="Europe/Oslo") - ONE)}),
+        ("seen=2024-01-05T10..", {"seen": (T("2024-01-05 10:00"), None)}),
+        ("seen=..2024-01-05T10", {"seen": (None, T("2024-01-05 10:00"))}),
+        ("zoned=2024-01-05T00:00+00:00..", {"zoned": (T("2024-01-05", tz="UTC"), None)}),
+        ("wait=2h..", {"wait": (pd.Timedelta(hours=2), None)}),
+        # what all rows meet
+        ("one=7", {}),
+        ("one=5..9", {}),
+        ("same=s", {}),
+    ],
+)
+def test_conditions(encoder, text, expected):
+    found = parse_conditions([text], encoder, FORMS)
+    assert found == expected
+    for name, wanted in found.items():
+        if name in encoder.categories_:  # of the column's own types
+            known = encoder.categories_[name]
+            assert [type(v) for v in wanted] == [type(known[known.index(v)]) for v in wanted]
+
+
+def test_several(encoder):
+    found = parse_conditions(["age=30..", "one=7", "city=Rome", "price=..0"], encoder, FORMS)
+    assert found == {"age": (30, None), "city": ["Rome"], "price": (None, 0)}
+
+
+@pytest.mark.parametrize(
+    ("texts", "says"),
+    [
+        ([""], "a condition is COLUMN=VALUE, COLUMN=ONE|OTHER or COLUMN=LOW..HIGH, got ''"),
+        (["age"], "a condition is COLUMN=VALUE"),
+        (["=3"], "there is no column ''; there are 'age', 'price'"),
+        (["agee=3"], "there is no column 'agee'; did you mean 'age'?"),
+        (["age=30..", "age=..50"], "there are two conditions on 'age'; join them"),
+        (["city=Roma"], "'city' has no value 'Roma'; did you mean 'Rome'?"),
+        (["city=rome"], "'city' has no value 'rome'; did you mean 'Rome'?"),
+        (["city=Rome|Paris"], "'city' has no value 'Paris'; there are "),
+        (["x=y="], "'x=y' has no missing values; there are 'p', 'q'"),
+        (["ok=maybe"], "'ok' has no value 'maybe'; there are 'no', 'Y'"),
+        (["grade=9"], "'grade' has no value '9'; there are '1', '2', '3', '4'"),
+        (["grade=7..9"], "no value of 'grade' lies in 7..9"),
+        (["grade=3..2"], "the range 3..2 of 'grade' is empty"),
+        (["one=8"], "'one' has no value '8'; there is only '7'"),
+        (["same=t"], "'same' has no value 't'; there is only 's'"),
+        (["age="], "column 'age' had no missing values, so none will be generated"),
+        (["age=30|"], "column 'age' had no missing values"),
+        (["age=20..30|40"], "20..30|40 is no range; give one LOW..HIGH"),
+        (["age=30|99"], "no value of 'age' lies in 99"),
+        (["age=.."], "the range .. of 'age' has no ends"),
+        (["age=50..30"], "the range 50..30 of 'age' is empty"),
+        (["age=old"], "in the condition on 'age': 'old' is no number"),
+        (["age=30..inf"], "'inf' is no number"),
+        (["age=nan"], "'nan' is no number"),
+        (["age=60.."], "no value of 'age' lies in 60..: they lie in 20..59"),
+        (["age=..19"], "no value of 'age' lies in ..19: they lie in 20..59"),
+        (["age=99"], "no value of 'age' lies in 99: they lie in 20..59"),
+        (["visit=2024-01-05|2024-01-06"], "has whole days; give a range of days"),
+        (["visit=soon"], "'soon' is no date; write it as 2025-01-31 or 31/01/2025"),
+        (["zoned=soon"], "'soon' is no date; write it as 2025-01-31"),
+        (["visit=2025-01-01.."], "they lie in 01/01/2024..09/02/2024"),
+        (["wait=long"], "'long' is no duration; write it as '2 days 03:00:00'"),
+    ],
+)
+def test_bad_conditions(encoder, texts, says):
+    with pytest.raises(UserError, match=re.escape(says)):
+        parse_conditions(texts, encoder, FORMS)
+
+
+def test_an_ambiguous_date_is_read_as_the_file_writes_it(encoder):
+    (found,) = parse_conditions(["visit=02/01/2024"], encoder, FORMS).values()
+    assert found[0] == T(year=2024, month=1, day=2)
+
+
+def test_some_of_many_values_are_named():
+    table = pd.DataFrame({"a": [f"value{i:03}" for i in range(100)]})
+    encoder = ModeEncoder().fit(table)
+    with pytest.raises(UserError) as error:
+        parse_conditions(["a=q"], encoder, FileFormat())
+    assert str(error.value).endswith("'value007' and 92 more")

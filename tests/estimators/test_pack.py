@@ -1,0 +1,576 @@
+"""Packs of small networks: their members, what they choose, predict and keep; the same again."""
+
+import functools
+import operator
+import pickle
+from collections import Counter
+from itertools import combinations_with_replacement
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import make_classification
+from sklearn.metrics import log_loss, mean_pinball_loss
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from combutab import (
+    MLPClassifier,
+    MLPRegressor,
+    PackClassifier,
+    PackRegressor,
+    StackedGridSearchCV,
+    load,
+)
+from combutab.estimators import _jobs, _pack, _pack_training
+from combutab.estimators._pack import _OF_THE_PACK
+from combutab.estimators._pack_training import (
+    CLASSIFIER,
+    Between,
+    Pool,
+    Recipe,
+    draw_members,
+    pick_from_folds,
+    pick_greedily,
+)
+from combutab.nn import Member
+from combutab.training import (
+    BinaryCrossEntropy,
+    CrossEntropy,
+    GaussianNLL,
+    Pinball,
+    make_regression_loss,
+)
+
+SMALL = {"hidden_layer_sizes": (8,), "numeric_embedding_dim": 3, "batch_size": 64}
+
+
+QUICK = {"n_members": 4, "max_iter": 4, "random_state": 0, "member_params": SMALL}
+
+
+ARRAY, LABELS = make_classification(160, 4, n_informative=3, n_redundant=0, random_state=0)
+
+
+TABLE = pd.DataFrame(ARRAY.copy(), columns=["a", "b", "c", "d"])
+
+
+TABLE["kind"] = np.random.default_rng(0).choice(["x", "y", "z"], len(TABLE))
+
+
+TABLE.loc[::7, "b"] = np.nan
+
+
+TARGET = ARRAY[:, 0] + 0.3 * ARRAY[:, 1] ** 2
+
+
+TWO_SHAPES = {name: value for name, value in SMALL.items() if name != "numeric_embedding_dim"}
+
+
+def classes(n=3):
+    return np.array(["no", "perhaps", "yes"])[np.digitize(TARGET, [-0.5, 0.8])[: len(TABLE)] % n]
+
+
+def by_hand(pack, X):
+    """Raw outputs, (n_networks, n, k), of networks that are built one by one; and their weights."""
+    table = pack.encoder_.encode(X)
+    dense, codes = torch.from_numpy(table.dense).float(), torch.from_numpy(table.codes)
+    outputs = []
+    for group in pack._groups:
+        for state, activation in zip(group._states, group._trained[0], strict=True):
+            net = group._spec.build([Member(1, activation)])
+            net.load_member(0, {name: torch.from_numpy(value) for name, value in state.items()})
+            with torch.no_grad():
+                outputs.append(net.eval()(dense[None], codes[None])[0].double())
+    weights = np.bincount(pack._selected, minlength=len(outputs)) / len(pack._selected)
+    return torch.stack(outputs), torch.from_numpy(weights)
+
+
+def test_probabilities_are_the_weighted_mean_of_the_chosen_networks():
+    pack = PackClassifier(**QUICK | {"member_params": TWO_SHAPES, "n_members": 6}, cv=3)
+    pack.fit(TABLE, classes())
+    raw, weights = by_hand(pack, TABLE)
+    assert (weights > 0).all()  # no other network is kept
+    assert len({group._spec for group in pack._groups}) == len(pack._groups) > 1
+    expected = (torch.softmax(raw, -1) * weights[:, None, None]).sum(0)
+    np.testing.assert_allclose(pack.predict_proba(TABLE), expected, atol=1e-6)
+    assert (pack.predict(TABLE) == pack.classes_[expected.argmax(1)]).all()
+
+
+@pytest.mark.parametrize("more", [{}, {"init": "data"}, {"normalization": "layer", "init": "ntk"}])
+def test_each_member_is_what_a_plain_estimator_with_its_parameters_is(more):
+    pack = PackRegressor(**QUICK | {"n_members": 3, "member_params": {**SMALL, **more}})
+    pack.fit(TABLE[:100], TARGET[:100], X_val=TABLE[100:], y_val=TARGET[100:])
+    for i, plain in enumerate(pack._draw(0)):
+        plain.set_params(n_iter_no_change=np.inf)  # asks for no more epochs than there are
+        plain.fit(TABLE[:100], TARGET[:100], X_val=TABLE[100:], y_val=TARGET[100:])
+        own = pack.history_[pack.history_["member"] == i]
+        np.testing.assert_allclose(own["train_loss"], plain.loss_curve_, rtol=1e-4)
+        np.testing.assert_allclose(-own["validation_loss"], plain.validation_scores_, rtol=1e-4)
+
+
+def test_a_regressor_predicts_the_weighted_mean():
+    pack = PackRegressor(**QUICK).fit(TABLE, TARGET)
+    raw, weights = by_hand(pack, TABLE)
+    mean = (raw[..., 0] * weights[:, None]).sum(0).numpy()
+    held_out = TARGET.std() * mean  # the mean and deviation are of the training rows: up to scale
+    assert np.corrcoef(held_out, pack.predict(TABLE))[0, 1] == pytest.approx(1.0)
+
+
+def test_the_table_of_members_says_what_was_chosen():
+    pack = PackClassifier(**QUICK | {"activations": ("relu", "mish")}).fit(TABLE, LABELS)
+    table = pack.members_
+    assert table["activation"].tolist()[:2] == ["relu", "mish"]
+    assert table["weight"].sum() == pytest.approx(1.0)
+    assert table["n_snapshots"].sum() == sum(len(group._states) for group in pack._groups)
+    assert ((table["weight"] > 0) == (table["n_snapshots"] > 0)).all()
+    assert len(pack._selected) <= pack.max_ensemble_size
+    assert pack.activation_weights_.sum() == pytest.approx(1.0)
+    assert pack.activation_weights_["mish"] == pytest.approx(
+        table.loc[table["activation"] == "mish", "weight"].sum()
+    )
+    of_each = pack.history_.groupby("member")["validation_loss"].min()
+    np.testing.assert_allclose(table["validation_loss"], of_each)
+    assert pack.validation_loss_ <= pack.best_member_validation_loss_ < of_each.mean()
+    assert pack.best_member_validation_loss_ == pytest.approx(of_each.min(), rel=1e-5)
+
+
+# ---- losses: what was minimised is the loss of what is predicted --------------------------------
+
+
+def scaled(pack, values):
+    plain = pack._groups[0]
+    return (np.asarray(values) - plain.target_.shift) / plain.target_.scale
+
+
+def squared(pack, X, y):
+    return 0.5 * np.mean((scaled(pack, pack.predict(X)) - scaled(pack, y)) ** 2)
+
+
+def absolute(pack, X, y):
+    return np.mean(np.abs(scaled(pack, pack.predict(X)) - scaled(pack, y)))
+
+
+def pinball(pack, X, y):
+    predicted = pack.predict(X, quantiles=[0.2, 0.8])
+    losses = [mean_pinball_loss(y, predicted[:, i], alpha=q) for i, q in enumerate((0.2, 0.8))]
+    return np.mean(losses) / pack._groups[0].target_.scale[0]
+
+
+def normal(pack, X, y):
+    mean, std = pack.predict(X, return_std=True)
+    var = (std / pack._groups[0].target_.scale[0]) ** 2
+    error = scaled(pack, mean) - scaled(pack, y)
+    return np.mean(0.5 * (np.log(var) + error**2 / var))
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        ("squared_error", squared),
+        ("absolute_error", absolute),
+        ("quantile", pinball),
+        ("gaussian_nll", normal),
+    ],
+)
+def test_the_validation_loss_is_that_of_the_predictions(loss, expected):
+    X, y, X_val, y_val = TABLE[:100], TARGET[:100], TABLE[100:], TARGET[100:]
+    pack = PackRegressor(**QUICK, loss=loss, quantiles=(0.2, 0.8)).fit(X, y, None, X_val, y_val)
+    assert pack.validation_loss_ == pytest.approx(expected(pack, X_val, y_val), rel=1e-4)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_validation_log_loss_is_that_of_the_probabilities(n_classes):
+    y = classes(n_classes)
+    pack = PackClassifier(**QUICK).fit(TABLE[:100], y[:100], X_val=TABLE[100:], y_val=y[100:])
+    expected = log_loss(y[100:], pack.predict_proba(TABLE[100:]), labels=pack.classes_)
+    assert pack.validation_loss_ == pytest.approx(expected, rel=1e-4)
+
+
+def test_several_targets_and_labels():
+    both = np.column_stack([TARGET, -TARGET])
+    pack = PackRegressor(**QUICK).fit(TABLE, both)
+    assert pack.predict(TABLE).shape == both.shape
+    assert pack.score(TABLE, both) == pytest.approx(
+        1
+        - (((pack.predict(TABLE) - both) ** 2).sum(0) / ((both - both.mean(0)) ** 2).sum(0)).mean()
+    )
+    labels = (both > 0).astype(int)
+    tagger = PackClassifier(**QUICK).fit(TABLE, labels)
+    assert tagger.predict(TABLE).shape == tagger.predict_proba(TABLE).shape == labels.shape
+
+
+# ---- which rows train ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def jobs(monkeypatch):
+    """The jobs of the next fit."""
+    seen, original = [], _pack.train_members
+
+    def watched(jobs, *arguments):
+        seen.extend(jobs)
+        return original(jobs, *arguments)
+
+    monkeypatch.setattr(_pack, "train_members", watched)
+    return seen
+
+
+@pytest.mark.parametrize("cv", [3, KFold(3)])
+def test_folds_part_the_rows_and_no_member_sees_its_own(jobs, cv):
+    pack = PackClassifier(**QUICK | {"n_members": 6}, cv=cv).fit(TABLE, LABELS)
+    everything = np.arange(len(TABLE))
+    held_out = {}
+    for i, job in enumerate(jobs):
+        (plan,) = job.plans
+        assert sorted([*plan.rows.tolist(), *plan.val_rows.tolist()]) == list(everything)
+        held_out.setdefault(i % 3, plan.val_rows.tolist())
+        assert held_out[i % 3] == plan.val_rows.tolist()
+        if cv == 3:
+            share = LABELS[plan.val_rows].mean()
+            assert share == pytest.approx(LABELS.mean(), abs=0.02)  # stratified
+    assert sorted(functools.reduce(operator.iadd, held_out.values(), [])) == list(everything)
+    assert pack.members_["fold"].tolist() == [0, 1, 2] * 2
+    np.testing.assert_allclose(pack.members_.groupby("fold")["weight"].sum(), 1 / 3)
+    assert len(_jobs.plan_stacks(jobs)) == 1  # folds of other sizes and scales, one shape
+    assert pack.validation_loss_ <= pack.best_member_validation_loss_
+
+
+def test_given_folds_pass_over_rows_of_no_weight(jobs):
+    weight = np.ones(len(TABLE))
+    weight[[0, 5, 100]] = 0
+    folds = [(np.arange(80), np.arange(80, 160)), (np.arange(80, 160), np.arange(80))]
+    PackRegressor(**QUICK, cv=folds).fit(ARRAY, TARGET, weight)
+    assert [len(jobs[0].plans[0].rows), len(jobs[1].plans[0].rows)] == [78, 79]
+    rows = jobs[1].rows.y[jobs[1].plans[0].rows].ravel().numpy()
+    kept = TARGET[80:][weight[80:] > 0]
+    np.testing.assert_allclose(np.corrcoef(rows, kept)[0, 1], 1.0)
+
+
+def test_few_rows_all_train_and_all_members_count_alike():
+    pack = PackClassifier(**QUICK).fit(TABLE[:20], LABELS[:20])
+    assert pack.members_["weight"].tolist() == [0.25] * 4
+    assert pack.validation_loss_ is None
+    assert pack.members_["n_iter"].tolist() == [4] * 4
+    raw, _ = by_hand(pack, TABLE)
+    expected = torch.sigmoid(raw[..., 0]).mean(0)
+    np.testing.assert_allclose(pack.predict_proba(TABLE)[:, 1], expected, atol=1e-6)
+
+
+def test_rare_classes_are_no_obstacle_to_a_hold_out():
+    y = np.where(np.arange(len(TABLE)) == 3, "rare", classes())
+    assert set(PackClassifier(**QUICK).fit(TABLE, y).classes_) == set(y)
+
+
+# ---- the same again -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_stacks(monkeypatch):
+    """A stack holds a network or two; operations have one thread, for others to have theirs."""
+    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1000)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_threads_change_nothing(small_stacks):
+    packs = [
+        PackClassifier(**QUICK | {"n_members": 6}, n_jobs=n_jobs).fit(TABLE, LABELS)
+        for n_jobs in (1, 2)
+    ]
+    pd.testing.assert_frame_equal(packs[0].members_, packs[1].members_)
+    assert (packs[0].predict_proba(TABLE) == packs[1].predict_proba(TABLE)).all()
+
+
+def test_scikit_learns_tools():
+    pack = PackClassifier(**QUICK | {"max_iter": 8, "random_state": 1})
+    pack.member_params = {**SMALL, "learning_rate_init": 0.02}
+    pipeline = make_pipeline(StandardScaler(), clone(pack))
+    assert cross_val_score(pipeline, ARRAY, LABELS, cv=2).mean() > 0.7
+    search = GridSearchCV(pack, {"n_members": [1, 2]}, cv=2).fit(TABLE, LABELS)
+    assert search.best_estimator_.members_.shape[0] == search.best_params_["n_members"]
+    with pytest.warns(UserWarning, match=r"PackClassifier is not .* that stacks: searching with"):
+        StackedGridSearchCV(pack, {"n_members": [1]}, cv=2).fit(TABLE, LABELS)
+
+
+# ---- ends before the end ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_when_the_time_is_up_there_is_a_model(n_jobs, small_stacks):
+    pack = PackClassifier(**QUICK | {"n_members": 12, "max_iter": 500}, max_time=1e-9)
+    pack.set_params(n_jobs=n_jobs).fit(TABLE, LABELS)
+    assert set(pack.members_["n_iter"]) == {0, 1}  # some have not begun
+    assert (pack.members_.loc[pack.members_["n_iter"] == 0, "weight"] == 0).all()
+    assert np.isfinite(pack.predict_proba(TABLE)).all()
+
+
+def test_an_interrupt_keeps_what_there_is(monkeypatch):
+    original = _pack_training.MemberHistory.end_epoch
+
+    def interrupted(track, report, *arguments):
+        if report.epoch == 3:
+            raise KeyboardInterrupt
+        original(track, report, *arguments)
+
+    monkeypatch.setattr(_pack_training.MemberHistory, "end_epoch", interrupted)
+    pack = PackRegressor(**QUICK | {"max_iter": 100})
+    with pytest.warns(UserWarning, match="interrupted by user: the best weights so far are kept"):
+        pack.fit(TABLE, TARGET)
+    assert pack.n_iter_ == 2
+    assert np.isfinite(pack.predict(TABLE)).all()
+
+
+def test_an_interrupt_before_any_epoch_ends_the_program(monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_pack_training.MemberHistory, "end_epoch", interrupted)
+    pack = PackRegressor(**QUICK)
+    with pytest.raises(KeyboardInterrupt):
+        pack.fit(TABLE, TARGET)
+    assert not hasattr(pack, "members_")
+
+
+def test_an_interrupt_between_threads_keeps_what_is_trained(monkeypatch, small_stacks):
+    def interrupted(*words):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_pack, "print", interrupted, raising=False)
+    pack = PackRegressor(**QUICK | {"n_members": 8}, n_jobs=2, verbose=True)
+    with pytest.warns(UserWarning, match="interrupted by user"):
+        pack.fit(TABLE, TARGET)
+    assert pack.members_["weight"].sum() == pytest.approx(1.0)
+
+
+def test_members_that_diverge_have_no_part():
+    wild = {**SMALL, "solver": "sgd", "learning_rate": "constant", "learning_rate_init": 1e30}
+    pack = PackRegressor(**QUICK | {"member_params": wild})
+    with pytest.raises(ValueError, match=r"All members of the pack diverged.*max_grad_norm"):
+        pack.fit(TABLE, TARGET)
+
+
+def test_a_line_is_printed_when_asked_for(capsys):
+    PackClassifier(**QUICK).fit(TABLE, LABELS)
+    assert capsys.readouterr().out == ""
+    PackClassifier(**QUICK, verbose=True).fit(TABLE, LABELS)
+    assert "4 of 4 members trained, best loss = 0." in capsys.readouterr().out
+
+
+# ---- the members: spread over the recipe's ranges, and made of nothing but it -------------------
+
+
+RECIPE = Recipe(
+    shared={},
+    varied={"dropout": Between(0.0, 0.4), "weight_decay": Between(1e-4, 1.0, log=True)},
+    shapes=({"hidden_layer_sizes": (8,)}, {"hidden_layer_sizes": (8, 8)}),
+)
+
+
+NAMES = ("relu", "mish", "selu")
+
+
+# of other solvers and schedules than the recipes', and what another parameter turns off
+NOT_RELIED_ON = {"momentum", "nesterovs_momentum", "power_t", "max_fun"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_range_is_covered_evenly(seed):
+    n = 8
+    members = draw_members(RECIPE, n, NAMES, seed)
+    dropouts = np.array([m["dropout"] for m in members]) / 0.4
+    decays = np.log10([m["weight_decay"] for m in members]) / 4 + 1
+    for shares in (dropouts, decays):
+        assert sorted((shares * n).astype(int)) == list(range(n))
+    assert list(dropouts) != sorted(dropouts)
+    assert Counter(m["hidden_layer_sizes"] for m in members) == {(8,): 4, (8, 8): 4}
+
+
+def test_a_third_of_the_members_drop_nothing_out():
+    dropouts = sorted(m["dropout"] for m in draw_members(CLASSIFIER, 12, NAMES, 0))
+    assert dropouts[:4] == [0, 0, 0, 0]
+    assert 0 < dropouts[4] < dropouts[-1] <= 0.3
+
+
+def test_activations_take_turns_and_the_first_are_those_given():
+    members = draw_members(RECIPE, 8, NAMES, 0)
+    assert [m["activation"] for m in members[:3]] == list(NAMES)
+    counts = Counter(m["activation"] for m in members)
+    assert max(counts.values()) - min(counts.values()) == 1
+    assert [m["activation"] for m in draw_members(RECIPE, 2, NAMES, 0)] == ["relu", "mish"]
+
+
+def test_a_seed_gives_the_same_members_and_another_others():
+    assert draw_members(CLASSIFIER, 6, NAMES, 5) == draw_members(CLASSIFIER, 6, NAMES, 5)
+    assert draw_members(CLASSIFIER, 6, NAMES, 5) != draw_members(CLASSIFIER, 6, NAMES, 6)
+
+
+@pytest.mark.parametrize(
+    ("pack", "plain"), [(PackClassifier, MLPClassifier), (PackRegressor, MLPRegressor)]
+)
+def test_a_member_leaves_nothing_to_the_plain_estimators_defaults(pack, plain):
+    recipe = pack._recipe
+    said = {*recipe.shared, *recipe.varied, *(name for shape in recipe.shapes for name in shape)}
+    assert said | _OF_THE_PACK | {*pack._passed_on} | NOT_RELIED_ON == {*plain().get_params()}
+    assert all({*shape} == {*recipe.shapes[0]} for shape in recipe.shapes)
+    for member in pack(n_members=4)._draw(0):
+        assert member.n_members == 1
+        assert member.early_stopping_scoring == "loss"
+
+
+# ---- the greedy selection, against plain numpy on pools that are small enough to try all --------
+
+
+N_ROWS, N_NETWORKS = 9, 5
+
+
+QUANTILES = (0.1, 0.5, 0.9)
+
+
+def mean_log_loss(probabilities, y, weight):
+    return np.average(-np.log(probabilities[np.arange(len(y)), y]), weights=weight)
+
+
+def draw(seed=0):
+    """Logits of a few networks for three classes, none of which is good everywhere."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(N_NETWORKS, N_ROWS, 3)) * 2, rng.integers(0, 3, N_ROWS)
+
+
+def softmax(logits):
+    raised = np.exp(logits)
+    return raised / raised.sum(-1, keepdims=True)
+
+
+def class_pool(logits, y, weight=None):
+    y, loss = torch.from_numpy(y), CrossEntropy()
+    raw = torch.from_numpy(logits)
+    averaged = torch.stack([loss.averaged(one, y) for one in raw])
+    return Pool(loss, averaged, y, None if weight is None else torch.from_numpy(weight))
+
+
+@pytest.mark.parametrize("weight", [None, np.arange(1.0, N_ROWS + 1)])
+@pytest.mark.parametrize("seed", range(3))
+def test_each_pick_is_the_best_that_can_be_added(seed, weight):
+    logits, y = draw(seed)
+    picks, losses = pick_greedily(class_pool(logits, y, weight), 8)
+    probabilities, before = softmax(logits), []
+    for pick, loss in zip(picks, losses, strict=True):
+        tried = [
+            mean_log_loss(probabilities[[*before, k]].mean(0), y, weight) for k in range(N_NETWORKS)
+        ]
+        assert pick == int(np.argmin(tried))
+        assert loss == pytest.approx(min(tried))
+        before.append(pick)
+    assert len(set(picks)) < len(picks)  # with replacement
+
+
+def test_the_first_is_the_best_alone_and_no_multiset_is_much_better_than_the_prefix():
+    logits, y = draw()
+    picks, losses = pick_greedily(class_pool(logits, y), 4)
+    probabilities = softmax(logits)
+    every = {
+        chosen: mean_log_loss(probabilities[list(chosen)].mean(0), y, None)
+        for size in range(1, 5)
+        for chosen in combinations_with_replacement(range(N_NETWORKS), size)
+    }
+    assert losses[0] == pytest.approx(min(every[(k,)] for k in range(N_NETWORKS)))
+    assert min(every.values()) - 1e-12 <= min(losses) <= losses[0]
+    assert every[tuple(sorted(picks))] == pytest.approx(losses[-1])
+
+
+def test_of_equal_networks_the_first_is_picked_and_a_nan_never():
+    logits, y = draw()
+    same = np.stack([np.full_like(logits[1], np.nan), logits[1], logits[1]])
+    assert pick_greedily(class_pool(same, y), 3)[0] == [1, 1, 1]
+
+
+def test_a_large_pool_is_looked_at_in_parts(monkeypatch):
+    from combutab.estimators import _pack_training
+
+    whole = pick_greedily(class_pool(*draw()), 6)
+    monkeypatch.setattr(_pack_training, "_VALUES", 1)
+    assert pick_greedily(class_pool(*draw()), 6) == whole
+
+
+def test_folds_give_equally_many_and_their_mean_loss_is_the_least_on_the_way():
+    pools = [class_pool(*draw(seed)) for seed in range(3)]
+    paths = [pick_greedily(pool, 6)[1] for pool in pools]
+    picks, losses, alone = pick_from_folds(pools, 6)
+    assert len({len(own) for own in picks}) == 1
+    assert np.mean(losses) == pytest.approx(np.mean(paths, axis=0).min())
+    assert alone == [path[0] for path in paths]
+    assert np.mean(losses) <= np.mean(alone)
+
+
+LOSSES = [
+    CrossEntropy(),
+    BinaryCrossEntropy(),
+    GaussianNLL(),
+    *(make_regression_loss(n, ()) for n in ("squared_error", "absolute_error", "huber", "poisson")),
+    make_regression_loss("quantile", QUANTILES),
+]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+def test_an_ensemble_of_one_has_its_loss_and_of_two_alike_too(loss):
+    generator = torch.Generator().manual_seed(0)
+    n_outputs = 3 if isinstance(loss, CrossEntropy) else 2 * loss.n_per_target
+    raw = torch.randn(N_ROWS, n_outputs, generator=generator, dtype=torch.float64)
+    if isinstance(loss, CrossEntropy):
+        y = torch.randint(0, 3, (N_ROWS,), generator=generator)
+    else:
+        y = torch.randint(0, 2, (N_ROWS, 2), generator=generator).double()
+    if isinstance(loss, Pinball):  # which rearranges quantiles that cross
+        raw = raw.unflatten(-1, (2, -1)).sort(-1).values.flatten(-2)
+    averaged = loss.averaged(raw, y)
+    torch.testing.assert_close(loss.rows_of_average(averaged, y), loss.rows(raw, y))
+
+
+def test_two_networks_quantiles_are_averaged_in_their_order():
+    loss, y = make_regression_loss("quantile", (0.2, 0.6)), torch.tensor([[2.0]])
+    raws = torch.tensor([[[3.0, 1.0]], [[0.0, 5.0]]])  # the first network's cross
+    average = torch.stack([loss.averaged(raw, y) for raw in raws]).mean(0)
+    assert average.tolist() == [[0.5, 4.0]]
+    expected = (0.2 * (2.0 - 0.5) + 0.4 * (4.0 - 2.0)) / 2
+    assert float(loss.rows_of_average(average, y)) == pytest.approx(expected)
+
+
+def test_two_normals_average_to_their_mixtures_moments():
+    loss, y = GaussianNLL(), torch.tensor([[0.5]], dtype=torch.float64)
+    raws = torch.tensor([[[0.0, 0.0]], [[2.0, 1.0]]], dtype=torch.float64)
+    average = torch.stack([loss.averaged(raw, y) for raw in raws]).mean(0)
+    var = (np.exp([float(loss.moments(raw)[1]) for raw in raws])).mean() + 1.0  # between: 1
+    expected = 0.5 * (np.log(var) + (0.5 - 1.0) ** 2 / var)
+    assert float(loss.rows_of_average(average, y)) == pytest.approx(expected)
+
+
+# ---- what is kept -------------------------------------------------------------------------------
+
+
+def test_networks_that_are_not_chosen_are_dropped():
+    pack = PackClassifier(**QUICK | {"member_params": {"batch_size": 64}}, cv=3)
+    pack.fit(TABLE, classes())
+    n_kept = sum(len(group._states) for group in pack._groups)
+    assert n_kept == pack.members_["n_snapshots"].sum() == len(set(pack._selected))
+    largest = max(sum(a.nbytes for a in state.values()) for state in pack._states)
+    assert len(pickle.dumps(pack)) < 1.2 * n_kept * largest + 100_000
+
+
+def test_a_fit_again_forgets_the_first(tmp_path):
+    pack = PackClassifier(**QUICK).fit(TABLE, classes()).fit(ARRAY, LABELS)
+    assert not hasattr(pack, "feature_names_in_")
+    assert pack.classes_.tolist() == [0, 1]
+    with pytest.raises(ValueError, match="contains NaN"):
+        pack.fit(ARRAY, np.where(LABELS == 0, np.nan, LABELS))
+    with pytest.raises(ValueError, match="not fitted"):
+        pack.predict(ARRAY)
+    folds = PackRegressor(**QUICK, cv=KFold(2)).fit(ARRAY, TARGET)
+    with pytest.raises(ValueError, match=r"cv=KFold.* cannot be saved; set_params\(cv=None\)"):
+        folds.save(tmp_path / "pack")
+    folds.set_params(cv=None).save(tmp_path / "pack")
+    assert (load(tmp_path / "pack").predict(ARRAY) == folds.predict(ARRAY)).all()

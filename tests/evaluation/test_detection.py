@@ -1,0 +1,175 @@
+"""detection: tables that can be told apart, and tables that cannot."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import RidgeClassifier
+from sklearn.model_selection import cross_val_score
+from sklearn.tree import DecisionTreeClassifier
+
+from combutab.evaluation import DetectionScorer, detection
+
+LEARNERS = ["linear", "hist_gradient_boosting"]
+
+
+def table_of(seed, n=400):
+    """Two numbers and a class that go together, and a date."""
+    rng = np.random.default_rng(seed)
+    a = rng.normal(size=n)
+    return pd.DataFrame(
+        {
+            "a": a,
+            "b": a + 0.1 * rng.normal(size=n),
+            "kind": np.where(a + 0.3 * rng.normal(size=n) > 0, "u", "v"),
+            "day": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 999, n), unit="D"),
+        }
+    )
+
+
+def shuffled(table):
+    rng = np.random.default_rng(0)
+    return table.apply(lambda column: rng.permutation(column.to_numpy()))
+
+
+def areas(real, synthetic, learners=LEARNERS, **parameters):
+    found = detection(real=real, synthetic=synthetic, learners=learners, **parameters)
+    return found["mean"].tolist()
+
+
+def test_a_copy_cannot_be_told_even_by_what_remembers_rows():
+    real = table_of(0)
+    learners = {
+        "tree": DecisionTreeClassifier(),
+        "distances": RidgeClassifier(),
+    }
+    copy = real.sample(frac=1.0, random_state=1)
+    assert areas(real, copy, learners) == [0.5, 0.5]
+    assert areas(real, copy[copy.columns[::-1]]) == [0.5, 0.5]
+    twice = pd.concat([real, copy], ignore_index=True)
+    assert areas(real, twice, learners) == [0.5, 0.5]
+
+
+def test_other_rows_of_the_same_kind_are_at_chance():
+    found = [areas(table_of(seed), table_of(100 + seed)) for seed in range(4)]
+    assert np.mean(found, axis=0) == pytest.approx([0.5, 0.5], abs=0.03)
+
+
+def test_shuffled_columns_are_seen_by_boosting_alone_and_noise_by_both():
+    real = table_of(0)
+    other = table_of(1)
+    linear, boosting = areas(real, shuffled(other))
+    assert linear < 0.6
+    assert boosting > 0.9
+    noise = other.assign(a=np.random.default_rng(0).uniform(2, 9, 400), kind="w", day=pd.NaT)
+    assert min(areas(real, noise)) > 0.99
+
+
+def test_one_column_is_told_as_its_ranks_tell():
+    rng = np.random.default_rng(0)
+    real, made = rng.normal(size=1500), rng.normal(0.7, 1, size=1000)
+    tables = [pd.DataFrame({"x": values}) for values in (real, made)]
+    statistic = stats.mannwhitneyu(made, real).statistic / (len(real) * len(made))
+    assert areas(*tables, "linear") == [pytest.approx(statistic, abs=0.01)]
+
+
+def test_frequent_equal_rows_are_a_category_that_may_be_known():
+    rng = np.random.default_rng(0)
+
+    def rows(share, n):
+        return pd.DataFrame({"x": rng.choice(["u", "v"], n, p=[share, 1 - share])})
+
+    real, made = rows(0.9, 1000), rows(0.3, 600)
+    p, q = (made["x"] == "v").mean(), (real["x"] == "v").mean()
+    # v is more often synthetic: (v, u) pairs are right, equal ones half so
+    expected = p * (1 - q) + 0.5 * (p * q + (1 - p) * (1 - q))
+    assert areas(real, made) == [pytest.approx(expected, abs=0.01)] * 2
+    assert areas(real, real.sample(frac=1.0)) == [pytest.approx(0.5, abs=0.05)] * 2
+
+
+def test_the_standard_error_is_the_spread_over_tables():
+    found = [
+        detection(
+            real=pd.DataFrame({"x": np.random.default_rng(seed).normal(size=300)}),
+            synthetic=pd.DataFrame({"x": np.random.default_rng(99 + seed).normal(1, 1, size=150)}),
+            learners="linear",
+        ).iloc[0]
+        for seed in range(40)
+    ]
+    spread = np.std([each["mean"] for each in found], ddof=1)
+    assert np.mean([each["se"] for each in found]) == pytest.approx(spread, rel=0.3)
+    # Hanley and McNeil's, for areas of 1/2 where it is Mann and Whitney's
+    same = detection(real=table_of(0), synthetic=table_of(0), learners="linear").iloc[0]
+    assert same["se"] == pytest.approx(np.sqrt((2 * 400 + 1) / (12 * 400**2)))
+
+
+def test_folds_are_of_equal_parts():
+    """A learner that says what it saw: as many rows of each table in every fold."""
+    seen = []
+
+    class Counts(ClassifierMixin, BaseEstimator):
+        def fit(self, X, y):
+            self.classes_ = np.unique(y)
+            seen.append(np.bincount(y).tolist())
+            return self
+
+        def decision_function(self, X):
+            return np.zeros(len(X))
+
+    real, made = table_of(0, 103), table_of(1, 57)
+    assert areas(real, made, {"counts": Counts()}, n_splits=4) == [0.5]
+    assert len(seen) == 4
+    assert {n for n, _ in seen} <= {77, 78}
+    assert {n for _, n in seen} <= {42, 43}
+
+
+def test_missing_values_are_seen():
+    real, made = table_of(0), table_of(1)
+    holes = made.mask(np.random.default_rng(0).random(made.shape) < 0.3)
+    assert areas(real, holes)[1] > 0.7
+    assert areas(holes, holes) == [0.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"synthetic": {"few": table_of(0)[:4]}}, "few has 4 rows, too few for 5 folds"),
+        ({"n_splits": 1}, "n_splits must be at least 2, got 1"),
+        ({"learners": "tree"}, "unknown learner 'tree'"),
+    ],
+)
+def test_wrong_arguments(wrong, says):
+    with pytest.raises(ValueError, match=says):
+        detection(**{"real": table_of(0), "synthetic": table_of(1)} | wrong)
+
+
+class Noisy(BaseEstimator):
+    """A generator that gives its rows again, with noise."""
+
+    def __init__(self, noise=0.0):
+        self.noise = noise
+
+    def fit(self, X, y=None):
+        self.rows_ = X
+        return self
+
+    def sample(self, n):
+        noise = np.random.default_rng(0).normal(size=n)
+        return self.rows_[:n].assign(a=lambda t: t["a"] + self.noise * (1 + noise))
+
+
+def test_scorer():
+    data = table_of(0, 600)
+    good, bad = (
+        cross_val_score(Noisy(noise), data, scoring=DetectionScorer("linear"), cv=2)
+        for noise in (0.0, 3.0)
+    )
+    assert (good > 0.8).all()
+    assert (bad < 0.5).all()
+    area = areas(data[:300], Noisy(3.0).fit(data[300:]).sample(300), "linear")[0]
+    assert bad[0] == pytest.approx(2 * (1 - area))
+    learner = DetectionScorer(DecisionTreeClassifier())
+    assert learner(Noisy().fit(data), data) == 1.0, "a copy"

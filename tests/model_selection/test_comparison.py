@@ -1,0 +1,410 @@
+"""compare_activations: networks, folds, seeds, scores, the verdict, and what is refused."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from sklearn.datasets import load_diabetes, load_iris, load_wine
+from sklearn.metrics import (
+    accuracy_score,
+    f1_score,
+    log_loss,
+    mean_absolute_error,
+    mean_squared_error,
+    r2_score,
+    roc_auc_score,
+)
+from torch import nn
+
+from combutab import MLPClassifier, MLPRegressor, paper_recipe
+from combutab.model_selection import (
+    DEFAULT_ACTIVATIONS,
+    ComparisonError,
+    compare_activations,
+    plan_comparison,
+)
+from combutab.reports import render_report
+from tests.paper_networks import PAPER, shape_of
+
+pytestmark = pytest.mark.usefixtures("few_trees")
+
+
+SMALL = {"activations": ["relu", "combu"], "seeds": 2, "folds": 3, "epochs": 3, "hidden": [8]}
+
+
+KEYS = ["data", "activation", "fold", "seed", "n_train", "n_test"]
+
+
+@pytest.fixture(scope="module")
+def wine():
+    return load_wine(return_X_y=True, as_frame=True)
+
+
+@pytest.fixture(scope="module")
+def diabetes():
+    return load_diabetes(return_X_y=True, as_frame=True)
+
+
+@pytest.fixture(scope="module")
+def classified(wine):
+    return compare_activations(*wine, **SMALL, name="wine")
+
+
+@pytest.fixture(scope="module")
+def regressed(diabetes):
+    return compare_activations(*diabetes, **SMALL, metric="mae")
+
+
+# ---- the results -----------------------------------------------------------------------------
+
+
+def test_one_row_a_fit(classified, wine):
+    results = classified.results
+    scores = ["accuracy", "f1", "log_loss", "roc_auc"]
+    assert results.columns.tolist() == [*KEYS, *scores, "seconds", "epochs", "constant"]
+    assert len(results) == 2 * 3 * 2
+    assert not results.duplicated(["activation", "fold", "seed"]).any()
+    assert (results["data"] == "wine").all()
+    assert (results["n_train"] + results["n_test"] == len(wine[0])).all()
+    assert (results["epochs"] == 3).all()
+    assert (results["seconds"] > 0).all()
+    assert results[scores].notna().all(axis=None)
+
+
+def test_scores_are_those_of_a_fit_to_the_training_rows_alone(classified, wine):
+    X, y = wine
+    plan = plan_comparison(X, y, **SMALL)
+    row = classified.results.query("activation == 'combu' and fold == 1 and seed == 1").iloc[0]
+    train, test = plan.splits[1]
+    net = plan.estimator("combu", 1, 1).fit(X.iloc[train], y.iloc[train])
+    truth, shares = y.iloc[test], net.predict_proba(X.iloc[test])
+    predicted = net.predict(X.iloc[test])
+    assert row["accuracy"] == accuracy_score(truth, predicted)
+    assert row["f1"] == pytest.approx(f1_score(truth, predicted, average="macro"))
+    assert row["log_loss"] == pytest.approx(log_loss(truth, shares), rel=1e-4)
+    assert row["roc_auc"] == pytest.approx(roc_auc_score(truth, shares, multi_class="ovr"))
+
+
+def test_regression_errors_are_in_units_of_the_targets_deviation(regressed, diabetes):
+    X, y = diabetes
+    plan = plan_comparison(X, y, **SMALL)
+    row = regressed.results.query("activation == 'relu' and fold == 2 and seed == 0").iloc[0]
+    train, test = plan.splits[2]
+    predicted = plan.estimator("relu", 2, 0).fit(X.iloc[train], y.iloc[train]).predict(X.iloc[test])
+    truth, sd = y.iloc[test], np.std(y.to_numpy())
+    assert row["r2"] == pytest.approx(r2_score(truth, predicted), abs=1e-4)
+    assert row["mae"] == pytest.approx(mean_absolute_error(truth, predicted) / sd, rel=1e-4)
+    assert row["mse"] == pytest.approx(mean_squared_error(truth, predicted) / sd**2, rel=1e-4)
+
+
+def test_folds_are_stratified_and_a_partition(wine):
+    _, y = wine
+    plan = plan_comparison(*wine, **SMALL)
+    tested = np.concatenate([test for _, test in plan.splits])
+    assert sorted(tested) == list(range(len(y)))
+    for train, test in plan.splits:
+        assert not set(train) & set(test)
+        shares = y.iloc[test].value_counts(normalize=True).sort_index()
+        assert np.abs(shares - y.value_counts(normalize=True).sort_index()).max() < 0.02
+
+
+def test_activations_share_folds_and_seeds(wine):
+    same = compare_activations(*wine, **SMALL | {"activations": {"a": "elu", "b": "elu"}})
+    wide = same.results.pivot(index=["fold", "seed"], columns="activation", values="log_loss")
+    np.testing.assert_array_equal(wide["a"], wide["b"])
+    assert wide["a"].nunique() == 3 * 2  # and no two folds or seeds are the same
+    assert same.summary["p"].iloc[1] == 1.0
+
+
+def test_the_random_state_decides_folds_and_weights(wine, classified):
+    scores = ["accuracy", "f1", "log_loss", "roc_auc"]
+    again = compare_activations(*wine, **SMALL, refit=False)
+    np.testing.assert_array_equal(again.results[scores], classified.results[scores])
+    assert again.best_estimator is None
+    other = compare_activations(*wine, **SMALL, random_state=1, refit=False)
+    assert not np.isclose(other.results["log_loss"], classified.results["log_loss"]).any()
+
+
+# ---- the verdict -----------------------------------------------------------------------------
+
+
+def test_the_fold_is_the_unit(regressed):
+    folds = regressed.results.groupby(["activation", "fold"])["mae"].mean().unstack(0)
+    best, other = regressed.summary["activation"]
+    d = (folds[best] - folds[other]).to_numpy()
+    sizes = regressed.results.groupby("fold")[["n_train", "n_test"]].first().mean()
+    t = d.mean() / np.sqrt((1 / 3 + sizes["n_test"] / sizes["n_train"]) * d.var(ddof=1))
+    assert regressed.summary["p"].iloc[1] == pytest.approx(2 * stats.t.sf(abs(t), df=2))
+    np.testing.assert_allclose(regressed.summary["mean"], folds.mean()[[best, other]])
+    assert regressed.best == best
+    assert f"\nOf the activations {best} has the best mean MAE: " in regressed.sentences
+
+
+def test_of_an_error_the_smallest_is_best(regressed):
+    means = regressed.results.groupby("activation")["mae"].mean()
+    assert regressed.best == means.idxmin()
+    assert not regressed.measure.greater_is_better
+    assert regressed.measure.description == "MAE in standard deviations of the target " + (
+        "(lower is better)"
+    )
+
+
+def test_intervals_end_where_the_score_does(wine):
+    X, y = wine
+    found = compare_activations(X, y, **SMALL | {"epochs": 60, "hidden": [64]}, refit=False)
+    folds = found.results.groupby(["activation", "fold"])["accuracy"].mean().unstack()
+    half = stats.t.ppf(0.975, df=2) * np.sqrt(1 / 3 + 1 / 2) * folds.std(axis=1)
+    assert (folds.mean(axis=1) + half > 1).any()  # Student's interval goes on
+    assert found.summary["high"].max() == 1.0
+    assert "to 1)" in found.sentences
+
+
+def test_the_best_is_refitted_on_all_rows(classified, wine):
+    X, y = wine
+    plan = plan_comparison(X, y, **SMALL)
+    net = classified.best_estimator
+    assert net.activation == classified.best
+    assert net.n_iter_ == 3
+    assert net.t_ == 3 * len(X)
+    by_hand = plan.estimator(classified.best).fit(X, y)
+    np.testing.assert_allclose(net.predict_proba(X), by_hand.predict_proba(X), rtol=1e-4)
+
+
+class Explodes(nn.Module):
+    def forward(self, x):
+        return x * float("inf")
+
+
+def test_an_activation_that_fails_is_left_out_and_named(wine):
+    found = compare_activations(
+        *wine, **SMALL | {"activations": {"bad": lambda width: Explodes(), "relu": "relu"}}
+    )
+    assert found.summary["activation"].tolist() == ["relu"]
+    assert found.results.query("activation == 'bad'")["accuracy"].isna().all()
+    assert "bad is left out, 6 of its 6 fits failed: Solver produced non-finite" in found.sentences
+    with pytest.raises(ComparisonError, match="no activation could be trained in all"):
+        compare_activations(*wine, **SMALL | {"activations": {"bad": lambda width: Explodes()}})
+
+
+# ---- progress and interrupts -----------------------------------------------------------------
+
+
+def test_progress_rises_to_the_end(wine):
+    seen = []
+    compare_activations(*wine, **SMALL, progress=seen.append)
+    assert seen == sorted(seen)
+    assert seen[0] <= 12 / 3
+    assert seen[-1] == 13
+
+
+def test_an_error_is_not_taken_for_an_interrupt(wine):
+    def fail(done):
+        raise OSError("the terminal is gone")
+
+    with pytest.raises(OSError, match="the terminal is gone"):
+        compare_activations(*wine, **SMALL, progress=fail)
+
+
+# ---- settings that are left to choose --------------------------------------------------------
+
+
+def test_defaults():
+    X, y = load_iris(return_X_y=True)
+    plan = plan_comparison(X.tolist(), y.tolist())
+    assert tuple(plan.activations) == DEFAULT_ACTIVATIONS
+    assert len(DEFAULT_ACTIVATIONS) == 10
+    assert plan.n_networks == 250
+    assert (plan.task, plan.metric, plan.test) == ("classification", "accuracy", "corrected-t")
+    assert plan_comparison(X, X[:, 0]).metric == "r2"
+
+
+@pytest.mark.parametrize(("n_rows", "hidden"), [(1248, (128,) * 2), (1252, (256,) * 5)])
+def test_auto_hidden_goes_by_training_rows_and_is_one_for_all_folds(n_rows, hidden):
+    X = np.arange(2.0 * n_rows).reshape(-1, 2)
+    assert plan_comparison(X, X[:, 0]).hidden == hidden
+    assert plan_comparison(X[:1249], X[:1249, 0]).hidden in ((128,) * 2, (256,) * 5)
+
+
+def test_large_tables_get_fewer_epochs():
+    X = np.arange(40_000.0).reshape(-1, 2)
+    epochs = [plan_comparison(X[:n], X[:n, 0]).epochs for n in (500, 4_000, 8_000, 20_000)]
+    assert epochs == [80, 80, 46, 20]
+
+
+def test_other_parameters_of_the_estimators(wine):
+    found = compare_activations(*wine, **SMALL, estimator_params={"dropout": 0.0, "alpha": 0.1})
+    assert found.best_estimator.dropout == 0.0
+    assert found.settings["alpha"] == 0.1
+
+
+# ---- targets ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "classes"),
+    [
+        (lambda y: pd.Series(y).map({0: "a", 1: "b", 2: "c"}), ["a", "b", "c"]),
+        (lambda y: pd.Series(y).map({0: "a", 1: "b", 2: "c"}).astype("category"), ["a", "b", "c"]),
+        (lambda y: pd.Series(y, dtype="Int64"), [0, 1, 2]),
+        (lambda y: y.astype(float), [0, 1, 2]),
+        (lambda y: y > 0, [False, True]),
+        (lambda y: pd.Series(y > 0, dtype="boolean"), [False, True]),
+    ],
+)
+def test_kinds_of_classes(make, classes):
+    X, y = load_iris(return_X_y=True)
+    target = make(y)
+    found = compare_activations(X, target, **SMALL | {"activations": ["relu"]})
+    assert found.task == "classification"
+    assert found.best_estimator.classes_.tolist() == classes
+    assert found.summary["mean"].iloc[0] > 0.3
+
+
+def test_a_rare_class_is_missing_from_some_test_folds():
+    X, y = load_iris(return_X_y=True)
+    keep = np.r_[:102]  # two rows of class 2
+    with pytest.warns(UserWarning, match=r"class 2 has fewer rows than there are folds \(3\)"):
+        found = compare_activations(X[keep], y[keep], **SMALL)
+    by_fold = found.results.groupby("fold")[["accuracy", "log_loss", "roc_auc"]].mean()
+    assert by_fold["roc_auc"].isna().tolist().count(True) == 3 - 2
+    assert by_fold[["accuracy", "log_loss"]].notna().all(axis=None)
+
+
+IRIS_X, IRIS_Y = load_iris(return_X_y=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"y": np.r_[IRIS_Y[:-1], 3]}, "class 3 has a single row, .* needs 2; drop"),
+        ({"y": IRIS_Y[:-1]}, "X has 150 rows and y has 149"),
+        ({"y": np.ones(150)}, "fewer than two different values"),
+        ({"y": np.array(["a"] * 150)}, "fewer than two different values"),
+        ({"y": np.where(IRIS_Y == 1, np.nan, IRIS_Y)}, r"50 missing value\(s\)"),
+        ({"y": np.c_[IRIS_Y, IRIS_Y]}, r"one dimension, got shape \(150, 2\)"),
+        ({"y": IRIS_X[:, 0], "task": "classification"}, "fractions, which are no classes"),
+        (
+            {"y": np.where(IRIS_Y == 1, "a", "b"), "task": "regression"},
+            "needs a target of numbers",
+        ),
+        (
+            {"y": np.where(IRIS_Y == 1, np.inf, IRIS_Y), "task": "regression"},
+            "target has infinite values",
+        ),
+        ({"y": pd.date_range("2020", periods=150)}, "dates or times"),
+        ({"X": np.where(IRIS_X > 7, np.inf, IRIS_X)}, "inf"),
+        ({"task": "ranking"}, "task must be one of auto, classification, regression, got 'rank"),
+        ({"metric": "r2"}, "metric must be one of accuracy, .* for classification, got 'r2'"),
+        ({"recipe": "best"}, "recipe must be one of paper, default, got 'best'"),
+        ({"test": "anova"}, "test must be one of corrected-t, wilcoxon, got 'anova'"),
+        ({"seeds": 0}, "seeds must be a whole number of at least 1, got 0"),
+        ({"folds": 1}, "folds must be a whole number of at least 2, got 1"),
+        ({"folds": 151}, "151 folds are more than the 150 rows"),
+        ({"folds": 51}, r"51 folds are more than the rows of any class \(50 at most\)"),
+        ({"folds": 76, "task": "regression"}, "150 rows are too few for 76 folds"),
+        ({"epochs": 0}, "epochs must be a whole number of at least 1, got 0"),
+        ({"random_state": -1}, "random_state must be a whole number of at least 0, got -1"),
+        ({"hidden": "wide"}, "hidden must be 'auto' or widths such as 128,128, got 'wide'"),
+        ({"hidden": [8, 0]}, "each width of hidden must be .* at least 1, got 0"),
+        ({"hidden": []}, "hidden must have at least one width"),
+        ({"activations": ["relu", "reloo"]}, r"unknown activation 'reloo' \(did you mean 'relu'"),
+        ({"activations": ["relu", "relu"]}, "activation 'relu' is named twice"),
+        ({"activations": [nn.ReLU]}, "pass a dict name ->"),
+        ({"activations": []}, "at least one activation"),
+        ({"device": "abacus"}, "cannot use device 'abacus': device must be 'auto', 'cpu'"),
+        ({"device": "meta"}, "cannot use device 'meta'"),
+        ({"estimator_params": {"max_iter": 3}}, "'max_iter', which the comparison sets: use epo"),
+        ({"estimator_params": {"dropout": 3}}, "'dropout' parameter"),
+        ({"estimator_params": {"drop": 3}}, "unexpected keyword argument 'drop'"),
+    ],
+)
+def test_what_is_refused_before_training(change, says):
+    arguments = {"X": IRIS_X, "y": IRIS_Y} | SMALL | change
+    with pytest.raises(ComparisonError, match=says) as caught:
+        plan_comparison(arguments.pop("X"), arguments.pop("y"), **arguments)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore:class 2 has fewer rows")
+def test_roc_auc_needs_every_class_in_every_fold():
+    with pytest.raises(ComparisonError, match="roc_auc needs every class in every test fold"):
+        plan_comparison(IRIS_X[:102], IRIS_Y[:102], **SMALL, metric="roc_auc")
+
+
+# ---- the networks that activations are compared in: the CombU paper's, or the defaults -----------
+
+
+FRAME, CLASSES = load_iris(return_X_y=True, as_frame=True)
+
+
+TARGETS = {"classification": CLASSES, "regression": FRAME.iloc[:, 0]}
+
+
+TINY = {"activations": ["relu", "elu"], "seeds": 1, "folds": 2, "epochs": 3, "hidden": [8]}
+
+
+TINY |= {"baselines": None}
+
+
+def plan(task, **settings):
+    return plan_comparison(FRAME, TARGETS[task], task=task, activations=["relu"], **settings)
+
+
+@pytest.mark.parametrize("task", TARGETS)
+def test_by_default_they_are_the_paper_s_whatever_the_defaults_are(task, no_defaults):
+    made = plan(task)
+    settled = {"hidden_layer_sizes": (128, 128), "max_iter": 80, "n_iter_no_change": np.inf}
+    for key in ((), (1, 2)):
+        network = shape_of(made.estimator("relu", *key))
+        assert network == PAPER[task] | settled | {"activation": "relu"}
+    assert made.encoder().numeric == "standard"
+    assert made.n_inputs == FRAME.shape[1]
+    changed = plan(task, estimator_params={"dropout": 0.4}, epochs=7, hidden=[5])
+    network = shape_of(changed.estimator("relu"))
+    settled |= {"hidden_layer_sizes": (5,), "max_iter": 7}
+    assert network == PAPER[task] | settled | {"activation": "relu", "dropout": 0.4}
+
+
+@pytest.mark.parametrize("task", TARGETS)
+def test_or_the_defaults_with_their_own_epochs_and_layers(task, monkeypatch):
+    kind = MLPClassifier if task == "classification" else MLPRegressor
+    changed = kind.__init__.__kwdefaults__ | {"max_iter": 17, "dropout": 0.35}
+    monkeypatch.setattr(kind.__init__, "__kwdefaults__", changed)
+    made = plan(task, recipe="default")
+    own = kind(activation="relu", n_iter_no_change=np.inf)
+    own.hidden_layer_sizes = own._hidden_layer_sizes(75)
+    assert shape_of(made.estimator("relu")) == shape_of(own)
+    assert (made.epochs, made.hidden) == (17, own.hidden_layer_sizes)
+    network = plan(task, recipe="default", epochs=3, hidden=[5]).estimator("relu")
+    assert (network.max_iter, network.hidden_layer_sizes, network.dropout) == (3, (5,), 0.35)
+
+
+def test_embedded_numbers_are_more_inputs():
+    """Of which the announced time goes by."""
+    embedded = {"numeric_embedding": "pbld", "numeric_embedding_dim": 3}
+    assert plan("classification", estimator_params=embedded).n_inputs == 3 * FRAME.shape[1]
+
+
+def test_the_default_recipe_is_trained_and_told_of():
+    found = compare_activations(FRAME, CLASSES, **TINY, recipe="default")
+    assert found.settings["recipe"] == "default"
+    assert (found.results["epochs"] == 3).all()
+    assert "Recipe of the networks" in render_report(found)
+    kept = found.best_estimator
+    own = MLPClassifier((8,), kept.activation, max_iter=3, n_iter_no_change=np.inf)
+    own.set_params(random_state=kept.random_state, device=kept.device)
+    np.testing.assert_array_equal(
+        own.fit(FRAME, CLASSES).predict_proba(FRAME), kept.predict_proba(FRAME)
+    )
+
+
+def test_the_paper_s_recipe_is_the_one_that_is_trained():
+    found = compare_activations(FRAME, CLASSES, **TINY)
+    assert found.settings["recipe"] == "paper"
+    kept = found.best_estimator
+    settings = {"activation": kept.activation, "hidden_layer_sizes": (8,), "max_iter": 3}
+    settings |= {"random_state": kept.random_state, "device": kept.device}
+    own = MLPClassifier(**paper_recipe("classification", n_iter_no_change=np.inf, **settings))
+    np.testing.assert_array_equal(
+        own.fit(FRAME, CLASSES).predict_proba(FRAME), kept.predict_proba(FRAME)
+    )

@@ -1,0 +1,402 @@
+"""Bounds, rounding steps and quantile bins of numbers."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from combutab import CTGAN, TVAE, TabFlow
+from combutab.preprocessing import ModeEncoder
+from combutab.preprocessing._values import pack_value
+from combutab.preprocessing.modes._numbers import (
+    Bins,
+    RoundingSteps,
+    Sample,
+    _round_between,
+    find_bounds,
+    find_rounding_steps,
+    fit_bins,
+)
+
+# ---- How finely numbers are written --------------------------------------------------------------
+
+
+RNG = np.random.default_rng(0)
+N = 600
+HALVES = np.round(RNG.gamma(3.0, 20.0, N)) + 0.5 * (RNG.random(N) < 0.05)
+
+
+def thirds():
+    """Of one decimal, but for a few that are thirds."""
+    x = np.round(RNG.normal(10.0, 1.0, N), 1)
+    return np.where(RNG.random(N) < 0.04, np.round(3 * x) / 3, x)
+
+
+@pytest.mark.parametrize(
+    ("x", "decimals", "steps"),
+    [
+        (HALVES, 1, (5, 10)),
+        (100.0 * np.round(RNG.gamma(3.0, 20.0, N)), 0, (100,)),
+        (np.r_[1000.0 * RNG.integers(1, 99, 300), RNG.integers(1, 99_000, 300)], 0, (1, 1000)),
+        (np.round(RNG.normal(3.2, 0.15, N), 2), 2, None),
+        (RNG.integers(0, 1000, N).astype(float), 0, None),
+        (RNG.normal(size=N), None, None),
+        (np.full(10, 5.0), 0, None),
+        (2.0**60 + 4096.0 * np.arange(N), 0, None),
+        (np.zeros(N), None, None),
+    ],
+)
+def test_which_grids_are_seen(x, decimals, steps):
+    rounding_steps = find_rounding_steps(x, decimals)
+    if steps is None:
+        assert rounding_steps is None
+    else:
+        assert set(steps) <= set(rounding_steps.steps)
+        assert rounding_steps.steps[0] == steps[0]
+        assert rounding_steps.steps[-1] == steps[-1]
+        assert list(rounding_steps.shares) == sorted(rounding_steps.shares, reverse=True)
+
+
+def test_no_finer_grid_than_enough_numbers_need():
+    x = np.r_[np.arange(1.0, 100.0), 0.5, 2.5, 6.5]
+    assert find_rounding_steps(x, 1, 3).steps == (5, 10)
+    few = find_rounding_steps(x, 1, 5)
+    assert (few.steps, few.shares) == ((10,), (1.0,))
+    made = few.put(np.array([3.3]), np.array([0.999]), np.zeros(1), np.full(1, 9.0))
+    assert made.tolist() == [3.0]
+
+
+def test_the_shares_come_out_and_no_number_leaves_its_bounds():
+    rounding_steps = RoundingSteps(1, (1, 10, 50), (1.0, 0.7, 0.2))
+    n = 20_000
+    x, low = RNG.random(n) * 90, np.repeat([0.0, 2.26], n // 2)
+    x, high = np.where(low > 0, 2.3, x), np.where(low > 0, 2.35, 100.0)
+    put = rounding_steps.put(x, RNG.random(n), low, high)
+    assert (put >= low).all()
+    assert (put <= high).all()
+    assert np.allclose(put[n // 2 :], 2.3), "the finer grid where the coarser has no place"
+    put = np.round(10 * put[: n // 2]).astype(int)
+    assert np.mean(put % 10 == 0) == pytest.approx(0.7 + 0.3 / 10, abs=0.02)
+    assert np.mean(put % 50 == 0) == pytest.approx(0.2 + 0.5 / 5 + 0.3 / 50, abs=0.02)
+
+
+@pytest.mark.parametrize("strategy", ["quantile", "mixture"])
+def test_encoded_rows_come_back_as_they_were(strategy):
+    X = pd.DataFrame({"halves": HALVES, "thirds": thirds(), "pennies": HALVES + 0.99})
+    encoder = ModeEncoder(random_state=0).fit(X)
+    if strategy == "quantile":
+        encoder = ModeEncoder(strategy=strategy, n_modes=16, random_state=0).fit(X)
+    assert encoder.columns_[1].format.decimals is None
+    table = encoder.encode(X)
+    back = encoder.decode(table.values, table.codes)
+    np.testing.assert_allclose(back, X, rtol=1e-6)
+    ones = np.isclose(10 * X["thirds"], np.round(10 * X["thirds"]), atol=1e-12)
+    assert ones.mean() > 0.9
+    assert back["thirds"][ones].tolist() == X["thirds"][ones].tolist(), "to the last digit"
+
+
+MADE = {
+    "TabFlow": lambda: TabFlow(hidden_layer_sizes=(16,), n_bins=8, epochs=3, random_state=0),
+    "TVAE": lambda: TVAE(epochs=2, random_state=0),
+    "CTGAN": lambda: CTGAN(epochs=1, batch_size=100, random_state=0),
+}
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_made_numbers_are_written_as_real_ones(kind, tmp_path):
+    X = pd.DataFrame(
+        {
+            "halves": HALVES,
+            "thirds": thirds(),
+            "thousands": (1000 * np.round(RNG.gamma(3.0, 20.0, N))).astype("int64"),
+            "any": RNG.normal(size=N),
+            "day": pd.Timestamp("2020-01-01") + pd.to_timedelta(RNG.integers(0, 900, N), "D"),
+        }
+    )
+    model = MADE[kind]().fit(X)
+    rows = model.sample(1000, random_state=1)
+    assert (rows["halves"] % 1 == 0).mean() == pytest.approx(0.95, abs=0.04)
+    assert (rows["halves"] % 0.5 == 0).all()
+    assert (rows["thirds"].round(1) == rows["thirds"]).mean() == pytest.approx(0.96, abs=0.04)
+    assert (rows["thousands"] % 1000 == 0).all()
+    assert (rows["any"].round(3) != rows["any"]).mean() > 0.9
+    assert (rows["day"].dt.normalize() == rows["day"]).all()
+    pd.testing.assert_frame_equal(rows, model.sample(1000, random_state=1))
+    # what few rows have, or none, can be asked for
+    asked = model.sample(5, conditions={"halves": 30.5}, random_state=0)
+    assert (asked["halves"] == 30.5).all()
+    between = model.sample(5, conditions={"halves": (30.6, 30.9)}, random_state=0)
+    assert between["halves"].between(30.6, 30.9).all()
+    ends = {"thousands": (10_400, 60_700), "halves": (30.25, None)}
+    within = model.sample(200, conditions=ends, random_state=0)
+    assert within["thousands"].between(11_000, 60_000).all()
+    assert (within["thousands"] % 1000 == 0).all()
+    assert (within["halves"] % 0.5 == 0).all()
+    model.save(tmp_path / "model")
+    again = type(model).load(tmp_path / "model")
+    pd.testing.assert_frame_equal(rows, again.sample(1000, random_state=1))
+
+
+def test_given_cells_stay():
+    X = pd.DataFrame({"halves": HALVES, "thirds": thirds(), "other": RNG.normal(size=N)})
+    model = MADE["TabFlow"]().fit(X)
+    seeds = X[["thirds"]].iloc[:50]
+    rows = model.sample(seed_data=seeds, random_state=0)
+    pd.testing.assert_series_equal(rows["thirds"], seeds["thirds"])
+    holes = X.mask(RNG.random(X.shape) < 0.3)
+    filled = model.impute(holes, random_state=0)
+    assert filled[holes.notna()].equals(X[holes.notna()])
+    assert (filled["halves"] % 1 == 0).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"steps": (10, 5)},
+        {"steps": (5.0, 10.0)},
+        {"steps": (0, 10)},
+        {"shares": (1.0,)},
+        {"shares": (1.0, 2.0)},
+        {"decimals": 400},
+    ],
+)
+def test_state_that_is_no_grid_is_refused(change):
+    encoder = ModeEncoder().fit(pd.DataFrame({"x": HALVES}))
+    arrays, meta = encoder.to_state()
+    meta = json.loads(json.dumps(meta))
+    again = ModeEncoder.from_state(arrays, meta)
+    assert again.columns_[0].rounding_steps == encoder.columns_[0].rounding_steps
+    assert again.columns_[0].rounding_steps is not None
+    meta["columns"][0]["rounding_steps"] |= {
+        name: pack_value(value) for name, value in change.items()
+    }
+    with pytest.raises(ValueError, match="rounding steps of the encoder's columns"):
+        ModeEncoder.from_state(arrays, meta)
+
+
+# ---- Bounds: shared by enough rows, or rounded outward -------------------------------------------
+
+
+@settings(max_examples=300, deadline=None)
+@example([0, 0, 0, 2, -8])  # an outlier that lies on a round number
+@example([0.0, 0.0, *[9.99999999999998e149] * 2, 9.999999999999989e149])  # no round one is between
+@given(
+    st.one_of(
+        st.lists(st.integers(-(2**63), 2**63 - 1), min_size=5, max_size=60),
+        st.lists(st.floats(-1e150, 1e150, allow_subnormal=False), min_size=5, max_size=60),
+        st.lists(st.integers(-50, 50), min_size=5, max_size=60),
+    )
+)
+def test_bounds_are_shared_or_no_row_s(values):
+    x = np.array(values)
+    low, high = find_bounds(x, 5)
+    assert low <= high
+    inner = np.sort(x)[[(len(x) + 1) // 2 - 1, -((len(x) + 1) // 2)]]
+    assert low <= max(inner)
+    assert high >= min(inner)
+    for bound, extreme in ((low, x.min()), (high, x.max())):
+        if (x == extreme).sum() >= 5:
+            assert bound == extreme
+        elif bound == extreme:  # a whole number next to zero, or zero itself, is no one's secret
+            assert abs(extreme) <= 1
+    assert low >= 0 or x.min() < 0
+    assert high <= 0 or x.max() > 0
+
+
+DAYS = pd.Timestamp("2024-01-01") + pd.to_timedelta(RNG.permutation(600)[:99], unit="D")
+COLUMNS = {
+    "int8": pd.Series(RNG.permutation(256)[:99] - 128, dtype="int8"),
+    "uint8": pd.Series(RNG.permutation(256)[:99], dtype="uint8"),
+    "Int16": pd.Series([*RNG.integers(-32768, 32768, 99), None], dtype="Int16"),
+    "int64": pd.Series(RNG.integers(-(2**63), 2**63 - 1, 99)),
+    "uint64": pd.Series(RNG.integers(0, 2**64 - 1, 99, dtype=np.uint64)),
+    "float16": pd.Series(RNG.uniform(-65000, 65000, 99).astype(np.float16)),
+    "float32": pd.Series(RNG.uniform(-1, 1, 99).astype(np.float32) * np.float32(3.3e38)),
+    "float64": pd.Series(RNG.uniform(-1, 1, 99) * 1e150),
+    "days": pd.Series(DAYS),
+    "days of a zone": pd.Series(DAYS.tz_localize("Europe/Oslo")),
+    "hours of a zone": pd.Series(
+        pd.date_range("2024-01-01", periods=5000, freq="7h", tz="America/New_York")
+    ),
+    "durations": pd.Series(pd.to_timedelta(RNG.permutation(10**6)[:99], unit="s")),
+    "objects": pd.Series(list(RNG.permutation(10**6)[:99]), dtype=object),
+    "sparse": pd.Series(pd.arrays.SparseArray(RNG.permutation(10**6)[:99])),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_bounds_of_every_dtype(name):
+    """They come out in the dtype, on its grid, and other than the least and the greatest value."""
+    column = COLUMNS[name]
+    table = pd.DataFrame({"x": column})
+    encoder = ModeEncoder(min_frequency=5, discrete_columns=[], random_state=0).fit(table)
+    bounds = encoder.columns_[0].bounds
+    assert bounds.dtype == column.dtype
+    for bound, extreme in ((bounds[0], column.min()), (bounds[1], column.max())):
+        full = name in ("int8", "uint8", "Int16", "float16")  # beyond there may be nothing
+        assert bound != extreme or full
+        if column.dtype.kind in "mM":
+            assert abs(bound - extreme) <= (column.max() - column.min()) / 5
+    if "zone" in name or name == "days":
+        assert (bounds.dt.minute == 0).all()
+        assert "hours" in name or (bounds == bounds.dt.normalize()).all()
+    coded = encoder.encode(table)
+    again = encoder.decode(coded.values, coded.codes)["x"]
+    assert again.dtype == column.dtype
+
+
+@pytest.mark.parametrize("kind", ["time32[s]", "time64[us]", "date32[day]", "decimal128(5, 2)"])
+def test_bounds_of_arrow_types(kind):
+    pa = pytest.importorskip("pyarrow")
+    numbers = RNG.permutation(86_000)[:99]
+    types = {
+        "time32[s]": pa.array(numbers, pa.int32()).cast(pa.time32("s")),
+        "time64[us]": pa.array((numbers + 399) * 10**6 + 1).cast(pa.time64("us")),
+        "date32[day]": pa.array(numbers % 9999, pa.int32()).cast(pa.date32()),
+        "decimal128(5, 2)": pa.array(numbers / 87).cast(pa.decimal128(5, 2), safe=False),
+    }
+    table = pd.DataFrame({"x": pd.Series(pd.arrays.ArrowExtensionArray(types[kind]))})
+    encoder = ModeEncoder(min_frequency=5, discrete_columns=[], random_state=0).fit(table)
+    coded = encoder.encode(table)
+    made = encoder.decode(np.ones_like(coded.values), coded.codes)["x"]
+    assert made.dtype == table["x"].dtype
+
+
+# ---- Quantile bins -------------------------------------------------------------------------------
+
+
+def fit(x, n_bins=8, min_count=1):
+    x = np.asarray(x, dtype=float)
+    return fit_bins(Sample(x, float(np.ptp(x)), 0), n_bins, min_count)
+
+
+def edges(bins):
+    wide = bins.sds > 1e-200
+    return np.append((bins.means - 4 * bins.sds)[wide], (bins.means + 4 * bins.sds)[wide][-1])
+
+
+def test_few_values_are_an_atom_each():
+    bins = fit([0, 0, 1, 5, 5, 5])
+    assert bins.means.tolist() == [0, 1, 5]
+    assert_allclose(bins.weights, [2 / 6, 1 / 6, 3 / 6])
+    x = np.array([5.0, 0.0, 1.0])
+    codes = bins.draw(x, np.empty(0))
+    assert codes.tolist() == [2, 0, 1]
+    assert bins.scale(x, codes).tolist() == [0, 0, 0]
+    assert_array_equal(bins.unscale(np.array([1.0, -1.0, 0.3]), codes), x)
+
+
+def test_intervals_hold_as_many_rows_but_for_the_tails():
+    x = np.random.default_rng(0).lognormal(size=4000)
+    bins = fit(x, n_bins=16)
+    codes = bins.draw(x, np.empty(0))
+    assert_allclose(np.bincount(codes) / 4000, bins.weights)
+    inner = bins.weights[5:-5]
+    assert_allclose(inner, 1 / 16, atol=0.002)
+    # the outermost are halved, to 20 rows at least
+    assert 20 <= bins.weights[0] * 4000 < 40
+    assert 20 <= bins.weights[-1] * 4000 < 40
+    assert bins.weights[-2] == pytest.approx(bins.weights[-1], abs=2 / 4000)
+    assert (np.diff(edges(bins)) > 0).all()
+
+
+def test_a_value_of_many_rows_is_an_atom_between_intervals():
+    rng = np.random.default_rng(1)
+    x = np.r_[np.zeros(920), rng.normal(50, 9, 80).clip(1)]
+    bins = fit(x, n_bins=32, min_count=5)
+    assert bins.means[0] == 0
+    assert bins.weights[0] == pytest.approx(0.92)
+    assert bins.weights[1:].min() * 1000 >= 20  # of the others, each interval
+    codes = bins.draw(x, np.empty(0))
+    assert (codes[:920] == 0).all()
+    assert (codes[920:] > 0).all()
+    assert_allclose(bins.unscale(bins.scale(x, codes), codes), x, atol=1e-9)
+
+
+def test_no_bin_is_of_fewer_rows_and_cuts_are_no_values():
+    x = np.random.default_rng(2).normal(size=300).round(3)
+    bins = fit(x - x.min(), n_bins=64, min_count=30)
+    assert (np.bincount(bins.draw(x - x.min(), np.empty(0))) >= 30).all()
+    assert not set(edges(bins)[1:-1]) & set(x - x.min())
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(4, 5, 4.5), (0.3, 2.9, 2.0), (100, 200, 128), (0, 1, 0.5), (-3, -1, -2), (-1, 2, 0)],
+)
+def test_cuts_are_round(low, high, expected):
+    assert _round_between(low, high) == expected
+
+
+def test_values_of_fewer_rows_are_in_no_bin():
+    x = np.r_[np.zeros(995), 48151623.0, 1234.5, 77.25]
+    bins = fit(x, n_bins=32, min_count=5)
+    assert bins.means.tolist() == [0]
+    codes = bins.draw(x, np.empty(0))
+    assert not codes.any()
+    assert not bins.scale(x, codes).any()
+    shared = fit(np.r_[np.zeros(900), np.full(8, 2e-9)], n_bins=2, min_count=5)
+    assert shared.means.tolist() == [0, 2e-9]  # no interval is of one value
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_ties_leave_no_interval_of_few_rows(seed):
+    rng = np.random.default_rng(seed)
+    x = np.repeat(np.cumsum(rng.uniform(1, 2, 400)), rng.choice([1, 2, 18], 400))
+    bins = fit(x, n_bins=64, min_count=15)
+    assert np.bincount(bins.draw(x, np.empty(0)), minlength=len(bins.means)).min() >= 15
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats(0, 1e150), min_size=1, max_size=60), st.integers(1, 9), st.integers(1, 9))
+def test_every_value_has_a_bin_and_comes_back(values, n_bins, min_count):
+    x = np.array(values)
+    bins = fit(x, n_bins, min_count)
+    codes = bins.draw(x, np.empty(0))
+    assert ((codes >= 0) & (codes < len(bins.means))).all()
+    counts = np.bincount(codes, minlength=len(bins.means))
+    assert counts.min() >= min(min_count, len(x))
+    back = bins.unscale(bins.scale(x, codes), codes)
+    same = np.isclose(back, x, rtol=1e-9, atol=1e-9 * max(1e-280, np.ptp(x), x.max()))
+    assert (~same).sum() < min_count  # those that no bin is of, beside atoms
+    assert np.isfinite(np.r_[bins.weights, bins.means, bins.sds]).all()
+    assert (np.r_[bins.weights, bins.sds] > 0).all()  # or no file would load
+
+
+TABLE = pd.DataFrame(
+    {
+        "amount": np.random.default_rng(0).normal(size=500).round(2),
+        "zeros": np.where(np.arange(500) % 10, 0.0, np.arange(500) / 7),
+        "count": np.arange(500) % 7,
+        "when": pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(500) % 97, unit="D"),
+    }
+)
+TABLE.loc[::9, "amount"] = np.nan
+
+
+def test_a_table_comes_back_and_its_encoder_through_json():
+    encoder = ModeEncoder(strategy="quantile", n_modes=32, random_state=0).fit(TABLE)
+    table = encoder.encode(TABLE)
+    pd.testing.assert_frame_equal(encoder.decode(table.values, table.codes), TABLE)
+    arrays, meta = encoder.to_state()
+    again = ModeEncoder.from_state(arrays, json.loads(json.dumps(meta)))
+    assert isinstance(again.columns_[0].mixture, Bins)
+    for name in ("values", "codes"):
+        assert_array_equal(getattr(again.encode(TABLE), name), getattr(table, name))
+
+
+def test_whole_numbers_are_rounded_evenly():
+    """At a bin's ends as elsewhere: a cut between two whole numbers is halfway."""
+    x = np.repeat(np.arange(200), 20)
+    encoder = ModeEncoder(strategy="quantile", n_modes=10, random_state=0).fit(x[:, None])
+    (column,) = encoder.columns_
+    places = np.random.default_rng(0).uniform(-1, 1, 40_000).astype(np.float32)
+    codes = np.random.default_rng(1).choice(column.size, 40_000, p=column.mixture.weights)
+    made = encoder.decode(places[:, None], codes[:, None])[:, 0]
+    counts = np.bincount(made.astype(int), minlength=200)
+    assert counts.min() > 120  # of 200 expected
+    assert counts.max() < 290

@@ -1,0 +1,577 @@
+"""The three findings: their levels at the thresholds, and their sentences."""
+
+import math
+
+import pandas as pd
+import pytest
+
+from combutab.reports._findings import (
+    HELD_OUT_ROWS,
+    TRAINING,
+    Copies,
+    Disclosed,
+    TwoSample,
+    judge_likeness,
+    judge_privacy,
+    judge_usefulness,
+)
+from combutab.reports._yardsticks import Yardsticks
+
+# ---- The finding on usefulness: its levels at the thresholds, and its sentences -----------------
+
+
+def efficacy(note="", se=0.0, gap_se=0.0, **scores):
+    """Of metric=(real, synthetic), or of several learners: metric={learner: (real, synthetic)}."""
+    rows = []
+    for metric, of in scores.items():
+        for learner, pair in (of if isinstance(of, dict) else {"linear": of}).items():
+            for source, mean in zip(("real", "synthetic"), pair, strict=True):
+                told = note * (source == "synthetic")
+                rows.append((learner, metric, source, mean, told, se, gap_se))
+    return pd.DataFrame(
+        rows, columns=["learner", "metric", "source", "mean", "note", "se", "gap_se"]
+    )
+
+
+def usefulness(table, *, guess=0.5, n_test=4000, seen=False):
+    return judge_usefulness(table, target="income", guess=guess, n_test=n_test, seen=seen)
+
+
+@pytest.mark.parametrize(
+    ("made", "level", "share"),
+    [
+        (0.92, "good", "all"),
+        (0.90, "good", "all"),
+        (0.861, "good", "90 %"),
+        (0.859, "fair", "89 %"),
+        (0.7801, "fair", "70 %"),
+        (0.779, "poor", "69 %"),
+        (0.50, "poor", "nothing"),
+        (0.45, "poor", "nothing"),
+    ],
+)
+def test_the_share_of_skill_that_is_kept(made, level, share):
+    # over guessing, the real rows teach 0.9 - 0.5 = 0.4
+    found = usefulness(efficacy(accuracy=(0.9, made), roc_auc=(0.95, 0.5)))
+    assert (found.subject, found.level) == ("usefulness", level)
+    assert f"keep {share} of what the real rows teach about 'income'" in found.sentence
+    lost = {"nothing": "do no better than guessing"}.get(share, "do much worse than on real rows")
+    assert level != "poor" or found.short == f"Models trained on it {lost}."
+
+
+def test_a_classification_in_words():
+    found = usefulness(efficacy(accuracy=(0.8504, 0.8307), roc_auc=(0.9, 0.9)), guess=0.752)
+    assert found.sentence == (
+        "The synthetic rows keep 79 % of what the real rows teach about 'income', give or take 2 "
+        "points: after learning from them, a linear model names the right class for 83.1 % of "
+        "4,000 held-out real rows; after learning from the real rows, for 85.0 %; always naming "
+        "the most frequent class is right for 75.2 %."
+    )
+
+
+def test_a_regression_in_words():
+    found = usefulness(efficacy(r2=(0.84, 0.63), mae=(0.1, 0.2)), guess=0.0)
+    assert found.level == "fair"
+    assert found.sentence == (
+        "The synthetic rows keep 75 % of what the real rows teach about 'income': after learning "
+        "from them, a linear model explains 63.0 % of the variation in 4,000 held-out real rows; "
+        "after learning from the real rows, 84.0 %; always naming the mean, nothing."
+    )
+    assert found.notes == ()
+
+
+def test_the_learner_that_is_best_on_real_rows_decides():
+    scores = {"mlp": (0.7, 0.7), "random_forest": (0.9, 0.6), "linear": (math.nan, 0.9)}
+    found = usefulness(efficacy(r2=scores), guess=0.0)
+    assert found.level == "poor"
+    assert "a random forest explains 60.0 %" in found.sentence
+
+
+def test_a_rare_class_is_judged_by_the_area():
+    # naming the frequent class is right for 99 %; the area shows what is learned all the same
+    table = efficacy(accuracy=(0.99, 0.99), roc_auc=(0.9, 0.7))
+    found = usefulness(table, guess=0.99, n_test=10_000)
+    assert found.level == "poor"
+    assert "keep 50 %" in found.sentence  # (0.7 - 0.5) / (0.9 - 0.5)
+    assert "has a ROC AUC of 0.700 on 10,000 held-out real rows" in found.sentence
+    # of the same scores with 2 rows of the rare class nothing is known
+    assert usefulness(table, guess=0.99, n_test=200).level == "unknown"
+
+
+def test_a_skill_within_its_error_is_none():
+    # 0.6 of 100 rows: the standard error is 0.049, guessing is 0.1 below
+    table = efficacy(accuracy=(0.59, 0.59), roc_auc=(0.5, 0.5))
+    found = usefulness(table, n_test=100)
+    assert found.level == "unknown"
+    assert "even the real rows may teach nothing about 'income'" in found.sentence
+    assert usefulness(table, n_test=200).level == "good"
+
+
+def test_what_limits_the_usefulness_is_said():
+    # two standard errors of the gap, over a skill of 0.5: 0.16
+    table = efficacy(note="one class to learn from", gap_se=0.04, r2=(0.5, 0.5))
+    found = usefulness(table, guess=0.0, n_test=400)
+    assert found.level == "good"
+    assert "about 'income', give or take 16 points: after" in found.sentence
+    assert found.notes == ("Of the training on the synthetic rows: one class to learn from.",)
+    (seen,) = usefulness(efficacy(r2=(0.5, 0.5)), guess=0.0, seen=True).notes
+    assert "set aside" in seen
+
+
+@pytest.mark.parametrize(
+    ("made", "gap_se", "level"),
+    [
+        (0.05, 0.2, "unknown"),  # 0.1 give or take 0.8, and 0.9 times the error of 0.5 again
+        (0.05, 0.05, "poor"),
+        (0.5, 0.04, "good"),
+        (0.5, 0.08, "unknown"),  # 1 give or take 0.32
+        (0.41, 0.025, "fair"),  # 0.82 give or take 0.1: perhaps good, not poor
+        (0.41, 0.06, "unknown"),
+    ],
+)
+def test_a_share_that_may_be_poor_as_well_as_good_is_not_known(made, gap_se, level):
+    # of these the first was "poor", with "give or take about 89 percentage points" below it
+    found = usefulness(efficacy(gap_se=gap_se, r2=(0.5, made)), guess=0.0, n_test=10**6)
+    assert found.level == level
+    assert found.sentence.startswith("Not known") == (level == "unknown")
+
+
+def test_errors_are_those_of_few_rows_where_a_resample_shows_none():
+    # all of 20 rows right, in every resample: not certain all the same
+    found = usefulness(efficacy(accuracy=(1.0, 1.0), roc_auc=(1.0, 1.0)), n_test=20)
+    assert found.level == "good"
+    assert "give or take" in found.sentence
+
+
+def test_names_are_told_on_one_line():
+    table = efficacy(accuracy=(0.9, 0.9), roc_auc=(0.9, 0.9))
+    found = judge_usefulness(table, target="a\n\x1b[31m", guess=0.5, n_test=100, seen=False)
+    assert found.sentence.isprintable()
+
+
+def test_skill_by_chance_is_within_what_is_told():
+    """A learner of noise has 0.1 of 0.4 by chance; of other draws it has less, or none."""
+    table = efficacy(gap_se=0.01, accuracy=(0.9, 0.6), roc_auc=(0.95, 0.7))
+    alone = usefulness(table)
+    assert "keep 25 % of what the real rows teach about 'income', give or take 7" in alone.sentence
+    again = pd.concat(
+        [
+            efficacy(accuracy=(0.9, made), roc_auc=(0.95, 0.5)).replace("synthetic", f"anew {k}")
+            for k, made in enumerate((0.44, 0.5, 0.55, 0.66))
+        ]
+    )
+    found = judge_usefulness(
+        table, target="income", guess=0.5, n_test=4000, seen=False, again=again
+    )
+    by_chance = math.sqrt((0.1**2 + 0.1**2 + 0.05**2 + 0.06**2) / 4)
+    error = math.sqrt(0.9 * 0.1 / 4000)  # of the share of the real rows' skill
+    off = 200 * (math.hypot(0.01, by_chance) + 0.75 * error) / 0.4
+    assert (
+        f"keep 25 % of what the real rows teach about 'income', give or take {off:.0f} points"
+        in (found.sentence)
+    )
+    assert found.level == "poor"
+
+
+@pytest.mark.parametrize(
+    ("scores", "options", "level", "says"),
+    [
+        ({"r2": (0.84, -3.456)}, {}, "poor", "explains nothing (R² -3.46) of the variation"),
+        ({"r2": (0.99, 0.99)}, {"n_test": 1}, "unknown", "1 held-out real row with a value of"),
+        ({"r2": (0.99, 0.99)}, {"n_test": 9}, "unknown", "9 held-out real rows with a value of"),
+        ({"r2": (math.nan,) * 2}, {}, "unknown", "all 4,000 held-out real rows tested on have"),
+        ({"r2": (0.8, math.nan)}, {}, "unknown", "Not known: a linear model has no score"),
+        ({"r2": (0.019, 0.019)}, {}, "unknown", "real rows teach these learners next to nothing"),
+        ({"r2": (-0.4, 0.3)}, {}, "unknown", "real rows teach these learners next to nothing"),
+        (
+            {"accuracy": (0.765, 0.7), "roc_auc": (0.51, 0.5)},
+            {"guess": 0.75},
+            "unknown",
+            "real rows teach these learners next to nothing about 'income'",
+        ),
+    ],
+)
+def test_where_nothing_is_learned_or_known(scores, options, level, says):
+    found = usefulness(efficacy(**scores), **{"guess": 0.0} | options)
+    assert found.level == level
+    assert says in found.sentence
+
+
+# ---- The finding on likeness: its levels at the thresholds, and its sentences -------------------
+
+
+def fidelity(shapes, pairs=(), held_out=None, missing=()):
+    rows = [("shape", "ks", f"c{i}", None, "synthetic", v, True) for i, v in enumerate(shapes)]
+    rows += [("shape", "wasserstein", f"c{i}", None, "synthetic", 9.0, False) for i in (0, 1)]
+    rows += [("pairs", "correlation", "c0", "c1", "synthetic", v, True) for v in pairs]
+    rows += [("coverage", "range_coverage", "c0", None, "synthetic", 0.0, True)]
+    rows += [
+        ("missing", "missing_share", f"c{i}", None, "synthetic", v, True)
+        for i, v in enumerate(missing)
+    ]
+    if held_out is not None:
+        rows += [("shape", "ks", "c0", None, "held-out real", held_out, True)]
+    columns = ["aspect", "measure", "column", "other_column", "source", "mean"]
+    return pd.DataFrame(rows, columns=[*columns, "greater_is_better"])
+
+
+def detection(area=0.5, held_out=None, linear=0.0, se=0.005):
+    rows = [("linear", "synthetic", linear, 0), ("hist_gradient_boosting", "synthetic", area, se)]
+    if held_out is not None:
+        rows += [("hist_gradient_boosting", "held-out real", held_out, se)]
+    return pd.DataFrame(rows, columns=["learner", "source", "mean", "se"])
+
+
+NOWHERE = detection()[:0]
+
+OPEN = (math.inf, math.inf)
+
+PAIR = ("c0", "c1")
+
+
+def yardsticks(chance=0.0, *, ties=None, ties_off=(0.0, 0.0), strongest=0.0):
+    return Yardsticks({"c0": chance, "c1": chance}, ties or {}, ties_off, strongest)
+
+
+TIED = yardsticks(ties={PAIR: (0.2, 0.05)})
+
+
+def likeness(table, told=None, sticks=None, *, n=10_000, n_test=0):
+    told = detection() if told is None else told
+    sticks = yardsticks() if sticks is None else sticks
+    return judge_likeness(table, told, sticks, n_train=n, n_made=n, n_test=n_test)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "area", "level"),
+    [
+        (0.95, 0.6, "good"),
+        (0.935, 0.64, "good"),  # 0.135 of 0.15 are 90 %
+        (0.93, 0.6, "fair"),  # 87 %
+        (0.95, 0.66, "fair"),
+        (0.95, 0.8, "fair"),
+        (0.95, 0.81, "poor"),
+        (0.8, 0.6, "poor"),  # nothing is kept, though the classifier has not seen it
+        (0.95, 0.96, "poor"),
+    ],
+)
+@pytest.mark.parametrize("shapes", [[1.0, 1.0], [0.7, 0.7], [math.nan, 0.9]])
+def test_rows_that_are_told_apart_decide_and_no_column_does(shapes, pairs, area, level):
+    found = likeness(fidelity(shapes, [pairs]), detection(area), TIED)
+    assert (found.subject, found.level) == ("likeness", level)
+
+
+@pytest.mark.parametrize(
+    ("strongest", "level", "says"),
+    [
+        (0.09, "good", "no two real columns are associated by more than 0.1"),
+        (0.3, "good", "is too weak to show in so few rows"),
+        (0.62, "unknown", "whether what ties columns together is kept is left open"),
+    ],
+)
+def test_ties_that_are_not_seen_are_not_called_absent(strongest, level, says):
+    found = likeness(fidelity([1.0, 1.0], [0.9]), None, yardsticks(strongest=strongest))
+    assert found.level == level
+    assert says in found.sentence
+
+
+def test_what_chance_may_make_good_or_poor_is_not_known():
+    table = fidelity([1.0, 1.0], [0.89])  # 60 %
+    sure = yardsticks(ties={PAIR: (0.2, 0.05)}, ties_off=(0.1, 0.1))
+    unsure = yardsticks(ties={PAIR: (0.2, 0.05)}, ties_off=(0.2, 0.4))
+    found = likeness(table, None, sure)
+    assert found.level == "poor"
+    assert "60 % of what ties columns together is kept, give or take 10 points;" in found.sentence
+    found = likeness(table, None, unsure, n=200)
+    assert found.level == "unknown"
+    assert found.sentence.startswith("Not known, with 200 rows: gradient boosting")
+    assert "give or take 32 points, which leaves it open" in found.sentence
+    # another part that is poor beyond doubt decides
+    assert likeness(table, detection(0.99), unsure).level == "poor"
+
+
+@pytest.mark.parametrize(
+    ("area", "se", "level"),
+    [(0.72, 0.03, "fair"), (0.72, 0.05, "unknown"), (0.6, 0.05, "good"), (0.9, 0.04, "poor")],
+)
+def test_an_area_that_may_be_good_as_well_as_poor_is_not_known(area, se, level):
+    found = likeness(fidelity([1.0]), detection(area, se=se))
+    assert found.level == level
+    assert f"a ROC AUC of {area:.2f}, give or take {2 * se:.2f} (" in found.sentence
+    assert ("which leaves it open" in found.sentence) == (level == "unknown")
+
+
+def test_likeness_in_words():
+    table = fidelity([0.81, 0.97], [0.935], held_out=0.98)
+    sticks = yardsticks(0.02, ties={PAIR: (0.2, 0.05)})
+    found = likeness(table, detection(0.714, 0.506), sticks)
+    assert found.level == "fair"
+    assert found.sentence == (
+        "Gradient boosting tells synthetic rows from real ones with a ROC AUC of 0.71, give or "
+        "take 0.01 (0.5 is chance; held-out real rows: 0.51); 90 % of what ties columns together "
+        "is kept; the columns match the real ones to 89 % on average (as many real rows, by "
+        "chance: 98 %; held-out real rows: 98 %), the column 'c0' least, to 81 %."
+    )
+    assert found.notes == ()
+
+
+def test_missing_values_are_a_part_of_a_column():
+    found = likeness(fidelity([1.0, 1.0], missing=[1.0, 0.2]))
+    assert "match the real ones to 60 % on average" in found.sentence
+    assert "'c1' least, to 20 %" in found.sentence
+
+
+def test_held_out_rows_that_differ_are_noted():
+    (note,) = likeness(fidelity([1.0]), detection(0.99, 0.95), n_test=500).notes
+    assert "the two real tables differ" in note
+    assert likeness(fidelity([1.0]), detection(0.99, 0.95), n_test=50).notes == ()
+
+
+def test_an_area_far_below_one_half_is_a_sign_of_near_copies():
+    found = likeness(fidelity([1.0]), detection(0.06, se=0.02), n=300)
+    assert found.level == "good"
+    assert found.short == "Its rows look like real ones, but may be near copies of them."
+    (note,) = found.notes
+    assert note.startswith("A ROC AUC of 0.06 is clearly below 0.5. This is a sign of near copies")
+    for area, se, n in ((0.46, 0.001, 10_000), (0.44, 0.021, 300), (0.4, 0.02, 99)):
+        found = likeness(fidelity([1.0]), detection(area, se=se), n=n)
+        assert not any("near copies" in text for text in (found.short, *found.notes))
+
+
+@pytest.mark.parametrize(
+    ("told", "n", "level", "says"),
+    [
+        (detection(0.5), 99, "unknown", ""),
+        (detection(0.5), 100, "good", ""),
+        (detection(0.95, se=0.03), 50, "poor", ""),
+        (detection(1.0, se=0.1), 5, "unknown", "with 5 rows"),  # as rows may be
+        (NOWHERE, 10_000, "unknown", "too few rows to learn to tell"),
+        # boosting decides, whatever a linear model tells
+        (detection(0.96, linear=0.5), 10_000, "poor", "boosting tells synthetic rows from real"),
+        (detection(0.6, linear=0.97), 10_000, "good", "with a ROC AUC of 0.60"),
+        (detection(0.9951), 10_000, "poor", "AUC of more than 0.99, give"),
+    ],
+)
+def test_what_the_two_sample_test_says(told, n, level, says):
+    found = likeness(fidelity([1.0]), told, n=n)
+    assert found.level == level
+    assert says in found.sentence
+    assert likeness(fidelity([math.nan]), told, n=n).level == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("pairs", "share"), [(0.95, "100 %"), (0.99, "100 %"), (0.92, "80 %"), (0.7, "0 %")]
+)
+def test_the_share_of_what_ties_columns_together(pairs, share):
+    found = likeness(fidelity([1.0, 1.0], [pairs]), None, TIED)
+    assert f"; {share} of what ties columns together is kept; the columns" in found.sentence
+
+
+# ---- The finding on privacy: its levels at the thresholds, and its sentences --------------------
+
+
+NONE = Copies(rows=0, of_single=0, expected=0.0, pvalue=1.0)
+
+COPIED = Copies(rows=300, of_single=300, expected=0.2, pvalue=1e-9)
+
+
+def privacy(share=0.5, area=0.5):
+    values = {"share_closer_to_train": share, "dcr_median": 0.0, "membership_auc": area}
+    return pd.DataFrame({"measure": list(values), "mean": list(values.values())})
+
+
+def judged(table, copies=NONE, held_out=NONE, *, error=0.01, m=10_000, values=None, **options):
+    tables = [Disclosed(TRAINING, copies, values or {})]
+    if table is not None and not options.get("n_seen"):
+        tables.append(Disclosed(HELD_OUT_ROWS, held_out))
+    options = {"n_made": 2000, "n_compared": m, "share_error": error} | options
+    return judge_privacy(table, tables, **options)
+
+
+@pytest.mark.parametrize(
+    ("share", "area", "level"),
+    [
+        (0.529, 0.5, "good"),  # three standard errors are 0.03
+        (0.531, 0.5, "fair"),
+        (0.549, 0.5, "fair"),
+        (0.551, 0.5, "poor"),
+        (0.5, 0.512, "good"),  # 3 sqrt(20001 / (12 10000^2)) = 0.01225
+        (0.5, 0.5123, "fair"),
+        (0.5, 0.55, "poor"),
+        (1.0, 1.0, "poor"),
+    ],
+)
+def test_signs_beyond_chance_on_either_side(share, area, level):
+    found = judged(privacy(share, area))
+    assert (found.subject, found.level) == ("privacy", level)
+    assert "swapped" not in found.sentence
+    found = judged(privacy(1 - share, 1 - area))
+    assert found.level == level
+    assert level == "good" or found.sentence.split(". ")[1] == (
+        "Either the two real tables are swapped, or the generator was trained on the held-out rows"
+    )
+    assert (found.short == "Held-out rows or values are copied.") == (level == "poor")
+
+
+def test_a_share_that_chance_explains_is_no_sign():
+    # far from all real rows, a few of these are the nearest to most
+    for share, area in ((0.87, 0.5), (0.13, 0.5)):
+        assert judged(privacy(share, area), error=0.2).level == "good"
+    assert judged(privacy(0.87, 0.6), error=0.2).level == "poor"
+
+
+def test_distances_to_real_tables_that_differ_are_no_sign():
+    differ = TwoSample(0.7, 0.02, 500)
+    for share in (0.2, 0.8):
+        found = judged(privacy(share, 0.5), real=differ)
+        assert found.level == "unknown"
+        assert "the two real tables differ" in found.sentence
+        assert judged(privacy(share, 0.5), real=TwoSample(0.54, 0.02, 500)).level == "poor"
+    assert judged(privacy(), real=differ).level == "good"
+    assert judged(privacy(0.8), COPIED, real=differ).level == "poor"
+    assert judged(privacy(0.8), real=differ, told=TwoSample(0.1, 0.02, 500)).level == "poor"
+
+
+@pytest.mark.parametrize(("pvalue", "level"), [(0.5, "good"), (0.001, "good"), (9e-4, "poor")])
+def test_copies_beyond_chance(pvalue, level):
+    copies = Copies(rows=500, of_single=14, expected=10.0, pvalue=pvalue, near_pvalue=1.0)
+    assert judged(privacy(), copies).level == level
+    assert judged(privacy(), NONE, copies).level == level
+    assert judged(None, copies).level == {"good": "unknown"}.get(level, level)
+
+
+def test_copies_of_held_out_rows():
+    found = judged(privacy(), NONE, COPIED)
+    assert found.sentence.startswith(
+        "Synthetic rows are copies of held-out rows. Either the two real tables are swapped, or "
+        "the generator was trained on the held-out rows. 50.0 % of the synthetic rows are closer "
+    )
+    assert found.sentence.endswith(
+        "300 of the 2,000 synthetic rows are exact duplicates of a held-out row that occurs once "
+        "(about 0 by chance)."
+    )
+    found = judged(privacy(), COPIED, COPIED)
+    assert found.sentence.startswith(
+        "Synthetic rows are copies of real rows. The generator was probably trained on both real "
+        "tables. "
+    )
+    assert found.short == "Real rows or values are copied."
+
+
+def test_one_copy_is_a_weak_sign_where_real_rows_do_not_come_near_to_being_equal():
+    one = Copies(rows=1, of_single=1, expected=0.0, pvalue=0.5)
+    found = judged(privacy(), one)
+    assert found.level == "fair"
+    assert found.sentence.startswith("Weak signs of copied training rows. 50.0 % of")
+    assert "1 of the 2,000 synthetic rows is an exact duplicate of a training row" in found.sentence
+    assert judged(privacy(), NONE, one).sentence.startswith("Weak signs of copied held-out rows. E")
+    # as where few categories make most rows equal but for one column
+    assert judged(privacy(), Copies(1, 1, 0.0, 0.5, near_pvalue=0.6)).level == "good"
+    assert judged(None, one).level == "unknown"
+
+
+def test_copies_where_equal_real_rows_were_removed():
+    # no held-out row equals a training row; as many of either are met
+    met = Copies(rows=900, of_single=900, expected=0.0, pvalue=0.0, near_pvalue=0.9, evenly=True)
+    found = judged(privacy(), met, met)
+    assert found.level == "good"
+    assert "900 of the 2,000 synthetic rows are exact duplicates" in found.sentence
+    assert "(as many as of the other real table)" in found.sentence
+    for sign in ({"evenly": False}, {"near_pvalue": 1e-4}):
+        copies = Copies(**(vars(met) | sign))
+        assert judged(privacy(), copies, copies).level == "poor"
+
+
+def test_a_two_sample_test_far_below_one_half_is_a_sign_of_near_copies():
+    for table in (privacy(), None):
+        found = judged(table, told=TwoSample(0.06, 0.02, 300))
+        assert found.level == "poor"
+        assert "are too close to training rows. A classifier tells synthetic" in found.sentence
+        assert "with a ROC AUC of 0.06, clearly below 0.5" in found.sentence
+    for area, error, n in ((0.46, 0.001, 10_000), (0.44, 0.021, 300), (0.4, 0.02, 99)):
+        assert judged(privacy(), told=TwoSample(area, error, n)).level == "good"
+
+
+def test_values_of_single_rows_that_are_copied():
+    values = {
+        "mail": Copies(rows=240, of_single=240, expected=0.0, pvalue=0.0),
+        "name": Copies(rows=90, of_single=30, expected=0.4, pvalue=0.0),
+    }
+    for table in (privacy(), None):
+        found = judged(table, values=values)
+        assert found.level == "poor"
+        assert found.sentence.startswith("Values that occur in a single training row are copied.")
+        assert found.sentence.endswith(
+            "Values of 'mail' that occur in a single training row are copied in 240 synthetic rows "
+            "(about 0 by chance), as are such values of 1 other column."
+        )
+    assert judged(privacy(), NONE).level == "good"
+
+
+def test_privacy_in_words():
+    copies = Copies(rows=512, of_single=12, expected=10.4, pvalue=0.4, near_pvalue=1.0)
+    found = judged(privacy(0.519, 0.504), copies)
+    assert found.sentence == (
+        "No sign of copied real rows. 51.9 % of the synthetic rows are closer to a training row "
+        "than to any held-out row (50 % by chance, give or take 3.0 points). A membership "
+        "inference attack by distance to the closest record has a ROC AUC of 0.504 (0.5 by chance, "
+        "give or take 0.012). 512 of the 2,000 synthetic rows are exact duplicates of a training "
+        "row, 12 of them of one that occurs once (about 10 by chance)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "of_single", "n_made", "says"),
+    [
+        (0, 0, 2000, "No synthetic row is an exact duplicate of a real row."),
+        (1, 1, 2000, "1 of the 2,000 synthetic rows is an exact duplicate of a training row that"),
+        (3, 1, 2000, "3 of the 2,000 synthetic rows are exact duplicates of a training row, 1 of"),
+        (2000, 2000, 2000, "All 2,000 synthetic rows are exact duplicates of a training row that"),
+        (1, 1, 1, "The one synthetic row is an exact duplicate of a training row."),
+    ],
+)
+def test_copies_in_words(rows, of_single, n_made, says):
+    copies = Copies(rows=rows, of_single=of_single, expected=0.1, pvalue=0.4)
+    assert says in judged(privacy(), copies, n_made=n_made).sentence
+
+
+def test_no_finding_is_a_promise():
+    for table in (privacy(), privacy(0.54), privacy(1.0), None):
+        found = judged(table)
+        told = " ".join([found.sentence, *found.notes]).casefold()
+        assert not any(word in told for word in ("safe", "anonym", "guarantee"))
+    assert "no proof of privacy" in judged(privacy()).notes[0]
+
+
+@pytest.mark.parametrize(("m", "level"), [(37, "unknown"), (38, "good"), (5, "unknown")])
+def test_few_rows_to_compare_with(m, level):
+    # 3 sqrt((2m + 1) / (12 m^2)) is 0.2027 for 37 rows, 0.2000 for 38
+    assert judged(privacy(), m=m, error=0.05).level == level
+    assert judged(privacy(1.0, 1.0), m=20, error=0.05).level == "poor"
+
+
+@pytest.mark.parametrize(("n", "level"), [(3, "unknown"), (56, "unknown"), (57, "good")])
+def test_few_synthetic_rows(n, level):
+    # 3 * 0.5 / sqrt(n) is 0.2004 for 56 rows, 0.1987 for 57
+    found = judged(privacy(), n_made=n)
+    assert found.level == level
+    if level == "unknown":
+        start = f"Not known: {n} synthetic rows and 10,000 rows of each real table are too few to "
+        assert found.sentence.startswith(start)
+    assert judged(privacy(), COPIED, n_made=n).level == "poor"
+
+
+def test_without_rows_that_the_generator_has_not_seen():
+    found = judged(None)
+    assert found.level == "unknown"
+    assert "No synthetic row is an exact duplicate of a training row" in found.sentence
+    seen = judged(privacy(), n_seen=700)
+    assert seen.level == "unknown"
+    assert "700 held-out rows are training rows" in seen.sentence
+    # held-out rows that are copies lie as far below one half as the training rows above it
+    assert judged(privacy(0.0, 0.0), n_seen=700).level == "unknown"
+
+
+def test_identifiers_that_are_left_out_are_named():
+    found = judged(privacy(), left_out=["id", 7])
+    assert found.notes[-1] == "Distances and exact duplicates leave identifiers out: 'id', '7'."
