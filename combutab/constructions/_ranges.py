@@ -10,6 +10,7 @@ import numpy as np
 Ranges = np.ndarray  # (n, 2) float64
 
 _UNIT = 2.0**-53
+_SMALLEST_NORMAL = 2.0**-1022
 
 
 def as_domain(domain: Sequence[Sequence[float]]) -> Ranges:
@@ -26,8 +27,12 @@ def as_domain(domain: Sequence[Sequence[float]]) -> Ranges:
 
 
 def widened(ranges: np.ndarray, size: np.ndarray | float = 0.0) -> np.ndarray:
-    """Make room for the rounding of ends, made of terms of these sizes: 8 units of them."""
-    margin = 8 * _UNIT * np.maximum(np.abs(ranges), size)
+    """Make room for the rounding of ends, made of terms of these sizes: 8 units of them.
+
+    Below the normal numbers a unit is the smallest normal number's.
+    """
+    size = np.maximum(np.abs(ranges), size)
+    margin = 8 * _UNIT * np.where(size > 0, np.maximum(size, _SMALLEST_NORMAL), 0.0)
     return ranges + margin * [-1, 1]
 
 
