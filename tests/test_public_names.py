@@ -53,11 +53,11 @@ combutab.preprocessing: CategoryColumn ColumnKind EncodedTable IdentifierColumn 
     infer_task is_polars missing_codes odd_columns parquet_parts polars_cells put_cells
     read_numbers refuse_large
 combutab.reports: Finding SyntheticEvaluation evaluate_synthetic render_report write_report
-combutab.training: BinaryCrossEntropy Callback CompiledGradients ConditionSampler Conditions
+combutab.training: BinaryCrossEntropy Callback ConditionSampler Conditions
     CrossEntropy EpochReport FitTasks GaussianNLL Learned Loss MemberPlan MemberResult MemberStart
     OptimizerConfig PER_STEP Pinball ProgressBar REGRESSION_LOSSES RowOptimizer RowStream Rows
     SCHEDULES SOLVERS StackFile TimeLimit TrainConfig Trainable VerboseLines clip_gradients
-    compilation compiled is_per_step make_regression_loss schedule_factor train train_lbfgs
+    is_per_step make_regression_loss schedule_factor train train_lbfgs
     train_stack uninterrupted unshared
 """
 

@@ -43,7 +43,6 @@ from combutab.training import (
     OptimizerConfig,
     TrainConfig,
     VerboseLines,
-    compilation,
 )
 
 # ---- The CombU paper's network, as parameters that stay when the estimators' defaults change -----
@@ -509,7 +508,6 @@ class Parameters(_Positional):
             max_grad_norm=self.max_grad_norm,
             track_metric=self.track_metric,
             precision=Precision(self.precision),
-            compilation=compilation(),
         )
 
     def _rate_factors(self) -> Mapping[str, float]:

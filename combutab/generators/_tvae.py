@@ -31,7 +31,7 @@ from combutab.nn import (
     StackedRowEncoder,
     fill_gradients,
 )
-from combutab.training import CompiledGradients, OptimizerConfig, compilation
+from combutab.training import OptimizerConfig
 
 # ---- TVAE's training: M encoders and decoders as one batched program -----------------------------
 
@@ -63,11 +63,6 @@ class VAETraining(Training[StackedRowDecoder]):
         self.n_latent, self.context = model.embedding_dim, precision.context(spans.device)
         self.encode = encoder.training_pass(self.context)
         self.decode = decoder.training_pass(self.context)
-        self._compiled: CompiledGradients[Tensor] | None = None
-        how = compilation() if self.ranks is None else None
-        if how is not None and how.device == spans.device.type:
-            self._compiled = CompiledGradients(how, self._total_and_loss, self._backward)
-            self.encode, self.decode = self._plain_passes()  # which can be compiled
         self._noise = DrawnBlocks(len(plans) * self.batch_size * self.n_latent, self._draw_noise)
         self.n_steps = -(-len(rows) // self.batch_size)
 
@@ -95,14 +90,10 @@ class VAETraining(Training[StackedRowDecoder]):
 
     def _gradients(self, index: Tensor, noise: Tensor) -> Tensor:
         """Set the gradients of both networks; returns the members' losses, (M,)."""
-        loss = None
-        if self._compiled is not None:
-            loss = self._compiled(self.rows.values[index], self.rows.codes[index], noise)
-        if loss is None:
-            values, codes = self.rows.values[index], self.rows.codes[index]
-            total, loss = self._total_and_loss(values, codes, noise)
-            self._backward(total)
-        return loss
+        values, codes = self.rows.values[index], self.rows.codes[index]
+        loss = self._loss(values, codes, noise, self.encode, self.decode)
+        fill_gradients(loss.sum(), self.encoder, self.decoder)
+        return loss.detach()
 
     def _draw_noise(self, steps: range) -> list[Tensor]:  # (steps, M, batch, n_latent)
         n_rows = min(self.batch_size, len(self.rows))
@@ -112,18 +103,9 @@ class VAETraining(Training[StackedRowDecoder]):
         noise = normals(keys, n_rows, self.n_latent, device=self.spans.device)
         return noise.to(self.spans.dtype)
 
-    def _total_and_loss(
-        self, values: Tensor, codes: Tensor, noise: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        loss = self._loss(values, codes, noise, self.encode, self.decode)
-        return loss.sum(), loss.detach()
-
     def _plain_passes(self) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
         encode, decode = self.encoder.raw_outputs, self.decoder.raw_outputs
         return partial(encode, context=self.context), partial(decode, context=self.context)
-
-    def _backward(self, total: Tensor) -> None:
-        fill_gradients(total, self.encoder, self.decoder)
 
     def _loss(
         self,

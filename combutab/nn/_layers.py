@@ -245,7 +245,7 @@ class MaskMaker:
         """
         if not self._total:
             return []
-        positions = self.positions(n_rows, first)
+        positions = self._positions_of(n_rows, first)
         n_members, n_units = len(keys), n_rows * self._total
         if self._masks.numel() < n_members * n_units:
             self._masks = torch.empty(n_members * n_units, dtype=self.dtype, device=self.device)
@@ -261,17 +261,6 @@ class MaskMaker:
         torch.ge(units, self._dropped, out=units)  # bytes become 0 or 1
         return self._by_layer(masks.copy_(units).mul_(self._scale))
 
-    def draw_compiled(self, keys: Tensor, positions: Tensor) -> list[Tensor]:
-        """``draw`` for compiled code, which finds itself memory; given ``positions(n_rows)``.
-
-        The positions are given because C++ code that makes them in a loop may assume that their
-        integers never overflow.
-        """
-        draws = positions.new_empty(len(keys), len(positions))
-        random_int64_(keys, positions, draws, torch.empty_like(draws))
-        kept = draws.view(torch.uint8).view(len(keys), 1, -1) >= self._dropped
-        return self._by_layer(kept.to(self.dtype) * self._scale)
-
     def _by_layer(self, masks: Tensor) -> list[Tensor]:  # (M, 1, all units of all rows)
         n_members, n_rows = len(masks), masks.shape[-1] // self._total
         return [
@@ -279,7 +268,7 @@ class MaskMaker:
             for start, end, width in self._spans
         ]
 
-    def positions(self, n_rows: int, first: int = 0) -> Tensor:
+    def _positions_of(self, n_rows: int, first: int = 0) -> Tensor:
         """Counters of all units, layer by layer, so that each layer's masks are contiguous.
 
         A draw's counter follows from its row and its place among the units of all layers.

@@ -32,15 +32,12 @@ from combutab.training._optimizers import (
     schedule_factor,
 )
 from combutab.training._steps import (
-    CompiledGradients,
     MemberPlan,
     MemberResult,
     MemberStart,
     Rows,
     RowStream,
     TrainConfig,
-    compilation,
-    compiled,
 )
 from combutab.training._trainer import StackFile, Trainable, train, train_lbfgs, train_stack
 
@@ -51,7 +48,6 @@ __all__ = [
     "SOLVERS",
     "BinaryCrossEntropy",
     "Callback",
-    "CompiledGradients",
     "ConditionSampler",
     "Conditions",
     "CrossEntropy",
@@ -75,8 +71,6 @@ __all__ = [
     "Trainable",
     "VerboseLines",
     "clip_gradients",
-    "compilation",
-    "compiled",
     "is_per_step",
     "make_regression_loss",
     "schedule_factor",

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import math
-import textwrap
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from types import FunctionType
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -21,136 +17,6 @@ from combutab.core.world import current
 from combutab.nn import TableNetwork
 from combutab.training._losses import Loss
 from combutab.training._optimizers import OptimizerConfig, RowOptimizer, Schedule, clip_gradients
-
-# ---- The forward and backward pass of a step as compiled code, on a GPU a CUDA graph -----------
-
-Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class Compilation:
-    """The device whose steps are compiled, and the backend of ``torch.compile``."""
-
-    device: str
-    backend: str
-
-    def of(self, function: Callable[..., Result]) -> Callable[..., Result]:
-        """Compile a function; a trace that breaks is an error, as is a shape that changes."""
-        graphs = self.device == "cuda" and self.backend == "inductor"
-        mode = "reduce-overhead" if graphs else None
-        return torch.compile(
-            function, fullgraph=True, dynamic=False, backend=self.backend, mode=mode
-        )
-
-
-_wanted: list[Compilation | None] = [None]  # in a list: shared by threads that train side by side
-
-
-@contextmanager
-def compiled(*, device: str = "cuda", backend: str = "inductor") -> Iterator[None]:
-    """Compile the training steps of fits that begin within this context, by ``torch.compile``.
-
-    Forward and backward pass become fused kernels, replayed as a CUDA graph
-    (``mode="reduce-overhead"``). Numbers are those of the usual steps, to rounding. An epoch's
-    last, smaller batch, batches of members with fewer rows than others, CTGAN, and fits that ranks
-    share take the usual steps; so does, with a warning, a fit that cannot be compiled (a module
-    that looks at values, say). Each fit compiles anew, and again when members of its stack end:
-    seconds that only long fits make up for.
-
-    NOTE: off by default, because it has run on a CPU only. Before that changes,
-    ``benchmarks/speed/gpu.py`` has to show on a GPU that it is faster.
-
-    Parameters
-    ----------
-    device : str, default "cuda"
-        The type of device on which steps are compiled; fits on others are not affected.
-    backend : str, default "inductor"
-        Of ``torch.compile``; on a CPU, inductor needs a C++ compiler and "aot_eager" none.
-
-    >>> from combutab import MLPClassifier
-    >>> with compiled():
-    ...     net = MLPClassifier(max_iter=5, device="cpu", n_iter_no_change=float("inf")).fit(
-    ...         [[0.0], [1.0]], [0, 1])
-    >>> net.n_iter_
-    5
-    """
-    before, _wanted[0] = _wanted[0], Compilation(device, backend)
-    try:
-        yield
-    finally:
-        _wanted[0] = before
-
-
-def compilation() -> Compilation | None:
-    """Return what ``compiled`` asks for, None outside it."""
-    return _wanted[0]
-
-
-class CompiledGradients(Generic[Result]):
-    """Sets a batch's gradients by compiled code, where it can.
-
-    Parameters
-    ----------
-    how : Compilation
-    forward : callable
-        Of tensors (or None) to a scalar, and whatever else the caller wants.
-    backward : callable
-        Given the scalar, sets the gradients.
-    """
-
-    def __init__(
-        self,
-        how: Compilation,
-        forward: Callable[..., tuple[Tensor, Result]],
-        backward: Callable[[Tensor], None],
-    ) -> None:
-        self._how, self._forward, self._backward = how, forward, backward
-        self._failed = False
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget what was compiled: members were dropped, and shapes changed."""
-        self._run: Callable[..., tuple[Tensor, Result]] | None = None
-        self._shape: torch.Size | None = None
-
-    def __call__(self, first: Tensor, *others: Tensor | None) -> Result | None:
-        """Run the step; return what ``forward`` gave but the scalar, None to take it as usual."""
-        if self._shape is None:  # an epoch's last batch may be smaller than the first
-            self._shape = first.shape
-        if self._failed or first.shape != self._shape:
-            return None
-        quiet: AbstractContextManager[object] = nullcontext()
-        if self._run is None:
-            self._run = self._how.of(_with_code_of_its_own(self._forward))
-            quiet = warnings.catch_warnings(action="ignore")  # torch's, of its compiler's insides
-        try:
-            with quiet:
-                return self._gradients(self._run, first, *others)
-        # torch's compilers have no common class of exceptions; a graph is recorded in later calls
-        except Exception as error:
-            reason = textwrap.shorten(f"{type(error).__name__}: {error}", 300)
-            warnings.warn(f"the training step is not compiled: {reason}", stacklevel=2)
-            self._failed, self._run = True, None
-            return None
-
-    def _gradients(
-        self, run: Callable[..., tuple[Tensor, Result]], *inputs: Tensor | None
-    ) -> Result:
-        if self._how.device == "cuda":
-            torch.compiler.cudagraph_mark_step_begin()
-        total, result = run(*inputs)
-        self._backward(total)
-        return result
-
-
-def _with_code_of_its_own(function: Callable[..., Result]) -> Callable[..., Result]:
-    """The function; torch keeps a few compilations for each code object, and then no more."""
-
-    def call(*inputs: Tensor | None) -> Result:
-        return function(*inputs)
-
-    return FunctionType(call.__code__.replace(), globals(), closure=call.__closure__)
-
 
 # ---- Records: what the training loop is given and what it gives back ----------------------------
 
@@ -243,7 +109,6 @@ class TrainConfig:
     max_grad_norm: float | None = None
     track_metric: bool = False
     precision: Precision = field(default_factory=lambda: Precision("float32"))
-    compilation: Compilation | None = None  # of the training step
 
 
 @dataclass
@@ -507,11 +372,7 @@ class TrainingStep:
         self.device = net.flat.values.device
         self._context = config.precision.context(self.device)
         self._memory: dict[str, Tensor] = {}
-        self._compiled: CompiledGradients[Objective] | None = None
         self.ranks = current()
-        how = config.compilation if self.ranks is None else None
-        if how is not None and self.device.type == how.device:
-            self._compiled = CompiledGradients(how, self._forward, net.flat.backward)
         self.refresh(plans, n_rows)
 
     def refresh(self, plans: Sequence[MemberPlan], n_rows: Sequence[int]) -> None:
@@ -533,8 +394,6 @@ class TrainingStep:
         self._half_alphas = torch.tensor(halves, dtype=torch.float64, device=self.device)
         self.sums = torch.zeros(3, len(plans), dtype=torch.float64, device=self.device)
         self._loss, self._mass, self._metric = self.sums
-        if self._compiled is not None:
-            self._compiled.reset()
 
     def set_regularization(self, factor: float) -> None:
         """Multiply dropout and weight decay by a factor from 0 to 1, until the next call."""
@@ -585,52 +444,23 @@ class TrainingStep:
         self._add_up(objective)
 
     def _set_gradients(self, batch: Batch, keys: Tensor | None) -> Objective:
-        rows, objective = batch.rows, None
+        rows, config = batch.rows, self.config
         n_rows = rows.dense.shape[1]
-        if self._compiled is not None and batch.valid is None:
-            positions = None if keys is None else self.masks.positions(n_rows)
-            objective = self._compiled(rows.dense, rows.y, rows.codes, rows.weight, keys, positions)
-            if objective is not None:
-                return objective
-        objective = self._objective(rows.y, rows.weight, batch.mass)
+        objective = Objective(
+            config.loss,
+            rows.y,
+            rows.weight,
+            config.precision.dtype,
+            config.track_metric,
+            self.net.n_heads,
+            batch.mass,
+        )
         if n_rows == 0:  # a rank's share of a small batch
             self.grads.zero_()
             return objective
         masks = None if keys is None else self.masks.draw(keys, n_rows, batch.first)
         self.net.gradients(rows.dense, objective, rows.codes, masks, batch.valid, self._context)
         return objective
-
-    def _objective(
-        self, y: Tensor, weight: Tensor | None, mass: Tensor | float | None = None
-    ) -> Objective:
-        config = self.config
-        return Objective(
-            config.loss,
-            y,
-            weight,
-            config.precision.dtype,
-            config.track_metric,
-            self.net.n_heads,
-            mass,
-        )
-
-    def _forward(
-        self,
-        dense: Tensor,
-        y: Tensor,
-        codes: Tensor | None,
-        weight: Tensor | None,
-        keys: Tensor | None,
-        positions: Tensor | None,
-    ) -> tuple[Tensor, Objective]:
-        """Add up the members' losses, which is compiled; with the objective that keeps each."""
-        masks = None
-        if keys is not None and positions is not None:
-            masks = self.masks.draw_compiled(keys, positions)
-        objective = self._objective(y, weight)
-        with self._context():
-            raw = self.net(dense, codes, masks)
-        return objective(raw), objective
 
     def _add_l2(self, mass: Tensor | float) -> None:
         """Add the gradient of alpha / 2 |W|^2 / (weight of the batch), scikit-learn's penalty."""

@@ -16,7 +16,6 @@ from combutab import (
     TabMClassifier,
     load,
 )
-from combutab.training import compiled
 
 pytestmark = [
     pytest.mark.gpu,
@@ -133,23 +132,3 @@ def test_global_state_is_left_alone():
     before = torch.cuda.get_rng_state()
     MLPClassifier(**QUICK, activation="combu-random", device="cuda").fit(X, Y).predict(X)
     assert torch.equal(torch.cuda.get_rng_state(), before)
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"activation": "combu", "dropout": 0.2},
-        {"activation": "combu", "n_members": 3, "batch_size": 64},
-        {"activation": "pln-8", "dropout": 0.2},
-        {"activation": "la-silu"},
-        {"activation": "combu", "normalization": "layer", "proxy_norm": True},
-        {"activation": "nlrelu", "precision": "bf16-mixed"},
-    ],
-    ids=str,
-)
-def test_compiled_steps_give_the_same_fit(parameters):
-    model = MLPRegressor(**{**QUICK, **parameters}, device="cuda")
-    expected = model.fit(X_REG, Y_REG).loss_curve_
-    with compiled():
-        found = model.fit(X_REG, Y_REG).loss_curve_
-    assert_allclose(found, expected, rtol=5e-2 if "precision" in parameters else 1e-3)

@@ -13,7 +13,7 @@ from sklearn.datasets import make_classification
 from sklearn.model_selection import StratifiedKFold
 
 from benchmarks.speed.common import synchronize, wall
-from benchmarks.speed.gpu_parts.timing import Line, compiling
+from benchmarks.speed.gpu_parts.timing import Line
 from benchmarks.speed.peers import BATCH, fixed_epochs, skorch_net
 from combutab import MLPClassifier, StackedGridSearchCV
 
@@ -59,29 +59,17 @@ def measure(device: torch.device, quick: bool) -> Iterator[Line]:
     n_fits = len(activations) * FOLDS * seeds
     what = f"{len(activations)} activations x {FOLDS} folds x {seeds} seeds, {epochs} epochs"
 
-    def search(compiled: bool) -> None:
-        with compiling(compiled, device):
-            model = make("relu", device, epochs, width)
-            StackedGridSearchCV(model, grid, cv=FOLDS, refit=False).fit(X, y)
+    def search() -> None:
+        model = make("relu", device, epochs, width)
+        StackedGridSearchCV(model, grid, cv=FOLDS, refit=False).fit(X, y)
 
-    seconds = {
-        way: statistics.median(timed(lambda: search(compiled), device) for _ in range(2))  # noqa: B023
-        for way, compiled in (("stacks", False), ("stacks, compiled", True))
-    }
-    ours = min(seconds.values())
-    for way, value in seconds.items():
-        yield Line(
-            "search", what, way, value, "s", difference=wrong, tolerance=TOLERANCE,
-            note=f"{n_fits} networks",
-        ).judged()  # fmt: skip
-
-    def one(activation: str, compiled: bool) -> object:
-        with compiling(compiled, device):
-            return make(activation, device, epochs, width).fit(X[rows], y[rows])
-
+    ours = statistics.median(timed(search, device) for _ in range(2))
+    yield Line(
+        "search", what, "stacks", ours, "s", difference=wrong, tolerance=TOLERANCE,
+        note=f"{n_fits} networks",
+    ).judged()  # fmt: skip
     singles: dict[str, Callable[[str], object]] = {
-        "one fit at a time": lambda a: one(a, False),
-        "one fit at a time, compiled": lambda a: one(a, True),
+        "one fit at a time": lambda a: make(a, device, epochs, width).fit(X[rows], y[rows])
     }
     if find_spec("skorch"):
         shape = X.shape[1], (width,) * N_HIDDEN, 2

@@ -10,9 +10,7 @@ from __future__ import annotations
 import gc
 import math
 import statistics
-import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +18,7 @@ import numpy as np
 import torch
 
 from benchmarks.speed.common import Clock
-from benchmarks.speed.gpu_parts.timing import Line, compiling, median_phases, tf32
+from benchmarks.speed.gpu_parts.timing import Line, median_phases, tf32
 from combutab import MLPRegressor, paper_recipe
 
 TARGET, SINGLE_TARGET = 0.5, 150e-6  # of the products' rate; seconds of one network's step
@@ -35,7 +33,6 @@ class Case:
     members: int
     products: str  # "float32", "tf32" or "bf16"
     dropout: float
-    compiled: bool = False
     width: int = WIDTH
     batch: int = 500
     steps: int = 20  # in an epoch
@@ -44,8 +41,7 @@ class Case:
     @property
     def way(self) -> str:
         """In words."""
-        words = [self.products, f"dropout {self.dropout:g}"]
-        return ", ".join(words + ["compiled"] * self.compiled)
+        return f"{self.products}, dropout {self.dropout:g}"
 
     @property
     def flops(self) -> float:
@@ -54,8 +50,8 @@ class Case:
         return self.members * (square + 3 * 2 * self.batch * self.width)
 
 
-def train(case: Case, device: torch.device) -> tuple[float, np.ndarray, str]:
-    """Median seconds of a step, without the first two epochs; losses; a warning, or nothing."""
+def train(case: Case, device: torch.device) -> tuple[float, np.ndarray]:
+    """Median seconds of a step, without the first two epochs, and losses."""
     n_rows, clock = case.batch * case.steps, Clock(device)
     X = np.random.default_rng(0).standard_normal((n_rows, case.width), dtype=np.float32)
     settings = paper_recipe(
@@ -65,11 +61,7 @@ def train(case: Case, device: torch.device) -> tuple[float, np.ndarray, str]:
         precision="bf16-mixed" if case.products == "bf16" else "float32",
     )  # fmt: skip
     model = MLPRegressor(**settings)
-    with ExitStack() as stack:
-        caught = stack.enter_context(warnings.catch_warnings(record=True))
-        warnings.simplefilter("always")
-        stack.enter_context(tf32(case.products == "tf32"))
-        stack.enter_context(compiling(case.compiled, device))
+    with tf32(case.products == "tf32"):
         model.fit(X, X[:, 0] * X[:, 1])
     epochs = np.diff(clock.moments)[min(2, case.epochs - 1) :]
     curve = np.array(model.loss_curve_)
@@ -77,14 +69,13 @@ def train(case: Case, device: torch.device) -> tuple[float, np.ndarray, str]:
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
-    trouble = [str(w.message) for w in caught if "not compiled" in str(w.message)]
-    return statistics.median(epochs) / case.steps, curve, "".join(f"; {t}" for t in trouble[:1])
+    return statistics.median(epochs) / case.steps, curve
 
 
 def differs(case: Case, device: torch.device, n_members: int = 2) -> float:
-    """How far the losses of four epochs are from those of usual float32 steps on the CPU."""
+    """How far the losses of four epochs are from those of float32 steps on the CPU."""
     small = replace(case, members=n_members, steps=4, epochs=4)
-    plain = replace(small, products="float32", compiled=False)
+    plain = replace(small, products="float32")
     found, expected = train(small, device)[1], train(plain, torch.device("cpu"))[1]
     gap = np.abs(found - expected).max() / np.abs(expected).max()
     return float(gap) if np.isfinite(found).all() else math.inf
@@ -117,9 +108,8 @@ def cases(quick: bool) -> tuple[list[Case], list[Case]]:
     many, one = [], []
     for kind in ("tf32", "bf16"):
         for dropout in (0.0, 0.1):
-            for compiled in (False, True):
-                many.append(Case(3 if quick else 256, kind, dropout, compiled, **sizes))
-                one.append(replace(many[-1], members=1, steps=2 if quick else 100))
+            many.append(Case(3 if quick else 256, kind, dropout, **sizes))
+            one.append(replace(many[-1], members=1, steps=2 if quick else 100))
     return (many[:2], one[:2]) if quick else (many, one)
 
 
@@ -135,19 +125,19 @@ def measure(device: torch.device, quick: bool) -> Iterator[Line]:
                 case.products, peaks[case.products] / 1e12, "TFLOP/s",
             )  # fmt: skip
         wrong = differs(case, device)
-        seconds, _, trouble = train(case, device)
+        seconds, _ = train(case, device)
         rate = case.flops / seconds
         yield Line(
             "stack", f"step of {case.members} networks, {LAYERS} x {case.width}", case.way,
             rate / 1e12, "TFLOP/s", share=rate / peaks[case.products], target=TARGET,
             difference=wrong, tolerance=TOLERANCES[case.products],
-            note=f"{seconds * 1e3:.2f} ms a step{trouble}",
+            note=f"{seconds * 1e3:.2f} ms a step",
         ).judged()  # fmt: skip
     for case in one:
         wrong = differs(case, device, n_members=1)
-        seconds, _, trouble = train(case, device)
+        seconds, _ = train(case, device)
         yield Line(
             "stack", f"step of one network, {LAYERS} x {case.width}", case.way, seconds * 1e6, "us",
             share=SINGLE_TARGET / seconds, target=1.0, difference=wrong,
-            tolerance=TOLERANCES[case.products], note=f"share: 150 us / these{trouble}",
+            tolerance=TOLERANCES[case.products], note="share: 150 us / these",
         ).judged()  # fmt: skip

@@ -6,7 +6,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -14,7 +14,6 @@ from itertools import pairwise
 import torch
 
 from benchmarks.speed.common import in_turns
-from combutab.training import compiled
 
 Run = Callable[[Callable[[], None]], object]  # given a function that marks the end of a phase
 _HEAD_START = 2_000_000  # clock ticks, about a millisecond, in which the host queues its work
@@ -90,13 +89,6 @@ def difference(found: torch.Tensor, expected: torch.Tensor) -> float:
     if not found.isfinite().all():
         return math.inf
     return float((found - expected).abs().max() / expected.abs().max().clamp_min(1e-30))
-
-
-def compiling(wanted: bool, device: torch.device) -> AbstractContextManager[object]:
-    """Compiled training steps, or the usual ones; on a CPU they are traced and run as they are."""
-    if not wanted:
-        return nullcontext()
-    return compiled(device=device.type, backend="inductor" if device.type == "cuda" else "eager")
 
 
 @contextmanager
