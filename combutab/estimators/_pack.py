@@ -21,7 +21,6 @@ from torch import Tensor
 from combutab._model_files import Loadable, Saved, decode, encode, loadable, with_prefix
 from combutab.core.device import guard_forks
 from combutab.core.files import (
-    Field,
     check_fields,
     kind,
     nullable,
@@ -42,11 +41,8 @@ from combutab.estimators._export import Exports, TableModule
 from combutab.estimators._fitted import LearnedTable
 from combutab.estimators._jobs import Job
 from combutab.estimators._pack_training import (
-    CLASSIFIER,
     MIN_ROWS,
-    REGRESSOR,
     MemberHistory,
-    Recipe,
     choose_snapshots,
     draw_members,
     given_folds,
@@ -76,17 +72,8 @@ _GROUP = {
     "target_state": kind(dict),
     "progress": kind(list),
 }
-_COUNTS, _NUMBERS = several(whole()), several(number(finite=False))
-_COLUMNS = {
-    "member": _COUNTS,
-    "activation": several(text(10_000)),
-    "depth": _COUNTS,
-    "fold": _COUNTS,
-    "n_iter": _COUNTS,
-    "validation_loss": _NUMBERS,
-    "n_snapshots": _COUNTS,
-    "weight": _NUMBERS,
-}
+_NUMBERS = several(number(finite=False))
+_COLUMNS = ("member", "depth", "fold", "n_iter", "validation_loss", "n_snapshots", "weight")
 
 
 def _group_file(saved: Saved, group: dict[str, Any], n_before: int) -> Saved:
@@ -102,7 +89,7 @@ def _group_file(saved: Saved, group: dict[str, Any], n_before: int) -> Saved:
 
 def _read_table(columns: dict[str, Any]) -> pd.DataFrame:
     values = {name: decode(column) for name, column in columns.items()}
-    fields: dict[str, Field] = {**dict.fromkeys(values, _NUMBERS), **_COLUMNS}
+    fields = dict.fromkeys((*values, *_COLUMNS), _NUMBERS) | {"activation": several(text(10_000))}
     check_fields(values, fields, "the table of members")
     if len({len(column) for column in values.values()}) != 1:
         raise ValueError("the columns of its table of members are not equally long")
@@ -112,17 +99,8 @@ def _read_table(columns: dict[str, Any]) -> pd.DataFrame:
 # ---- The base of PackClassifier and PackRegressor: from a table to an ensemble of snapshots ------
 
 _OF_THE_PACK = {  # parameters of members that are the pack's to set
-    *(
-        "activation",
-        "n_members",
-        "bagging",
-        "random_state",
-        "device",
-        "verbose",
-        "callbacks",
-        "warm_start",
-    ),
-    *("max_iter", "n_iter_no_change", "early_stopping", "early_stopping_scoring"),
+    *("activation", "n_members", "bagging", "random_state", "device", "verbose", "callbacks"),
+    *("max_iter", "n_iter_no_change", "early_stopping", "early_stopping_scoring", "warm_start"),
     *("validation_fraction", "categorical_features", "track_metric", "max_fun"),
 }
 
@@ -246,8 +224,8 @@ class BasePack(_Kept):
         "verbose": ["verbose"],
         "n_jobs": [Integral, None],
     }
-    _recipe: ClassVar[Recipe]
     _member_class: ClassVar[type[BaseMLP]]
+    _member_defaults: ClassVar[Mapping[str, Any]]  # where they are not the class's own
     _passed_on: ClassVar[tuple[str, ...]]  # parameters of the pack that all members have
 
     # ---- fit ---------------------------------------------------------------------------------
@@ -289,12 +267,13 @@ class BasePack(_Kept):
         rank 0; Ctrl-C ends it without a pack. ``combutab.training.unshared()`` fits for one
         process alone.
         """
-        deadline = time.perf_counter() + parse_seconds(self.max_time)
+        deadline = time.time() + parse_seconds(self.max_time)
         words = f"{type(self).__name__} {plain_parameters(self)}"
         with sharing(lambda: f"{words} {sample_weight is None} {X_val is None}"):
             seed = seed_from(self.random_state)
             members = self._draw(seed)
-            self._check_given(X, X_val)
+            if X_val is not None and self.cv is not None:
+                raise ValueError(f"X_val and cv={self.cv!r} do not go together; use cv=None")
             self.__dict__.pop("_groups", None)
             prepared = self._encoding(seed).encode_data(
                 X,
@@ -313,16 +292,15 @@ class BasePack(_Kept):
                 self._check_room(len(prepared.splits))
             jobs, histories = member_jobs(members, prepared)
 
-            def print_progress(n_trained: int) -> None:
-                losses = [s.loss for history in histories for s in history.snapshots()]
-                best = f", best loss = {min(losses):.6f}" if np.isfinite(losses).any() else ""
-                print(f"{n_trained} of {len(members)} members trained{best}")
-
             with fit_task(self, X, y, sample_weight, n_parts=len(members)) as task:
 
                 def report_progress(n_trained: int) -> None:
                     if self.verbose:
-                        print_progress(n_trained)
+                        losses = [s.loss for history in histories for s in history.snapshots()]
+                        best = (
+                            f", best loss = {min(losses):.6f}" if np.isfinite(losses).any() else ""
+                        )
+                        print(f"{n_trained} of {len(members)} members trained{best}")
                     if task is not None:
                         task.count("member", n_trained)
 
@@ -360,7 +338,7 @@ class BasePack(_Kept):
         if isinstance(self.cv, Integral):
             self._check_room(int(self.cv))
         members = []
-        drawn = draw_members(self._recipe, self.n_members, self.activations, seed)
+        drawn = draw_members(self.n_members, self.activations, seed)
         for i, settings in enumerate(drawn):
             member = self._checked_member(settings)
             member.random_state = fold_in(seed, Stream.MEMBER, i) % (1 << 32)
@@ -402,7 +380,7 @@ class BasePack(_Kept):
         """Parameters of every member, but for what is drawn."""
         own = ("max_iter", "n_iter_no_change", "validation_fraction", "categorical_features")
         return {
-            **self._recipe.shared,
+            **self._member_defaults,
             **{name: getattr(self, name) for name in (*own, "device", *self._passed_on)},
             "early_stopping_scoring": "loss",
             "n_members": 1,
@@ -414,17 +392,6 @@ class BasePack(_Kept):
         self._check_member_params()
         parameters = {**self._shared(), **(settings or {}), **(self.member_params or {})}
         return self._member_class(**parameters).checked()
-
-    def _check_given(self, X: Any, X_val: Any) -> None:
-        name, plain = type(self).__name__, self._member_class.__name__
-        paths = X if isinstance(X, list | tuple) and X else [X]
-        if all(isinstance(p, str | os.PathLike) and str(p).endswith(".parquet") for p in paths):
-            raise ValueError(
-                f"{name} reads its table into memory, got the path {str(paths[0])!r}: pass a table "
-                f"(pandas.read_parquet, say), or use {plain}, whose fit_parquet reads it in parts"
-            )
-        if X_val is not None and self.cv is not None:
-            raise ValueError(f"X_val and cv={self.cv!r} do not go together; use cv=None")
 
     def _keep(
         self,
@@ -444,7 +411,7 @@ class BasePack(_Kept):
         chosen = broadcast(choose_snapshots(jobs, histories, self.max_ensemble_size))
         groups, selected = make_groups(members, jobs, histories, chosen.counts)
         with uninterrupted():
-            self.members_ = member_table(members, jobs, histories, chosen, self._recipe)
+            self.members_ = member_table(members, jobs, histories, chosen)
             self.history_ = history_table(histories)
             self.validation_loss_ = chosen.loss
             self.best_member_validation_loss_ = chosen.best_single
@@ -628,8 +595,8 @@ class PackClassifier(ClassPredictions, BasePack):
         **BasePack._parameter_constraints,
         "class_weight": MLPClassifier._parameter_constraints["class_weight"],
     }
-    _recipe = CLASSIFIER
     _member_class = MLPClassifier
+    _member_defaults = {"learning_rate_factors": None, "label_smoothing": 0.0, "calibration": None}
     _passed_on = ("class_weight",)
 
 
@@ -687,6 +654,6 @@ class PackRegressor(NumberPredictions, BasePack):
         "loss": MLPRegressor._parameter_constraints["loss"],
         "quantiles": MLPRegressor._parameter_constraints["quantiles"],
     }
-    _recipe = REGRESSOR
     _member_class = MLPRegressor
+    _member_defaults = {"learning_rate_factors": None}
     _passed_on = ("loss", "quantiles")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
-import threading
+import copy
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
@@ -39,90 +39,35 @@ from combutab.estimators._jobs import (
 from combutab.nn import ActivationSpec, MLPSpec, TableNetwork
 from combutab.training import Callback, EpochReport, Loss, MemberResult, Rows
 
-# ---- The members of a pack: what all of them share, and what varies from one to the next ---------
+# ---- The members of a pack: what varies from one to the next -------------------------------------
 
 
-@dataclass(frozen=True)
-class Between:
-    """Numbers that are spread evenly from ``low`` to ``high``, or their logarithms are.
-
-    Those below ``least`` become it.
-    """
-
-    low: float
-    high: float
-    log: bool = False
-    least: float = -math.inf
-
-    def at(self, share: float) -> float:
-        """Return the number below which so large a share lies.
-
-        >>> Between(0.01, 1.0, log=True).at(0.5)
-        0.1
-        """
-        if self.log:
-            return float(self.low * (self.high / self.low) ** share)
-        return max(self.least, float(self.low + (self.high - self.low) * share))
+def _between(low: float, high: float) -> Callable[[float], float]:
+    """Make the map of shares in [0, 1) to numbers that are spread evenly over a range."""
+    return lambda share: low + (high - low) * share
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """Parameters of a pack's members: shared, varied, and those that give a network its shape.
-
-    Members of one shape train as one stack, so there are few shapes.
-    """
-
-    shared: Mapping[str, Any]
-    varied: Mapping[str, Between]
-    shapes: tuple[Mapping[str, Any], ...]
+def _between_logs(low: float, high: float) -> Callable[[float], float]:
+    """Make the map of shares in [0, 1) to numbers whose logarithms are spread evenly."""
+    return lambda share: low * (high / low) ** share
 
 
-_BOTH = Recipe(
-    shared={
-        "solver": "adamw",
-        "alpha": 0.0,
-        "batch_size": "auto",
-        "learning_rate": "coslog4",
-        "beta_1": 0.9,
-        "beta_2": 0.95,
-        "epsilon": 1e-8,
-        "max_grad_norm": None,
-        "tol": 1e-6,
-        "shuffle": True,
-        "regularization_schedule": "flat-cosine",
-        "learning_rate_factors": None,
-        "normalization": "none",
-        "proxy_norm": False,
-        "init": "torch",
-        "numeric_encoding": "robust",
-        "max_onehot": 8,
-        "min_frequency": 5,
-        "embedding_dim": 8,
-        "numeric_embedding": "pbld",
-        "n_frequencies": 16,
-        "n_bins": 48,
-        "scale_inputs": True,
-        "precision": "float32",
-    },
-    varied={
-        "dropout": Between(-0.15, 0.3, least=0.0),  # a third of the members drop nothing out
-        "weight_decay": Between(1e-3, 1e-1, log=True),
-        "learning_rate_init": Between(1e-3, 6e-3, log=True),
-        "frequency_scale": Between(0.01, 10.0, log=True),
-    },
-    shapes=(
-        {"hidden_layer_sizes": (256,), "numeric_embedding_dim": 32},
-        {"hidden_layer_sizes": (256, 256), "numeric_embedding_dim": 16},
-        {"hidden_layer_sizes": (256, 256, 256), "numeric_embedding_dim": 8},
-    ),
+VARIED: Mapping[str, Callable[[float], float]] = {
+    "dropout": _between(-0.15, 0.3),  # below 0 is 0: a third of the members drop nothing out
+    "weight_decay": _between_logs(1e-3, 1e-1),
+    "learning_rate_init": _between_logs(1e-3, 6e-3),
+    "frequency_scale": _between_logs(0.01, 10.0),
+}
+# members of one shape train as one stack, so there are few shapes
+SHAPES: Sequence[Mapping[str, Any]] = (
+    {"hidden_layer_sizes": (256,), "numeric_embedding_dim": 32},
+    {"hidden_layer_sizes": (256, 256), "numeric_embedding_dim": 16},
+    {"hidden_layer_sizes": (256, 256, 256), "numeric_embedding_dim": 8},
 )
-
-CLASSIFIER = replace(_BOTH, shared={**_BOTH.shared, "label_smoothing": 0.0, "calibration": None})
-REGRESSOR = replace(_BOTH, shared={**_BOTH.shared, "scale_target": True, "clip_predictions": True})
 
 
 def draw_members(
-    recipe: Recipe, n_members: int, activations: Sequence[ActivationSpec], seed: int
+    n_members: int, activations: Sequence[ActivationSpec], seed: int
 ) -> list[dict[str, Any]]:
     """Draw what each member is made with.
 
@@ -135,23 +80,22 @@ def draw_members(
     list of dict
         One a member, of constructor parameters.
 
-    >>> [member["activation"] for member in draw_members(CLASSIFIER, 3, ("mish", "relu"), 0)][:2]
+    >>> [member["activation"] for member in draw_members(3, ("mish", "relu"), 0)][:2]
     ['mish', 'relu']
     """
     rng = np.random.default_rng(fold_in(seed, Stream.MEMBER_SETTINGS))
     shares = {
-        name: (rng.permutation(n_members) + rng.random(n_members)) / n_members
-        for name in recipe.varied
+        name: (rng.permutation(n_members) + rng.random(n_members)) / n_members for name in VARIED
     }
-    shapes = rng.permutation(np.arange(n_members) % len(recipe.shapes))
+    shapes = rng.permutation(np.arange(n_members) % len(SHAPES))
     kinds = list(range(len(activations)))
     while len(kinds) < n_members:
         kinds += rng.permutation(len(activations)).tolist()
     return [
         {
             "activation": activations[kinds[i]],
-            **recipe.shapes[shapes[i]],
-            **{name: between.at(shares[name][i]) for name, between in recipe.varied.items()},
+            **SHAPES[shapes[i]],
+            **{name: max(0.0, float(at(shares[name][i]))) for name, at in VARIED.items()},
         }
         for i in range(n_members)
     ]
@@ -273,10 +217,11 @@ class MemberHistory:
         best = sorted(self._parts.values(), key=lambda snapshot: snapshot.loss)[:_KEPT]
         return sorted(best, key=lambda snapshot: snapshot.epoch)
 
-    def __getstate__(self) -> dict[str, Any]:  # to and from other processes
-        best = [id(snapshot) for snapshot in self.snapshots()]
-        parts = {part: each for part, each in self._parts.items() if id(each) in best}
-        return self.__dict__ | {"_parts": parts}
+    def __getstate__(self) -> dict[str, Any]:  # of copies, and to and from other processes
+        return self.__dict__ | {
+            "_parts": dict(enumerate(self.snapshots())),
+            "epochs": [*self.epochs],
+        }
 
     def result(self, snapshot: Snapshot, n_rows: int) -> MemberResult:
         """A snapshot as training would give it, had it ended there with these weights the best."""
@@ -300,59 +245,30 @@ class MemberHistory:
 class _Recorder(Callback):
     """Trains one stack, and tells the histories of its members of their epochs.
 
-    It ends the stack when the time is up, and leaves one out that would begin then. It is sent
-    along to another process, and its histories come back.
+    It ends the stack at the deadline, in ``time.time()``, and leaves one out that would begin then,
+    unless it ``must`` train. It is sent along to another process, and its histories come back.
     """
 
-    def __init__(self, progress: _PackProgress, histories: Sequence[MemberHistory]) -> None:
-        self.progress, self.histories = progress, histories
+    def __init__(
+        self, histories: Sequence[MemberHistory], deadline: float, *, must: bool = False
+    ) -> None:
+        self.histories, self.deadline, self.must = histories, deadline, must
 
     def __call__(
         self, jobs: Sequence[Job], stack: Sequence[Place], callbacks: Sequence[Callback]
     ) -> tuple[Sequence[MemberHistory], bool]:
         """Train; returns the histories, and whether an interrupt ended it."""
-        if self.progress.late and self.progress.any_usable():
+        if time.time() >= self.deadline and not self.must:
             return self.histories, False
         results = train_one_stack(jobs, stack, (*callbacks, self))
         return self.histories, is_interrupted(results)
 
     def on_epoch_network(self, report: EpochReport, network: TableNetwork, data: Rows) -> None:
-        with self.progress.lock:  # after an interrupt some stacks end their epoch later
-            if self.progress.closed:
-                return
-            for place, member in enumerate(report.members):
-                self.histories[member].end_epoch(
-                    report, place, partial(network.member_state, place)
-                )
+        for place, member in enumerate(report.members):
+            self.histories[member].end_epoch(report, place, partial(network.member_state, place))
 
     def on_epoch_end(self, report: EpochReport) -> bool:
-        return self.progress.late
-
-
-class _PackProgress:
-    """All members' histories and their time.
-
-    A copy in another process, maybe on another machine, knows the time alone, by its clock.
-    """
-
-    def __init__(self, histories: Sequence[MemberHistory], deadline: float) -> None:
-        self.histories, self.deadline = histories, deadline
-        self.lock, self.closed, self.at_home = threading.Lock(), False, True
-
-    @property
-    def late(self) -> bool:
-        return time.perf_counter() >= self.deadline
-
-    def any_usable(self) -> bool:
-        """Tell whether a member has a snapshot, as another process takes for granted."""
-        return not self.at_home or any(history.usable for history in self.histories)
-
-    def __getstate__(self) -> dict[str, float]:
-        return {"until": time.time() + self.deadline - time.perf_counter()}
-
-    def __setstate__(self, state: dict[str, float]) -> None:
-        self.__init__([], state["until"] - time.time() + time.perf_counter())  # type: ignore[misc]
-        self.at_home = False
+        return time.time() >= self.deadline
 
 
 def member_jobs(
@@ -367,15 +283,11 @@ def member_jobs(
     for i, member in enumerate(members):
         number = i % len(prepared.splits)
         fold = replace(prepared, splits=(prepared.splits[number],))
-        wanted = member.batch_size
-        if not isinstance(wanted, str):  # no warning a member of a table that is smaller
-            member.batch_size = min(wanted, fold.n_train)
-        job = member.make_job(fold)
+        with warnings.catch_warnings():  # a batch_size above the rows of a fold is no news
+            warnings.filterwarnings("ignore", "Got `batch_size`")
+            job = member.make_job(fold)
         history = MemberHistory(job.config.loss, job.config.max_epochs, number)
         config, plans = job.config, job.plans
-        if not isinstance(wanted, str):  # folds of other sizes share stacks all the same
-            member.batch_size = wanted
-            config = replace(config, batch_size=int(wanted))
         if fold.splits[0][1] is not None:
             config = replace(config, score="scorer")
             plans = tuple(replace(plan, scorer=history) for plan in plans)
@@ -434,15 +346,16 @@ def _train(
     skip: Collection[int] = (),
 ) -> bool:
     """Train the members of this process: all but those to skip."""
-    progress, n_trained = _PackProgress(histories, deadline), 0
     backend, wanted = get_active_backend(prefer="threads")
     spread = not getattr(backend, "supports_sharedmem", False) and not on_worker()
+    stacks = stacks_to_train(jobs, skip)
 
-    def train(n_jobs: int | None) -> None:
-        nonlocal n_trained
-        done = [i for i, history in enumerate(histories) if history.epochs or i in skip]
-        stacks = stacks_to_train(jobs, done)
-        recorders = [_Recorder(progress, [histories[p.job] for p in stack]) for stack in stacks]
+    def train(stacks: Sequence[Sequence[Place]], n_jobs: int | None, *, must: bool = False) -> None:
+        recorders = [
+            _Recorder([histories[place.job] for place in stack], deadline, must=must)
+            for stack in stacks
+        ]
+        n_trained = 0
         with closing(train_jobs(jobs, stacks, recorders, n_jobs=n_jobs)) as outputs:
             for i, found in outputs:
                 if isinstance(found, Failed):
@@ -458,19 +371,18 @@ def _train(
 
     try:
         if spread and (n_jobs or wanted) != 1:
-            train(n_jobs or wanted)
-            if not progress.late or progress.any_usable():
-                return False  # else all workers were too late: one epoch there is
-        with parallel_config(backend="threading"):
-            train(n_jobs)
+            train(stacks, n_jobs or wanted)
+        else:
+            with parallel_config(backend="threading"):
+                train(stacks, n_jobs)
+        if stacks and not any(history.epochs for history in histories):  # all were too late
+            train(stacks[:1], 1, must=True)
         return False
     except KeyboardInterrupt:
         if not any(history.usable for history in histories):
             raise
+        histories[:] = map(copy.copy, histories)  # a thread may end its epoch later
         return True
-    finally:
-        with progress.lock:
-            progress.closed = True
 
 
 # ---- Greedy selection of an ensemble (Caruana et al., 2004): forwards, with replacement ----------
@@ -639,12 +551,9 @@ def member_table(
     jobs: Sequence[Job],
     histories: Sequence[MemberHistory],
     chosen: Chosen,
-    recipe: Recipe,
 ) -> pd.DataFrame:
     """One row a member, those without a part in the ensemble included."""
     n_picks = sum(chosen.counts.values())
-    names = dict.fromkeys(name for shape in recipe.shapes for name in shape)
-    names.pop("hidden_layer_sizes", None)
     rows = []
     for i, (member, job, history) in enumerate(zip(members, jobs, histories, strict=True)):
         counts = [n for (own, _), n in chosen.counts.items() if own == i]
@@ -654,7 +563,7 @@ def member_table(
                 "member": i,
                 "activation": _label(job.members[0].activation),
                 "depth": len(job.spec.widths) - 2,
-                **{name: getattr(member, name) for name in (*recipe.varied, *names)},
+                **{name: getattr(member, name) for name in (*VARIED, "numeric_embedding_dim")},
                 "fold": history.fold,
                 "n_iter": len(history.epochs),
                 "validation_loss": min(losses, default=np.nan),
