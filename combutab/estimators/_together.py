@@ -6,7 +6,6 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -178,15 +177,15 @@ def _job_results(
     died with, and one by one the jobs of a stack that failed.
     """
     done, furthest = set[int](), 0.0
-    failed: list[tuple[set[int], Exception]] = []  # of stacks
+    errors = dict[int, Exception]()  # of jobs of which a stack failed
+    shared = set[int]()  # those of them that others shared this stack with
 
     def left() -> set[int]:
-        return {*range(len(jobs))} - {*skip, *done}.union(*(stack for stack, _ in failed))
+        return {*range(len(jobs))}.difference(skip, done, errors)
 
     def train(
         wanted: set[int], n_jobs: int | None, *, together: bool = True
     ) -> Generator[dict[int, list[MemberResult] | Exception]]:
-        nonlocal furthest
         stacks = stacks_to_train(jobs, {*range(len(jobs))} - wanted, together=together)
         n_skipped = sum(len(job.members) for job in jobs) - sum(map(len, stacks))
 
@@ -203,22 +202,24 @@ def _job_results(
         outputs = train_jobs(jobs, stacks, plain, callbacks, n_jobs=n_jobs, on_progress=tell)
         with closing(outputs):
             for i, trained in outputs:
-                own = dict.fromkeys(place.job for place in stacks[i])
+                own = {place.job for place in stacks[i]}
                 if isinstance(trained, Failed):
-                    failed.append((set(own), trained.error))
+                    errors.update(dict.fromkeys(own, trained.error))
+                    shared.update(own if len(own) > 1 else ())
                     continue
                 for place, result in zip(stacks[i], trained, strict=True):
                     found[place.job][place.member] = result
                 interrupted = is_interrupted(trained)
                 if interrupted and len(jobs) > 1:  # of no use are parts of some
                     raise KeyboardInterrupt
-                new: dict[int, list[MemberResult] | Exception] = {}
-                for j in own:
-                    if j not in done and (interrupted or len(found[j]) == len(jobs[j].members)):
-                        new[j] = [found[j][m] for m in sorted(found[j])]
+                new = {
+                    j: [result for _, result in sorted(found[j].items())]
+                    for j in sorted(own - done)
+                    if interrupted or len(found[j]) == len(jobs[j].members)
+                }
                 done.update(new)
                 if new:
-                    yield new
+                    yield dict(new)
                 if interrupted:
                     return
 
@@ -235,22 +236,20 @@ def _job_results(
         yield from train(left(), n_jobs)
     except (BrokenBackend, OtherVersions):
         raise
-    except BrokenExecutor as error:  # a worker was killed, for want of memory say
+    except Exception as error:  # a worker was killed, for want of memory say
         warn(len(left()), error, "in this process")
         yield from train(left(), 1)
-    except Exception as error:  # of no stack: what cannot be sent to a process, say
-        failed.append((left(), error))
-    shared = [each for each in failed if len(each[0]) > 1]
-    if shared:
-        again = set[int]().union(*(stack for stack, _ in shared)) - done
-        failed[:] = [each for each in failed if len(each[0]) == 1]
-        n_failed = len(failed)
+    again = shared - done
+    if again:
+        first = errors[min(again)]
+        for j in again:
+            del errors[j]
         yield from train(again, n_jobs if on_cluster() else 1, together=False)
-        if len(failed) == n_failed:
-            warn(len(again), shared[0][1], "one fit at a time")
-    errors = {j: error for stack, error in failed for j in stack if j not in done}
-    if errors:
-        yield dict(errors)
+        if not again & errors.keys():
+            warn(len(again), first, "one fit at a time")
+    failed = {j: error for j, error in errors.items() if j not in done}
+    if failed:
+        yield dict(failed)
 
 
 def _prepare(task: FitTask, encoded: dict[object, Prepared]) -> Job:
