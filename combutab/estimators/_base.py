@@ -171,8 +171,8 @@ def _indexable(X: Any) -> Any:
     """Sparse formats, pyarrow tables and others whose rows cannot be picked, as ones that can."""
     if isinstance(X, str | os.PathLike):
         raise ValueError(
-            f"fit takes a table, got the path {str(X)!r}: read it first (pandas.read_parquet, say), "
-            "or use fit_parquet of MLPClassifier or MLPRegressor, which reads it in parts"
+            f"fit takes a table, got the path {str(X)!r}: read it first (pandas.read_parquet), or "
+            "use fit_parquet of MLPClassifier or MLPRegressor, which reads it in parts"
         )
     if scipy.sparse.issparse(X):
         return X.tocsr()
