@@ -11,7 +11,6 @@ from torch.nn import functional as F
 
 from combutab.activations._unitwise import UNITWISE
 from combutab.activations.kernels import (
-    HALF,
     Activation,
     Kernel,
     Scattered,
@@ -20,6 +19,7 @@ from combutab.activations.kernels import (
     is_observed,
     kernel_of,
     known,
+    wide,
 )
 
 # ---- CombU: different units of one layer get different activations -------------------------------
@@ -39,7 +39,7 @@ def _counts(ratios: Mapping[str, float], width: int) -> list[int]:
     return counts
 
 
-@known()
+@known
 class CombU(Activation):
     """Combined units: unit j gets activation g_i by a fixed partition in given ratios.
 
@@ -113,7 +113,7 @@ class CombU(Activation):
         self.register_buffer("partition", partition)
 
     def forward(self, x: Tensor) -> Tensor:  # (..., width) -> (..., width)
-        self.check_width(x, self.width)
+        self.check_width(x)
         kernel = None if is_observed(self.parts) else self.kernel()
         if kernel is not None:
             return self.run(kernel, x)
@@ -131,8 +131,7 @@ class CombU(Activation):
             return None
         if self.partition is not None:
             return Scattered(tuple(kernels))
-        spans = zip(self.spans, kernels, strict=True)
-        return Slices(tuple((start, length, kernel) for (_, start, length), kernel in spans))
+        return Slices(tuple(kernels), tuple((start, length) for _, start, length in self.spans))
 
     def vectors(self) -> Vectors:
         own = [
@@ -194,7 +193,7 @@ def part_spans(width: int, ratios: Mapping[str, float], parts: Collection[str]) 
 # ---- ComplexCombU: CombU over complex numbers, whose exponentials are sines and cosines too ------
 
 
-@known()
+@known
 class ComplexCombU(Activation):
     """CombU of complex numbers: units j and j + width/2 are real and imaginary part of one.
 
@@ -263,9 +262,8 @@ class ComplexCombU(Activation):
         self.spans: tuple[Span, ...] = part_spans(width // 2, ratios, _PARTS)  # of pairs
 
     def forward(self, x: Tensor) -> Tensor:  # (..., width) -> (..., width)
-        self.check_width(x, self.width)
-        wide = x.float() if x.dtype in HALF else x  # the terms cancel near 0
-        real, imaginary = wide.movedim(self.dim, -1).chunk(2, -1)
+        self.check_width(x)
+        real, imaginary = wide(x).movedim(self.dim, -1).chunk(2, -1)  # terms cancel near 0
         pieces = [
             _PARTS[name](real.narrow(-1, start, length), imaginary.narrow(-1, start, length))
             for name, start, length in self.spans

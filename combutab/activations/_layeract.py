@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from combutab.activations.kernels import (
-    HALF,
     Activation,
     Gradients,
     Kernel,
@@ -22,6 +21,7 @@ from combutab.activations.kernels import (
     Vectors,
     into,
     known,
+    wide,
 )
 
 
@@ -85,7 +85,7 @@ _SCALES: dict[Callable[[Tensor], Tensor], Pointwise] = {
 }
 
 
-@known(lambda module: module.scale in _SCALES)
+@known
 class LayerAct(Activation):
     """Layer-level activation ``y * scale(n)``, n being y standardised over the layer's features.
 
@@ -122,6 +122,10 @@ class LayerAct(Activation):
 
     unitwise = False
 
+    @property
+    def has_known_parts(self) -> bool:
+        return self.scale in _SCALES
+
     def __init__(
         self,
         scale: Callable[[Tensor], Tensor] = torch.sigmoid,
@@ -146,12 +150,11 @@ class LayerAct(Activation):
         # NOTE[DIFF]: the published code divides by the unbiased variance forward and uses the
         # biased one's derivative backward; we take Eq. (6)'s biased variance in both, because
         # only then is the gradient that of the function.
-        wide = x.float() if x.dtype in HALF else x
         kernel = self.kernel()
         if kernel is not None:
-            return self.run(kernel, wide).to(x.dtype)
+            return self.run(kernel, wide(x)).to(x.dtype)
         width = x.shape[self.dim]
-        n = self.run(Standardize(width, width, self.alpha), wide).to(x.dtype)
+        n = self.run(Standardize(width, width, self.alpha), wide(x)).to(x.dtype)
         return x * self.scale(n)
 
     def kernel(self) -> Kernel | None:
@@ -162,7 +165,7 @@ class LayerAct(Activation):
         return f"alpha={self.alpha}, dim={self.dim}"
 
 
-@known()
+@known
 class LASiLU(LayerAct):
     """LayerAct with the logistic sigmoid as its scale.
 
@@ -192,7 +195,7 @@ class LASiLU(LayerAct):
         super().__init__(torch.sigmoid, alpha=alpha, dim=dim)
 
 
-@known()
+@known
 class LAHardSiLU(LayerAct):
     """LayerAct with the hard sigmoid, ``min(1, max(0, n / 6 + 1/2))``, as its scale.
 

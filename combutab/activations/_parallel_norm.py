@@ -8,12 +8,12 @@ from itertools import groupby
 from torch import Tensor
 
 from combutab.activations.kernels import (
-    HALF,
     Activation,
     Kernel,
     Slices,
     Standardize,
     known,
+    wide,
 )
 
 
@@ -62,23 +62,23 @@ class _ParallelNorm(Activation):
         return sizes
 
     def forward(self, x: Tensor) -> Tensor:  # (..., width) -> (..., width)
-        self.check_width(x, self.width)
-        wide = x.float() if x.dtype in HALF else x
-        return self.run(self.kernel(), wide).to(x.dtype)
+        self.check_width(x)
+        return super().forward(wide(x)).to(x.dtype)
 
     def kernel(self) -> Kernel:
-        parts, start = [], 0
+        kernels, runs, start = [], [], 0
         for groups, size in self.runs:
             length = groups * size
-            parts.append((start, length, Standardize(size, length, self.eps, self._center)))
+            kernels.append(Standardize(size, length, self.eps, self._center))
+            runs.append((start, length))
             start += length
-        return parts[0][2] if len(parts) == 1 else Slices(tuple(parts))
+        return kernels[0] if len(kernels) == 1 else Slices(tuple(kernels), tuple(runs))
 
     def extra_repr(self) -> str:
         return f"{self.width}, norm_size={self.norm_size}, eps={self.eps}, dim={self.dim}"
 
 
-@known()
+@known
 class PLN(_ParallelNorm):
     """Parallel layer normalisation: every group of units is standardised, without affine.
 
@@ -120,7 +120,7 @@ class PLN(_ParallelNorm):
     _center, _smallest = True, 2
 
 
-@known()
+@known
 class PLS(_ParallelNorm):
     """Parallel layer scaling: every group of units is divided by its root mean square.
 

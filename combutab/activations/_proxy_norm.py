@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import singledispatch
 from statistics import NormalDist
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,6 @@ from combutab.activations._combu import CombU
 from combutab.activations._registry import make_activation
 from combutab.activations._unitwise import PReLU
 from combutab.activations.kernels import (
-    HALF,
     Activation,
     Affine,
     Kernel,
@@ -24,12 +23,13 @@ from combutab.activations.kernels import (
     is_observed,
     kernel_of,
     known,
+    wide,
 )
 
 # ---- ProxyNorm: an activation step normalised by the moments of a Gaussian stand-in --------------
 
 
-@known()
+@known
 class ProxyNorm(Activation):
     """Proxy-normalised activation, ``(phi(gamma y + beta) - mean) / sqrt(variance + eps)``.
 
@@ -116,16 +116,16 @@ class ProxyNorm(Activation):
 
     def moments(self) -> tuple[Tensor, Tensor]:
         """Mean and variance of ``phi(gamma Y + beta)``, (width,) or (members, 1, width) each."""
-        gamma, beta = _wide(self.gamma), _wide(self.beta)
+        gamma, beta = wide(self.gamma), wide(self.beta)
         mean, std = beta, gamma.abs()
         if self.proxy_beta is not None and self.proxy_gamma is not None:
-            mean = torch.addcmul(beta, gamma, _wide(self.proxy_beta))
-            std = (gamma * (1 + _wide(self.proxy_gamma))).abs()
+            mean = torch.addcmul(beta, gamma, wide(self.proxy_beta))
+            std = (gamma * (1 + wide(self.proxy_gamma))).abs()
         mean, var = moments(self.activation, mean, std, self.n_samples, self.closed_form)
         return mean, var.clamp_min(0)  # rounding may leave a variance of 0 just below it
 
     def forward(self, x: Tensor) -> Tensor:  # (..., width) -> (..., width)
-        self.check_width(x, self.width)
+        self.check_width(x)
         kernel = None if is_observed(self.activation) else self.kernel()
         if kernel is not None:
             return self.run(kernel, x)
@@ -188,10 +188,6 @@ def _check_unitwise(activation: nn.Module, width: int) -> None:
         )
 
 
-def _wide(parameter: Tensor) -> Tensor:
-    return parameter.float() if parameter.dtype in HALF else parameter
-
-
 # ---- Mean and variance of activations of a Gaussian variable: exact where known, else sampled ----
 
 Moments = tuple[Tensor, Tensor]  # mean and variance, each of the shape of a per-feature tensor
@@ -240,46 +236,17 @@ def _elu_like(mean: Tensor, std: Tensor, above: float, below: float, rate: float
     return mean_up + mean_down, var_up + var_down - 2 * mean_up * mean_down
 
 
-@singledispatch
-def closed_form(activation: nn.Module, mean: Tensor, std: Tensor) -> Moments | None:
-    """Mean and variance of ``activation(x)`` for x ~ N(mean, std^2), or None if unknown."""
-    return None
-
-
-@closed_form.register
-def _(activation: nn.Identity, mean: Tensor, std: Tensor) -> Moments:
-    return mean, std * std
-
-
-@closed_form.register
-def _(activation: nn.ReLU, mean: Tensor, std: Tensor) -> Moments:
-    return _relu_like(mean, std, 1.0, 0.0)
-
-
-@closed_form.register
-def _(activation: nn.LeakyReLU, mean: Tensor, std: Tensor) -> Moments:
-    return _relu_like(mean, std, 1.0, activation.negative_slope)
-
-
-@closed_form.register
-def _(activation: PReLU, mean: Tensor, std: Tensor) -> Moments:
-    return _relu_like(mean, std, 1.0, activation.weight.to(mean.dtype))
-
-
-@closed_form.register
-def _(activation: nn.ELU, mean: Tensor, std: Tensor) -> Moments:
-    return _elu_like(mean, std, 1.0, activation.alpha, 1.0)
-
-
-@closed_form.register
-def _(activation: nn.CELU, mean: Tensor, std: Tensor) -> Moments:
-    return _elu_like(mean, std, 1.0, activation.alpha, 1 / activation.alpha)
-
-
-@closed_form.register
-def _(activation: nn.SELU, mean: Tensor, std: Tensor) -> Moments:
-    scale, alpha = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
-    return _elu_like(mean, std, scale, scale * alpha, 1.0)
+_SELU = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717  # scale, alpha
+# A known module, mean and standard deviation of its input -> mean and variance of its output
+_EXACT: dict[type[nn.Module], Callable[[Any, Tensor, Tensor], Moments]] = {
+    nn.Identity: lambda _, mean, std: (mean, std * std),
+    nn.ReLU: lambda _, mean, std: _relu_like(mean, std, 1.0, 0.0),
+    nn.LeakyReLU: lambda m, mean, std: _relu_like(mean, std, 1.0, m.negative_slope),
+    PReLU: lambda m, mean, std: _relu_like(mean, std, 1.0, m.weight.to(mean.dtype)),
+    nn.ELU: lambda m, mean, std: _elu_like(mean, std, 1.0, m.alpha, 1.0),
+    nn.CELU: lambda m, mean, std: _elu_like(mean, std, 1.0, m.alpha, 1 / m.alpha),
+    nn.SELU: lambda _, mean, std: _elu_like(mean, std, _SELU[0], math.prod(_SELU), 1.0),
+}
 
 
 def gaussian_points(n: int, like: Tensor) -> Tensor:
@@ -315,5 +282,6 @@ def moments(
             activation.from_parts(torch.cat(means, -1)),
             activation.from_parts(torch.cat(variances, -1)),
         )
-    known = closed_form(activation, mean, std)
-    return sampled(activation, mean, std, n_samples) if known is None else known
+    if type(activation) in _EXACT:
+        return _EXACT[type(activation)](activation, mean, std)
+    return sampled(activation, mean, std, n_samples)

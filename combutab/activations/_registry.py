@@ -7,21 +7,20 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-import torch
 from torch import Tensor, nn
 
 from combutab.activations._combu import CombU, ComplexCombU
 from combutab.activations._layeract import LAHardSiLU, LASiLU
 from combutab.activations._parallel_norm import PLN, PLS
 from combutab.activations._unitwise import UNITWISE
-from combutab.activations.kernels import Activation, along, known
+from combutab.activations.kernels import PerUnit, along, known
 from combutab.core.text import did_you_mean
 
 Factory = Callable[..., nn.Module]
 
 
-@known()
-class Blend(Activation):
+@known
+class Blend(PerUnit):
     """A blend of x and an activation g, ``(1 - w) x + w g(x)``, w learned for each unit.
 
     Parameters
@@ -51,9 +50,12 @@ class Blend(Activation):
 
     Examples
     --------
+    >>> import torch
     >>> Blend(2, "tanh", init=0.5)(torch.tensor([[-1.0, 2.0]])).detach()
     tensor([[-0.8808,  1.4820]])
     """
+
+    w: Tensor
 
     def __init__(
         self,
@@ -63,29 +65,17 @@ class Blend(Activation):
         *,
         dim: int = -1,
     ) -> None:
-        super().__init__()
         if not math.isfinite(init):
             raise ValueError(f"init must be finite, got {init=}")
-        self.dim = dim
+        super().__init__(width, dim, w=init)
         self.activation = make_activation(activation, width, dim=dim)
-        self.w = nn.Parameter(torch.full((width,), float(init)))
 
     def forward(self, x: Tensor) -> Tensor:  # (..., width) -> (..., width)
         w = along(self.w, x, self.dim)
         return (1 - w) * x + w * self.activation(x)
 
-    def extra_repr(self) -> str:
-        return f"{self.w.shape[-1]}, dim={self.dim}"
-
 
 UNITWISE["blend"] = Blend  # of any activation by name, so that it is made here
-
-
-def _layerwise(module: Factory) -> Factory:
-    def factory(width: int, *, dim: int = -1) -> nn.Module:
-        return module(dim=dim)
-
-    return factory
 
 
 ACTIVATIONS: dict[str, Factory] = {
@@ -98,8 +88,8 @@ ACTIVATIONS: dict[str, Factory] = {
     "pln-8": partial(PLN, norm_size=8),
     "pls": PLS,
     "pls-2": partial(PLS, norm_size=2),
-    "la-silu": _layerwise(LASiLU),
-    "la-hardsilu": _layerwise(LAHardSiLU),
+    "la-silu": lambda width, **axis: LASiLU(**axis),
+    "la-hardsilu": lambda width, **axis: LAHardSiLU(**axis),
 }
 """Name -> ``factory(width, *, dim=-1)`` -> a fresh module."""
 

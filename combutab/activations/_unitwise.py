@@ -19,6 +19,7 @@ from combutab.activations.kernels import (
     Kernel,
     Maybe,
     Memory,
+    PerUnit,
     Pointwise,
     Torch,
     Vectors,
@@ -28,6 +29,7 @@ from combutab.activations.kernels import (
     known,
     sum_to,
     where_above,
+    wide,
 )
 
 # ---- Activations that act on every unit alone, and the table that names them ---------------------
@@ -52,7 +54,7 @@ class LogReLU(Pointwise):
         return grad if self.beta == 1 else torch.mul(grad, self.beta, out=out)
 
 
-@known()
+@known
 class NLReLU(Activation):
     """Natural-logarithm ReLU, ``ln(1 + beta max(0, x))``.
 
@@ -119,7 +121,7 @@ class ScaledSiLU(Pointwise):
         return into(torch.ops.aten.silu_backward, out, grad, scaled)
 
 
-@known()
+@known
 class Swish(Activation):
     """Swish, ``x sigmoid(beta x)``; with ``beta = 1`` it is SiLU.
 
@@ -183,8 +185,8 @@ class LearnedSlope(Kernel):
         return torch.addcmul(above, vectors[0], below, out=out), (by_weight,)
 
 
-@known()
-class PReLU(Activation):
+@known
+class PReLU(PerUnit):
     """ReLU with a learned slope below zero, one for each feature.
 
     Parameters
@@ -211,22 +213,16 @@ class PReLU(Activation):
     [[-0.25, 2.0]]
     """
 
-    def __init__(self, width: int, init: float = 0.25, *, dim: int = -1) -> None:
-        super().__init__()
-        self.dim = dim
-        self.weight = nn.Parameter(torch.full((width,), float(init)))
+    weight: Tensor
 
-    def forward(self, x: Tensor) -> Tensor:  # (..., width) -> (..., width)
-        return self.run(self.kernel(), x)
+    def __init__(self, width: int, init: float = 0.25, *, dim: int = -1) -> None:
+        super().__init__(width, dim, weight=init)
 
     def kernel(self) -> Kernel:
         return LearnedSlope()
 
     def vectors(self) -> Vectors:
         return (self.weight,)
-
-    def extra_repr(self) -> str:
-        return f"{self.weight.shape[-1]}, dim={self.dim}"
 
 
 @dataclass(frozen=True)
@@ -257,8 +253,8 @@ class LearnedELU(Kernel):
         return torch.mul(grad, rate, out=out), (by_a, by_rate)
 
 
-@known()
-class PELU(Activation):
+@known
+class PELU(PerUnit):
     """Parametric ELU: ``(a/b) x`` above zero, ``a (exp(x/b) - 1)`` below, a and b learned.
 
     Both start at 1, where PELU is ELU. They are kept positive by learning their logarithms,
@@ -287,25 +283,19 @@ class PELU(Activation):
     tensor([[-0.6321,  2.0000]])
     """
 
+    log_a: Tensor
+    log_b: Tensor
+
     def __init__(self, width: int, *, dim: int = -1) -> None:
-        super().__init__()
-        self.dim = dim
         # NOTE[DIFF]: the paper projects a and b to >= 0.1 after each step; we learn their
         # logarithms because a module cannot reach into the optimiser.
-        self.log_a = nn.Parameter(torch.zeros(width))
-        self.log_b = nn.Parameter(torch.zeros(width))
-
-    def forward(self, x: Tensor) -> Tensor:  # (..., width) -> (..., width)
-        return self.run(self.kernel(), x)
+        super().__init__(width, dim, log_a=0.0, log_b=0.0)
 
     def kernel(self) -> Kernel:
         return LearnedELU()
 
     def vectors(self) -> Vectors:
         return torch.exp(self.log_a), torch.exp(-self.log_b)
-
-    def extra_repr(self) -> str:
-        return f"{self.log_a.shape[-1]}, dim={self.dim}"
 
 
 # ---- DyT and Derf: bounded curves with learned scales, which may stand for a normalisation -------
@@ -326,23 +316,22 @@ class Erf(Pointwise):
         return torch.mul(grad, slope, out=out)
 
 
-class _Dynamic(Activation):
+class _Dynamic(PerUnit):
     _phi: ClassVar[Kernel]
+    alpha: Tensor
+    weight: Tensor
+    bias: Tensor
 
     def __init__(self, width: int, init: float = 0.5, *, dim: int = -1) -> None:
-        super().__init__()
         if not 0 < init < math.inf:
             raise ValueError(f"init must be positive and finite, got {init=}")
-        self.width, self.dim = width, dim
         # NOTE[DIFF]: the papers have one alpha (and s) a layer; we have one a unit, as all
         # parameters of activations here, so that the networks of a stack hold (members, width).
-        self.alpha = nn.Parameter(torch.full((width,), float(init)))
-        self.weight = nn.Parameter(torch.ones(width))
-        self.bias = nn.Parameter(torch.zeros(width))
+        super().__init__(width, dim, alpha=init, weight=1.0, bias=0.0)
 
     def forward(self, x: Tensor) -> Tensor:  # (..., width) -> (..., width)
-        self.check_width(x, self.width)
-        return self.run(self.kernel(), x)
+        self.check_width(x)
+        return super().forward(x)
 
     def kernel(self) -> Kernel:
         return Affine(self._phi)
@@ -350,11 +339,8 @@ class _Dynamic(Activation):
     def vectors(self) -> Vectors:
         return self.alpha, torch.zeros_like(self.alpha), self.weight, self.bias
 
-    def extra_repr(self) -> str:
-        return f"{self.width}, dim={self.dim}"
 
-
-@known()
+@known
 class DyT(_Dynamic):
     """Dynamic tanh, ``weight tanh(alpha x) + bias``, all three learned, a value for each unit.
 
@@ -390,7 +376,7 @@ class DyT(_Dynamic):
     _phi = Torch("tanh")
 
 
-@known()
+@known
 class Derf(_Dynamic):
     """Dynamic erf, ``weight erf(alpha x + shift) + bias``, all learned, a value for each unit.
 
@@ -436,8 +422,8 @@ class Derf(_Dynamic):
 # ---- Curves whose shape is learned, a unit at a time: Snake, rational functions, blends ----------
 
 
-@known()
-class Snake(Activation):
+@known
+class Snake(PerUnit):
     """Snake, ``x + sin(a x)^2 / a``: periodic on a slope, its frequency a learned for each unit.
 
     Parameters
@@ -470,24 +456,21 @@ class Snake(Activation):
     tensor([[-0.2919,  2.8268]])
     """
 
+    log_a: Tensor
+
     def __init__(self, width: int, init: float = 1.0, *, dim: int = -1) -> None:
-        super().__init__()
         if not 0 < init < math.inf:
             raise ValueError(f"init must be positive and finite, got {init=}")
-        self.dim = dim
         # NOTE[DIFF]: the paper learns a itself, which may reach 0; we learn its logarithm.
-        self.log_a = nn.Parameter(torch.full((width,), math.log(init)))
+        super().__init__(width, dim, log_a=math.log(init))
 
     def forward(self, x: Tensor) -> Tensor:  # (..., width) -> (..., width)
         a = along(torch.exp(self.log_a), x, self.dim)
         return x + torch.sin(a * x).square() / a
 
-    def extra_repr(self) -> str:
-        return f"{self.log_a.shape[-1]}, dim={self.dim}"
 
-
-@known()
-class Rational(Activation):
+@known
+class Rational(PerUnit):
     """A rational function of degree (3, 2) without poles, all its coefficients learned.
 
     It is ``c0 + c1 x + (r0 + r1 x) / (1 + (b0 + b1 x)^2)``, which every quotient of a cubic by a
@@ -517,33 +500,24 @@ class Rational(Activation):
     """
 
     def __init__(self, width: int, *, dim: int = -1) -> None:
-        super().__init__()
-        self.dim = dim
         # NOTE[DIFF]: the first paper's denominator may vanish, the second's |.| has kinks; a
         # square has neither. Divided out, no power of a large x overflows.
         starts = {"c0": 4.125, "c1": 0.5, "r0": -4.125, "r1": 0.0, "b0": 0.0, "b1": 0.234375}
-        for name, start in starts.items():
-            self.register_parameter(name, nn.Parameter(torch.full((width,), start)))
+        super().__init__(width, dim, **starts)
 
     def forward(self, x: Tensor) -> Tensor:  # (..., width) -> (..., width)
-        wide = x.float() if x.dtype in HALF else x  # the terms cancel near 0
-        c0, c1, r0, r1, b0, b1 = (along(p, wide, self.dim) for p in self.parameters())
-        root = torch.addcmul(b0, b1, wide)
-        line, rest = torch.addcmul(c0, c1, wide), torch.addcmul(r0, r1, wide)
+        x_wide = wide(x)  # the terms cancel near 0
+        c0, c1, r0, r1, b0, b1 = (along(p, x_wide, self.dim) for p in self.parameters())
+        root = torch.addcmul(b0, b1, x_wide)
+        line, rest = torch.addcmul(c0, c1, x_wide), torch.addcmul(r0, r1, x_wide)
         return (line + rest / (1 + root * root)).to(x.dtype)
-
-    def extra_repr(self) -> str:
-        return f"{self.get_parameter('c0').shape[-1]}, dim={self.dim}"
 
 
 # ---- The activations that act on every unit alone, by name ---------------------------------------
 
 
 def _plain(module: Callable[[], nn.Module]) -> Callable[..., nn.Module]:
-    def factory(width: int, *, dim: int = -1) -> nn.Module:
-        return module()
-
-    return factory
+    return lambda width, *, dim=-1: module()
 
 
 UNITWISE: dict[str, Callable[..., nn.Module]] = {

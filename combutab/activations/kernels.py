@@ -7,7 +7,7 @@ everyone else. Needs torch only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, TypeVar, cast
@@ -23,53 +23,15 @@ ModuleClass = TypeVar("ModuleClass", bound=type[nn.Module])
 Hook = TypeVar("Hook", bound=Callable[..., None])
 
 
-def _always(module: Any) -> bool:
-    return True
-
-
-def _never(module: Any) -> bool:
-    return False
-
-
-# torch's own that act on every number alone and hold nothing, and what holds such
-_KNOWN_OF_TORCH = (
-    nn.CELU,
-    nn.ELU,
-    nn.GELU,
-    nn.Hardsigmoid,
-    nn.Hardswish,
-    nn.Hardtanh,
-    nn.Identity,
-    nn.LeakyReLU,
-    nn.LogSigmoid,
-    nn.Mish,
-    nn.ModuleList,
-    nn.ReLU,
-    nn.ReLU6,
-    nn.SELU,
-    nn.SiLU,
-    nn.Sigmoid,
-    nn.Softplus,
-    nn.Softsign,
-    nn.Tanh,
-    nn.Tanhshrink,
-)
-_KNOWN: dict[type, Callable[[Any], bool]] = dict.fromkeys(_KNOWN_OF_TORCH, _always)
+_KNOWN: set[type] = set()  # our own, and torch's below
 _OBSERVERS: WeakSet[Callable[..., None]] = WeakSet()
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
-def known(when: Callable[[Any], bool] = _always) -> Callable[[ModuleClass], ModuleClass]:
-    """Declare a class of this package: its modules, of its very type, compute what it says.
-
-    ``when`` tells of a module whether it is one of these.
-    """
-
-    def declare(cls: ModuleClass) -> ModuleClass:
-        _KNOWN[cls] = when
-        return cls
-
-    return declare
+def known(cls: ModuleClass) -> ModuleClass:
+    """Declare a class of this package: its modules, of its very type, compute what it says."""
+    _KNOWN.add(cls)
+    return cls
 
 
 def is_itself(module: nn.Module) -> bool:
@@ -79,7 +41,8 @@ def is_itself(module: nn.Module) -> bool:
     (True, False)
     """
     return (
-        _KNOWN.get(type(module), _never)(module)
+        type(module) in _KNOWN
+        and getattr(module, "has_known_parts", True)
         and "forward" not in vars(module)
         and all(hook in _OBSERVERS for kind in _HOOKS for hook in getattr(module, kind).values())
     )
@@ -120,21 +83,37 @@ Gradients = Sequence[Maybe]  # by the vectors, of their shapes
 
 
 class Memory:
-    """A kernel's memory from its forward to its backward pass; here new memory, as it comes.
+    """A kernel's memory from its forward to its backward pass.
 
     ``out=memory.work(...)`` and ``out=memory.keep(...)`` are for results of that shape, the first
     for those that nobody needs after the call. What ``backward`` needs is put under a name:
     ``memory["rstd"] = rstd``.
+
+    Parameters
+    ----------
+    allocate : callable, optional
+        Gives memory by name and shape, and the same again in the next step. By default results are
+        new memory, as it comes.
+    prefix : str
+        Of the names of what is kept.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, allocate: Callable[..., Tensor] | None = None, prefix: str = "") -> None:
+        self._allocate, self._prefix = allocate, prefix
         self._held: dict[str, Tensor] = {}
+        self._parts: dict[str, Memory] = {}
 
     def work(self, name: str, *shape: int) -> Tensor | None:
-        return None
+        return None if self._allocate is None else self._allocate(name, *shape)
 
     def keep(self, name: str, *shape: int) -> Tensor | None:
-        return None
+        return None if self._allocate is None else self._allocate(self._prefix + name, *shape)
+
+    def part(self, name: str) -> Memory:
+        """Give the memory of a kernel that is one of several in another."""
+        if name not in self._parts:
+            self._parts[name] = Memory(self._allocate, f"{self._prefix}{name}.")
+        return self._parts[name]
 
     def __setitem__(self, name: str, value: Tensor) -> None:
         self._held[name] = value
@@ -142,32 +121,10 @@ class Memory:
     def __getitem__(self, name: str) -> Tensor:
         return self._held[name]
 
-    def __len__(self) -> int:
-        return len(self._held)
-
-    def part(self, name: str) -> Memory:
-        """Give the memory of a kernel that is one of several in another."""
-        return _Part(self, name)
-
-
-class _Part(Memory):
-    def __init__(self, whole: Memory, name: str) -> None:
-        self._whole, self._prefix = whole, f"{name}."
-
-    def work(self, name: str, *shape: int) -> Tensor | None:
-        return self._whole.work(name, *shape)
-
-    def keep(self, name: str, *shape: int) -> Tensor | None:
-        return self._whole.keep(self._prefix + name, *shape)
-
-    def __setitem__(self, name: str, value: Tensor) -> None:
-        self._whole[self._prefix + name] = value
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self._whole[self._prefix + name]
-
-    def __len__(self) -> int:
-        return len(self._whole)
+    @property
+    def holds_any(self) -> bool:
+        """Tell whether anything was put under a name."""
+        return bool(self._held) or any(part.holds_any for part in self._parts.values())
 
 
 class Kernel:
@@ -223,6 +180,7 @@ class Activation(nn.Module):
     """A module that owns a kernel, and the vectors that its kernel is given."""
 
     unitwise: ClassVar[bool] = True
+    width: int
     dim: int
 
     def kernel(self) -> Kernel | None:
@@ -233,20 +191,43 @@ class Activation(nn.Module):
         """Functions of the parameters, (width,) each, or (members, 1, width) in a stack."""
         return ()
 
+    def forward(self, x: Tensor) -> Tensor:  # (..., width) -> (..., width)
+        kernel = self.kernel()
+        assert kernel is not None
+        return self.run(kernel, x)
+
     def run(self, kernel: Kernel, x: Tensor) -> Tensor:
         """The result of its kernel, along ``dim`` if it has one."""
         dim = getattr(self, "dim", -1)
         vectors = [v.to(x.dtype) if v.is_floating_point() else v for v in self.vectors()]
         return run(kernel, x.movedim(dim, -1), *vectors).movedim(-1, dim)
 
-    def check_width(self, x: Tensor, width: int) -> None:
+    def check_width(self, x: Tensor) -> None:
         """Raise ValueError where the input has another width."""
-        if x.shape[self.dim] != width:
+        if x.shape[self.dim] != self.width:
             raise ValueError(
-                f"{type(self).__name__} was built for {width} features, got {x.shape[self.dim]} "
-                f"along dim={self.dim} of an input of shape {tuple(x.shape)}; build it for that "
-                "width or set dim to the feature axis"
+                f"{type(self).__name__} was built for {self.width} features, got "
+                f"{x.shape[self.dim]} along dim={self.dim} of an input of shape {tuple(x.shape)}; "
+                "build it for that width or set dim to the feature axis"
             )
+
+
+class PerUnit(Activation):
+    """An activation with parameters that have a value for each unit, along ``dim``."""
+
+    def __init__(self, width: int, dim: int, **starts: float) -> None:
+        super().__init__()
+        self.width, self.dim = width, dim
+        for name, start in starts.items():
+            self.register_parameter(name, nn.Parameter(torch.full((width,), float(start))))
+
+    def extra_repr(self) -> str:
+        return f"{self.width}, dim={self.dim}"
+
+
+def wide(x: Tensor) -> Tensor:
+    """The tensor in float32 if it is of half precision."""
+    return x.float() if x.dtype in HALF else x
 
 
 class _Run(torch.autograd.Function):
@@ -257,7 +238,9 @@ class _Run(torch.autograd.Function):
         memory = Memory()
         y = kernel.forward(x, vectors, memory, torch.empty_like(x))
         ctx.kernel, ctx.memory = kernel, memory
-        from_output = kernel.keeps_output and not (kernel.keeps_input or vectors or len(memory))
+        from_output = kernel.keeps_output and not (
+            kernel.keeps_input or vectors or memory.holds_any
+        )
         ctx.save_for_backward(
             None if from_output else x, y if kernel.keeps_output else None, *vectors
         )
@@ -426,6 +409,12 @@ _KERNELS_OF_TORCH: dict[type[nn.Module], Callable[[Any], Kernel | None]] = {
     nn.Hardswish: lambda m: Torch("hardswish", True),
     nn.Softplus: lambda m: Torch("softplus", True, (m.beta, m.threshold)),
 }
+# others of torch's that act on every number alone and hold nothing, and what holds such
+_WITHOUT_KERNEL = (
+    *(nn.Hardsigmoid, nn.Hardtanh, nn.LogSigmoid, nn.ReLU6, nn.Softsign, nn.Tanhshrink),
+    nn.ModuleList,
+)
+_KNOWN.update(_KERNELS_OF_TORCH, _WITHOUT_KERNEL)
 
 
 def kernel_of(module: nn.Module, dim: int = -1) -> Kernel | None:
@@ -451,50 +440,62 @@ T = TypeVar("T", Tensor, Tensor | None)
 
 
 @dataclass(frozen=True)
-class Slices(Kernel):
-    """A kernel for each run of neighbouring units: (start, length, kernel)."""
+class Combined(Kernel):
+    """A kernel made of others, which needs what any of them needs."""
 
-    parts: tuple[tuple[int, int, Kernel], ...]
+    kernels: tuple[Kernel, ...]
 
     @property
     def unitwise(self) -> bool:  # type: ignore[override]
-        return all(kernel.unitwise for _, _, kernel in self.parts)
+        return all(kernel.unitwise for kernel in self.kernels)
 
     @property
     def keeps_input(self) -> bool:  # type: ignore[override]
-        return any(kernel.keeps_input for _, _, kernel in self.parts)
+        return any(kernel.keeps_input for kernel in self.kernels)
 
     @property
     def keeps_output(self) -> bool:  # type: ignore[override]
-        return any(kernel.keeps_output for _, _, kernel in self.parts)
+        return any(kernel.keeps_output for kernel in self.kernels)
 
     @property
     def n_vectors(self) -> int:  # type: ignore[override]
-        return sum(kernel.n_vectors for _, _, kernel in self.parts)
+        return sum(kernel.n_vectors for kernel in self.kernels)
+
+    def each(self, vectors: Vectors, memory: Memory) -> Iterator[tuple[Kernel, Vectors, Memory]]:
+        """The kernels, the vectors of each and its part of the memory."""
+        given = iter(vectors)
+        for i, kernel in enumerate(self.kernels):
+            own = [next(given) for _ in range(kernel.n_vectors)]
+            yield kernel, own, memory.part(str(i))
+
+
+@dataclass(frozen=True)
+class Slices(Combined):
+    """A kernel for each run of neighbouring units."""
+
+    runs: tuple[tuple[int, int], ...]  # start and length of each kernel's
 
     def forward(self, x: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None) -> Tensor:
-        given = iter(vectors)
         pieces = []
-        for i, (start, length, kernel) in enumerate(self.parts):
-            own = [next(given) for _ in range(kernel.n_vectors)]
+        each = self.each(vectors, memory)
+        for (start, length), (kernel, own, part) in zip(self.runs, each, strict=True):
             x_i = _narrow(x, start, length)
             out_i = x_i if out is x else _narrow(out, start, length)
-            pieces.append(kernel.forward(x_i, own, memory.part(str(i)), out_i))
+            pieces.append(kernel.forward(x_i, own, part, out_i))
         return torch.cat(pieces, -1) if out is None else out
 
     def backward(
         self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None
     ) -> tuple[Tensor, Gradients]:
-        given = iter(vectors)
         pieces: list[Tensor] = []
         grads: list[Tensor | None] = []
-        for i, (start, length, kernel) in enumerate(self.parts):
-            own = [next(given) for _ in range(kernel.n_vectors)]
+        each = self.each(vectors, memory)
+        for (start, length), (kernel, own, part) in zip(self.runs, each, strict=True):
             x_i = _narrow(x, start, length) if kernel.keeps_input else None
             y_i = _narrow(y, start, length) if kernel.keeps_output else None
             grad_i = _narrow(grad, start, length)
             out_i = grad_i if out is grad else _narrow(out, start, length)
-            grad_in, by_own = kernel.backward(x_i, y_i, grad_i, own, memory.part(str(i)), out_i)
+            grad_in, by_own = kernel.backward(x_i, y_i, grad_i, own, part, out_i)
             pieces.append(grad_in)
             grads.extend(by_own)
         return torch.cat(pieces, -1) if out is None else out, grads
@@ -505,45 +506,31 @@ def _narrow(x: T, start: int, length: int) -> T:
 
 
 @dataclass(frozen=True)
-class Scattered(Kernel):
+class Scattered(Combined):
     """A kernel for the units that the first vector gives each part; all see the whole width."""
-
-    parts: tuple[Kernel, ...]
-
-    @property
-    def keeps_input(self) -> bool:  # type: ignore[override]
-        return any(kernel.keeps_input for kernel in self.parts)
-
-    @property
-    def keeps_output(self) -> bool:  # type: ignore[override]
-        return any(kernel.keeps_output for kernel in self.parts)
 
     @property
     def n_vectors(self) -> int:  # type: ignore[override]
-        return 1 + sum(kernel.n_vectors for kernel in self.parts)
+        return 1 + super().n_vectors
 
     def forward(self, x: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None) -> Tensor:
-        given = iter(vectors[1:])
         y = x if out is None or out is x else out.copy_(x)
-        for i, kernel in enumerate(self.parts):
-            mine, own = vectors[0] == i, [next(given) for _ in range(kernel.n_vectors)]
-            memory[f"of {i}"] = mine
+        for i, (kernel, own, part) in enumerate(self.each(vectors[1:], memory)):
+            memory[f"of {i}"] = mine = vectors[0] == i
             # autograd would multiply what is not its own by 0, which may be infinite
             shown = y if out is not None else torch.where(mine, y, 0.0)
-            y_i = kernel.forward(shown, own, memory.part(str(i)), memory.work("result", *x.shape))
+            y_i = kernel.forward(shown, own, part, memory.work("result", *x.shape))
             y = torch.where(mine, y_i, y, out=out)
         return y
 
     def backward(
         self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None
     ) -> tuple[Tensor, Gradients]:
-        given = iter(vectors[1:])
         grads: list[Tensor | None] = [None]
         grad = grad if out is None or out is grad else out.copy_(grad)
-        for i, kernel in enumerate(self.parts):
-            mine, own = memory[f"of {i}"], [next(given) for _ in range(kernel.n_vectors)]
-            work = memory.work("result", *grad.shape)
-            grad_i, by_own = kernel.backward(x, y, grad, own, memory.part(str(i)), work)
+        for i, (kernel, own, part) in enumerate(self.each(vectors[1:], memory)):
+            mine, work = memory[f"of {i}"], memory.work("result", *grad.shape)
+            grad_i, by_own = kernel.backward(x, y, grad, own, part, work)
             grad = torch.where(mine, grad_i, grad, out=out)
             grads += [None if v is None else torch.where(mine, v, 0.0) for v in by_own]
         return grad, grads

@@ -72,22 +72,6 @@ class Scratch:
         return view
 
 
-class StageMemory(Memory):
-    """A stage's own part of a scratch, and the part that all stages share."""
-
-    def __init__(self, scratch: Scratch, prefix: str) -> None:
-        super().__init__()
-        self._scratch, self._prefix = scratch, prefix
-
-    def keep(self, name: str, *shape: int) -> Tensor:
-        """Give memory that stays from a stage's forward to its backward pass."""
-        return self._scratch(f"{self._prefix}.{name}", *shape)
-
-    def work(self, name: str, *shape: int) -> Tensor:
-        """Give memory that is used within a call alone."""
-        return self._scratch(name, *shape)
-
-
 # ---- Vectors that kernels are given beside their input: functions of stacked modules' parameters
 
 GradientOf = Callable[[nn.Module, str], Tensor]  # module, parameter -> where its gradient goes
@@ -596,10 +580,10 @@ class HeadMap(Protocol):
         """Write the parameters' gradients; the gradient by x if asked. ``grad`` is overwritten."""
 
 
-def head_map(linear: StackedLinear, memory: StageMemory, at: GradientOf) -> HeadMap | None:
+def head_map(linear: StackedLinear, scratch: Scratch, name: str, at: GradientOf) -> HeadMap | None:
     """The passes of a layer of heads; None for another, which is one product."""
     if isinstance(linear, HeadLinear):
-        return SharedMap(linear, memory, at)
+        return SharedMap(linear, scratch, name, at)
     if isinstance(linear, HeadOutputs):
         return SeparateMaps(linear, at)
     return None
@@ -608,8 +592,9 @@ def head_map(linear: StackedLinear, memory: StageMemory, at: GradientOf) -> Head
 class SharedMap:
     """Passes of ``HeadLinear``: one product for all heads."""
 
-    def __init__(self, linear: HeadLinear, memory: StageMemory, at: GradientOf) -> None:
-        self._memory, self._scale, self._n_heads = memory, linear.scale, linear.n_heads
+    def __init__(self, linear: HeadLinear, scratch: Scratch, name: str, at: GradientOf) -> None:
+        self._scratch, self._name = scratch, name
+        self._scale, self._n_heads = linear.scale, linear.n_heads
         self._splits = linear.splits
         self._weight, self._weight_grad = linear.weight.data, at(linear, "weight")
         self._bias, self._s = _in_rows(linear.bias.data), _in_rows(linear.s.data)
@@ -620,13 +605,13 @@ class SharedMap:
     def forward(self, x: Tensor, allocate: Place) -> Tensor:
         heads = self._heads(x)
         n_rows = heads.shape[1] * self._n_heads
-        self._scaled = self._memory.keep("scaled", len(x), n_rows, x.shape[2])
+        self._scaled = self._scratch(f"{self._name}scaled", len(x), n_rows, x.shape[2])
         torch.mul(heads, self._r, out=self._heads(self._scaled, split=False))
         shape = len(x), n_rows, self._weight.shape[2]
         self._product = input_gradient(
             self._scaled,
             self._weight.transpose(1, 2),
-            lambda: self._memory.keep("product", *shape),
+            lambda: self._scratch(f"{self._name}product", *shape),
             self._scale,
         )
         out = allocate(*shape)
@@ -652,10 +637,10 @@ class SharedMap:
         by_head.mul_(self._r)
         if not self._splits:
             return by_scaled
-        return torch.sum(by_head, 2, out=self._memory.keep("by_x", *x.shape))
+        return torch.sum(by_head, 2, out=self._scratch(f"{self._name}by_x", *x.shape))
 
     def _work(self, like: Tensor) -> Tensor:
-        return self._memory.work("of heads", *like.shape)
+        return self._scratch("of heads", *like.shape)
 
     def _rows(self, x: Tensor) -> Tensor:  # (M, batch * k, n) -> (M, batch, k * n)
         return x.view(len(x), -1, self._n_heads * x.shape[2])
@@ -800,7 +785,7 @@ class Chain:
         self.n_members, self.n_inputs = like.shape[0], like.shape[1]
         self.widths = [layer.weight.shape[2] for layer in self.linears[:-1]]
         self._heads: list[HeadMap | None] = [
-            head_map(layer, StageMemory(self.scratch, f"{i}.heads"), self.at)
+            head_map(layer, self.scratch, f"{i}.heads.", self.at)
             for i, layer in enumerate(self.linears)
         ]
         self._ends = list(accumulate(self.widths, initial=0))  # of hidden units, side by side
@@ -852,7 +837,7 @@ class Chain:
             if kernel is None:
                 part = AutogradStage(kind, parameters_of(kind, self.at))
             else:
-                memory = StageMemory(self.scratch, f"{i}.{group.index}")
+                memory = Memory(self.scratch, f"{i}.{group.index}.")
                 source, place = vectors.get((i, group.index), (None, 0))
                 part = KernelStage(kernel, memory, source, place)
             parts.append((group.start, group.stop, part))
@@ -867,7 +852,7 @@ class Chain:
                 return BatchNormStage(norm, self.at)
             kernel = norm.kernel()
             if kernel is not None:
-                return NormStage(norm, kernel, StageMemory(self.scratch, f"{i}.norm"), self.at)
+                return NormStage(norm, kernel, Memory(self.scratch, f"{i}.norm."), self.at)
         return AutogradStage(norm, parameters_of(norm, self.at))
 
     @property

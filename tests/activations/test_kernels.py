@@ -45,28 +45,20 @@ MAKERS = {
 }
 
 
-class Given(Memory):
+class Given:
     """Real memory: what is kept stays, what is for work is lost between calls."""
 
     def __init__(self, dtype):
-        super().__init__()
         self.dtype, self.memory = dtype, {}
 
-    def work(self, name, *shape):
-        return self._get("work", name, shape)
-
-    def keep(self, name, *shape):
-        return self._get("keep", name, shape)
-
-    def _get(self, kind, name, shape):
-        key = kind, name, shape
-        if key not in self.memory:
-            self.memory[key] = torch.full(shape, torch.nan, dtype=self.dtype)
-        return self.memory[key]
+    def __call__(self, name, *shape):
+        if (name, shape) not in self.memory:
+            self.memory[name, shape] = torch.full(shape, torch.nan, dtype=self.dtype)
+        return self.memory[name, shape]
 
     def next_call(self):
-        for (kind, *_), memory in self.memory.items():
-            if kind == "work":
+        for (name, _), memory in self.memory.items():
+            if not name.startswith("kept."):
                 memory.fill_(torch.nan)
 
 
@@ -118,12 +110,13 @@ def test_given_memory_agrees_with_autograd(name, dtype, in_place):
     assert len(vectors) == kernel.n_vectors
     x, grad = inputs(dtype), inputs(dtype, 1)
     expected, (expected_in, *expected_by) = reference(kernel, x, vectors, grad)
-    memory = Given(dtype)
+    given = Given(dtype)
+    memory = Memory(given, "kept.")
     given_x, given_grad = x.clone(), grad.clone()
     out = given_x if in_place and not kernel.keeps_input else torch.full_like(x, torch.nan)
     y = kernel.forward(given_x, vectors, memory, out)
     assert y is out
-    memory.next_call()
+    given.next_call()
     out = given_grad if in_place else torch.full_like(grad, torch.nan)
     before = y.clone()
     grad_in, by = kernel.backward(
@@ -179,7 +172,7 @@ def test_members_of_a_stack_are_what_they_are_alone(name):
     module = stacked(name, torch.float64)
     kernel, vectors = kernel_of(module), vectors_of(module)
     x = inputs(torch.float64)
-    together = kernel.forward(x, vectors, Given(torch.float64), torch.empty_like(x))
+    together = kernel.forward(x, vectors, Memory(Given(torch.float64)), torch.empty_like(x))
     for m in range(MEMBERS):
         alone = run(kernel, x[m], *(v[m, 0] for v in vectors))
         torch.testing.assert_close(together[m], alone, rtol=1e-12, atol=1e-12)
@@ -217,9 +210,10 @@ def test_groups_of_any_size_are_served(size, center):
     n = n - n.mean(-1, keepdim=True) if center else n
     expected = (n / (n.square().mean(-1, keepdim=True) + 1e-5).sqrt()).flatten(-2)
     (expected_grad,) = torch.autograd.grad(expected, groups, grad)
-    memory = Given(torch.float64)
+    given = Given(torch.float64)
+    memory = Memory(given, "kept.")
     y = kernel.forward(x, (), memory, x)
-    memory.next_call()
+    given.next_call()
     kernel.backward(None, y, grad, (), memory, grad)
     torch.testing.assert_close(y, expected.detach())
     torch.testing.assert_close(grad, expected_grad, atol=1e-6, rtol=1e-6)
