@@ -14,7 +14,7 @@ import math
 import os
 import platform
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -197,17 +197,10 @@ Allocate = Callable[[], Tensor]  # memory for a result, asked for where it is ne
 def _is_zen_5_or_later() -> bool:
     try:
         words = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
-        vendor, family = (
-            re.search(rf"^{field}\s*: (\S+)", words, re.MULTILINE)
-            for field in ("vendor_id", "cpu family")
-        )
     except OSError:  # Windows says "AMD64 Family 26 Model 68 Stepping 0, AuthenticAMD"
         words = platform.processor()
-        vendor = re.search(r"(\w+)$", words)
-        family = re.search(r"Family (\d+)", words)
-    if vendor is None or family is None:
-        return False
-    return vendor[1] == "AuthenticAMD" and int(family[1]) >= 26
+    family = re.search(r"(?:^cpu family\s*: |Family )(\d+)", words, re.MULTILINE)
+    return "AuthenticAMD" in words and family is not None and int(family[1]) >= 26
 
 
 @functools.cache
@@ -239,11 +232,10 @@ def _one_dnn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return cast(Tensor, by(x, weight, bias, "none", [], ""))
 
 
-def _each_member(one: Callable[[int], Tensor], n: int, allocate: Allocate | None) -> Tensor:
-    """A member's results one after the other, of a single one as they were allocated."""
-    if n == 1 and allocate is None:
+def _each_member(one: Callable[[int], Tensor], n: int, allocate: Allocate) -> Tensor:
+    """The members' results, one after the other; a single one where the library allocates it."""
+    if n == 1:
         return one(0).unsqueeze(0)
-    assert allocate is not None
     out = allocate()
     for i in range(n):
         out[i].copy_(one(i))
@@ -261,18 +253,9 @@ def _matmul(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
 
 
 def affine_rows(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    allocate: Allocate,
-    scale: float = 1.0,
-    *,
-    free: bool = False,
+    x: Tensor, weight: Tensor, bias: Tensor, allocate: Allocate, scale: float = 1.0
 ) -> Tensor:
-    """scale * x @ weight + bias for each member, in ``allocate()``.
-
-    Where it is ``free`` to, the result may be in memory of its own instead, if the library
-    allocates it.
+    """scale * x @ weight + bias for each member, in ``allocate()`` or memory of its own.
 
     Shape
     -----
@@ -281,10 +264,7 @@ def affine_rows(
     n, k, m = *x.shape[1:], weight.shape[2]
     if n * k * m >= _ENOUGH and _serves(x):
         weight = weight if scale == 1 else weight * scale
-        own = free and len(x) == 1
-        return _each_member(
-            lambda i: _one_dnn(x[i], weight[i].t(), bias[i, 0]), len(x), None if own else allocate
-        )
+        return _each_member(lambda i: _one_dnn(x[i], weight[i].t(), bias[i, 0]), len(x), allocate)
     out = allocate()
     if m == 1 and scale == 1:
         return _matmul(x, weight, out).add_(bias)
@@ -304,9 +284,7 @@ def input_gradient(grad: Tensor, weight: Tensor, allocate: Allocate, scale: floa
     n, m, k = *grad.shape[1:], weight.shape[1]
     if n * k * m >= _ENOUGH and grad.stride(2) == 1 and _serves(grad):
         weight = weight if scale == 1 else weight * scale
-        return _each_member(
-            lambda i: _one_dnn(grad[i], weight[i]), len(grad), None if len(grad) == 1 else allocate
-        )
+        return _each_member(lambda i: _one_dnn(grad[i], weight[i]), len(grad), allocate)
     out = _matmul(grad, weight.transpose(1, 2), allocate())
     return out if scale == 1 else out.mul_(scale)
 
@@ -343,86 +321,66 @@ def weight_gradient(x: Tensor, grad: Tensor, out: Tensor, scale: float = 1.0) ->
         out.mul_(scale)
 
 
-class Stage(Protocol):
-    """One stage of a layer for some members; tensors are (members, rows, width)."""
+# ---- The stages after a linear layer -------------------------------------------------------------
 
-    @property
-    def keeps_input(self) -> bool:
-        """Tell whether x must stay as it is until ``backward``."""
 
-    @property
-    def keeps_output(self) -> bool:
-        """Tell whether the result must stay as it is until ``backward``."""
+class Stage:
+    """One stage of a layer for some members; tensors are (members, rows, width).
 
-    def forward(
-        self, x: Tensor, out: Tensor, valid: Tensor | None = None, keep: bool = True
-    ) -> Tensor:
+    Attributes
+    ----------
+    keeps_input, keeps_output : bool
+        Whether x, or the result, must stay as it is until ``backward``.
+    """
+
+    keeps_input = keeps_output = False
+
+    def forward(self, x: Tensor, out: Tensor, valid: Tensor | None, keep: bool) -> Tensor:
         """The result: in ``out``, or of a normalisation where the library allocates it.
 
         ``keep`` if ``backward`` is to come. ``out`` may be x if ``keeps_input`` is False or
         ``keep`` is. ``valid``, (members, rows), says which places hold a row; None: all.
         """
-        ...
+        raise NotImplementedError
 
     def backward(self, grad: Tensor) -> None:
         """The gradient of the result becomes that of x; the parameters' are written."""
+        raise NotImplementedError
 
 
-class KernelStage:
+class KernelStage(Stage):
     """A module that has a kernel; ``layer`` is its place among those that share the vectors."""
 
-    def __init__(
-        self, kernel: Kernel, memory: Memory, vectors: VectorSource | None = None, layer: int = 0
-    ) -> None:
+    def __init__(self, kernel: Kernel, memory: Memory, vectors: VectorSource, layer: int) -> None:
         self.kernel, self._memory = kernel, memory
-        self._source = VectorSource() if vectors is None else vectors
-        self._layer = layer
-        self._x: Tensor | None = None
-        self._y: Tensor | None = None
+        self._vectors, self._layer = vectors, layer
+        self.keeps_input, self.keeps_output = kernel.keeps_input, kernel.keeps_output
+        # its backward pass does no more than multiply by a slope of each unit
+        self.scales = kernel.unitwise and not vectors.trained
 
-    @property
-    def keeps_input(self) -> bool:
-        return self.kernel.keeps_input
-
-    @property
-    def keeps_output(self) -> bool:
-        return self.kernel.keeps_output
-
-    @property
-    def scales(self) -> bool:
-        """Tell whether its backward pass does no more than multiply by a slope of each unit."""
-        return self.kernel.unitwise and not self._source.trained
-
-    def forward(
-        self, x: Tensor, out: Tensor, valid: Tensor | None = None, keep: bool = True
-    ) -> Tensor:
-        self.kernel.forward(x, self._source.of(self._layer), self._memory, out)
+    def forward(self, x: Tensor, out: Tensor, valid: Tensor | None, keep: bool) -> Tensor:
         self._x, self._y = x, out
-        return out
+        return self.kernel.forward(x, self._vectors.of(self._layer), self._memory, out)
 
     def backward(self, grad: Tensor) -> None:
-        vectors = self._source.of(self._layer)
+        vectors = self._vectors.of(self._layer)
         _, grads = self.kernel.backward(self._x, self._y, grad, vectors, self._memory, grad)
-        self._source.collect(self._layer, grads)
+        self._vectors.collect(self._layer, grads)
 
 
-class NormStage:
+class NormStage(Stage):
     """Layer, RMS or group normalisation, PLN or PLS: a kernel without vectors, gain and shift."""
-
-    keeps_input = False
 
     def __init__(self, norm: StackedNorm, kernel: Kernel, memory: Memory, at: GradientOf) -> None:
         self._kernel, self._memory = kernel, memory
         self.keeps_output = norm.gain is None  # else it keeps what gain and shift are applied to
-        self._gain = None if norm.gain is None else norm.gain.data
-        self._shift = None if norm.shift is None else norm.shift.data
-        self._gain_grad = None if norm.gain is None else at(norm, "gain")
-        self._shift_grad = None if norm.shift is None else at(norm, "shift")
-        self._n: Tensor | None = None
+        self._gain = self._shift = None
+        if norm.gain is not None:
+            self._gain, self._gain_grad = norm.gain.data, at(norm, "gain")
+        if norm.shift is not None:
+            self._shift, self._shift_grad = norm.shift.data, at(norm, "shift")
 
-    def forward(
-        self, x: Tensor, out: Tensor, valid: Tensor | None = None, keep: bool = True
-    ) -> Tensor:
+    def forward(self, x: Tensor, out: Tensor, valid: Tensor | None, keep: bool) -> Tensor:
         self._n = n = self._kernel.forward(x, (), self._memory)
         if self._gain is None:
             return n
@@ -431,42 +389,37 @@ class NormStage:
         return torch.addcmul(self._shift, n, self._gain, out=out)
 
     def backward(self, grad: Tensor) -> None:
-        if self._shift_grad is not None:
+        if self._shift is not None:
             torch.sum(grad, 1, keepdim=True, out=self._shift_grad)
-        if self._gain is not None and self._gain_grad is not None:
-            assert self._n is not None
+        if self._gain is not None:
             by_gain = torch.mul(grad, self._n, out=self._memory.work("by_gain", *grad.shape))
             torch.sum(by_gain, 1, keepdim=True, out=self._gain_grad)
             grad.mul_(self._gain)
         self._kernel.backward(None, self._n, grad, (), self._memory, grad)
 
 
-class BatchNormStage:
+class BatchNormStage(Stage):
     """Batch normalisation of full batches by torch's own; the rest goes through autograd."""
 
-    keeps_input, keeps_output = True, False
+    keeps_input = True
 
     def __init__(self, norm: StackedNorm, at: GradientOf) -> None:
         self._norm = norm
         self._any = AutogradStage(norm, parameters_of(norm, at))
         self._running = list(zip(norm.running_mean, norm.running_var, strict=True))
-        # a member's gain and shift, and the places of their gradients
-        self._affine: list[list[Tensor | None]] = [[None, None] for _ in self._running]
-        self._places: list[list[Tensor | None]] = [[None, None] for _ in self._running]
-        for k, name in enumerate(("gain", "shift")):
-            parameter = getattr(norm, name)
-            if parameter is not None:
-                place = at(norm, name)
-                for i, (affine_rows, places) in enumerate(
-                    zip(self._affine, self._places, strict=True)
-                ):
-                    affine_rows[k], places[k] = parameter.data[i, 0], place[i, 0]
+        # each member's gain and shift, and the places of their gradients
+        self._affine: Sequence[tuple[Tensor | None, Tensor | None]]
+        self._places: Sequence[tuple[Tensor | None, Tensor | None]]
+        self._affine = self._places = [(None, None)] * len(self._running)
+        if norm.gain is not None and norm.shift is not None:
+            gain, shift = norm.gain.data[:, 0], norm.shift.data[:, 0]
+            self._affine = list(zip(gain, shift, strict=True))
+            gain, shift = at(norm, "gain")[:, 0], at(norm, "shift")[:, 0]
+            self._places = list(zip(gain, shift, strict=True))
         self._statistics: list[list[Tensor]] = []
         self._x: Tensor | None = None
 
-    def forward(
-        self, x: Tensor, out: Tensor, valid: Tensor | None = None, keep: bool = True
-    ) -> Tensor:
+    def forward(self, x: Tensor, out: Tensor, valid: Tensor | None, keep: bool) -> Tensor:
         norm, self._x = self._norm, None
         if not (keep or norm.training):
             by, plus = norm.running_affine()
@@ -500,13 +453,11 @@ class BatchNormStage:
                     place.copy_(own)
 
 
-class AutogradStage:
+class AutogradStage(Stage):
     """Any module, differentiated by autograd in the middle of a step.
 
-    ``sees_rows``: it is told which places hold a row, as our own modules are that want to know.
+    ``sees_rows``: it is called with which places hold a row, as our own modules are that use it.
     """
-
-    keeps_input, keeps_output = False, False
 
     def __init__(
         self,
@@ -521,19 +472,14 @@ class AutogradStage:
         self._places = [place for _, place in parameters]
         self._ends: tuple[Tensor, Tensor] | None = None
 
-    def call(self, valid: Tensor | None) -> Callable[[Tensor], Tensor]:
-        """The module, told which places hold a row if it wants to know."""
-        return partial(self._module, valid=valid) if self._sees_rows else self._module
-
-    def forward(
-        self, x: Tensor, out: Tensor, valid: Tensor | None = None, keep: bool = True
-    ) -> Tensor:
+    def forward(self, x: Tensor, out: Tensor, valid: Tensor | None, keep: bool) -> Tensor:
+        call = partial(self._module, valid=valid) if self._sees_rows else self._module
         if not keep:
-            return out.copy_(self.call(valid)(x))
+            return out.copy_(call(x))
         with torch.enable_grad():
             leaf = x.detach().requires_grad_()
             # a copy: the module may work in place, and x's memory is used again
-            result = self.call(valid)(leaf.clone())
+            result = call(leaf.clone())
         self._ends = leaf, result
         return out.copy_(result.detach())
 
@@ -563,30 +509,52 @@ def parameters_of(module: nn.Module, at: GradientOf) -> list[tuple[Tensor, Tenso
     ]
 
 
-# ---- Linear layers of several heads, forward and backward, in memory of a step's own -------------
+# ---- Linear layers, forward and backward, in memory of a step's own ------------------------------
 
 Place = Callable[..., Tensor]  # shape -> memory for a result
 
 
-class HeadMap(Protocol):
-    """A linear layer that is more than one product; rows of heads stand one behind the other."""
+class LinearMap(Protocol):
+    """A linear layer of all members; rows of heads stand one behind the other."""
 
     def forward(self, x: Tensor, allocate: Place) -> Tensor:
         """(M, rows, in) -> (M, batch * k, out); x must stay as it is until ``backward``."""
 
     def backward(
-        self, x: Tensor, grad: Tensor, allocate: Place, *, to_inputs: bool = True
+        self, x: Tensor, grad: Tensor, allocate: Place, *, to_inputs: bool, to_weights: bool
     ) -> Tensor | None:
         """Write the parameters' gradients; the gradient by x if asked. ``grad`` is overwritten."""
 
 
-def head_map(linear: StackedLinear, scratch: Scratch, name: str, at: GradientOf) -> HeadMap | None:
-    """The passes of a layer of heads; None for another, which is one product."""
+def linear_map(linear: StackedLinear, scratch: Scratch, name: str, at: GradientOf) -> LinearMap:
+    """The passes of a linear layer."""
     if isinstance(linear, HeadLinear):
         return SharedMap(linear, scratch, name, at)
     if isinstance(linear, HeadOutputs):
         return SeparateMaps(linear, at)
-    return None
+    return PlainMap(linear, at)
+
+
+class PlainMap:
+    """Passes of ``StackedLinear``."""
+
+    def __init__(self, linear: StackedLinear, at: GradientOf) -> None:
+        self._weight, self._bias, self._scale = linear.weight.data, linear.bias.data, linear.scale
+        self._weight_grad, self._bias_grad = at(linear, "weight"), at(linear, "bias")
+
+    def forward(self, x: Tensor, allocate: Place) -> Tensor:
+        place = partial(allocate, *x.shape[:2], self._weight.shape[2])
+        return affine_rows(x, self._weight, self._bias, place, self._scale)
+
+    def backward(
+        self, x: Tensor, grad: Tensor, allocate: Place, *, to_inputs: bool, to_weights: bool
+    ) -> Tensor | None:
+        if to_weights:
+            weight_gradient(x, grad, self._weight_grad, self._scale)
+            torch.sum(grad, dim=1, keepdim=True, out=self._bias_grad)
+        if not to_inputs:
+            return None
+        return input_gradient(grad, self._weight, partial(allocate, *x.shape), self._scale)
 
 
 class SharedMap:
@@ -619,7 +587,7 @@ class SharedMap:
         return out
 
     def backward(
-        self, x: Tensor, grad: Tensor, allocate: Place, *, to_inputs: bool = True
+        self, x: Tensor, grad: Tensor, allocate: Place, *, to_inputs: bool, to_weights: bool
     ) -> Tensor | None:
         rows = self._rows(grad)
         torch.sum(rows, 1, keepdim=True, out=self._bias_grad)
@@ -676,7 +644,7 @@ class SeparateMaps:
         return out
 
     def backward(
-        self, x: Tensor, grad: Tensor, allocate: Place, *, to_inputs: bool = True
+        self, x: Tensor, grad: Tensor, allocate: Place, *, to_inputs: bool, to_weights: bool
     ) -> Tensor | None:
         by_x = allocate(*x.shape)
         for m, weight in enumerate(self._weight):
@@ -699,34 +667,26 @@ class Layer:
     """The stages after a linear layer: normalisation, activations of some members each, dropout."""
 
     norm: Stage | None
-    parts: list[tuple[int, int, Stage]]  # first member, past the last, stage
+    parts: list[tuple[slice | None, Stage]]  # members (None: all), and their activation
 
     def __post_init__(self) -> None:
-        self.keeps_input = any(part.keeps_input for _, _, part in self.parts)
-        scales = all(isinstance(p, KernelStage) and p.scales for _, _, p in self.parts)
+        self.keeps_input = any(part.keeps_input for _, part in self.parts)
+        scales = all(isinstance(p, KernelStage) and p.scales for _, p in self.parts)
         self.scales_units = scales  # the activations, whatever comes before them
         self.scales = scales and self.norm is None
         self.factor: Tensor | None = None  # of the gradient of the result: a mask, or a slope
         self.done = False  # whether the factor is the activations' slope as well
 
-    def activate(
-        self, x: Tensor, out: Tensor, valid: Tensor | None = None, keep: bool = True
-    ) -> None:
+    def activate(self, x: Tensor, out: Tensor, valid: Tensor | None, keep: bool) -> None:
         """``out`` becomes the activations of x."""
-        if len(self.parts) == 1:
-            self.parts[0][2].forward(x, out, valid, keep)
-            return
-        for start, stop, part in self.parts:
-            rows = None if valid is None else valid[start:stop]
-            part.forward(x[start:stop], out[start:stop], rows, keep)
+        for members, part in self.parts:
+            rows = None if valid is None else _of(valid, members)
+            part.forward(_of(x, members), _of(out, members), rows, keep)
 
     def derive(self, grad: Tensor) -> None:
         """The gradient of the activations becomes that of their input."""
-        if len(self.parts) == 1:
-            self.parts[0][2].backward(grad)
-            return
-        for start, stop, part in self.parts:
-            part.backward(grad[start:stop])
+        for members, part in self.parts:
+            part.backward(_of(grad, members))
 
     def backward(self, grad: Tensor) -> None:
         """The gradient of the layer's result becomes that of the linear map's."""
@@ -736,6 +696,10 @@ class Layer:
             self.derive(grad)
         if self.norm is not None:
             self.norm.backward(grad)
+
+
+def _of(x: Tensor, members: slice | None) -> Tensor:
+    return x if members is None else x[members]
 
 
 class Chain:
@@ -778,69 +742,59 @@ class Chain:
         """Look at members and memory anew, after members were dropped."""
         like = self.linears[0].weight
         self.scratch = Scratch(like.dtype, like.device)
-        self.weights = [layer.weight.data for layer in self.linears]
-        self.biases = [layer.bias.data for layer in self.linears]
-        self.weight_grads = [self.at(layer, "weight") for layer in self.linears]
-        self.bias_grads = [self.at(layer, "bias") for layer in self.linears]
         self.n_members, self.n_inputs = like.shape[0], like.shape[1]
         self.widths = [layer.weight.shape[2] for layer in self.linears[:-1]]
-        self._heads: list[HeadMap | None] = [
-            head_map(layer, self.scratch, f"{i}.heads.", self.at)
+        self._maps = [
+            linear_map(layer, self.scratch, f"{i}.heads.", self.at)
             for i, layer in enumerate(self.linears)
         ]
         self._ends = list(accumulate(self.widths, initial=0))  # of hidden units, side by side
-        self._sources: dict[str, VectorSource] = {}
         vectors = self._vectors()
         self.layers = [self._layer(i, vectors) for i in range(len(self.slots))]
         self._inputs: list[Tensor] = []
 
-    def _vectors(self) -> dict[tuple[int, int], tuple[VectorSource, int]]:
-        """The vectors of stacked modules with kernels, by layer and group, and their place there.
+    def _vectors(self) -> dict[nn.Module, tuple[VectorSource, int]]:
+        """The vectors of stacked modules with kernels, and each module's place among them.
 
         Alike modules of several layers, which serve the same members, compute theirs together.
         """
-        found: dict[tuple[int, int], tuple[VectorSource, int]] = {}
-        alike: dict[str, list[tuple[int, int, StackedModules]]] = {}
-        for i, slot in enumerate(self.slots):
+        found: dict[nn.Module, tuple[VectorSource, int]] = {}
+        alike: dict[str, list[StackedModules]] = {}
+        for slot in self.slots:
             if not isinstance(slot, StackedActivation):
                 continue
-            for group in slot.groups:
-                kind = slot.kinds[group.index]
+            for members, kind in zip(slot.groups, slot.kinds, strict=True):
                 if not isinstance(kind, StackedModules) or kernel_of(kind.skeleton) is None:
                     continue
                 own = own_vectors(kind, self.at)
                 if own is not None:
-                    found[i, group.index] = own, 0
+                    found[kind] = own, 0
                     continue
                 shapes = [tuple(getattr(kind, key).shape) for _, key in kind.names]
-                kernel = kernel_of(kind.skeleton)
-                key = f"{group} {kind.skeleton!r} {kernel!r} {shapes}"
-                alike.setdefault(key, []).append((i, group.index, kind))
-        for modules in alike.values():
-            source = ComputedVectors([kind for _, _, kind in modules], self.at)
-            for place, (i, index, _) in enumerate(modules):
-                found[i, index] = source, place
-        self._computed = list({id(source): source for source, _ in found.values()}.values())
+                key = f"{members} {kind.skeleton!r} {kernel_of(kind.skeleton)!r} {shapes}"
+                alike.setdefault(key, []).append(kind)
+        sources = [(ComputedVectors(modules, self.at), modules) for modules in alike.values()]
+        for source, modules in sources:
+            found |= {kind: (source, place) for place, kind in enumerate(modules)}
+        self._computed = [source for source, _ in sources]
         return found
 
-    def _layer(self, i: int, vectors: dict[tuple[int, int], tuple[VectorSource, int]]) -> Layer:
-        parts: list[tuple[int, int, Stage]] = []
+    def _layer(self, i: int, vectors: Mapping[nn.Module, tuple[VectorSource, int]]) -> Layer:
+        parts: list[tuple[slice | None, Stage]] = []
         slot = self.slots[i]
         if not isinstance(slot, StackedActivation):
             stage = AutogradStage(slot, parameters_of(slot, self.at), sees_rows=True)
-            return Layer(self._norm(i), [(0, self.n_members, stage)])
-        for group in slot.groups:
-            kind = slot.kinds[group.index]
+            return Layer(self._norm(i), [(None, stage)])
+        for k, (members, kind) in enumerate(zip(slot.groups, slot.kinds, strict=True)):
             module = kind.skeleton if isinstance(kind, StackedModules) else kind
             kernel = None if isinstance(kind, SeparateModules) else kernel_of(module)
             part: Stage
             if kernel is None:
                 part = AutogradStage(kind, parameters_of(kind, self.at))
             else:
-                memory = Memory(self.scratch, f"{i}.{group.index}.")
-                source, place = vectors.get((i, group.index), (None, 0))
-                part = KernelStage(kernel, memory, source, place)
-            parts.append((group.start, group.stop, part))
+                own = vectors.get(kind, (VectorSource(), 0))
+                part = KernelStage(kernel, Memory(self.scratch, f"{i}.{k}."), *own)
+            parts.append((members if len(slot.groups) > 1 else None, part))
         return Layer(self._norm(i), parts)
 
     def _norm(self, i: int) -> Stage | None:
@@ -861,12 +815,6 @@ class Chain:
         return all(layer.scales for layer in self.layers)
 
     # ---- passes ----------------------------------------------------------------------------------
-
-    def inputs(self, n_rows: int) -> Tensor:
-        """Return the memory to write the inputs of the next pass to, (M, n_rows, n_inputs)."""
-        if self.residual:
-            return self._units(n_rows)[..., : self.n_inputs]
-        return self.scratch("x", self.n_members, n_rows, self.n_inputs)
 
     def _units(self, n_rows: int) -> Tensor:
         """A residual network's inputs and hidden units, side by side."""
@@ -897,26 +845,14 @@ class Chain:
         for source in self._computed:
             source.begin(keep)
         if self.residual:
-            units = self._units(n_rows)
-            if x.data_ptr() != units.data_ptr():
-                units[..., : self.n_inputs].copy_(x)
-            x = units[..., : self.n_inputs]
+            x = self._units(n_rows)[..., : self.n_inputs].copy_(x)
         self._inputs = [x]
         for i in range(len(self.layers)):
             x = self._hidden(i, x, None if masks is None else masks[i], valid, keep)
             if self.residual:
                 x = self._units(n_rows)[..., : self.n_inputs + self._ends[i + 1]]
             self._inputs.append(x)
-        return self._linear(len(self.layers), x, "raw")
-
-    def _linear(self, i: int, x: Tensor, name: str) -> Tensor:
-        heads = self._heads[i]
-        if heads is not None:
-            return heads.forward(x, partial(self.scratch, name))
-        place = partial(self.scratch, name, *x.shape[:2], self.weights[i].shape[2])
-        return affine_rows(
-            x, self.weights[i], self.biases[i], place, self.linears[i].scale, free=True
-        )
+        return self._maps[-1].forward(x, partial(self.scratch, "raw"))
 
     def _hidden(
         self, i: int, x: Tensor, mask: Tensor | None, valid: Tensor | None, keep: bool
@@ -924,7 +860,7 @@ class Chain:
         layer, kept = self.layers[i], f"{i}" if keep else f"{i % 2}"
         # where the slope is all that is kept, the next layer uses the memory again
         kept = "" if keep and mask is not None and layer.scales else kept
-        x = self._linear(i, x, f"a{kept}")
+        x = self._maps[i].forward(x, partial(self.scratch, f"a{kept}"))
         if layer.norm is not None:
             out = self.scratch(f"n{kept}", *x.shape) if layer.norm.keeps_input and keep else x
             x = layer.norm.forward(x, out, valid, keep)
@@ -935,9 +871,11 @@ class Chain:
         normed = layer.norm is not None and layer.norm.keeps_output
         in_place = not (keep and (layer.keeps_input or normed))
         # a kernel of single units may write to a part of wider rows; others want their own
-        direct = into is not None and mask is None and layer.scales_units
-        y = into if direct else x if in_place else self.scratch(f"y{kept}", *x.shape)
-        assert y is not None
+        direct = mask is None and layer.scales_units
+        if into is not None and direct:
+            y = into
+        else:
+            y = x if in_place else self.scratch(f"y{kept}", *x.shape)
         layer.activate(x, y, valid, keep)
         layer.factor, layer.done = mask, False
         if mask is not None:
@@ -947,9 +885,7 @@ class Chain:
                 layer.derive(mask)
                 layer.done = True
             return h
-        if into is not None and not direct:
-            return into.copy_(y)
-        return y
+        return y if into is None or direct else into.copy_(y)
 
     @torch.no_grad()
     def backward(
@@ -970,53 +906,37 @@ class Chain:
         to_weights : bool
             False: the gradients of linear layers are not wanted.
         """
-        n_rows, n_layers = grad.shape[1], len(self.layers)
-        of_units: Tensor | None = None
-        for i in reversed(range(n_layers + 1)):
-            heads = self._heads[i]
-            if heads is not None:
-                by_x = heads.backward(
-                    self._inputs[i],
-                    grad,
-                    partial(self.scratch, f"d{i % 2}"),
-                    to_inputs=i > 0 or to_inputs,
-                )
-                if by_x is None:
-                    return None
-                grad = by_x
-                if i:
-                    self.layers[i - 1].backward(grad)
-                continue
-            if to_weights:
-                scale = self.linears[i].scale
-                weight_gradient(self._inputs[i], grad, self.weight_grads[i], scale)
-                torch.sum(grad, dim=1, keepdim=True, out=self.bias_grads[i])
-            if i == 0 and not to_inputs:
+        for i in reversed(range(len(self._maps))):
+            allocate = partial(self.scratch, f"d{i % 2}")
+            below: Tensor | None = self._maps[i].backward(
+                self._inputs[i],
+                grad,
+                allocate,
+                to_inputs=not self.residual and (i > 0 or to_inputs),
+                to_weights=to_weights,
+            )
+            if self.residual and i:
+                below = self._add_below(i, grad)
+            if below is None:
                 return None
-            if self.residual:
-                of_units = self._add_below(i, grad, of_units)
-                if i == 0 or of_units is None:
-                    return None
-                start, stop = self._ends[i - 1], self._ends[i]
-                grad = self.scratch(f"d{i % 2}", self.n_members, n_rows, stop - start)
-                grad.copy_(of_units[..., start:stop])
-            else:
-                place = partial(self.scratch, f"d{i % 2}", *self._inputs[i].shape)
-                grad = input_gradient(grad, self.weights[i], place, self.linears[i].scale)
+            grad = below
             if i:
                 self.layers[i - 1].backward(grad)
         return grad
 
-    def _add_below(self, i: int, grad: Tensor, so_far: Tensor | None) -> Tensor | None:
-        """The gradient of all hidden units below linear layer i of a residual network."""
-        if i == 0 or not self.widths:
-            return so_far
-        weight = self.weights[i][:, self.n_inputs :]
-        if so_far is None:
-            place = partial(self.scratch, "of units", *grad.shape[:2], weight.shape[1])
-            return input_gradient(grad, weight, place)
-        add_input_gradient(grad, weight, so_far[..., : self._ends[i]])
-        return so_far
+    def _add_below(self, i: int, grad: Tensor) -> Tensor:
+        """The gradient of the units below linear layer i of a residual network, i above 0.
+
+        What it adds to the gradients of all hidden units below it is kept for lower layers.
+        """
+        weight = self.linears[i].weight.data[:, self.n_inputs :]
+        units = self.scratch("of units", *grad.shape[:2], self._ends[-1])
+        if i == len(self.layers):
+            self._of_units = input_gradient(grad, weight, lambda: units)
+        else:
+            add_input_gradient(grad, weight, self._of_units[..., : self._ends[i]])
+        own = self._of_units[..., self._ends[i - 1] : self._ends[i]]
+        return self.scratch(f"d{i % 2}", *own.shape).copy_(own)
 
     @torch.no_grad()
     def run(

@@ -790,13 +790,6 @@ class SeparateModules(nn.Module):
         return fold_in(self._seeds[i], Stream.ACTIVATION_CALL, int(self.n_draws[i])) >> 1
 
 
-@dataclass(frozen=True)
-class _Group:
-    start: int
-    stop: int
-    index: int  # of the module in the slot's list
-
-
 class StackedActivation(nn.Module):
     """Activations of M members, sorted so that equal ones are neighbours: one call a kind.
 
@@ -826,7 +819,7 @@ class StackedActivation(nn.Module):
     ) -> None:
         super().__init__()
         self.kinds = nn.ModuleList()
-        self.groups: list[_Group] = []
+        self.groups: list[slice] = []  # members that each of the kinds serves
         start = 0
         while start < len(specs):
             stop = start + 1
@@ -836,39 +829,37 @@ class StackedActivation(nn.Module):
                 build_activation(specs[i], width, seeds[i], proxy_norm=proxy_norm)
                 for i in range(start, stop)
             )
-            self.groups.append(_Group(start, stop, len(self.kinds)))
+            self.groups.append(slice(start, stop))
             self.kinds.append(_of_members(modules, seeds[start:stop], dtype))
             start = stop
 
     def forward(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
         """``valid``, (M, batch): which places hold a row; None: all."""
-        if len(self.groups) == 1:
-            return self._apply_kind(self.groups[0], x, valid)
-        return torch.cat([self._apply_kind(g, x[g.start : g.stop], valid) for g in self.groups])
-
-    def _apply_kind(self, group: _Group, x: Tensor, valid: Tensor | None) -> Tensor:
-        kind = self.kinds[group.index]
-        if isinstance(kind, SeparateModules) and valid is not None:
-            return kind(x, valid[group.start : group.stop])
-        return kind(x)
-
-    def member_range(self, kind: int) -> tuple[int, int]:
-        """The members [start, stop) that module ``kind`` of the slot serves."""
-        group = next(g for g in self.groups if g.index == kind)
-        return group.start, group.stop
+        kinds = list(zip(self.groups, self.kinds, strict=True))
+        if len(kinds) == 1:
+            return _apply(self.kinds[0], x, valid)
+        return torch.cat(
+            [_apply(kind, x[own], None if valid is None else valid[own]) for own, kind in kinds]
+        )
 
     def select_groups(self, keep: Sequence[int]) -> None:
         """Keep these members; the tensors are the stack's to drop."""
-        groups, start = [], 0
-        for group in self.groups:
+        groups, kinds, start = list[slice](), nn.ModuleList(), 0
+        for group, kind in zip(self.groups, self.kinds, strict=True):
             rows = [m - group.start for m in keep if group.start <= m < group.stop]
-            kind = self.kinds[group.index]
+            if not rows:
+                continue
             if isinstance(kind, SeparateModules):
                 kind.keep(rows)
-            if rows:
-                groups.append(_Group(start, start + len(rows), group.index))
-                start += len(rows)
-        self.groups = groups
+            kinds.append(kind)
+            groups.append(slice(start, start + len(rows)))
+            start += len(rows)
+        self.groups, self.kinds = groups, kinds
+
+
+def _apply(kind: nn.Module, x: Tensor, valid: Tensor | None) -> Tensor:
+    result: Tensor = kind(x, valid) if isinstance(kind, SeparateModules) else kind(x)
+    return result
 
 
 def _of_members(

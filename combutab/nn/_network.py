@@ -153,8 +153,8 @@ class StackedNetwork(nn.Module):
     def _entries(self, prefix: str, module: nn.Module) -> Iterator[StackedTensor]:
         """All tensors below a module; those of an activation slot have the slot's name."""
         if isinstance(module, StackedActivation):
-            for k, kind in enumerate(module.kinds):
-                start, stop = module.member_range(k)
+            for group, kind in zip(module.groups, module.kinds, strict=True):
+                start, stop = group.start, group.stop
                 yield from _own(prefix, kind, start, stop)
                 if isinstance(kind, SeparateModules):
                     for i in range(stop - start):
