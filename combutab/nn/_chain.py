@@ -514,7 +514,7 @@ def parameters_of(module: nn.Module, at: GradientOf) -> list[tuple[Tensor, Tenso
 Place = Callable[..., Tensor]  # shape -> memory for a result
 
 
-class LinearMap(Protocol):
+class StackedMap(Protocol):
     """A linear layer of all members; rows of heads stand one behind the other."""
 
     def forward(self, x: Tensor, allocate: Place) -> Tensor:
@@ -526,7 +526,7 @@ class LinearMap(Protocol):
         """Write the parameters' gradients; the gradient by x if asked. ``grad`` is overwritten."""
 
 
-def linear_map(linear: StackedLinear, scratch: Scratch, name: str, at: GradientOf) -> LinearMap:
+def linear_map(linear: StackedLinear, scratch: Scratch, name: str, at: GradientOf) -> StackedMap:
     """The passes of a linear layer."""
     if isinstance(linear, HeadLinear):
         return SharedMap(linear, scratch, name, at)
