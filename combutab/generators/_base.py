@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 import time
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -19,7 +18,13 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.base import BaseEstimator, _fit_context, clone
-from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOptions
+from sklearn.utils._param_validation import (
+    Interval,
+    Options,
+    RealNotInt,
+    StrOptions,
+    validate_params,
+)
 from sklearn.utils.validation import check_is_fitted
 
 from combutab._model_files import (
@@ -67,7 +72,6 @@ from combutab.generators.sampling import (
     NetworkT,
     RowRequest,
     RowsDrawn,
-    RowsToWrite,
     RowWriter,
     Sampler,
     draw_balanced,
@@ -140,12 +144,12 @@ def check_widths(name: str, widths: Any) -> tuple[int, ...]:
     return tuple(int(w) for w in listed)
 
 
-def check_tries(on_shortfall: str, max_tries: int) -> None:
-    """Check what sampling is told to do about rows that are not found."""
-    if on_shortfall not in ("error", "return"):
-        raise ValueError(f"on_shortfall must be 'error' or 'return', got {on_shortfall!r}")
-    if not isinstance(max_tries, Integral) or isinstance(max_tries, bool) or max_tries < 1:
-        raise ValueError(f"max_tries must be a whole number of at least 1, got {max_tries!r}")
+# what the methods that draw rows take
+SAMPLE_CONSTRAINTS: dict[str, list[Any]] = {
+    "n": [Interval(Integral, 0, None, closed="left"), None],
+    "on_shortfall": [StrOptions({"error", "return"})],
+    "max_tries": [COUNT],
+}
 
 
 # ---- The base of all generators -----------------------------------------------------------------
@@ -466,6 +470,7 @@ class BaseGenerator(
 
     # ---- sample --------------------------------------------------------------------------------
 
+    @validate_params(SAMPLE_CONSTRAINTS, prefer_skip_nested_validation=True)
     def sample(
         self,
         n: int | None = None,
@@ -540,14 +545,12 @@ class BaseGenerator(
             If ``out`` cannot be written: no such folder, a read-only one, a full disk.
         """
         check_is_fitted(self)
-        check_tries(on_shortfall, max_tries)
         if seed_data is not None:
             others = (condition_column, condition_value, conditions, balance, out)
             self._check_seeded(n, seed_data, others)
             return self._sample_each(seed_data, random_state, on_shortfall, max_tries, nearest=True)
-        if not isinstance(n, Integral) or isinstance(n, bool) or n < 0:
-            instead = "; give it, or seed_data" if n is None else ""
-            raise ValueError(f"n must be a whole number of rows, got {n!r}{instead}")
+        if n is None:
+            raise ValueError("n must be a whole number of rows, got None; give it, or seed_data")
         if condition_column is not None and conditions is not None:
             raise ValueError(
                 f"conditions are given twice: {condition_column!r} and {conditions!r}; put all "
@@ -590,6 +593,7 @@ class BaseGenerator(
                 )
         return table
 
+    @validate_params(SAMPLE_CONSTRAINTS, prefer_skip_nested_validation=True)
     def sample_from(
         self,
         conditions: Any,
@@ -619,7 +623,6 @@ class BaseGenerator(
             As ``sample`` does.
         """
         check_is_fitted(self)
-        check_tries(on_shortfall, max_tries)
         return self._sample_each(conditions, random_state, on_shortfall, max_tries, nearest=False)
 
     def _sample_each(
@@ -681,11 +684,7 @@ class BaseGenerator(
 
     def stream_rows(self, writer: RowWriter, n: int, random_state: Any = None) -> None:
         """Write the n rows that ``sample`` draws without conditions, part by part."""
-        sampler = self.sampler()
-        rows = RowsToWrite(n, sampler.spans, writer)
-        values, codes, _ = sampler.draw(n, [], self.sample_key(random_state), 1, rows)
-        if not n:
-            writer.write_all(values, codes)
+        writer.write_stream(self.sampler().stream(n, self.sample_key(random_state)))
 
     def _make_sampler(self, device: torch.device) -> Sampler[NetworkT]:
         fitted, network = self._as_fitted, None
@@ -725,11 +724,6 @@ class BaseGenerator(
             self.random_state = random_state
             return
         self._seed, self._n_sampled = seed_from(random_state), 0
-
-    def set_device(self, device: str | torch.device) -> None:
-        """Set the parameter ``device``: where the next call of ``sample`` or ``fit`` computes."""
-        resolve_device(device)
-        self.device = device
 
     # ---- files ---------------------------------------------------------------------------------
 
@@ -845,26 +839,18 @@ class BaseGenerator(
 
 
 def _discrete_columns(X: Any, y: Any, discrete_columns: Any) -> Any:
-    """The discrete columns of ``fit(X, y, discrete_columns=...)``."""
-    given = not (isinstance(discrete_columns, str) and discrete_columns == "auto")
-    if y is None or _is_target(X, y):
+    """The discrete columns of ``fit(X, y, discrete_columns=...)``, whose y may be a target."""
+    if not isinstance(y, list | tuple | pd.Index):
+        if y is not None and hasattr(X, "__len__") and len(y) != len(X):
+            raise ValueError(
+                f"y is a list of discrete columns, or a target of {len(X)} rows, got {y!r}"
+            )
         return discrete_columns
-    if given:
+    if not isinstance(discrete_columns, str):
         raise ValueError(
             f"the discrete columns are given twice: {y!r} and discrete_columns={discrete_columns!r}"
         )
     return y
-
-
-def _is_target(X: Any, y: Any) -> bool:
-    """An array or Series as long as the table, of anything but names of its columns."""
-    if not hasattr(y, "__array__") or isinstance(y, pd.Index):
-        return False
-    values = np.asarray(y)
-    if values.ndim != 1 or not hasattr(X, "__len__") or len(values) != len(X):
-        return values.ndim != 1
-    names = {name for name in getattr(X, "columns", ()) if isinstance(name, str)}
-    return not (len(names) and set(values.tolist()) <= names)
 
 
 # ---- Fit generators to a table: those of equal shape as one stack -------------------------------
@@ -990,13 +976,9 @@ def fit_generators(
 
     Returns whether Ctrl-C ended the training.
     """
-    with sharing(lambda: _description(models)):
+    # in words that are the same in all processes that fit it
+    with sharing(lambda: f"{type(models[0]).__name__} {[*map(plain_parameters, models)]}"):
         return _fit_stack(models, X, discrete_columns, broadcast(checkpoint), begin)
-
-
-def _description(models: Sequence[BaseGenerator[Any]]) -> str:
-    """What is fitted, in words that are the same in all processes that fit it."""
-    return f"{type(models[0]).__name__} {[plain_parameters(model) for model in models]}"
 
 
 # may differ between the fits of one training
@@ -1111,10 +1093,7 @@ def _fit_encoder(
     model: BaseGenerator[Any], X: Any, discrete_columns: Any, seed: int
 ) -> ModeEncoder:
     encoder = model._make_encoder(discrete_columns, fold_in(seed, Stream.ENCODER) >> 32)
-    try:
-        return X.fit(encoder) if isinstance(X, ParquetSource) else encoder.fit(X)
-    except ValueError as error:
-        raise data_error(error) from None
+    return X.fit(encoder) if isinstance(X, ParquetSource) else encoder.fit(X)
 
 
 def _plan(models: Sequence[BaseGenerator[Any]], seed: int) -> tuple[list[int], list[GeneratorPlan]]:
@@ -1169,26 +1148,3 @@ def _callbacks(model: BaseGenerator[Any], task: CallbackTask | None) -> list[Cal
 
 def _curve_name(name: str) -> str:
     return name if name == "loss" or name.startswith("validation") else f"{name}_loss"
-
-
-# ---- Who catches the ``ctgan`` package's errors catches ours too ---------------------------------
-
-
-def data_error(error: ValueError) -> ValueError:
-    """Make the error that says why a table cannot be learned.
-
-    Where the ``ctgan`` package is loaded it is that package's ``InvalidDataError`` too. Whoever
-    catches that has loaded it, so it is not imported for this.
-    """
-    theirs = sys.modules.get("ctgan.errors")
-    return error if theirs is None else _joint_error(theirs.InvalidDataError)(str(error))
-
-
-@cache
-def _joint_error(theirs: Any) -> Any:
-    def __reduce__(self: Any) -> tuple[Any, ...]:
-        return data_error, (ValueError(*self.args),)
-
-    return type(
-        "InvalidDataError", (ValueError, theirs), {"__module__": __name__, "__reduce__": __reduce__}
-    )

@@ -8,14 +8,13 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from sklearn.utils._param_validation import Interval, validate_params
 from sklearn.utils.validation import check_is_fitted
 
 from combutab.core.rng import Stream, fold_in, random_uniform
 from combutab.generators.conditions import write_column
-from combutab.generators.sampling import FREE, Sampler
+from combutab.generators.sampling import FREE, Encoded, Sampler, join
 from combutab.preprocessing import IncompleteTable, ModeEncoder, NumberColumn, missing_codes
-
-Encoded = tuple[np.ndarray, np.ndarray]  # values and codes of rows
 
 
 class Imputing:
@@ -25,6 +24,10 @@ class Imputing:
     sample_key: Callable[[Any], int]
     sampler: Callable[[], Sampler[Any]]
 
+    @validate_params(
+        {"n_draws": [Interval(Integral, 1, None, closed="left")]},
+        prefer_skip_nested_validation=True,
+    )
     def impute(self, X: Any, *, n_draws: int = 1, random_state: Any = None) -> Any:
         """Fill the missing cells of a table by draws from what they are where the others are given.
 
@@ -95,17 +98,15 @@ class Imputing:
     ) -> tuple[IncompleteTable, list[Encoded]]:
         """Draw the rows of a table that miss cells, each time complete."""
         check_is_fitted(self)
-        if not isinstance(n_draws, Integral) or isinstance(n_draws, bool) or n_draws < 1:
-            raise ValueError(f"n_draws must be a whole number of at least 1, got {n_draws!r}")
         table = IncompleteTable(self.encoder_, X)
         key = self.sample_key(random_state)
         encoded, known = table.encode(fold_in(key, Stream.KNOWN))
         values, codes = encoded.values, encoded.codes
         if known.all():  # no row misses a cell, or of constant columns alone
-            return table, [(values, codes)] * int(n_draws)
+            return table, [(values, codes)] * n_draws
         return table, [
             self._draw_missing(values, codes, known, fold_in(key, Stream.DRAW, d))
-            for d in range(int(n_draws))
+            for d in range(n_draws)
         ]
 
     def _draw_missing(
@@ -222,7 +223,7 @@ def _make_donors(sampler: Sampler[Any], n: int, key: int) -> Donors:
         free = np.full(size, FREE)
         chunk_key = fold_in(key, Stream.CHUNK, made)
         parts.append(sampler.generate_allowed(size, free, free, chunk_key, allowed)[:2])
-    values, codes = map(np.concatenate, zip(*parts, strict=True))
+    values, codes = join(parts)
     return Donors(values, codes, codes == missing)
 
 

@@ -136,7 +136,7 @@ def write_others(table: Any, others: Mapping[Any, pd.Series], rows: np.ndarray) 
         f"{first.item() if isinstance(first, np.generic) else first!r} in {name!r} (rows with "
         f"such values: {n}); they are kept, and other columns are drawn as beside the nearest "
         "number, or as if a category were not given",
-        stacklevel=4,
+        stacklevel=5,
     )
     for name, cells in others.items():
         there = np.isin(rows, cells.index)

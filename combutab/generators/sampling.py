@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -61,7 +61,7 @@ class ShortfallError(ValueError):
 def fall_short(what: str, rows: Any, on_shortfall: str, instead: str) -> None:
     """Tell of rows that were not found, and hand on those that were."""
     if on_shortfall == "return":
-        warnings.warn(what, stacklevel=3)
+        warnings.warn(what, stacklevel=4)
         return
     kept = "; the rows found are the error's .rows, and on_shortfall='return' returns them"
     raise ShortfallError(what + (kept if len(rows) else "") + instead, rows)
@@ -161,8 +161,15 @@ class AcceptedRows:
 _CHUNK = 5000  # rows generated at a time, at most
 _CHUNK_NUMBERS = 2**25  # in the encoded rows that are generated at a time, at most
 
-# values (n, n_values), codes (n, n_spans), and how probable the allowed codes were, (n,)
+Encoded = tuple[np.ndarray, np.ndarray]  # values (n, n_values) and codes (n, n_spans) of rows
+# the same, and how probable the allowed codes were, (n,)
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def join(parts: Sequence[Encoded]) -> Encoded:
+    """Rows that were made in parts."""
+    values, codes = map(np.concatenate, zip(*parts, strict=True))
+    return values, codes
 
 
 class Sampler(Generic[NetworkT]):
@@ -194,19 +201,13 @@ class Sampler(Generic[NetworkT]):
         self.chunk = max(1, min(_CHUNK, _CHUNK_NUMBERS // max(1, width)))
 
     def draw(
-        self,
-        n: int,
-        conditions: Sequence[Condition],
-        key: int,
-        max_tries: int,
-        found: AcceptedRows | None = None,
+        self, n: int, conditions: Sequence[Condition], key: int, max_tries: int
     ) -> tuple[np.ndarray, np.ndarray, int]:
         """Values and codes of rows that all meet the same conditions, and how many were made.
 
-        They are n, or fewer where about max_tries times as many rows hold no more. ``found`` is
-        what they are gathered in.
+        They are n, or fewer where about max_tries times as many rows hold no more.
         """
-        found = AcceptedRows(self.spans.n_values, self.spans.n_spans) if found is None else found
+        found = AcceptedRows(self.spans.n_values, self.spans.n_spans)
         propose = self._proposal(conditions)
         checked = [each for each in conditions if isinstance(each, self._checked)]
         # codes need not be decoded
@@ -225,6 +226,21 @@ class Sampler(Generic[NetworkT]):
             found.add(values, codes, probability, uniform)
             made += size
         return *found.first(n), made
+
+    def stream(self, n: int, key: int) -> Iterator[Encoded]:
+        """Values and codes of the n rows that `draw` gives without conditions, part by part.
+
+        The first part is empty, so that there always is one.
+        """
+        yield self.draw(0, (), key, 1)[:2]
+        propose, made = self._proposal(()), 0
+        while propose is not None and made < n:
+            size = min(self.chunk, self._n_proposed(n - made, made, ()))
+            chunk_key = fold_in(key, Stream.CHUNK, made)
+            values, codes, _ = propose(size, chunk_key)
+            values = self.round_values(values, codes, chunk_key)
+            yield values[: n - made], codes[: n - made]
+            made += size
 
     def _proposal(self, conditions: Sequence[Condition]) -> Callable[[int, int], Rows] | None:
         """Make a function of a number and a key that gives rows; None if none can be as asked."""
@@ -324,28 +340,25 @@ class Sampler(Generic[NetworkT]):
         self, n: int, span: np.ndarray, code: np.ndarray, key: int, allowed: Allowed
     ) -> Rows:
         """Generate rows of allowed codes only."""
-        keys = [fold_in(key, Stream.CHUNK_MEMBER, i) for i in range(self.n_members)]
-        values, codes, probability = self._run(keys, -(-n // len(keys)), span, code, allowed)
-        return _gather(values.float(), n), _gather(codes, n), _gather(probability, n)
+        keys, share = self._deal_keys(n, key)
+        request = RowRequest(keys, share, self._condition(keys, share, span, code), allowed)
+        return _gather_rows(self._run(request), n)
 
     def generate_stack(self, keys: Sequence[int], n: int) -> tuple[Tensor, Tensor]:
         """Values (M, n, n_values) and codes (M, n, n_spans) of n rows a member, by a key each."""
         free = np.full(len(keys) * n, FREE)
-        return self._run(keys, n, free, free, {})[:2]
+        return self._run(RowRequest(keys, n, self._condition(keys, n, free, free), {}))[:2]
+
+    def _deal_keys(self, n: int, key: int) -> tuple[list[int], int]:
+        """The members' keys, and how many rows each makes, so that there are at least n."""
+        keys = [fold_in(key, Stream.CHUNK_MEMBER, i) for i in range(self.n_members)]
+        return keys, -(-n // len(keys))
 
     @torch.inference_mode()
-    def _run(
-        self,
-        keys: Sequence[int],
-        share: int,
-        span: np.ndarray,
-        code: np.ndarray,
-        allowed: Allowed,
-    ) -> RowsDrawn:
+    def _run(self, request: RowRequest) -> RowsDrawn:
         if self.network is None:
-            empty = torch.empty(len(keys), share, 0)
-            return RowsDrawn(empty, empty.long(), torch.ones(len(keys), share))
-        request = RowRequest(keys, share, self._condition(keys, share, span, code), allowed)
+            empty = torch.empty(len(request.keys), request.n_rows, 0)
+            return RowsDrawn(empty, empty.long(), torch.ones(empty.shape[:2]))
         with self._precision.context(self.spans.device)():
             return self._draw(self.network, self.spans, request)
 
@@ -409,6 +422,14 @@ def _gather(dealt: Tensor, n: int) -> np.ndarray:
     """Invert `_deal_out`, of n rows."""
     rows: np.ndarray = dealt.cpu().numpy().swapaxes(0, 1)
     return rows.reshape(dealt.shape[0] * dealt.shape[1], *dealt.shape[2:])[:n]
+
+
+def _gather_rows(drawn: RowsDrawn, n: int) -> Rows:
+    return (
+        _gather(drawn.values.float(), n),
+        _gather(drawn.codes, n),
+        _gather(drawn.probability, n),
+    )
 
 
 def _invert(counts: np.ndarray, draws: np.ndarray) -> np.ndarray:
@@ -501,9 +522,8 @@ class DirectSampler(Sampler[NetworkT]):
             parts.append((np.where(np.isnan(given), written, drawn), found))
         if not parts:
             return values.astype(np.float32), codes
-        return np.concatenate([v for v, _ in parts]), np.concatenate([c for _, c in parts])
+        return join(parts)
 
-    @torch.inference_mode()
     def fill(
         self,
         codes: np.ndarray,
@@ -513,31 +533,22 @@ class DirectSampler(Sampler[NetworkT]):
         points: Mapping[int, PointChoices],
     ) -> Rows:
         """Rows of these codes and values, all else drawn, and how probable allowed codes were."""
-        n, m = len(codes), self.n_members
-        if self.network is None:
-            return np.empty((n, 0), np.float32), codes, np.ones(n)
-        share = -(-n // m)
+        keys, share = self._deal_keys(len(codes), key)
 
         def deal(rows: np.ndarray, fill: float) -> Tensor:
-            dealt = np.ascontiguousarray(_deal_out(rows, m, share, fill))
+            dealt = np.ascontiguousarray(_deal_out(rows, len(keys), share, fill))
             return torch.from_numpy(dealt).to(self.spans.device)
 
         request = RowRequest(
-            [fold_in(key, Stream.CHUNK_MEMBER, i) for i in range(m)],
+            keys,
             share,
-            torch.empty(m, share, 0),
+            torch.empty(len(keys), share, 0),
             allowed,
             deal(codes, FREE),
             None if values is None else deal(values, np.nan),
             points,
         )
-        with self._precision.context(self.spans.device)():
-            drawn = self._draw(self.network, self.spans, request)
-        return (
-            _gather(drawn.values.float(), n),
-            _gather(drawn.codes, n),
-            _gather(drawn.probability, n),
-        )
+        return _gather_rows(self._run(request), len(codes))
 
 
 def _numbers_of(encoder: ModeEncoder, column: Any) -> tuple[int, int, NumberColumn]:
@@ -593,7 +604,7 @@ def draw_balanced(
         drawn = sampler.draw(n_rows, own, fold_in(key, Stream.PATTERN, code), max_tries)
         parts.append(drawn[:2])
         made += drawn[2]
-    values, codes = map(np.concatenate, zip(*parts, strict=True))
+    values, codes = join(parts)
     order = random_permutations([fold_in(key, Stream.BALANCED)], [len(codes)])[0].numpy()
     return values[order], codes[order], made
 
@@ -647,6 +658,17 @@ class RowWriter:
         for start in range(0, max(1, len(codes)), PART):
             self.write(values[start : start + PART], codes[start : start + PART], conditions)
 
+    def write_stream(self, parts: Iterable[Encoded]) -> None:
+        """Write rows as they are made, several small parts as one; one part at least."""
+        held: list[Encoded] = []
+        for part in parts:
+            held.append(part)
+            if sum(len(codes) for _, codes in held) >= PART:
+                self.write(*join(held))
+                held.clear()
+        if held:
+            self.write(*join(held))
+
     def _as_frame(self, table: Any) -> pd.DataFrame:
         frame = pd.DataFrame(table)
         return frame if self.change is None else self.change(frame)
@@ -664,30 +686,3 @@ class RowWriter:
             name = self.encoder.schema_.keys[j]
             types[str(name)] = self._as_frame(pd.DataFrame({name: values})).iloc[:, 0]
         return types
-
-
-class RowsToWrite(AcceptedRows):
-    """Rows without conditions, of which all count: they are passed on rather than gathered."""
-
-    def __init__(self, n: int, spans: RowSpans, writer: RowWriter) -> None:
-        super().__init__(spans.n_values, spans.n_spans)
-        self._left, self._n, self._writer = n, 0, writer
-        self._held: list[tuple[np.ndarray, np.ndarray]] = []
-
-    def add(
-        self, values: np.ndarray, codes: np.ndarray, probability: np.ndarray, uniform: np.ndarray
-    ) -> None:
-        """Take in rows; see `AcceptedRows`."""
-        self._held.append((values[: self._left], codes[: self._left]))
-        taken = len(self._held[-1][1])
-        self._left, self._n = self._left - taken, self._n + taken
-        if not self._left or sum(len(each) for _, each in self._held) >= PART:
-            self._flush()
-
-    def _flush(self) -> None:
-        values, codes = map(np.concatenate, zip(*self._held, strict=True))
-        self._held.clear()
-        self._writer.write(values, codes)
-
-    def __len__(self) -> int:
-        return self._n

@@ -27,17 +27,14 @@ def test_a_target_is_ignored_and_a_list_names_discrete_columns():
         pd.testing.assert_frame_equal(make().fit(TABLE, y).sample(9), plain)
     piped = make_pipeline(FunctionTransformer(), make()).fit(TABLE, target)
     pd.testing.assert_frame_equal(piped[-1].sample(9), plain)
-    for listed in (["code"], ("code",), pd.Index(["code"]), np.array(["code"])):
+    for listed in (["code"], ("code",), pd.Index(["code"])):
         model = make().fit(TABLE, listed)
         assert list(model.encoder_.categories_) == ["code"]
         pd.testing.assert_frame_equal(
             make().fit(TABLE, discrete_columns=list(listed)).sample(9), model.sample(9)
         )
-    # as many names as rows
-    assert list(make(min_frequency=1).fit(TABLE[:1], np.array(["code"])).encoder_.categories_) == [
-        "x",
-        "code",
-    ]
+    with pytest.raises(ValueError, match="a target of 40 rows"):
+        make().fit(TABLE, np.array(["code"]))
     with pytest.raises(ValueError, match=r"given twice.*'code'.*'x'"):
         make().fit(TABLE, ["code"], discrete_columns=["x"])
     with pytest.raises(ValueError, match="cod"):

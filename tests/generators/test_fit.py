@@ -320,8 +320,8 @@ def test_rare_ranges_are_given_up_soon(fitted, monkeypatch):
 
 
 def test_bad_numbers_of_rows(fitted):
-    for n in (-1, 2.5, "3", True):
-        with pytest.raises(ValueError, match="whole number"):
+    for n in (-1, 2.5, "3"):
+        with pytest.raises(ValueError, match="must be an int"):
             fitted.sample(n)
     with pytest.raises(ValueError, match="DataFrame"):
         fitted.sample_from([{"kind": "a"}])

@@ -293,9 +293,9 @@ def test_a_column_of_another_kind_is_refused_though_its_rows_miss_nothing_else(c
             model.impute(holes)
 
 
-@pytest.mark.parametrize("n_draws", [0, 1.5, True, "two"])
+@pytest.mark.parametrize("n_draws", [0, 1.5, "two"])
 def test_the_number_of_draws_is_checked(n_draws, model):
-    with pytest.raises(ValueError, match=f"n_draws must be a whole number .*{n_draws!r}"):
+    with pytest.raises(ValueError, match=f"'n_draws' parameter .* must be an int .*{n_draws!r}"):
         model.impute(make_table(5), n_draws=n_draws)
 
 
