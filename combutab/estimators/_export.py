@@ -402,7 +402,7 @@ def make_onnx(module: TableModule, name: str, classes: np.ndarray | None) -> onn
     try:
         import onnx
         import onnxscript  # noqa: F401
-        from onnx import compose, helper
+        from onnx import compose, helper, numpy_helper
     except ImportError as error:
         raise ImportError("ONNX needs two libraries: pip install 'combutab[onnx]'") from error
     n_bytes = sum(tensor.nbytes for tensor in module.state_dict().values())
@@ -412,20 +412,27 @@ def make_onnx(module: TableModule, name: str, classes: np.ndarray | None) -> onn
         )
     inputs = _Inputs()
     inputs.add_columns(module.encoder)
-    inner = compose.add_prefix(_traced(module), _OWN)
-    outputs = [] if classes is None else _labelled(inputs, inner, module, classes)
-    outputs += _answered(inputs, inner, module, is_classifier=classes is not None)
-    graph = helper.make_graph(
-        [*inputs.before, *inner.graph.node, *inputs.after],
-        name,
-        inputs.values,
-        outputs,
-        [*inner.graph.initializer, *inputs.constants],
-    )
-    domains = [helper.make_opsetid("ai.onnx.ml", 4), *inner.opset_import]
+    inner = compose.add_prefix(_traced(module, is_classifier=classes is not None), _OWN)
+    nodes, constants, outputs = inputs.nodes, list(inner.graph.initializer), []
+    tables = [columns for columns in (inputs.numbers, inputs.codes) if columns]
+    for columns, table in zip(tables, inner.graph.input, strict=True):
+        nodes.append(helper.make_node("Concat", columns, [table.name], axis=1))
+    nodes += inner.graph.node
+    names = ["variable"] if classes is None else ["label", "probabilities"]
+    for found, output in zip(inner.graph.output, names, strict=True):
+        kind, shape = found.type.tensor_type.elem_type, found.type.tensor_type.shape.dim
+        node = helper.make_node("Identity", [found.name], [output])
+        if classes is not None and len(shape) == 1:  # the place of the most probable class
+            labels = numpy_helper.from_array(_labels(classes), f"{_OWN}classes")
+            kind = labels.data_type
+            constants.append(labels)
+            node = helper.make_node("Gather", [labels.name, found.name], [output], axis=0)
+        nodes.append(node)
+        widths = [each.dim_value for each in shape[1:]]
+        outputs.append(helper.make_tensor_value_info(output, kind, [_ROWS, *widths]))
     model = helper.make_model(
-        graph,
-        opset_imports=domains,
+        helper.make_graph(nodes, name, inputs.values, outputs, constants),
+        opset_imports=[helper.make_opsetid("ai.onnx.ml", 4), *inner.opset_import],
         ir_version=inner.ir_version,
         functions=list(inner.functions),
         producer_name="combutab",
@@ -436,18 +443,46 @@ def make_onnx(module: TableModule, name: str, classes: np.ndarray | None) -> onn
     return model
 
 
+def _labels(classes: np.ndarray) -> np.ndarray:
+    """Class labels in a type that ONNX models are given: int64, float64, boolean or text."""
+    kinds: dict[str, type] = {"i": np.int64, "u": np.int64, "f": np.float64, "b": np.bool_}
+    if classes.dtype.kind in kinds:
+        return classes.astype(kinds[classes.dtype.kind])
+    return np.array([str(each) for each in classes], dtype=object)
+
+
 # ---- the networks ------------------------------------------------------------------------------
 
 
-def _traced(module: TableModule) -> onnx.ModelProto:
-    """The module by torch's exporter: numbers and codes in, its answer out."""
-    n_numeric = module.encoding.n_numeric
-    n_codes = len(module.encoder.category_maps_)
-    inputs = {"numbers": torch.zeros(2, n_numeric, dtype=torch.float64)}
-    if n_codes:
-        inputs["codes"] = torch.zeros(2, n_codes, dtype=torch.int64)
+class _Traced(nn.Module):
+    """A module as a model computes it: the answer in columns, before it what class it says.
+
+    It takes numbers and codes, or those of them that the table has. The class is the place of the
+    most probable one, (n,); of several labels each is 0 or 1, (n, n_labels).
+    """
+
+    def __init__(self, module: TableModule, *, is_classifier: bool) -> None:
+        super().__init__()
+        self.module, self.is_classifier = module, is_classifier
+
+    def forward(self, first: Tensor, second: Tensor | None = None) -> tuple[Tensor, ...]:
+        if not self.module.encoding.n_numeric:
+            first, second = first[:, :0].double(), first
+        answer = self.module(first, second)
+        if not self.is_classifier:
+            return (answer if answer.ndim == 2 else answer.unsqueeze(1),)
+        if self.module.answer.target.multilabel:
+            return (answer > 0.5).long(), answer
+        return answer.argmax(1), answer
+
+
+def _traced(module: TableModule, *, is_classifier: bool) -> onnx.ModelProto:
+    """The module by torch's exporter."""
+    numbers = torch.zeros(2, module.encoding.n_numeric, dtype=torch.float64)
+    codes = torch.zeros(2, len(module.encoder.category_maps_), dtype=torch.int64)
+    inputs = [table for table in (numbers, codes) if table.shape[1]]
     try:
-        return export(inputs, module)
+        return export(inputs, _Traced(module, is_classifier=is_classifier).eval())
     except torch.onnx.errors.OnnxExporterError as error:
         for net in module.networks:
             assert isinstance(net, TableNetwork)
@@ -456,15 +491,13 @@ def _traced(module: TableModule) -> onnx.ModelProto:
         raise ValueError(f"torch cannot express the networks in ONNX: {_why(error)}") from error
 
 
-def export(inputs: dict[str, Tensor], module: nn.Module) -> onnx.ModelProto:
-    """A module of example inputs (n, ...) by name, n free; its one output is named "answer"."""
+def export(inputs: Sequence[Tensor], module: nn.Module) -> onnx.ModelProto:
+    """A module of example inputs (n, ...), n free."""
     rows = torch.export.Dim(_ROWS)
     with torch.no_grad(), _exporter_silenced():
         program = torch.onnx.export(
             module,
-            tuple(inputs.values()),
-            input_names=list(inputs),
-            output_names=["answer"],
+            tuple(inputs),
             dynamic_shapes=tuple({0: rows} for _ in inputs),
             dynamo=True,
             verbose=False,
@@ -476,7 +509,7 @@ def export(inputs: dict[str, Tensor], module: nn.Module) -> onnx.ModelProto:
 def _refuse_activation(activation: ActivationSpec) -> None:
     """Raise ValueError if this activation cannot be expressed."""
     try:
-        export({"x": torch.zeros(2, 8)}, build_activation(activation, 8).eval())
+        export([torch.zeros(2, 8)], build_activation(activation, 8).eval())
     except torch.onnx.errors.OnnxExporterError as error:
         raise ValueError(
             f"activation={activation!r} cannot be expressed in ONNX: {_why(error)}; fit with "
@@ -506,139 +539,70 @@ def _exporter_silenced() -> Iterator[None]:
             logger.setLevel(level)
 
 
-# ---- what is around them -----------------------------------------------------------------------
+# ---- the columns -------------------------------------------------------------------------------
 
 
 @dataclass
 class _Inputs:
-    """A model's inputs, and the nodes around the exported ones."""
+    """A model's inputs, the nodes that look up categories, and what is joined to which table."""
 
     values: list[onnx.ValueInfoProto] = field(default_factory=list)
     told: list[dict[str, Any]] = field(default_factory=list)  # of each, as the file's metadata
-    before: list[onnx.NodeProto] = field(default_factory=list)
-    after: list[onnx.NodeProto] = field(default_factory=list)
-    constants: list[onnx.TensorProto] = field(default_factory=list)
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    numbers: list[str] = field(default_factory=list)
+    codes: list[str] = field(default_factory=list)
 
     def add_columns(self, encoder: TableEncoder) -> None:
         """An input a column, or one of all where they are numbers without names."""
-        from onnx import TensorProto, helper, numpy_helper
-
         names = getattr(encoder, "feature_names_in_", None)
         if names is None and not encoder.category_maps_:
-            self._add("X", TensorProto.DOUBLE, len(encoder.kinds_), {"kind": "number"})
-            self._join(["X"], "numbers")
+            self._add("X", {"kind": "number"}, width=len(encoder.kinds_))
+            self.numbers.append("X")
             return
         columns = [f"x{j}" for j in range(len(encoder.kinds_))] if names is None else list(names)
-        inputs = _input_names(columns)
         maps = {each.column: each for each in encoder.category_maps_}
-        numbers, codes = [], []
-        for j, (column, name) in enumerate(zip(columns, inputs, strict=True)):
+        for j, (column, name) in enumerate(zip(columns, _input_names(columns), strict=True)):
             told: dict[str, Any] = {"column": column, "kind": str(encoder.kinds_[j])}
             if j not in maps:
-                self._add(name, TensorProto.DOUBLE, 1, told)
-                numbers.append(name)
+                self._add(name, told)
+                self.numbers.append(name)
                 continue
             known, unseen, missing = maps[j].codes()
             if known and all(_is_exact_number(key) for key in known):
-                self._add(name, TensorProto.DOUBLE, 1, told)
+                self._add(name, told)
                 keys = np.array([*known, np.nan], dtype=np.float64)
-                coded = np.array([*known.values(), missing])
-                settings: dict[str, Any] = {
-                    "keys_tensor": helper.make_tensor(
-                        "keys", TensorProto.DOUBLE, [len(keys)], keys
-                    ),
-                    "values_tensor": helper.make_tensor(
-                        "values", TensorProto.INT64, [len(coded)], coded
-                    ),
-                    "default_tensor": helper.make_tensor(
-                        "default", TensorProto.INT64, [1], [unseen]
-                    ),
-                }
             else:
                 texts = _texts(known, column)
                 gap = _gap(texts)
-                self._add(name, TensorProto.STRING, 1, {**told, "missing": gap})
-                settings = {
-                    "keys_strings": [*texts, gap],
-                    "values_int64s": [*known.values(), missing],
-                    "default_int64": unseen,
-                }
-            code = f"{_OWN}code/{j}"
-            codes.append(code)
-            self.before.append(
-                helper.make_node("LabelEncoder", [name], [code], domain="ai.onnx.ml", **settings)
-            )
-        self._join(numbers, "numbers")
-        self._join(codes, "codes")
-        if not numbers:  # a table of no columns, whose rows are counted
-            for name, value in (("none", 0), ("columns", 1)):
-                self.constants.append(numpy_helper.from_array(np.array([value]), _OWN + name))
-            ends = [_OWN + name for name in ("codes", "none", "none", "columns")]
-            self.before += [
-                helper.make_node("Slice", ends, [f"{_OWN}empty"]),
-                helper.make_node(
-                    "Cast", [f"{_OWN}empty"], [f"{_OWN}numbers"], to=TensorProto.DOUBLE
-                ),
-            ]
+                self._add(name, {**told, "missing": gap}, is_text=True)
+                keys = np.array([*texts, gap], dtype=object)
+            self._look_up(name, f"{_OWN}code/{j}", keys, [*known.values(), missing], unseen)
 
-    def _add(self, name: str, dtype: int, width: int, told: dict[str, Any]) -> None:
-        from onnx import helper
+    def _add(
+        self, name: str, told: dict[str, Any], *, width: int = 1, is_text: bool = False
+    ) -> None:
+        from onnx import TensorProto, helper
 
-        self.values.append(helper.make_tensor_value_info(name, dtype, [_ROWS, width]))
+        kind = TensorProto.STRING if is_text else TensorProto.DOUBLE
+        self.values.append(helper.make_tensor_value_info(name, kind, [_ROWS, width]))
         self.told.append({"input": name, **told})
 
-    def _join(self, names: Sequence[str], whole: str) -> None:
-        from onnx import helper
+    def _look_up(
+        self, name: str, code: str, keys: np.ndarray, codes: list[int], unseen: int
+    ) -> None:
+        from onnx import helper, numpy_helper
 
-        if names:
-            self.before.append(helper.make_node("Concat", list(names), [_OWN + whole], axis=1))
-
-
-def _labelled(
-    inputs: _Inputs, inner: onnx.ModelProto, module: TableModule, classes: np.ndarray
-) -> list[onnx.ValueInfoProto]:
-    """The output "label", of the most probable class, or of each label whether it is probable."""
-    from onnx import TensorProto, helper, numpy_helper
-
-    answer, found = inner.graph.output[0].name, f"{_OWN}found"
-    if getattr(module.answer.target, "multilabel", False):
-        inputs.constants.append(numpy_helper.from_array(np.array(0.5), f"{_OWN}half"))
-        inputs.after += [
-            helper.make_node("Greater", [answer, f"{_OWN}half"], [found]),
-            helper.make_node("Cast", [found], ["label"], to=TensorProto.INT64),
-        ]
-        return [helper.make_tensor_value_info("label", TensorProto.INT64, [_ROWS, len(classes)])]
-    kinds: dict[str, type] = {"i": np.int64, "u": np.int64, "f": np.float64, "b": np.bool_}
-    labels: np.ndarray
-    if classes.dtype.kind in kinds:
-        labels = classes.astype(kinds[classes.dtype.kind])
-    else:
-        labels = np.array([str(each) for each in classes], dtype=object)
-    constant = numpy_helper.from_array(labels, f"{_OWN}classes")
-    inputs.constants.append(constant)
-    inputs.after += [
-        helper.make_node("ArgMax", [answer], [found], axis=1, keepdims=0),
-        helper.make_node("Gather", [f"{_OWN}classes", found], ["label"], axis=0),
-    ]
-    return [helper.make_tensor_value_info("label", constant.data_type, [_ROWS])]
-
-
-def _answered(
-    inputs: _Inputs, inner: onnx.ModelProto, module: TableModule, *, is_classifier: bool
-) -> list[onnx.ValueInfoProto]:
-    """The output "probabilities", or "variable", which has a column a target."""
-    from onnx import TensorProto, helper, numpy_helper
-
-    (answer,) = inner.graph.output
-    shape = [each.dim_value for each in answer.type.tensor_type.shape.dim[1:]]
-    name = "probabilities" if is_classifier else "variable"
-    if shape:
-        inputs.after.append(helper.make_node("Identity", [answer.name], [name]))
-    else:
-        inputs.constants.append(numpy_helper.from_array(np.array([1]), f"{_OWN}axis"))
-        node = helper.make_node("Unsqueeze", [answer.name, f"{_OWN}axis"], [name])
-        inputs.after.append(node)
-    return [helper.make_tensor_value_info(name, TensorProto.DOUBLE, [_ROWS, *(shape or [1])])]
+        node = helper.make_node(
+            "LabelEncoder",
+            [name],
+            [code],
+            domain="ai.onnx.ml",
+            keys_tensor=numpy_helper.from_array(keys),
+            values_tensor=numpy_helper.from_array(np.array(codes)),
+            default_tensor=numpy_helper.from_array(np.array([unseen])),
+        )
+        self.nodes.append(node)
+        self.codes.append(code)
 
 
 _OUTPUTS = ("label", "probabilities", "variable")
