@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -170,53 +170,34 @@ class Source:
             trains = draws.numpy() >= self.held_out
             weight = None
             if self.weight is not None:
-                weight = self._weights(frame, first)
+                weight = frame[self.weight].to_numpy(np.float64, na_value=np.nan)
+                check_weights(weight, f"the weights in column {self.weight!r}", first)
                 if not weight.all():
                     kept = weight > 0
                     frame, weight, trains = frame[kept], weight[kept], trains[kept]
             if len(frame):
                 yield frame, weight, trains
 
-    def _weights(self, frame: pd.DataFrame, first: int) -> np.ndarray:
-        weight = frame[self.weight].to_numpy(np.float64, na_value=np.nan)
-        wrong = ~(np.isfinite(weight) & (weight >= 0))
-        if wrong.any():
-            row = int(wrong.argmax())
-            raise ValueError(
-                f"the weights in column {self.weight!r} must be at least 0 and finite, got "
-                f"{weight[row]} in row {first + row} (counted from 0)"
-            )
-        check_weights(weight, f"the weights in column {self.weight!r}")
-        return weight
 
-
+@dataclass(eq=False)
 class ParquetRows:
     """Training rows of Parquet files, as ``combutab.training.RowStream``.
 
     An epoch opens row groups in a random order, several at a time, and takes a few rows of each by
     turns until a window is full. A table that one window holds is read once, in its order. The
-    estimator has learned its encoding, and the learner the target; ``n_read`` rows are read at a
-    time until ``plan`` is set.
+    learner has learned the target.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        estimator: StreamedMLP,
-        encoder: TableEncoder,
-        target: Target,
-        learner: TargetLearner,
-        n_rows: int,
-        n_read: int,
-    ) -> None:
-        self.source, self.estimator, self.learner = source, estimator, learner
-        self.encoder, self.target = encoder, target
-        self.n_rows, self.plan = n_rows, MemoryPlan(n_read, 1, n_rows)
-        self.device = resolve_device(estimator.device)
-        self.dtype = Precision(estimator.precision).dtype
-        self._places: list[Rows] = []
-        self._whole: Rows | None = None
-        self._windows: Generator[Rows, None, None] | None = None
+    source: Source
+    estimator: StreamedMLP
+    encoder: TableEncoder
+    target: Target
+    learner: TargetLearner
+    n_rows: int
+    plan: MemoryPlan
+    _places: list[Rows] = field(default_factory=list)
+    _whole: Rows | None = None
+    _windows: Generator[Rows] | None = None
 
     def windows(self, epoch: int) -> Iterator[Rows]:
         """Each training row once, in windows whose memory is used again.
@@ -233,7 +214,7 @@ class ParquetRows:
             self._windows.close()
             self._windows = None
 
-    def _each_window(self, epoch: int) -> Generator[Rows, None, None]:
+    def _each_window(self, epoch: int) -> Generator[Rows]:
         if self._whole is not None:
             yield self._whole
             return
@@ -245,7 +226,7 @@ class ParquetRows:
                 yield self._whole
             return
 
-        def fill(stopped: Callable[[], bool]) -> Generator[tuple[Rows, int], None, None]:
+        def fill(stopped: Callable[[], bool]) -> Generator[tuple[Rows, int]]:
             parts = self._by_turns(epoch) if self.estimator.shuffle else self._in_order()
             return self._filled(itertools.takewhile(lambda _: not stopped(), parts), size, 2)
 
@@ -256,7 +237,7 @@ class ParquetRows:
 
     def _filled(
         self, parts: Iterator[Any], size: int, n_places: int
-    ) -> Generator[tuple[Rows, int], None, None]:
+    ) -> Generator[tuple[Rows, int]]:
         """Encoded rows, size at a time and the rest: the place that they fill, and how many."""
         filled, turn = 0, 0
         for part in self._encoded(parts, validation=False):
@@ -277,7 +258,8 @@ class ParquetRows:
     def row_bytes(self) -> int:
         """Bytes of an encoded row."""
         n_numbers = self.encoder.n_dense_ + len(self.source.targets) + 1
-        return self.dtype.itemsize * n_numbers + 8 * len(self.encoder.cardinalities_)
+        itemsize = Precision(self.estimator.precision).dtype.itemsize
+        return itemsize * n_numbers + 8 * len(self.encoder.cardinalities_)
 
     def first(self) -> Rows:
         """A few training rows, the table's first."""
@@ -328,10 +310,11 @@ class ParquetRows:
             y = self.target.encode_columns(frame[source.targets], self.estimator.precision)
             if not validation:
                 weight = self.learner.weigh(y, weight)
-            yield encoded_rows(table, y, weight, self.dtype)
+            yield encoded_rows(table, y, weight, Precision(self.estimator.precision).dtype)
 
     def _to_device(self, rows: Rows, n: int) -> Rows:
-        return rows.each(lambda tensor: tensor[:n].to(self.device))
+        device = resolve_device(self.estimator.device)
+        return rows.each(lambda tensor: tensor[:n].to(device))
 
 
 def _empty(part: Rows, n_rows: int) -> Rows:
@@ -540,7 +523,8 @@ class StreamedMLP(BaseMLP):
         self.__dict__.pop("_states", None)  # a fit that fails leaves no fitted estimator
         encoder, n_train, n_val = self._learn(source, learner, limit, n_read)
         learned = encoder, learner.finish(targets)
-        stream = ParquetRows(source, self, *learned, learner, n_train, n_read)
+        plan = MemoryPlan(n_read, 1, n_train)  # until the network is known
+        stream = ParquetRows(source, self, *learned, learner, n_train, plan)
         val = torch.arange(n_val) if n_val else None
         job = self.make_job(
             Prepared(stream.validation(n_val), ((torch.arange(0), val),), *learned, stream)
@@ -598,22 +582,6 @@ class StreamedMLP(BaseMLP):
         )
         return encoder, int(n_rows[0]), int(n_rows[1])
 
-    @overload
-    def predict_parquet(
-        self, path: Paths, method: str = ..., *, out: None = ..., filesystem: Any = ...
-    ) -> np.ndarray: ...
-
-    @overload
-    def predict_parquet(
-        self,
-        path: Paths,
-        method: str = ...,
-        *,
-        out: str | os.PathLike[str],
-        keep: str | Sequence[str] = ...,
-        filesystem: Any = ...,
-    ) -> None: ...
-
     def predict_parquet(
         self,
         path: Paths,
@@ -622,7 +590,7 @@ class StreamedMLP(BaseMLP):
         out: str | os.PathLike[str] | None = None,
         keep: str | Sequence[str] = (),
         filesystem: Any = None,
-    ) -> np.ndarray | None:
+    ) -> Any:
         """Predict for the rows of Parquet files, a part at a time.
 
         Parameters
@@ -694,16 +662,14 @@ def _features(
     """The columns that the network sees, after checks of all names and types."""
     others = {*targets, weight}
     features = [c for c in table.columns if c not in others] if columns is None else list(columns)
-    repeated = sorted({c for c in features if features.count(c) > 1})
-    if repeated or len(set(targets)) < len(targets):
-        raise ValueError(f"columns are named more than once: {repeated or targets}")
-    both = [c for c in (*features, weight) if c in targets] + [c for c in features if c == weight]
-    if both:
+    used = [*features, *targets, *([] if weight is None else [weight])]
+    repeated = sorted({name for name in used if used.count(name) > 1})
+    if repeated:
         raise ValueError(
-            f"columns {both} have two parts to play among columns={columns}, target={targets} "
-            f"and sample_weight={weight!r}; give them one"
+            f"columns {repeated} are named more than once among columns={columns}, "
+            f"target={targets} and sample_weight={weight!r}; give each one part to play"
         )
-    table.check_columns([*targets, *([] if weight is None else [weight]), *features])
+    table.check_columns(used)
     if not targets or not features:
         what = "target" if not targets else "column beside the target: nothing to learn from"
         raise ValueError(f"there is no {what}; the table's columns are {table.columns}")

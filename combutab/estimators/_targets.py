@@ -178,11 +178,16 @@ def checked_labels(y: Any, estimator: BaseEstimator) -> np.ndarray:
 _SMALLEST_WEIGHT, _LARGEST_WEIGHT = 1e-18, 1e18
 
 
-def check_weights(weights: np.ndarray, what: str) -> None:
-    """Refuse weights with which training could not compute, and weights that leave no row."""
+def check_weights(weights: np.ndarray, what: str, first_row: int | None = None) -> None:
+    """Refuse weights with which training could not compute, and weights that leave no row.
+
+    The error names the row where ``first_row`` is the row of a table that they start at.
+    """
     wrong = ~(np.isfinite(weights) & (weights >= 0))
     if wrong.any():
-        raise ValueError(f"{what} must be at least 0 and finite, got {weights[wrong][0]}")
+        place = int(wrong.argmax())
+        row = "" if first_row is None else f" in row {first_row + place} (counted from 0)"
+        raise ValueError(f"{what} must be at least 0 and finite, got {weights[place]}{row}")
     odd = (weights > 0) & ((weights < _SMALLEST_WEIGHT) | (weights > _LARGEST_WEIGHT))
     if odd.any():
         raise ValueError(
