@@ -219,8 +219,6 @@ def split_rows(
 
     Raises ValueError if there would be fewer than two of the latter, or a label has one row.
     """
-    if stratify is not None:
-        _check_no_single(stratify)
     if np.ceil(fraction * n_rows) < 2:
         raise ValueError(
             "The validation set is too small. Increase 'validation_fraction' or the size of your "
@@ -240,18 +238,6 @@ def can_stratify(labels: np.ndarray, fraction: float) -> bool:
     counts = np.unique(labels, return_counts=True)[1]
     n_val = int(np.ceil(fraction * len(labels)))
     return bool(counts.min() > 1 and len(counts) <= min(n_val, len(labels) - n_val))
-
-
-def _check_no_single(labels: np.ndarray) -> None:
-    """Refuse a class of one row, in scikit-learn's words."""
-    names, counts = np.unique(labels, return_counts=True)
-    if counts.min() < 2:
-        raise ValueError(
-            "The least populated classes in y have only 1 member, which is too few. The minimum "
-            "number of groups for any class cannot be less than 2. Classes with too few members "
-            f"are: {[str(name) for name in names[counts < 2]]}; leave them out, or use "
-            "early_stopping='auto', which then does not stratify, or early_stopping=False"
-        )
 
 
 def encoded_rows(
@@ -655,7 +641,7 @@ class BaseMLP(Fitted):
             found = self._fitted_attributes(job, results, fresh=fresh)
             for name in {"loss_curve_", held_out} & vars(self).keys():
                 delattr(self, name)  # which lbfgs, or no bagging, has none of
-            self._set_fitted(found)
+            self.__dict__.update(found)
             if job.out_of_fold is not None:
                 values = self.target_.held_out(held_out_outputs(self.network(), job).double())
                 setattr(self, held_out, job.out_of_fold.in_given_order(values))
@@ -674,7 +660,7 @@ class BaseMLP(Fitted):
         """Become the fitted estimator of these networks, whatever it was made for."""
         self.n_members = len(job.members)
         self._spec, self._made_with = job.spec, self._settled_parameters()
-        self._set_fitted(self._fitted_attributes(job, results, fresh=True))
+        self.__dict__.update(self._fitted_attributes(job, results, fresh=True))
 
     def _check_answers(self, job: Job, results: Sequence[MemberResult]) -> None:
         """Warn of a network that has learned nothing, where that can be told."""

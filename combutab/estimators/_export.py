@@ -471,7 +471,7 @@ class _Traced(nn.Module):
         answer = self.module(first, second)
         if not self.is_classifier:
             return (answer if answer.ndim == 2 else answer.unsqueeze(1),)
-        if self.module.answer.target.multilabel:
+        if getattr(self.module.answer.target, "multilabel", False):
             return (answer > 0.5).long(), answer
         return answer.argmax(1), answer
 

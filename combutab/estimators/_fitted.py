@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -97,16 +97,6 @@ def scored_outputs(net: TableNetwork, job: Job) -> tuple[Tensor, Tensor]:
 # ---- Attributes of a fitted estimator, from what training found ----------------------------------
 
 _N_NAMED = 5
-
-
-class LazyNetwork:
-    """Holds the network that predicts; a copy or a pickle of it is empty, to be built anew."""
-
-    def __init__(self) -> None:
-        self.network: TableNetwork | None = None
-
-    def __reduce__(self) -> tuple[type[LazyNetwork], tuple[()]]:
-        return LazyNetwork, ()
 
 
 @dataclass(frozen=True)
@@ -248,8 +238,7 @@ class LearnedTable:
         self.n_features_in_ = encoder.n_features_in_
         if hasattr(encoder, "feature_names_in_"):
             self.feature_names_in_ = encoder.feature_names_in_
-        for name, value in target.attributes().items():
-            setattr(self, name, value)
+        self.__dict__.update(target.attributes())
 
 
 class Fitted(LearnedTable, Parameters, Exports, Loadable):
@@ -300,7 +289,7 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
     _made_with: dict[str, Any]  # the parameters that the first fit settled
     _seed: int
     _seeded: int | None  # the random_state that it came of
-    _net: LazyNetwork
+    _network: TableNetwork | None = None  # built when first needed, and by a copy anew
 
     _target_class: ClassVar[type[Target]]
     _given_outputs: Tensor | None = None  # in the place of what the network would answer
@@ -339,7 +328,7 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
                 }
                 for r in results
             ],
-            "_net": LazyNetwork(),
+            "_network": None,
             "_trained": (tuple(member.activation for member in trained), job.config.precision.name),
             "n_layers_": len(job.spec.widths),
             "t_": first.t,
@@ -356,10 +345,6 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
             attributes |= {"n_iter_": first.epochs, "loss_": first.best_loss}
         return attributes
 
-    def _set_fitted(self, attributes: Mapping[str, Any]) -> None:
-        for name, value in attributes.items():
-            setattr(self, name, value)
-
     def with_outputs(self, raw: Tensor) -> Self:
         """A copy that predicts by these raw outputs, whatever rows it is shown."""
         shown = copy.copy(self)
@@ -368,7 +353,7 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
 
     # skops.io takes arrays and our own types, and no frame of pandas
     def __getstate__(self) -> dict[str, Any]:
-        state = {**super().__getstate__()}
+        state = {**super().__getstate__(), "_network": None}
         if isinstance(state.get("history_"), pd.DataFrame):
             state["history_"] = {name: c.to_numpy() for name, c in state["history_"].items()}
         return state
@@ -382,10 +367,9 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
     def network(self) -> TableNetwork:
         """The members as one stack, built from their saved states when first needed."""
         device = resolve_device(self.device)
-        net = self._net.network
-        if net is None or net.device != device:
-            net = self._net.network = self.built_network(device)
-        return net
+        if self._network is None or self._network.device != device:
+            self._network = self.built_network(device)
+        return self._network
 
     def built_network(
         self, device: torch.device | str = "cpu", dtype: torch.dtype | None = None
@@ -473,8 +457,7 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
             if each not in _FITTED:
                 raise ValueError(f"it sets {each!r}, which no estimator learns")
         check_fields(saved.fitted, _FITTED, "what was fitted")
-        for name, value in saved.fitted.items():
-            setattr(self, name, value)
+        self.__dict__.update(saved.fitted)
         header = saved.header
         self._spec = NetworkSpec.from_json(header["shape"])
         arrays, self._states = saved.arrays()
@@ -487,7 +470,6 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
             check_fields(progress, _PROGRESS, "the progress")
             self._progress.append({**progress, "optimizer": {}})
         self.history_, self.n_layers_ = saved.history, len(self._spec.widths)
-        self._net = LazyNetwork()
         self._check_agreement()
 
     def _check_agreement(self) -> None:

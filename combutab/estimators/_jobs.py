@@ -206,7 +206,7 @@ def _assemble(
         offset = offsets[id(job.rows)]
         # equal partials become one object, so that their members share a slice
         spec = canonical.setdefault(activation_key(member.activation), member.activation)
-        members.append(replace(member, activation=spec))
+        members.append(replace(member, activation=spec, drawn=i not in states))
         val_rows = None if plan.val_rows is None else shifted(plan.val_rows, offset)
         plans.append(replace(plan, rows=shifted(plan.rows, offset), val_rows=val_rows))
     net = head.spec.build(members, dtype=head.config.precision.dtype, device=head.device)
@@ -227,16 +227,13 @@ def concatenated(tables: Sequence[Rows]) -> Rows:
             replace(t, weight=torch.ones_like(t.dense[:, 0])) if t.weight is None else t
             for t in tables
         ]
-
-    def joined(tensors: Iterable[Tensor | None]) -> Tensor | None:
-        present = [tensor for tensor in tensors if tensor is not None]
-        return torch.cat(present) if present else None
-
+    columns = zip(*(t.tensors() for t in tables), strict=True)
+    dense, y, codes, weight = ([p for p in parts if p is not None] for parts in columns)
     return Rows(
-        torch.cat([t.dense for t in tables]),
-        torch.cat([t.y for t in tables]),
-        joined(t.codes for t in tables),
-        joined(t.weight for t in tables),
+        torch.cat(dense),
+        torch.cat(y),
+        torch.cat(codes) if codes else None,
+        torch.cat(weight) if weight else None,
     )
 
 

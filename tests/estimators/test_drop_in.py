@@ -352,15 +352,10 @@ def test_weights_are_for_reading(init):
 # ---- messages ----------------------------------------
 
 
-def test_a_class_of_one_row_is_named_where_rows_are_set_aside():
-    words = r"The least populated classes in y have only 1 member.*too few members are: \['%s'\]"
-    for rows, y, name in [
-        ([[1, 2], [2, 3], [3, 4], [4, 5]], [False, False, False, True], "True"),
-        (IRIS[0], np.where(np.arange(150) < 1, "rare", "usual"), "rare"),
-        (IRIS[0], np.where(np.arange(150) < 1, 7, 2), "7"),
-    ]:
-        with pytest.raises(ValueError, match=words % name):
-            MLPClassifier(early_stopping=True).fit(rows, y)
+def test_a_class_of_one_row_cannot_be_where_rows_are_set_aside():
+    y = np.where(np.arange(150) < 1, "rare", "usual")
+    with pytest.raises(ValueError, match="The least populated class.* only 1 member"):
+        MLPClassifier(early_stopping=True).fit(IRIS[0], y)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])

@@ -410,6 +410,6 @@ def test_modules_are_left_as_they_were(last):
 def test_activations_that_learn_have_slopes_after_a_prediction_as_before(table, activation):
     model = fitted(MLPClassifier, table, activation=activation)
     before = activation_stats(model, table).layers
-    model._net.network = None  # as in a new process
+    model._network = None  # as in a new process
     model.predict(table)
     pd.testing.assert_frame_equal(activation_stats(model, table).layers, before)
