@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
@@ -20,7 +21,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import (
     _check_partial_fit_first_call,
     check_classification_targets,
-    type_of_target,
 )
 from torch import Tensor
 
@@ -52,7 +52,7 @@ class ClassTarget(Target):
     @classmethod
     def learn(cls, y: np.ndarray, classes: np.ndarray | None = None) -> Self:
         """Learn of checked labels; ``classes`` are all that there are, if that is known."""
-        multilabel = type_of_target(y) == "multilabel-indicator"
+        multilabel = y.ndim == 2
         if classes is None:
             classes = np.arange(y.shape[1]) if multilabel else np.unique(y)
         return cls(classes, multilabel)
@@ -80,11 +80,11 @@ class ClassTarget(Target):
         return BinaryCrossEntropy(label_smoothing=label_smoothing)
 
     def encode(self, y: np.ndarray, precision: str, *, complete: bool = False) -> np.ndarray:
-        target_kind = type_of_target(y)
-        if (target_kind == "multilabel-indicator") != self.multilabel:
+        if (y.ndim == 2) != self.multilabel:
+            kinds = ("single-label", "multilabel")
             raise ValueError(
-                f"y is {target_kind}, but the estimator was fitted on "
-                f"{'multilabel' if self.multilabel else 'single-label'} targets"
+                f"y is {kinds[y.ndim == 2]}, but the estimator was fitted on "
+                f"{kinds[self.multilabel]} targets"
             )
         if self.multilabel:
             if y.shape[1] != self.n_outputs:
@@ -104,20 +104,14 @@ class ClassTarget(Target):
                 f"`y` has classes not in `self.classes_`: {unknown[:5].tolist()}. "
                 f"`self.classes_` has {self.classes}."
             )
-        return self._as_target(np.searchsorted(self.classes, y))
-
-    def _as_target(self, numbers: np.ndarray) -> np.ndarray:
-        """Class numbers as the loss takes them."""
+        numbers = np.searchsorted(self.classes, y)
         if self.out_activation == "softmax":
             return numbers.astype(np.int64)
         return numbers.astype(np.float64)[:, None]
 
     def encode_columns(self, y: pd.DataFrame, precision: str) -> np.ndarray:
-        labels, codes = factorized(y.iloc[:, 0])
-        known = np.isin(labels, self.classes)  # a category need not occur
-        numbers = np.zeros(len(labels), dtype=np.int64)
-        numbers[known] = np.searchsorted(self.classes, labels[known])
-        return self._as_target(numbers[codes])
+        codes, labels = pd.factorize(y.iloc[:, 0])
+        return self.encode(np.asarray(labels), precision)[codes]
 
     def decode(self, target: np.ndarray) -> np.ndarray:
         if self.multilabel:
@@ -128,16 +122,24 @@ class ClassTarget(Target):
         return None if self.multilabel else target
 
     def weigh(
-        self, class_weight: Any, target: np.ndarray, weight: np.ndarray | None
+        self,
+        class_weight: Any,
+        target: np.ndarray,
+        weight: np.ndarray | None,
+        counts: np.ndarray | None = None,
     ) -> np.ndarray | None:
-        """Weights of rows of these encoded targets times those of their classes."""
+        """Weights of rows of these encoded targets times those of their classes.
+
+        There are ``counts`` rows of each class in all, by default so many as in ``target``.
+        """
         if class_weight is None:
             return weight
         if self.multilabel:
             by_row = compute_sample_weight(class_weight, target.astype(np.int64))
         else:
             numbers = target.reshape(-1).astype(np.int64)
-            counts = np.bincount(numbers, minlength=len(self.classes))
+            if counts is None:
+                counts = np.bincount(numbers, minlength=len(self.classes))
             by_row = weights_of_classes(class_weight, self.classes, counts)[numbers]
         return by_row if weight is None else weight * by_row
 
@@ -177,14 +179,6 @@ class ClassTarget(Target):
             raise ValueError(f"classes must differ, got {str(labels)[:100]}")
 
 
-def factorized(y: pd.Series) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct labels, not all of which need occur, and each row's code, its place among them."""
-    if isinstance(y.dtype, pd.CategoricalDtype):
-        return np.asarray(y.cat.categories), y.cat.codes.to_numpy(np.int64)
-    labels, codes = np.unique(y.to_numpy(), return_inverse=True)
-    return labels, codes
-
-
 class LabelCounts(TargetLearner):
     """Learns the classes of a column, and how many training rows each has."""
 
@@ -193,16 +187,15 @@ class LabelCounts(TargetLearner):
 
     def __init__(self, class_weight: Any) -> None:
         self.class_weight = class_weight
-        self._counts: dict[Any, int] = {}
-        self._by_class: np.ndarray | None = None
+        self._counts: Counter[Any] = Counter()
+        self._target: ClassTarget | None = None
 
     def add(self, y: pd.DataFrame, weight: np.ndarray | None, trains: np.ndarray) -> None:
-        labels, codes = factorized(y.iloc[:, 0])
+        codes, found = pd.factorize(y.iloc[:, 0])
+        labels = np.asarray(found)
         check_classification_targets(labels)
-        occurs = np.bincount(codes, minlength=len(labels)) > 0
         counts = np.bincount(codes[trains], minlength=len(labels))
-        for label, count in zip(labels[occurs].tolist(), counts[occurs].tolist(), strict=True):
-            self._counts[label] = self._counts.get(label, 0) + count
+        self._counts.update(dict(zip(labels.tolist(), counts.tolist(), strict=True)))
 
     def finish(self, names: list[str]) -> ClassTarget:
         labels = np.unique(np.array(list(self._counts)))
@@ -212,20 +205,14 @@ class LabelCounts(TargetLearner):
             raise ValueError(
                 f"the target {names[0]!r} is {labels[0]!r} in all rows: one class, nothing to learn"
             )
-        counts = np.array([self._counts[label] for label in labels.tolist()])
-        if self.class_weight is not None:
-            self._by_class = weights_of_classes(self.class_weight, labels, counts)
-        return ClassTarget(labels, multilabel=False)
+        self._target = ClassTarget(labels, multilabel=False)
+        return self._target
 
     def weigh(self, target: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
         """Weights times those of the classes."""
-        if self._by_class is None:
-            return weight
-        by_row = self._by_class[target.reshape(-1).astype(np.int64)]
-        if weight is None:
-            return by_row
-        check_weights(by_row * weight, "class_weight times sample_weight")
-        return by_row * weight
+        assert self._target is not None
+        counts = np.array([self._counts[label] for label in self._target.classes.tolist()])
+        return self._target.weigh(self.class_weight, target, weight, counts)
 
 
 def check_class_weight(class_weight: Any) -> None:

@@ -310,6 +310,8 @@ class ParquetRows:
             y = self.target.encode_columns(frame[source.targets], self.estimator.precision)
             if not validation:
                 weight = self.learner.weigh(y, weight)
+                if weight is not None:
+                    check_weights(weight, "class_weight times sample_weight")
             yield encoded_rows(table, y, weight, Precision(self.estimator.precision).dtype)
 
     def _to_device(self, rows: Rows, n: int) -> Rows:
