@@ -421,8 +421,7 @@ class BaseMLP(Fitted):
         if fresh:
             self.__dict__.pop("_states", None)
         else:
-            wanted, n_made = self._settled_parameters(), len(self._states)
-            check_settled(wanted, self._made_with, self.n_members, n_made)
+            check_settled(self._settled_parameters(), self._made_with, len(self._states))
 
     def encode_data(
         self,

@@ -46,29 +46,26 @@ def initial_widths(
     return tuple(sizes)
 
 
-# parameters that must have one value: others would take a constructed network apart
-_NEEDED = {
-    "dropout": 0,
-    "normalization": "none",
-    "proxy_norm": False,
-    "numeric_embedding": "none",
-    "scale_inputs": False,
+# values that parameters must have: others would take a constructed network apart
+_NEEDED: Mapping[str, Sequence[Any]] = {
+    "dropout": (0,),
+    "normalization": ("none",),
+    "proxy_norm": (False,),
+    "numeric_embedding": ("none",),
+    "scale_inputs": (False,),
+    "numeric_encoding": ("standard", "none"),  # which are linear
 }
 
 
 def check_initial(init: ConstructedNetwork, parameters: Mapping[str, Any]) -> None:
     """Refuse parameters that would take a constructed network apart; before any work on data."""
     for name, wanted in _NEEDED.items():
-        if parameters[name] != wanted:
+        if parameters[name] not in wanted:
             raise ValueError(
-                f"init=network needs {name}={wanted!r}, got {parameters[name]!r}: its units add up "
-                "to what it was made for only as they are; paper_recipe has parameters that fit"
+                f"init=network needs {name}={' or '.join(map(repr, wanted))}, got "
+                f"{parameters[name]!r}: its units add up to what it was made for only as they are; "
+                "paper_recipe has parameters that fit"
             )
-    if parameters["numeric_encoding"] not in ("standard", "none"):
-        raise ValueError(
-            "init=network needs numeric_encoding='standard' or 'none', which are linear, got "
-            f"{parameters['numeric_encoding']!r}"
-        )
     network = copy.deepcopy(init).to(Precision(parameters["precision"]).dtype)
     try:
         network.check_rounding()

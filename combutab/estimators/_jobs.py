@@ -273,10 +273,9 @@ def settled(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {n: _comparable(v, n) for n, v in parameters.items() if n not in _OF_TRAINING}
 
 
-def check_settled(
-    wanted: Mapping[str, Any], made: Mapping[str, Any], n_wanted: int, n_made: int
-) -> None:
-    """Refuse to go on from a fit with settled parameters, or members, that it could not follow."""
+def check_settled(wanted: Mapping[str, Any], made: Mapping[str, Any], n_made: int) -> None:
+    """Refuse to go on from a fit of ``n_made`` members whose settled parameters were others."""
+    made = {**made, "n_members": n_made}  # fewer after an interrupt
     for name, value in wanted.items():
         made_with = made.get(name, value)
         if value != made_with:
@@ -285,11 +284,6 @@ def check_settled(
                 f"partial_fit goes on from was made with {name}={_shortened(made_with)}; set that "
                 "again, or begin anew: set warm_start=False and call fit"
             )
-    if n_made != n_wanted:  # after an interrupt
-        raise ValueError(
-            f"n_members={n_wanted}, but the fitted network that warm_start or partial_fit goes on "
-            f"from has {n_made}; set that, or begin anew: set warm_start=False and call fit"
-        )
 
 
 def _comparable(value: Any, name: str) -> Any:

@@ -27,44 +27,21 @@ _CONSTRAINTS: dict[str, Any] = {
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class _TabM(StreamedMLP):
-    """What both estimators have beside the target: the network, and TabM's own defaults.
-
-    Those that the paper leaves open are scikit-learn's, or those of its code.
-    """
+    """What both estimators have beside the target: the network, and defaults of TabM's paper."""
 
     n_heads: int = 32
-    solver: str = "adamw"
-    alpha: float = 0.0
-    batch_size: int | str = "auto"
     learning_rate: str = "constant"
     learning_rate_init: float = 0.002
     max_iter: int = 200
-    shuffle: bool = True
-    tol: float = 1e-6
-    early_stopping: bool | str = "auto"
-    early_stopping_scoring: Any = "loss"
-    validation_fraction: float = 0.2
-    beta_1: float = 0.9
     beta_2: float = 0.999
-    epsilon: float = 1e-8
     n_iter_no_change: float = 16
     dropout: float = 0.1
     weight_decay: float = 0.0003
     max_grad_norm: float | None = 1.0
-    normalization: str = "none"
-    proxy_norm: bool = False
-    init: Any = "torch"
-    n_members: int = 1
-    categorical_features: Any = "from_dtype"
     numeric_encoding: Literal["standard", "quantile", "robust", "none"] = "quantile"
     max_onehot: int = 32
-    min_frequency: float = 5
-    embedding_dim: int = 8
     numeric_embedding: str = "piecewise-linear"
     numeric_embedding_dim: int = 16
-    n_bins: int = 48
-    n_frequencies: int = 16
-    frequency_scale: float = 0.1
     scale_inputs: bool = False
     learning_rate_factors: Mapping[str, float] | None = None
     regularization_schedule: str = "constant"

@@ -354,7 +354,7 @@ def test_weights_are_for_reading(init):
 
 def test_a_class_of_one_row_cannot_be_where_rows_are_set_aside():
     y = np.where(np.arange(150) < 1, "rare", "usual")
-    with pytest.raises(ValueError, match="The least populated class.* only 1 member"):
+    with pytest.raises(ValueError, match=r"The least populated class.* only 1 member"):
         MLPClassifier(early_stopping=True).fit(IRIS[0], y)
 
 
