@@ -47,18 +47,13 @@ from combutab.core.files import (
     write_tensors,
 )
 from combutab.core.rng import seed_from
+from combutab.core.state import add_kind, pack, unpack
 from combutab.core.world import broadcast, current
-
-# ---- Files of fitted models without pickle: safetensors for arrays, JSON in the header for the
-# rest
-# Nothing in such a file is code, and loading runs none: parameters are checked by the constructor's
-# own validation, callables are only those of ``combutab.activations``, by name.
 
 _FORMAT = 1
 _KEY = "combutab"  # of the JSON in the file's header
 _LARGEST = 2**16  # whole number that an activation is made with
 _MOST_EMPTY = 2**10  # networks of a table that has only constants, which are nothing
-_MAX_TEXTS = 2**25  # bytes of an array of texts
 _HEADER = {"format": whole(), "version": text(100), "class": text(100), "params": kind(dict)}
 _COLUMN = several(number(finite=False))  # of the history
 _CLASSES: dict[str, type[Loadable]] = {}
@@ -170,8 +165,8 @@ class Loadable(ABC):
         resolve_device(device)
         with reading(path, cls.__name__):
             model: Self = make_model(cls, path, header, device)
-            fitted = {name: decode(value) for name, value in header["fitted"].items()}
-            history = {name: decode(value) for name, value in header["history"].items()}
+            fitted = unpack(header["fitted"])
+            history = unpack(header["history"])
             check_fields(history, dict.fromkeys(history, _COLUMN), "the history")
             model._restore(Saved(fitted, pd.DataFrame(history), header, tensors))
         return model
@@ -306,7 +301,7 @@ def make_model(
             f"{path} was written by combutab {header['version']} and has parameters that this "
             f"version ({__version__}) lacks: {unknown}"
         )
-    params = {name: decode(value) for name, value in header["params"].items()}
+    params = unpack(header["params"])
     model = cls(**params, device=device)
     check_parameters(model)
     return model
@@ -317,98 +312,40 @@ def with_prefix(tensors: Mapping[str, V], prefix: str) -> dict[str, V]:
     return {n.removeprefix(prefix): a for n, a in tensors.items() if n.startswith(prefix)}
 
 
+# ---- Parameters as JSON: beside the kinds of `core.state`, activations by name -------------------
+
+
 def encode(value: Any, name: str) -> Any:
-    """A value as JSON; what JSON lacks becomes a one-key object."""
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, int | np.integer) and not isinstance(value, np.bool_):
-        return int(value)
-    if isinstance(value, np.bool_):
-        return bool(value)
-    if isinstance(value, float | np.floating):
-        return float(value) if np.isfinite(value) else {"float": repr(float(value))}
-    if isinstance(value, tuple):
-        return {"tuple": [encode(v, name) for v in value]}
-    if isinstance(value, list):
-        return [encode(v, name) for v in value]
-    if isinstance(value, dict):
-        return {"dict": [[encode(k, name), encode(v, name)] for k, v in value.items()]}
-    if isinstance(value, np.ndarray):
-        if value.dtype.kind not in "biufUSO":
-            raise ValueError(f"{name} has dtype {value.dtype}, which save cannot write")
-        dtype = "object" if value.dtype.kind == "O" else value.dtype.str
-        return {"array": [encode(v, name) for v in value.tolist()], "dtype": dtype}
-    if isinstance(value, torch.device):
-        return str(value)
-    if isinstance(value, np.random.RandomState | np.random.Generator):
-        return None  # its state is not part of the model
-    if isinstance(value, ConstructedNetwork):
-        return {"construction": encode(value.to_state(), name)}
-    if isinstance(value, functools.partial) and _is_ours(value.func):
-        return {
-            "partial": value.func.__name__,
-            "args": [encode(v, name) for v in value.args],
-            "keywords": encode(dict(value.keywords), name),
-        }
-    if _is_ours(value):
-        return {"partial": value.__name__, "args": [], "keywords": {"dict": []}}
-    raise ValueError(
-        f"{name}={value!r} cannot be saved without code: use a name, a class of "
-        "combutab.activations or a functools.partial of one; or pickle the estimator"
-    )
+    """A parameter or a fitted attribute as JSON; a ValueError names it if that cannot be."""
+    try:
+        return pack(value)
+    except TypeError as error:
+        raise ValueError(
+            f"{name}={value!r} cannot be saved without code: use a name, a class of "
+            "combutab.activations or a functools.partial of one; or pickle the estimator"
+        ) from error
 
 
-def _is_ours(value: Any) -> bool:
-    name = getattr(value, "__name__", "")
-    return name in activations.__all__ and getattr(activations, name) is value
+def _write_activation(factory: type) -> str:
+    name = factory.__name__
+    if name not in activations.__all__ or getattr(activations, name) is not factory:
+        raise TypeError(f"{factory!r} is not a class of combutab.activations")
+    return name
 
 
-def decode(value: Any) -> Any:
-    """Invert ``encode``.
-
-    Raises ValueError if it is none of what that makes, or asks for more memory than the file takes.
-    """
-    if isinstance(value, list):
-        return [decode(v) for v in value]
-    if not isinstance(value, dict):
-        return value
-    keys = set(value)
-    if keys == {"float"} and value["float"] in ("nan", "inf", "-inf"):
-        return float(value["float"])
-    if keys == {"tuple"}:
-        return tuple(decode(v) for v in value["tuple"])
-    if keys == {"dict"}:
-        pairs = {decode(k): decode(v) for k, v in value["dict"]}
-        if len(pairs) != len(value["dict"]):
-            raise ValueError("it has a key twice")
-        return pairs
-    if keys == {"array", "dtype"}:
-        return _decode_array(decode(value["array"]), value["dtype"])
-    if keys == {"construction"}:
-        return ConstructedNetwork.from_state(decode(value["construction"]))
-    if keys == {"partial", "args", "keywords"}:
-        return _decode_partial(value["partial"], decode(value["args"]), decode(value["keywords"]))
-    raise ValueError(f"it has a value of the unknown kind {sorted(keys)}"[:200])
-
-
-def _decode_array(values: list[Any], name: str) -> np.ndarray:
-    if name == "object":
-        return np.array(values, dtype=object)
-    dtype = np.dtype(name) if isinstance(name, str) and len(name) < 20 else None
-    if dtype is None or dtype.kind not in "biufUS":
-        raise ValueError(f"it has an array of the unknown dtype {name!r}"[:200])
-    found = np.array(values)
-    if dtype.kind in "US" and found.size * dtype.itemsize > max(_MAX_TEXTS, 2 * found.nbytes):
-        raise ValueError(f"it has an array of the dtype {name}, whose texts are shorter")
-    return found.astype(dtype)
-
-
-def _decode_partial(name: str, args: list[Any], keywords: dict[str, Any]) -> Any:
+def _read_activation(name: str) -> type[nn.Module]:
     factory = getattr(activations, name) if name in activations.__all__ else None
     if not isinstance(factory, type) or not issubclass(factory, nn.Module):
         raise ValueError(f"{name!r} is not a class of combutab.activations")
-    _refuse_large([*args, keywords], name)
-    return functools.partial(factory, *args, **keywords) if keywords or args else factory
+    return factory
+
+
+def _read_partial(packed: list[Any]) -> functools.partial[nn.Module]:
+    factory, args, keywords = packed
+    if not isinstance(factory, type):
+        raise ValueError(f"{str(factory)[:100]!r} is not a class of combutab.activations")
+    _refuse_large([*args, keywords], factory.__name__)
+    return functools.partial(factory, *args, **keywords)
 
 
 def _refuse_large(value: Any, name: str) -> None:
@@ -418,6 +355,17 @@ def _refuse_large(value: Any, name: str) -> None:
             _refuse_large(each, name)
     elif isinstance(value, int | float) and not -_LARGEST <= value <= _LARGEST:
         raise ValueError(f"{name} is made with {str(value)[:20]}, at most {_LARGEST} is read")
+
+
+add_kind(type, "activation", _write_activation, _read_activation)
+add_kind(functools.partial, "partial", lambda p: [p.func, list(p.args), p.keywords], _read_partial)
+add_kind(
+    ConstructedNetwork,
+    "construction",
+    ConstructedNetwork.to_state,
+    ConstructedNetwork.from_state,
+)
+add_kind(torch.device, "device", str, torch.device)
 
 
 # ---- The file that a training is written to now and then, and taken up from ----------------------
@@ -488,7 +436,7 @@ class Checkpoint:
                     f"{self._header[name]!r}; remove the file to begin anew"
                 )
         for name, value in self._header["params"].items():
-            there, here = decode(header["params"].get(name)), decode(value)
+            there, here = unpack(header["params"].get(name)), unpack(value)
             if isinstance(there, list | tuple) and isinstance(here, list | tuple):
                 there, here = list(there), list(here)
             if name not in free and not _same_parameter(there, here):

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-from combutab._model_files import decode
 from combutab.cli._console import UserError, echo_on_terminal, own_warnings, refusals, spinner
 from combutab.cli._files import (
     FileFormat,
@@ -27,6 +26,7 @@ from combutab.cli._files import (
     write_table,
     write_whole,
 )
+from combutab.core.state import unpack
 from combutab.generators import ShortfallError, find_generators
 from combutab.generators.sampling import RowWriter
 from combutab.preprocessing import ModeEncoder, parquet_parts
@@ -58,7 +58,7 @@ def describe_generator(header: Mapping[str, Any]) -> dict[str, str]:
     {'Generator': 'TVAE of combutab 0.1.0', 'epochs': '300'}
     """
     made = {"Generator": f"{header['class']} of combutab {header['version']}"}
-    return made | {str(name): str(decode(value)) for name, value in header["params"].items()}
+    return made | {str(name): str(unpack(value)) for name, value in header["params"].items()}
 
 
 # ---- Options as parameters, and what is looked at before a generator learns a table --------------

@@ -22,7 +22,6 @@ from combutab._model_files import (
     Saved,
     check_layers,
     check_state,
-    decode,
     encode,
 )
 from combutab.core.device import PRECISIONS, Precision, guard_forks, resolve_device
@@ -37,6 +36,7 @@ from combutab.core.files import (
     several,
     whole,
 )
+from combutab.core.state import unpack
 from combutab.estimators._export import Exports, TableModule
 from combutab.estimators._jobs import Job
 from combutab.estimators._parameters import Parameters
@@ -461,12 +461,12 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
         header = saved.header
         self._spec = NetworkSpec.from_json(header["shape"])
         arrays, self._states = saved.arrays()
-        target = {name: decode(value) for name, value in header["target_state"].items()}
+        target = unpack(header["target_state"])
         encoder = TableEncoder.from_state(arrays, header["encoder"])
         self._adopt(encoder, self._target_class.from_state(target))
         self._progress = []
         for member in header["progress"]:
-            progress = {name: decode(value) for name, value in member.items()}
+            progress = unpack(member)
             check_fields(progress, _PROGRESS, "the progress")
             self._progress.append({**progress, "optimizer": {}})
         self.history_, self.n_layers_ = saved.history, len(self._spec.widths)

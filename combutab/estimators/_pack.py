@@ -18,7 +18,7 @@ from sklearn.utils._param_validation import Interval, Options
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from combutab._model_files import Loadable, Saved, decode, encode, loadable, with_prefix
+from combutab._model_files import Loadable, Saved, encode, loadable, with_prefix
 from combutab.core.device import guard_forks
 from combutab.core.files import (
     check_fields,
@@ -31,6 +31,7 @@ from combutab.core.files import (
 )
 from combutab.core.html import FittedHTML
 from combutab.core.rng import Stream, fold_in, seed_from
+from combutab.core.state import unpack
 from combutab.core.tasks import CallbackSupport, fit_task
 from combutab.core.text import known_instead, parse_seconds
 from combutab.core.world import broadcast, plain_parameters, sharing
@@ -82,13 +83,13 @@ def _group_file(saved: Saved, group: dict[str, Any], n_before: int) -> Saved:
     for i in range(group["n_members"]):
         own = with_prefix(saved.tensors, f"member.{n_before + i}.")
         tensors |= {f"member.{i}.{name}": array for name, array in own.items()}
-    fitted = {name: decode(value) for name, value in group["fitted"].items()}
+    fitted = unpack(group["fitted"])
     header = {**group, "encoder": saved.header["encoder"]}
     return Saved(fitted, pd.DataFrame(), header, tensors)
 
 
 def _read_table(columns: dict[str, Any]) -> pd.DataFrame:
-    values = {name: decode(column) for name, column in columns.items()}
+    values = unpack(columns)
     fields = dict.fromkeys((*values, *_COLUMNS), _NUMBERS) | {"activation": several(text(10_000))}
     check_fields(values, fields, "the table of members")
     if len({len(column) for column in values.values()}) != 1:

@@ -33,7 +33,6 @@ from combutab._model_files import (
     Saved,
     check_layers,
     check_state,
-    decode,
     loadable_classes,
     model_header,
 )
@@ -41,6 +40,7 @@ from combutab.core.device import PRECISIONS, Precision, guard_forks, resolve_dev
 from combutab.core.files import check_fields, check_parameters, choice, whole
 from combutab.core.html import FittedHTML
 from combutab.core.rng import Stream, fold_in, random_permutations, seed_from
+from combutab.core.state import unpack
 from combutab.core.tasks import CallbackSupport, CallbackTask, fit_task
 from combutab.core.text import parse_seconds
 from combutab.core.world import broadcast, plain_parameters, sharing
@@ -754,7 +754,7 @@ class BaseGenerator(
         check_fields(saved.fitted, _FITTED, "what was fitted")
         for name, value in saved.fitted.items():
             setattr(self, name, value)
-        params = {name: decode(value) for name, value in saved.header["as_fitted"].items()}
+        params = unpack(saved.header["as_fitted"])
         if params.keys() != model_header(self)["params"].keys():
             raise ValueError(f"it was fitted with the parameters {sorted(params)}"[:500])
         self._as_fitted = fitted = type(self)(**params)

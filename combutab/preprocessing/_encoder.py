@@ -17,7 +17,6 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from combutab.core.files import (
-    check_fields,
     check_parameters,
     choice,
     kind,
@@ -26,6 +25,7 @@ from combutab.core.files import (
     several,
     whole,
 )
+from combutab.core.state import declare, pack, unpack_all
 from combutab.core.tasks import CallbackSupport, fit_task
 from combutab.core.world import Ranks, current
 from combutab.preprocessing._columns import (
@@ -52,12 +52,6 @@ from combutab.preprocessing._tables import (
     Table,
     categorical_mask,
     read_table,
-)
-from combutab.preprocessing._values import (
-    pack_parameters,
-    pack_values,
-    unpack_parameters,
-    unpack_values,
 )
 
 # ---- Scales and categories of a table that comes in parts, in one pass and bounded memory --------
@@ -530,18 +524,29 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         [[-1.0, 0.0, 0.0], [1.0, 0.0, 1.0]]
         """
         check_is_fitted(self)
-        return encoder_state(self)
+        names = getattr(self, "feature_names_in_", None)
+        arrays: dict[str, np.ndarray] = {}
+        state = {
+            "parameters": self.get_params(deep=False),
+            "kinds": list(map(str, self.kinds_)),
+            "feature_names": None if names is None else [str(name) for name in names],
+            "scaler": self.numeric_scaler_,
+            "categories": list(self.category_maps_),
+        }
+        return arrays, pack(state, arrays)
 
     @classmethod
     def from_state(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> TableEncoder:
         """The encoder that `to_state` described; a ValueError says what of it cannot be."""
-        scaler, maps = read_encoder_state(arrays, meta)
-        encoder = cls(**unpack_parameters(meta["parameters"]))
+        state = unpack_all(meta, arrays, _STATE, "the encoder's state")
+        names, kinds, maps = state["feature_names"], state["kinds"], state["categories"]
+        _check_state(names, kinds, state["scaler"], maps)
+        encoder = cls(**state["parameters"])
         check_parameters(encoder)
-        encoder.n_features_in_ = len(meta["kinds"])
-        if meta["feature_names"] is not None:
-            encoder.feature_names_in_ = np.array(meta["feature_names"], dtype=object)
-        encoder._set_fitted([ColumnKind(each) for each in meta["kinds"]], scaler, maps)
+        encoder.n_features_in_ = len(kinds)
+        if names is not None:
+            encoder.feature_names_in_ = np.array(names, dtype=object)
+        encoder._set_fitted(list(map(ColumnKind, kinds)), state["scaler"], tuple(maps))
         return encoder
 
     def _take_names(self, owner: Any) -> None:
@@ -669,103 +674,65 @@ def _distinct(names: Sequence[str]) -> list[str]:
     return result
 
 
-# ---- A fitted TableEncoder as numeric arrays and JSON, and back; no pickle, no code run on load
+# ---- What a fitted TableEncoder consists of, as a state declares it ------------------------------
 
-_DENSE_FORMAT = 1
 _ENCODED = ("number", "bool", "datetime", "timedelta", "category")
-_DENSE_STATE = {
-    "format": choice(_DENSE_FORMAT),
+_STATE = {
     "parameters": kind(dict),
-    "scaling": choice(*get_args(Method)),
     "kinds": several(choice(*_ENCODED), 1),
     "feature_names": nullable(several(kind(str))),
-    "categories": several(kind(dict)),
+    "scaler": kind(NumericScaler),
+    "categories": several(kind(CategoryMap)),
 }
-_CATEGORY = {
-    "column": whole(),
-    "keys": kind(dict),
-    "missing": kind(bool),
-    "onehot": kind(bool),
-    "rare": kind(bool),
-    "share": number(),
-}
-_ARRAYS = tuple(f.name for f in fields(NumericScaler) if f.name != "method")
+_ARRAY = kind(np.ndarray)
 _BOOLEAN_ARRAYS = ("constant", "unscaled", "missing")  # of the scaler's arrays
-_QUANTILE_ARRAYS = ("knots", "edges")  # the others have an entry a column
+_QUANTILE_ARRAYS = ("knots", "edges")  # the others have an entry for each column
+declare(
+    NumericScaler,
+    {
+        "method": choice(*get_args(Method)),
+        **{f.name: _ARRAY for f in fields(NumericScaler) if f.name != "method"},
+    },
+)
+declare(
+    CategoryMap,
+    {
+        "column": whole(),
+        "keys": several(kind(*get_args(Key))),
+        "missing": kind(bool),
+        "onehot": kind(bool),
+        "rare": kind(bool),
+        "share": number(),
+    },
+)
 
 
-def encoder_state(encoder: TableEncoder) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Arrays of the numeric columns' statistics, and all else as JSON-able values."""
-    scaler = encoder.numeric_scaler_
-    columns = getattr(encoder, "feature_names_in_", None)
-    meta = {
-        "format": _DENSE_FORMAT,
-        "parameters": pack_parameters(encoder.get_params(deep=False)),
-        "scaling": scaler.method,
-        "kinds": list(map(str, encoder.kinds_)),
-        "feature_names": None if columns is None else [str(name) for name in columns],
-        "categories": [
-            {name: getattr(each, name) for name in _CATEGORY}
-            | {"keys": pack_values(list(each.keys))}
-            for each in encoder.category_maps_
-        ],
-    }
-    return {name: getattr(scaler, name).copy() for name in _ARRAYS}, meta
-
-
-def read_encoder_state(
-    arrays: dict[str, np.ndarray], meta: dict[str, Any]
-) -> tuple[NumericScaler, tuple[CategoryMap, ...]]:
-    """The scaler and the categories that `encoder_state` wrote; a ValueError says what is wrong."""
-    if meta.get("format") != _DENSE_FORMAT:
-        raise ValueError(
-            f"the encoder's state has format {meta.get('format')!r}, this version reads "
-            f"{_DENSE_FORMAT}; load it with the version of combutab that saved it"
-        )
-    check_fields(meta, _DENSE_STATE, "the encoder's state")
-    for each in meta["categories"]:
-        check_fields(each, _CATEGORY, "the encoder's categories")
-    absent = [name for name in _ARRAYS if name not in arrays]
-    if absent:
-        raise ValueError(
-            f"the encoder's state lacks the arrays {absent}, it has {sorted(arrays)}; pass all "
-            "that to_state returned"
-        )
-    maps = tuple(
-        CategoryMap(**{**each, "keys": tuple(unpack_values(each["keys"]))})
-        for each in meta["categories"]
-    )
-    _refuse_inconsistent(meta, arrays, maps)
-    copies = {name: np.array(array) for name, array in arrays.items()}
-    return NumericScaler(method=meta["scaling"], **copies), maps
-
-
-def _refuse_inconsistent(
-    meta: dict[str, Any], arrays: dict[str, np.ndarray], maps: tuple[CategoryMap, ...]
+def _check_state(
+    names: list[str] | None,
+    kinds: list[str],
+    scaler: NumericScaler,
+    maps: Sequence[CategoryMap],
 ) -> None:
     """Refuse a state whose parts are not of one table, or that makes what is no number."""
-    names, kinds = meta["feature_names"], meta["kinds"]
     numeric = sum(each != "category" for each in kinds)
+    arrays = {name: array for name, array in vars(scaler).items() if name != "method"}
     wrong = [
         name
         for name, array in arrays.items()
-        if name not in _ARRAYS
-        or array.shape != (*array.shape[: name in _QUANTILE_ARRAYS], numeric)
+        if array.shape != (*array.shape[: name in _QUANTILE_ARRAYS], numeric)
         or array.dtype != (np.bool_ if name in _BOOLEAN_ARRAYS else np.float64)
         or not np.isfinite(array).all()
     ]
-    if wrong or not (arrays["scale"] > 0).all():
+    if wrong or not (scaler.scale > 0).all():
         raise ValueError(
             f"the encoder's state has arrays that do not fit its {numeric} numeric columns: {wrong}"
         )
-    lacks = (meta["scaling"] == "quantile") != (len(arrays["knots"]) > 0)
+    lacks = (scaler.method == "quantile") != (len(scaler.knots) > 0)
     if lacks or any((np.diff(arrays[name], axis=0) < 0).any() for name in _QUANTILE_ARRAYS):
         raise ValueError("the encoder's state has quantiles that do not increase, or lacks them")
     if [each.column for each in maps] != [j for j, k in enumerate(kinds) if k == "category"]:
         raise ValueError("the encoder's state has the categories of other columns than its kinds")
     if any(len({*each.keys}) != len(each.keys) for each in maps):
         raise ValueError("the encoder's state has a category twice")
-    if not all(isinstance(key, Key) for each in maps for key in each.keys):
-        raise ValueError("the encoder's state has a category that is no text, number or date")
     if names is not None and len({*names}) != len(kinds):
         raise ValueError(f"the encoder's state has {len(names)} names for {len(kinds)} columns")

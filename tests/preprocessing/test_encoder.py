@@ -520,10 +520,8 @@ def test_state_is_a_copy(table):
 
 def test_foreign_states_are_refused(table):
     arrays, meta = every().fit(table).to_state()
-    with pytest.raises(ValueError, match="has format 99, this version reads 1"):
-        TableEncoder.from_state(arrays, {**meta, "format": 99})
-    del arrays["centre"]
-    with pytest.raises(ValueError, match=r"lacks the arrays \['centre'\]"):
+    del arrays["scaler.centre"]
+    with pytest.raises(ValueError, match=r"lacks the array 'scaler.centre'"):
         TableEncoder.from_state(arrays, meta)
 
 

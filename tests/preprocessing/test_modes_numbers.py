@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from combutab import CTGAN, TVAE, TabFlow
+from combutab.core.state import pack
 from combutab.preprocessing import ModeEncoder
-from combutab.preprocessing._values import pack_value
 from combutab.preprocessing.modes._numbers import (
     Bins,
     RoundingSteps,
@@ -171,10 +171,9 @@ def test_state_that_is_no_grid_is_refused(change):
     again = ModeEncoder.from_state(arrays, meta)
     assert again.columns_[0].rounding_steps == encoder.columns_[0].rounding_steps
     assert again.columns_[0].rounding_steps is not None
-    meta["columns"][0]["rounding_steps"] |= {
-        name: pack_value(value) for name, value in change.items()
-    }
-    with pytest.raises(ValueError, match="rounding steps of the encoder's columns"):
+    packed = meta["columns"][0]["@NumberColumn"]["rounding_steps"]["@RoundingSteps"]
+    packed |= pack(change)
+    with pytest.raises(ValueError, match=r"RoundingSteps|rounding steps of the encoder's columns"):
         ModeEncoder.from_state(arrays, meta)
 
 

@@ -316,12 +316,16 @@ def test_a_state_has_them_if_there_are_any():
     assert_array_equal(edges_of(again), edges_of(encoder))
     assert again.n_bins == 5
     plain, meta_of_plain = TableEncoder().fit(TABLE).to_state()
-    assert plain["edges"].shape[0] == 0
+    assert plain["scaler.edges"].shape[0] == 0
     del meta_of_plain["parameters"]["n_bins"]
     assert edges_of(TableEncoder.from_state(plain, meta_of_plain)).shape == (0, 5)
-    for wrong in (arrays["edges"][::-1], arrays["edges"][:, :2], arrays["edges"] * np.nan):
+    for wrong in (
+        arrays["scaler.edges"][::-1],
+        arrays["scaler.edges"][:, :2],
+        arrays["scaler.edges"] * np.nan,
+    ):
         with pytest.raises(ValueError, match=r"do not fit its 5|do not increase"):
-            TableEncoder.from_state({**arrays, "edges": wrong}, meta)
+            TableEncoder.from_state({**arrays, "scaler.edges": wrong}, meta)
 
 
 def test_wrong_numbers_of_bins_are_named():

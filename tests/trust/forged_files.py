@@ -117,25 +117,25 @@ def answers(model):
 
 # ---- spoiling ----------------------------------------------------------------------------------
 
+GIANT_PROXY_NORM = {"@partial": [{"@activation": "ProxyNorm"}, ["relu"], {"n_samples": 10**9}]}
 VALUES = [
     *(None, True, False, 0, 1, -1, 2, 3, 7, 10**6, 10**9, 10**12, -(10**9), 2**63, 10**40, 0.5),
     *(1e308, -1e308, "", "x", "float32", "S2000000000", "nan", [], {}, [1], [[]], ["a"]),
     *("pln-999999999", "pls-2", "original", "1" * 5000, "é\n\x1b[31m", "\udc80", "now"),
     *("datetime64[ns, dateutil//etc/passwd]", "dateutil//etc/passwd", "/etc/passwd", "U999999999"),
-    *({"float": "nan"}, {"float": "inf"}, {"float": "-inf"}, {"tuple": [1, 2]}, {"dict": []}),
-    {"array": [1, 2], "dtype": "S2000000000"},
-    {"array": [[1], [2, 3]], "dtype": "<f8"},
-    {"array": ["a"], "dtype": "object"},
-    {"partial": "ProxyNorm", "args": ["relu"], "keywords": {"dict": [["n_samples", 10**9]]}},
-    {"partial": "PLN", "args": [], "keywords": {"dict": [["norm_size", 10**9]]}},
-    {"partial": "make_activation", "args": ["relu"], "keywords": {"dict": []}},
-    {"partial": "system", "args": ["echo gotcha"], "keywords": {"dict": []}},
+    *({"@float": "nan"}, {"@float": "inf"}, {"@float": "-inf"}, {"@tuple": [1, 2]}, {"@dict": []}),
+    *({"@float": "0x1p99999"}, {"@decimal": "1e999999999"}, {"@dtype": "S2000000000"}),
+    *({"@arrow dtype": "ff" * 40}, {"@array": "member.0.linears.0.weight"}, {"@float": 1}),
+    {"@array": [[1, 2], "S2000000000"]},
+    {"@array": [[[1], [2, 3]], "<f8"]},
+    {"@array": [["a"], "object"]},
+    GIANT_PROXY_NORM,
+    {"@partial": [{"@activation": "PLN"}, [], {"norm_size": 10**9}]},
+    {"@partial": [{"@activation": "make_activation"}, ["relu"], {}]},
+    {"@partial": ["system", ["echo gotcha"], {}]},
+    {"@activation": "system"},
     [12000, 12000],
     [10**9] * 3,
-    ["decimal", "1e999999999"],
-    ["float", "0x1p99999"],
-    ["name", "S2000000000"],
-    ["arrow", "ff" * 40],
     json.loads("[" * 100 + "]" * 100),
 ]
 

@@ -23,9 +23,9 @@ from combutab.core.files import write_tensors
 from combutab.preprocessing import ModeEncoder, TableEncoder
 from tests.trust.forged_files import (
     BUDGET,
+    GIANT_PROXY_NORM,
     SECONDS,
     TABLE,
-    VALUES,
     answers,
     forge,
     load,
@@ -106,11 +106,11 @@ def test_files_without_a_checksum_are_refused(name, paths, tmp_path):
 def test_states_of_encoders_and_constructions_are_checked(paths):
     arrays, meta = TableEncoder(numeric="quantile").fit(TABLE).to_state()
     for name, wrong in (
-        ("centre", arrays["centre"][:-1]),
-        ("scale", -arrays["scale"]),
-        ("fill", arrays["fill"] * np.nan),
-        ("knots", arrays["knots"][::-1]),
-        ("missing", arrays["missing"].astype(float)),
+        ("scaler.centre", arrays["scaler.centre"][:-1]),
+        ("scaler.scale", -arrays["scaler.scale"]),
+        ("scaler.fill", arrays["scaler.fill"] * np.nan),
+        ("scaler.knots", arrays["scaler.knots"][::-1]),
+        ("scaler.missing", arrays["scaler.missing"].astype(float)),
         ("more", np.ones(3)),
     ):
         with pytest.raises(ValueError, match="the encoder's state"):
@@ -120,7 +120,7 @@ def test_states_of_encoders_and_constructions_are_checked(paths):
         ("kinds", ["number"] * 9),
         ("feature_names", ["a"]),
         ("categories", []),
-        ("scaling", "median"),
+        ("scaler", "median"),
         ("more", 1),
     ):
         with pytest.raises(ValueError, match="encoder"):
@@ -133,7 +133,7 @@ def test_states_of_encoders_and_constructions_are_checked(paths):
         *((name, arrays[name].astype(float)) for name in arrays if "counts" in name),
         ("more", np.ones(3)),
     ):
-        with pytest.raises(ValueError, match="the encoder's state"):
+        with pytest.raises(ValueError, match="state"):
             ModeEncoder.from_state({**arrays, name: wrong}, meta)
     state = exp_network((0, 1)).to_state()
     for change in (
@@ -182,7 +182,16 @@ def _drop(*way):
 
 
 def _partial(name):
-    return {"partial": name, "args": ["echo gotcha"], "keywords": {"dict": []}}
+    return {"@partial": [{"@activation": name}, ["echo gotcha"], {}]}
+
+
+def _classes(part, *, value):
+    """The class labels, 0, or their dtype, 1."""
+    return _set("target_state", "classes", "@array", part, value=value)
+
+
+def _scale(value):
+    return _set("target_state", "scale", "@array", 0, value=value)
 
 
 # of a kind of file, what is changed in it, and the words that refuse it
@@ -201,7 +210,7 @@ FORGERIES = {
     },
     **{
         f"{name} is replaced": (
-            *("classifier", _set("fitted", name, value={"dict": []})),
+            *("classifier", _set("fitted", name, value={})),
             f"sets '{name}', which no",
         )
         for name in ("predict", "__class__", "__dict__")
@@ -217,12 +226,12 @@ FORGERIES = {
     "other depth": ("classifier", _set("shape", "hidden", value=[6]), "does not fit the network"),
     "encoder is text": ("classifier", _set("encoder", value="x"), "damaged|encoder"),
     "fitted is a list": ("classifier", _set("fitted", value=[1]), "damaged"),
-    "unknown value": ("classifier", _set("params", "alpha", value={"bogus": 1}), "damaged"),
+    "unknown value": ("classifier", _set("params", "alpha", value={"@bogus": 1}), "damaged"),
     "a network too many": ("pack", lambda h, a: h["selected"].append(99), "selected in the header"),
     "no network": ("pack", _set("selected", value=[]), "selected in the header must"),
     "no group": ("pack", _set("groups", value=[]), "groups in the header must be"),
     "groups of other classes": (
-        *("pack", _set("groups", 0, "target_state", "classes", "array", value=["x", "y", "z"])),
+        *("pack", _set("groups", 0, "target_state", "classes", "@array", 0, value=["x", "y", "z"])),
         "groups differ in their target",
     ),
     "a group with more": ("pack", _set("groups", 0, "more", value=1), "unknown"),
@@ -233,11 +242,11 @@ FORGERIES = {
     "a loss is text": ("pack", _set("fitted", "validation_loss_", value="low"), "validation_loss_"),
     "a device of members": (
         "pack",
-        lambda h, a: h["params"]["member_params"]["dict"].append(["device", 0]),
+        lambda h, a: h["params"]["member_params"].update(device=0),
         "a pack sets itself",
     ),
     "a member's parameter": (
-        *("pack", _set("params", "member_params", value={"dict": [["bogus", 1]]})),
+        *("pack", _set("params", "member_params", value={"bogus": 1})),
         "no parameter of MLPClassifier",
     ),
     "no loss": ("pack", _drop("fitted", "validation_loss_"), "lacks"),
@@ -284,22 +293,28 @@ def _in_shape(name, value):
 
 def _giant_residual(header, arrays):
     """Few weights in the file, but each block of so many passes all before it on."""
-    _in_shape("generator_dim", {"tuple": [1] * 30_000})(header, arrays)
+    _in_shape("generator_dim", {"@tuple": [1] * 30_000})(header, arrays)
 
 
 def _giant_product(header, arrays):
     arrays["member.0.linears.0.weight"] = np.zeros((1, 20_000), np.float32)
-    _in_shape("generator_dim", {"tuple": [20_000]})(header, arrays)
+    _in_shape("generator_dim", {"@tuple": [20_000]})(header, arrays)
 
 
-def _column(index, *way, value):
-    return _set("encoder", "columns", index, *way, value=value)
+def _values(part, *, value):
+    """The values, 0, of the categories of a column, or their dtype, 1."""
+    way = ("encoder", "columns", 1, "@CategoryColumn", "values", "@series")
+    return _set(*way, part, value=value)
+
+
+def _format(name, *, value):
+    way = ("encoder", "columns", 0, "@NumberColumn", "format", "@FloatFormat")
+    return _set(*way, name, value=value)
 
 
 def _twin_units(header, arrays):
     """Equal units, whose merging would take the square of their number."""
-    state = dict(header["params"]["init"]["construction"]["dict"])
-    plan = dict(state["plan"]["dict"])
+    plan = header["params"]["init"]["@construction"]["plan"]
     (weight, bias, error, bias_error), kinds = plan["hidden"][0]
     n = 20_000
     plan["hidden"][0][0][:] = [[part[0]] * n for part in (weight, bias, error, bias_error)]
@@ -323,69 +338,63 @@ ATTACKS = {
     "a giant row": ("classifier", _set("shape", "n_dense", value=10**9)),
     "negative width": ("classifier", _set("shape", "hidden", value=[-6, 4])),
     "widths are truths": ("classifier", _set("shape", "hidden", value=[True, True])),
-    "a giant generator": ("CTGAN", _in_shape("generator_dim", {"tuple": [12_000, 12_000]})),
+    "a giant generator": ("CTGAN", _in_shape("generator_dim", {"@tuple": [12_000, 12_000]})),
     "a giant by blocks": ("CTGAN", _giant_residual),
     "a giant by a narrow file": ("CTGAN", _giant_product),
     "generators without end": ("TVAE", _in_shape("n_members", 10**9)),
     "a giant latent": ("TVAE", _in_shape("embedding_dim", 10**9)),
-    "NaN alpha": ("classifier", _set("params", "alpha", value={"float": "nan"})),
+    "NaN alpha": ("classifier", _set("params", "alpha", value={"@float": "nan"})),
     "unknown activation": ("classifier", _set("fitted", "_trained", value=[["gotcha"], "float32"])),
     "wide groups": ("classifier", _set("fitted", "_trained", value=[["pln-1"], "float32"])),
     "many samples": (
         "proxy norm",
-        _set("fitted", "_trained", value=[[VALUES[-11]], "float32"]),
+        _set("fitted", "_trained", value=[[GIANT_PROXY_NORM], "float32"]),
     ),
-    "texts of 2 GB": ("classifier", _set("target_state", "classes", "dtype", value="S2000000000")),
-    "other labels": ("classifier", _set("target_state", "classes", "array", value=["a", "b"])),
-    "equal labels": ("classifier", _set("target_state", "classes", "array", value=["a", "b", "a"])),
+    "texts of 2 GB": (
+        "classifier",
+        _classes(1, value="S2000000000"),
+    ),
+    "other labels": ("classifier", _classes(0, value=["a", "b"])),
+    "equal labels": (
+        "classifier",
+        _classes(0, value=["a", "b", "a"]),
+    ),
     "an array of texts of 2 GB": (
         "TVAE",
-        _set("encoder", "schema", "array_dtype", value="S2000000000"),
+        _set("encoder", "schema", "@TableSchema", "array_dtype", value={"@dtype": "S2000000000"}),
     ),
-    "a dtype of texts of 2 GB": ("CTGAN", _column(1, "dtype", value=["name", "S2000000000"])),
+    "a dtype of texts of 2 GB": ("CTGAN", _values(1, value={"@dtype": "S2000000000"})),
     "a zone that is a file": (
         "CTGAN",
-        _column(3, "dtype", value=["name", "datetime64[ns, dateutil//etc/passwd]"]),
+        _values(1, value={"@dtype": "datetime64[ns, dateutil//etc/passwd]"}),
     ),
-    "a zone of here": ("CTGAN", _column(3, "dtype", value=["name", "datetime64[ns, tzlocal()]"])),
-    "a dtype of pyarrow": ("CTGAN", _column(1, "dtype", value=["arrow", "ff" * 100])),
-    "an unknown kind of value": (
-        "CTGAN",
-        _column(1, "values", value={"kind": "object", "values": [1, 2, 3]}),
-    ),
-    "a decimal without end": (
-        "CTGAN",
-        _column(1, "values", value={"kind": "decimal", "values": ["1e99999999", "2", "3"]}),
-    ),
-    "a category twice": (
-        "CTGAN",
-        _column(1, "values", value={"kind": "str", "values": ["a", "b", "a"]}),
-    ),
+    "a zone of here": ("CTGAN", _values(1, value={"@dtype": "datetime64[ns, tzlocal()]"})),
+    "a dtype of pyarrow": ("CTGAN", _values(1, value={"@arrow dtype": "ff" * 100})),
+    "an unknown kind of value": ("CTGAN", _values(0, value=[{"@object": 1}, "b", "c"])),
+    "a decimal without end": ("CTGAN", _values(0, value=[{"@decimal": "1e99999999"}, "b", "c"])),
+    "a category twice": ("CTGAN", _values(0, value=["a", "b", "a"])),
     "a moment that is now": (
         "regressor",
         _set(
-            "encoder",
-            "categories",
-            0,
-            "keys",
-            value={"kind": "timestamp", "values": [["now", None]] * 3},
+            *("encoder", "categories", 0, "@CategoryMap", "keys", "@tuple"),
+            value=[{"@timestamp": ["now", None]}] * 3,
         ),
     ),
-    "a format of floats beyond": (
-        "CTGAN",
-        _column(0, "format", "exponent", value=["int", "99999999"]),
-    ),
-    "bounds turned around": ("CTGAN", _column(0, "format", "low", value=["float", "0x1p9"])),
+    "a format of floats beyond": ("CTGAN", _format("exponent", value=99999999)),
+    "bounds turned around": ("CTGAN", _format("low", value=512.0)),
     "equal units": ("construction", _twin_units),
     "NaN scale of the target": (
         "regressor",
-        _set("target_state", "scale", "array", value=[{"float": "nan"}]),
+        _scale([{"@float": "nan"}]),
     ),
-    "zero scale of the target": ("regressor", _set("target_state", "scale", "array", value=[0.0])),
-    "two scales": ("regressor", _set("target_state", "scale", "array", value=[1.0, 1.0])),
+    "zero scale of the target": (
+        "regressor",
+        _scale([0.0]),
+    ),
+    "two scales": ("regressor", _scale([1.0, 1.0])),
     "crossing quantiles": (
         "quantiles",
-        _set("target_state", "quantiles", "tuple", value=[0.9, 0.1]),
+        _set("target_state", "quantiles", "@tuple", value=[0.9, 0.1]),
     ),
     "method for a loss": ("regressor", _set("fitted", "loss_", value="x")),
     "negative epochs": ("checkpoint", _set("checkpoint", "epochs", value=-1)),

@@ -16,6 +16,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from combutab.core.files import check_parameters
 from combutab.core.rng import seed_from
+from combutab.core.state import pack, unpack_all
 from combutab.preprocessing._columns import rows_needed
 from combutab.preprocessing._parquet import ParquetTable
 from combutab.preprocessing.modes._columns import (
@@ -38,7 +39,7 @@ from combutab.preprocessing.modes._numbers import (
     rounding_steps_of,
     take_sample,
 )
-from combutab.preprocessing.modes._state import read_state, write_state
+from combutab.preprocessing.modes._state import STATE
 
 # ---- The layout of a row of a generator's network: values, then one-hot spans --------------------
 
@@ -670,13 +671,25 @@ class ModeEncoder(TransformerMixin, BaseEstimator):
         [[1.0, 2.0], [3.0, nan], [4.5, 2.0]]
         """
         check_is_fitted(self)
-        return write_state(self.get_params(deep=False), self.schema_, self.columns_)
+        arrays: dict[str, np.ndarray] = {}
+        state = {
+            "parameters": self.get_params(deep=False),
+            "schema": self.schema_,
+            "columns": list(self.columns_),
+        }
+        return arrays, pack(state, arrays)
 
     @classmethod
     def from_state(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> ModeEncoder:
         """The encoder that `to_state` described; a ValueError says what of it cannot be."""
-        parameters, schema, columns = read_state(arrays, meta)
-        encoder = cls(**parameters)
+        state = unpack_all(meta, arrays, STATE, "the encoder's state")
+        schema, columns = state["schema"], state["columns"]
+        if len(schema.names) != len(columns) or not schema.names.is_unique:
+            raise ValueError(
+                f"the encoder's state has {len(schema.names.unique())} names for {len(columns)} "
+                "columns"
+            )
+        encoder = cls(**state["parameters"])
         check_parameters(encoder)
         encoder._set_fitted(schema, columns)
         return encoder
