@@ -212,34 +212,6 @@ def weighted_rows(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, np.ndar
     return _safe_indexing(X, kept), _safe_indexing(y, kept), weight[kept], kept
 
 
-def split_rows(
-    n_rows: int, fraction: float, seed: int, stratify: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the training and of the validation rows, increasing.
-
-    Raises ValueError if there would be fewer than two of the latter, or a label has one row.
-    """
-    if np.ceil(fraction * n_rows) < 2:
-        raise ValueError(
-            "The validation set is too small. Increase 'validation_fraction' or the size of your "
-            f"dataset: validation_fraction={fraction} of {n_rows} rows."
-        )
-    train, val = train_test_split(
-        np.arange(n_rows),
-        test_size=fraction,
-        random_state=fold_in(seed, Stream.SPLIT) % (1 << 32),
-        stratify=stratify,
-    )
-    return np.sort(train), np.sort(val)
-
-
-def can_stratify(labels: np.ndarray, fraction: float) -> bool:
-    """Tell whether both sides of a split can have rows of each label."""
-    counts = np.unique(labels, return_counts=True)[1]
-    n_val = int(np.ceil(fraction * len(labels)))
-    return bool(counts.min() > 1 and len(counts) <= min(n_val, len(labels) - n_val))
-
-
 def encoded_rows(
     table: EncodedTable, target: np.ndarray, weight: np.ndarray | None, dtype: torch.dtype
 ) -> Rows:
@@ -513,12 +485,28 @@ class BaseMLP(Fitted):
         return None if labels is None else target.decode(labels)
 
     def _split(self, target: Target, encoded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Positions of the rows that train, and of those that are set aside."""
-        seed, strata = seed_from(self.random_state), self._strata(target, encoded)
-        auto = self.early_stopping == "auto"
-        if auto and strata is not None and not can_stratify(strata, self.validation_fraction):
-            strata = None
-        return split_rows(len(encoded), self.validation_fraction, seed, strata)
+        """Positions of the rows that train, and of those that are set aside, both increasing.
+
+        Raises ValueError if there would be fewer than two of the latter, or a label has one row.
+        """
+        n_rows, fraction = len(encoded), self.validation_fraction
+        n_val, strata = int(np.ceil(fraction * n_rows)), self._strata(target, encoded)
+        if n_val < 2:
+            raise ValueError(
+                "The validation set is too small. Increase 'validation_fraction' or the size of "
+                f"your dataset: validation_fraction={fraction} of {n_rows} rows."
+            )
+        if self.early_stopping == "auto" and strata is not None:
+            counts = np.unique(strata, return_counts=True)[1]
+            if counts.min() < 2 or len(counts) > min(n_val, n_rows - n_val):
+                strata = None  # a side would lack a label
+        train, val = train_test_split(
+            np.arange(n_rows),
+            test_size=fraction,
+            random_state=fold_in(seed_from(self.random_state), Stream.SPLIT) % (1 << 32),
+            stratify=strata,
+        )
+        return np.sort(train), np.sort(val)
 
     def held_out_rows(
         self, y: Any, *, min_rows: int = AUTO_ROWS

@@ -330,12 +330,6 @@ class BasePack(_Kept):
             raise ValueError(
                 "activations is empty: name at least one, such as activations=('relu',)"
             )
-        for activation in self.activations:
-            if not (isinstance(activation, str) or callable(activation)):
-                raise ValueError(
-                    "activations must hold names or callables width -> nn.Module, got "
-                    f"{activation!r}"
-                )
         if isinstance(self.cv, Integral):
             self._check_room(int(self.cv))
         members = []
@@ -365,11 +359,10 @@ class BasePack(_Kept):
                     f"{known_instead(name, known)}"
                 )
             if name in _OF_THE_PACK or name in self._passed_on:
-                own = name if name in self.get_params(deep=False) else None
-                own = "activations" if name == "activation" else own
+                own = {"activation": "activations"}.get(name, name)
+                way_out = f"; give the pack {own}=" if own in self.get_params(deep=False) else ""
                 raise ValueError(
-                    f"member_params cannot have {name!r}, which a pack sets itself"
-                    + (f"; give the pack {own}=" if own else "")
+                    f"member_params cannot have {name!r}, which a pack sets itself{way_out}"
                 )
             if name == "solver" and value == "lbfgs":
                 raise ValueError(

@@ -177,11 +177,7 @@ class MemberHistory:
         """Score raw outputs, (1, n, n_outputs): minus the loss."""
         outputs = self.loss.average(raw[0].double(), 1)
         y = y.double() if y.is_floating_point() else y
-        losses = self.loss.rows(outputs, y)
-        if weight is None:
-            loss = float(losses.mean())
-        else:
-            loss = float((losses * weight).sum() / weight.sum())
+        loss = float(_weighted_mean(self.loss.rows(outputs, y), weight))
         self._scored = loss, self.loss.averaged(outputs, y).to(raw.dtype)
         return -loss
 
@@ -416,10 +412,8 @@ class Pool:
         return np.nan_to_num(torch.cat(found).numpy(), nan=np.inf)
 
 
-def _weighted_mean(rows: Tensor, weight: Tensor | None) -> Tensor:  # (K, n) -> (K,)
-    if weight is None:
-        return rows.mean(1)
-    return (rows * weight).sum(1) / weight.sum()
+def _weighted_mean(rows: Tensor, weight: Tensor | None) -> Tensor:  # (..., n) -> (...)
+    return rows.mean(-1) if weight is None else (rows * weight).sum(-1) / weight.sum()
 
 
 def pick_greedily(pool: Pool, n_picks: int) -> tuple[list[int], list[float]]:

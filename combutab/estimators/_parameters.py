@@ -152,11 +152,6 @@ def paper_recipe(task: Literal["classification", "regression"], **changes: Any) 
     return {**_RECIPES[task], **changes}
 
 
-def paper_hidden_layer_sizes(n_rows: int) -> tuple[int, ...]:
-    """Return the widths of the paper's network for so many rows."""
-    return _SMALL if n_rows < _SMALL_TABLE else _LARGE
-
-
 _HIDDEN = (256,) * 3  # layers of "auto"
 _RATE_FACTORS = {"bias": 0.1, "scale": 6.0}  # of "auto"; RealMLP's for these two
 AUTO_ROWS = 200  # from which on early_stopping="auto" sets some aside
@@ -458,15 +453,14 @@ class Parameters(_Positional):
         return settled(self.get_params(deep=False))
 
     def _hidden_layer_sizes(self, n_rows: int) -> tuple[int, ...]:
-        sizes = self.hidden_layer_sizes
-        widths = None  # of "auto" and "paper"
+        sizes, widths = self.hidden_layer_sizes, None
         if not isinstance(sizes, str):
-            widths = tuple(int(s) for s in (sizes if isinstance(sizes, Iterable) else [sizes]))
+            widths = tuple(map(int, sizes if isinstance(sizes, Iterable) else [sizes]))
         if not isinstance(self.init, str):
             return initial_widths(self.init, self.activation, widths)
-        if widths is None:
-            return _HIDDEN if sizes == "auto" else paper_hidden_layer_sizes(n_rows)
-        return widths
+        if sizes == "paper":
+            return _SMALL if n_rows < _SMALL_TABLE else _LARGE
+        return _HIDDEN if widths is None else widths
 
     def make_encoder(self) -> TableEncoder:
         """Make an unfitted encoder of the table, as the parameters ask for."""

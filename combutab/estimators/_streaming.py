@@ -374,15 +374,11 @@ def _kept(table: ParquetTable, keep: str | Sequence[str]) -> list[str]:
     return kept
 
 
-def _prediction_columns(estimator: Any, method: str, predicted: Any) -> dict[str, np.ndarray]:
+def _prediction_columns(
+    estimator: Any, method: str, predicted: np.ndarray
+) -> dict[str, np.ndarray]:
     """What a method returns, (n,) or (n, k), by the names of columns."""
     stem = _NAMES.get(method, method)
-    if not isinstance(predicted, np.ndarray) or predicted.ndim not in (1, 2):
-        what = f"{getattr(predicted, 'shape', type(predicted).__name__)}"
-        raise ValueError(
-            f"{method} gives {what}, and not an array of one or two dimensions, which a file's "
-            "columns can hold; call it part by part"
-        )
     if predicted.ndim == 1:
         return {stem: predicted}
     ends: list[Any] = list(range(predicted.shape[1]))

@@ -137,7 +137,7 @@ COMBINATIONS = [
         for parameters, words in [
             ({"activations": ("relu", "reluu")}, r"unknown activation 'reluu'.*mean 'relu'"),
             ({"activations": ()}, "activations is empty: name at least one"),
-            ({"activations": ("relu", 3)}, r"activations must hold names or callables.* got 3"),
+            ({"activations": ("relu", 3)}, r"The 'activation' parameter of MLP.* Got 3"),
             ({"max_time": "2 minutes"}, r"max_time must be.*'90s', '2min' or '1h', got '2 minut"),
             ({"cv": 5, "n_members": 4}, "n_members must be at least the 5 folds of cv, got 4"),
             (
