@@ -295,7 +295,7 @@ def warn_of_one_class(
     ----------
     job, results
     network : callable
-        Gives the fitted network, which is asked for where the recorded scores leave a doubt.
+        Gives the fitted network.
     target : ClassTarget
         One label a row, at least two classes.
     goes_on : bool
@@ -305,13 +305,14 @@ def warn_of_one_class(
     unfinished = "max_iter" in reasons and (goes_on or job.config.max_epochs < _TRIAL)
     if unfinished or reasons - {"max_iter", "no_improvement"} or not len(job.rows.dense):
         return
-    if _is_better(job, results, len(classes)) or not _any_column_varies(job):
+    trained, counted = _labels_and_weights(job, job.plans[0].rows)
+    if len(np.unique(trained[counted > 0])) == 1 or not _any_column_varies(job):
         return
     raw, rows = scored_outputs(network(), job)
     p = target.held_out(raw.double())
     y, weight = _labels_and_weights(job, rows)
     answers = p.argmax(1)
-    shares = _class_shares(job, rows, len(classes))
+    shares = np.bincount(y, weight, len(classes)) / weight.sum()
     own = p[np.arange(len(y)), y].clip(np.finfo(p.dtype).tiny)
     loss = float(-(weight * np.log(own)).sum() / weight.sum())
     # of rows of one class nothing can be said
@@ -332,26 +333,6 @@ def warn_of_one_class(
     )
 
 
-def _is_better(job: Job, results: Sequence[MemberResult], n_classes: int) -> bool:
-    """Tell whether the recorded losses already say that something was learned, or nothing was to.
-
-    There is nothing where the training rows are of one class.
-    """
-    plan, score = job.plans[0], job.config.score
-    if len(plan.rows) and _class_shares(job, plan.rows, n_classes).max() == 1:
-        return True
-    if score == "loss":
-        losses = [-result.best_score for result in results]
-    elif score is None:  # penalties and all
-        losses = [
-            result.train_loss[-1] if result.train_loss else result.best_loss for result in results
-        ]
-    else:
-        return False
-    scored = plan.rows if plan.val_rows is None else plan.val_rows
-    return max(losses) < _LEARNED * entropy(_class_shares(job, scored, n_classes))
-
-
 def _any_column_varies(job: Job) -> bool:
     """Tell whether there is a column to learn of."""
     tables = (job.rows.dense, job.rows.codes)
@@ -361,12 +342,6 @@ def _any_column_varies(job: Job) -> bool:
 def _labels_and_weights(job: Job, rows: Tensor) -> tuple[np.ndarray, np.ndarray]:
     labels, weight = job.rows.y[rows].reshape(-1).to(torch.int64).numpy(), job.rows.weight
     return labels, np.ones(len(rows)) if weight is None else weight[rows].double().numpy()
-
-
-def _class_shares(job: Job, rows: Tensor, n_classes: int) -> np.ndarray:
-    """Share of the rows' weight that each class has."""
-    weights = np.bincount(*_labels_and_weights(job, rows), n_classes)
-    return weights / weights.sum()
 
 
 # ---- The estimator -----------------------------------------------------------------------------

@@ -38,11 +38,17 @@ def initial_widths(
     layers = _linear_layers(init)
     if sizes is None:
         return tuple(_smallest_width(activation, layer.kinds) for layer in layers[:-1])
-    if len(sizes) < len(layers) - 1:
-        _refuse_sizes(init, activation, sizes)
-    for layer, width in zip(_deepened(layers, len(sizes))[:-1], sizes, strict=True):
-        if not _fits(_units_by_part(activation, width), layer.kinds):
-            _refuse_sizes(init, activation, sizes)
+    hidden = _deepened(layers, len(sizes))[:-1]
+    if len(hidden) > len(sizes) or not all(
+        _fits(_units_by_part(activation, width), layer.kinds)
+        for layer, width in zip(hidden, sizes, strict=True)
+    ):
+        smallest = tuple(_smallest_width(activation, layer.kinds) for layer in layers[:-1])
+        raise ValueError(
+            f"hidden_layer_sizes={tuple(sizes)} has no place for init=network, whose layers are "
+            f"{'; '.join(_count(layer.kinds) for layer in layers[:-1])}: at least {smallest} with "
+            f"activation={activation!r}, and further layers of 4 units an output; or use 'auto'"
+        )
     return tuple(sizes)
 
 
@@ -173,18 +179,6 @@ def _smallest_width(activation: ActivationSpec, kinds: tuple[str, ...]) -> int:
         f"init=network has a layer of {_count(kinds)}, and layers of activation={activation!r} "
         "have no place for them; use activation="
         f"{'complex-combu' if 'complex elu' in kinds or 'complex nlrelu' in kinds else 'combu'!r}"
-    )
-
-
-def _refuse_sizes(
-    init: ConstructedNetwork, activation: ActivationSpec, sizes: Sequence[int]
-) -> None:
-    layers = _linear_layers(init)[:-1]
-    needed = [_smallest_width(activation, layer.kinds) for layer in layers]
-    raise ValueError(
-        f"hidden_layer_sizes={tuple(sizes)} has no place for init=network, whose layers are "
-        f"{'; '.join(_count(layer.kinds) for layer in layers)}: at least {tuple(needed)} with "
-        f"activation={activation!r}, and further layers of 4 units an output; or use 'auto'"
     )
 
 
