@@ -281,19 +281,9 @@ class BaseMLP(Fitted):
             }
         return settings
 
-    _data_parameters: ClassVar[tuple[str, ...]] = (  # all that ``encode_data`` depends on
-        "solver",
-        "categorical_features",
-        "numeric_encoding",
-        "max_onehot",
-        "min_frequency",
-        "numeric_embedding",
-        "n_bins",
-        "precision",
-        "early_stopping",
-        "validation_fraction",
-        "warm_start",
-        "bagging",
+    # what ``encode_data`` depends on beside the encoder's parameters
+    _data_parameters: ClassVar[tuple[str, ...]] = (
+        *("solver", "precision", "early_stopping", "validation_fraction", "warm_start", "bagging"),
     )
 
     def _check_parameters(self) -> None:
@@ -522,9 +512,8 @@ class BaseMLP(Fitted):
 
     def encoding_key(self) -> str:
         """Return a key that is equal for estimators whose ``encode_data`` does the same."""
-        values = {
-            n: v for n, v in self.get_params(deep=False).items() if n in self._data_parameters
-        }
+        values = self.make_encoder().get_params(deep=False)
+        values |= {name: getattr(self, name) for name in self._data_parameters}
         if self.bagging is not None:
             values["n_members"] = self.n_members
         if self.early_stopping is not False or self.bagging is not None:

@@ -69,10 +69,6 @@ class ClassTarget(Target):
         n_classes = len(self.classes)
         return n_classes if self.multilabel or n_classes > 2 else 1
 
-    @property
-    def n_raw_outputs(self) -> int:
-        return self.n_outputs
-
     def loss(self, label_smoothing: float) -> Loss:
         """The loss of these classes."""
         if self.out_activation == "softmax":

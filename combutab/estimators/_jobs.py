@@ -280,8 +280,8 @@ def check_settled(wanted: Mapping[str, Any], made: Mapping[str, Any], n_made: in
         made_with = made.get(name, value)
         if value != made_with:
             raise ValueError(
-                f"{name}={_shortened(value)}, but the fitted network that warm_start or "
-                f"partial_fit goes on from was made with {name}={_shortened(made_with)}; set that "
+                f"{name}={repr(value)[:80]}, but the fitted network that warm_start or "
+                f"partial_fit goes on from was made with {name}={repr(made_with)[:80]}; set that "
                 "again, or begin anew: set warm_start=False and call fit"
             )
 
@@ -307,11 +307,6 @@ def _weights_digest(network: ConstructedNetwork) -> str:
         for weights in network.parameters():
             digest.update(weights.cpu().double().numpy().tobytes())
     return f"a network of weights {digest.hexdigest()[:16]}"
-
-
-def _shortened(value: Any) -> str:
-    words = repr(value)
-    return words if len(words) <= 80 else f"{words[:60]}..."
 
 
 # ---- scikit-learn's scorers of a network in training, on the rows that are set aside -------------
