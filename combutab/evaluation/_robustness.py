@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from sklearn.metrics import check_scoring
 from sklearn.utils.validation import check_consistent_length
 
 from combutab.core.rng import Stream, fold_in, seed_from
-from combutab.core.text import did_you_mean
+from combutab.core.text import known_instead
 from combutab.preprocessing import ColumnKind, column_kind
 
 # ---- A table's columns, as corruptions see them: kinds, scales, categories, values put back ------
@@ -56,29 +55,6 @@ class Column:
         if self.kind == "category":
             return present.value_counts().idxmax()
         return present.sort_values().iloc[(len(present) - 1) // 2]
-
-
-def reference_columns(
-    reference: pd.DataFrame, categorical: Iterable[Hashable]
-) -> dict[Any, Column]:
-    """The columns of a reference by name; ``categorical`` names those that are no numbers.
-
-    Raises ValueError if names repeat, one in ``categorical`` is not there, or there are no rows.
-    """
-    names = list(reference.columns)
-    if len(set(names)) < len(names):
-        repeated = sorted({str(name) for name in names if names.count(name) > 1})
-        raise ValueError(f"columns of the table share a name: {', '.join(repeated)}; rename them")
-    if not len(reference):
-        raise ValueError("the reference table has no rows to take the scales from")
-    asked = {categorical} if isinstance(categorical, str) else set(categorical)
-    if unknown := asked - set(names):
-        raise ValueError(f"categorical names no column of the table: {sorted(map(str, unknown))}")
-    columns = {}
-    for name in names:
-        values = reference[name].infer_objects()  # objects that are all numbers, or all dates
-        columns[name] = Column("category" if name in asked else _corrupted_kind(values), values)
-    return columns
 
 
 def _corrupted_kind(column: pd.Series) -> Kind:
@@ -127,20 +103,9 @@ def without(column: pd.Series, where: np.ndarray) -> pd.Series:
     return column.mask(where)
 
 
-def replaced(table: pd.DataFrame, changed: Mapping[Any, pd.Series]) -> pd.DataFrame:
-    """The table with some columns changed; the others are shared, not copied."""
-    result = table.copy(deep=False)
-    for name, column in changed.items():
-        result[name] = column
-    return result
-
-
 # ---- Ways in which a table goes wrong, each in five severities -----------------------------------
 
 SEVERITIES = (1, 2, 3, 4, 5)
-OwnCorruption = Callable[[pd.DataFrame, int, np.random.Generator], pd.DataFrame]
-Numbers = np.ndarray
-Change = Callable[[pd.Series, Column, float, np.random.Generator], pd.Series]
 
 
 @dataclass(frozen=True)
@@ -150,7 +115,8 @@ class Corruption:
     Attributes
     ----------
     change : callable
-        ``(column, reference column, level, generator) -> column``.
+        ``(column, reference column, level, generator) -> column``; of a corruption of numbers
+        alone, columns are float64 arrays.
     levels : tuple of 5 floats
         Of the severities 1 to 5; what they mean is in ``description``.
     kinds : tuple of str
@@ -160,33 +126,20 @@ class Corruption:
         Whether the level is the share of the columns that go wrong, at least one; else all do.
     """
 
-    change: Change
+    change: Callable[[Any, Column, float, np.random.Generator], Any]
     levels: tuple[float, float, float, float, float]
     kinds: tuple[Kind, ...]
     description: str
     share_of_columns: bool = False
 
 
-def _numeric(
-    change: Callable[[Numbers, Column, float, np.random.Generator], Numbers],
-) -> Change:
-    """A change of numbers as a change of columns."""
-
-    def changed(
-        column: pd.Series, reference: Column, level: float, rng: np.random.Generator
-    ) -> pd.Series:
-        return with_numbers(column, change(float_values(column), reference, level, rng))
-
-    return changed
-
-
-def _clip(x: Numbers, column: Column, level: float, rng: np.random.Generator) -> Numbers:
+def _clip(x: np.ndarray, column: Column, level: float, rng: Any) -> np.ndarray:
     if not len(column.numbers):
         return x
     return np.clip(x, *np.quantile(column.numbers, [level, 1.0 - level]))
 
 
-def _round(x: Numbers, column: Column, level: float, rng: np.random.Generator) -> Numbers:
+def _round(x: np.ndarray, column: Column, level: float, rng: Any) -> np.ndarray:
     step = level * column.sd
     return np.round(x / step) * step if step > 0 else x
 
@@ -230,43 +183,37 @@ _ALL: tuple[Kind, ...] = ("number", "category", "time")
 
 CORRUPTIONS: dict[str, Corruption] = {
     "gaussian_noise": Corruption(
-        _numeric(lambda x, column, level, rng: x + level * column.sd * rng.standard_normal(len(x))),
+        lambda x, column, level, rng: x + level * column.sd * rng.standard_normal(len(x)),
         (0.1, 0.2, 0.3, 0.5, 1.0),
         _NUMBERS,
         "normal noise of so many standard deviations of the column",
     ),
     "heavy_tailed_noise": Corruption(
-        _numeric(lambda x, column, level, rng: x + level * column.sd * rng.standard_t(2, len(x))),
+        lambda x, column, level, rng: x + level * column.sd * rng.standard_t(2, len(x)),
         (0.05, 0.1, 0.15, 0.25, 0.5),
         _NUMBERS,
         "noise of Student's t with 2 degrees of freedom, times so many standard deviations",
     ),
     "scale": Corruption(
-        _numeric(
-            lambda x, _, level, rng: x * (1 + level) if rng.random() < 0.5 else x / (1 + level)
-        ),
+        lambda x, _, level, rng: x * (1 + level) if rng.random() < 0.5 else x / (1 + level),
         (0.05, 0.1, 0.2, 0.5, 1.0),
         _NUMBERS,
         "another unit: the column times 1 + level, or divided by it",
     ),
     "shift": Corruption(
-        _numeric(
-            lambda x, column, level, rng: (
-                x + level * column.sd * (1.0 if rng.random() < 0.5 else -1.0)
-            )
-        ),
+        lambda x, column, level, rng: x + level * column.sd * (1 if rng.random() < 0.5 else -1),
         (0.1, 0.2, 0.3, 0.5, 1.0),
         _NUMBERS,
         "another zero: the column up or down by so many of its standard deviations",
     ),
     "clipping": Corruption(
-        _numeric(_clip),
+        _clip,
         (0.01, 0.05, 0.1, 0.2, 0.4),
         _NUMBERS,
         "values beyond this quantile, at both ends, become the quantile",
     ),
     "rounding": Corruption(
-        _numeric(_round),
+        _round,
         (0.25, 0.5, 1.0, 1.5, 2.0),
         _NUMBERS,
         "to multiples of so many standard deviations of the column",
@@ -294,7 +241,7 @@ CORRUPTIONS: dict[str, Corruption] = {
 
 def corrupt(
     X: pd.DataFrame,
-    corruption: str | OwnCorruption,
+    corruption: str,
     severity: int,
     *,
     X_reference: pd.DataFrame | None = None,
@@ -307,8 +254,8 @@ def corrupt(
     ----------
     X : DataFrame
         Left as it is.
-    corruption : str or callable
-        A name in `CORRUPTIONS`, or ``(table, severity, numpy Generator) -> table``.
+    corruption : str
+        A name in `CORRUPTIONS`.
     severity : int from 1 to 5
     X_reference : DataFrame, optional
         Gives standard deviations, quantiles, medians and categories; by default X.
@@ -338,10 +285,9 @@ def corrupt(
     if not isinstance(X, pd.DataFrame):
         raise TypeError(f"X must be a pandas DataFrame, got {type(X).__name__}")
     corrupter = Corrupter(X if X_reference is None else X_reference, categorical, random_state)
-    check_same_columns(X, corrupter)
-    (chosen,) = read_corruptions([corruption], corrupter).items()
-    (severity,) = read_severities([severity])
-    return corrupter(X, *chosen, severity)
+    corrupter.check_same_columns(X)
+    (name,), (severity,) = corrupter.chosen([corruption]), read_severities([severity])
+    return corrupter(X, name, severity)
 
 
 class Corrupter:
@@ -349,90 +295,92 @@ class Corrupter:
 
     What is drawn depends on the seed, the corruption's name and the column's place, but not on the
     severity: a value that is missing at severity 1 is missing at 5 as well.
+
+    Raises ValueError if names of columns repeat, one in ``categorical`` is not there, or there are
+    no rows.
     """
 
     def __init__(
         self, reference: pd.DataFrame, categorical: Iterable[Hashable], random_state: Any
     ) -> None:
-        self.columns = reference_columns(reference, categorical)
+        names = reference.columns
+        if not names.is_unique:
+            repeated = sorted(map(str, names[names.duplicated()].unique()))
+            raise ValueError(
+                f"columns of the table share a name: {', '.join(repeated)}; rename them"
+            )
+        if not len(reference):
+            raise ValueError("the reference table has no rows to take the scales from")
+        asked = {categorical} if isinstance(categorical, str) else set(categorical)
+        if unknown := asked - set(names):
+            raise ValueError(
+                f"categorical names no column of the table: {sorted(map(str, unknown))}"
+            )
+        self.columns: dict[Any, Column] = {}
+        for name in names:
+            values = reference[name].infer_objects()  # objects that are all numbers, or all dates
+            kind: Kind = "category" if name in asked else _corrupted_kind(values)
+            self.columns[name] = Column(kind, values)
         self.seed = seed_from(random_state)
 
     def acted_on(self, corruption: Corruption) -> list[Any]:
         """Names of the columns that a corruption can act on."""
         return [name for name, each in self.columns.items() if each.kind in corruption.kinds]
 
-    def __call__(
-        self, table: pd.DataFrame, name: str, corruption: Corruption | OwnCorruption, severity: int
-    ) -> pd.DataFrame:
-        """The table gone wrong."""
-        key = crc32(name.encode())
-        if not isinstance(corruption, Corruption):
-            found = corruption(table.copy(), severity, self._draws(Stream.CORRUPTION, key))
-            _check_result(found, table, name)
-            return found
-        level = corruption.levels[severity - 1]
-        names = self.acted_on(corruption)
+    def check_same_columns(self, table: pd.DataFrame) -> None:
+        """Refuse a table whose columns are not the reference's."""
+        ours, theirs = list(table.columns), list(self.columns)
+        if set(ours) != set(theirs):
+            lacking = [str(name) for name in ours if name not in theirs]
+            added = [str(name) for name in theirs if name not in ours]
+            raise ValueError(
+                f"X_reference must have X's columns: it lacks {lacking}, and adds {added}"
+            )
+
+    def chosen(self, corruptions: str | Iterable[str] | None) -> list[str]:
+        """Names of the corruptions asked for; by default of all that act on some column.
+
+        Raises ValueError if a name is unknown, or no column is of its kind.
+        """
+        if corruptions is None:
+            return [name for name, each in CORRUPTIONS.items() if self.acted_on(each)]
+        names = [corruptions] if isinstance(corruptions, str) else list(dict.fromkeys(corruptions))
+        if not names:
+            raise ValueError("corruptions is empty; name some of " + ", ".join(CORRUPTIONS))
+        for name in names:
+            if name not in CORRUPTIONS:
+                raise ValueError(
+                    f"unknown corruption {name!r}; {known_instead(name, CORRUPTIONS, n=9)}"
+                )
+            if not self.acted_on(CORRUPTIONS[name]):
+                raise ValueError(
+                    f"corruption {name!r} acts on {' and '.join(CORRUPTIONS[name].kinds)} columns, "
+                    "and the table has none; leave it out, or name columns of codes in categorical="
+                )
+        return names
+
+    def __call__(self, table: pd.DataFrame, name: str, severity: int) -> pd.DataFrame:
+        """The table gone wrong; columns that do not change are shared, not copied."""
+        corruption, key = CORRUPTIONS[name], crc32(name.encode())
+        level, names = corruption.levels[severity - 1], self.acted_on(corruption)
         if corruption.share_of_columns:
             order = self._draws(Stream.CORRUPTION, key).permutation(len(names))
             names = [names[i] for i in order[: max(1, round(level * len(names)))]]
-        places = {column: place for place, column in enumerate(self.columns)}
-        changed = {}
-        for column in names:
-            rng = self._draws(Stream.CORRUPTED_COLUMN, key, places[column])
-            reference = self.columns[column]
-            changed[column] = corruption.change(table[column], reference, level, rng)
-        return replaced(table, changed)
+        result = table.copy(deep=False)
+        for place, (column, reference) in enumerate(self.columns.items()):
+            if column not in names:
+                continue
+            rng = self._draws(Stream.CORRUPTED_COLUMN, key, place)
+            values = table[column]
+            if corruption.kinds == _NUMBERS:
+                numbers = corruption.change(float_values(values), reference, level, rng)
+                result[column] = with_numbers(values, numbers)
+            else:
+                result[column] = corruption.change(values, reference, level, rng)
+        return result
 
     def _draws(self, purpose: Stream, *positions: int) -> np.random.Generator:
         return np.random.default_rng(fold_in(self.seed, purpose, *positions))
-
-
-def read_corruptions(
-    corruptions: Iterable[str | OwnCorruption] | Mapping[str, OwnCorruption] | None,
-    corrupter: Corrupter,
-) -> dict[str, Corruption | OwnCorruption]:
-    """Return the corruptions asked for, by name; by default all that act on some column.
-
-    Raises ValueError if a name is unknown, or no column is of its kind; TypeError if one is neither
-    a name nor a function.
-    """
-    if corruptions is None:
-        return {name: each for name, each in CORRUPTIONS.items() if corrupter.acted_on(each)}
-    if isinstance(corruptions, str):
-        corruptions = [corruptions]
-    if not isinstance(corruptions, Mapping):
-        each_once = list(corruptions)
-        names = [x if isinstance(x, str) else getattr(x, "__name__", repr(x)) for x in each_once]
-        if len(set(names)) < len(names):
-            raise ValueError(f"corruptions share a name: {names}; give a mapping of names to them")
-        corruptions = dict(zip(names, each_once, strict=True))
-    chosen: dict[str, Corruption | OwnCorruption] = {}
-    for name, each in corruptions.items():
-        if callable(each):
-            chosen[name] = each
-        elif isinstance(each, str):
-            chosen[name] = _known_corruption(each, corrupter)
-        else:
-            raise TypeError(f"a corruption is a name or a function, got {name}={each!r}")
-    if not chosen:
-        raise ValueError("corruptions is empty; name some of " + ", ".join(CORRUPTIONS))
-    return chosen
-
-
-def _known_corruption(name: str, corrupter: Corrupter) -> Corruption:
-    if name not in CORRUPTIONS:
-        hint = did_you_mean(name, CORRUPTIONS, n=1)
-        raise ValueError(
-            f"unknown corruption {name!r}{f' ({hint})' if hint else ''}; known: "
-            f"{', '.join(CORRUPTIONS)}, or a function (table, severity, generator) -> table"
-        )
-    corruption = CORRUPTIONS[name]
-    if not corrupter.acted_on(corruption):
-        raise ValueError(
-            f"corruption {name!r} acts on {' and '.join(corruption.kinds)} columns, and the table "
-            "has none; leave it out, or name columns of codes in categorical="
-        )
-    return corruption
 
 
 def read_severities(severities: Iterable[int]) -> list[int]:
@@ -444,25 +392,6 @@ def read_severities(severities: Iterable[int]) -> list[int]:
     if not asked or any(each not in SEVERITIES for each in asked):
         raise ValueError(f"severities must be some of {SEVERITIES}, got {asked}")
     return sorted({int(each) for each in asked})
-
-
-def check_same_columns(table: pd.DataFrame, corrupter: Corrupter) -> None:
-    """Refuse a reference whose columns are not the table's."""
-    ours, theirs = list(table.columns), list(corrupter.columns)
-    if set(ours) != set(theirs):
-        lacking = [str(name) for name in ours if name not in theirs]
-        added = [str(name) for name in theirs if name not in ours]
-        raise ValueError(f"X_reference must have X's columns: it lacks {lacking}, and adds {added}")
-
-
-def _check_result(found: Any, table: pd.DataFrame, name: str) -> None:
-    if not isinstance(found, pd.DataFrame):
-        raise TypeError(f"corruption {name!r} must return a DataFrame, got {type(found).__name__}")
-    if list(found.columns) != list(table.columns) or len(found) != len(table):
-        raise ValueError(
-            f"corruption {name!r} must keep the columns and the number of rows, got "
-            f"{found.shape} of {table.shape}"
-        )
 
 
 # ---- Robustness of estimators to corrupted tables: a counterpart of CIFAR-C ----------------------
@@ -481,8 +410,7 @@ class Robustness:
         ``estimator``, ``corruption``, ``severity``, ``score``; "clean" has severity 0.
     summary : DataFrame, one row an estimator, as they were given
         ``estimator``; ``clean``; ``corrupted``, the mean over the corruptions of the means over
-        the severities; ``drop``, clean minus corrupted; with a baseline also ``mce`` and
-        ``relative_mce``.
+        the severities; ``drop``, clean minus corrupted.
     scoring : str
         What the scores are; larger is better.
     """
@@ -497,13 +425,11 @@ def robustness(
     X_test: Any,
     y_test: Any,
     *,
-    corruptions: Iterable[str | OwnCorruption] | Mapping[str, OwnCorruption] | None = None,
+    corruptions: Iterable[str] | None = None,
     severities: Iterable[int] = SEVERITIES,
     X_reference: Any = None,
     categorical: Iterable[Hashable] = (),
     scoring: str | Callable[[Any, Any, Any], float] | None = None,
-    baseline: str | None = None,
-    perfect_score: float | None = None,
     random_state: Any = 0,
 ) -> Robustness:
     """Score fitted estimators on a test table and on versions of it that have gone wrong.
@@ -515,10 +441,10 @@ def robustness(
     X_test : DataFrame or array of shape (n_samples, n_features)
         Left as it is; estimators are given what it is, a DataFrame or an array.
     y_test : array-like of shape (n_samples,) or (n_samples, n_outputs)
-    corruptions : list of names or functions, or mapping of name to function, optional
+    corruptions : list of names, optional
         Names of `CORRUPTIONS`: "gaussian_noise", "heavy_tailed_noise", "scale", "shift",
         "clipping", "rounding", "category_swap", "missing", "column_dropout"; by default all for
-        which the table has columns. Functions are ``(table, severity, numpy Generator) -> table``.
+        which the table has columns.
     severities : list of int, default=(1, 2, 3, 4, 5)
     X_reference : DataFrame or array, optional
         Gives standard deviations, quantiles, medians and categories, such as the training table;
@@ -527,11 +453,6 @@ def robustness(
         Columns of numbers that are codes of categories: swapped, but given no noise.
     scoring : str or callable, optional
         As in scikit-learn; by default the estimator's ``score``.
-    baseline : str, optional
-        The name of one of the estimators: adds mean corruption errors relative to it.
-    perfect_score : float, optional
-        What an estimator without errors scores, for ``baseline``. By default 0 for scorings that
-        begin with ``"neg_"``, and 1 for others by name, such as "accuracy" and "r2".
     random_state : None, int or RandomState, default=0
         The same number makes the same tables, whichever corruptions and severities are asked for.
 
@@ -542,11 +463,10 @@ def robustness(
     Raises
     ------
     TypeError
-        X_test or X_reference is neither a pandas DataFrame nor an array, or a corruption neither
-        a name nor a function.
+        X_test or X_reference is neither a pandas DataFrame nor an array.
     ValueError
-        A name, a severity or the baseline is unknown, rows or columns do not fit, or a corruption
-        that is asked for has no column to act on.
+        A name or a severity is unknown, rows or columns do not fit, or a corruption that is asked
+        for has no column to act on.
     Exception
         Whatever an estimator raises; a note says at which corruption. One that takes no missing
         values is found before the work begins: leave "missing" out, or put an imputer before it.
@@ -557,11 +477,6 @@ def robustness(
     times. Times suffer missing values and dropout alone. Whole numbers that a corruption
     changes become floats, and truth values that lose some become floats of 0 and 1, since whole
     numbers and truths have no missing value; all else keeps its dtype and its categories.
-
-    With errors ``E = perfect_score - score``, estimator f and baseline b, the corruption error is
-    ``CE_c = sum_s E_sc(f) / sum_s E_sc(b)`` over severities s, and ``mce`` its mean over the
-    corruptions c. ``relative_mce`` has the errors minus those of the clean table. Both are 1 for
-    the baseline; smaller is better.
 
     One corrupted table is held at a time, of which only the columns that change are copies.
 
@@ -579,47 +494,51 @@ def robustness(
     >>> X, y = load_iris(return_X_y=True, as_frame=True)
     >>> models = {"linear": LogisticRegression(max_iter=1000).fit(X, y),
     ...           "tree": DecisionTreeClassifier(max_depth=2, random_state=0).fit(X, y)}
-    >>> found = robustness(models, X, y, corruptions=["gaussian_noise", "scale"], baseline="tree")
-    >>> found.summary[["estimator", "clean", "corrupted", "mce"]].round(2)
-      estimator  clean  corrupted   mce
-    0    linear   0.97       0.81  1.14
-    1      tree   0.96       0.83  1.00
+    >>> robustness(models, X, y, corruptions=["gaussian_noise", "scale"]).summary.round(2)
+      estimator  clean  corrupted  drop
+    0    linear   0.97       0.81  0.16
+    1      tree   0.96       0.83  0.13
     """
-    models = dict(estimator) if isinstance(estimator, Mapping) else {_class(estimator): estimator}
+    if not isinstance(estimator, Mapping):
+        estimator = {type(estimator).__name__: estimator}
+    models = dict(estimator)
     table, is_array = _as_table(X_test, "X_test")
     check_consistent_length(table, y_test)
     reference = table if X_reference is None else _as_table(X_reference, "X_reference")[0]
     corrupter = Corrupter(reference, categorical, random_state)
-    check_same_columns(table, corrupter)
-    chosen = read_corruptions(corruptions, corrupter)
-    asked = read_severities(severities)
+    corrupter.check_same_columns(table)
+    chosen, asked = corrupter.chosen(corruptions), read_severities(severities)
     if not models:
         raise ValueError("estimator is an empty mapping; give at least one fitted estimator")
-    if baseline is not None:
-        perfect_score = _check_baseline(baseline, models, scoring, perfect_score)
-    if CLEAN in chosen:
-        raise ValueError(f"{CLEAN!r} is the name of the clean table; call the corruption otherwise")
     scorers = {name: check_scoring(model, scoring=scoring) for name, model in models.items()}
 
     def given(rows: pd.DataFrame) -> Any:
         return rows.to_numpy() if is_array else rows
 
-    _probe(models, table.head(_PROBE), corrupter, chosen, asked[-1], given)
+    for corruption in chosen:  # what fails on a few rows of any kind fails before the work
+        wrong = given(corrupter(table.head(_PROBE), corruption, asked[-1]))
+        for name, model in models.items():
+            with _noting(name, corruption, asked[-1]):
+                model.predict(wrong)
     rows = [(name, CLEAN, 0, scorers[name](models[name], given(table), y_test)) for name in models]
-    for corruption, way in chosen.items():
+    for corruption in chosen:
         for severity in asked:
-            wrong = given(corrupter(table, corruption, way, severity))
+            wrong = given(corrupter(table, corruption, severity))
             for name, model in models.items():
                 with _noting(name, corruption, severity):
                     rows.append((name, corruption, severity, scorers[name](model, wrong, y_test)))
             del wrong  # before the next is made
     scores = pd.DataFrame(rows, columns=["estimator", "corruption", "severity", "score"])
-    summary = _summarise_scores(scores, baseline, perfect_score)
-    return Robustness(scores, summary, _scoring_name(scoring, next(iter(models.values()))))
-
-
-def _class(estimator: Any) -> str:
-    return type(estimator).__name__
+    is_clean = scores["corruption"] == CLEAN
+    clean = scores[is_clean].set_index("estimator")["score"]
+    means = scores[~is_clean].pivot_table(  # (estimator, corruption), over the severities
+        index="estimator", columns="corruption", values="score", aggfunc="mean", dropna=False
+    )
+    means = means.loc[clean.index]
+    summary = pd.DataFrame({"clean": clean, "corrupted": means.mean(axis=1, skipna=False)})
+    summary["drop"] = summary["clean"] - summary["corrupted"]
+    name_of_scores = _scoring_name(scoring, next(iter(models.values())))
+    return Robustness(scores, summary.reset_index(), name_of_scores)
 
 
 def _as_table(X: Any, name: str) -> tuple[pd.DataFrame, bool]:
@@ -637,38 +556,6 @@ def _as_table(X: Any, name: str) -> tuple[pd.DataFrame, bool]:
     if not len(table):
         raise ValueError(f"{name} has no rows")
     return table, is_array
-
-
-def _check_baseline(
-    baseline: str, models: Mapping[str, Any], scoring: Any, perfect_score: float | None
-) -> float:
-    """The score of an estimator without errors."""
-    if baseline not in models:
-        raise ValueError(f"baseline={baseline!r} is none of the estimators: {', '.join(models)}")
-    if perfect_score is not None:
-        return perfect_score
-    if callable(scoring):
-        raise ValueError(
-            "errors relative to the baseline need to know what a perfect estimator scores; give "
-            "perfect_score, or a scoring by name"
-        )
-    return 0.0 if str(scoring).startswith("neg_") else 1.0
-
-
-def _probe(
-    models: Mapping[str, Any],
-    rows: pd.DataFrame,
-    corrupter: Corrupter,
-    chosen: Mapping[str, Corruption | OwnCorruption],
-    severity: int,
-    given: Callable[[pd.DataFrame], Any],
-) -> None:
-    """Let every estimator predict a few rows of every kind, so that it fails before the work."""
-    for corruption, way in chosen.items():
-        wrong = given(corrupter(rows, corruption, way, severity))
-        for name, model in models.items():
-            with _noting(name, corruption, severity):
-                model.predict(wrong)
 
 
 @contextmanager
@@ -691,32 +578,3 @@ def _scoring_name(scoring: Any, model: Any) -> str:
 
         return "accuracy" if is_classifier(model) else "r2" if is_regressor(model) else "score"
     return scoring if isinstance(scoring, str) else getattr(scoring, "__name__", "score")
-
-
-def _summarise_scores(
-    scores: pd.DataFrame, baseline: str | None, perfect_score: float | None
-) -> pd.DataFrame:
-    is_clean = scores["corruption"] == CLEAN
-    clean = scores[is_clean].set_index("estimator")["score"]
-    # (estimator, corruption), means over the severities
-    means = scores[~is_clean].pivot_table(
-        index="estimator", columns="corruption", values="score", aggfunc="mean", dropna=False
-    )
-    means = means.loc[clean.index]
-    table = pd.DataFrame({"clean": clean, "corrupted": means.mean(axis=1, skipna=False)})
-    table["drop"] = table["clean"] - table["corrupted"]
-    if baseline is not None:
-        assert perfect_score is not None
-        for name, errors in (
-            ("mce", perfect_score - means),
-            ("relative_mce", means.rsub(clean, axis=0)),
-        ):
-            table[name] = _ratio(errors, pd.Series(errors.loc[baseline])).mean(axis=1, skipna=False)
-    return table.reset_index()
-
-
-def _ratio(errors: pd.DataFrame, of_baseline: pd.Series) -> pd.DataFrame:
-    """1 where both have no error, infinite where the baseline alone has none."""
-    ratios = errors / of_baseline.where(of_baseline != 0, math.nan)
-    no_error = of_baseline.to_numpy()[None, :] == 0
-    return ratios.mask(no_error & (errors == 0), 1.0).mask(no_error & (errors > 0), math.inf)
