@@ -22,7 +22,7 @@ combutab.estimators: BaseMLP FitOutcome FitTask MLPClassifier MLPRegressor PackC
     PackRegressor TabMClassifier TabMRegressor TableModule fit_stacked paper_recipe
     refuse_text
 combutab.evaluation: ActivationRecorder ActivationStats AlignedTables CORRUPTIONS Corruption
-    DetectionScorer EfficacyScorer FidelityScorer Interval NemenyiResult Robustness Significance
+    Interval NemenyiResult Robustness Significance
     activation_stats align_tables bootstrap_interval compare_pairs
     compare_with_best corrected_interval corrected_resampled_ttest corrupt detection fidelity
     friedman holm interval_words mean_ranks ml_efficacy near_copies nemenyi p_words

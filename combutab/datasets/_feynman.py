@@ -11,12 +11,11 @@ import tempfile
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from combutab.core.files import whole_file
 from combutab.core.rng import RandomState, as_generator
 from combutab.core.text import did_you_mean
 from combutab.datasets._files import TableError, read_table
@@ -49,8 +48,7 @@ _SOURCES = {
 _ALIASES = {"I.15.10": "I.15.1", "I.48.20": "I.48.2"}
 
 
-@dataclass(frozen=True)
-class _Variable:
+class _Variable(NamedTuple):
     name: str
     low: float
     high: float
@@ -131,8 +129,7 @@ def load_feynman(
         raise ValueError(f"n_samples must be at least 1, got {n_samples}")
     equation = _find_equation(name, data_home)
     generator = as_generator(random_state)
-    low, high = np.array([[v.low, v.high] for v in equation.variables]).T
-    names = [variable.name for variable in equation.variables]
+    names, low, high = zip(*equation.variables, strict=True)
     X = pd.DataFrame(generator.uniform(low, high, size=(n_samples, len(names))), columns=names)
     tree = check_formula(equation.formula, names)
     y = np.empty(n_samples)
@@ -242,10 +239,9 @@ def _download(source: _Source, folder: Path) -> list[_Equation]:
         part = Path(scratch) / source.filename
         try:
             downloader(source.url, str(part), None)
+            equations = _read_equations(part)
         except OSError as error:  # requests' errors are OSErrors
             raise OSError(f"cannot download {source.url}: {error}; {own}") from error
-        try:
-            equations = _read_equations(part)
         except ValueError as error:
             reason = str(error).replace(str(part), source.filename)
             raise ValueError(f"{source.url} is not the table: {reason}; {own}") from error
@@ -255,8 +251,7 @@ def _download(source: _Source, folder: Path) -> list[_Equation]:
                 f"{source.url} has content of checksum {found}, expected {source.checksum}: "
                 f"it was garbled or has changed; {own}"
             )
-        with whole_file(folder / source.filename) as place:
-            part.replace(place)
+        part.replace(folder / source.filename)
     return equations
 
 
@@ -299,8 +294,5 @@ def _equation(row: dict[Any, Any], n_slots: int) -> _Equation:
 
 def _checksum(equations: list[_Equation]) -> str:
     """SHA-256 of what the table says, whatever its line ends, byte order mark or empty cells."""
-    content = [
-        [e.name, e.output, e.formula, [[v.name, v.low, v.high] for v in e.variables]]
-        for e in equations
-    ]
+    content = [[e.name, e.output, e.formula, e.variables] for e in equations]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()

@@ -12,6 +12,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from combutab.core.text import no_column
+from combutab.core.text import no_column, one_line
 
 _SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 _EXCEL = (".xlsx", ".xlsm")
@@ -249,57 +250,52 @@ def _parse_text(
 
 
 def _decode(path: Path, data: bytes, encoding: str) -> str:
+    """Decode the bytes; the error of text in another encoding names it if the bytes tell it."""
     try:
         codec = codecs.lookup(encoding).name
-        for mark, name in _MARKS.items():
-            if data.startswith(mark) and not codec.startswith(("utf-16", "utf-32")):
-                raise TableError(
-                    f"{path} is {name.upper()} text: encoding={name!r} reads it (--encoding {name})"
-                )
+    except LookupError as error:
+        raise TableError(f"there is no encoding {encoding!r}") from error
+    marked = next((name for mark, name in _MARKS.items() if data.startswith(mark)), None)
+    text = why = ""
+    try:
         text = data.decode("utf-8-sig" if codec == "utf-8" else encoding)
     except UnicodeDecodeError as error:
         where = f"byte 0x{data[error.start]:02x} at offset {error.start}"
-        raise _other_encoding(path, data, f"is not {encoding}: {where}", codec) from error
-    except LookupError as error:
-        raise TableError(f"there is no encoding {encoding!r}") from error
+        why = f"is not {encoding}: {where}"
     except UnicodeError as error:  # of utf-16 without its mark
-        raise TableError(f"{path} is not {encoding}: {error}") from error
-    if "\0" in text:
-        raise _other_encoding(path, data, "has NUL bytes", codec)
-    if codec == "iso8859-1" and _C1.search(text):
-        raise _other_encoding(path, data, f"is not {encoding}", codec)
-    return text
+        why = f"is not {encoding}: {error}"
+    if marked is not None and not codec.startswith(("utf-16", "utf-32")):
+        why = f"is {marked.upper()} text"
+    elif "\0" in text:
+        why = "has NUL bytes"
+    elif codec == "iso8859-1" and _C1.search(text):
+        why = f"is not {encoding}"
+    if not why:
+        return text
+    likely = marked or _likely_encoding(data, codec)
+    if likely is None and b"\0" in data:
+        raise TableError(f"{path} has NUL bytes: a binary file, not a text table")
+    if likely is None:
+        way_out = "name its encoding (--encoding, such as shift_jis, gbk or cp1251)"
+    else:
+        way_out = f"perhaps encoding={likely!r} reads it (--encoding {likely})"
+    raise TableError(f"{path} {why}; {way_out}, or save it as UTF-8")
 
 
-def _other_encoding(path: Path, data: bytes, why: str, codec: str) -> TableError:
-    """Build the error of text in another encoding, which is named if its bytes tell it."""
-    likely = None
-    if b"\0" in data:
+def _likely_encoding(data: bytes, codec: str) -> str | None:
+    """The encoding that bytes seem to be of, other than the one that was tried."""
+    if b"\0" in data:  # every second byte of Latin text in UTF-16
         head = data[:1000]
         even, odd = head[::2].count(0), head[1::2].count(0)
         if len(data) % 2 or max(even, odd) < 0.4 * len(head) / 2 or min(even, odd) > 0:
-            return TableError(f"{path} has NUL bytes: a binary file, not a text table")
-        likely = "utf-16-le" if odd else "utf-16-be"
+            return None
+        return "utf-16-le" if odd else "utf-16-be"
     for name in ("utf-8", "cp1252" if re.search(rb"[\x80-\x9f]", data) else "latin-1"):
-        if likely is None and codecs.lookup(name).name != codec and _decodes(data, name):
-            likely = name
-    if likely is None:
-        return TableError(
-            f"{path} {why}; name its encoding (--encoding, such as shift_jis, gbk or cp1251), or "
-            "save it as UTF-8"
-        )
-    return TableError(
-        f"{path} {why}; perhaps encoding={likely!r} reads it (--encoding {likely}); or save it as "
-        f"UTF-8, for example with: iconv -f {likely.replace('latin-', 'latin')} -t utf-8 OLD > NEW"
-    )
-
-
-def _decodes(data: bytes, encoding: str) -> bool:
-    try:
-        data.decode(encoding)
-    except UnicodeDecodeError:
-        return False
-    return True
+        if codecs.lookup(name).name != codec:
+            with suppress(UnicodeDecodeError):
+                data.decode(name)
+                return name
+    return None
 
 
 def _parse(path: Path, data: bytes, separator: str, encoding: str, **options: Any) -> pd.DataFrame:
@@ -308,7 +304,7 @@ def _parse(path: Path, data: bytes, separator: str, encoding: str, **options: An
             io.BytesIO(data), sep=separator, index_col=False, encoding=encoding, **options
         )
     except ValueError as error:  # pandas' ParserError and EmptyDataError are ValueErrors
-        raise TableError(f"cannot parse {path}: {' '.join(str(error).split())}") from error
+        raise TableError(f"cannot parse {path}: {one_line(error)}") from error
 
 
 def _check_rows(path: Path, text: str, separator: str) -> None:
@@ -371,20 +367,7 @@ def _refuse_rows(target: Hashable, what: str, bad: np.ndarray) -> None:
 
 
 def _read_excel(path: Path) -> pd.DataFrame:
-    try:
-        names, table = _excel_sheet(path)
-    except (OSError, ValueError) as error:
-        raise TableError(f"cannot read {path}: {' '.join(str(error).split())}") from error
-    _refuse_repeated_names(str(path), names)
-    return table
-
-
-def _excel_sheet(path: Path) -> tuple[list[str], pd.DataFrame]:
-    """Read the header as it is in the file, and the table, of a workbook's first sheet.
-
-    It warns where there are other sheets, and raises ImportError without openpyxl, OSError or
-    ValueError if it is no workbook.
-    """
+    """Read the first sheet of a workbook, with a warning where there are others."""
     try:
         import openpyxl  # noqa: F401
     except ImportError as error:
@@ -398,19 +381,20 @@ def _excel_sheet(path: Path) -> tuple[list[str], pd.DataFrame]:
                 first, *others = map(str, book.sheet_names)
                 head: Any = book.parse(first, header=None, nrows=1, dtype=object)
                 table: Any = book.parse(first)
-    except (zipfile.BadZipFile, KeyError) as error:
-        raise ValueError(str(error)) from error
+    except (OSError, ValueError, zipfile.BadZipFile, KeyError) as error:
+        raise TableError(f"cannot read {path}: {one_line(error)}") from error
+    # the header as it is in the file: pandas numbers names that are there twice
+    names = ["" if pd.isna(name) else str(name) for name in head.to_numpy().ravel()]
+    _refuse_repeated_names(str(path), names)
     if others:
         more = ", ".join(map(repr, others[:3])) + (", ..." if len(others) > 3 else "")
         warnings.warn(
             f"{path} has {len(others) + 1} sheets, and the first, {first!r}, is read; to read "
             f"another ({more}), save it as a file of its own",
             UserWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
-    table.columns = [str(name) for name in table.columns]
-    names = ["" if pd.isna(name) else str(name) for name in head.to_numpy().ravel()]
-    return names, table
+    return table.rename(columns=str)
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
@@ -428,6 +412,6 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     except TableError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise TableError(f"cannot read {path}: {' '.join(str(error).split())}") from error
+        raise TableError(f"cannot read {path}: {one_line(error)}") from error
     # A stored index with a name is a column of the user's; one without is a row count.
     return table.reset_index(drop=all(name is None for name in table.index.names))

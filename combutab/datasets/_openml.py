@@ -183,13 +183,9 @@ def as_nominal(column: pd.Series) -> pd.Series:
     >>> as_nominal(pd.Series([3.0, None, 1.0])).cat.categories.tolist()
     ['1', '3']
     """
-    codes, uniques = pd.factorize(column)
-    texts = [_as_text(value) for value in uniques]
-    categories = sorted(set(texts))
-    position = {text: i for i, text in enumerate(categories)}
-    recoded = np.array([*(position[text] for text in texts), -1], dtype=np.intp)[codes]
-    values = pd.Categorical.from_codes(recoded, categories=pd.Index(categories, dtype=str))
-    return pd.Series(values, index=column.index, name=column.name)
+    texts = column.astype(object).map(_as_text, na_action="ignore")
+    categories = pd.Index(sorted(texts.dropna().unique()), dtype=str)
+    return texts.astype(pd.CategoricalDtype(categories))
 
 
 def _as_text(value: Any) -> str:

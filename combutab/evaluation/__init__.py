@@ -1,9 +1,9 @@
 """Evaluation: significance of differences, activations of networks, quality of synthetic tables."""
 
 from combutab.evaluation._alignment import AlignedTables, align_tables
-from combutab.evaluation._detection import DetectionScorer, detection
-from combutab.evaluation._efficacy import EfficacyScorer, ml_efficacy
-from combutab.evaluation._fidelity import FidelityScorer, fidelity
+from combutab.evaluation._detection import detection
+from combutab.evaluation._efficacy import ml_efficacy
+from combutab.evaluation._fidelity import fidelity
 from combutab.evaluation._networks import (
     ActivationRecorder,
     ActivationStats,
@@ -46,9 +46,6 @@ __all__ = [
     "ActivationStats",
     "AlignedTables",
     "Corruption",
-    "DetectionScorer",
-    "EfficacyScorer",
-    "FidelityScorer",
     "Interval",
     "NemenyiResult",
     "Robustness",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import decimal
 import numbers
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -48,83 +48,20 @@ def reads_as_dates(column: pd.Series) -> bool:
     if found != "text":
         return found in ("empty", "datetime")
     texts = pd.Series(column.dropna().unique(), dtype=object)
-    if not texts.iloc[:1].str.fullmatch(_ISO_DATE).all():  # the first tells in most columns
-        return False
-    if not texts.str.fullmatch(_ISO_DATE).all():
-        return False
+    for some in (texts[:1], texts):  # the first tells in most columns
+        if not some.str.fullmatch(_ISO_DATE).all():
+            return False
     return all(_time(text) is not None for text in texts)
 
 
-# ---- numbers and times -------------------------------------------------------------------------
-
-
-def floats(column: pd.Series, label: str) -> np.ndarray:
-    """Numbers as float64, NaN where missing.
-
-    Raises ValueError if a value is no number or infinite; it names the column by `label`.
-    """
-    found = held_kind(column)
-    if found in ("datetime", "timedelta"):
-        raise _unreadable(label, "numbers", column.dropna().iloc[0])
-    if types.is_numeric_dtype(column.dtype) or types.is_bool_dtype(column.dtype):
-        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    else:
-        values = _by_value(column, _float_or_none, np.nan, "numbers", label).astype(np.float64)
-    if np.isinf(values).any():
-        raise ValueError(f"{label} holds infinity; clip it, or replace it by NaN")
-    return values
-
-
-def seconds(column: pd.Series, label: str) -> np.ndarray:
-    """Durations as float64 seconds, NaN where missing; the errors are those of `floats`."""
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind == "m":
-        return column.to_numpy() / np.timedelta64(1, "s")
-    if held_kind(column) in ("number", "bool", "datetime"):  # of a number the unit is not known
-        raise _unreadable(label, "durations", column.dropna().iloc[0])
-    return _by_value(column, _seconds_or_none, np.nan, "durations", label).astype(np.float64)
-
-
-def times(column: pd.Series, label: str) -> np.ndarray:
-    """Dates and times as datetime64[us], NaT where missing; the errors are those of `floats`."""
-    dtype: Any = column.dtype
-    if isinstance(dtype, pd.DatetimeTZDtype):
-        column = column.dt.tz_convert("UTC").dt.tz_localize(None)
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind == "M":
-        return column.to_numpy().astype("datetime64[us]")
-    if held_kind(column) in ("number", "bool", "timedelta"):
-        raise _unreadable(label, "dates", column.dropna().iloc[0])
-    values = _by_value(column, _time, np.datetime64("NaT"), "dates", label)
-    return values.astype("datetime64[us]")
-
-
-def _by_value(
-    column: pd.Series,
-    convert: Callable[[Any], Any],
-    missing: Any,
-    what: str,
-    label: str,
-) -> np.ndarray:
-    """A column with each of its distinct values converted once."""
-    codes, values = pd.factorize(column.astype(object), use_na_sentinel=True)
-    made = np.full(len(values) + 1, missing, dtype=object)  # code -1 is the last
-    for i, value in enumerate(values):
-        if str(value).strip().lower() in _MISSING_TEXTS:
-            continue
-        read = convert(value)
-        if read is None:
-            raise _unreadable(label, what, value)
-        made[i] = read
-    return made[codes]
-
-
-def _float_or_none(value: Any) -> float | None:
+def _float(value: Any) -> float | None:
     try:
         return float(value)
     except (TypeError, ValueError):
         return None
 
 
-def _seconds_or_none(value: Any) -> float | None:
+def _seconds(value: Any) -> float | None:
     try:
         return pd.Timedelta(value) / np.timedelta64(1, "s")
     except (TypeError, ValueError):
@@ -141,6 +78,57 @@ def _time(value: Any) -> np.datetime64 | None:
     if stamp.tz is not None:
         stamp = stamp.tz_convert("UTC").tz_localize(None)
     return stamp.to_datetime64().astype("datetime64[us]")
+
+
+class _Reading(NamedTuple):
+    """How the values of a kind are read; None is what cannot be, ``others`` are never read."""
+
+    what: str
+    convert: Callable[[Any], Any]
+    dtype: str
+    others: tuple[str, ...]
+
+
+_READINGS = {
+    "number": _Reading("numbers", _float, "float64", ("datetime", "timedelta")),
+    # of a number the unit is not known
+    "timedelta": _Reading("durations", _seconds, "float64", ("number", "bool", "datetime")),
+    "datetime": _Reading("dates", _time, "datetime64[us]", ("number", "bool", "timedelta")),
+}
+
+
+def quantities(column: pd.Series, kind: str, label: str) -> np.ndarray:
+    """Numbers and durations in seconds as float64, times as datetime64[us]; NaN or NaT if missing.
+
+    Raises ValueError if a value is not of the kind, or infinite; it names the column by `label`.
+    """
+    reading = _READINGS[kind]
+    if isinstance(column.dtype, pd.DatetimeTZDtype) and kind == "datetime":
+        column = column.dt.tz_convert("UTC").dt.tz_localize(None)
+    own: Any = column.dtype
+    if held_kind(column) in reading.others:
+        raise _unreadable(label, reading.what, column.dropna().iloc[0])
+    if kind == "number" and (types.is_numeric_dtype(own) or types.is_bool_dtype(own)):
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    elif kind == "timedelta" and isinstance(own, np.dtype) and own.kind == "m":
+        values = column.to_numpy() / np.timedelta64(1, "s")
+    elif kind == "datetime" and isinstance(own, np.dtype) and own.kind == "M":
+        values = column.to_numpy().astype(reading.dtype)
+    else:  # each distinct value once
+        codes, distinct = pd.factorize(column.astype(object), use_na_sentinel=True)
+        missing = np.array("NaT" if kind == "datetime" else np.nan, dtype=reading.dtype)
+        made = np.full(len(distinct) + 1, missing)  # code -1 is the last
+        for i, value in enumerate(distinct):
+            if str(value).strip().lower() in _MISSING_TEXTS:
+                continue
+            read = reading.convert(value)
+            if read is None:
+                raise _unreadable(label, reading.what, value)
+            made[i] = read
+        values = made[codes]
+    if kind == "number" and np.isinf(values).any():
+        raise ValueError(f"{label} holds infinity; clip it, or replace it by NaN")
+    return values
 
 
 def _unreadable(label: str, what: str, value: Any) -> ValueError:
@@ -237,7 +225,7 @@ def _reading(key: Any) -> float | None:
             return None
     elif isinstance(key, bytes):
         return None
-    return _float_or_none(key)
+    return _float(key)
 
 
 def _category_order(key: Any) -> tuple[int, Any]:
@@ -335,31 +323,30 @@ def align_tables(
     """
     if reference not in tables:
         raise ValueError(f"the reference {reference!r} is none of the tables {list(tables)}")
-    read = {name: _read_aligned(table, name) for name, table in tables.items()}
-    names = read[reference].names
-    names = list(range(read[reference].width)) if names is None else names
-    _check_columns(read, names, reference)
-    _check_known(categorical, names)
+    frames = {name: _as_frame(table, name) for name, table in tables.items()}
+    names = frames[reference].columns.tolist()
+    _check_columns(frames, {name for name in tables if _is_unnamed(tables[name])}, reference)
+    if unknown := [column for column in categorical if column not in set(names)]:
+        raise ValueError(f"there is no column {unknown}; the columns are {names}")
     made: dict[str, dict[Hashable, Any]] = {name: {} for name in tables}
     kinds: dict[Hashable, Kind] = {}
     n_known: dict[Hashable, int] = {}
     for j, column in enumerate(names):
-        values = {name: table.column(column, j) for name, table in read.items()}
+        values = {name: _column(frame, column) for name, frame in frames.items()}
         lead = _lead(values, reference)
-        kind = "category" if column in categorical else _aligned_kind(values, lead)
-        kinds[column] = kind
+        kinds[column] = "category" if column in categorical else _aligned_kind(values, lead)
         aligned: dict[str, Any]
-        if kind == "category":
+        if kinds[column] == "category":
             n_known[column], aligned = categories_of(values, reference)
         else:
-            aligned = _as_numbers(values, column, "datetime" if kind == "datetime" else lead)
+            reading = "datetime" if kinds[column] == "datetime" else lead
+            aligned = _as_quantities(values, column, reading)
         for name, each in aligned.items():
             made[name][j] = each
-    frames = {}
-    for name, columns in made.items():
-        frames[name] = pd.DataFrame(columns)
-        frames[name].columns = pd.Index(names)
-    return AlignedTables(frames, kinds, n_known)
+    whole = {name: pd.DataFrame(columns) for name, columns in made.items()}
+    for frame in whole.values():
+        frame.columns = pd.Index(names)
+    return AlignedTables(whole, kinds, n_known)
 
 
 def _lead(values: Mapping[str, pd.Series], reference: str) -> str:
@@ -369,11 +356,14 @@ def _lead(values: Mapping[str, pd.Series], reference: str) -> str:
     return first if first != "empty" else next((each for each in others if each != "empty"), first)
 
 
-def _as_numbers(
+def _as_quantities(
     values: Mapping[str, pd.Series], column: Hashable, lead: str
 ) -> dict[str, np.ndarray]:
-    convert = {"datetime": times, "timedelta": seconds}.get(lead, floats)
-    made = {name: convert(each, f"column {column!r} of {name}") for name, each in values.items()}
+    kind = lead if lead in _READINGS else "number"
+    made = {
+        name: quantities(each, kind, f"column {column!r} of {name}")
+        for name, each in values.items()
+    }
     if any(map(is_single_precision, values.values())):
         for name, each in values.items():
             if each.dtype.kind == "f":
@@ -394,46 +384,38 @@ def _aligned_kind(values: Mapping[str, pd.Series], lead: str) -> Kind:
 # ---- tables by column --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class _Table:
-    frame: pd.DataFrame
-    names: list[Any] | None  # None for an array
-
-    @property
-    def width(self) -> int:
-        return self.frame.shape[1]
-
-    def column(self, name: Hashable, j: int) -> pd.Series:
-        """Return the column of this name, or the one at position j of an array."""
-        position = j if self.names is None else self.names.index(name)
-        column = self.frame.iloc[:, position].reset_index(drop=True)
-        dtype = column.dtype
-        return column.astype(dtype.subtype) if isinstance(dtype, pd.SparseDtype) else column
+def _column(frame: pd.DataFrame, name: Hashable) -> pd.Series:
+    column = frame[name].reset_index(drop=True)
+    dtype = column.dtype
+    return column.astype(dtype.subtype) if isinstance(dtype, pd.SparseDtype) else column
 
 
-def _read_aligned(table: Any, name: str) -> _Table:
-    table = as_pandas(table, name)
-    if isinstance(table, pd.DataFrame):
-        if not table.columns.is_unique:
-            twice = list(dict.fromkeys(table.columns[table.columns.duplicated()].tolist()))
-            raise ValueError(f"{name} has duplicate column names: {twice}; rename or drop them")
-        read = _Table(table, table.columns.tolist())
-    else:
-        read = _Table(_from_array(table, name), None)
-    if 0 in read.frame.shape:
-        n_rows, n_columns = read.frame.shape
-        raise ValueError(
-            f"{name} has {n_rows} rows and {n_columns} columns; at least one of each is needed"
-        )
-    return read
+def _is_unnamed(table: Any) -> bool:
+    return isinstance(table, np.ndarray | list | tuple)
 
 
-def _from_array(table: Any, name: str) -> pd.DataFrame:
-    if not isinstance(table, np.ndarray | list | tuple):
+def _as_frame(table: Any, name: str) -> pd.DataFrame:
+    """A DataFrame with unique names and at least a row and a column; positions for an array."""
+    frame = as_pandas(table, name)
+    if _is_unnamed(frame):
+        frame = _from_array(frame, name)
+    if not isinstance(frame, pd.DataFrame):
         raise TypeError(
             f"{name} must be a DataFrame of pandas or polars, an array or a list of rows, got a "
             f"{type(table).__name__}; convert it to one of those"
         )
+    if not frame.columns.is_unique:
+        twice = list(dict.fromkeys(frame.columns[frame.columns.duplicated()].tolist()))
+        raise ValueError(f"{name} has duplicate column names: {twice}; rename or drop them")
+    if 0 in frame.shape:
+        n_rows, n_columns = frame.shape
+        raise ValueError(
+            f"{name} has {n_rows} rows and {n_columns} columns; at least one of each is needed"
+        )
+    return frame
+
+
+def _from_array(table: Any, name: str) -> pd.DataFrame:
     # numpy would turn the numbers of a row that holds text into text
     array: Any = table if isinstance(table, np.ndarray) else np.array(table, dtype=object)
     if array.ndim != 2 or array.dtype.names:
@@ -445,20 +427,21 @@ def _from_array(table: Any, name: str) -> pd.DataFrame:
     return frame.infer_objects() if array.dtype == object else frame
 
 
-# ---- columns -----------------------------------------------------------------------------------
-
-
-def _check_columns(tables: Mapping[str, _Table], names: Sequence[Hashable], reference: str) -> None:
+def _check_columns(
+    frames: Mapping[str, pd.DataFrame], unnamed: Collection[str], reference: str
+) -> None:
+    """Refuse tables of other columns, and name those of arrays as the reference has them."""
+    names = frames[reference].columns
     faults = []
-    known = set(names)
-    for name, table in tables.items():
-        if table.names is None:
-            if table.width != len(names):
-                faults.append(f"{name} has {table.width} columns instead of {len(names)}")
+    for name, frame in frames.items():
+        if name in unnamed:
+            if frame.shape[1] == len(names):
+                frame.columns = names
+            else:
+                faults.append(f"{name} has {frame.shape[1]} columns instead of {len(names)}")
             continue
-        present = set(table.names)
-        missing = [column for column in names if column not in present]
-        extra = [column for column in table.names if column not in known]
+        missing = [column for column in names if column not in frame.columns]
+        extra = [column for column in frame.columns if column not in names]
         parts = [f"lacks {missing}"] * bool(missing) + [f"has besides {extra}"] * bool(extra)
         if parts:
             faults.append(f"{name} {' and '.join(parts)}")
@@ -467,9 +450,3 @@ def _check_columns(tables: Mapping[str, _Table], names: Sequence[Hashable], refe
             f"the columns are not those of {reference}: {'; '.join(faults)}; drop, add or rename "
             "columns so that all tables have the same"
         )
-
-
-def _check_known(categorical: Collection[Hashable], names: Sequence[Hashable]) -> None:
-    unknown = [column for column in categorical if column not in set(names)]
-    if unknown:
-        raise ValueError(f"there is no column {unknown}; the columns are {list(names)}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -111,9 +110,7 @@ def detection(
                 f"{label} has {len(table)} rows, too few for {n_splits} folds; lower n_splits"
             )
     seed = seed_from(random_state)
-    models = make_learners(
-        learners, "classification", n_rows=2 * len(aligned["real"]), random_state=seed
-    )
+    models = make_learners(learners, "classification", random_state=seed)
     results = gathered(
         _fold_areas,
         ((aligned["real"], aligned[label], models, n_splits, seed) for label in labelled),
@@ -128,49 +125,6 @@ def detection(
     ]
     sizes = {label: len(aligned[label]) for label in labelled}
     return _summarise_folds(pd.DataFrame(rows), len(aligned["real"]), sizes)
-
-
-@dataclass(frozen=True)
-class DetectionScorer:
-    """A scorer of generators, for `cross_val_score` and searches: how hard samples are to detect.
-
-    Called with a fitted generator and held-out real rows, it samples as many and returns
-    ``2 * (1 - max(auc, 0.5))``: 1 where a classifier cannot tell them apart, 0 where it always can.
-    The generator needs ``sample(n)``.
-
-    Parameters
-    ----------
-    learner : str, default="hist_gradient_boosting"
-        A name of `ml_efficacy`'s, or a scikit-learn classifier.
-    n_splits, random_state
-        As in `detection`.
-
-    Examples
-    --------
-    >>> from combutab import TVAE
-    >>> from sklearn.model_selection import cross_val_score
-    >>> table = pd.DataFrame({"a": np.random.default_rng(0).normal(size=200)})
-    >>> model = TVAE(epochs=1, random_state=0)
-    >>> scores = cross_val_score(model, table, scoring=DetectionScorer("linear"), cv=2)
-    >>> ((scores >= 0) & (scores <= 1)).all()
-    np.True_
-    """
-
-    learner: Any = "hist_gradient_boosting"
-    n_splits: int = 5
-    random_state: Any = 0
-
-    def __call__(self, generator: Any, X: pd.DataFrame, y: Any = None) -> float:
-        """Score a fitted generator on real rows ``X``; ``y`` is ignored."""
-        named = isinstance(self.learner, str)
-        table = detection(
-            real=X,
-            synthetic=generator.sample(len(X)),
-            learners=[self.learner] if named else {"learner": self.learner},
-            n_splits=self.n_splits,
-            random_state=self.random_state,
-        )
-        return 2.0 * (1.0 - max(float(table["mean"].iloc[0]), 0.5))
 
 
 def _fold_areas(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal
@@ -27,34 +25,6 @@ from combutab.preprocessing import TableEncoder, UnlearnedWarning, as_pandas, in
 Task = Literal["classification", "regression"]
 Learners = str | Sequence[str] | Mapping[str, Any]
 
-_SMALL = 1000  # rows; below, the CombU paper trains its smaller network, for longer
-
-
-def _mlp(task: Task, **parameters: Any) -> Any:
-    from combutab.estimators import MLPClassifier, MLPRegressor, paper_recipe
-
-    kind = MLPClassifier if task == "classification" else MLPRegressor
-    # as the other learners' encoding: what is learned here is not kept
-    own = {"activation": "relu", "early_stopping": True, "min_frequency": 1}
-    return kind(**paper_recipe(task, **own | parameters))
-
-
-def _paper_mlp(task: Task, n_rows: int) -> Any:
-    """The CombU paper's network and its training, appendix B."""
-    # NOTE[DIFF]: the paper does not say which activation the scoring network has; ReLU favours none
-    small = n_rows < _SMALL
-    return _mlp(
-        task,
-        early_stopping=False,
-        hidden_layer_sizes=(128,) * 2 if small else (256,) * 5,
-        max_iter=500 if small else 200,
-        n_iter_no_change=math.inf,
-        alpha=0.0,
-        dropout=0.1,
-        learning_rate_init=5e-4,
-    )
-
-
 # name: module, classifier, regressor, and parameters of both
 _LIBRARY_LEARNERS: dict[str, tuple[str, str, str, dict[str, Any]]] = {
     # with a little of a penalty: one-hot columns are linearly dependent
@@ -73,14 +43,16 @@ _LIBRARY_LEARNERS: dict[str, tuple[str, str, str, dict[str, Any]]] = {
 }
 _OPTIONAL = ("xgboost", "catboost")
 _KNOWN = ("linear", "decision_tree", "random_forest", "hist_gradient_boosting", "mlp", *_OPTIONAL)
-_PAPER = "paper_mlp"
 
 
-def _make_learner(name: str, task: Task, n_rows: int) -> Any:
-    if name == _PAPER:
-        return _paper_mlp(task, n_rows)
+def _make_learner(name: str, task: Task) -> Any:
     if name == "mlp":
-        return _mlp(task)
+        from combutab.estimators import MLPClassifier, MLPRegressor, paper_recipe
+
+        kind = MLPClassifier if task == "classification" else MLPRegressor
+        # as the other learners' encoding: what is learned here is not kept
+        own = {"activation": "relu", "early_stopping": True, "min_frequency": 1}
+        return kind(**paper_recipe(task, **own))
     library, classifier, regressor, parameters = _LIBRARY_LEARNERS[name]
     try:
         module = import_module(library)
@@ -89,20 +61,18 @@ def _make_learner(name: str, task: Task, n_rows: int) -> Any:
     return getattr(module, classifier if task == "classification" else regressor)(**parameters)
 
 
-def make_learners(
-    learners: Learners, task: Task, *, n_rows: int, random_state: int
-) -> dict[str, Any]:
+def make_learners(learners: Learners, task: Task, *, random_state: int) -> dict[str, Any]:
     """Make unfitted estimators by name.
 
-    ``n_rows`` is of the whole data set, which the paper's network depends on; ``random_state`` goes
-    to those that have one and leave it open. Raises ValueError if a name is unknown, there is none,
-    or an estimator is for the other task; ImportError without a named learner's library.
+    ``random_state`` goes to those that have one and leave it open. Raises ValueError if a name is
+    unknown, there is none, or an estimator is for the other task; ImportError without a named
+    learner's library.
     """
     if isinstance(learners, Mapping):
         made = {str(name): clone(estimator) for name, estimator in learners.items()}
         _check_task(made, task)
     else:
-        made = {name: _make_learner(name, task, n_rows) for name in _learner_names(learners)}
+        made = {name: _make_learner(name, task) for name in _learner_names(learners)}
     if not made:
         raise ValueError("learners is empty; name at least one, or take 'standard'")
     return {name: _seeded(learner, random_state) for name, learner in made.items()}
@@ -111,15 +81,12 @@ def make_learners(
 def _learner_names(learners: str | Sequence[str]) -> list[str]:
     if learners == "standard":
         return [name for name in _KNOWN if name not in _OPTIONAL or find_spec(name) is not None]
-    if learners == "paper":
-        return [_PAPER]
     names = [learners] if isinstance(learners, str) else list(learners)
     for name in names:
-        if name not in (*_KNOWN, _PAPER):
-            known = ", ".join(["standard", "paper", *_KNOWN, _PAPER])
+        if name not in _KNOWN:
             raise ValueError(
-                f"unknown learner {name!r}; known are {known}, and a mapping of names to "
-                "scikit-learn estimators may be given"
+                f"unknown learner {name!r}; known are standard, {', '.join(_KNOWN)}, "
+                "and a mapping of names to scikit-learn estimators may be given"
             )
     return list(dict.fromkeys(names))
 
@@ -277,14 +244,11 @@ class Problem:
     def side(self, table: pd.DataFrame) -> Side:
         """Features and target of the rows that have one."""
         known = table[table[self.target].notna()]
-        y = known[self.target]
-        values = y.cat.codes if self.task == "classification" else y
-        dtype = np.intp if self.task == "classification" else np.float64
-        return Side(
-            with_text_names(known.drop(columns=self.target)).reset_index(drop=True),
-            values.to_numpy(dtype=dtype),
-            len(table) - len(known),
-        )
+        y, dtype = known[self.target], "float64"
+        if self.task == "classification":
+            y, dtype = y.cat.codes, "intp"
+        X = with_text_names(known.drop(columns=self.target)).reset_index(drop=True)
+        return Side(X, y.to_numpy(dtype=dtype), len(table) - len(known))
 
 
 @dataclass(frozen=True)
@@ -296,23 +260,18 @@ class Side:
     n_left_out: int
 
 
+@dataclass(frozen=True)
 class Split:
-    """The rows to train on and to test on; encoded once for all learners that need it.
+    """The rows to train on and to test on, their features as the learner takes them.
 
     ``resamples`` are places of test rows drawn again, of shape (n_resamples, n), if there are any.
     """
 
-    def __init__(self, train: Side, test: Side, resamples: np.ndarray | None = None) -> None:
-        self.train, self.test, self.resamples = train, test, resamples
-
-    def features(self, learner: Any) -> tuple[Any, Any]:
-        """Return the features of the training and of the test rows, as the learner takes them."""
-        return (self.train.X, self.test.X) if takes_tables(learner) else self._arrays
-
-    @cached_property
-    def _arrays(self) -> tuple[np.ndarray, np.ndarray]:
-        train, test = encode_features(self.train.X, self.test.X)
-        return train, test
+    X: Any
+    y: np.ndarray
+    X_test: Any
+    truth: np.ndarray
+    resamples: np.ndarray | None = None
 
 
 def score_learner(
@@ -320,68 +279,58 @@ def score_learner(
 ) -> tuple[Scores, list[str], dict[str, np.ndarray]]:
     """Scores of a learner on the test rows, what is to be known of them, and some on resamples."""
     notes: list[str] = []
-    if split.train.n_left_out:
-        notes.append(f"{split.train.n_left_out} rows without a target are left out")
-    values = split.train.y
-    if (values == values[0]).all():
-        what = "class" if problem.task == "classification" else "target value"
+    is_class = problem.task == "classification"
+    fitted = None
+    if (split.y == split.y[0]).all():
+        what = "class" if is_class else "target value"
         notes.append(f"one {what} to learn from: the prediction is constant")
-        fitted = None
     else:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            fitted = _fit_learner(clone(learner), split, problem, notes)
+            with no_word_of_names():
+                fitted = (_fit_classes if is_class else _fit_quantities)(learner, split, notes)
         for each in caught:
             if issubclass(each.category, ConvergenceWarning):
                 notes.append("the training did not converge")
             else:
                 warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
-    score = _score_classes if problem.task == "classification" else _score_quantities
-    scores, again = score(fitted, split, problem, notes)
+    scores, again = (_score_classes if is_class else _score_quantities)(
+        fitted, split, problem, notes
+    )
     return scores, list(dict.fromkeys(notes)), again
 
 
-@dataclass(frozen=True)
-class _Fitted:
-    """A learner that was trained on numbers from 0, or on a scaled target, and the way back."""
+def _fit_classes(learner: Any, split: Split, notes: list[str]) -> Any:
+    """A clone of the learner, trained on the numbers of the classes that are there, from 0."""
+    classes, local, counts = np.unique(split.y, return_inverse=True, return_counts=True)
+    learner = clone(learner)
+    too_few = counts.min() < 2 or len(split.y) * _HELD_OUT < len(classes)
+    if too_few and getattr(learner, "early_stopping", False):
+        # which holds out rows of each class, and refuses where it cannot
+        learner.set_params(early_stopping=False)
+        notes.append("no early stopping: a class has too few rows")
+    return learner.fit(split.X, local)
 
-    estimator: Any
-    classes: np.ndarray
-    mean: float = 0.0
-    std: float = 1.0
 
-
-def _fit_learner(learner: Any, split: Split, problem: Problem, notes: list[str]) -> _Fitted:
-    y = split.train.y
-    X, _ = split.features(learner)
-    if problem.task == "classification":
-        classes, local, counts = np.unique(y, return_inverse=True, return_counts=True)
-        too_few = counts.min() < 2 or len(y) * _HELD_OUT < len(classes)
-        if too_few and getattr(learner, "early_stopping", False):
-            # which holds out rows of each class, and refuses where it cannot
-            learner.set_params(early_stopping=False)
-            notes.append("no early stopping: a class has too few rows")
-        with no_word_of_names():
-            return _Fitted(learner.fit(X, local), classes)
-    mean, std = float(y.mean()), float(y.std())
-    with no_word_of_names():
-        return _Fitted(learner.fit(X, (y - mean) / std), np.empty(0), mean, std)
+def _fit_quantities(learner: Any, split: Split, notes: list[str]) -> Any:
+    """A clone of the learner, trained on the scaled target."""
+    return clone(learner).fit(split.X, (split.y - split.y.mean()) / split.y.std())
 
 
 def _score_classes(
-    fitted: _Fitted | None, split: Split, problem: Problem, notes: list[str]
+    fitted: Any, split: Split, problem: Problem, notes: list[str]
 ) -> tuple[Scores, dict[str, np.ndarray]]:
     from sklearn.metrics import f1_score, roc_auc_score
 
-    truth = split.test.y
+    truth = split.truth
     present = np.unique(truth)
-    unknown = np.setdiff1d(present, split.train.y)
+    unknown = np.setdiff1d(present, split.y)
     if len(unknown):
         # not by name: a class of one test row is that row's own
         some = "a class" if len(unknown) == 1 else f"{len(unknown)} classes"
         notes.append(f"no rows to learn {some} of the test rows from")
     if fitted is None:
-        predicted = np.full(len(truth), split.train.y[0])
+        predicted = np.full(len(truth), split.y[0])
         chances = np.eye(len(problem.classes))[predicted]
     else:
         predicted, chances = _predict_classes(fitted, split, len(problem.classes), notes)
@@ -392,14 +341,13 @@ def _score_classes(
     else:
         notes.append("one class in the test rows: no ROC AUC")
     log_loss = np.nan
-    if fitted is None or hasattr(fitted.estimator, "predict_proba"):
+    if fitted is None or hasattr(fitted, "predict_proba"):
         given = chances[np.arange(len(truth)), truth]  # 0 of a class that was never learned
         log_loss = -float(np.log(np.maximum(given, np.finfo(np.float64).eps)).mean())
+    f1 = f1_score(truth, predicted, labels=present, average="macro", zero_division=0)
     scores = {
         "accuracy": float((predicted == truth).mean()),
-        "f1_macro": float(
-            f1_score(truth, predicted, labels=present, average="macro", zero_division=0)
-        ),
+        "f1_macro": float(f1),
         "roc_auc": area,
         "log_loss": log_loss,
     }
@@ -433,19 +381,17 @@ def _areas(
 
 
 def _predict_classes(
-    fitted: _Fitted, split: Split, n_classes: int, notes: list[str]
+    fitted: Any, split: Split, n_classes: int, notes: list[str]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Numbers of the predicted classes, and a column of scores for each class."""
-    estimator = fitted.estimator
-    _, X = split.features(estimator)
-    own = np.asarray(estimator.predict(X)).ravel().astype(np.intp)
-    predicted = fitted.classes[own]
+    classes = np.unique(split.y)
+    predicted = classes[np.asarray(fitted.predict(split.X_test)).ravel().astype(np.intp)]
     chances = np.zeros((len(predicted), n_classes))
-    learned = fitted.classes[np.asarray(estimator.classes_, dtype=np.intp)]
-    if hasattr(estimator, "predict_proba"):
-        chances[:, learned] = estimator.predict_proba(X)
-    elif hasattr(estimator, "decision_function"):
-        distance = np.asarray(estimator.decision_function(X))
+    learned = classes[np.asarray(fitted.classes_, dtype=np.intp)]
+    if hasattr(fitted, "predict_proba"):
+        chances[:, learned] = fitted.predict_proba(split.X_test)
+    elif hasattr(fitted, "decision_function"):
+        distance = np.asarray(fitted.decision_function(split.X_test))
         if distance.ndim == 1:
             distance = np.column_stack([-distance, distance])
         chances[:, learned] = distance
@@ -456,15 +402,14 @@ def _predict_classes(
 
 
 def _score_quantities(
-    fitted: _Fitted | None, split: Split, problem: Problem, notes: list[str]
+    fitted: Any, split: Split, problem: Problem, notes: list[str]
 ) -> tuple[Scores, dict[str, np.ndarray]]:
-    truth = split.test.y
+    truth = split.truth
     if fitted is None:
-        predicted = np.full(len(truth), split.train.y[0])
+        predicted = np.full(len(truth), split.y[0])
     else:
-        _, X = split.features(fitted.estimator)
-        own = np.asarray(fitted.estimator.predict(X), dtype=np.float64).ravel()
-        predicted = fitted.mean + fitted.std * own
+        own = np.asarray(fitted.predict(split.X_test), dtype=np.float64).ravel()
+        predicted = split.y.mean() + split.y.std() * own
     error = (predicted - truth) / problem.scale
     if not np.isfinite(error).all():
         raise ValueError("predictions are not finite")
@@ -487,7 +432,7 @@ def _score_quantities(
 
 # ---- Efficacy of synthetic tables for learning: train on synthetic, test on real -----------------
 
-_REAL_TABLES = ("real_train", "real_test", "real")
+_REAL_TABLES = ("real_train", "real_test")
 _MOST_DRAWN = 5000  # test rows in a resample
 
 
@@ -520,12 +465,11 @@ def ml_efficacy(
     target : column name
     task : {"auto", "classification", "regression"}, default="auto"
         "auto" asks `combutab.preprocessing.infer_task`, with the real rows.
-    learners : "standard", "paper", name(s), or mapping of name to estimator, default="standard"
+    learners : "standard", name(s), or mapping of name to estimator, default="standard"
         "standard": "linear" (logistic or ridge regression), "decision_tree", "random_forest",
         "hist_gradient_boosting", "mlp" (ours, with early stopping), and "xgboost" and "catboost"
-        where they are installed. "paper": "paper_mlp", the CombU paper's network, with ReLU.
-        Own estimators are given the columns as `TableEncoder` encodes them, scikit-learn pipelines
-        the table as it is.
+        where they are installed. Own estimators are given the columns as `TableEncoder` encodes
+        them, scikit-learn pipelines the table as it is.
     pos_label : class, optional
         The positive class of ``f1_binary``, which is left out otherwise.
     n_resamples : int, default=0
@@ -588,10 +532,7 @@ def ml_efficacy(
     problem, aligned = make_problem(tables, target, task, pos_label)
     test = problem.side(aligned["real_test"])
     resamples = _resamples(len(test.y), n_resamples, seed_from(random_state))
-    n_rows = len(aligned["real_train"]) + len(aligned["real_test"])
-    models = make_learners(
-        learners, problem.task, n_rows=n_rows, random_state=seed_from(random_state)
-    )
+    models = make_learners(learners, problem.task, random_state=seed_from(random_state))
     sources = {"real_train": REAL} | {label: source for label, (source, _) in labelled.items()}
     results = gathered(
         _score_table,
@@ -609,72 +550,6 @@ def ml_efficacy(
     ]
     table = _summarise_samples(pd.DataFrame(rows))
     return table if resamples is None else _with_errors(table, rows, resamples, len(test.y))
-
-
-@dataclass(frozen=True)
-class EfficacyScorer:
-    """A scorer of generators, for `cross_val_score` and searches: what a model learns from samples.
-
-    Called with a fitted generator and held-out real rows, it samples a table, trains a learner on
-    it, and scores that on the real rows; greater is better, errors are negated. The generator needs
-    ``sample(n)``.
-
-    Parameters
-    ----------
-    target : column name
-    metric : str, optional
-        As in `ml_efficacy`; by default "r2", or "roc_auc" of a classification.
-    learner : str, default="hist_gradient_boosting"
-        A name of `ml_efficacy`'s, or a scikit-learn estimator.
-    n_samples : int, optional
-        Rows to sample; as many as there are real ones by default. In cross-validation that is fewer
-        than the generator was trained on.
-    task, pos_label, random_state
-        As in `ml_efficacy`.
-
-    Examples
-    --------
-    >>> import numpy as np, pandas as pd
-    >>> from combutab import TVAE
-    >>> from sklearn.model_selection import cross_val_score
-    >>> rng = np.random.default_rng(0)
-    >>> table = pd.DataFrame({"a": rng.normal(size=200)}).assign(b=lambda t: 2 * t["a"])
-    >>> scorer = EfficacyScorer(target="b", metric="mae", learner="linear")
-    >>> scores = cross_val_score(TVAE(epochs=1, random_state=0), table, scoring=scorer, cv=2)
-    >>> scores.shape
-    (2,)
-    """
-
-    target: Any
-    metric: str | None = None
-    learner: Any = "hist_gradient_boosting"
-    n_samples: int | None = None
-    task: Task | Literal["auto"] = "auto"
-    pos_label: Any = None
-    random_state: Any = 0
-
-    def __call__(self, generator: Any, X: pd.DataFrame, y: Any = None) -> float:
-        """Score a fitted generator on real rows ``X``, which hold the target; ``y`` is ignored."""
-        synthetic = generator.sample(len(X) if self.n_samples is None else self.n_samples)
-        tables = {"real": X, "synthetic": synthetic}
-        problem, aligned = make_problem(tables, self.target, self.task, self.pos_label)
-        metric = self.metric or ("r2" if problem.task == "regression" else "roc_auc")
-        if metric not in problem.metrics:
-            raise ValueError(
-                f"metric must be one of {', '.join(problem.metrics)} for a {problem.task}, got "
-                f"{metric!r}" + (" (f1_binary needs pos_label)" if metric == "f1_binary" else "")
-            )
-        named = isinstance(self.learner, str)
-        models = make_learners(
-            [self.learner] if named else {"learner": self.learner},
-            problem.task,
-            n_rows=len(X),
-            random_state=seed_from(self.random_state),
-        )
-        train, test = problem.side(aligned["synthetic"]), problem.side(aligned["real"])
-        rows = _score_table(train, test, problem, models, "synthetic")
-        score = next(row["score"] for row in rows if row["metric"] == metric)
-        return score if GREATER_IS_BETTER[metric] else -score
 
 
 def make_problem(
@@ -727,18 +602,22 @@ def _score_table(
     problem: Problem,
     models: Mapping[str, Any],
     label: str,
-    resamples: np.ndarray | None = None,
+    resamples: np.ndarray | None,
 ) -> list[dict[str, Any]]:
     """A row for each learner and metric."""
-    split = Split(train, test, resamples)
+    tables = train.X, test.X
+    arrays: Any = None if all(map(takes_tables, models.values())) else encode_features(*tables)
+    left_out = [f"{train.n_left_out} rows without a target are left out"] * bool(train.n_left_out)
     rows = []
     for name, model in models.items():
+        X, X_test = tables if takes_tables(model) else arrays
+        split = Split(X, train.y, X_test, test.y, resamples)
         try:
             scores, notes, again = score_learner(model, split, problem)
         except Exception as error:
             error.add_note(f"The learner {name!r}, trained on {label}.")
             raise
-        note = "; ".join(notes)
+        note = "; ".join(left_out + notes)
         rows += [
             {
                 "learner": name,

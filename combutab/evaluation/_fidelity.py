@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -349,7 +348,6 @@ def _category_points(real: pd.Series, synthetic: pd.Series) -> tuple[np.ndarray,
 
 _COLUMNS = ["aspect", "measure", "column", "other_column", "source"]
 _COLUMNS += ["mean", "sd", "n_tables", "greater_is_better", "note"]
-_SDTYPES = {"number": "numerical", "category": "categorical", "datetime": "datetime"}
 Aspects = dict[str, Callable[[AlignedTables, str], Iterator[Measured]]]
 
 
@@ -360,7 +358,6 @@ def fidelity(
     categorical: Collection[Hashable] = (),
     n_bins: int = 10,
     max_rows: int = 5000,
-    sdmetrics: bool = False,
     random_state: Any = 0,
 ) -> pd.DataFrame:
     """Compare the columns, the pairs of columns and the rows of synthetic tables with a real one.
@@ -380,8 +377,6 @@ def fidelity(
     max_rows : int, default=5000
         "alpha_precision" and "beta_recall" are of at most so many rows of each table, drawn at
         random; their time grows with the square.
-    sdmetrics : bool, default=False
-        Whether to add the QualityReport and the DiagnosticReport of the package SDMetrics.
     random_state : int, RandomState or None, default=0
         Of that draw.
 
@@ -399,9 +394,6 @@ def fidelity(
     ------
     ValueError
         Columns are missing or added (the message lists them), or values cannot be compared.
-    ImportError
-        SDMetrics was asked for and is not installed.
-
     Notes
     -----
     Numbers include dates and durations. Missing values are left out, but for the aspect "missing"
@@ -431,9 +423,6 @@ def fidelity(
     column, the 50 most frequent categories are one-hot (over the square root of 2, so that two
     categories have the distance 1), and distances Euclidean. A real row is recalled if the nearest
     synthetic row is no farther than the fifth real one, and inside the level's ball.
-
-    ``sdmetrics``. "quality" with its parts "column_shapes" and "column_pair_trends", and
-    "diagnostic" with "data_validity" and "data_structure", of the tables as aligned.
 
     References
     ----------
@@ -467,53 +456,6 @@ def fidelity(
             support, max_rows=_at_least(max_rows, 2, "max_rows"), seed=seed_from(random_state)
         ),
     }
-    if sdmetrics:
-        aspects["sdmetrics"] = _sdmetrics_reports
-    return _measure(real, synthetic, categorical, aspects)
-
-
-@dataclass(frozen=True)
-class FidelityScorer:
-    """A scorer of generators, for `cross_val_score` and searches: how alike their samples look.
-
-    Called with a fitted generator and held-out real rows, it samples as many and returns the mean
-    of two means, of `fidelity`'s "ks" and "tv" over the columns and of "correlation" and
-    "contingency" over the pairs: from 0 to 1, the best. The generator needs ``sample(n)``.
-
-    Parameters
-    ----------
-    categorical, n_bins
-        As in `fidelity`.
-
-    Examples
-    --------
-    >>> from combutab import TVAE
-    >>> from sklearn.model_selection import cross_val_score
-    >>> table = pd.DataFrame({"a": np.random.default_rng(0).normal(size=200)})
-    >>> model = TVAE(epochs=1, random_state=0)
-    >>> scores = cross_val_score(model, table, scoring=FidelityScorer(), cv=2)
-    >>> ((scores >= 0) & (scores <= 1)).all()
-    np.True_
-    """
-
-    categorical: Collection[Hashable] = ()
-    n_bins: int = 10
-
-    def __call__(self, generator: Any, X: Any, y: Any = None) -> float:
-        """Score a fitted generator on real rows ``X``; ``y`` is ignored."""
-        n_bins = _at_least(self.n_bins, 2, "n_bins")
-        aspects: Aspects = {
-            "shape": partial(column_scores, aspect="shape"),
-            "pairs": partial(pair_trends, n_bins=n_bins),
-        }
-        table = _measure(X, generator.sample(len(X)), self.categorical, aspects)
-        scores = table[table["greater_is_better"]].dropna(subset="mean")
-        return float(scores.groupby("aspect")["mean"].mean().mean())
-
-
-def _measure(
-    real: Any, synthetic: Any, categorical: Collection[Hashable], aspects: Aspects
-) -> pd.DataFrame:
     labelled = label_tables(synthetic)
     tables = {REAL: real} | {label: table for label, (_, table) in labelled.items()}
     aligned = align_tables(tables, reference=REAL, categorical=categorical)
@@ -534,39 +476,6 @@ def _measure(
         position = _COLUMNS.index(name)
         table[name] = pd.Series([row[position] for row in rows], dtype=object)
     return table
-
-
-def _sdmetrics_reports(tables: AlignedTables, name: str) -> Iterator[Measured]:
-    """Yield the scores of SDMetrics' QualityReport and DiagnosticReport, and of their parts."""
-    try:
-        from sdmetrics.reports import DiagnosticReport, QualityReport
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            "the reports of SDMetrics need it: pip install 'combutab[sdv]', or leave "
-            "sdmetrics=False"
-        ) from error
-    columns = {str(j): {"sdtype": _SDTYPES[kind]} for j, kind in enumerate(tables.kinds.values())}
-    metadata = {"tables": {"table": {"columns": columns}}}
-    real, synthetic = ({"table": _plain_table(tables[each])} for each in ("real", name))
-    for total, kind in (("quality", QualityReport), ("diagnostic", DiagnosticReport)):
-        report = kind()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of constant columns and of its own libraries
-            report.generate(real, synthetic, metadata, verbose=False)
-            parts = report.get_properties()
-        yield Measured(total, float(report.get_score()))
-        for part, score in zip(parts["Property"], parts["Score"], strict=True):
-            if pd.notna(score):  # there are parts for what one table has not, as constraints
-                yield Measured(part.lower().replace(" ", "_"), float(score))
-
-
-def _plain_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Categories as their values, and column names that are text."""
-    plain = {
-        str(j): values.astype(object) if isinstance(values.dtype, pd.CategoricalDtype) else values
-        for j, (_, values) in enumerate(table.items())
-    }
-    return pd.DataFrame(plain)
 
 
 def _sample_moments(samples: Sequence[Measured]) -> tuple[float, float, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ from combutab.training import Callback, EpochReport, Rows
 
 # ---- Read what passes through the layers of a network, by forward hooks --------------------------
 
-Layers = str | Sequence[str] | type[nn.Module] | Sequence[type[nn.Module]] | None
+Layers = str | Sequence[str] | None
 See = Callable[[str, nn.Module, Tensor, Tensor], None]  # name, module, its input, its output
 
 # Of torch.nn.modules.activation all but attention, gates that halve the width, and probabilities
@@ -50,15 +50,23 @@ NORM_KINDS: tuple[type[nn.Module], ...] = (
 
 @dataclass(frozen=True)
 class Opened:
-    """A network, and the arguments of its forward passes, a batch at a time.
+    """A network, and the arguments of a forward pass, rows first, to be given in batches.
 
     ``members`` has the activation of each member of a stack, whose layers give (members, rows,
     units); it is empty for a torch module.
     """
 
     network: nn.Module
-    batches: Iterable[tuple[Tensor, ...]]
+    inputs: tuple[Tensor, ...]
+    batch_size: int
     members: tuple[str, ...] = ()
+
+    def batches(self) -> Iterator[tuple[Tensor, ...]]:
+        """The arguments of each pass; the members of a stack share the rows."""
+        for parts in zip(*(each.split(self.batch_size) for each in self.inputs), strict=True):
+            if self.members:
+                parts = tuple(part.expand(len(self.members), *part.shape) for part in parts)
+            yield parts
 
 
 def open_model(model: Any, X: Any, batch_size: int) -> Opened:
@@ -70,7 +78,7 @@ def open_model(model: Any, X: Any, batch_size: int) -> Opened:
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     if isinstance(model, nn.Module):
-        return Opened(model, _module_batches(model, X, batch_size))
+        return Opened(model, (_module_input(model, X),), batch_size)
     from combutab.estimators import MLPClassifier, MLPRegressor
 
     while not isinstance(model, MLPClassifier | MLPRegressor):
@@ -92,55 +100,29 @@ def open_model(model: Any, X: Any, batch_size: int) -> Opened:
 
 def open_stack(network: Any, dense: Tensor, codes: Tensor | None, batch_size: int) -> Opened:
     """A `StackedMLP`, and rows that its members share: (n, n_dense), (n, n_codes) or None."""
-    members = tuple(_name(member.activation) for member in network.members)
-    return Opened(network, _stack_batches(network, dense, codes, batch_size), members)
+    kinds = [member.activation for member in network.members]
+    members = tuple(k if isinstance(k, str) else getattr(k, "__name__", "custom") for k in kinds)
+    inputs = [dense.to(network.device, network.dtype)]
+    if codes is not None:
+        inputs.append(codes.to(network.device))
+    return Opened(network, tuple(inputs), batch_size, members)
 
 
-def _name(activation: Any) -> str:
-    return activation if isinstance(activation, str) else getattr(activation, "__name__", "custom")
-
-
-def _stack_batches(
-    network: Any, dense: Tensor, codes: Tensor | None, batch_size: int
-) -> Iterator[tuple[Tensor, ...]]:
-    for start in range(0, len(dense), batch_size):
-        rows = slice(start, start + batch_size)
-        parts = [dense[rows].to(network.device, network.dtype)]
-        if codes is not None:
-            parts.append(codes[rows].to(network.device))
-        yield tuple(part.expand(network.n_members, *part.shape) for part in parts)
-
-
-def _module_batches(model: nn.Module, X: Any, batch_size: int) -> Iterable[tuple[Tensor, ...]]:
-    tensors = itertools.chain(model.parameters(), model.buffers())
-    like = next((tensor for tensor in tensors if tensor.is_floating_point()), None)
-    if isinstance(X, pd.DataFrame):
-        raise TypeError(
-            "a torch module takes tensors or arrays, got a DataFrame; encode it first, as "
-            "TableEncoder().fit_transform does"
-        )
+def _module_input(model: nn.Module, X: Any) -> Tensor:
+    """X as a tensor, on the device and in the precision of the weights if there are some."""
     if isinstance(X, np.ndarray):
         X = torch.from_numpy(X)
     if not isinstance(X, Tensor):
-        if not isinstance(X, Iterable):
-            raise TypeError(
-                "X must be a tensor, an array, or an iterable of batches such as a DataLoader, "
-                f"got {type(X).__name__}"
-            )
-        return (_arguments(batch, like) for batch in X)
+        raise TypeError(
+            f"a torch module takes a tensor or an array, got {type(X).__name__}; encode a "
+            "DataFrame first, as TableEncoder().fit_transform does"
+        )
     if not len(X):
         raise ValueError("X has no rows")
-    return (_arguments(part, like) for part in X.split(batch_size))
-
-
-def _arguments(batch: Any, like: Tensor | None) -> tuple[Tensor, ...]:
-    """A batch of a DataLoader is its inputs, or a list that begins with them."""
-    inputs = batch[0] if isinstance(batch, list | tuple) else batch
-    if not isinstance(inputs, Tensor):
-        raise TypeError(f"a batch must be a tensor or begin with one, got {type(inputs).__name__}")
-    if like is None:  # no weights to say where, and how exact
-        return (inputs,)
-    return (inputs.to(like.device, like.dtype if inputs.is_floating_point() else None),)
+    for tensor in itertools.chain(model.parameters(), model.buffers()):
+        if tensor.is_floating_point():
+            return X.to(tensor.device, tensor.dtype if X.is_floating_point() else None)
+    return X
 
 
 def choose_modules(
@@ -148,28 +130,27 @@ def choose_modules(
 ) -> dict[str, nn.Module]:
     """The modules to look at, by their names in the network.
 
-    ``layers`` are names, or kinds of module; None takes ``kinds``, without those inside another
-    of them, and in a stack its own slots alone. The result is empty if None finds nothing. The
-    network itself is named "-".
+    ``layers`` are names; None takes the modules of ``kinds``, without those inside another of
+    them, and in a stack its own slots alone. The result is empty if there are none. The network
+    itself is named "-".
 
-    Raises ValueError if a name is not there, or no module is of the kind asked for.
+    Raises ValueError if a name is not there.
     """
     named = {name or "-": module for name, module in opened.network.named_modules()}
+    found: dict[str, nn.Module] = {}
+    for name in [layers] if isinstance(layers, str) else layers or ():
+        if name not in named:
+            near = known_instead(name, named)
+            raise ValueError(f"the network has no layer {name!r}; {near} (named_modules() has all)")
+        found[name] = named[name]
+    if layers is not None:
+        return found
     if opened.members:
         kinds = tuple(kind for kind in kinds if kind in (StackedActivation, StackedNorm))
-    asked: Any = (layers,) if isinstance(layers, str | type) else layers
-    if asked is not None and not all(isinstance(each, type) for each in asked):
-        return {name: named[_known(name, named)] for name in asked}
-    wanted = kinds if asked is None else tuple(asked)
-    found: dict[str, nn.Module] = {}
     for name, module in named.items():
         inside = any(outer == "-" or name.startswith(f"{outer}.") for outer in found)
-        if isinstance(module, wanted) and not inside:
+        if isinstance(module, kinds) and not inside:
             found[name] = module
-    if layers is not None and not found:
-        raise ValueError(
-            f"no module is a {layers}; give other classes, or names of named_modules()"
-        )
     return found
 
 
@@ -180,13 +161,6 @@ def check_found(hooked: dict[str, nn.Module], what: str) -> None:
             f"the network has no {what} modules; name layers by layers=, and use modules such as "
             "nn.ReLU for functions such as F.relu, which cannot be seen"
         )
-
-
-def _known(name: Any, named: Mapping[str, nn.Module]) -> str:
-    if name not in named:
-        near = known_instead(name, named)
-        raise ValueError(f"the network has no layer {name!r}; {near} (named_modules() has all)")
-    return name
 
 
 @torch.no_grad()
@@ -365,11 +339,10 @@ def activation_stats(
     ----------
     model : MLPClassifier, MLPRegressor, a pipeline or search that ends in one, or nn.Module
         An estimator must be fitted. Modules run in evaluation mode, and are left as they were.
-    X : DataFrame or array-like; for a module, a tensor, an array, or an iterable of batches
-        As for ``predict``; for a module the rows come first. A batch is a tensor, or a list that
-        begins with one, as a DataLoader gives.
-    layers : str, list of str, module class(es), optional
-        Names of ``named_modules()``, or kinds. By default the activations: those of ``torch.nn``
+    X : DataFrame or array-like; for a module, a tensor or an array
+        As for ``predict``; for a module the rows come first.
+    layers : str or list of str, optional
+        Names of ``named_modules()``. By default the activations: those of ``torch.nn``
         (but softmaxes, GLU and attention) and of `combutab.activations`; one inside another, such
         as the ReLU in a ProxyNorm, is a part of it. The layers of an estimator are called
         ``activations.0``, ``activations.1``, ... Functions, such as ``F.relu``, are not seen.
@@ -466,13 +439,12 @@ class Look:
         """Let the batches through."""
         hooked = choose_modules(opened, layers, ACTIVATION_KINDS)
         check_found(hooked, "activation")
-        noises = [(float(mean), float(sd)) for mean, sd in self.noises]
-        watch = _ActivationObserver(opened, dim, noises, self.noise_at, self.seed, self.scale_tol)
-        for arguments in opened.batches:
-            watch.batch(arguments, hooked)
-        if not watch.found:
+        seen = _Observation(self, opened, dim)
+        for arguments in opened.batches():
+            seen.batch(arguments, hooked)
+        if not seen.found:
             raise ValueError(f"X gave no rows to the layers {list(hooked)}")
-        return watch.result(self.dead_tol)
+        return seen.result()
 
 
 class _LayerTotals:
@@ -499,23 +471,34 @@ class _LayerTotals:
         if slope is not None:
             self.flat.add(as_samples((slope.abs() < tol).double()))
 
+    def of_units(self, member: int, dead_tol: float) -> pd.DataFrame:
+        """A row for each unit of a member."""
+        columns = {
+            "mean": self.values.mean,
+            "sd": self.values.variance.sqrt(),
+            "min": self.low,
+            "max": self.high,
+            "saturated": self.saturated.mean if self.saturated.n else None,
+            "flat": self.flat.mean if self.flat.n else None,
+        }
+        table = pd.DataFrame({"unit": range(len(self.values.mean[member]))})
+        for name, values in columns.items():
+            table[name] = math.nan if values is None else values[member].cpu().numpy()
+        scale = math.sqrt((table["mean"] ** 2 + table["sd"] ** 2).mean())
+        table["dead"] = table["max"] - table["min"] <= dead_tol * scale
+        return table
 
-class _ActivationObserver:
-    def __init__(
-        self,
-        opened: Opened,
-        dim: int | None,
-        noises: Sequence[Noise],
-        noise_at: str,
-        seed: int,
-        scale_tol: float,
-    ) -> None:
-        self.opened, self.dim, self.noises, self.noise_at = opened, dim, noises, noise_at
-        self.scale_tol = scale_tol
+
+class _Observation:
+    """What `Look` sees of one network, a batch at a time."""
+
+    def __init__(self, look: Look, opened: Opened, dim: int | None) -> None:
+        self.look, self.opened, self.dim = look, opened, dim
+        self.noises = [(float(mean), float(sd)) for mean, sd in look.noises]
         self.found: dict[str, _LayerTotals] = {}
         self.generators = [
-            torch.Generator().manual_seed(fold_in(seed, Stream.ACTIVATION_NOISE, k) >> 1)
-            for k in range(len(noises))
+            torch.Generator().manual_seed(fold_in(look.seed, Stream.ACTIVATION_NOISE, k) >> 1)
+            for k in range(len(self.noises))
         ]
 
     def batch(self, arguments: tuple[Tensor, ...], hooked: dict[str, nn.Module]) -> None:
@@ -530,8 +513,8 @@ class _ActivationObserver:
                 names = opened.members if stacked else [type(module).__name__] * len(y)
                 self.found[name] = _LayerTotals(names, self.noises)
             totals = self.found[name]
-            totals.add(y, a, self._slope(totals, module, given, gives, name), self.scale_tol)
-            if self.noise_at == "input":
+            totals.add(y, a, self._slope(totals, module, given, gives, name), self.look.scale_tol)
+            if self.look.noise_at == "input":
                 clean[name] = (y, a)
                 return
             for k in range(len(self.noises)):
@@ -540,7 +523,7 @@ class _ActivationObserver:
                 self._fluctuate(name, k, (y, a), (noisy, again))
 
         observe_pass(opened.network, arguments, hooked, see)
-        if self.noise_at == "layer":
+        if self.look.noise_at == "layer":
             return
         for k in range(len(self.noises)):
 
@@ -598,41 +581,31 @@ class _ActivationObserver:
         before, after = module.forward(given.clone()), module.forward(given + even)
         return torch.equal(before * (1 - even), after * (1 - even))
 
-    def result(self, dead_tol: float) -> ActivationStats:
-        units, layers, samples = [], [], []
+    def result(self) -> ActivationStats:
+        units, layers, samples = [], [], [_NO_SAMPLES]
         for name, totals in self.found.items():
-            values = totals.values
-            n_members, n_units = values.mean.shape
-            for member in range(n_members):
-                table = pd.DataFrame({"member": member, "layer": name, "unit": range(n_units)})
-                table["mean"] = values.mean[member].cpu().numpy()
-                table["sd"] = values.variance[member].sqrt().cpu().numpy()
-                table["min"] = totals.low[member].cpu().numpy()
-                table["max"] = totals.high[member].cpu().numpy()
-                for share in ("saturated", "flat"):
-                    found: UnitMoments = getattr(totals, share)
-                    table[share] = found.mean[member].cpu().numpy() if found.n else math.nan
-                scale = math.sqrt((table["mean"] ** 2 + table["sd"] ** 2).mean())
-                table["dead"] = table["max"] - table["min"] <= dead_tol * scale
-                units.append(table)
-                layers.append(_layer_row(table, totals.activations[member]))
+            for member, activation in enumerate(totals.activations):
+                where: dict[str, Any] = {"member": member, "layer": name}
+                table = totals.of_units(member, self.look.dead_tol)
+                units.append(pd.DataFrame({**where, **table}))
+                means = {share: table[share].mean() for share in ("saturated", "flat", "dead")}
+                sizes = {"mean": table["mean"].mean(), "mean_abs": table["mean"].abs().mean()}
+                about = {"activation": activation, "n_units": len(table)}
+                layers.append(where | about | sizes | means)
             for (mean, sd), parts in zip(self.noises, totals.fluctuations, strict=True):
                 given, gives = (torch.cat(rows, 1).cpu().numpy() for rows in zip(*parts))  # noqa: B905
-                samples += [
-                    pd.DataFrame(
-                        {
-                            "member": member,
-                            "layer": name,
-                            "noise_mean": mean,
-                            "noise_sd": sd,
-                            "sample": range(gives.shape[1]),
-                            "fluctuation": gives[member],
-                            "input_fluctuation": given[member],
-                        }
-                    )
-                    for member in range(n_members)
-                ]
-        by_sample = pd.concat(samples, ignore_index=True) if samples else _NO_SAMPLES.copy()
+                n_members, n_rows = gives.shape
+                columns = {
+                    "member": np.repeat(np.arange(n_members), n_rows),
+                    "layer": name,
+                    "noise_mean": mean,
+                    "noise_sd": sd,
+                    "sample": np.tile(np.arange(n_rows), n_members),
+                    "fluctuation": gives.ravel(),
+                    "input_fluctuation": given.ravel(),
+                }
+                samples.append(pd.DataFrame(columns))
+        by_sample = pd.concat(samples[1:] or samples, ignore_index=True)
         return ActivationStats(
             pd.DataFrame(layers),
             pd.concat(units, ignore_index=True),
@@ -643,20 +616,6 @@ class _ActivationObserver:
 
 _KEYS = ["member", "layer", "noise_mean", "noise_sd"]
 _NO_SAMPLES = pd.DataFrame(columns=[*_KEYS, "sample", "fluctuation", "input_fluctuation"])
-
-
-def _layer_row(units: pd.DataFrame, activation: str) -> dict[str, Any]:
-    return {
-        "member": units["member"].iloc[0],
-        "layer": units["layer"].iloc[0],
-        "activation": activation,
-        "n_units": len(units),
-        "mean": units["mean"].mean(),
-        "mean_abs": units["mean"].abs().mean(),
-        "saturated": units["saturated"].mean(),
-        "flat": units["flat"].mean(),
-        "dead": units["dead"].mean(),
-    }
 
 
 def _summarise_fluctuation(samples: pd.DataFrame) -> pd.DataFrame:
@@ -695,8 +654,8 @@ def power_decomposition(
     ----------
     model, X
         As in `activation_stats`.
-    layers : str, list of str, module class(es), optional
-        Names of ``named_modules()``, or kinds. By default what the normalisation layers give, and
+    layers : str or list of str, optional
+        Names of ``named_modules()``. By default what the normalisation layers give, and
         of a network without any, what its activations are given.
     at : {"output", "input"}, optional
         Which side of the layers; by default "output" where there is a normalisation or layers are
@@ -755,9 +714,23 @@ def power_decomposition(
         units = by_unit(values, name, axis, members=bool(opened.members))
         found.setdefault(name, _Power()).add(units)
 
-    for arguments in opened.batches:
+    for arguments in opened.batches():
         observe_pass(opened.network, arguments, hooked, see)
-    return _depth_table({name: power.terms() for name, power in found.items()}, per_channel)
+    if not found:
+        raise ValueError("X gave no rows to the layers")
+    tables = []
+    for depth, (name, power) in enumerate(found.items(), 1):
+        terms = power.terms()
+        n_members, n_channels = terms["P"].shape
+        for member in range(n_members):
+            where = {"member": member, "depth": depth, "layer": name}
+            values = {term: each[member].cpu().numpy() for term, each in terms.items()}
+            if per_channel:
+                tables.append(pd.DataFrame({**where, "channel": range(n_channels), **values}))
+            else:
+                means = {term: each.mean() for term, each in values.items()}
+                tables.append(pd.DataFrame([{**where, "n_channels": n_channels, **means}]))
+    return pd.concat(tables, ignore_index=True)
 
 
 class _Power:
@@ -783,23 +756,6 @@ class _Power:
             "P3": self.sds.mean.square(),
             "P4": self.sds.variance,
         }
-
-
-def _depth_table(found: dict[str, dict[str, Tensor]], per_channel: bool) -> pd.DataFrame:
-    if not found:
-        raise ValueError("X gave no rows to the layers")
-    tables = []
-    for depth, (name, terms) in enumerate(found.items(), 1):
-        n_members, n_channels = next(iter(terms.values())).shape
-        for member in range(n_members):
-            where = {"member": member, "depth": depth, "layer": name}
-            values = {term: each[member].cpu().numpy() for term, each in terms.items()}
-            if per_channel:
-                tables.append(pd.DataFrame({**where, "channel": range(n_channels), **values}))
-            else:
-                means = {term: each.mean() for term, each in values.items()}
-                tables.append(pd.DataFrame([{**where, "n_channels": n_channels, **means}]))
-    return pd.concat(tables, ignore_index=True)
 
 
 # ---- Activation statistics of a network as it trains ---------------------------------------------

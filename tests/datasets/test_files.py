@@ -101,7 +101,7 @@ def test_parquet_keeps_columns_and_a_named_index(tmp_path, index):
         ("t.csv", b'a,b,c\n"1,2",3\n', "line 2 has 2 fields, the header has 3"),
         ("t.csv", b'a,b\n1,"2\n3,4\n', "cannot parse"),
         ("t.csv", b'a,b\n1,"' + b"x" * 200_000 + b'"\n', "line 2: field larger than"),
-        ("t.csv", b"a,b\n1,caf\xe9\n", "is not utf-8: byte 0xe9 at offset 9; .* iconv -f latin1"),
+        ("t.csv", b"a,b\n1,caf\xe9\n", "is not utf-8: byte 0xe9 at offset 9; perhaps encoding="),
         ("t.csv", b"a,b,a,c,b\n1,2,3,4,5\n", "more than one column named 'a', 'b'"),
         ("t.csv", b"a,b\n1,\x00\n", "NUL bytes"),
         ("t.csv", b"\x89PNG\r\n\x1a\n\x00\x00\xff", "NUL bytes"),

@@ -194,7 +194,6 @@ def test_noise_follows_the_seed_and_is_the_same_for_networks_of_one_shape():
         ({"dead_tol": np.nan}, "dead_tol must not be negative"),
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"layers": "act"}, "no layer 'act'.*named_modules"),
-        ({"layers": nn.GELU}, "no module is a .*GELU"),
         ({"dim": 2}, r"dim=2 is no feature axis .*\(4, 3\)"),
         ({"dim": 0}, "dim=0 is no feature axis"),
         ({"random_state": "x"}, "random_state"),
@@ -210,11 +209,9 @@ def test_wrong_options(options, message):
     [
         (MLPClassifier(), np.zeros((2, 2)), ValueError, "not fitted"),
         (StandardScaler(), np.zeros((2, 2)), TypeError, "fitted MLPClassifier.*StandardScaler"),
-        (nn.ReLU(), pd.DataFrame({"a": [1.0]}), TypeError, "DataFrame; encode it"),
-        (nn.ReLU(), 3, TypeError, "tensor, an array, or an iterable.*int"),
-        (nn.ReLU(), [["a"]], TypeError, "begin with one, got str"),
+        (nn.ReLU(), pd.DataFrame({"a": [1.0]}), TypeError, "DataFrame; encode"),
+        (nn.ReLU(), 3, TypeError, "tensor or an array, got int"),
         (nn.ReLU(), torch.zeros(0, 3), ValueError, "no rows"),
-        (nn.ReLU(), [], ValueError, "no rows"),
         (nn.ReLU(), torch.zeros(2, 3, 4), ValueError, r"\(2, 3, 4\): say which axis.*dim=1"),
         (nn.ReLU(), torch.zeros(3), ValueError, r"\(3,\), not \(rows, features\)"),
         (nn.Linear(2, 2), torch.zeros(2, 2), ValueError, "no activation modules.*F.relu"),
@@ -298,7 +295,6 @@ def test_a_normalisation_is_no_activation(table):
     model = fitted(MLPClassifier, table, normalization="pln", hidden_layer_sizes=(8,))
     found = activation_stats(model, table)
     assert found.layers[["layer", "activation"]].to_numpy().tolist() == [["activations.0", "combu"]]
-    assert activation_stats(model, table, layers=PLN).layers["activation"].tolist() == ["PLN"]
 
 
 def test_pipelines_and_searches(table):
@@ -363,19 +359,13 @@ def test_layers_by_name_and_kind():
     assert names() == ["1", "3"]  # the ReLU of a ProxyNorm is a part of it
     assert names(layers="1.activation") == ["1.activation"]
     assert names(layers=["3", "0"]) == ["0", "3"]  # in the order of the pass
-    assert names(layers=nn.Linear) == ["0", "2"]
-    assert names(layers=(nn.ReLU, nn.Linear)) == ["0", "1.activation", "2", "3"]
 
 
-def test_batches_of_a_loader():
+def test_arrays_take_the_precision_of_the_network():
     net = nn.Sequential(nn.Linear(3, 5), nn.ReLU())
     X = torch.from_numpy(normals(20, 3)).float()
-    data = torch.utils.data.TensorDataset(X, torch.zeros(20))
-    loader = torch.utils.data.DataLoader(data, batch_size=6)
     options = {"noises": DETERMINISTIC}
-    found, expected = (activation_stats(net, each, **options) for each in (loader, X))
-    pd.testing.assert_frame_equal(found.units, expected.units)
-    pd.testing.assert_frame_equal(found.samples, expected.samples)
+    expected = activation_stats(net, X, **options)
     numbers = activation_stats(net, X.numpy().astype(np.float64), **options)  # to the net's dtype
     pd.testing.assert_frame_equal(numbers.units, expected.units)
 

@@ -8,10 +8,9 @@ import pytest
 from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import RidgeClassifier
-from sklearn.model_selection import cross_val_score
 from sklearn.tree import DecisionTreeClassifier
 
-from combutab.evaluation import DetectionScorer, detection
+from combutab.evaluation import detection
 
 LEARNERS = ["linear", "hist_gradient_boosting"]
 
@@ -144,32 +143,3 @@ def test_missing_values_are_seen():
 def test_wrong_arguments(wrong, says):
     with pytest.raises(ValueError, match=says):
         detection(**{"real": table_of(0), "synthetic": table_of(1)} | wrong)
-
-
-class Noisy(BaseEstimator):
-    """A generator that gives its rows again, with noise."""
-
-    def __init__(self, noise=0.0):
-        self.noise = noise
-
-    def fit(self, X, y=None):
-        self.rows_ = X
-        return self
-
-    def sample(self, n):
-        noise = np.random.default_rng(0).normal(size=n)
-        return self.rows_[:n].assign(a=lambda t: t["a"] + self.noise * (1 + noise))
-
-
-def test_scorer():
-    data = table_of(0, 600)
-    good, bad = (
-        cross_val_score(Noisy(noise), data, scoring=DetectionScorer("linear"), cv=2)
-        for noise in (0.0, 3.0)
-    )
-    assert (good > 0.8).all()
-    assert (bad < 0.5).all()
-    area = areas(data[:300], Noisy(3.0).fit(data[300:]).sample(300), "linear")[0]
-    assert bad[0] == pytest.approx(2 * (1 - area))
-    learner = DetectionScorer(DecisionTreeClassifier())
-    assert learner(Noisy().fit(data), data) == 1.0, "a copy"

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
 from sklearn.metrics import accuracy_score, f1_score, log_loss, roc_auc_score
-from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from combutab import MLPClassifier, MLPRegressor
-from combutab.evaluation import EfficacyScorer, ml_efficacy
+from combutab.evaluation import ml_efficacy
 
 # ---- ml_efficacy: scores against independent computations, and cases whose answer is known ------
 
@@ -146,31 +142,6 @@ def test_scores_without_probabilities():
     assert np.isnan(table.loc[table["metric"] == "log_loss", "mean"]).all()
 
 
-@pytest.mark.usefixtures("paper_defaults")
-@pytest.mark.parametrize("target", ["y", "kind"])
-def test_the_paper_s_network(target):
-    data = classes(0, 90) if target == "kind" else quantities(0, 90)
-    train, test = data[:60], data[60:].reset_index(drop=True)
-    table = ml_efficacy(
-        real_train=train, real_test=test, synthetic=train, target=target, learners="paper",
-        random_state=7,
-    )  # fmt: skip
-    kind = MLPClassifier if target == "kind" else MLPRegressor
-    net = kind(
-        hidden_layer_sizes=(128, 128), activation="relu", max_iter=500, n_iter_no_change=math.inf,
-        learning_rate_init=5e-4, dropout=0.1, alpha=0.0, random_state=7,
-    ).fit(train.drop(columns=target), train[target])  # fmt: skip
-    predicted = net.predict(test.drop(columns=target))
-    if target == "kind":
-        expected = {"accuracy": (predicted == test[target]).mean()}
-    else:
-        error = (predicted - test[target]) / train[target].std(ddof=0)
-        expected = {"mae": error.abs().mean(), "mse": (error**2).mean()}
-    for metric, value in expected.items():
-        assert score_of(table, metric) == pytest.approx(value, rel=2e-2)
-        assert score_of(table, metric, learner="paper_mlp", column="gap") == 0
-
-
 # ---- known answers -----------------------------------------------------------------------------
 
 
@@ -203,43 +174,6 @@ def test_a_copy_is_as_good_and_worse_tables_are_worse(make):
 # ---- the scorer --------------------------------------------------------------------------------
 
 
-class Repeats(BaseEstimator):
-    """A generator that gives its rows again, with noise on the target."""
-
-    def __init__(self, noise=0.0):
-        self.noise = noise
-
-    def fit(self, X, y=None):
-        self.rows_ = X
-        return self
-
-    def sample(self, n):
-        rows = self.rows_.iloc[np.arange(n) % len(self.rows_)].reset_index(drop=True)
-        return rows.assign(y=rows["y"] + self.noise * np.random.default_rng(0).normal(size=n))
-
-
-def test_scorer_in_cross_validation():
-    data = quantities(0, 120)
-    scorer = EfficacyScorer(target="y", metric="mae", learner=LinearRegression(), n_samples=60)
-    scores = cross_val_score(Repeats(), data, scoring=scorer, cv=2)
-    for score, (train, test) in zip(
-        scores, [(data[60:], data[:60]), (data[:60], data[60:])], strict=True
-    ):
-        model = LinearRegression().fit(train[["a", "b"]], train["y"])
-        error = np.abs(model.predict(test[["a", "b"]]) - test["y"]).mean() / test["y"].std(ddof=0)
-        assert score == pytest.approx(-error, rel=1e-4)
-    assert (cross_val_score(Repeats(200.0), data, scoring=scorer, cv=2) < scores).all()
-    best = EfficacyScorer(target="y", learner="linear")(Repeats().fit(data), data)
-    assert best > 0.95, "R2 by default"
-
-
-def test_scorer_names_the_metrics_it_knows():
-    data = quantities(0, 40)
-    scorer = EfficacyScorer(target="y", metric="accuracy", learner="linear")
-    with pytest.raises(ValueError, match="one of r2, mae, mse"):
-        scorer(Repeats().fit(data), data)
-
-
 # ---- learners ----------------------------------------------------------------------------------
 
 
@@ -264,7 +198,7 @@ def test_pipelines_are_given_the_table():
 def test_unfit_learners_are_refused():
     train = classes(0, 40)
     tables = {"real_train": train, "real_test": train, "synthetic": train, "target": "y"}
-    with pytest.raises(ValueError, match=r"'boost'; known are standard, paper, linear"):
+    with pytest.raises(ValueError, match=r"'boost'; known are standard, linear"):
         ml_efficacy(**tables, learners=["linear", "boost"])
     with pytest.raises(ValueError, match="the learner 'ols' is LinearRegression"):
         ml_efficacy(**tables, learners={"ols": LinearRegression()})
@@ -361,7 +295,7 @@ def test_many_categories():
     assert min(of(table, "r2")) > 0.9
 
 
-@pytest.mark.parametrize("learner", [*ALL, "paper_mlp"])
+@pytest.mark.parametrize("learner", ALL)
 def test_one_class_scores_as_the_constant_prediction(learner):
     train, test = mixed(0), mixed(1)
     made = mixed(2).assign(y="yes")
@@ -432,16 +366,14 @@ def test_classes_of_the_synthetic_table_alone_are_wrong():
     assert of(table, "f1_macro", source="real") == [1.0]
 
 
-@pytest.mark.parametrize(
-    ("learner", "n"), [("hist_gradient_boosting", 10500), ("mlp", 30), ("paper_mlp", 30)]
-)
+@pytest.mark.parametrize(("learner", "n"), [("hist_gradient_boosting", 10500), ("mlp", 30)])
 def test_a_class_with_one_row_can_be_learned_from(learner, n):
     train, test = mixed(0), mixed(1)
     made = mixed(2, 2 * n)
     made = pd.concat([made[made["y"] == "no"], made[made["y"] == "yes"][:1]])
     table = run(train, test, made, learners=learner)
     assert np.isfinite(table["mean"]).all()
-    note = "" if learner == "paper_mlp" else "no early stopping: a class has too few rows"
+    note = "no early stopping: a class has too few rows"
     assert of(table, "accuracy", "note")[0].partition(";")[0] == note
 
 

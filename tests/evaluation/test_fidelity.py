@@ -1,15 +1,12 @@
 """Fidelity: tables of known quality, and each measure by independent computations and by hand."""
 
-import itertools
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.integrate
 import scipy.stats
 
-from combutab.evaluation import FidelityScorer, fidelity
+from combutab.evaluation import fidelity
 
 # ---- Tables whose fidelity is known, and how a value of its measures is found -------------------
 
@@ -215,41 +212,7 @@ def test_wrong_arguments(wrong):
         fidelity(**({"real": real, "synthetic": real} | wrong))
 
 
-def test_the_error_without_sdmetrics_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sdmetrics", None)
-    monkeypatch.setitem(sys.modules, "sdmetrics.reports", None)
-    with pytest.raises(ImportError, match=r"pip install 'combutab\[sdv\]'"):
-        fidelity(real=law(20), synthetic=law(20), sdmetrics=True)
-
-
 # ---- the scorer --------------------------------------------------------------------------------
-
-
-class Generator:
-    """Samples the rows that it is given."""
-
-    def __init__(self, table):
-        self.table = table
-
-    def sample(self, n):
-        return self.table.iloc[np.arange(n) % len(self.table)]
-
-
-def test_the_scorer_orders_generators():
-    real = law(1000)
-    tables = {"noise": noise(1000), "shuffled": shuffled(real), "fresh": law(1000, 1), "copy": real}
-    scores = {name: FidelityScorer()(Generator(table), real) for name, table in tables.items()}
-    assert scores["copy"] == pytest.approx(1.0)
-    for worse, better in itertools.pairwise(tables):
-        assert scores[worse] < scores[better]
-
-
-def test_the_scorers_value_by_hand():
-    real = pd.DataFrame({"x": [1.0, 2.0, 3.0, 4.0], "y": [1.0, 2.0, 3.0, 4.0]})
-    made = pd.DataFrame({"x": [1.0, 2.0, 3.0, 4.0], "y": [4.0, 3.0, 2.0, 1.0]})
-    # shapes 1 and 1, correlations 1 and -1
-    assert FidelityScorer()(Generator(made), real) == pytest.approx((1.0 + 0.0) / 2)
-    assert FidelityScorer()(Generator(made[["x"]]), real[["x"]]) == pytest.approx(1.0)
 
 
 # ---- Each measure of fidelity, by independent computations and by hand --------------------------
@@ -424,34 +387,3 @@ def test_few_distinct_rows_score_as_many_do():
 
 
 # ---- SDMetrics ---------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_the_reports_of_sdmetrics():
-    reports = pytest.importorskip("sdmetrics.reports")
-    real, made = law(300), shuffled(law(300))
-    # names and dtypes that SDMetrics does not take
-    real, made = real.rename(columns={"x": 0}), made.rename(columns={"x": 0})
-    table = fidelity(real=real, synthetic=made.astype({"c": "category"}), sdmetrics=True)
-    kinds = {"0": "numerical", "y": "numerical", "c": "categorical", "d": "categorical"}
-    columns = {name: {"sdtype": kind} for name, kind in (kinds | {"t": "datetime"}).items()}
-    report = reports.QualityReport()
-    report.generate(
-        {"table": real.rename(columns={0: "0"})},
-        {"table": made.rename(columns={0: "0"})},
-        {"tables": {"table": {"columns": columns}}},
-        verbose=False,
-    )
-    assert value(table, "quality") == pytest.approx(report.get_score())
-    parts = report.get_properties().set_index("Property")["Score"]
-    assert value(table, "column_shapes") == pytest.approx(parts["Column Shapes"])
-    assert value(table, "column_pair_trends") == pytest.approx(parts["Column Pair Trends"])
-    assert value(table, "diagnostic") == 1.0
-    assert set(table.loc[table["aspect"] == "sdmetrics", "measure"]) == {
-        "quality",
-        "column_shapes",
-        "column_pair_trends",
-        "diagnostic",
-        "data_validity",
-        "data_structure",
-    }
