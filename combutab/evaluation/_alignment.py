@@ -51,24 +51,24 @@ def reads_as_dates(column: pd.Series) -> bool:
     for some in (texts[:1], texts):  # the first tells in most columns
         if not some.str.fullmatch(_ISO_DATE).all():
             return False
-    return all(_time(text) is not None for text in texts)
+    return all(_moment(text) is not None for text in texts)
 
 
-def _float(value: Any) -> float | None:
+def _number(value: Any) -> float | None:
     try:
         return float(value)
     except (TypeError, ValueError):
         return None
 
 
-def _seconds(value: Any) -> float | None:
+def _duration(value: Any) -> float | None:
     try:
         return pd.Timedelta(value) / np.timedelta64(1, "s")
     except (TypeError, ValueError):
         return None
 
 
-def _time(value: Any) -> np.datetime64 | None:
+def _moment(value: Any) -> np.datetime64 | None:
     if isinstance(value, numbers.Number):
         return None
     try:
@@ -90,10 +90,10 @@ class _Reading(NamedTuple):
 
 
 _READINGS = {
-    "number": _Reading("numbers", _float, "float64", ("datetime", "timedelta")),
+    "number": _Reading("numbers", _number, "float64", ("datetime", "timedelta")),
     # of a number the unit is not known
-    "timedelta": _Reading("durations", _seconds, "float64", ("number", "bool", "datetime")),
-    "datetime": _Reading("dates", _time, "datetime64[us]", ("number", "bool", "timedelta")),
+    "timedelta": _Reading("durations", _duration, "float64", ("number", "bool", "datetime")),
+    "datetime": _Reading("dates", _moment, "datetime64[us]", ("number", "bool", "timedelta")),
 }
 
 
@@ -225,7 +225,7 @@ def _reading(key: Any) -> float | None:
             return None
     elif isinstance(key, bytes):
         return None
-    return _float(key)
+    return _number(key)
 
 
 def _category_order(key: Any) -> tuple[int, Any]:
@@ -323,7 +323,7 @@ def align_tables(
     """
     if reference not in tables:
         raise ValueError(f"the reference {reference!r} is none of the tables {list(tables)}")
-    frames = {name: _as_frame(table, name) for name, table in tables.items()}
+    frames = {name: _as_named_frame(table, name) for name, table in tables.items()}
     names = frames[reference].columns.tolist()
     _check_columns(frames, {name for name in tables if _is_unnamed(tables[name])}, reference)
     if unknown := [column for column in categorical if column not in set(names)]:
@@ -394,7 +394,7 @@ def _is_unnamed(table: Any) -> bool:
     return isinstance(table, np.ndarray | list | tuple)
 
 
-def _as_frame(table: Any, name: str) -> pd.DataFrame:
+def _as_named_frame(table: Any, name: str) -> pd.DataFrame:
     """A DataFrame with unique names and at least a row and a column; positions for an array."""
     frame = as_pandas(table, name)
     if _is_unnamed(frame):

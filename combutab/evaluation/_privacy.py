@@ -165,7 +165,7 @@ _ROWS, _BLOCK_COLUMNS = 256, 1024
 _KEPT, _CANDIDATES = 3, 8  # of a block, of all
 
 
-def nearest(a: RowPoints, b: RowPoints, k: int, *, n_jobs: int | None = None) -> np.ndarray:
+def nearest_rows(a: RowPoints, b: RowPoints, k: int, *, n_jobs: int | None = None) -> np.ndarray:
     """Distances of each row of a to the ``k`` nearest of b, (len(a), k); inf where b has fewer.
 
     Memory grows with the rows, not with their product.
@@ -192,7 +192,7 @@ def nearest(a: RowPoints, b: RowPoints, k: int, *, n_jobs: int | None = None) ->
         squared = np.hstack(found)
         n_best = min(_CANDIDATES, squared.shape[1])
         best = np.argpartition(squared, n_best - 1, axis=1)[:, :n_best]
-        exact = _distances(a, rows, b, np.take_along_axis(np.hstack(places), best, axis=1))
+        exact = _row_distances(a, rows, b, np.take_along_axis(np.hstack(places), best, axis=1))
         none = np.full((len(exact), k), np.inf)
         return np.sort(np.hstack([exact, none]), axis=1)[:, :k]
 
@@ -204,7 +204,7 @@ def nearest(a: RowPoints, b: RowPoints, k: int, *, n_jobs: int | None = None) ->
     return np.concatenate(parts)
 
 
-def _distances(a: RowPoints, rows: slice, b: RowPoints, others: np.ndarray) -> np.ndarray:
+def _row_distances(a: RowPoints, rows: slice, b: RowPoints, others: np.ndarray) -> np.ndarray:
     """Distances of some rows of a to rows of b at these positions, (n_rows, n_others)."""
     numbers, codes = a.numbers[rows, None], a.codes[rows, None]
     off = numbers - b.numbers[others]  # (rows, others, numbers)
@@ -426,7 +426,7 @@ def near_copies(
 
 
 def _n_near(rows: RowPoints, real: RowPoints, n_jobs: int | None) -> int:
-    distances = nearest(rows, real, 2, n_jobs=n_jobs)
+    distances = nearest_rows(rows, real, 2, n_jobs=n_jobs)
     near = (_ratios(distances) < _NEAR_RATIO) & (distances[:, 0] > 0)
     return int(near.sum())
 
@@ -461,7 +461,7 @@ class _Judge:
 
         synthetic = self.space.points(_drawn_rows(self.tables[name], self.max_rows, self.seed))
         real = self.train, self.holdout
-        train, holdout = (nearest(synthetic, each, 2, n_jobs=self.n_jobs) for each in real)
+        train, holdout = (nearest_rows(synthetic, each, 2, n_jobs=self.n_jobs) for each in real)
         near, far = train[:, 0], holdout[:, 0]
         yield "share_closer_to_train", float(((near < far) + 0.5 * (near == far)).mean()), 0.5
         for short, q in (("median", 0.5), ("p05", 0.05)):
@@ -476,7 +476,7 @@ class _Judge:
         unseen = float(np.isin(keys, self.holdout_keys).sum())
         yield "holdout_copies", unseen, self.holdout_known * len(keys)
         members = np.repeat([1, 0], [len(self.train), len(self.holdout)])
-        nearness = [-nearest(each, synthetic, 1, n_jobs=self.n_jobs)[:, 0] for each in real]
+        nearness = [-nearest_rows(each, synthetic, 1, n_jobs=self.n_jobs)[:, 0] for each in real]
         yield "membership_auc", float(roc_auc_score(members, np.concatenate(nearness))), 0.5
 
     def _keys(self, name: str) -> np.ndarray:

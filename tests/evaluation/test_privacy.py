@@ -9,7 +9,7 @@ import pytest
 
 from combutab.evaluation import near_copies, privacy
 from combutab.evaluation._alignment import align_tables
-from combutab.evaluation._privacy import Space, nearest
+from combutab.evaluation._privacy import Space, nearest_rows
 
 
 def law(n, seed=0, n_ids=0):
@@ -87,8 +87,8 @@ def test_neighbours_are_those_of_all_distances(n_a, n_b, n_ids, n_jobs):
     a_points, b_points = space.points(aligned["a"]), space.points(aligned["b"])
     every = distances(a, b, rows)
     two = np.sort(np.column_stack([every, np.full(n_a, np.inf)]), axis=1)[:, :2]
-    np.testing.assert_allclose(nearest(a_points, b_points, 2, n_jobs=n_jobs), two, atol=1e-7)
-    to_a = nearest(b_points, a_points, 1, n_jobs=n_jobs)[:, 0]
+    np.testing.assert_allclose(nearest_rows(a_points, b_points, 2, n_jobs=n_jobs), two, atol=1e-7)
+    to_a = nearest_rows(b_points, a_points, 1, n_jobs=n_jobs)[:, 0]
     np.testing.assert_allclose(to_a, every.min(axis=0), atol=1e-7)
 
 
@@ -105,7 +105,7 @@ def test_neighbours_of_columns_of_one_kind():
         points = [space.points(aligned[name]) for name in "ab"]
         every = distances(a, b, table)
         for one, other, axis in ((*points, 1), (*points[::-1], 0)):
-            found = nearest(one, other, 1)[:, 0]
+            found = nearest_rows(one, other, 1)[:, 0]
             np.testing.assert_allclose(found, every.min(axis=axis), atol=1e-7)
 
 
