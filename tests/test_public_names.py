@@ -36,11 +36,11 @@ combutab.model_selection: ActivationComparison BASELINES ComparisonError Compari
     DEFAULT_ACTIVATIONS GUESSES METRICS StackedGridSearchCV checkpoint_differences
     compare_activations plan_comparison run_comparison score_classifier score_regressor
     shown_range
-combutab.nn: ActivationSpec BlurredCrossEntropy Chain ChainNetwork CodeInputs INITIALISATIONS
-    MLPSpec MaskMaker Member NORMALIZATIONS NTK NUMERIC_EMBEDDINGS N_TIME NetworkSpec
+combutab.nn: ActivationSpec BlurredCrossEntropy ChainNetwork CodeInputs INITIALISATIONS
+    MLPSpec MaskMaker Member NORMALIZATIONS NTK NUMERIC_EMBEDDINGS NetworkSpec
     ROLES RowSpans StackedActivation StackedCascade
-    StackedCritic StackedEmbedding StackedGenerator StackedInputs StackedLinear StackedMLP
-    StackedNetwork StackedNorm StackedRowDecoder StackedRowEncoder StackedTabM TabMSpec
+    StackedCritic StackedGenerator StackedInputs StackedLinear StackedMLP
+    StackedNetwork StackedNorm StackedRowDecoder StackedRowEncoder TabMSpec
     TableNetwork build_activation check_activation check_proxy_norm fill_gradients frozen
     gradient_penalty time_inputs
 combutab.plotting: ActivationComparisonDisplay LossCurveDisplay PackDisplay plot_activation_means
@@ -54,9 +54,9 @@ combutab.preprocessing: CategoryColumn ColumnKind EncodedTable IdentifierColumn 
     read_numbers refuse_large
 combutab.reports: Finding SyntheticEvaluation evaluate_synthetic render_report write_report
 combutab.training: BinaryCrossEntropy Callback ConditionSampler Conditions
-    CrossEntropy EpochReport FitTasks GaussianNLL Learned Loss MemberPlan MemberResult MemberStart
+    CrossEntropy EpochReport FitTasks GaussianNLL Learned Loss MemberPlan MemberResult
     OptimizerConfig PER_STEP Pinball ProgressBar REGRESSION_LOSSES RowOptimizer RowStream Rows
-    SCHEDULES SOLVERS StackFile TimeLimit TrainConfig Trainable VerboseLines clip_gradients
+    SCHEDULES SOLVERS StackFile TimeLimit TrainConfig Trainable VerboseLines
     is_per_step make_regression_loss schedule_factor train train_lbfgs
     train_stack uninterrupted unshared
 """

@@ -59,7 +59,6 @@ from combutab.training import (
     PER_STEP,
     MemberPlan,
     MemberResult,
-    MemberStart,
     Rows,
     RowStream,
     uninterrupted,
@@ -582,17 +581,17 @@ class BaseMLP(Fitted):
         units = self.target_.units()
         return initial_states(self.init, self._spec, members, self.encoder_, units)
 
-    def _starts(self, *, continued: bool) -> list[MemberStart | None]:
+    def _starts(self, *, continued: bool) -> list[MemberResult | None]:
         return [
-            MemberStart(
+            MemberResult(
                 epochs=progress["epochs"],
                 t=progress["t"],
                 optimizer={n: torch.from_numpy(v) for n, v in progress["optimizer"].items()}
                 if continued and progress["optimizer"]
-                else None,
+                else {},
                 best_loss=progress["best_loss"],
                 n_iter_no_improvement=progress["n_idle"] if continued else 0,
-                learning_rate=progress["learning_rate"]
+                next_learning_rate=progress["learning_rate"]
                 if continued and self.learning_rate not in ("constant", *PER_STEP)
                 else None,
             )

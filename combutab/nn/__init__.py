@@ -2,13 +2,11 @@
 
 from combutab.nn._activation import check_activation
 from combutab.nn._cascade import (
-    N_TIME,
     BlurredCrossEntropy,
     CodeInputs,
     StackedCascade,
     time_inputs,
 )
-from combutab.nn._chain import Chain
 from combutab.nn._generative import (
     StackedCritic,
     StackedGenerator,
@@ -24,7 +22,6 @@ from combutab.nn._layers import (
     ActivationSpec,
     MaskMaker,
     StackedActivation,
-    StackedEmbedding,
     StackedLinear,
     StackedNorm,
     build_activation,
@@ -34,7 +31,6 @@ from combutab.nn._mlp import (
     MLPSpec,
     StackedInputs,
     StackedMLP,
-    StackedTabM,
     TabMSpec,
 )
 from combutab.nn._network import (
@@ -54,11 +50,9 @@ __all__ = [
     "NORMALIZATIONS",
     "NTK",
     "NUMERIC_EMBEDDINGS",
-    "N_TIME",
     "ROLES",
     "ActivationSpec",
     "BlurredCrossEntropy",
-    "Chain",
     "ChainNetwork",
     "CodeInputs",
     "MLPSpec",
@@ -69,7 +63,6 @@ __all__ = [
     "StackedActivation",
     "StackedCascade",
     "StackedCritic",
-    "StackedEmbedding",
     "StackedGenerator",
     "StackedInputs",
     "StackedLinear",
@@ -78,7 +71,6 @@ __all__ = [
     "StackedNorm",
     "StackedRowDecoder",
     "StackedRowEncoder",
-    "StackedTabM",
     "TabMSpec",
     "TableNetwork",
     "build_activation",

@@ -126,17 +126,7 @@ class FlatTensors:
     def backward_through(self, module: nn.Module, out: Tensor, by_out: Tensor) -> None:
         """Set the ``grads`` of a module alone, from what it gave and the derivative by that."""
         inside = set(module.modules())
-        slots = [slot for slot in self.slots if slot.module in inside]
-        grads = torch.autograd.grad(out, [s.tensor for s in slots], by_out, allow_unused=True)
-        for slot, grad in zip(slots, grads, strict=True):
-            self._fill(slot, grad)
-
-    def _fill(self, slot: Slot, grad: Tensor | None) -> None:
-        view = self._view(self.grads, slot)
-        if grad is None:
-            view.zero_()
-        else:
-            view.copy_(grad)
+        _fill_grads(out, [(self, slot) for slot in self.slots if slot.module in inside], by_out)
 
     def gradient_of(self, module: nn.Module, attribute: str) -> Tensor:
         """The view of ``grads`` that belongs to one parameter."""
@@ -173,10 +163,20 @@ class FlatTensors:
 
 def backward(loss: Tensor, flats: Sequence[FlatTensors]) -> None:
     """Set the ``grads`` of several matrices in one backward pass."""
-    slots = [(flat, slot) for flat in flats for slot in flat.slots]
-    grads = torch.autograd.grad(loss, [slot.tensor for _, slot in slots], allow_unused=True)
+    _fill_grads(loss, [(flat, slot) for flat in flats for slot in flat.slots])
+
+
+def _fill_grads(
+    out: Tensor, slots: Sequence[tuple[FlatTensors, Slot]], by_out: Tensor | None = None
+) -> None:
+    tensors = [slot.tensor for _, slot in slots]
+    grads = torch.autograd.grad(out, tensors, by_out, allow_unused=True)
     for (flat, slot), grad in zip(slots, grads, strict=True):
-        flat._fill(slot, grad)
+        view = flat._view(flat.grads, slot)
+        if grad is None:
+            view.zero_()
+        else:
+            view.copy_(grad)
 
 
 # ---- Dropout whose masks are a function of (member seed, step, row, unit), and cheap to draw -----
@@ -290,6 +290,7 @@ INITIALISATIONS = ("torch", "kaiming", "xavier", "lecun", "ntk", "data")
 NTK = ("ntk", "data")  # whose weights are divided by sqrt(in_features) in the forward pass
 NORMALIZATIONS = ("none", "batch", "layer", "group", "rms", "pln", "pls")
 """Names of what may stand between a linear layer and its activation."""
+GROUP_SIZE = 8  # units in a group of group norm, PLN and PLS
 
 
 Generators = Sequence[torch.Generator | None]
@@ -389,10 +390,6 @@ class StackedLinear(nn.Module):
             self.weight[m].div_(spread[m])
             self.bias[m].copy_(-middle[m])
 
-    def effective_weight(self) -> Tensor:
-        """The (M, in, out) matrix that multiplies the input."""
-        return self.weight.detach() * self.scale
-
 
 class StackedEmbedding(nn.Module):
     """M tables of category vectors, drawn N(0, 1 / dim); code 0, for unseen categories, is zero.
@@ -433,8 +430,6 @@ class StackedNorm(nn.Module):
     width, n_members : int
     affine : bool
         Learn a gain and a shift per unit; left out where ProxyNorm brings its own.
-    group_size : int
-        Units in a group of group norm, PLN and PLS.
 
     Shape
     -----
@@ -448,23 +443,20 @@ class StackedNorm(nn.Module):
         n_members: int,
         *,
         affine: bool = True,
-        group_size: int = 8,
-        eps: float = 1e-5,
-        momentum: float = 0.1,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
         if kind not in NORMALIZATIONS or kind == "none":
             raise ValueError(f"normalization must be one of {NORMALIZATIONS}, got {kind!r}")
-        if kind == "group" and width % group_size:
+        if kind == "group" and width % GROUP_SIZE:
             raise ValueError(
-                f"group normalization needs a width that group_size divides, got {width=} and "
-                f"{group_size=}; use normalization='layer' or change hidden_layer_sizes"
+                f"group normalization needs a width that {GROUP_SIZE} divides, got {width=}; "
+                "use normalization='layer' or change hidden_layer_sizes"
             )
-        self.kind, self.width, self.eps, self.momentum = kind, width, eps, momentum
-        self.group_size = group_size
+        self.kind, self.width, self.eps, self.momentum = kind, width, 1e-5, 0.1
+        self.group_size = GROUP_SIZE if kind == "group" else width
         makers = {"pln": PLN, "pls": PLS}
-        self.parallel = makers[kind](width, group_size) if kind in makers else None
+        self.parallel = makers[kind](width, GROUP_SIZE) if kind in makers else None
         affine = affine and self.parallel is None  # PLN and PLS have no affine part
         self.gain = nn.Parameter(torch.ones(n_members, 1, width, dtype=dtype)) if affine else None
         self.shift = (
@@ -481,15 +473,13 @@ class StackedNorm(nn.Module):
     def forward(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
         if self.parallel is not None:
             return self.parallel(x)
-        if self.kind == "layer":
-            x = F.layer_norm(x, (self.width,), eps=self.eps)
+        if self.kind == "batch":
+            x = self._batch_norm(x, valid)
         elif self.kind == "rms":
             x = F.rms_norm(x, (self.width,), eps=self.eps)
-        elif self.kind == "group":
+        else:
             groups = x.unflatten(-1, (-1, self.group_size))
             x = F.layer_norm(groups, (self.group_size,), eps=self.eps).flatten(-2)
-        else:
-            x = self._batch_norm(x, valid)
         if self.gain is None:
             return x
         return x * self.gain if self.shift is None else torch.addcmul(self.shift, x, self.gain)
@@ -532,8 +522,7 @@ class StackedNorm(nn.Module):
             return None
         if self.parallel is not None:
             return kernel_of(self.parallel)
-        size = self.group_size if self.kind == "group" else self.width
-        return Standardize(size, self.width, self.eps, center=self.kind != "rms")
+        return Standardize(self.group_size, self.width, self.eps, center=self.kind != "rms")
 
     def extra_repr(self) -> str:
         return f"{self.kind!r}, width={self.width}"

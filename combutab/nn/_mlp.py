@@ -206,14 +206,12 @@ class StackedInputs(nn.Module):
         Its width, unless the cardinality is smaller.
     generators : sequence of torch.Generator
         One a member.
-    n_dense : int, optional
-        Columns that do not come as codes; needed by what follows.
     n_numeric : int, default=0
-        How many of them, the first, are numbers.
+        How many of the columns that do not come as codes, the first, are numbers.
     numeric : NumericEmbedding, optional
-        Of the numbers.
-    scaled : bool, default=False
-        Multiply each input of the first layer by a learned factor, 1 at first.
+        The numbers' embedding.
+    n_scaled : int, default=0
+        Inputs of the first layer, to multiply each by a learned factor, 1 at first; 0: none is.
     bins : sequence of Tensor or None, optional
         Each member's edges of bins, (n_numeric, n_bins + 1), for piecewise-linear embeddings;
         without, they come with a state that is loaded.
@@ -233,10 +231,9 @@ class StackedInputs(nn.Module):
         embedding_dim: int,
         generators: Generators,
         *,
-        n_dense: int = 0,
         n_numeric: int = 0,
         numeric: NumericEmbedding | None = None,
-        scaled: bool = False,
+        n_scaled: int = 0,
         bins: Sequence[Tensor | None] | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
@@ -257,9 +254,8 @@ class StackedInputs(nn.Module):
             self.numeric = PiecewiseLinearEmbedding(
                 torch.stack(edges), settings.dim, generators, dtype=dtype
             )
-        if scaled:
-            width = n_input_columns(n_dense, n_numeric, cardinalities, embedding_dim, settings)
-            self.scale = nn.Parameter(torch.ones(len(generators), 1, width, dtype=dtype))
+        if n_scaled:
+            self.scale = nn.Parameter(torch.ones(len(generators), 1, n_scaled, dtype=dtype))
 
     def forward(self, dense: Tensor, codes: Tensor | None = None) -> Tensor:
         parts = [dense]
@@ -269,18 +265,6 @@ class StackedInputs(nn.Module):
             parts += [table(codes[..., i]) for i, table in enumerate(self.embeddings)]
         x = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
         return x if self.scale is None else x * self.scale
-
-
-def n_input_columns(
-    n_dense: int,
-    n_numeric: int,
-    cardinalities: Sequence[int],
-    embedding_dim: int,
-    numeric: NumericEmbedding,
-) -> int:
-    """Count the inputs of the first layer, of a file's any number of columns."""
-    embedded = sum(min(embedding_dim, c) for c in cardinalities)
-    return n_dense + n_numeric * (numeric.width - 1) + embedded
 
 
 # ---- Perceptrons ---------------------------------------------------------------------------------
@@ -355,9 +339,8 @@ class MLPSpec(NetworkSpec, kind="mlp"):
     @property
     def n_inputs(self) -> int:
         """Width of the first linear layer's input: dense columns and embeddings."""
-        return n_input_columns(
-            self.n_dense, self.n_numeric, self.cardinalities, self.embedding_dim, self.numeric
-        )
+        embedded = sum(min(self.embedding_dim, c) for c in self.cardinalities)
+        return self.n_dense + self.n_numeric * (self.numeric.width - 1) + embedded
 
     @property
     def input_widths(self) -> tuple[int, ...]:
@@ -393,6 +376,13 @@ class MLPSpec(NetworkSpec, kind="mlp"):
         if self.scale_inputs:
             shapes["inputs.scale"] = (1, self.n_inputs)
         return shapes
+
+    def make_linears(self, generators: Generators, dtype: torch.dtype) -> list[StackedLinear]:
+        """Draw the linear layers of a stack."""
+        return [
+            StackedLinear(n_in, n_out, generators, init=self.init, dtype=dtype)
+            for n_in, n_out in itertools.pairwise(self.widths)
+        ]
 
     def build(
         self,
@@ -439,8 +429,17 @@ class StackedMLP(ChainNetwork):
         generators = weight_generators(members, seeds)
         super().__init__(
             members,
-            self._make_inputs(spec, members, generators, dtype),
-            self._make_linears(spec, generators, dtype),
+            StackedInputs(
+                spec.cardinalities,
+                spec.embedding_dim,
+                generators,
+                n_numeric=spec.n_numeric,
+                numeric=spec.numeric,
+                n_scaled=spec.n_inputs if spec.scale_inputs else 0,
+                bins=[member.bins for member in members],
+                dtype=dtype,
+            ),
+            spec.make_linears(generators, dtype),
             [
                 make_norm(
                     spec.normalization, width, len(members), affine=not spec.proxy_norm, dtype=dtype
@@ -459,33 +458,6 @@ class StackedMLP(ChainNetwork):
             device=device,
         )
         self.spec = spec
-
-    def _make_inputs(
-        self,
-        spec: MLPSpec,
-        members: Sequence[Member],
-        generators: Generators,
-        dtype: torch.dtype,
-    ) -> StackedInputs:
-        return StackedInputs(
-            spec.cardinalities,
-            spec.embedding_dim,
-            generators,
-            n_dense=spec.n_dense,
-            n_numeric=spec.n_numeric,
-            numeric=spec.numeric,
-            scaled=spec.scale_inputs,
-            bins=[member.bins for member in members],
-            dtype=dtype,
-        )
-
-    def _make_linears(
-        self, spec: MLPSpec, generators: Generators, dtype: torch.dtype
-    ) -> list[StackedLinear]:
-        return [
-            StackedLinear(n_in, n_out, generators, init=spec.init, dtype=dtype)
-            for n_in, n_out in itertools.pairwise(spec.widths)
-        ]
 
     @torch.no_grad()
     def start_from(
@@ -519,7 +491,22 @@ class StackedMLP(ChainNetwork):
 
 @dataclass(frozen=True)
 class TabMSpec(MLPSpec, kind="tabm"):
-    """Perceptrons of ``n_heads`` heads; all else is as of ``MLPSpec``."""
+    """TabM: perceptrons of ``n_heads`` heads; all else is as of ``MLPSpec``.
+
+    Every linear map but the last is ((x * r) W) * s + b, of which a head has its own r, s and b;
+    the last is a head's own. Only the first r is random at first, so that heads differ by how they
+    see the inputs. The network is a ``StackedMLP`` whose raw outputs are (M, batch * n_heads,
+    n_outputs).
+
+    References
+    ----------
+    Gorishniy et al. (2024), "TabM: Advancing tabular deep learning with parameter-efficient
+    ensembling", section 3.3 (arXiv 2410.24210).
+
+    >>> net = TabMSpec(4, (16, 16), 3, n_heads=8).build([Member(0, "relu")])
+    >>> net(torch.zeros(1, 5, 4)).shape
+    torch.Size([1, 40, 3])
+    """
 
     n_heads: int = 32
 
@@ -551,61 +538,20 @@ class TabMSpec(MLPSpec, kind="tabm"):
         last = f"linears.{len(pairs) - 1}"
         return shapes | {f"{last}.weight": (k, n_in, n_out), f"{last}.bias": (k, n_out)}
 
-    def build(
-        self,
-        members: Sequence[Member],
-        *,
-        dtype: torch.dtype = torch.float32,
-        device: torch.device | str = "cpu",
-    ) -> StackedTabM:
-        """A stack of these members, sorted so that those of one activation are neighbours."""
-        return StackedTabM(self, members, dtype=dtype, device=device)
-
-
-class StackedTabM(StackedMLP):
-    """M TabM networks of one shape: perceptrons of k heads each.
-
-    Every linear map but the last is ((x * r) W) * s + b, of which a head has its own r, s and b;
-    the last is a head's own. Only the first r is random at first, so that heads differ by how they
-    see the inputs.
-
-    Parameters
-    ----------
-    spec : TabMSpec
-    members, dtype, device
-        As of ``StackedMLP``.
-
-    Shape
-    -----
-    dense : (M, batch, n_dense), codes : (M, batch, n_codes) int64
-        -> (M, batch * n_heads, n_outputs)
-
-    References
-    ----------
-    Gorishniy et al. (2024), "TabM: Advancing tabular deep learning with parameter-efficient
-    ensembling", section 3.3 (arXiv 2410.24210).
-
-    >>> net = StackedTabM(TabMSpec(4, (16, 16), 3, n_heads=8), [Member(0, "relu")])
-    >>> net(torch.zeros(1, 5, 4)).shape
-    torch.Size([1, 40, 3])
-    """
-
-    def _make_linears(
-        self, spec: MLPSpec, generators: Generators, dtype: torch.dtype
-    ) -> list[StackedLinear]:
-        k, pairs = spec.n_heads, list(itertools.pairwise(spec.head_widths))
+    def make_linears(self, generators: Generators, dtype: torch.dtype) -> list[StackedLinear]:
+        k, pairs = self.n_heads, list(itertools.pairwise(self.head_widths))
         layers: list[StackedLinear] = [
             HeadLinear(
                 *pair,
                 k,
                 generators,
-                r=None if i else _first_factors(spec, generators),
-                init=spec.init,
+                r=None if i else _first_factors(self, generators),
+                init=self.init,
                 dtype=dtype,
             )
             for i, pair in enumerate(pairs[:-1])
         ]
-        return [*layers, HeadOutputs(*pairs[-1], k, generators, init=spec.init, dtype=dtype)]
+        return [*layers, HeadOutputs(*pairs[-1], k, generators, init=self.init, dtype=dtype)]
 
 
 def _first_factors(spec: MLPSpec, generators: Generators) -> Tensor:

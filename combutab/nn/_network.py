@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Self, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -90,6 +92,11 @@ class StackedNetwork(nn.Module):
     def dtype(self) -> torch.dtype:
         return self.flat.values.dtype
 
+    @property
+    def flats(self) -> tuple[FlatTensors, FlatTensors]:
+        """The matrices of parameters and of floating-point buffers."""
+        return self.flat, self.flat_buffers
+
     def _flatten(self, dtype: torch.dtype, device: torch.device) -> None:
         m = self.n_members
         weights: list[StackedTensor] = []
@@ -132,19 +139,11 @@ class StackedNetwork(nn.Module):
         list of (slice, float)
             Neighbouring columns of one factor, in order, without gaps.
         """
-        found: list[tuple[slice, float]] = []
-        for slot in sorted(self.flat.slots, key=lambda slot: slot.columns.start):
-            factor = by_role.get(parameter_role(slot), 1.0)
-            start, before = 0, None
-            if found:
-                before, last = found[-1]
-                start = before.stop
-                if last == factor:
-                    found[-1] = (slice(before.start, max(start, slot.columns.stop)), factor)
-                    continue
-            if slot.columns.stop > start:
-                found.append((slice(start, slot.columns.stop), factor))
-        return found
+        factors = np.ones(self.flat.values.shape[1])
+        for slot in self.flat.slots:
+            factors[slot.columns] = by_role.get(parameter_role(slot), 1.0)
+        edges = [0, *(np.flatnonzero(np.diff(factors)) + 1).tolist(), len(factors)]
+        return [(slice(a, b), float(factors[a])) for a, b in itertools.pairwise(edges)]
 
     def _is_decayed(self, entry: StackedTensor) -> bool:
         """Tell whether penalties on the weights apply to a parameter."""
@@ -191,8 +190,8 @@ class StackedNetwork(nn.Module):
         for module in self.modules():
             if isinstance(module, StackedActivation):
                 module.select_groups(keep)
-        self.flat.select(keep)
-        self.flat_buffers.select(keep)
+        for flat in self.flats:
+            flat.select(keep)
         self.members = [self.members[k] for k in keep]
 
     def member_state(self, i: int) -> dict[str, Tensor]:
@@ -216,8 +215,8 @@ class StackedNetwork(nn.Module):
                 f"the state does not fit the network: missing {sorted(expected - set(state))}, "
                 f"unexpected {sorted(set(state) - expected)}"
             )
-        self.flat.load_member(i, state)
-        self.flat_buffers.load_member(i, state)
+        for flat in self.flats:
+            flat.load_member(i, state)
         for name, value in self._integers(i).items():
             value.copy_(state[name])
 

@@ -210,21 +210,27 @@ def schedule_factor(name: Schedule, fraction: float) -> float:
     t = min(max(fraction, 0.0), 1.0)
     if callable(name):
         return name(t)
+    if name not in _FACTORS:
+        raise ValueError(f"learning_rate must be one of {SCHEDULES}, got {name!r}")
+    return _FACTORS[name](t)
 
-    def half_cosine(start: float, end: float, u: float) -> float:
-        return end + (start - end) * 0.5 * (1 + math.cos(math.pi * u))
 
-    if name == "constant":
-        return 1.0
-    if name == "cosine":
-        return round(half_cosine(1.0, 0.0, t), 15)
-    if name == "one-cycle":
-        return half_cosine(1 / 25, 1, t / 0.3) if t < 0.3 else half_cosine(1, 1e-4, (t - 0.3) / 0.7)
-    if name == "flat-cosine":
-        return 1.0 if t < 0.5 else half_cosine(1.0, 0.0, 2 * t - 1)
-    if name == "coslog4":
-        return 0.5 * (1 - math.cos(2 * math.pi * math.log2(1 + 15 * t)))
-    raise ValueError(f"learning_rate must be one of {SCHEDULES}, got {name!r}")
+def _half_cosine(start: float, end: float, t: float) -> float:
+    return end + (start - end) * 0.5 * (1 + math.cos(math.pi * t))
+
+
+def _one_cycle(t: float) -> float:
+    up = t < 0.3
+    return _half_cosine(1 / 25, 1, t / 0.3) if up else _half_cosine(1, 1e-4, (t - 0.3) / 0.7)
+
+
+_FACTORS: dict[str, Callable[[float], float]] = {
+    "constant": lambda t: 1.0,
+    "cosine": lambda t: round(_half_cosine(1.0, 0.0, t), 15),
+    "one-cycle": _one_cycle,
+    "flat-cosine": lambda t: 1.0 if t < 0.5 else _half_cosine(1.0, 0.0, 2 * t - 1),
+    "coslog4": lambda t: 0.5 * (1 - math.cos(2 * math.pi * math.log2(1 + 15 * t))),
+}
 
 
 def rate_table(

@@ -71,21 +71,12 @@ class MemberPlan:
     alpha: float = 0.0
     weight_decay: float = 0.0
     val_rows: Tensor | None = None
-    start: MemberStart | None = None
+    # what an earlier call found, to go on from, with empty curves; its weights are loaded by the
+    # caller, shuffles and masks go on from its epochs, and its optimizer and next learning rate
+    # are taken up if it has any
+    start: MemberResult | None = None
     # of its raw outputs, (n_heads, n, n_outputs), for val_rows with their targets and weights
     scorer: Callable[[Tensor, Tensor, Tensor | None], float] | None = None
-
-
-@dataclass(frozen=True)
-class MemberStart:
-    """The state in which an earlier call left a member; its weights are loaded by the caller."""
-
-    epochs: int  # trained before: shuffles and masks go on from there
-    t: int
-    optimizer: dict[str, Tensor] | None = None
-    best_loss: float = np.inf
-    n_iter_no_improvement: int = 0
-    learning_rate: float | None = None  # where the schedule stood; None starts it anew
 
 
 @dataclass(frozen=True)
@@ -275,14 +266,14 @@ class StepInputs:
 class Batch:
     """A step's rows (M, b, ...) with their weights (M, b), 0 for padding, or None.
 
-    Of ranks that share a step each has the rows ``first`` on, maybe none; ``mass`` is then that of
-    all of the step's.
+    ``mass`` is the weight of each member's rows, (M,), or their number where none is weighted. Each
+    of several ranks has the rows from ``first`` on, maybe none; ``mass`` is that of all ranks'.
     """
 
     rows: Rows
+    mass: Tensor | float
     valid: Tensor | None = None
     first: int = 0
-    mass: Tensor | float | None = None
 
 
 class Objective:
@@ -292,40 +283,27 @@ class Objective:
     at once, by a formula where the loss has one.
     """
 
-    def __init__(
-        self,
-        loss: Loss,
-        y: Tensor,
-        weight: Tensor | None,
-        dtype: torch.dtype,
-        track_metric: bool,
-        n_heads: int = 1,
-        mass: Tensor | float | None = None,
-    ) -> None:
-        self.loss, self.y, self.weight, self.dtype = loss, by_head(y, n_heads), weight, dtype
-        self.track_metric = track_metric
-        # rows of which these are all, or a rank's share: then the means are its part of theirs
-        self._all_rows = None if mass is None or weight is not None else float(mass) * n_heads
-        self.mass: Tensor | float = float(y.shape[1])  # of each member's rows
-        if weight is not None:
-            self.mass = weight.sum(1)
-        if mass is not None:
-            self.mass = mass
-        if weight is not None and isinstance(self.mass, Tensor):
+    def __init__(self, config: TrainConfig, batch: Batch, n_heads: int = 1) -> None:
+        self.config, self.loss, self.mass = config, config.loss, batch.mass
+        self.y, weight = by_head(batch.rows.y, n_heads), batch.rows.weight
+        self._share: Tensor | None = None  # of each row in its member's mean
+        if weight is None or not isinstance(batch.mass, Tensor):
+            self._n_rows = float(batch.mass) * n_heads
+        else:
             tiny = torch.finfo(weight.dtype).tiny  # no row of a member may be in the batch
-            share = weight / self.mass.clamp_min(tiny).unsqueeze(1)
+            share = weight / batch.mass.clamp_min(tiny).unsqueeze(1)
             self._share = share if n_heads == 1 else by_head(share / n_heads, n_heads)
         self.mean: Tensor | None = None
         self.metric: Tensor | None = None
 
     def _average(self, values: Tensor) -> Tensor:  # (M, b) -> (M,)
-        if self._all_rows is not None:
-            return values.sum(1).div(self._all_rows)
-        return values.mean(1) if self.weight is None else (values * self._share).sum(1)
+        if self._share is None:
+            return values.sum(1).div(self._n_rows)
+        return (values * self._share).sum(1)
 
     def _measure(self, raw: Tensor) -> None:
-        if self.track_metric:
-            raw = raw.detach().to(self.dtype)
+        if self.config.track_metric:
+            raw = raw.detach().to(self.config.precision.dtype)
             self.metric = self._average(self.loss.metric(raw, self.y))
 
     def __call__(self, raw: Tensor) -> Tensor:  # (M, b, n_outputs) -> ()
@@ -333,7 +311,8 @@ class Objective:
         return self._total(raw)
 
     def _total(self, raw: Tensor) -> Tensor:
-        mean = self._average(self.loss.rows(raw.to(self.dtype), self.y))
+        losses = self.loss.rows(raw.to(self.config.precision.dtype), self.y)
+        mean = self._average(losses)
         self.mean = mean.detach()
         return mean.sum()
 
@@ -347,8 +326,8 @@ class Objective:
             return slopes
         losses, slopes = closed
         self.mean = self._average(losses)
-        if self.weight is None:
-            return slopes.div_(self._all_rows or slopes.shape[1])
+        if self._share is None:
+            return slopes.div_(self._n_rows)
         return slopes.mul_(self._share.unsqueeze(-1))
 
 
@@ -408,12 +387,12 @@ class TrainingStep:
         weight = None if data.weight is None else data.weight[index]
         if valid is not None:
             weight = valid.to(data.dense.dtype) if weight is None else weight * valid
-        if self.ranks is None:
-            return Batch(self._rows(data, index, weight), valid)
         mass = float(index.shape[1]) if weight is None else weight.sum(1)
+        if self.ranks is None:
+            return Batch(self._rows(data, index, weight), mass, valid)
         start, stop = self.ranks.span(index.shape[1])
         weight, valid = (None if t is None else t[:, start:stop] for t in (weight, valid))
-        return Batch(self._rows(data, index[:, start:stop], weight), valid, start, mass)
+        return Batch(self._rows(data, index[:, start:stop], weight), mass, valid, start)
 
     def _rows(self, data: Rows, index: Tensor, weight: Tensor | None) -> Rows:
         flat = index.reshape(-1)
@@ -444,17 +423,8 @@ class TrainingStep:
         self._add_up(objective)
 
     def _set_gradients(self, batch: Batch, keys: Tensor | None) -> Objective:
-        rows, config = batch.rows, self.config
+        rows, objective = batch.rows, Objective(self.config, batch, self.net.n_heads)
         n_rows = rows.dense.shape[1]
-        objective = Objective(
-            config.loss,
-            rows.y,
-            rows.weight,
-            config.precision.dtype,
-            config.track_metric,
-            self.net.n_heads,
-            batch.mass,
-        )
         if n_rows == 0:  # a rank's share of a small batch
             self.grads.zero_()
             return objective

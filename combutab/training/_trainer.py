@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -18,14 +19,13 @@ from combutab.core.progress import uninterrupted
 from combutab.core.world import broadcast, current, unshared
 from combutab.nn import TableNetwork
 from combutab.training._callbacks import Callback, EpochReport
-from combutab.training._losses import Loss, accuracy, best_factors, r2
+from combutab.training._losses import accuracy, best_factors, r2
 from combutab.training._optimizers import RowOptimizer, is_per_step, rate_table, schedule_factor
 from combutab.training._steps import (
     Batch,
     Batches,
     MemberPlan,
     MemberResult,
-    MemberStart,
     Rows,
     RowStream,
     StepInputs,
@@ -174,6 +174,7 @@ class Scorer:
                 table[m, : lengths[m]] = plan.val_rows.to(device)
                 weight[m, : lengths[m]] = 1.0
         self.lengths, self.scorers = lengths, [plan.scorer for plan in plans]
+        self.loss = config.loss.unsmoothed()
         self.table = table
         self.factors = [1.0] * len(plans)  # of the raw outputs that were scored last
         self.weight = weight if data.weight is None else weight * data.weight[table]
@@ -186,7 +187,7 @@ class Scorer:
         if ranks is not None and n_rows < ranks.count:
             ranks = None
         first, end = (0, n_rows) if ranks is None else ranks.span(n_rows)
-        config, data, loss = self.config, self.data, self.config.loss.unsmoothed()
+        config, data = self.config, self.data
         found, n_heads = list[Tensor](), net.n_heads
         finite = torch.ones(len(self.table), dtype=torch.bool, device=self.table.device)
         for start in range(first, end, _ROWS):
@@ -196,21 +197,14 @@ class Scorer:
                 raw = net(data.dense[index], codes)
             raw = raw.to(config.precision.dtype)
             finite &= raw.isfinite().flatten(1).all(1)
-            if config.calibrated:
-                found.append(raw)
-            elif config.score == "scorer":
-                found.append(raw.unflatten(1, (-1, n_heads)))
-            elif config.score == "loss":  # of what is predicted: the heads' average
-                found.append(loss.rows(loss.average(raw, n_heads), data.y[index]))
-            else:
-                found.append(loss.point(loss.average(raw, n_heads)))
+            found.append(raw if config.calibrated else self._judged(raw, n_heads, data.y[index]))
         # what is no number has no score: it would be some class's share of the rows
         scored = torch.cat(found, 1)
         if ranks is not None:
             scored = ranks.joined(scored, n_rows)
             finite = ranks.all(finite)
         if config.calibrated:
-            scored = self._calibrated(scored, loss, n_heads)
+            scored = self._calibrated(scored, n_heads)
         return self._agreed(torch.where(finite, self._score(scored, finite), torch.nan))
 
     def _agreed(self, scores: Tensor) -> Tensor:
@@ -223,20 +217,25 @@ class Scorer:
         self.factors = both[1].tolist()
         return both[0]
 
-    def _calibrated(self, raw: Tensor, loss: Loss, n_heads: int) -> Tensor:
+    def _calibrated(self, raw: Tensor, n_heads: int) -> Tensor:
         """What is scored of raw outputs (M, n * n_heads, n_outputs), once these are scaled."""
-        y = self.data.y[self.table]
-
-        def losses(scaled: Tensor) -> Tensor:
-            return loss.rows(loss.average(scaled, n_heads), y)
-
-        factors = best_factors(losses, raw, self.weight)
+        y, loss = self.data.y[self.table], self.loss
+        factors = best_factors(
+            lambda scaled: loss.rows(loss.average(scaled, n_heads), y), raw, self.weight
+        )
         self.factors = factors.tolist()
-        raw = raw * factors.to(raw)[:, None, None]
+        return self._judged(raw * factors.to(raw)[:, None, None], n_heads, y)
+
+    def _judged(self, raw: Tensor, n_heads: int, y: Tensor) -> Tensor:
+        """What is scored of raw outputs (M, n * n_heads, n_outputs).
+
+        It is the outputs of all heads, or the loss or the prediction of the heads' average.
+        """
         if self.config.score == "scorer":
             return raw.unflatten(1, (-1, n_heads))
+        average = self.loss.average(raw, n_heads)
         return (
-            losses(raw) if self.config.score == "loss" else loss.point(loss.average(raw, n_heads))
+            self.loss.rows(average, y) if self.config.score == "loss" else self.loss.point(average)
         )
 
     def _score(self, scored: Tensor, finite: Tensor) -> Tensor:
@@ -273,6 +272,7 @@ _CURVES = ("train_loss", "validation_score", "learning_rate", "train_metric")
 _NUMBERS = ("epochs", "t", "best_loss", "best_score", "n_iter_no_improvement", "next_learning_rate")
 _COUNTS = ("epochs", "t", "n_iter_no_improvement")
 _PROGRESS = {"epochs": whole(), "members": several(whole())}  # in training
+_BEST = ("best", "best_buffers")  # each member's weights and buffers of its best epoch
 _REASONS = ("", "max_iter", "no_improvement", "callback", "interrupted", "diverged")
 
 
@@ -352,26 +352,17 @@ class StackTraining(Trainable[MemberResult]):
             self.batches = Batches(plans, config, self.device, config.max_epochs)
         self.step = TrainingStep(net, plans, config, self.optimizer, self.n_rows)
         self.scorer = Scorer(data, plans, config) if config.score else None
-        starts = [p.start or MemberStart(0, 0) for p in plans]
-        for i, start in enumerate(starts):
-            if start.optimizer is not None:
-                self.optimizer.load_member(i, start.optimizer)
+        # of members that are in training; the rest of each follows at its end
+        self.records = [deepcopy(p.start) if p.start else MemberResult() for p in plans]
+        for i, own in enumerate(self.records):
+            self.optimizer.load_member(i, own.optimizer)
+            own.optimizer = {}
         self.learning_rates = [  # now, after the schedule
-            p.learning_rate if s.learning_rate is None else s.learning_rate
-            for p, s in zip(plans, starts, strict=True)
-        ]
-        self.records = [  # of members that are in training; the rest of each follows at its end
-            MemberResult(
-                epochs=s.epochs,
-                t=s.t,
-                best_loss=s.best_loss,
-                n_iter_no_improvement=s.n_iter_no_improvement,
-            )
-            for s in starts
+            p.learning_rate if own.next_learning_rate is None else own.next_learning_rate
+            for p, own in zip(plans, self.records, strict=True)
         ]
         self.best_factor = [1.0] * len(plans)  # of raw outputs
-        self.best_values = net.flat.values.clone() if config.score else None
-        self.best_buffers = net.flat_buffers.values.clone() if config.score else None
+        self.best = [flat.values.clone() for flat in net.flats] if config.score else []
         self.metric: Tensor | None = None  # of the epoch: each member's mean
         self.ended: list[MemberResult | None] = [None] * len(plans)
         self._cached: Batch | None = None
@@ -494,10 +485,10 @@ class StackTraining(Trainable[MemberResult]):
                 idle = loss > own.best_loss - config.tol
             own.best_loss = min(own.best_loss, loss)
             own.n_iter_no_improvement = own.n_iter_no_improvement + 1 if idle else 0
-        if improved and self.best_values is not None and self.best_buffers is not None:
+        if improved:
             index = torch.tensor(improved, device=self.device)
-            self.best_values[index] = self.net.flat.values[index]
-            self.best_buffers[index] = self.net.flat_buffers.values[index]
+            for best, flat in zip(self.best, self.net.flats, strict=True):
+                best[index] = flat.values[index]
 
     def _keep_score(self, m: int, score: float) -> None:
         assert self.scorer is not None
@@ -520,7 +511,7 @@ class StackTraining(Trainable[MemberResult]):
                     ended[m] = "no_improvement"
             if n_epochs == config.max_epochs and not stop:
                 ended.setdefault(m, "max_iter")
-        self._finish(ended)
+        self._end(ended)
         last = stop or not self.members
         if self.file is not None and (last or self.file.is_due):
             with uninterrupted():
@@ -530,42 +521,36 @@ class StackTraining(Trainable[MemberResult]):
 
     def stop(self, reason: str) -> None:
         """See `Trainable`."""
-        self._finish(dict.fromkeys(range(len(self.members)), reason))
+        self._end(dict.fromkeys(range(len(self.members)), reason))
 
-    def _finish(self, ended: dict[int, str]) -> None:
+    def _end(self, ended: dict[int, str]) -> None:
         """Write the results of these members and drop them from the stack."""
         with uninterrupted():  # a stack of which the half is dropped would mix members up
-            self._drop(ended)
+            self._load_best(ended)
+            for m, reason in ended.items():
+                self.ended[self.members[m]] = self.result(m, reason)
+            self.keep([m for m in range(len(self.members)) if m not in ended])
 
     def _load_best(self, members: Iterable[int]) -> None:
-        if self.best_values is None or self.best_buffers is None:
-            return
         for m in members:
-            if np.isfinite(self.records[m].best_score):
-                self.net.flat.values[m] = self.best_values[m]
-                self.net.flat_buffers.values[m] = self.best_buffers[m]
+            if self.best and np.isfinite(self.records[m].best_score):
+                for best, flat in zip(self.best, self.net.flats, strict=True):
+                    flat.values[m] = best[m]
                 if self.config.calibrated:
                     self.net.scale_outputs(m, self.best_factor[m])
 
     def results(self) -> list[MemberResult]:
         """See `Trainable`."""
-        results, flats = list(self.ended), (self.net.flat, self.net.flat_buffers)
-        kept = [flat.values.clone() for flat in flats]
+        results, kept = list(self.ended), [flat.values.clone() for flat in self.net.flats]
         with uninterrupted():
             try:
                 self._load_best(range(len(self.members)))
                 for m, i in enumerate(self.members):
                     results[i] = self.result(m, "callback")
             finally:
-                for flat, values in zip(flats, kept, strict=True):
+                for flat, values in zip(self.net.flats, kept, strict=True):
                     flat.values.copy_(values)
         return [result for result in results if result is not None]
-
-    def _drop(self, ended: dict[int, str]) -> None:
-        self._load_best(ended)
-        for m, reason in ended.items():
-            self.ended[self.members[m]] = self.result(m, reason)
-        self.keep([m for m in range(len(self.members)) if m not in ended])
 
     def result(self, m: int, reason: str) -> MemberResult:
         """What a member would give if it ended as it is."""
@@ -590,9 +575,10 @@ class StackTraining(Trainable[MemberResult]):
         for m, i in enumerate(self.members):
             arrays |= result_arrays(f"{i}.", self.result(m, ""))
             arrays[f"{i}.best_factor"] = np.array(self.best_factor[m])
-            if self.best_values is not None and self.best_buffers is not None:
-                arrays[f"{i}.best"] = self.best_values[m].cpu().numpy()
-                arrays[f"{i}.best_buffers"] = self.best_buffers[m].cpu().numpy()
+            arrays |= {
+                f"{i}.{name}": best[m].cpu().numpy()
+                for name, best in zip(_BEST, self.best, strict=False)
+            }
         return arrays, {"epochs": n_epochs, "members": list(self.members)}
 
     def restore(self, arrays: Arrays, progress: dict[str, Any]) -> int:
@@ -614,9 +600,8 @@ class StackTraining(Trainable[MemberResult]):
             self.learning_rates[m] = found.next_learning_rate
             self.records[m] = replace(found, state={}, optimizer={})
             self.best_factor[m] = float(arrays[f"{i}.best_factor"])
-            if self.best_values is not None and self.best_buffers is not None:
-                self.best_values[m] = torch.from_numpy(arrays[f"{i}.best"])
-                self.best_buffers[m] = torch.from_numpy(arrays[f"{i}.best_buffers"])
+            for name, best in zip(_BEST, self.best, strict=False):
+                best[m] = torch.from_numpy(arrays[f"{i}.{name}"])
         return int(progress["epochs"])
 
     def keep(self, keep: Sequence[int]) -> None:
@@ -633,9 +618,8 @@ class StackTraining(Trainable[MemberResult]):
         for name in ("plans", "members", "n_rows", "learning_rates", "records", "best_factor"):
             values = getattr(self, name)
             setattr(self, name, [values[k] for k in keep])
-        if self.best_values is not None and self.best_buffers is not None:
-            index = torch.tensor(keep, device=self.device)
-            self.best_values, self.best_buffers = self.best_values[index], self.best_buffers[index]
+        index = torch.tensor(keep, device=self.device)
+        self.best = [best[index] for best in self.best]
         self.step.refresh(self.plans, self.n_rows)
         self._cached = None
 

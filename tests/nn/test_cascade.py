@@ -7,7 +7,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
 from combutab.nn import (
-    N_TIME,
     BlurredCrossEntropy,
     CodeInputs,
     Member,
@@ -72,7 +71,7 @@ def test_an_ordered_spans_outputs_bend_by_its_places():
 def test_times_become_waves():
     t = torch.tensor([[0.0], [0.5], [1.0]], dtype=torch.float64)
     found = time_inputs(t)
-    assert found.shape == (3, N_TIME)
+    assert found.shape == (3, 7)
     angles = np.pi * np.array([1, 2, 3]) * t.numpy()
     assert_allclose(found.numpy(), np.hstack([t.numpy(), np.cos(angles), np.sin(angles)]))
 

@@ -12,10 +12,10 @@ from combutab.nn import (
     INITIALISATIONS,
     MaskMaker,
     StackedActivation,
-    StackedEmbedding,
     StackedLinear,
     StackedNorm,
 )
+from combutab.nn._layers import StackedEmbedding
 
 
 def generators(*seeds: int) -> list[torch.Generator]:
@@ -28,7 +28,7 @@ def test_linear_is_each_member_alone(init):
     x = torch.randn(2, 7, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     out = stacked(x)
     for m in range(2):
-        expected = x[m] @ stacked.effective_weight()[m] + stacked.bias[m]
+        expected = x[m] @ (stacked.scale * stacked.weight[m]) + stacked.bias[m]
         torch.testing.assert_close(out[m], expected)
     alone = StackedLinear(5, 3, generators(2), init=init, dtype=torch.float64)
     assert torch.equal(alone.weight[0], stacked.weight[1])
@@ -46,7 +46,7 @@ def test_linear_is_each_member_alone(init):
 )
 def test_initial_spread(init, std):
     layer = StackedLinear(400, 300, generators(0), init=init)
-    assert layer.effective_weight().std().item() == pytest.approx(std, rel=0.02)
+    assert (layer.scale * layer.weight).std().item() == pytest.approx(std, rel=0.02)
 
 
 def test_unknown_initialisation():
@@ -119,7 +119,7 @@ def test_batch_norm_of_one_row_uses_the_running_statistics():
 
 
 def test_group_norm_says_which_width_it_cannot_take():
-    with pytest.raises(ValueError, match="width=10 and group_size=8"):
+    with pytest.raises(ValueError, match="width that 8 divides, got width=10"):
         StackedNorm("group", 10, 1)
 
 

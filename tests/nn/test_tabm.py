@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from combutab.nn import Member, MLPSpec, NetworkSpec, StackedTabM, TabMSpec
+from combutab.nn import Member, MLPSpec, NetworkSpec, StackedMLP, TabMSpec
 
 K = 4
 SPEC = TabMSpec(
@@ -151,7 +151,7 @@ def test_only_the_first_factors_are_random_at_first():
 
 
 def test_specs_describe_what_they_build():
-    state = StackedTabM(SPEC, MEMBERS[:1]).member_state(0)
+    state = StackedMLP(SPEC, MEMBERS[:1]).member_state(0)
     shapes = SPEC.array_shapes()
     assert {n: tuple(v.shape) for n, v in state.items() if n in shapes} == shapes
     assert set(state) - set(shapes) == {"inputs.numeric.edges"} | {

@@ -357,14 +357,18 @@ def test_time_limit():
 
 
 def test_going_on_is_the_same_as_not_stopping():
-    from combutab.training import MemberStart
+    from combutab.training import MemberResult
 
     config = replace(CONFIG, precision=Precision("float64"), max_epochs=6)
     member = Member(0, "prelu", 0.2)
     (whole,) = train([member], [plan(0)], config)
     (half,) = train([member], [plan(0)], replace(config, max_epochs=3))
-    start = MemberStart(
-        half.epochs, half.t, half.optimizer, half.best_loss, half.n_iter_no_improvement
+    start = MemberResult(
+        optimizer=half.optimizer,
+        epochs=half.epochs,
+        t=half.t,
+        best_loss=half.best_loss,
+        n_iter_no_improvement=half.n_iter_no_improvement,
     )
     net = StackedMLP(MLPSpec(5, (16, 16), 1), [member], dtype=torch.float64)
     net.load_member(0, half.state)

@@ -16,6 +16,7 @@ from sklearn.datasets import make_classification
 from sklearn.metrics import accuracy_score, log_loss, mean_pinball_loss, r2_score
 
 from combutab import MLPClassifier, TabMClassifier
+from combutab.core.device import Precision
 from combutab.nn import Member, MLPSpec, StackedMLP
 from combutab.training import (
     SCHEDULES,
@@ -24,7 +25,7 @@ from combutab.training import (
     EpochReport,
     GaussianNLL,
     MemberPlan,
-    MemberStart,
+    MemberResult,
     OptimizerConfig,
     Pinball,
     ProgressBar,
@@ -32,14 +33,13 @@ from combutab.training import (
     Rows,
     TrainConfig,
     VerboseLines,
-    clip_gradients,
     make_regression_loss,
     schedule_factor,
     train_stack,
 )
 from combutab.training._losses import accuracy, best_factors, r2
-from combutab.training._optimizers import rate_table
-from combutab.training._steps import Batches, Objective
+from combutab.training._optimizers import clip_gradients, rate_table
+from combutab.training._steps import Batch, Batches, Objective
 
 RNG = np.random.default_rng(0)
 RAW = RNG.normal(size=(2, 30, 3))
@@ -143,10 +143,15 @@ def test_binary_cross_entropy():
 def test_the_objectives_derivative_is_autograds(loss, n_outputs, y, weighted):
     weight = torch.from_numpy(RNG.random((2, 30))) if weighted else None
     raw = torch.from_numpy(RAW[..., :n_outputs].copy())
-    by_formula = Objective(loss, y, weight, torch.float64, track_metric=True)
+    config = TrainConfig(
+        loss, OptimizerConfig(), 30, 1, track_metric=True, precision=Precision("float64")
+    )
+    mass = 30.0 if weight is None else weight.sum(1)
+    batch = Batch(Rows(raw, y, None, weight), mass)
+    by_formula = Objective(config, batch)
     gradient = by_formula.gradient(raw.clone())  # which it overwrites
     leaf = raw.clone().requires_grad_()
-    by_autograd = Objective(loss, y, weight, torch.float64, track_metric=True)
+    by_autograd = Objective(config, batch)
     (expected,) = torch.autograd.grad(by_autograd(leaf), leaf)
     torch.testing.assert_close(gradient, expected)
     losses = loss.rows(raw, y).numpy()
@@ -296,7 +301,7 @@ def test_orders_drawn_ahead_are_those_of_their_epochs():
     plans = [
         MemberPlan(7, torch.arange(100, 400), 0.1),
         MemberPlan(8, torch.arange(30), 0.1),  # one batch: not shuffled
-        MemberPlan(9, torch.arange(200), 0.1, start=MemberStart(5, 0)),
+        MemberPlan(9, torch.arange(200), 0.1, start=MemberResult(epochs=5)),
     ]
     batches = Batches(plans, config, torch.device("cpu"), until=9)
     together = [batches.order(epoch) for epoch in (0, 1, 8, 3)]
