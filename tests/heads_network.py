@@ -16,20 +16,20 @@ from combutab.nn import ChainNetwork, NetworkSpec, StackedActivation, StackedInp
 class NumbersAndHeads(nn.Module):
     """ReLU(x w + b) of each number, then the codes' vectors; each row once a head, scaled."""
 
-    def __init__(self, spec, generators, dtype):
+    def __init__(self, spec, generators):
         super().__init__()
         m, d = len(generators), spec.per_number
         self.n_heads = spec.n_heads
         self.weight, self.bias = (
             nn.Parameter(
-                torch.stack([torch.randn(spec.n_dense, d, generator=g) for g in generators])
-                .unsqueeze(1)
-                .to(dtype)
+                torch.stack(
+                    [torch.randn(spec.n_dense, d, generator=g) for g in generators]
+                ).unsqueeze(1)
             )
             for _ in range(2)
         )
-        self.codes = StackedInputs(spec.cardinalities, 2, generators, dtype=dtype)
-        self.scale = _scale(m, spec.n_heads, spec.widths[0] // spec.n_heads, generators, dtype)
+        self.codes = StackedInputs(spec.cardinalities, 2, generators)
+        self.scale = _scale(m, spec.n_heads, spec.widths[0] // spec.n_heads, generators)
 
     def forward(self, dense, codes=None):
         vectors = torch.relu(dense.unsqueeze(-1) * self.weight + self.bias).flatten(-2)
@@ -48,9 +48,9 @@ class Scale(nn.Module):
         return (heads * self.factor).flatten(1, 2)
 
 
-def _scale(m, n_heads, width, generators, dtype):
+def _scale(m, n_heads, width, generators):
     start = torch.stack([torch.randn(n_heads, width, generator=g) for g in generators])
-    return Scale((1 + 0.3 * start).unsqueeze(1).to(dtype))
+    return Scale((1 + 0.3 * start).unsqueeze(1))
 
 
 class Scaled(nn.Module):
@@ -99,13 +99,13 @@ class HeadsSpec(NetworkSpec, kind="heads-of-a-test"):
         m, n = len(members), self.n_heads
         return ChainNetwork(
             members,
-            NumbersAndHeads(self, generators, dtype),
-            [StackedLinear(a, b, generators, dtype=dtype) for a, b in itertools.pairwise(widths)],
-            [_scale(m, n, width, generators, dtype) for width in self.hidden],
+            NumbersAndHeads(self, generators),
+            [StackedLinear(a, b, generators) for a, b in itertools.pairwise(widths)],
+            [_scale(m, n, width, generators) for width in self.hidden],
             [
                 Scaled(
-                    StackedActivation([x.activation for x in members], width, seeds, dtype=dtype),
-                    _scale(m, n, width, generators, dtype),
+                    StackedActivation([x.activation for x in members], width, seeds),
+                    _scale(m, n, width, generators),
                 )
                 for width in self.hidden
             ],

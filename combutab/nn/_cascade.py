@@ -34,7 +34,6 @@ class ResidualPart(nn.Module):
         n_outputs: int,
         members: Sequence[Member],
         normalization: str,
-        dtype: torch.dtype,
     ) -> None:
         super().__init__()
         self.n_inputs, self.n_blocks = n_inputs, len(widths)
@@ -42,12 +41,12 @@ class ResidualPart(nn.Module):
         generators = weight_generators(members, seeds)
         specs = [_ORIGINAL if m.activation == ORIGINAL else m.activation for m in members]
         sizes = self.linear_sizes(n_inputs, widths, n_outputs)
-        self.linears = nn.ModuleList(StackedLinear(*s, generators, dtype=dtype) for s in sizes)
+        self.linears = nn.ModuleList(StackedLinear(*s, generators) for s in sizes)
         self.norms = nn.ModuleList(
-            make_norm(normalization, widths[0], len(members), dtype=dtype)
+            make_norm(normalization, widths[0], len(members))
             for _ in range(len(widths) + bool(widths))
         )
-        self.activations = nn.ModuleList(make_activations(specs, widths, seeds, dtype=dtype))
+        self.activations = nn.ModuleList(make_activations(specs, widths, seeds))
 
     @staticmethod
     def linear_sizes(n_inputs: int, widths: Sequence[int], n_outputs: int) -> list[tuple[int, int]]:
@@ -83,9 +82,7 @@ class CodePart(ResidualPart):
         normalization: str,
     ) -> None:
         sizes = self.sizes(spans)
-        super().__init__(
-            Stream.CODE_NETWORK, sizes[0], widths, sizes[1], members, normalization, spans.dtype
-        )
+        super().__init__(Stream.CODE_NETWORK, sizes[0], widths, sizes[1], members, normalization)
         places = ordered_places(spans)
         self._n_logits = spans.width - spans.n_values
         self._powers = torch.zeros(
@@ -149,9 +146,7 @@ class StackedCascade(StackedNetwork):
                 spans.n_values,
                 members,
                 normalization,
-                spans.dtype,
             )
-        self.to(spans.device)
         self._flatten(spans.dtype, spans.device)
 
     @staticmethod

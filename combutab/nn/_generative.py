@@ -16,8 +16,7 @@ from combutab.nn._layers import (
     ActivationSpec,
     MaskMaker,
     StackedLinear,
-    make_activations,
-    make_norm,
+    make_hidden,
 )
 from combutab.nn._network import (
     Context,
@@ -170,14 +169,11 @@ class BlockNetwork(LayeredNetwork):
         generators = weight_generators(self.members, seeds)
         specs = [self._original if m.activation == ORIGINAL else m.activation for m in self.members]
         shapes = self.linear_shapes(n_inputs, widths, n_outputs).values()
-        self.linears = nn.ModuleList(StackedLinear(*s, generators, dtype=dtype) for s in shapes)
-        self.norms = nn.ModuleList(
-            make_norm(normalization, width, self.n_members, affine=not proxy_norm, dtype=dtype)
-            for width in self.widths
+        self.linears = nn.ModuleList(StackedLinear(*shape, generators) for shape in shapes)
+        norms, slots = make_hidden(
+            self.widths, specs, seeds, normalization=normalization, proxy_norm=proxy_norm
         )
-        slots = make_activations(specs, self.widths, seeds, proxy_norm=proxy_norm, dtype=dtype)
-        self.activations = nn.ModuleList(slots)
-        self.to(device)
+        self.norms, self.activations = nn.ModuleList(norms), nn.ModuleList(slots)
         self._flatten(dtype, torch.device(device))
 
     def forward(self, x: Tensor) -> Any:

@@ -284,6 +284,7 @@ class MaskMaker:
 
 
 # ---- Layers with a leading member axis: M networks of one shape as one batched program -----------
+# Weights are drawn in float64; a network takes all that its layers hold to its own type and device.
 
 INITIALISATIONS = ("torch", "kaiming", "xavier", "lecun", "ntk", "data")
 """Names of rules for initial weights."""
@@ -348,7 +349,7 @@ class StackedLinear(nn.Module):
     x : (M, batch, in_features) -> (M, batch, out_features)
 
     >>> layer = StackedLinear(3, 2, [torch.Generator().manual_seed(s) for s in (0, 1)])
-    >>> layer(torch.zeros(2, 5, 3)).shape
+    >>> layer.float()(torch.zeros(2, 5, 3)).shape
     torch.Size([2, 5, 2])
     """
 
@@ -359,12 +360,11 @@ class StackedLinear(nn.Module):
         generators: Generators,
         *,
         init: str = "torch",
-        dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
         drawn = [_draw_linear(in_features, out_features, init, g) for g in generators]
-        self.weight = nn.Parameter(torch.stack([w for w, _ in drawn]).to(dtype))
-        self.bias = nn.Parameter(torch.stack([b for _, b in drawn]).unsqueeze(1).to(dtype))
+        self.weight = nn.Parameter(torch.stack([w for w, _ in drawn]))
+        self.bias = nn.Parameter(torch.stack([b for _, b in drawn]).unsqueeze(1))
         self.scale = 1 / math.sqrt(in_features) if init in NTK else 1.0
 
     def forward(self, x: Tensor) -> Tensor:  # (M, batch, in) -> (M, batch, out)
@@ -404,8 +404,6 @@ class StackedEmbedding(nn.Module):
         cardinality: int,
         dim: int,
         generators: Generators,
-        *,
-        dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
         drawn = [
@@ -413,7 +411,7 @@ class StackedEmbedding(nn.Module):
         ]
         weight = torch.stack(drawn)
         weight[:, 0] = 0.0  # what no training row has, no gradient reaches
-        self.weight = nn.Parameter(weight.to(dtype))
+        self.weight = nn.Parameter(weight)
 
     def forward(self, codes: Tensor) -> Tensor:
         n_members, cardinality, dim = self.weight.shape
@@ -443,7 +441,6 @@ class StackedNorm(nn.Module):
         n_members: int,
         *,
         affine: bool = True,
-        dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
         if kind not in NORMALIZATIONS or kind == "none":
@@ -458,17 +455,15 @@ class StackedNorm(nn.Module):
         makers = {"pln": PLN, "pls": PLS}
         self.parallel = makers[kind](width, GROUP_SIZE) if kind in makers else None
         affine = affine and self.parallel is None  # PLN and PLS have no affine part
-        self.gain = nn.Parameter(torch.ones(n_members, 1, width, dtype=dtype)) if affine else None
+        self.gain = nn.Parameter(torch.ones(n_members, 1, width)) if affine else None
         self.shift = (
-            nn.Parameter(torch.zeros(n_members, 1, width, dtype=dtype))
-            if affine and kind != "rms"
-            else None
+            nn.Parameter(torch.zeros(n_members, 1, width)) if affine and kind != "rms" else None
         )
         self.running_mean: Tensor
         self.running_var: Tensor
         if kind == "batch":
-            self.register_buffer("running_mean", torch.zeros(n_members, width, dtype=dtype))
-            self.register_buffer("running_var", torch.ones(n_members, width, dtype=dtype))
+            self.register_buffer("running_mean", torch.zeros(n_members, width))
+            self.register_buffer("running_var", torch.ones(n_members, width))
 
     def forward(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
         if self.parallel is not None:
@@ -528,18 +523,11 @@ class StackedNorm(nn.Module):
         return f"{self.kind!r}, width={self.width}"
 
 
-def make_norm(
-    kind: str,
-    width: int,
-    n_members: int,
-    *,
-    affine: bool = True,
-    dtype: torch.dtype = torch.float32,
-) -> nn.Module:
+def make_norm(kind: str, width: int, n_members: int, *, affine: bool = True) -> nn.Module:
     """The normalisation slot of M members; nothing by "none"."""
     if kind == "none":
         return nn.Identity()
-    return StackedNorm(kind, width, n_members, affine=affine, dtype=dtype)
+    return StackedNorm(kind, width, n_members, affine=affine)
 
 
 # ---- Linear layers of members with several heads, whose rows stand one behind the other ----------
@@ -571,7 +559,7 @@ class HeadLinear(StackedLinear):
     Wen et al. (2020), "BatchEnsemble"; Gorishniy et al. (2024), "TabM", section 3.
 
     >>> layer = HeadLinear(3, 2, 4, [torch.Generator().manual_seed(0)])
-    >>> layer(torch.zeros(1, 5 * 4, 3)).shape
+    >>> layer.float()(torch.zeros(1, 5 * 4, 3)).shape
     torch.Size([1, 20, 2])
     """
 
@@ -584,14 +572,13 @@ class HeadLinear(StackedLinear):
         *,
         r: Tensor | None = None,
         init: str = "torch",
-        dtype: torch.dtype = torch.float32,
     ) -> None:
-        super().__init__(in_features, out_features, generators, init=init, dtype=dtype)
+        super().__init__(in_features, out_features, generators, init=init)
         shape = len(generators), n_heads
         self.n_heads, self.splits = n_heads, r is not None
         start = torch.ones(*shape, in_features) if r is None else r
-        self.r = nn.Parameter(start.to(dtype))
-        self.s = nn.Parameter(torch.ones(*shape, out_features, dtype=dtype))
+        self.r = nn.Parameter(start)
+        self.s = nn.Parameter(torch.ones(*shape, out_features))
         self.bias = nn.Parameter(self.bias.detach().repeat(1, n_heads, 1))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -610,7 +597,7 @@ class HeadOutputs(StackedLinear):
     x : (M, batch * n_heads, in_features) -> (M, batch * n_heads, out_features)
 
     >>> layer = HeadOutputs(3, 2, 4, [torch.Generator().manual_seed(0)])
-    >>> layer(torch.zeros(1, 5 * 4, 3)).shape, layer.weight.shape
+    >>> layer.float()(torch.zeros(1, 5 * 4, 3)).shape, layer.weight.shape
     (torch.Size([1, 20, 2]), torch.Size([1, 4, 3, 2]))
     """
 
@@ -622,10 +609,9 @@ class HeadOutputs(StackedLinear):
         generators: Generators,
         *,
         init: str = "torch",
-        dtype: torch.dtype = torch.float32,
     ) -> None:
         by_head = [generator for generator in generators for _ in range(n_heads)]
-        super().__init__(in_features, out_features, by_head, init=init, dtype=dtype)
+        super().__init__(in_features, out_features, by_head, init=init)
         shape = len(generators), n_heads
         self.n_heads = n_heads
         self.weight = nn.Parameter(self.weight.detach().unflatten(0, shape))
@@ -665,16 +651,15 @@ class StackedModules(nn.Module):
     Their parameters and buffers are (m, width), and broadcast as (m, 1, width).
     """
 
-    def __init__(self, modules: Sequence[nn.Module], dtype: torch.dtype) -> None:
+    def __init__(self, modules: Sequence[nn.Module]) -> None:
         super().__init__()
-        self._skeleton = [modules[0].to(dtype)]  # in a list: not registered, its values unused
+        self._skeleton = [modules[0]]  # in a list: not registered, its values unused
         self.names: list[tuple[str, str]] = []  # of each tensor in the skeleton, and here
         for name, _ in modules[0].named_parameters():
             stacked = torch.stack([m.get_parameter(name).detach() for m in modules])
-            self.register_parameter(self._name("p_", name), nn.Parameter(stacked.to(dtype)))
-        for name, value in modules[0].named_buffers():
+            self.register_parameter(self._name("p_", name), nn.Parameter(stacked))
+        for name, _ in modules[0].named_buffers():
             stacked = torch.stack([m.get_buffer(name) for m in modules])
-            stacked = stacked.to(dtype) if value.is_floating_point() else stacked
             self.register_buffer(self._name("b_", name), stacked)
 
     def _name(self, prefix: str, name: str) -> str:
@@ -714,11 +699,9 @@ class SeparateModules(nn.Module):
     (its batch is shorter) are not shown to its module, and become 0.
     """
 
-    def __init__(
-        self, modules: Sequence[nn.Module], seeds: Sequence[int], dtype: torch.dtype
-    ) -> None:
+    def __init__(self, modules: Sequence[nn.Module], seeds: Sequence[int]) -> None:
         super().__init__()
-        self.each = nn.ModuleList(module.to(dtype) for module in modules)
+        self.each = nn.ModuleList(modules)
         self._seeds = list(seeds)
         self.n_draws: Tensor | None  # calls that drew, of each member: part of its state
         may_draw = not all(is_itself(part) for part in modules[0].modules())
@@ -804,7 +787,6 @@ class StackedActivation(nn.Module):
         seeds: Sequence[int],
         *,
         proxy_norm: bool = False,
-        dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
         self.kinds = nn.ModuleList()
@@ -819,7 +801,7 @@ class StackedActivation(nn.Module):
                 for i in range(start, stop)
             )
             self.groups.append(slice(start, stop))
-            self.kinds.append(_of_members(modules, seeds[start:stop], dtype))
+            self.kinds.append(_of_members(modules, seeds[start:stop]))
             start = stop
 
     def forward(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
@@ -851,9 +833,7 @@ def _apply(kind: nn.Module, x: Tensor, valid: Tensor | None) -> Tensor:
     return result
 
 
-def _of_members(
-    modules: Iterator[nn.Module], seeds: Sequence[int], dtype: torch.dtype
-) -> nn.Module:
+def _of_members(modules: Iterator[nn.Module], seeds: Sequence[int]) -> nn.Module:
     """Make the module that serves members of one activation, given a module for each."""
     first = next(modules)
     tensors = [*first.parameters(), *first.buffers()]
@@ -861,8 +841,8 @@ def _of_members(
         if not tensors:
             return first
         if all(tensor.ndim == 1 for tensor in tensors):
-            return StackedModules([first, *modules], dtype)
-    return SeparateModules([first, *modules], seeds, dtype)
+            return StackedModules([first, *modules])
+    return SeparateModules([first, *modules], seeds)
 
 
 def make_activations(
@@ -871,7 +851,6 @@ def make_activations(
     seeds: Sequence[int],
     *,
     proxy_norm: bool = False,
-    dtype: torch.dtype = torch.float32,
 ) -> list[StackedActivation]:
     """The slots of layers of these widths: each draws of its own of the members' seeds."""
     return [
@@ -880,7 +859,19 @@ def make_activations(
             width,
             [fold_in(seed, Stream.ACTIVATION, layer) >> 1 for seed in seeds],
             proxy_norm=proxy_norm,
-            dtype=dtype,
         )
         for layer, width in enumerate(widths)
     ]
+
+
+def make_hidden(
+    widths: Sequence[int],
+    specs: Sequence[ActivationSpec],
+    seeds: Sequence[int],
+    *,
+    normalization: str = "none",
+    proxy_norm: bool = False,
+) -> tuple[list[nn.Module], list[StackedActivation]]:
+    """The normalisations and the activation slots of layers of these widths."""
+    norms = [make_norm(normalization, w, len(specs), affine=not proxy_norm) for w in widths]
+    return norms, make_activations(specs, widths, seeds, proxy_norm=proxy_norm)

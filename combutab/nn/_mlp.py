@@ -22,8 +22,7 @@ from combutab.nn._layers import (
     StackedNorm,
     draw_float64,
     draw_uniform,
-    make_activations,
-    make_norm,
+    make_hidden,
 )
 from combutab.nn._network import (
     ChainNetwork,
@@ -91,7 +90,7 @@ class PeriodicEmbedding(nn.Module):
     (M, batch, n_columns) -> (M, batch, n_columns * dim)
 
     >>> embedding = PeriodicEmbedding(3, NumericEmbedding("pbld"), [torch.Generator()])
-    >>> embedding(torch.zeros(1, 5, 3)).shape
+    >>> embedding.float()(torch.zeros(1, 5, 3)).shape
     torch.Size([1, 5, 12])
     """
 
@@ -100,17 +99,15 @@ class PeriodicEmbedding(nn.Module):
         n_columns: int,
         settings: NumericEmbedding,
         generators: Generators,
-        *,
-        dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
         k, n_mapped = settings.n_frequencies, settings.dim - 1
 
         def uniform(bound: float, *shape: int) -> Tensor:
-            return torch.stack([draw_uniform(g, bound, *shape) for g in generators]).to(dtype)
+            return torch.stack([draw_uniform(g, bound, *shape) for g in generators])
 
         draws = [draw_float64(torch.randn, g, n_columns, k) for g in generators]
-        self.frequency = nn.Parameter(torch.stack(draws).mul_(settings.frequency_scale).to(dtype))
+        self.frequency = nn.Parameter(torch.stack(draws).mul_(settings.frequency_scale))
         self.phase = nn.Parameter(uniform(math.pi, n_columns, k))
         self.weight = nn.Parameter(uniform(1 / math.sqrt(k), n_columns, k, n_mapped))
         self.bias = nn.Parameter(uniform(1 / math.sqrt(k), n_columns, n_mapped))
@@ -150,7 +147,7 @@ class PiecewiseLinearEmbedding(nn.Module):
     version B: Gorishniy et al. (2024), "TabM".
 
     >>> edges = torch.linspace(-1, 1, 5).expand(1, 3, 5)
-    >>> PiecewiseLinearEmbedding(edges, 2, [torch.Generator()])(torch.zeros(1, 7, 3)).shape
+    >>> PiecewiseLinearEmbedding(edges, 2, [torch.Generator()]).float()(torch.zeros(1, 7, 3)).shape
     torch.Size([1, 7, 6])
     """
 
@@ -159,18 +156,16 @@ class PiecewiseLinearEmbedding(nn.Module):
         edges: Tensor,
         dim: int,
         generators: Generators,
-        *,
-        dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
         n_columns, n_bins = edges.shape[1], edges.shape[2] - 1
         draws = [draw_uniform(g, 1.0, 2, n_columns, dim) for g in generators]
-        slope, bias = torch.stack(draws, 1).div_(math.sqrt(dim)).to(dtype)
+        slope, bias = torch.stack(draws, 1).div_(math.sqrt(dim))
         self.slope, self.bias = nn.Parameter(slope), nn.Parameter(bias)
-        zeros = torch.zeros(len(generators), n_columns, n_bins, dim, dtype=dtype)
+        zeros = torch.zeros(len(generators), n_columns, n_bins, dim)
         self.weight = nn.Parameter(zeros)
         self.edges: Tensor
-        self.register_buffer("edges", edges.to(dtype, copy=True))
+        self.register_buffer("edges", edges.clone())
 
     def forward(self, x: Tensor) -> Tensor:
         columns = x.transpose(1, 2).unsqueeze(-1)  # (M, n_columns, batch, 1)
@@ -221,7 +216,7 @@ class StackedInputs(nn.Module):
     dense : (M, batch, n_dense), codes : (M, batch, n_codes) int64 -> (M, batch, n_inputs)
 
     >>> inputs = StackedInputs([5], 2, [torch.Generator().manual_seed(0)])
-    >>> inputs(torch.zeros(1, 3, 4), torch.ones(1, 3, 1, dtype=torch.int64)).shape
+    >>> inputs.float()(torch.zeros(1, 3, 4), torch.ones(1, 3, 1, dtype=torch.int64)).shape
     torch.Size([1, 3, 6])
     """
 
@@ -235,27 +230,23 @@ class StackedInputs(nn.Module):
         numeric: NumericEmbedding | None = None,
         n_scaled: int = 0,
         bins: Sequence[Tensor | None] | None = None,
-        dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
         self.embeddings = nn.ModuleList(
-            StackedEmbedding(c, min(embedding_dim, c), generators, dtype=dtype)
-            for c in cardinalities
+            StackedEmbedding(c, min(embedding_dim, c), generators) for c in cardinalities
         )
         self.n_numeric = n_numeric
         self.numeric: nn.Module | None = None
         self.scale: nn.Parameter | None = None
         settings = numeric or NumericEmbedding()
         if settings.kind == "pbld" and n_numeric:
-            self.numeric = PeriodicEmbedding(n_numeric, settings, generators, dtype=dtype)
+            self.numeric = PeriodicEmbedding(n_numeric, settings, generators)
         elif settings.kind == "piecewise-linear" and n_numeric:
-            none = torch.zeros(n_numeric, settings.n_bins + 1, dtype=dtype)
+            none = torch.zeros(n_numeric, settings.n_bins + 1)
             edges = [none if own is None else own for own in bins or [None] * len(generators)]
-            self.numeric = PiecewiseLinearEmbedding(
-                torch.stack(edges), settings.dim, generators, dtype=dtype
-            )
+            self.numeric = PiecewiseLinearEmbedding(torch.stack(edges), settings.dim, generators)
         if n_scaled:
-            self.scale = nn.Parameter(torch.ones(len(generators), 1, n_scaled, dtype=dtype))
+            self.scale = nn.Parameter(torch.ones(len(generators), 1, n_scaled))
 
     def forward(self, dense: Tensor, codes: Tensor | None = None) -> Tensor:
         parts = [dense]
@@ -377,10 +368,10 @@ class MLPSpec(NetworkSpec, kind="mlp"):
             shapes["inputs.scale"] = (1, self.n_inputs)
         return shapes
 
-    def make_linears(self, generators: Generators, dtype: torch.dtype) -> list[StackedLinear]:
+    def make_linears(self, generators: Generators) -> list[StackedLinear]:
         """Draw the linear layers of a stack."""
         return [
-            StackedLinear(n_in, n_out, generators, init=self.init, dtype=dtype)
+            StackedLinear(n_in, n_out, generators, init=self.init)
             for n_in, n_out in itertools.pairwise(self.widths)
         ]
 
@@ -437,21 +428,14 @@ class StackedMLP(ChainNetwork):
                 numeric=spec.numeric,
                 n_scaled=spec.n_inputs if spec.scale_inputs else 0,
                 bins=[member.bins for member in members],
-                dtype=dtype,
             ),
-            spec.make_linears(generators, dtype),
-            [
-                make_norm(
-                    spec.normalization, width, len(members), affine=not spec.proxy_norm, dtype=dtype
-                )
-                for width in spec.hidden
-            ],
-            make_activations(
-                [member.activation for member in members],
+            spec.make_linears(generators),
+            *make_hidden(
                 spec.hidden,
+                [member.activation for member in members],
                 seeds,
+                normalization=spec.normalization,
                 proxy_norm=spec.proxy_norm,
-                dtype=dtype,
             ),
             n_heads=spec.n_heads,
             dtype=dtype,
@@ -538,7 +522,7 @@ class TabMSpec(MLPSpec, kind="tabm"):
         last = f"linears.{len(pairs) - 1}"
         return shapes | {f"{last}.weight": (k, n_in, n_out), f"{last}.bias": (k, n_out)}
 
-    def make_linears(self, generators: Generators, dtype: torch.dtype) -> list[StackedLinear]:
+    def make_linears(self, generators: Generators) -> list[StackedLinear]:
         k, pairs = self.n_heads, list(itertools.pairwise(self.head_widths))
         layers: list[StackedLinear] = [
             HeadLinear(
@@ -547,11 +531,10 @@ class TabMSpec(MLPSpec, kind="tabm"):
                 generators,
                 r=None if i else _first_factors(self, generators),
                 init=self.init,
-                dtype=dtype,
             )
             for i, pair in enumerate(pairs[:-1])
         ]
-        return [*layers, HeadOutputs(*pairs[-1], k, generators, init=self.init, dtype=dtype)]
+        return [*layers, HeadOutputs(*pairs[-1], k, generators, init=self.init)]
 
 
 def _first_factors(spec: MLPSpec, generators: Generators) -> Tensor:

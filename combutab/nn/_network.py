@@ -98,6 +98,7 @@ class StackedNetwork(nn.Module):
         return self.flat, self.flat_buffers
 
     def _flatten(self, dtype: torch.dtype, device: torch.device) -> None:
+        self.to(device=device, dtype=dtype)
         m = self.n_members
         weights: list[StackedTensor] = []
         others: list[StackedTensor] = []
@@ -527,7 +528,6 @@ class ChainNetwork(TableNetwork, LayeredNetwork):
         self.linears, self.norms = nn.ModuleList(linears), nn.ModuleList(norms)
         self.activations = nn.ModuleList(activations)
         self.hidden = tuple(linear.weight.shape[2] for linear in linears[:-1])
-        self.to(device)
         self._flatten(dtype, torch.device(device))
         self._step = self._make_step()
 

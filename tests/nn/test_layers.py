@@ -24,13 +24,13 @@ def generators(*seeds: int) -> list[torch.Generator]:
 
 @pytest.mark.parametrize("init", INITIALISATIONS)
 def test_linear_is_each_member_alone(init):
-    stacked = StackedLinear(5, 3, generators(1, 2), init=init, dtype=torch.float64)
+    stacked = StackedLinear(5, 3, generators(1, 2), init=init)
     x = torch.randn(2, 7, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     out = stacked(x)
     for m in range(2):
         expected = x[m] @ (stacked.scale * stacked.weight[m]) + stacked.bias[m]
         torch.testing.assert_close(out[m], expected)
-    alone = StackedLinear(5, 3, generators(2), init=init, dtype=torch.float64)
+    alone = StackedLinear(5, 3, generators(2), init=init)
     assert torch.equal(alone.weight[0], stacked.weight[1])
 
 
@@ -72,7 +72,7 @@ NORM_REFERENCES = {
 
 @pytest.mark.parametrize("kind", NORM_REFERENCES)
 def test_norm_against_torch(kind):
-    norm = StackedNorm(kind, 16, 2, dtype=torch.float64)
+    norm = StackedNorm(kind, 16, 2).double()
     x = torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     torch.testing.assert_close(norm(x), NORM_REFERENCES[kind](x))
     with torch.no_grad():
@@ -172,12 +172,12 @@ class Stubborn(Scale):
 @pytest.mark.parametrize("spec", ["prelu", "pelu", "combu-random", Scale, Stubborn])
 def test_modules_with_state_act_member_by_member(spec):
     specs, seeds = ["relu", spec, spec, spec, "tanh"], [1, 2, 3, 4, 5]
-    slot = StackedActivation(specs, 8, seeds, dtype=torch.float64)
+    slot = StackedActivation(specs, 8, seeds).double()
     x = torch.randn(5, 6, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     x.requires_grad_()
     out = slot(x)
     for m in (1, 2, 3):
-        alone = StackedActivation([spec], 8, [seeds[m]], dtype=torch.float64)
+        alone = StackedActivation([spec], 8, [seeds[m]]).double()
         torch.testing.assert_close(out[m], alone(x[m : m + 1])[0])
     grads = torch.autograd.grad(out.sum(), [x, *slot.parameters()])
     assert all(torch.isfinite(g).all() for g in grads)
