@@ -50,7 +50,7 @@ from combutab.core.rng import seed_from
 from combutab.core.state import add_kind, pack, unpack
 from combutab.core.world import broadcast, current
 
-_FORMAT = 1
+_FORMAT = 2
 _KEY = "combutab"  # of the JSON in the file's header
 _LARGEST = 2**16  # whole number that an activation is made with
 _MOST_EMPTY = 2**10  # networks of a table that has only constants, which are nothing
@@ -250,12 +250,12 @@ def read_model(
         raise ValueError(f"{path} is damaged: its header is not JSON ({error})") from error
     if not isinstance(header, dict) or not {"format", "class"} <= set(header):
         raise ValueError(f"{path} is damaged: its header is not that of a model of combutab")
-    if header["format"] != _FORMAT:
-        raise ValueError(
-            f"{path} has format {str(header['format'])[:20]}, this version of combutab reads "
-            f"{_FORMAT}"
-        )
     with reading(path, "model"):
+        if header["format"] != _FORMAT:
+            raise ValueError(
+                f"{path} has format {str(header['format'])[:20]}, this version of combutab reads "
+                f"{_FORMAT}"
+            )
         check_fields({n: v for n, v in header.items() if n in _HEADER}, _HEADER, "the header")
     return header, tensors
 

@@ -37,7 +37,7 @@ def test_the_file_holds_no_row_and_no_code(cls, tmp_path):
     for value in np.sort(TABLE["x"].dropna().unique())[1:-1]:
         assert np.float64(value).tobytes() not in data
     with safe_open(tmp_path / "model", framework="numpy") as file:
-        header = json.loads(file.metadata()["combutab"])
+        header = json.loads(file.metadata()["combutab"][64:])
         assert all(file.get_tensor(name).dtype.kind in "fiu" for name in file.keys())  # noqa: SIM118
     assert header["class"] == cls.__name__
 
@@ -73,7 +73,7 @@ def test_a_file_that_lacks_an_array_is_refused(name, tmp_path):
         metadata = file.metadata()
     arrays = load_file(tmp_path / "model")
     del arrays[name]
-    write_tensors(tmp_path / "less", "combutab", metadata["combutab"], arrays)
+    write_tensors(tmp_path / "less", "combutab", metadata["combutab"][64:], arrays)
     with pytest.raises(ValueError, match="less is damaged"):
         CTGAN.load(tmp_path / "less")
 
@@ -83,7 +83,7 @@ def test_a_header_that_asks_for_a_giant_is_refused_before_it_is_built(tmp_path):
 
     make(CTGAN, epochs=1).fit(TABLE).save(tmp_path / "model")
     with safe_open(tmp_path / "model", framework="numpy") as file:
-        header = json.loads(file.metadata()["combutab"])
+        header = json.loads(file.metadata()["combutab"][64:])
     arrays = load_file(tmp_path / "model")
     for name in ("embedding_dim", "n_members"):
         wrong = json.loads(json.dumps(header))

@@ -90,13 +90,13 @@ def test_a_changed_bit_of_a_weight_or_of_the_header_is_found(name, paths, tmp_pa
 def test_files_without_a_checksum_are_refused(name, paths, tmp_path):
     with safetensors.safe_open(paths[name], "numpy") as file:  # any reader reads them
         metadata = file.metadata()
-    assert set(metadata) == {"combutab", "sha256"}
+    assert set(metadata) == {"combutab"}
     arrays = safetensors.numpy.load_file(paths[name])
     safetensors.numpy.save_file(arrays, tmp_path / "same", metadata)
     assert_array_equal(answers(load(name, tmp_path / "same")), answers(load(name, paths[name])))
-    del metadata["sha256"]
+    metadata["combutab"] = metadata["combutab"][64:]
     safetensors.numpy.save_file(arrays, tmp_path / "stripped", metadata)
-    with pytest.raises(ValueError, match=r"stripped is damaged: .*checksum"):
+    with pytest.raises(ValueError, match=r"stripped is damaged"):
         load(name, tmp_path / "stripped")
 
 
@@ -455,12 +455,12 @@ def test_arrays_that_no_network_has_are_refused(name, paths, tmp_path):
     "text",
     [
         "[" * 500_000,
-        '{"format": 1, "class": "TVAE", "x": ' + "[" * 70 + "]" * 70 + "}",
-        '{"format": 1, "class": "TVAE", "class": "CTGAN"}',
-        '{"format": 1, "class": "TVAE", "x": NaN}',
-        '{"format": 1, "class": "TVAE", "x": 1e999}',
-        '{"format": 1, "class": "TVAE", "x": ' + "9" * 100_000 + "}",
-        '{"format": 1, "class": "' + "x" * 10**6 + '"}',
+        '{"format": 2, "class": "TVAE", "x": ' + "[" * 70 + "]" * 70 + "}",
+        '{"format": 2, "class": "TVAE", "class": "CTGAN"}',
+        '{"format": 2, "class": "TVAE", "x": NaN}',
+        '{"format": 2, "class": "TVAE", "x": 1e999}',
+        '{"format": 2, "class": "TVAE", "x": ' + "9" * 100_000 + "}",
+        '{"format": 2, "class": "' + "x" * 10**6 + '"}',
         '{"format": 1' + "0" * 4000 + ', "class": "TVAE"}',
         "\\" * 100_000,
         '"\\"' * 50_000,
