@@ -407,8 +407,7 @@ def _write(comparison: _Comparison, found: ActivationComparison) -> None:
 
 # ---- the scores as a table of a terminal -------------------------------------------------------
 
-_NAME = "activation"
-# What is left out first where there is little room
+# The order in which columns are left out where there is little room
 _DISPENSABLE = ("mean\nrank", "p\n(Holm)", "told\napart", "beats\nguess", "95 % interval")
 
 
@@ -417,17 +416,26 @@ def comparison_table(found: ActivationComparison, width: int) -> Table:
 
     Names are whole: only where a name and its mean have no room on one line, it is folded.
     """
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.measure import Measurement
+    from rich.table import Table
+    from rich.text import Text
 
     columns = _table_columns(found)
     console = Console(width=1000)
-    for header in ("", *_DISPENSABLE):
-        columns.pop(header, None)
-        table = _drawn(columns, len(found.summary))
+    for left_out in ("", *_DISPENSABLE):
+        columns.pop(left_out, None)
+        table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+        name, *scores = columns
+        table.add_column(name, overflow="fold")
+        for header in scores:
+            table.add_column(header, justify="right", no_wrap=True)
+        for row, cells in enumerate(zip(*columns.values(), strict=True), 1):
+            table.add_row(*map(Text, cells), end_section=row == len(found.summary))
         if Measurement.get(console, console.options, table).maximum <= width:
-            return table
-    return _drawn(columns, len(found.summary), fold=True)
+            break
+    return table
 
 
 def _table_columns(found: ActivationComparison) -> dict[str, list[str]]:
@@ -436,43 +444,28 @@ def _table_columns(found: ActivationComparison) -> dict[str, list[str]]:
 
     from combutab.evaluation import interval_words
 
-    summary, baselines = found.summary, found.baselines
-    largest = float(summary["mean"].abs().max())  # is to have four digits
+    lines = [*found.summary.to_dict("records"), *found.baselines.to_dict("records")]
+    others = lines[1:]
+    largest = float(found.summary["mean"].abs().max())  # is to have four digits
     digits = int(np.clip(3 - np.floor(np.log10(largest)), 0, 8)) if largest > 0 else 4
-    lines = [line for table in (summary, baselines) for _, line in table.iterrows()]
-    n, below = len(summary), [""] * len(baselines)
-    apart = ["yes" if line["distinguishable"] else "no" for line in lines]
     columns = {
-        _NAME: [*summary["activation"], *(baselines["baseline"] if below else ())],
+        "activation": [line.get("activation") or line["baseline"] for line in lines],
         "mean": [f"{line['mean']:,.{digits}f}" for line in lines],
         "95 % interval": [
             interval_words(line["low"], line["high"], digits) or "same in all folds"
             for line in lines
         ],
-        "mean\nrank": [*(f"{line['mean_rank']:.2f}" for line in lines[:n]), *below],
+        "mean\nrank": [f"{line['mean_rank']:.2f}" if "mean_rank" in line else "" for line in lines],
         "p\n(Holm)": [
             "",
-            *(f"{line['p']:.4f}" if line["p"] >= 1e-4 else "< 0.0001" for line in lines[1:]),
+            *(f"{line['p']:.4f}" if line["p"] >= 1e-4 else "< 0.0001" for line in others),
         ],
-        "told\napart": ["(best)" if found.winner else "–", *apart[1:]],
+        "told\napart": [
+            "(best)" if found.winner else "–",
+            *("yes" if line["distinguishable"] else "no" for line in others),
+        ],
     }
-    if "beats_guess" in summary:
-        beats = ["yes" if beats else "no" for beats in summary["beats_guess"]]
-        columns["beats\nguess"] = [*beats, *below]
+    if "beats_guess" in found.summary:
+        answers = {True: "yes", False: "no", None: ""}
+        columns["beats\nguess"] = [answers[line.get("beats_guess")] for line in lines]
     return columns
-
-
-def _drawn(columns: dict[str, list[str]], n_activations: int, *, fold: bool = False) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    for header in columns:
-        if header == _NAME:
-            table.add_column(header, overflow="fold", no_wrap=not fold)
-        else:
-            table.add_column(header, justify="right", no_wrap=True)
-    for row, cells in enumerate(zip(*columns.values(), strict=True), 1):
-        table.add_row(*map(Text, cells), end_section=row == n_activations)
-    return table

@@ -16,38 +16,10 @@ if TYPE_CHECKING:
 
 _NOTEBOOK_WIDTH = 100  # columns
 _NOTEBOOK_PAUSE = 0.2  # seconds between what a notebook is sent
-_RECENT = 0.5  # of what is done, by which the rest is judged
+_RECENT = 3600.0  # seconds, by whose speed the time that is left is judged
 
 
 # ---- Progress bars, and the time that is left ---------------------------------------------------
-
-
-class TimeLeft:
-    """An estimate of the time that is left, by the later half of what is done.
-
-    So neither a slow start nor what was done before counts for long.
-
-    >>> left = TimeLeft(10)
-    >>> left.update(10, seconds=0.0), left.update(12, seconds=4.0)
-    (None, None)
-    >>> left.seconds(total=20)
-    16.0
-    """
-
-    def __init__(self, done: float = 0.0) -> None:
-        self._steps = [(0.0, done)]
-
-    def update(self, done: float, seconds: float) -> None:
-        """Note how much is done by now, and the seconds since the start."""
-        if done > self._steps[-1][1]:
-            self._steps.append((seconds, done))
-
-    def seconds(self, total: float) -> float | None:
-        """The seconds that are left; None where nothing is done yet."""
-        end, done = self._steps[-1]
-        first = int((len(self._steps) - 1) * (1 - _RECENT))
-        start, before = self._steps[first]
-        return (total - done) * (end - start) / (done - before) if done > before else None
 
 
 def clock(seconds: float) -> str:
@@ -62,15 +34,19 @@ def clock(seconds: float) -> str:
 
 
 def left_column() -> ProgressColumn:
-    """The time until a task's field ``end``; where that is None, the time that has passed."""
+    """The time that is left, until a task's field ``end`` at most; before it is known, the elapsed.
+
+    Rich judges it by the speed after the first update, so that a slow start does not count.
+    """
     from rich.progress import ProgressColumn, Task
     from rich.text import Text
 
     class LeftColumn(ProgressColumn):
         def render(self, task: Task) -> Text:
-            if task.fields["end"] is None:
+            if task.time_remaining is None:
                 return Text(f"{clock(task.elapsed or 0.0)} so far")
-            return Text(f"{clock(max(0.0, task.fields['end'] - time.monotonic()))} left")
+            left = min(task.time_remaining, task.fields["end"] - time.monotonic())
+            return Text(f"{clock(max(0.0, left))} left")
 
     return LeftColumn()
 
@@ -103,7 +79,13 @@ def make_bar(*columns: Any, transient: bool = False) -> Progress:
     display: Any = _notebook_display() if console.is_jupyter else None
     if not display:
         silent = console.is_jupyter or not console.is_terminal
-        return Progress(*columns, console=console, disable=silent, transient=transient)
+        return Progress(
+            *columns,
+            console=console,
+            disable=silent,
+            transient=transient,
+            speed_estimate_period=_RECENT,
+        )
 
     class NotebookBar(Progress):
         """A line of text that the notebook replaces; of IPython alone, without widgets."""
@@ -111,7 +93,9 @@ def make_bar(*columns: Any, transient: bool = False) -> Progress:
         def __init__(self) -> None:
             self._to = io.StringIO()
             console = Console(file=self._to, width=_NOTEBOOK_WIDTH, force_jupyter=False)
-            super().__init__(*columns, console=console, auto_refresh=False)
+            super().__init__(
+                *columns, console=console, auto_refresh=False, speed_estimate_period=_RECENT
+            )
             self._handle: Any = None
             self._shown = 0.0
 

@@ -13,11 +13,12 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from scipy.linalg import LinAlgWarning
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.exceptions import ConvergenceWarning
 
 from combutab.core.parallel import on_cluster
-from combutab.core.progress import TimeLeft, bar_width, left_column, make_bar
+from combutab.core.progress import bar_width, left_column, make_bar
 from combutab.core.rng import Stream, fold_in
 from combutab.core.text import one_line
 from combutab.estimators import BaseMLP, FitOutcome, FitTask, fit_stacked
@@ -28,7 +29,7 @@ from combutab.evaluation import (
     p_words,
     summarise,
 )
-from combutab.model_selection._journal import Journal
+from combutab.model_selection._journal import Journal, Record
 from combutab.model_selection._plan import (
     BASELINES,
     METRICS,
@@ -163,8 +164,6 @@ def shown_range(
 
 Progress = Callable[[float], None]
 
-_SETTLED = 1.0  # seconds after the first report: before, any time left is a guess
-
 
 @contextmanager
 def progress_bar(
@@ -172,7 +171,7 @@ def progress_bar(
 ) -> Iterator[Progress]:
     """Yield what to call with the number of networks that are trained: the user's, or a bar's.
 
-    With ``refit`` one more is trained than the ``total`` that a bar counts. The bar is drawn on a
+    With ``refit`` one more is trained than the ``total`` that is shown. The bar is drawn on a
     terminal's standard error or below a notebook's cell; elsewhere, as in a pipe, nothing is.
     """
     if callable(progress) or not progress:
@@ -186,27 +185,13 @@ def progress_bar(
     bar = make_bar(
         TextColumn("{task.description}", markup=False, table_column=name),
         BarColumn(min(40, max(4, width - width // 4 - 36))),
-        TextColumn("{task.completed:.0f}/{task.total:.0f} networks"),
+        TextColumn(f"{{task.fields[shown]:.0f}}/{total} networks"),
         left_column(),
         transient=True,
     )
-    task = bar.add_task(data, total=total, end=None)
-    left: TimeLeft | None = None
-    started = 0.0
-
-    def report(done: float) -> None:
-        nonlocal left, started
-        now = time.monotonic()
-        if left is None:  # what was trained before took no time now
-            left, started = TimeLeft(done), now
-        left.update(done, now - started)
-        seconds = left.seconds(total + refit)
-        settled = now - started >= _SETTLED
-        end = now + seconds if settled and seconds is not None else None
-        bar.update(task, completed=min(done, total), end=end)
-
+    task = bar.add_task(data, total=total + refit, shown=0, end=np.inf)
     with bar:
-        yield report
+        yield lambda done: bar.update(task, completed=done, shown=min(done, total))
 
 
 class _NetworkCounter(Callback):
@@ -265,23 +250,14 @@ def score_baseline(plan: ComparisonPlan, name: str, fold: int) -> dict[str, Any]
     train, test = plan.splits[fold]
     started, error = time.perf_counter(), None
     scores: dict[str, float] = dict.fromkeys(METRICS[plan.task], np.nan)
-    try:
-        with _without_advice():
-            scores |= _guess(plan, fold) if name == "guess" else _learner(plan, name, train, test)
-    except ValueError as refused:
-        error = one_line(refused)
-    return {**scores, "seconds": time.perf_counter() - started, "error": error}
-
-
-@contextmanager
-def _without_advice() -> Iterator[None]:
-    """Silence the learners' advice to whoever has chosen them."""
-    from scipy.linalg import LinAlgWarning
-
-    with warnings.catch_warnings():
+    with warnings.catch_warnings():  # advice to whoever has chosen the learner
         for category in (ConvergenceWarning, LinAlgWarning):
             warnings.simplefilter("ignore", category)
-        yield
+        try:
+            scores |= _guess(plan, fold) if name == "guess" else _learner(plan, name, train, test)
+        except ValueError as refused:
+            error = one_line(refused)
+    return {**scores, "seconds": time.perf_counter() - started, "error": error}
 
 
 def _target_unit(plan: ComparisonPlan) -> float:
@@ -320,49 +296,47 @@ def _learner(
     encoder = plan.encoder()
     X, y = plan.rows(train)
     unseen, truth = plan.rows(test)
-    fitted, held_out = encoder.fit_encode(X), encoder.encode(unseen, fitted=True)
+    rows, unseen_rows = (
+        np.hstack([table.dense, table.codes]).astype(np.float64)
+        for table in (encoder.fit_encode(X), encoder.encode(unseen, fitted=True))
+    )
     make = _linear_model if name == "linear" else _boosting
-    model, prepare = make(plan, fitted.codes, encoder.cardinalities_, fitted.dense.shape[1])
+    model = make(plan, encoder.n_dense_, encoder.cardinalities_)
     if plan.task == "regression":
         unit = _target_unit(plan)
-        model.fit(prepare(fitted), y / unit)
-        return grade_numbers(model.predict(prepare(held_out)) * unit, truth, plan.target_std)
-    model.fit(prepare(fitted), y)
-    return grade_classes(model.predict_proba(prepare(held_out)), model.classes_, truth)
+        answers = model.fit(rows, y / unit).predict(unseen_rows) * unit
+        return grade_numbers(answers, truth, plan.target_std)
+    model.fit(rows, y)
+    return grade_classes(model.predict_proba(unseen_rows), model.classes_, truth)
 
 
-def _linear_model(plan: ComparisonPlan, codes: np.ndarray, *_: Any) -> tuple[Any, Any]:
+def _linear_model(plan: ComparisonPlan, n_dense: int, cardinalities: Sequence[int]) -> Any:
     """Logistic or ridge regression; columns of many categories are one-hot, too."""
-    from scipy import sparse
+    from sklearn.compose import make_column_transformer
     from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OneHotEncoder
 
-    onehot = OneHotEncoder(handle_unknown="ignore").fit(codes) if codes.shape[1] else None
-
-    def prepare(table: Any) -> Any:
-        dense = table.dense.astype(np.float64)
-        if onehot is None:
-            return dense
-        return sparse.hstack([dense, onehot.transform(table.codes)]).tocsr()
-
     model = LogisticRegression(max_iter=1000) if plan.task == "classification" else Ridge()
-    return model, prepare
+    if not cardinalities:
+        return model
+    encoder = make_column_transformer(
+        ("passthrough", slice(n_dense)),
+        (OneHotEncoder(handle_unknown="ignore"), slice(n_dense, None)),
+        sparse_threshold=1.0,
+    )
+    return make_pipeline(encoder, model)
 
 
-def _boosting(
-    plan: ComparisonPlan, codes: np.ndarray, cardinalities: tuple[int, ...], n_dense: int
-) -> tuple[Any, Any]:
-    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+def _boosting(plan: ComparisonPlan, n_dense: int, cardinalities: Sequence[int]) -> Any:
+    from sklearn import ensemble
 
     few = [size <= _MAX_CATEGORIES for size in cardinalities]
-    make: Any = (
-        HistGradientBoostingClassifier
-        if plan.task == "classification"
-        else HistGradientBoostingRegressor
+    task = "Classifier" if plan.task == "classification" else "Regressor"
+    return getattr(ensemble, f"HistGradientBoosting{task}")(
+        categorical_features=np.array([False] * n_dense + few),
+        random_state=fold_in(plan.random_state, Stream.BASELINE) >> 32,
     )
-    seed = fold_in(plan.random_state, Stream.BASELINE) >> 32
-    model = make(categorical_features=np.array([False] * n_dense + few), random_state=seed)
-    return model, lambda table: np.hstack([table.dense, table.codes.astype(np.float32)])
 
 
 # ---- Activations beside baselines: who beats the guess, and what is to be said of it -------------
@@ -627,22 +601,31 @@ def run_comparison(
 
 def _score_baselines(plan: ComparisonPlan, journal: Journal) -> tuple[pd.DataFrame, dict[str, str]]:
     """All baselines' scores by fold, and of each that failed its first error."""
-    rows: list[dict[str, Any]] = []
-    errors: dict[str, str] = {}
+    records = []
     for name in plan.baselines:
-        for fold, (train, test) in enumerate(plan.splits):
+        for fold in range(len(plan.splits)):
             what: dict[str, Any] = {"baseline": name, "fold": fold}
             record = journal.get(**what)
             if record is None:
                 record = what | score_baseline(plan, name, fold)
                 journal.add([record])
-            sizes = {"n_train": len(train), "n_test": len(test)}
-            scores = {part: record[part] for part in (*METRICS[plan.task], "seconds")}
-            rows.append({"data": plan.data, **what, **sizes, **scores})
-            if record["error"] is not None:
-                errors.setdefault(name, str(record["error"]))
-    head = ["data", "baseline", "fold", "n_train", "n_test", *METRICS[plan.task], "seconds"]
-    return pd.DataFrame(rows, columns=head), errors
+            records.append(record)
+    return _as_table(plan, records, ["baseline", "fold"], ["seconds"])
+
+
+def _as_table(
+    plan: ComparisonPlan, records: Sequence[Record], what: list[str], also: list[str]
+) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Scores of fits as a table, and the first error of each model that has one."""
+    table = pd.DataFrame(records, columns=[*what, *METRICS[plan.task], *also, "error"])
+    sizes = np.array([[len(part) for part in split] for split in plan.splits])
+    n_train, n_test = sizes[table["fold"].astype(int)].T
+    table.insert(0, "data", plan.data)
+    table.insert(len(what) + 1, "n_train", n_train)
+    table.insert(len(what) + 2, "n_test", n_test)
+    failed = table.dropna(subset="error").drop_duplicates(what[0])
+    errors = dict(zip(failed[what[0]], failed["error"], strict=True))
+    return table.drop(columns="error"), errors
 
 
 def _train_and_score(
@@ -695,16 +678,8 @@ def _train_and_score(
         )
     if bugs:
         raise bugs[0]
-    rows: list[dict[str, Any]] = []
-    errors: dict[str, str] = {}
-    for place, record in zip(places, records, strict=True):
-        assert record is not None
-        if record["error"] is not None:
-            errors.setdefault(place["activation"], record["error"])
-        sizes = {"n_train": len(train[place["fold"]][1]), "n_test": len(test[place["fold"]][1])}
-        parts = (*METRICS[plan.task], "seconds", "epochs", "constant")
-        rows.append({"data": plan.data, **place, **sizes, **{p: record[p] for p in parts}})
-    return pd.DataFrame(rows), errors
+    done = [record for record in records if record is not None]
+    return _as_table(plan, done, ["activation", "fold", "seed"], ["seconds", "epochs", "constant"])
 
 
 def _scored_record(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from combutab.core.progress import TimeLeft, bar_width, left_column, make_bar
+from combutab.core.progress import bar_width, left_column, make_bar
 from combutab.core.tasks import CallbackTask
 from combutab.nn import TableNetwork
 from combutab.training._steps import MemberResult, Rows
@@ -97,8 +97,8 @@ class ProgressBar(Callback):
     """A progress bar on standard error: epochs, time left, losses, validation score.
 
     Shown on a terminal and in a notebook's cell only, so that logs and pipes stay clean; on one
-    line, where the losses have what room there is. Until the first epoch has ended, the time that
-    has passed is shown in the place of what is left.
+    line, where the losses have what room there is. Until two epochs have ended, the time that has
+    passed is shown in the place of what is left.
 
     Parameters
     ----------
@@ -127,19 +127,11 @@ class ProgressBar(Callback):
             TextColumn("{task.fields[scores]}", markup=False),
             transient=self.transient,
         )
-        self._left: TimeLeft | None = None
-        self._total = max_epochs
-        self._task = self._bar.add_task(name, total=max_epochs, scores="", end=None)
+        self._task = self._bar.add_task(name, total=max_epochs, scores="", end=np.inf)
         self._bar.start()
 
     def on_epoch_end(self, report: EpochReport) -> None:
-        if self._left is None:  # what was trained before took no time now
-            self._left = TimeLeft(report.epoch - 1)
-        self._left.update(report.epoch, report.seconds)
-        left = self._left.seconds(self._total)
-        if left is not None:
-            left = min(left, report.max_seconds - report.seconds)
-        end = None if left is None else time.monotonic() + left
+        end = time.monotonic() + report.max_seconds - report.seconds
         losses = dict(report.losses) if len(report.losses) > 1 else {"loss": report.train_loss}
         if report.validation_score is not None:
             losses["score"] = report.validation_score
