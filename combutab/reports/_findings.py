@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binom, hypergeom
 
+from combutab.reports._page import counted, say
 from combutab.reports._yardsticks import Yardsticks, column_losses, pair_losses
 
 # ---- Thresholds of the levels, which templates/synthetic.html explains to the reader
@@ -114,6 +115,11 @@ class TwoSample:
         """Say whether the tables differ."""
         return self.area >= CLEAR and self.area - ERRORS * self.error > 0.5
 
+    @property
+    def words(self) -> str:
+        """The area with two digits; 0.999 is not 1."""
+        return "more than 0.99" if 0.995 <= self.area < 1 else f"{self.area:.2f}"
+
 
 def two_sample(detection: pd.DataFrame, source: str, n_rows: int) -> TwoSample | None:
     """Return the test that decides, of a source of `detection`; None if there were too few rows."""
@@ -141,15 +147,6 @@ def percent(share: float) -> str:
     ('89 %', '29 %', '100 %')
     """
     return f"{math.floor(100 * (share + _ROUNDING))} %"
-
-
-def counted(n: int, what: str) -> str:
-    """Count something, whose plural ends in s.
-
-    >>> counted(1, "real row"), counted(4000, "real row")
-    ('1 real row', '4,000 real rows')
-    """
-    return f"{n:,} {what}{'s' * (n != 1)}"
 
 
 def level_within(value: float, off: float, good: float, fair: float) -> str:
@@ -433,6 +430,12 @@ class Disclosed:
     values: Mapping[Hashable, Copies] = field(default_factory=dict)
     near: NearCopies | None = None
 
+    @property
+    def worst(self) -> Hashable | None:
+        """The column of which most values are copied beyond chance."""
+        excess = {name: each.of_single - each.expected for name, each in self.values.items()}
+        return max(excess, key=lambda name: excess[name], default=None)
+
 
 @dataclass(frozen=True)
 class _Distances:
@@ -448,15 +451,6 @@ class _Distances:
         """Those beyond chance."""
         pairs = ((self.share, self.off_share), (self.area, self.off_area))
         return [sign for sign, off in pairs if abs(sign - 0.5) > off]
-
-    @property
-    def sentences(self) -> str:
-        return (
-            f"{100 * self.share:.1f} % of the synthetic rows are closer to a training row than to "
-            f"any held-out row (50 % by chance, give or take {100 * min(self.off_share, 0.5):.1f} "
-            "points). A membership inference attack by distance to the closest record has a ROC "
-            f"AUC of {self.area:.3f} (0.5 by chance, give or take {min(self.off_area, 0.5):.3f})."
-        )
 
 
 def judge_privacy(
@@ -508,123 +502,49 @@ def judge_privacy(
         elif close or table.copies.unexplained or (likely is not None and likely.beyond_chance):
             weak.append(table)
 
-    level, headline, notes = "unknown", "", []
+    reach = 0.0
+    if far is not None:  # of few rows a share is not certain, however far all are from real ones
+        reach = 0.5 + max(far.off_area, ERRORS * 0.5 / math.sqrt(n_made))
+    level, headline = "unknown", ""
     if poor:
-        level, begin = "poor", _poor_told(poor, close_to)
+        copied = not all(table.copies.by_chance for table in poor)
+        level, why = "poor", "copies" if copied else "close" if close_to else "values"
         if [table.rows for table in poor] == [HELD_OUT_ROWS]:
             headline = "Held-out rows or values are copied."
     elif weak and far is not None:
-        whose = "real" if len(weak) == 2 else weak[0].rows
-        level, begin = "fair", f"Weak signs of copied {whose} rows."
+        level, why = "fair", "weak"
     elif n_seen:
-        begin = (
-            f"Not known beyond exact duplicates: {n_seen:,} held-out rows are training rows, so "
-            "that the held-out rows are no test."
-        )
+        why = "seen"
     elif far is None:
-        begin = (
-            "Not known beyond exact duplicates: too small a distance to training rows shows only "
-            "beside real rows that the generator has not seen."
-        )
-    # of few synthetic rows a share is not certain, however far all are from the real ones
-    elif (reach := 0.5 + max(far.off_area, ERRORS * 0.5 / math.sqrt(n_made))) > BLIND:
-        begin = (
-            f"Not known: {counted(n_made, 'synthetic row')} and {counted(n_compared, 'row')} of "
-            "each real table are too few to tell."
-        )
+        why = "unseen"
+    elif reach > BLIND:
+        why = "few"
     elif differ and signs:
-        begin = (
-            "Not known: synthetic rows are closer to one real table, but the two real tables "
-            "differ, which may be why."
-        )
+        why = "differ"
     else:
-        level, begin = "good", "No sign of copied real rows."
-        notes.append(
-            "This is no proof of privacy: an attacker may know more than distances and duplicates."
-        )
-        if reach > CLEAR:
-            notes.append("With so few rows, weak signs cannot be told from chance.")
-    said = [begin, _suspicion(poor or weak)]
-    if near_copies and told is not None:
-        said.append(
-            f"A classifier tells synthetic rows from training rows with a ROC AUC of "
-            f"{told.area:.2f}, clearly below 0.5, as it does with near copies."
-        )
-    said += [_near_told(table) for table in poor + weak if not differ]
-    said.append("" if far is None else far.sentences)
-    said.append(_copies_told(tables, n_made))
-    said += [_values_told(table) for table in tables if table.values]
-    if left_out:
-        names = ", ".join(repr(str(name)) for name in left_out)
-        notes.append(f"Distances and exact duplicates leave identifiers out: {names}.")
-    return Finding("privacy", level, " ".join(filter(None, said)), tuple(notes), headline)
-
-
-def _poor_told(poor: Sequence[Disclosed], close_to: Sequence[Disclosed]) -> str:
-    whose = "real" if len(poor) == 2 else poor[0].rows
-    if not all(table.copies.by_chance for table in poor):
-        return f"Synthetic rows are copies of {whose} rows."
-    if close_to:
-        return f"Synthetic rows are too close to {whose} rows."
-    return f"Values that occur in a single {whose} row are copied."
-
-
-def _suspicion(tables: Sequence[Disclosed]) -> str:
-    """Say what it means if rows are copied that the generator should not have seen."""
-    rows = [table.rows for table in tables]
-    if HELD_OUT_ROWS not in rows:
-        return ""
-    if len(rows) == 2:
-        return "The generator was probably trained on both real tables."
-    return (
-        "Either the two real tables are swapped, or the generator was trained on the held-out rows."
+        level, why = "good", "none"
+    suspected = [] if differ else [t for t in poor + weak if t.near and t.near.beyond_chance]
+    sentences = say(
+        "privacy",
+        why=why,
+        suspects=poor or weak,
+        tables=tables,
+        near=suspected,
+        far=far,
+        area=told.area if told is not None and near_copies else None,
+        n_made=n_made,
+        n_seen=n_seen,
+        n_compared=n_compared,
+        rare=RARE,
     )
-
-
-def _near_told(table: Disclosed) -> str:
-    if table.near is None or not table.near.beyond_chance:
-        return ""
-    return (
-        f"{100 * table.near.share:.1f} % of the synthetic rows are near copies of one "
-        f"{table.rows} row: less than a tenth as far from it as from any other "
-        f"({100 * table.near.reference:.1f} % by chance)."
+    notes = say(
+        "privacy_notes", clean=why == "none", rough=reach > CLEAR, left_out=_listed(left_out)
     )
+    return Finding("privacy", level, " ".join(sentences), tuple(notes), headline)
 
 
-def _copies_told(tables: Sequence[Disclosed], n_made: int) -> str:
-    copied = [table for table in tables if table.copies.rows]
-    if not copied:
-        whose = "real" if len(tables) == 2 else tables[0].rows
-        return f"No synthetic row is an exact duplicate of a {whose} row."
-    said = []
-    for table in copied:
-        copies = table.copies
-        if n_made == 1:
-            said.append(f"The one synthetic row is an exact duplicate of a {table.rows} row.")
-            continue
-        some = "All" if copies.rows == n_made else f"{copies.rows:,} of the"
-        are = "is an exact duplicate" if copies.rows == 1 else "are exact duplicates"
-        once = "that occurs once" if copies.rows == copies.of_single else ""
-        once = once or f", {copies.of_single:,} of them of one that occurs once"
-        chance = f"about {copies.expected:,.0f} by chance"
-        if copies.pvalue < RARE and copies.by_chance:
-            chance = "as many as of the other real table"
-        space = "" if once.startswith(",") else " "
-        said.append(
-            f"{some} {n_made:,} synthetic rows {are} of a {table.rows} row{space}{once} ({chance})."
-        )
-    return " ".join(said)
-
-
-def _values_told(table: Disclosed) -> str:
-    values = table.values
-    worst = max(values, key=lambda column: values[column].of_single - values[column].expected)
-    others = f", as are such values of {counted(len(values) - 1, 'other column')}"
-    return (
-        f"Values of {str(worst)!r} that occur in a single {table.rows} row are copied in "
-        f"{counted(values[worst].of_single, 'synthetic row')} (about "
-        f"{values[worst].expected:,.0f} by chance){others if len(values) > 1 else ''}."
-    )
+def _listed(names: Sequence[Hashable]) -> str:
+    return ", ".join(repr(str(name)) for name in names)
 
 
 # ---- Judge whether a synthetic table looks like the real one -------------------------------------
@@ -632,14 +552,6 @@ def _values_told(table: Disclosed) -> str:
 _LITTLE = 0.005  # beyond what chance takes from a column
 _FEW_ROWS = 0.05  # from where it is told how far chance may move a share
 _WEAK = 0.4  # association up to which ties that few rows do not show are called weak
-
-
-@dataclass(frozen=True)
-class _PartVerdict:
-    """The verdict on whole rows or on pairs of columns; "" is no level at all."""
-
-    level: str
-    said: str
 
 
 def judge_likeness(
@@ -665,97 +577,71 @@ def judge_likeness(
     told = two_sample(detection, SYNTHETIC, min(n_train, n_made))
     real = two_sample(detection, HELD_OUT, min(n_train, n_test))
     rows, pairs = _judge_rows(told, real), _judge_pairs(alike, yardsticks)
-    level = worst_level([part.level for part in (rows, pairs) if part.level])
+    level = worst_level([level for level, _ in (rows, pairs) if level])
     # no level comes of single columns: those drawn each for itself match as well
-    said = [rows.said, pairs.said, _judge_columns(alike, yardsticks)]
-    sentence = "; ".join(each for each in said if each)
-    notes = []
+    sentence = "; ".join([*rows[1], *pairs[1], *_judge_columns(alike, yardsticks)])
     if level == "unknown":
-        few = min(n_train, n_made)
-        sentence = f"Not known, with {counted(few, 'row')}: {sentence}"
-        notes.append("What is called open here may be good or poor: more rows would tell.")
-    else:
-        sentence = sentence[0].upper() + sentence[1:]
+        sentence = f"Not known, with {counted(min(n_train, n_made), 'row')}: {sentence}"
+    near_copies = told is not None and told.near_copies
     headline = ""
-    if told is not None and told.near_copies:
-        notes.append(
-            f"A ROC AUC of {told.area:.2f} is clearly below 0.5. This is a sign of near copies of "
-            "training rows or of their values: the classifier takes a synthetic row for real, as "
-            "its original is. See privacy."
-        )
-        if level in ("good", "fair"):
-            headline = "Its rows look like real ones, but may be near copies of them."
-    if real is not None and real.n_rows >= FEW and real.area >= TOLD_FAIR:
-        notes.append("Held-out rows are also told from training rows: the two real tables differ.")
-    if left_out:
-        names = ", ".join(repr(str(name)) for name in left_out)
-        notes.append(f"Left out, as identifiers, which are not to be alike: {names}.")
-    return Finding("likeness", level, f"{sentence}.", tuple(notes), headline)
+    if near_copies and level in ("good", "fair"):
+        headline = "Its rows look like real ones, but may be near copies of them."
+    differ = real is not None and real.n_rows >= FEW and real.area >= TOLD_FAIR
+    notes = say("likeness_notes", level=level, told=told, differ=differ, left_out=_listed(left_out))
+    sentence = f"{sentence[0].upper()}{sentence[1:]}."
+    return Finding("likeness", level, sentence, tuple(notes), headline)
 
 
-def _judge_columns(alike: pd.DataFrame, yardsticks: Yardsticks) -> str:
+def _judge_columns(alike: pd.DataFrame, yardsticks: Yardsticks) -> list[str]:
     losses, held_out = (column_losses(alike, source) for source in (SYNTHETIC, HELD_OUT))
-    beside = []
-    if yardsticks.chance:
-        by_chance = 1.0 - sum(yardsticks.chance.values()) / len(yardsticks.chance)
-        beside.append(f"as many real rows, by chance: {percent(by_chance)}")
-    if len(held_out):
-        beside.append(f"held-out real rows: {percent(1.0 - held_out.mean())}")
-    said = f"the columns match the real ones to {percent(1.0 - losses.mean())} on average"
-    said += f" ({'; '.join(beside)})" if beside else ""
-    beyond = {name: loss - yardsticks.chance.get(name, 0.0) for name, loss in losses.items()}
+    chance = yardsticks.chance
+    beyond = {name: loss - chance.get(name, 0.0) for name, loss in losses.items()}
     worst = max(beyond, key=lambda name: beyond[name])  # not an identifier, which none can meet
-    if len(losses) > 1 and beyond[worst] > _LITTLE:
-        least = 1.0 - dict(losses)[worst]
-        said += f", the column {str(worst)!r} least, to {percent(least)}"
-    return said
+    tell = len(losses) > 1 and beyond[worst] > _LITTLE
+    return say(
+        "single_columns",
+        matched=percent(1.0 - losses.mean()),
+        by_chance=percent(1.0 - sum(chance.values()) / len(chance)) if chance else "",
+        held_out=percent(1.0 - held_out.mean()) if len(held_out) else "",
+        worst=repr(str(worst)) if tell else "",
+        least=percent(1.0 - dict(losses)[worst]),
+    )
 
 
-def _judge_pairs(alike: pd.DataFrame, yardsticks: Yardsticks) -> _PartVerdict:
+def _judge_pairs(alike: pd.DataFrame, yardsticks: Yardsticks) -> tuple[str, list[str]]:
+    """The level, "" for none, and what is said of it."""
     losses = pair_losses(alike, SYNTHETIC)
     if losses.empty:
-        return _PartVerdict("", "")
+        return "", []
     strongest = yardsticks.strongest
+    level, kept, off = "", 0.0, 0.0
     if yardsticks.ties:
         kept = yardsticks.kept(losses)
         off = yardsticks.kept_off(kept)
-        said = f"{percent(kept)} of what ties columns together is kept"
-        if off >= _FEW_ROWS:
-            said += f", give or take {points(off)}"
-        level = level_within(kept, off, TIES_GOOD, TIES_FAIR)
-        return _PartVerdict(level, said + ", which leaves it open" * (level == "unknown"))
-    if strongest <= UNTIED:
-        return _PartVerdict("", f"no two real columns are associated by more than {UNTIED:g}")
-    if strongest <= _WEAK:
-        return _PartVerdict(
-            "", "what ties the real columns together is too weak to show in so few rows"
-        )
-    return _PartVerdict("unknown", "whether what ties columns together is kept is left open")
+        level, why = level_within(kept, off, TIES_GOOD, TIES_FAIR), "tied"
+    elif strongest <= _WEAK:
+        why = "untied" if strongest <= UNTIED else "weak"
+    else:
+        level = why = "unknown"
+    give_or_take = _give_or_take(off) if off >= _FEW_ROWS else ""
+    facts = {"kept": percent(kept), "off": give_or_take, "level": level, "untied": UNTIED}
+    return level, say("pairs_of_columns", why=why, **facts)
 
 
-def _judge_rows(told: TwoSample | None, real: TwoSample | None) -> _PartVerdict:
-    if told is None:
-        return _PartVerdict(
-            "unknown", "there are too few rows to learn to tell real from synthetic ones"
-        )
-    beside = ["0.5 is chance"]
-    if real is not None:
-        beside.append(f"held-out real rows: {_two_digits(real.area)}")
-    said = (
-        f"{LEARNERS[C2ST]} tells synthetic rows from real ones with a ROC AUC of "
-        f"{_two_digits(told.area)}, give or take {2 * told.error:.2f} ({'; '.join(beside)})"
-    )
-    few = told.n_rows < FEW
-    off = (4 if few else 2) * told.error
-    level = level_within(1.0 - told.area, off, 1.0 - TOLD_GOOD, 1.0 - TOLD_FAIR)
-    if few and level != "poor":
-        level = "unknown"  # a learner that tells nothing has had too few rows to learn it from
-    return _PartVerdict(level, said + ", which leaves it open" * (level == "unknown"))
+def _judge_rows(told: TwoSample | None, real: TwoSample | None) -> tuple[str, list[str]]:
+    """The level of whole rows, and what is said of it."""
+    level = "unknown"
+    if told is not None:
+        few = told.n_rows < FEW
+        off = (4 if few else 2) * told.error
+        level = level_within(1.0 - told.area, off, 1.0 - TOLD_GOOD, 1.0 - TOLD_FAIR)
+        if few and level != "poor":
+            level = "unknown"  # a learner that tells nothing has had too few rows to learn it from
+    return level, say("whole_rows", told=told, real=real, learner=LEARNERS[C2ST], level=level)
 
 
-def _two_digits(area: float) -> str:
-    """Write an area with two digits; 0.999 is not 1."""
-    return "more than 0.99" if 0.995 <= area < 1 else f"{area:.2f}"
+def _give_or_take(off: float) -> str:
+    return f", give or take {points(off)}"
 
 
 # ---- Judge whether learners get from synthetic rows what they get from real ones -----------------
@@ -764,20 +650,6 @@ REAL = "real"  # a source of ml_efficacy
 NOTHING = "Models trained on it do no better than guessing."
 _SOME = 0.1  # skill over guessing that is no longer next to nothing
 _ROUGH = 0.005  # two standard errors of the share that is kept, from where they are told
-# After training on the synthetic rows, on the real ones, and by guessing.
-_SENTENCES = {
-    "accuracy": (
-        "names the right class for {} of {rows}",
-        "for {}",
-        "always naming the most frequent class is right for {}",
-    ),
-    "r2": ("explains {} of the variation in {rows}", "{}", "always naming the mean, nothing"),
-    "roc_auc": (
-        "has a ROC AUC of {} on {rows}",
-        "of {}",
-        "guessing has one of {}",
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -792,6 +664,10 @@ class _Skill:
     error: float  # standard error of the first
     gap_error: float  # and of its distance to the second
     note: str  # of the training on the synthetic rows
+
+    @property
+    def learner_name(self) -> str:
+        return LEARNERS.get(self.learner, self.learner)
 
     @property
     def over_guessing(self) -> float:
@@ -844,48 +720,27 @@ def judge_usefulness(
     if again is not None:
         skill = _with_chance(skill, again)
     rows = counted(n_test, "real row" if seen else "held-out real row")
-    name, learner = repr(str(target)), LEARNERS.get(skill.learner, skill.learner)
-    synthetic, real, guessing = _SENTENCES[skill.metric]
-    guessing = guessing.format(skill.told(skill.guess))
-    notes = []
-    if seen:
-        notes.append(
-            "The learners are tested on real rows that were set aside here, but that the generator "
-            "may have learned from: rows that it has not seen are the sounder test."
-        )
-    if n_test < FEWEST or math.isnan(skill.real):
-        why = f"Not known: {rows} with a value of {name} {'is' if n_test == 1 else 'are'} too few"
-        if n_test >= FEWEST:
-            why = f"Not known: all {rows} tested on have the same value of {name}"
-        return Finding("usefulness", "unknown", f"{why}.", tuple(notes))
-    if not skill.is_one:
-        little = (
-            "may teach nothing" if skill.may_be_some else "teach these learners next to nothing"
-        )
-        sentence = (
-            f"Not known: even the real rows {little} about {name}. After learning from them, "
-            f"{learner} {synthetic.format(skill.told(skill.real), rows=rows)}; {guessing}."
-        )
-        return Finding("usefulness", "unknown", sentence, tuple(notes))
-    if math.isnan(skill.synthetic):
-        why = f"Not known: {learner} has no score after learning from the synthetic rows."
-        return Finding("usefulness", "unknown", why, tuple(notes))
-    kept, low, high = (_clipped_share(skill.kept + off) for off in (0.0, -skill.off, skill.off))
-    share = {0.0: "nothing", 1.0: "all"}.get(kept, percent(kept))
-    off = max(kept - low, high - kept)
-    level = level_within(skill.kept, skill.off, KEPT_GOOD, KEPT_FAIR)
-    rough = f", give or take {points(off)}" if off > _ROUGH else ""
-    sentence = (
-        f"he synthetic rows keep {share} of what the real rows teach about {name}{rough}: after "
-        f"learning from them, {learner} "
-        f"{synthetic.format(skill.told(skill.synthetic), rows=rows)}; "
-        f"after learning from the real rows, {real.format(skill.told(skill.real))}; {guessing}."
-    )
-    sentence = f"Not known, with so few rows: t{sentence}" if level == "unknown" else f"T{sentence}"
-    if skill.note:
-        notes.append(f"Of the training on the synthetic rows: {skill.note}.")
-    headline = NOTHING if level == "poor" and kept == 0 else ""
-    return Finding("usefulness", level, sentence, tuple(notes), headline)
+    level, headline, share, off = "unknown", "", "", ""
+    if n_test < FEWEST:
+        why = "few"
+    elif math.isnan(skill.real):
+        why = "same"
+    elif not skill.is_one:
+        why = "no skill"
+    elif math.isnan(skill.synthetic):
+        why = "no score"
+    else:
+        why, level = "kept", level_within(skill.kept, skill.off, KEPT_GOOD, KEPT_FAIR)
+        ends = np.array([skill.kept, skill.kept - skill.off, skill.kept + skill.off])
+        kept, low, high = np.clip(ends, 0.0, 1.0).tolist()
+        share = {0.0: "nothing", 1.0: "all"}.get(kept, percent(kept))
+        rough = max(kept - low, high - kept)
+        off = _give_or_take(rough) if rough > _ROUGH else ""
+        headline = NOTHING if level == "poor" and kept == 0 else ""
+    facts = {"skill": skill, "name": repr(str(target)), "rows": rows, "n_test": n_test}
+    sentences = say("usefulness", why=why, level=level, share=share, off=off, **facts)
+    notes = say("usefulness_notes", seen=seen, note=skill.note if why == "kept" else "")
+    return Finding("usefulness", level, " ".join(sentences), tuple(notes), headline)
 
 
 def best_learner(efficacy: pd.DataFrame, *, guess: float, n_test: int) -> str:
@@ -903,10 +758,6 @@ def _with_chance(skill: _Skill, again: pd.DataFrame) -> _Skill:
     scores = own.loc[own["source"] != REAL, "mean"].clip(lower=skill.guess)
     by_chance = float(np.sqrt(((scores - max(skill.synthetic, skill.guess)) ** 2).mean()))
     return replace(skill, gap_error=math.hypot(skill.gap_error, by_chance))
-
-
-def _clipped_share(value: float) -> float:
-    return min(max(value, 0.0), 1.0)
 
 
 def _best(efficacy: pd.DataFrame, guess: float, n_test: int) -> _Skill:

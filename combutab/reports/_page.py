@@ -39,6 +39,12 @@ def render(template: str, **values: Any) -> str:
     return without_control(page)
 
 
+def say(macro: str, **facts: Any) -> list[str]:
+    """The sentences, or parts of one, that a macro of templates/findings.txt gives: a line each."""
+    text = getattr(_environment().get_template("findings.txt").module, macro)(**facts)
+    return [line.strip() for line in text.split("\n") if line.strip()]
+
+
 def without_control(text: str) -> str:
     """Show control characters as Python writes them.
 
@@ -50,17 +56,17 @@ def without_control(text: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
     environment = Environment(
         loader=PackageLoader("combutab.reports"),
-        autoescape=True,
+        autoescape=select_autoescape(["html"]),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.globals["style"] = _style
-    environment.filters["number"] = number
+    environment.filters |= {"number": number, "counted": counted, "named": _quoted}
     return environment
 
 
@@ -69,6 +75,19 @@ def _style() -> Markup:
 
     text = resources.files("combutab.reports").joinpath("templates", _STYLE).read_text("utf-8")
     return Markup(text)  # our own, not the data's
+
+
+def counted(n: int, what: str) -> str:
+    """Count something, whose plural ends in s.
+
+    >>> counted(1, "real row"), counted(4000, "real row")
+    ('1 real row', '4,000 real rows')
+    """
+    return f"{n:,} {what}{'s' * (n != 1)}"
+
+
+def _quoted(name: object) -> str:
+    return repr(str(name))
 
 
 def number(value: float, digits: int = 3) -> str:
