@@ -610,10 +610,10 @@ def _score_baselines(plan: ComparisonPlan, journal: Journal) -> tuple[pd.DataFra
                 record = what | score_baseline(plan, name, fold)
                 journal.add([record])
             records.append(record)
-    return _as_table(plan, records, ["baseline", "fold"], ["seconds"])
+    return _tabulated(plan, records, ["baseline", "fold"], ["seconds"])
 
 
-def _as_table(
+def _tabulated(
     plan: ComparisonPlan, records: Sequence[Record], what: list[str], also: list[str]
 ) -> tuple[pd.DataFrame, dict[str, str]]:
     """Scores of fits as a table, and the first error of each model that has one."""
@@ -679,7 +679,7 @@ def _train_and_score(
     if bugs:
         raise bugs[0]
     done = [record for record in records if record is not None]
-    return _as_table(plan, done, ["activation", "fold", "seed"], ["seconds", "epochs", "constant"])
+    return _tabulated(plan, done, ["activation", "fold", "seed"], ["seconds", "epochs", "constant"])
 
 
 def _scored_record(

@@ -66,7 +66,11 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals["style"] = _style
-    environment.filters |= {"number": number, "counted": counted, "named": _quoted}
+    environment.filters |= {
+        "number": number,
+        "counted": counted,
+        "named": lambda name: repr(str(name)),
+    }
     return environment
 
 
@@ -84,10 +88,6 @@ def counted(n: int, what: str) -> str:
     ('1 real row', '4,000 real rows')
     """
     return f"{n:,} {what}{'s' * (n != 1)}"
-
-
-def _quoted(name: object) -> str:
-    return repr(str(name))
 
 
 def number(value: float, digits: int = 3) -> str:
