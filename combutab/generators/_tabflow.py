@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
@@ -134,35 +134,35 @@ class FlowSteps:
         masks: Sequence[Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
         """The losses of codes and of values of a network of the stack, (M,) each."""
-        shape = rows.codes.shape[:2]
-        code_masks, value_masks = _split_masks(masks)
-        codes, dtype = rows.codes, self.spans.dtype
-        like = torch.empty(*shape, self.inputs.n_inputs, dtype=dtype, device=codes.device)
-        x = self.inputs.write(like, codes.masked_fill(drawn.hidden, -1))
-        with self.context():
-            raw = network.codes(x, code_masks)
-        weight = _hidden_shares(drawn.hidden, dtype)
-        losses = self.cross_entropy(raw.to(dtype), codes, weight).mean(1)
+        half = len(masks or ()) // 2
+        code_masks, value_masks = (masks[:half], masks[half:]) if masks else (None, None)
+        shape, codes, dtype = rows.codes.shape[:2], rows.codes, self.spans.dtype
+        raw = self.code_outputs(network, codes.masked_fill(drawn.hidden, -1), code_masks)
+        weight = drawn.hidden.to(dtype)
+        weight.div_(weight.sum(-1, keepdim=True))  # each hidden code's share of its row's
+        losses = self.cross_entropy(raw, codes, weight).mean(1)
         if network.values is None:
             return losses, torch.zeros_like(losses)
-        like = like.new_empty(*shape, network.values.n_inputs)
-        x, velocity, counted = self._on_the_way(like, rows, drawn)
-        with self.context():
-            found = network.values(x, value_masks)
-        error = (found.to(dtype) - velocity) * counted
-        return losses, error.square().mean((1, 2))
-
-    def _on_the_way(
-        self, into: Tensor, rows: TableRows, drawn: FlowDraw
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Inputs of the values' network at these times, velocities, and which count as errors."""
         ends = to_normal(rows.values)
         velocity = ends - drawn.noise
         at = torch.where(drawn.known, ends, drawn.noise + drawn.time * velocity)
-        x = self.write_values(into, rows.codes, at, drawn.known, drawn.time)
+        like = at.new_empty(*shape, network.values.n_inputs)
+        x = self.write_values(like, codes, at, drawn.known, drawn.time)
+        with self.context():
+            found = network.values(x, value_masks)
         # 0 is the value of what has none within its bin: an atom, or a missing number
         counted = (~drawn.known & (rows.values != 0)).to(velocity.dtype)
-        return x, velocity, counted
+        error = (found.to(dtype) - velocity) * counted
+        return losses, error.square().mean((1, 2))
+
+    def code_outputs(
+        self, network: StackedCascade, codes: Tensor, masks: Sequence[Tensor] | None = None
+    ) -> Tensor:
+        """Raw outputs of the network of codes, given codes of which -1 are not known."""
+        shape, device = (*codes.shape[:2], self.inputs.n_inputs), codes.device
+        x = torch.empty(shape, dtype=self.spans.dtype, device=device)
+        with self.context():
+            return network.codes(self.inputs.write(x, codes), masks).to(self.spans.dtype)
 
     def write_values(
         self, into: Tensor, codes: Tensor, at: Tensor, known: Tensor, time: Tensor
@@ -174,22 +174,6 @@ class FlowSteps:
         into[..., width + n_values : width + 2 * n_values] = known
         into[..., width + 2 * n_values :] = time_inputs(time)
         return into
-
-
-def _split_masks(
-    masks: Sequence[Tensor] | None,
-) -> tuple[Sequence[Tensor] | None, Sequence[Tensor] | None]:
-    """The masks of the network of codes, and of that of values."""
-    if not masks:
-        return None, None
-    half = len(masks) // 2
-    return masks[:half], masks[half:]
-
-
-def _hidden_shares(hidden: Tensor, dtype: torch.dtype) -> Tensor:
-    """Each hidden code's share of its row's, (..., n_spans)."""
-    weight = hidden.to(dtype)
-    return weight.div_(weight.sum(-1, keepdim=True))
 
 
 # ---- Rows of a cascaded flow: codes one by one, each row in an order of its own, then values -----
@@ -246,9 +230,8 @@ def _draw_codes(
     at_once = -(-(n_free - first) // _PASSES)
     ends = [*range(first), *range(first, n_free, max(1, at_once)), n_free]
     probability = torch.ones(n_members, n, dtype=torch.float64, device=codes.device)
-    x = torch.empty(n_members, n, steps.inputs.n_inputs, dtype=spans.dtype, device=codes.device)
     for start, stop in itertools.pairwise(ends):
-        raw = network.codes(steps.inputs.write(x, codes)).to(spans.dtype)
+        raw = steps.code_outputs(network, codes)
         now = torch.zeros_like(codes, dtype=torch.bool)
         now.scatter_(2, order[..., start:stop], ranks[..., start:stop] < 2)
         for m in range(n_members):
@@ -321,45 +304,6 @@ def _flow(
         slope = velocity(at, t)
         at = at + h / 2 * (slope + velocity(at + h * slope, t + h))
     return at
-
-
-# ---- How probable each code of a row is, beside the codes that are known -------------------------
-
-
-@torch.inference_mode()
-def code_shares(
-    steps: FlowSteps,
-    network: StackedCascade,
-    codes: np.ndarray,
-    wanted: Sequence[int],
-    allowed: Mapping[int, Sequence[int]],
-    chunk: int,
-) -> Iterator[tuple[slice, int, np.ndarray]]:
-    """The probabilities of each span's codes, whatever the other unknown ones: means over members.
-
-    ``codes`` are (n, n_spans), -1 for those that are not known. Gives, of some rows at a time, for
-    each span that is wanted: these rows, the span, and probabilities (rows, size), 0 of codes that
-    are not allowed.
-    """
-    spans = steps.codes_alone
-    n_members = len(network.members)
-    only = {}
-    for i, some in allowed.items():
-        only[i] = torch.full((spans.sizes[i],), -torch.inf, dtype=torch.float64)
-        only[i][list(some)] = 0
-    for start in range(0, len(codes), chunk):
-        rows = slice(start, min(start + chunk, len(codes)))
-        given = torch.from_numpy(codes[rows]).to(spans.device).expand(n_members, -1, -1)
-        x = torch.empty(
-            *given.shape[:2], steps.inputs.n_inputs, dtype=spans.dtype, device=spans.device
-        )
-        with steps.context():
-            raw = network.codes(steps.inputs.write(x, given)).to(spans.dtype)
-        for i in wanted:
-            logits = spans.logits_of(i, raw).double().cpu()
-            if i in only:
-                logits = logits + only[i]
-            yield rows, i, logits.softmax(-1).mean(0).numpy()
 
 
 # ---- TabFlow's training: M pairs of networks as one batched program, and their averages ----------
@@ -658,17 +602,24 @@ class TabFlow(BaseGenerator[StackedCascade]):
     ) -> Iterator[tuple[slice, int, np.ndarray]]:
         """How probable the codes of spans are (by default of all) beside the codes of rows.
 
-        They are as `flow._shares.code_shares` gives them; none of them is that of a missing value,
-        but of spans that have no other one.
+        They are means over members, whatever the other unknown codes are. ``codes`` are
+        (n, n_spans), -1 for those that are not known. Gives, of some rows at a time, for each span
+        that is wanted: these rows, the span, and probabilities (rows, size), 0 of missing values
+        unless the span has nothing else.
         """
         sampler = self.sampler()
-        if sampler.network is None:  # all columns are constant
-            return iter(())
-        steps = FlowSteps(
-            sampler.network,
-            sampler.spans,
-            Precision(self._as_fitted.precision).context(sampler.spans.device),
-        )
-        wanted = range(sampler.spans.n_spans) if wanted is None else wanted
-        given = (codes, wanted, self._present(), sampler.chunk)
-        return code_shares(steps, sampler.network, *given)
+        network, spans = sampler.network, sampler.spans.without_values()
+        if network is None:  # all columns are constant
+            return
+        wanted = range(spans.n_spans) if wanted is None else wanted
+        allowed = {i: own for i, own in self._present().items() if i in wanted}
+        context = Precision(self._as_fitted.precision).context(spans.device)
+        steps = FlowSteps(network, sampler.spans, context)
+        for start in range(0, len(codes), sampler.chunk):
+            rows = slice(start, min(start + sampler.chunk, len(codes)))
+            given = torch.from_numpy(codes[rows]).to(spans.device)
+            with torch.inference_mode():
+                raw = steps.code_outputs(network, given.expand(len(network.members), -1, -1))
+                raw, _ = spans.restrict(raw.double(), allowed)
+            for i in wanted:
+                yield rows, i, spans.logits_of(i, raw).cpu().softmax(-1).mean(0).numpy()

@@ -106,7 +106,7 @@ class Known(torch.nn.Module):
         self.table = torch.from_numpy(JOINT)
         self.seen = []
 
-    def codes(self, x):
+    def codes(self, x, masks=None):
         start, weights = 0, torch.ones(*x.shape[:2], *JOINT.shape, dtype=torch.float64)
         for i, size in enumerate(JOINT.shape):
             part = x[..., start : start + size]
