@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from combutab.core.rng import Stream, fold_in, random_uniform
 from combutab.generators.conditions import write_column
-from combutab.generators.sampling import FREE, Encoded, Sampler, join
+from combutab.generators.sampling import FREE, Encoded, Sampler, invert, join
 from combutab.preprocessing import IncompleteTable, ModeEncoder, NumberColumn, missing_codes
 
 
@@ -158,11 +158,15 @@ _JITTER = 1e-4  # decides between donors that are equally near
 
 @dataclass(frozen=True, eq=False)
 class Donors:
-    """Synthetic rows: values (n, n_values), codes (n, n_spans), and which spans are missing."""
+    """Synthetic rows: values (n, n_values), codes (n, n_spans), and which spans are missing.
+
+    ``present`` are the codes that a missing cell may get; see `present_codes`.
+    """
 
     values: np.ndarray
     codes: np.ndarray
     missing: np.ndarray
+    present: Mapping[int, tuple[int, ...]]
 
 
 def draw_nearest(
@@ -190,20 +194,17 @@ def draw_nearest(
     chosen = _choose(sampler.encoder, donors, values, codes, known, key)
     drawn = np.where(known, codes, donors.codes[chosen])
     drawn_values = values.copy()
-    missing = missing_codes(sampler.encoder)
     for i, span in enumerate(sampler.encoder.layout_.spans):
         wanted = ~known[:, i]
         if span.value_index is not None:
             here = donors.values[chosen[wanted], span.value_index]
             drawn_values[wanted, span.value_index] = here
-        lacking = np.flatnonzero(wanted & (drawn[:, i] == missing[i]))
-        if not len(lacking):
-            continue
-        shares = _code_frequencies(sampler.encoder, i, int(missing[i]))
-        if shares.any():
+        present = np.array(donors.present.get(i, ()), dtype=np.intp)
+        lacking = np.flatnonzero(wanted & donors.missing[chosen, i])
+        if len(lacking) and len(present):
             uniform = random_uniform([fold_in(key, Stream.CODES, i)], len(lacking))[0].numpy()
-            sums = np.cumsum(shares)
-            drawn[lacking, i] = np.searchsorted(sums, uniform * sums[-1], "right")
+            shares = _code_frequencies(sampler.encoder, i)[present]
+            drawn[lacking, i] = present[invert(shares, uniform)]
             if span.value_index is not None:
                 drawn_values[lacking, span.value_index] = 0.0  # the middle of a mode
     return drawn_values, drawn
@@ -211,32 +212,33 @@ def draw_nearest(
 
 def _make_donors(sampler: Sampler[Any], n: int, key: int) -> Donors:
     """Generate rows, without missing values where the network can be told so."""
-    missing = missing_codes(sampler.encoder)
-    allowed = {}
-    for i, code in enumerate(missing.tolist()):
-        shares = _code_frequencies(sampler.encoder, i, code)
-        if code >= 0 and shares.any():
-            allowed[i] = tuple(np.flatnonzero(shares).tolist())
+    present = present_codes(sampler.encoder)
     parts = []
     for made in range(0, n, sampler.chunk):
         size = min(sampler.chunk, n - made)
         free = np.full(size, FREE)
         chunk_key = fold_in(key, Stream.CHUNK, made)
-        parts.append(sampler.generate_allowed(size, free, free, chunk_key, allowed)[:2])
+        parts.append(sampler.generate_allowed(size, free, free, chunk_key, present)[:2])
     values, codes = join(parts)
-    return Donors(values, codes, codes == missing)
+    return Donors(values, codes, codes == missing_codes(sampler.encoder), present)
 
 
-def _code_frequencies(encoder: ModeEncoder, i: int, missing: int) -> np.ndarray:
-    """How frequent the codes of a span are, but for those of missing and of rare values."""
+def present_codes(encoder: ModeEncoder) -> dict[int, tuple[int, ...]]:
+    """The codes that a missing cell may get, of spans of which it may not get all."""
+    layout, found = encoder.layout_, {}
+    for i, missing in enumerate(missing_codes(encoder).tolist()):
+        others = set(range(layout.sizes[i])) - {missing}
+        others -= {code for span, code in layout.suppressed if span == i}
+        if missing >= 0 and others:
+            found[i] = tuple(sorted(others))
+    return found
+
+
+def _code_frequencies(encoder: ModeEncoder, i: int) -> np.ndarray:
+    """How frequent the codes of a span are; of a column of numbers only those of its modes."""
     coder = encoder.columns_[encoder.layout_.spans[i].column]
-    shares = np.ones(coder.size)
-    if isinstance(coder, NumberColumn):
-        shares[: len(coder.mixture.weights)] = coder.mixture.weights
-    else:
-        shares[:] = encoder.category_counts_[i]
-    shares[[code for code in (missing, coder.suppressed) if code is not None and code >= 0]] = 0.0
-    return shares
+    weights = coder.mixture.weights if isinstance(coder, NumberColumn) else None
+    return encoder.category_counts_[i] if weights is None else weights
 
 
 def _choose(

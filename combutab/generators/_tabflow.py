@@ -27,6 +27,7 @@ from combutab.generators._base import (
     BaseGenerator,
     check_widths,
 )
+from combutab.generators._imputing import present_codes
 from combutab.generators._training import DrawnBlocks, GeneratorPlan, Rates, TableRows, Training
 from combutab.generators.sampling import (
     FREE,
@@ -46,7 +47,7 @@ from combutab.nn import (
     fill_gradients,
     time_inputs,
 )
-from combutab.preprocessing import ModeEncoder, missing_codes
+from combutab.preprocessing import ModeEncoder
 from combutab.training import OptimizerConfig
 
 # ---- Losses of cascaded flows, and their gradients -----------------------------------------------
@@ -577,25 +578,15 @@ class TabFlow(BaseGenerator[StackedCascade]):
     def _draw_missing(
         self, values: np.ndarray, codes: np.ndarray, known: np.ndarray, key: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        sampler, layout = self.sampler(), self.encoder_.layout_
+        sampler, present = self.sampler(), present_codes(self.encoder_)
         assert isinstance(sampler, DirectSampler)
-        allowed = {i: own for i, own in self._present().items() if not known[:, i].all()}
+        allowed = {i: own for i, own in present.items() if not known[:, i].all()}
         given = np.full(values.shape, np.nan, dtype=np.float32)
-        for i, span in enumerate(layout.spans):
+        for i, span in enumerate(self.encoder_.layout_.spans):
             if span.value_index is not None:
                 own = known[:, i]
                 given[own, span.value_index] = values[own, span.value_index]
         return sampler.complete(np.where(known, codes, FREE), given, key, allowed)
-
-    def _present(self) -> dict[int, tuple[int, ...]]:
-        """The codes that a missing cell may get, of spans of which it may not get all."""
-        layout, found = self.encoder_.layout_, {}
-        for i, missing in enumerate(missing_codes(self.encoder_).tolist()):
-            others = set(range(layout.sizes[i])) - {missing}
-            others -= {code for span, code in layout.suppressed if span == i}
-            if missing >= 0 and others:
-                found[i] = tuple(sorted(others))
-        return found
 
     def code_probabilities(
         self, codes: np.ndarray, wanted: Sequence[int] | None = None
@@ -612,7 +603,7 @@ class TabFlow(BaseGenerator[StackedCascade]):
         if network is None:  # all columns are constant
             return
         wanted = range(spans.n_spans) if wanted is None else wanted
-        allowed = {i: own for i, own in self._present().items() if i in wanted}
+        allowed = {i: own for i, own in present_codes(self.encoder_).items() if i in wanted}
         context = Precision(self._as_fitted.precision).context(spans.device)
         steps = FlowSteps(network, sampler.spans, context)
         for start in range(0, len(codes), sampler.chunk):

@@ -377,7 +377,7 @@ class Sampler(Generic[NetworkT]):
             share = [counts[i][codes].sum() for i, codes in discrete]
             rarest, allowed = discrete[int(np.argmin(share))]
             draws = random_uniform([fold_in(key, Stream.REQUESTED)], n)[0].numpy()
-            span[:], code[:] = rarest, allowed[_invert(counts[rarest][allowed], draws)]
+            span[:], code[:] = rarest, allowed[invert(counts[rarest][allowed], draws)]
         return span, code
 
     def _rarest(self, requested: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -405,7 +405,7 @@ class Sampler(Generic[NetworkT]):
         span[free] = np.array(spans.categories)[(which * len(spans.categories)).astype(int)]
         for i in spans.categories:
             here = span[free] == i
-            drawn = _invert(self.encoder.category_counts_[i], place[here])
+            drawn = invert(self.encoder.category_counts_[i], place[here])
             code[free & (span == i)] = drawn
         device = spans.device
         return spans.condition(torch.from_numpy(span).to(device), torch.from_numpy(code).to(device))
@@ -432,7 +432,7 @@ def _gather_rows(drawn: RowsDrawn, n: int) -> Rows:
     )
 
 
-def _invert(counts: np.ndarray, draws: np.ndarray) -> np.ndarray:
+def invert(counts: np.ndarray, draws: np.ndarray) -> np.ndarray:
     """Positions drawn with probabilities as the counts, by uniforms on [0, 1)."""
     sums = np.cumsum(counts, dtype=float)
     return np.minimum(np.searchsorted(sums, draws * sums[-1], "right"), len(sums) - 1)
