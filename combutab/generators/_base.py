@@ -136,7 +136,7 @@ class SharedParameters:
     callbacks: Any = None
 
 
-def check_widths(name: str, widths: Any) -> tuple[int, ...]:
+def _check_widths(name: str, widths: Any) -> tuple[int, ...]:
     """Hidden widths as a tuple of ints; there may be none."""
     listed = list(widths)
     if any(not isinstance(w, Integral) or isinstance(w, bool) or w < 1 for w in listed):
@@ -207,14 +207,15 @@ class BaseGenerator(
     _sampler_class: ClassVar[type[Sampler[Any]]] = Sampler
     _conditional: ClassVar[bool] = False  # the network takes a category for each row
     _needs_second_derivative: ClassVar[bool] = False  # of activations, in training
+    _width_parameters: ClassVar[tuple[str, ...]] = ()  # of each network
     _member_rates: ClassVar[Set[str]]  # parameters that members of one stack may differ in
     _of_many_categories: ClassVar[str] = ""  # what else can be done about them
 
     # ---- hooks -------------------------------------------------------------------------------
 
-    @abstractmethod
     def _all_widths(self) -> list[tuple[int, ...]]:
         """The hidden widths of each network."""
+        return [_check_widths(name, getattr(self, name)) for name in self._width_parameters]
 
     @abstractmethod
     def _rates(self) -> dict[str, Rates]:
@@ -447,10 +448,7 @@ class BaseGenerator(
         n_rows: int,
     ) -> None:
         """Make a model fitted."""
-        self.encoder_, self.n_features_in_ = encoder, encoder.n_features_in_
-        self.__dict__.pop("feature_names_in_", None)
-        if hasattr(encoder, "feature_names_in_"):
-            self.feature_names_in_ = encoder.feature_names_in_
+        self._take_encoder(encoder)
         self.history_ = pd.concat(
             [
                 pd.DataFrame({"member": i, "epoch": range(1, result.n_epochs + 1)}).assign(
@@ -467,6 +465,12 @@ class BaseGenerator(
         self._seed, self._n_sampled, self._n_rows = seed, 0, n_rows
         # the members that early stopping did not end were the last
         self._ended = min((r.reason for r in results), key="no_improvement".__eq__)
+
+    def _take_encoder(self, encoder: ModeEncoder) -> None:
+        self.encoder_, self.n_features_in_ = encoder, encoder.n_features_in_
+        self.__dict__.pop("feature_names_in_", None)
+        if hasattr(encoder, "feature_names_in_"):
+            self.feature_names_in_ = encoder.feature_names_in_
 
     # ---- sample --------------------------------------------------------------------------------
 
@@ -546,8 +550,16 @@ class BaseGenerator(
         """
         check_is_fitted(self)
         if seed_data is not None:
+            if n is not None and n != len(seed_data):
+                raise ValueError(
+                    f"{n=} does not fit seed_data, which has {len(seed_data)} rows; leave n out"
+                )
             others = (condition_column, condition_value, conditions, balance, out)
-            self._check_seeded(n, seed_data, others)
+            if any(each is not None for each in others):
+                raise ValueError(
+                    "seed_data is given with conditions, balance or out; put what the former ask "
+                    "for into columns of seed_data, and write what is returned"
+                )
             return self._sample_each(seed_data, random_state, on_shortfall, max_tries, nearest=True)
         if n is None:
             raise ValueError("n must be a whole number of rows, got None; give it, or seed_data")
@@ -654,17 +666,6 @@ class BaseGenerator(
             )
         return table
 
-    def _check_seeded(self, n: Any, seed_data: Any, others: tuple[Any, ...]) -> None:
-        """Check that rows asked for by seed_data are not asked for in another way too."""
-        n_rows = len(seed_data) if hasattr(seed_data, "__len__") else n
-        if n is not None and n != n_rows:
-            raise ValueError(f"{n=} does not fit seed_data, which has {n_rows} rows; leave n out")
-        if any(each is not None for each in others):
-            raise ValueError(
-                "seed_data is given with conditions, balance or out; put what the former ask for "
-                "into columns of seed_data, and write what is returned"
-            )
-
     def sample_key(self, random_state: Any) -> int:
         """The key of the next draw; without a random state, that of the fit's own numbers."""
         if random_state is not None:
@@ -676,11 +677,10 @@ class BaseGenerator(
         """Return the sampler, with the network that was learned, made once for a device."""
         guard_forks()
         device = self._find_device()
-        made_for, made_on, sampler = self._made_sampler or (None, None, None)
-        if sampler is None or made_for is not self._states or made_on != device:
-            sampler = self._make_sampler(device)
-            self._made_sampler = (self._states, device, sampler)
-        return sampler
+        made = self._made_sampler
+        if made is None or made[0] is not self._states or made[1] != device:
+            made = self._made_sampler = (self._states, device, self._make_sampler(device))
+        return made[2]
 
     def stream_rows(self, writer: RowWriter, n: int, random_state: Any = None) -> None:
         """Write the n rows that ``sample`` draws without conditions, part by part."""
@@ -767,13 +767,8 @@ class BaseGenerator(
                 f"{saved.header['n_members']}"
             )
         arrays, self._states = saved.arrays()
-        self.encoder_ = encoder = self._encoder_class.from_state(arrays, saved.header["encoder"])
-        if self.n_features_in_ != encoder.n_features_in_:
-            raise ValueError(
-                f"n_features_in_ is {self.n_features_in_}, its encoder has {encoder.n_features_in_}"
-            )
-        if hasattr(encoder, "feature_names_in_"):
-            self.feature_names_in_ = encoder.feature_names_in_
+        encoder = self._encoder_class.from_state(arrays, saved.header["encoder"])
+        self._take_encoder(encoder)
         # before networks are made, which a header may want of any size
         spans = make_spans(encoder.layout_, torch.device("cpu"), Precision(fitted.precision))
         if spans.n_spans:
@@ -869,8 +864,6 @@ def find_generators() -> dict[str, Callable[..., BaseGenerator[Any]]]:
 
 
 _NUMBERS = 4  # a weight: itself, its gradient, and two moments of Adam's
-# what the members of one stack may differ in, beside the rates
-_OWN = {"activation", "n_members", "random_state"}
 G = TypeVar("G", bound=BaseGenerator[Any])
 Begin = Callable[..., AbstractContextManager[CallbackTask | None]]
 
@@ -918,14 +911,10 @@ def fit_stack(models: Sequence[G], X: Any, discrete_columns: Any = "auto") -> li
             raise ValueError(f"models must be {names} objects, got {model!r}")
         check_parameters(model)
         model._check()
-    stacks: list[list[G]] = []
+    by_key: dict[Any, list[G]] = {}
     for model in models:
-        for stack in stacks:
-            if _stackable(model, stack[0]):
-                stack.append(model)
-                break
-        else:
-            stacks.append([model])
+        by_key.setdefault(_stack_key(model), []).append(model)
+    stacks = list(by_key.values())
     errors = []
     for stack in stacks:
         try:
@@ -944,23 +933,17 @@ class DivergedError(ValueError):
     """A loss became infinite or not a number."""
 
 
-def _stackable(model: BaseGenerator[Any], other: BaseGenerator[Any]) -> bool:
-    if type(model) is not type(other):
-        return False
-    mine, theirs = model.get_params(deep=False), other.get_params(deep=False)
-    own = _OWN | model._member_rates
-    seeds = (model.random_state, other.random_state)
-    return (
-        all(isinstance(seed, int | np.integer) for seed in seeds)
-        and seeds[0] == seeds[1]
-        and all(_same_value(mine[name], theirs[name]) for name in mine if name not in own)
-    )
-
-
-def _same_value(value: Any, other: Any) -> bool:
-    if isinstance(value, list | tuple) and isinstance(other, list | tuple):
-        return list(value) == list(other)
-    return bool(value is other or value == other)
+def _stack_key(model: BaseGenerator[Any]) -> Any:
+    """What the members of one stack have in common."""
+    if not isinstance(model.random_state, Integral):
+        return id(model)  # encoders would draw different numbers
+    params = model.get_params(deep=False).items()
+    common = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in params
+        if name not in model._member_rates | {"activation", "n_members"}
+    }
+    return f"{type(model)} {common}"
 
 
 def fit_generators(

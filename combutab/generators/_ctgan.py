@@ -19,7 +19,6 @@ from combutab.generators._base import (
     POSITIVE,
     SHARED_CONSTRAINTS,
     BaseGenerator,
-    check_widths,
 )
 from combutab.generators._training import DrawnBlocks, GeneratorPlan, Rates, TableRows, Training
 from combutab.generators.sampling import RowRequest, RowsDrawn
@@ -328,6 +327,7 @@ class CTGAN(BaseGenerator[StackedGenerator]):
     }
     _conditional = True
     _needs_second_derivative = True
+    _width_parameters = ("generator_dim", "discriminator_dim")
     _member_rates = {"generator_lr", "discriminator_lr", "generator_decay", "discriminator_decay"}
     # the generator has a weight for each pair of a category asked for and one made
     _of_many_categories = ", or use TVAE, whose networks grow with the categories alone"
@@ -340,12 +340,6 @@ class CTGAN(BaseGenerator[StackedGenerator]):
                 f"{self.pac} rows at a time; take batch_size={nearest}"
             )
         super()._check()
-
-    def _all_widths(self) -> list[tuple[int, ...]]:
-        return [
-            check_widths("generator_dim", self.generator_dim),
-            check_widths("discriminator_dim", self.discriminator_dim),
-        ]
 
     def _rates(self) -> dict[str, Rates]:
         return {

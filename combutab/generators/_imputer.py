@@ -38,18 +38,29 @@ _ROUNDS = 5  # in which each column is found anew from the others
 
 @dataclass(frozen=True)
 class _Line:
-    """A column from others and from what is expected of it: the known ends are kept to."""
+    """A regression of a column on others and on what is expected of it, within the known ends."""
 
-    model: Any
+    model: BayesianRidge
     near: np.ndarray
     low: float
     high: float
 
-    def of(self, filled: np.ndarray, expected: np.ndarray, k: int) -> np.ndarray:
-        if self.model is None:  # too few rows know the column
-            return expected[:, k]
-        found = self.model.predict(_beside(filled, expected, k, self.near))
-        return np.clip(found, self.low, self.high)
+    def correct(self, k: int, lost: np.ndarray, filled: np.ndarray, expected: np.ndarray) -> None:
+        """Put what is predicted into the lost cells of column k."""
+        rows = lost[:, k]
+        if rows.any():
+            found = self.model.predict(_beside(filled[rows], expected[rows], k, self.near))
+            filled[rows, k] = np.clip(found, self.low, self.high)
+
+
+def _fit_line(x: np.ndarray, filled: np.ndarray, expected: np.ndarray, k: int) -> _Line | None:
+    """Fit a line to the known cells of column k of x; None if these are too few."""
+    there = ~np.isnan(x[:, k])
+    if there.sum() < _FEWEST_ROWS:
+        return None
+    own, near = x[there, k], _most_correlated(filled, k)
+    model = BayesianRidge().fit(_beside(filled[there], expected[there], k, near), own)
+    return _Line(model, near, float(own.min()), float(own.max()))
 
 
 def _beside(filled: np.ndarray, expected: np.ndarray, k: int, near: np.ndarray) -> np.ndarray:
@@ -109,23 +120,13 @@ class ConditionalMean:
         mean, sd = filled.mean(axis=0), filled.std(axis=0)
         self._mean, self._sd = mean, np.where(sd > 0, sd, 1.0)
         x, expected, filled = (self._standardise(each) for each in (x, expected, filled))
-        self._lines: list[_Line] = []
+        lost = np.isnan(x)
+        self._lines: dict[int, _Line] = {}
         for _ in range(_ROUNDS):
-            self._lines = []
             for k in range(x.shape[1]):
-                there = ~np.isnan(x[:, k])
-                self._lines.append(line := self._fit(x[:, k], there, filled, expected, k))
-                if not there.all():
-                    filled[~there, k] = line.of(filled[~there], expected[~there], k)
-
-    def _fit(
-        self, x: np.ndarray, there: np.ndarray, filled: np.ndarray, expected: np.ndarray, k: int
-    ) -> _Line:
-        if there.sum() < _FEWEST_ROWS:
-            return _Line(None, np.empty(0, np.intp), -np.inf, np.inf)
-        near = _most_correlated(filled, k)
-        model = BayesianRidge().fit(_beside(filled[there], expected[there], k, near), x[there])
-        return _Line(model, near, float(x[there].min()), float(x[there].max()))
+                if (line := _fit_line(x, filled, expected, k)) is not None:
+                    self._lines[k] = line
+                    line.correct(k, lost, filled, expected)
 
     def fill(self, X: Any, seed: int) -> Any:
         """The table without missing cells; ``seed`` draws the modes that known numbers are in."""
@@ -137,10 +138,8 @@ class ConditionalMean:
         lost = np.isnan(x)
         filled = np.where(lost, expected, x)
         for _ in range(_ROUNDS if len(filled) else 0):
-            for k, line in enumerate(self._lines):
-                own = lost[:, k]
-                if own.any():
-                    filled[own, k] = line.of(filled[own], expected[own], k)
+            for k, line in self._lines.items():
+                line.correct(k, lost, filled, expected)
         filled = filled * self._sd + self._mean
         found = {i: filled[:, k] for k, i in enumerate(self._numbers)}
         return table.fill(decode_numbers(self.model.encoder_, encoded.values, codes, found))

@@ -158,30 +158,27 @@ def _free_name(table: pd.DataFrame, labels: pd.Series) -> Any:
 
 def _lacking(classes: Any, counts: np.ndarray, sampling_strategy: Any) -> dict[int, int]:
     """How many rows to add to which classes, by their codes."""
-    wanted: dict[int, Any]
+    had = dict(zip(classes, counts.tolist(), strict=True))
     if isinstance(sampling_strategy, str) and sampling_strategy == "auto":
-        wanted = dict.fromkeys(range(len(counts)), counts.max())
-    elif isinstance(sampling_strategy, Mapping):
-        codes = {each: i for i, each in enumerate(classes)}
-        unknown = [each for each in sampling_strategy if each not in codes]
-        if unknown:
-            raise ValueError(
-                f"sampling_strategy has the class {unknown[0]!r}, which y has not; it has "
-                f"{', '.join(map(repr, classes[:10]))}"
-            )
-        wanted = {codes[each]: n for each, n in sampling_strategy.items()}
-    else:
+        sampling_strategy = dict.fromkeys(had, max(had.values()))
+    elif not isinstance(sampling_strategy, Mapping):
         raise ValueError(
             "sampling_strategy must be 'auto' or a dict such as {class: rows}, got "
             f"{sampling_strategy!r}"
         )
-    for code, n in wanted.items():
-        if not isinstance(n, Integral) or n < counts[code]:
+    for each, n in sampling_strategy.items():
+        if each not in had:
             raise ValueError(
-                f"sampling_strategy wants {n!r} rows of class {classes[code]!r}, which has "
-                f"{counts[code]}; rows are added alone, so ask for as many at least"
+                f"sampling_strategy has the class {each!r}, which y has not; it has "
+                f"{', '.join(map(repr, classes[:10]))}"
             )
-    return {code: int(n - counts[code]) for code, n in wanted.items() if n > counts[code]}
+        if not isinstance(n, Integral) or n < had[each]:
+            raise ValueError(
+                f"sampling_strategy wants {n!r} rows of class {each!r}, which has {had[each]}; "
+                "rows are added alone, so ask for as many at least"
+            )
+    code = {each: i for i, each in enumerate(classes)}
+    return {code[c]: int(n - had[c]) for c, n in sampling_strategy.items() if n > had[c]}
 
 
 def _lengthen_table(given: Any, table: pd.DataFrame, new: pd.DataFrame) -> Any:

@@ -25,7 +25,6 @@ from combutab.generators._base import (
     POSITIVE,
     SHARED_CONSTRAINTS,
     BaseGenerator,
-    check_widths,
 )
 from combutab.generators._imputing import present_codes
 from combutab.generators._training import DrawnBlocks, GeneratorPlan, Rates, TableRows, Training
@@ -521,6 +520,7 @@ class TabFlow(BaseGenerator[StackedCascade]):
         "weight_decay": [NOT_NEGATIVE],
         "dropout": [Interval(Real, 0, 1, closed="left")],
     }
+    _width_parameters = ("hidden_layer_sizes",)
     _member_rates = {"learning_rate", "weight_decay"}
     _sampler_class = DirectSampler
 
@@ -531,9 +531,6 @@ class TabFlow(BaseGenerator[StackedCascade]):
                 "TabFlow has no use for proxy_norm=True: a linear layer stands between its "
                 "normalizations and activations; use CTGAN or TVAE, or proxy_norm=False"
             )
-
-    def _all_widths(self) -> list[tuple[int, ...]]:
-        return [check_widths("hidden_layer_sizes", self.hidden_layer_sizes)]
 
     def _rates(self) -> dict[str, Rates]:
         return {"network": Rates(self.learning_rate, self.weight_decay)}

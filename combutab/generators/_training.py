@@ -113,17 +113,18 @@ def make_spans(layout: RowLayout, device: torch.device, precision: Precision) ->
 # ---- Numbers that are drawn for some steps at once -----------------------------------------------
 
 
+_DRAWN = 2**18  # numbers drawn at once, about
+
+
 class DrawnBlocks:
     """Draws of a range of steps, kept until a step beyond them is asked for.
 
     On small tensors an operation costs more than its work: so numbers are drawn for some steps at
-    once, as many as make about ``at_once`` numbers.
+    once, of which each takes ``n_numbers``.
     """
 
-    def __init__(
-        self, n_numbers: int, draw: Callable[[range], list[Any]], *, at_once: int = 2**18
-    ) -> None:
-        self._size, self._draw = max(1, at_once // max(1, n_numbers)), draw
+    def __init__(self, n_numbers: int, draw: Callable[[range], list[Any]]) -> None:
+        self._size, self._draw = max(1, _DRAWN // max(1, n_numbers)), draw
         self._block = -1
         self._drawn: list[Any] = []
 
@@ -141,27 +142,28 @@ class DrawnBlocks:
 MAX_ROWS = 1000  # held out
 
 
-class EnergyDistance:
-    """The energy distance of each member's rows to rows held out, (M,) a call.
+def energy_distance(
+    rows: TableRows, sampler: Sampler[NetworkT], keys: Sequence[int]
+) -> Callable[[], np.ndarray]:
+    """Return a function that gives the energy distance of each member's rows to others, (M,).
 
     The sampler is about the network in training. There is a key a member, for the same noise each
     time, so that the distances differ by the weights.
     """
+    within = _mean_distance(rows.values, rows.codes)
 
-    def __init__(self, rows: TableRows, sampler: Sampler[NetworkT], keys: Sequence[int]) -> None:
-        self.rows, self.sampler, self.keys = rows, sampler, list(keys)
-        self._within = _mean_distance(rows.values, rows.codes)
-
-    def __call__(self) -> np.ndarray:
-        assert self.sampler.network is not None
-        self.sampler.network.eval()
-        values, codes = self.sampler.generate_stack(self.keys, len(self.rows))
-        return np.array([self._one(v, c) for v, c in zip(values, codes, strict=True)])
-
-    def _one(self, values: Tensor, codes: Tensor) -> float:
+    def one(values: Tensor, codes: Tensor) -> float:
         # Székely and Rizzo (2013): 0 where the distributions are equal, else positive
-        between = _distances(values, codes, self.rows.values, self.rows.codes).mean()
-        return float(2 * between - _mean_distance(values, codes) - self._within)
+        between = _distances(values, codes, rows.values, rows.codes).mean()
+        return float(2 * between - _mean_distance(values, codes) - within)
+
+    def measure() -> np.ndarray:
+        assert sampler.network is not None
+        sampler.network.eval()
+        values, codes = sampler.generate_stack(keys, len(rows))
+        return np.array([one(v, c) for v, c in zip(values, codes, strict=True)])
+
+    return measure
 
 
 def _distances(values: Tensor, codes: Tensor, values_2: Tensor, codes_2: Tensor) -> Tensor:
@@ -261,7 +263,7 @@ class Training(ABC, Generic[NetworkT]):
         self, held_out: TableRows, sampler: Sampler[NetworkT], keys: Sequence[int]
     ) -> Callable[[], np.ndarray]:
         """Return a function that measures each member, (M,), by rows held out and a key each."""
-        return EnergyDistance(held_out, sampler, keys)
+        return energy_distance(held_out, sampler, keys)
 
     def update(self, name: str, factor: float = 1.0) -> None:
         """Take one step of a network along its gradients, with ``factor`` times its rates.

@@ -20,7 +20,6 @@ from combutab.generators._base import (
     POSITIVE,
     SHARED_CONSTRAINTS,
     BaseGenerator,
-    check_widths,
 )
 from combutab.generators._training import DrawnBlocks, GeneratorPlan, Rates, TableRows, Training
 from combutab.generators.sampling import RowRequest, RowsDrawn, Sampler
@@ -246,13 +245,8 @@ class TVAE(BaseGenerator[StackedRowDecoder]):
         "learning_rate": [POSITIVE],
         "argmax": ["boolean"],
     }
+    _width_parameters = ("compress_dims", "decompress_dims")
     _member_rates = {"learning_rate", "l2scale"}
-
-    def _all_widths(self) -> list[tuple[int, ...]]:
-        return [
-            check_widths("compress_dims", self.compress_dims),
-            check_widths("decompress_dims", self.decompress_dims),
-        ]
 
     def _rates(self) -> dict[str, Rates]:
         return dict.fromkeys(("encoder", "decoder"), Rates(self.learning_rate, self.l2scale))

@@ -36,7 +36,7 @@ class Codes:
     span: int
     codes: tuple[int, ...]
 
-    def met(self, codes: np.ndarray) -> np.ndarray:  # (n, n_spans) -> (n,)
+    def met(self, codes: np.ndarray, table: Any) -> np.ndarray:  # (n, n_spans) -> (n,)
         """Find the rows that meet it, given their codes."""
         return np.isin(codes[:, self.span], self.codes)
 
@@ -49,7 +49,7 @@ class Range:
     low: Any
     high: Any
 
-    def met(self, table: pd.DataFrame | np.ndarray) -> np.ndarray:  # (n,)
+    def met(self, codes: np.ndarray, table: Any) -> np.ndarray:  # (n,)
         """Find the rows that meet it, given the decoded table."""
         column = column_of(table, self.column)
         inside = column.notna().to_numpy(dtype=bool, copy=True)
@@ -139,13 +139,11 @@ def write_others(table: Any, others: Mapping[Any, pd.Series], rows: np.ndarray) 
         stacklevel=5,
     )
     for name, cells in others.items():
-        there = np.isin(rows, cells.index)
-        if isinstance(table, pd.DataFrame):
-            table[name] = put_cells(table[name], there, cells[cells.index.isin(rows)])
-        else:
-            column = put_cells(pd.Series(table[:, name]), there, cells[cells.index.isin(rows)])
+        there, cells = np.isin(rows, cells.index), cells[cells.index.isin(rows)]
+        column = put_cells(column_of(table, name), there, cells)
+        if isinstance(table, np.ndarray):
             table = table.astype(np.result_type(table, column.to_numpy()))
-            table[:, name] = column
+        write_column(table, name, column)
     return table
 
 
@@ -162,25 +160,18 @@ def write_column(table: Any, name: Any, column: pd.Series) -> None:
         table[:, name] = column.to_numpy()
 
 
-def all_met(
-    conditions: Sequence[Condition], codes: np.ndarray, table: pd.DataFrame | np.ndarray | None
-) -> np.ndarray:
+def all_met(conditions: Sequence[Condition], codes: np.ndarray, table: Any) -> np.ndarray:
     """Find the rows that meet all conditions, (n,): of points, those with the nearest numbers.
 
     The decoded table is needed where there are ranges or points.
     """
-    met = np.ones(len(codes), dtype=bool)
+    met, points = np.ones(len(codes), dtype=bool), []
     for each in conditions:
-        if isinstance(each, Codes):
-            met &= each.met(codes)
-        elif isinstance(each, Range):
-            assert table is not None
-            met &= each.met(table)
-    points = [each for each in conditions if isinstance(each, PointConditions)]
-    if points:
-        assert table is not None
-        met &= _nearest_rows(np.stack([each.distances(table) for each in points]))
-    return met
+        if isinstance(each, PointConditions):
+            points.append(each.distances(table))
+        else:
+            met &= each.met(codes, table)
+    return met & _nearest_rows(np.stack(points)) if points else met
 
 
 def _nearest_rows(distances: np.ndarray) -> np.ndarray:  # (n_points, n) -> (n,)
