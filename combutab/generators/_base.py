@@ -695,20 +695,13 @@ class BaseGenerator(
             for i, state in enumerate(self._states):
                 network.load_member(i, {name: torch.from_numpy(v) for name, v in state.items()})
             network.eval()
-        return self._sampler_of(fitted, self.encoder_, network, spans)
+        return self._sampler_of(self.encoder_, network, spans, fitted.precision)
 
     def _sampler_of(
-        self, fitted: Self, encoder: ModeEncoder, network: NetworkT | None, spans: RowSpans
+        self, encoder: ModeEncoder, network: NetworkT | None, spans: RowSpans, precision: str
     ) -> Sampler[NetworkT]:
-        return self._sampler_class(
-            encoder,
-            network,
-            spans,
-            self._draw,
-            n_members=fitted.n_members,
-            precision=fitted.precision,
-            conditional=self._conditional,
-        )
+        draw, conditional = self._draw, self._conditional
+        return self._sampler_class(encoder, network, spans, draw, precision, conditional)
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
@@ -1008,7 +1001,9 @@ def _fit_stack(
             check_rows_shared(training, type(first).__name__)
             measure = None
             if held_out is not None:
-                measure = _held_out_statistic(first, encoder, training, held_out)
+                sampler = first._sampler_of(encoder, training.sampled, spans, first.precision)
+                keys = [fold_in(plan.member.seed, Stream.VALIDATION) for plan in plans]
+                measure = training.measure(held_out, sampler, keys)
             left = parse_seconds(first.max_time) - (time.perf_counter() - started)
             part = None if file is None else file.part()
             stack = GeneratorStack(training, measure, first.n_iter_no_change, part)
@@ -1109,18 +1104,6 @@ def _split_validation(
     order = order.to(rows.codes.device)
     held_out = rows[order[:n_held]]
     return rows.keep(order[n_held:].sort().values), held_out
-
-
-def _held_out_statistic(
-    model: BaseGenerator[NetworkT],
-    encoder: ModeEncoder,
-    training: Training[NetworkT],
-    held_out: TableRows,
-) -> Callable[[], np.ndarray]:
-    """What early stopping goes by: a statistic of each member on rows held out."""
-    sampler = model._sampler_of(model, encoder, training.sampled, training.spans)
-    keys = [fold_in(plan.member.seed, Stream.VALIDATION) for plan in training.plans]
-    return training.measure(held_out, sampler, keys)
 
 
 def _callbacks(model: BaseGenerator[Any], task: CallbackTask | None) -> list[Callback]:

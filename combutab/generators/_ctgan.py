@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from combutab._model_files import loadable
 from combutab.core.device import Precision
-from combutab.core.rng import Stream, fold_in, normals, random_uniform, uniforms
+from combutab.core.rng import Stream, normals, random_uniform, uniforms
 from combutab.generators._base import (
     COUNT,
     NOT_NEGATIVE,
@@ -31,22 +31,11 @@ from combutab.nn import (
     frozen,
     gradient_penalty,
 )
-from combutab.training import ConditionSampler, OptimizerConfig
+from combutab.training import Conditions, ConditionSampler, OptimizerConfig
 
 # ---- CTGAN's training: M generators and their critics as one batched program ---------------------
 
 _ADAM = OptimizerConfig(beta_1=0.5, beta_2=0.9)
-
-
-class Requested(NamedTuple):
-    """The condition of each row, and a real row that meets it; each (M, batch) int64.
-
-    Without discrete columns there is none: ``span`` and ``code`` are None.
-    """
-
-    span: Tensor | None
-    code: Tensor | None
-    row: Tensor
 
 
 class GANTraining(Training[StackedGenerator]):
@@ -114,9 +103,9 @@ class GANTraining(Training[StackedGenerator]):
 
     def _critic_step(self, at: int) -> Tensor:
         """Set the critics' gradients; returns the members' losses, (M,)."""
-        requested, n = Requested(*self._requested(at)), self.n_groups
+        requested, n = Conditions(*self._requested(at)), self.n_groups
         mix, *masks = self._critic_draws(at)
-        condition = self._condition(requested)
+        condition = self.spans.condition(requested.span, requested.code)
         with torch.no_grad():
             _, fake = self._fake(at, condition)
         real = self.spans.dense(self.rows.values[requested.row], self.rows.codes[requested.row])
@@ -133,25 +122,19 @@ class GANTraining(Training[StackedGenerator]):
 
     def _generator_step(self, at: int) -> Tensor:
         """Set the generators' gradients; returns the members' losses, (M,)."""
-        requested = Requested(*self._requested(at))
-        condition = self._condition(requested)
+        requested = Conditions(*self._requested(at))
+        condition = self.spans.condition(requested.span, requested.code)
         raw, fake = self._fake(at, condition)
         _, *masks = self._critic_draws(at)
         groups = self.critic.group(torch.cat([fake, condition], -1))
         with frozen(self.critic):
             scores = self.judge(groups, [mask[:, : self.n_groups] for mask in masks])
             loss = -_in_float32(scores).mean((1, 2))
-        if requested.span is not None and requested.code is not None:
+        if self.spans.categories:
             # CTGAN section 4.3: the generator is to make the category that it was asked for
             loss = loss + self.spans.cross_entropy(raw, requested.span, requested.code).mean(1)
         self.generator.flat.backward(loss.sum())
         return loss.detach()
-
-    def _condition(self, requested: Requested) -> Tensor:
-        if requested.span is None or requested.code is None:
-            shape, device = requested.row.shape, requested.row.device
-            return torch.zeros(*shape, 0, dtype=self.spans.dtype, device=device)
-        return self.spans.condition(requested.span, requested.code)
 
     def _fake(self, at: int, condition: Tensor) -> tuple[Tensor, Tensor]:
         """Raw outputs, and the rows that they are."""
@@ -159,27 +142,31 @@ class GANTraining(Training[StackedGenerator]):
         raw = self.generate(torch.cat([noise.to(self.spans.dtype), condition], -1))
         return raw, self.spans.activate(raw, uniform=uniform.transpose(1, 2))
 
-    def _draw_conditions(self, steps: range) -> list[Tensor | None]:
+    def _draw_conditions(self, steps: range) -> list[Tensor]:
+        """The span and code that each row is to have, and a real row that has them.
+
+        Without discrete columns any row will do, and the others are 0.
+        """
         keys, device = self.keys(Stream.GAN_CONDITIONS, steps), self.spans.device
         if self._conditions is None:
             draws = random_uniform(keys, self.batch_size, device)
             row = (draws * len(self.rows)).long().clamp_(max=len(self.rows) - 1)
-            return [None, None, self.by_step(row)]
+            return [self.by_step(x) for x in (torch.zeros_like(row), torch.zeros_like(row), row)]
         n = ConditionSampler.N_UNIFORMS
         draws = random_uniform(keys, n * self.batch_size, device).unflatten(1, (-1, n))
         drawn = self._conditions.draw(draws, true_frequencies=self._true_frequencies)
         return [self.by_step(x) for x in (self._categories[drawn.span], drawn.code, drawn.row)]
 
-    def _draw_noise(self, steps: range) -> list[Tensor | None]:
+    def _draw_noise(self, steps: range) -> list[Tensor]:
         keys, shape = self.keys(Stream.GAN_NOISE, steps), (self.batch_size, self.n_noise)
         return [self.by_step(normals(keys, *shape, device=self.spans.device))]
 
-    def _draw_uniforms(self, steps: range) -> list[Tensor | None]:
+    def _draw_uniforms(self, steps: range) -> list[Tensor]:
         """Of Gumbel noise, columns first: (steps, M, n_logits, batch)."""
         keys, shape = self.keys(Stream.GAN_GUMBEL, steps), (self.n_logits, self.batch_size)
         return [self.by_step(uniforms(keys, *shape, device=self.spans.device))]
 
-    def _draw_for_critics(self, steps: range) -> list[Tensor | None]:
+    def _draw_for_critics(self, steps: range) -> list[Tensor]:
         """The shares of real rows in the penalty's mixtures, and dropout masks of three uses.
 
         A step of the generator takes the first third of the masks' 3 * n_groups rows.
@@ -379,12 +366,11 @@ class CTGAN(BaseGenerator[StackedGenerator]):
         return GANTraining(self, rows, spans, plans)
 
     def _draw(self, network: StackedGenerator, spans: RowSpans, request: RowRequest) -> RowsDrawn:
-        noise_keys = [fold_in(key, Stream.LATENT) for key in request.keys]
-        n_noise = network.n_inputs - request.condition.shape[-1]
-        noise = normals(noise_keys, request.n_rows, n_noise, device=spans.device)
+        keys, n_noise = request.keys_for(Stream.LATENT), network.n_inputs - spans.n_condition
+        noise = normals(keys, request.n_rows, n_noise, device=spans.device)
         raw = network(torch.cat([noise.to(spans.dtype), request.condition], -1)).to(spans.dtype)
         raw, probability = spans.restrict(raw, request.allowed)
-        draw_keys = [fold_in(key, Stream.CODES) for key in request.keys]
         # what training's Gumbel-softmax stands for: one draw from each span's softmax
-        uniform = uniforms(draw_keys, request.n_rows, spans.n_spans, device=spans.device)
+        keys = request.keys_for(Stream.CODES)
+        uniform = uniforms(keys, request.n_rows, spans.n_spans, device=spans.device)
         return RowsDrawn(*spans.sample(raw, uniform), probability)

@@ -202,15 +202,11 @@ def draw_rows(
         values = _choose_points(request, codes, values.clone(), spans)
     if network.values is None:
         return RowsDrawn(values, codes, probability)
-    noise = normals(_keys(request, Stream.VALUES), *shape[1:], spans.n_values, device=spans.device)
+    noise = normals(request.keys_for(Stream.VALUES), *values.shape[1:], device=spans.device)
     known = ~values.isnan()
     at = torch.where(known, to_normal(values.nan_to_num()), noise.to(spans.dtype))
     found = from_normal(_flow(steps, network, codes, at, known, n_steps))
     return RowsDrawn(torch.where(known, values, found), codes, probability)
-
-
-def _keys(request: RowRequest, purpose: Stream) -> list[int]:
-    return [fold_in(key, purpose) for key in request.keys]
 
 
 def _draw_codes(
@@ -219,8 +215,8 @@ def _draw_codes(
     """Draw all codes that are -1, in place; how probable the allowed ones were, (M, n) float64."""
     spans = steps.codes_alone
     n_members, n, n_spans = codes.shape
-    u = uniforms(_keys(request, Stream.CODES), n, n_spans, device=codes.device)
-    rank = uniforms(_keys(request, Stream.ORDER), n, n_spans, device=codes.device)
+    u = uniforms(request.keys_for(Stream.CODES), n, n_spans, device=codes.device)
+    rank = uniforms(request.keys_for(Stream.ORDER), n, n_spans, device=codes.device)
     for span, allowed in request.allowed.items():  # those of fewest codes first
         rank[..., span] = -1 / (1 + len(allowed))
     rank = rank.masked_fill(codes >= 0, 2)  # nothing to draw
@@ -270,7 +266,7 @@ def _draw_span(
 def _choose_points(request: RowRequest, codes: Tensor, values: Tensor, spans: RowSpans) -> Tensor:
     """Give each row one of the values that are wanted in its bin, all of them equally likely."""
     u = uniforms(
-        _keys(request, Stream.LATENT), request.n_rows, len(request.points), device=codes.device
+        request.keys_for(Stream.LATENT), request.n_rows, len(request.points), device=codes.device
     )
     for k, (span, (index, by_code)) in enumerate(request.points.items()):
         for code, within in by_code.items():

@@ -123,18 +123,18 @@ class DrawnBlocks:
     once, of which each takes ``n_numbers``.
     """
 
-    def __init__(self, n_numbers: int, draw: Callable[[range], list[Any]]) -> None:
+    def __init__(self, n_numbers: int, draw: Callable[[range], list[Tensor]]) -> None:
         self._size, self._draw = max(1, _DRAWN // max(1, n_numbers)), draw
         self._block = -1
-        self._drawn: list[Any] = []
+        self._drawn: list[Tensor] = []
 
-    def __call__(self, step: int) -> list[Any]:
-        """The part of one step: item ``step`` of the range, from each tensor, None for None."""
+    def __call__(self, step: int) -> list[Tensor]:
+        """The part of one step: item ``step`` of the range, from each tensor."""
         block, place = divmod(step, self._size)
         if block != self._block:
             self._drawn = self._draw(range(block * self._size, (block + 1) * self._size))
             self._block = block
-        return [None if drawn is None else drawn[place] for drawn in self._drawn]
+        return [drawn[place] for drawn in self._drawn]
 
 
 # ---- The contract of a training, and its statistic for early stopping ---------------------------

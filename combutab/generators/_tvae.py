@@ -282,24 +282,21 @@ class TVAE(BaseGenerator[StackedRowDecoder]):
         return VAETraining(self, rows, spans, plans)
 
     def _draw(self, network: StackedRowDecoder, spans: RowSpans, request: RowRequest) -> RowsDrawn:
-        def keys_of(purpose: Stream) -> list[int]:
-            return [fold_in(key, purpose) for key in request.keys]
-
         n, device = request.n_rows, spans.device
-        latent = normals(keys_of(Stream.LATENT), n, network.n_inputs, device=device)
+        latent = normals(request.keys_for(Stream.LATENT), n, network.n_inputs, device=device)
         raw, sigma = network(latent.to(spans.dtype))
         free = raw.to(spans.dtype)
         raw, probability = spans.restrict(free, request.allowed)
         codes = None
         if not self.argmax:
-            codes = uniforms(keys_of(Stream.CODES), n, spans.n_spans, device=device)
+            codes = uniforms(request.keys_for(Stream.CODES), n, spans.n_spans, device=device)
         values, drawn = spans.sample(raw, codes)
         if self.argmax and request.allowed:
             # codes that are never the most probable are met as well
             likely = (drawn == spans.sample(free)[1]).all(-1)
             probability = torch.where(likely, 1.0, _LESS_LIKELY * probability)
         # TVAE's values are normal about the decoder's: without this noise they vary too little
-        noise = normals(keys_of(Stream.VALUES), n, spans.n_values, device=device)
+        noise = normals(request.keys_for(Stream.VALUES), n, spans.n_values, device=device)
         return RowsDrawn(
             (values + sigma * noise.to(values.dtype)).clamp_(-1, 1), drawn, probability
         )

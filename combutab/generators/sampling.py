@@ -93,6 +93,10 @@ class RowRequest(NamedTuple):
     values: Tensor | None = None  # (M, n_rows, n_values), as codes; NaN where none is
     points: Mapping[int, PointChoices] = {}  # span -> the values wanted there
 
+    def keys_for(self, purpose: Stream) -> list[int]:
+        """The members' keys of what is drawn for one purpose."""
+        return [fold_in(key, purpose) for key in self.keys]
+
 
 class RowsDrawn(NamedTuple):
     """Rows of each member: (M, n_rows, n_values), (M, n_rows, n_spans) int64, (M, n_rows)."""
@@ -189,13 +193,12 @@ class Sampler(Generic[NetworkT]):
         network: NetworkT | None,
         spans: RowSpans,
         draw: Callable[[NetworkT, RowSpans, RowRequest], RowsDrawn],
-        *,
-        n_members: int = 1,
         precision: str = "float32",
         conditional: bool = False,
     ) -> None:
         self.encoder, self.network, self.spans = encoder, network, spans
-        self.n_members, self.conditional = n_members, conditional
+        self.n_members = 1 if network is None else len(network.members)
+        self.conditional = conditional
         self._draw, self._precision = draw, Precision(precision)
         width = spans.width + spans.n_condition
         self.chunk = max(1, min(_CHUNK, _CHUNK_NUMBERS // max(1, width)))

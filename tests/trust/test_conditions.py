@@ -6,6 +6,7 @@ import datetime
 import decimal
 import os
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -374,7 +375,8 @@ def known_sampler(scale, n_members=1):
         )
         return RowsDrawn(*spans.sample(raw, uniform), mass)
 
-    return Sampler(encoder, "a network that is not asked", spans, draw, n_members=n_members)
+    network = SimpleNamespace(members=[None] * n_members)  # it is not asked
+    return Sampler(encoder, network, spans, draw)
 
 
 def generator(key):
