@@ -209,7 +209,7 @@ class BaseGenerator(
     _needs_second_derivative: ClassVar[bool] = False  # of activations, in training
     _width_parameters: ClassVar[tuple[str, ...]] = ()  # of each network
     _member_rates: ClassVar[Set[str]]  # parameters that members of one stack may differ in
-    _of_many_categories: ClassVar[str] = ""  # what else can be done about them
+    _advice_on_many_categories: ClassVar[str] = ""  # what else can be done about them
 
     # ---- hooks -------------------------------------------------------------------------------
 
@@ -239,7 +239,7 @@ class BaseGenerator(
     def _draw(self, network: NetworkT, spans: RowSpans, request: RowRequest) -> RowsDrawn:
         """Rows that the network makes, of codes that are allowed."""
 
-    def _of_rare_rows(self) -> str:
+    def _advice_on_rare_rows(self) -> str:
         """What else can be done to find rows that meet conditions."""
         return ""
 
@@ -337,9 +337,9 @@ class BaseGenerator(
         Warns
         -----
         UserWarning
-            Of columns of identifiers; of columns of which more than a tenth of the rows have values
-            that fewer rows than ``min_frequency`` have; and of columns whose values are kept though
-            most of them are there once.
+            If a column holds identifiers, if more than a tenth of a column's rows have values that
+            occur in fewer rows than ``min_frequency``, or if a column's values are kept although
+            most of them occur once.
 
         Returns
         -------
@@ -451,8 +451,9 @@ class BaseGenerator(
         self._take_encoder(encoder)
         self.history_ = pd.concat(
             [
-                pd.DataFrame({"member": i, "epoch": range(1, result.n_epochs + 1)}).assign(
-                    **{_curve_name(name): curve for name, curve in result.losses.items()}
+                pd.DataFrame(
+                    {"member": i, "epoch": range(1, result.n_epochs + 1)}
+                    | {_curve_name(name): curve for name, curve in result.losses.items()}
                 )
                 for i, result in enumerate(results)
             ],
@@ -512,8 +513,9 @@ class BaseGenerator(
             single row's extreme, say) the others are drawn as beside the nearest, beside such a
             category as if it were not given.
         balance : column, optional
-            Of a discrete column: each of its values gets as many rows, the missing one too, and
-            the first ones one more where n is no multiple. Rare values have none.
+            A discrete column, each of whose values gets the same number of rows; a missing value
+            counts as one, rare values get none. Where n is no multiple, the first values get one
+            row more.
         random_state : int, RandomState, Generator or None
             None goes on with the fit's own random numbers, so that the same calls after the same
             fit give the same rows.
@@ -601,7 +603,7 @@ class BaseGenerator(
                     table,
                     on_shortfall,
                     f"; ask for fewer, relax the conditions, or raise {max_tries=}"
-                    f"{self._of_rare_rows()}",
+                    f"{self._advice_on_rare_rows()}",
                 )
         return table
 
@@ -622,7 +624,7 @@ class BaseGenerator(
             Columns are columns of the fitted table, with values as ``sample`` takes them; a missing
             value leaves one free.
         random_state, on_shortfall, max_tries
-            As of ``sample``.
+            The same as for ``sample``.
 
         Returns
         -------
@@ -662,7 +664,7 @@ class BaseGenerator(
                 f"{first}",
                 table,
                 on_shortfall,
-                f"; relax these conditions, or raise {max_tries=}{self._of_rare_rows()}",
+                f"; relax these conditions, or raise {max_tries=}{self._advice_on_rare_rows()}",
             )
         return table
 
@@ -1053,7 +1055,7 @@ def _check_memory(
         f"{name} has {encoder.layout_.sizes[-1]:,} categories: the networks would have "
         f"{weights:,} weights, whose training takes {needed / 2**30:,.0f} GiB of the "
         f"{held / 2**30:,.0f} that there are; leave the column out, or raise min_frequency"
-        f"{model._of_many_categories}"
+        f"{model._advice_on_many_categories}"
     )
 
 

@@ -162,7 +162,7 @@ class GANTraining(Training[StackedGenerator]):
         return [self.by_step(normals(keys, *shape, device=self.spans.device))]
 
     def _draw_uniforms(self, steps: range) -> list[Tensor]:
-        """Of Gumbel noise, columns first: (steps, M, n_logits, batch)."""
+        """Uniforms for the Gumbel noise, columns first: (steps, M, n_logits, batch)."""
         keys, shape = self.keys(Stream.GAN_GUMBEL, steps), (self.n_logits, self.batch_size)
         return [self.by_step(uniforms(keys, *shape, device=self.spans.device))]
 
@@ -191,8 +191,7 @@ _SORTED_BYTES = 48  # a row, while rows are sorted by one column's categories
 class CTGAN(BaseGenerator[StackedGenerator]):
     """Synthetic rows of a table by a conditional generator trained against a critic.
 
-    Parameters have the ``ctgan`` package's names, order and defaults; those after ``enable_gpu``
-    are ours.
+    Parameters up to ``enable_gpu`` have the ``ctgan`` package's names, order and defaults.
 
     Parameters
     ----------
@@ -218,12 +217,13 @@ class CTGAN(BaseGenerator[StackedGenerator]):
     pac : int, default=10
         Rows that the critic judges together.
     enable_gpu : bool, default=True
-        False is ``device="cpu"``.
+        Use a GPU if there is one; False is the same as ``device="cpu"``.
     activation : str or callable, default="combu"
-        Of every hidden layer of both networks; ``"original"`` is the CTGAN paper's ReLU, and
-        LeakyReLU(0.2) in the critic.
+        Activation of every hidden layer of both networks; ``"original"`` is the CTGAN paper's ReLU,
+        and LeakyReLU(0.2) in the critic.
     normalization : str, default="batch"
-        Before the activations: as for the estimators. Where it is "batch", the critic has none.
+        Normalization before each activation; takes the estimators' values. Where it is "batch", the
+        critic has none.
     proxy_norm : bool, default=False
         Follow layer or group normalisation by proxy normalisation.
     early_stopping : bool, default=False
@@ -261,7 +261,7 @@ class CTGAN(BaseGenerator[StackedGenerator]):
     ----------
     encoder_ : ModeEncoder
     history_ : DataFrame
-        One row a member and epoch: generator_loss, discriminator_loss, means over the epoch; with
+        One row per member and epoch: generator_loss, discriminator_loss, means over the epoch; with
         early stopping validation_distance.
     loss_values : DataFrame
         The same of the first member, with the ``ctgan`` package's column names.
@@ -317,7 +317,7 @@ class CTGAN(BaseGenerator[StackedGenerator]):
     _width_parameters = ("generator_dim", "discriminator_dim")
     _member_rates = {"generator_lr", "discriminator_lr", "generator_decay", "discriminator_decay"}
     # the generator has a weight for each pair of a category asked for and one made
-    _of_many_categories = ", or use TVAE, whose networks grow with the categories alone"
+    _advice_on_many_categories = ", or use TVAE, whose networks grow with the categories alone"
 
     def _check(self) -> None:
         if self.batch_size % self.pac:

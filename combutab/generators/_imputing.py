@@ -174,7 +174,7 @@ def draw_nearest(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Complete encoded rows by the cells of synthetic rows.
 
-    Of each row the donor is one of the five synthetic rows that are nearest by its known cells:
+    The donor of a row is one of the five synthetic rows that are nearest by its known cells:
     by the number of unequal categories and the numbers' distances in standard deviations. Rows
     that have a value in all cells that are wanted come first.
 

@@ -112,7 +112,7 @@ class FlowSteps:
 
     @cached_property
     def cross_entropy(self) -> BlurredCrossEntropy:
-        """Of codes; sampling needs none."""
+        """The loss of codes, which sampling does not need."""
         return BlurredCrossEntropy(self.codes_alone)
 
     def gradients(
@@ -432,13 +432,15 @@ class TabFlow(BaseGenerator[StackedCascade]):
     n_sampling_steps : int, default=8
         Steps of Heun's method along the flow, two evaluations each. It can be set after ``fit``.
     enable_gpu : bool, default=True
-        False is ``device="cpu"``.
+        Use a GPU if there is one; False is the same as ``device="cpu"``.
     verbose : bool, default=False
         Show a progress bar with the loss, on a terminal.
     activation : str or callable, default="silu"
-        Of every block of both networks; ``"original"`` is SiLU too, as most published ones have.
+        Activation of every block of both networks; ``"original"`` is SiLU too, as in most published
+        ones.
     normalization : str, default="layer"
-        Of what enters a block, and the last layer: as for the estimators.
+        Normalization of the inputs of each block and of the last layer; takes the estimators'
+        values.
     proxy_norm : bool, default=False
         False: it belongs between a normalisation and the activation, where a block has a layer.
     learning_rate : float, default=2e-3
@@ -456,13 +458,13 @@ class TabFlow(BaseGenerator[StackedCascade]):
         Share of the rows that early stopping holds out, 1,000 rows at most.
     n_iter_no_change : int or inf, default=50
     max_time, n_members, min_frequency, identifiers, random_state, device, precision, callbacks
-        As of `CTGAN`.
+        The same as for `CTGAN`.
 
     Attributes
     ----------
     encoder_ : ModeEncoder
     history_ : DataFrame
-        One row a member and epoch: codes_loss, the mean cross-entropy of a hidden code,
+        One row per member and epoch: codes_loss, the mean cross-entropy of a hidden code,
         in part of blurred bins;
         values_loss, the mean squared error of the flow's velocity, of tables with numbers; with
         early stopping validation_loss, their sum.

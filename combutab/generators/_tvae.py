@@ -154,8 +154,7 @@ _LESS_LIKELY = 0.1
 class TVAE(BaseGenerator[StackedRowDecoder]):
     """Synthetic rows of a table by a variational autoencoder.
 
-    Parameters have the ``ctgan`` package's names, order and defaults; those after ``verbose``
-    are ours.
+    Parameters up to ``verbose`` have the ``ctgan`` package's names, order and defaults.
 
     Parameters
     ----------
@@ -170,17 +169,17 @@ class TVAE(BaseGenerator[StackedRowDecoder]):
     loss_factor : float, default=2
         Weight of the reconstruction beside the Kullback-Leibler divergence.
     enable_gpu : bool, default=True
-        False is ``device="cpu"``.
+        Use a GPU if there is one; False is the same as ``device="cpu"``.
     verbose : bool, default=False
         Show a progress bar with the loss, on a terminal.
     activation : str or callable, default="combu"
-        Of every hidden layer of both networks; ``"original"`` is the paper's ReLU.
+        Activation of every hidden layer of both networks; ``"original"`` is the paper's ReLU.
     normalization : str, default="none"
-        Before the activations: as for the estimators.
+        Normalization before each activation; takes the estimators' values.
     proxy_norm : bool, default=False
         Follow layer or group normalisation by proxy normalisation.
     learning_rate : float, default=1e-3
-        Adam's.
+        Adam's learning rate.
     early_stopping : bool, default=False
         Hold rows out, and stop a member when its loss on them has not fallen for
         ``n_iter_no_change`` epochs. The weights of its best epoch are kept.
@@ -193,13 +192,13 @@ class TVAE(BaseGenerator[StackedRowDecoder]):
         values are rarer than they are. False draws them from their distributions, a column by
         itself. It can be set after ``fit``.
     max_time, n_members, min_frequency, identifiers, random_state, device, precision, callbacks
-        As of `CTGAN`.
+        The same as for `CTGAN`.
 
     Attributes
     ----------
     encoder_ : ModeEncoder
     history_ : DataFrame
-        One row a member and epoch: loss, the mean over the rows; with early stopping
+        One row per member and epoch: loss, the mean over the rows; with early stopping
         validation_loss.
     loss_values : DataFrame
         The same of the first member, with the ``ctgan`` package's column names.
@@ -268,7 +267,7 @@ class TVAE(BaseGenerator[StackedRowDecoder]):
             device=spans.device,
         )
 
-    def _of_rare_rows(self) -> str:
+    def _advice_on_rare_rows(self) -> str:
         return "; argmax=False makes rare values more often" if self.argmax else ""
 
     def _n_weights(self, spans: RowSpans) -> int:

@@ -57,7 +57,7 @@ def imported():
     from sdv.sampling import Condition, DataFrameCondition
 
     from combutab.generators.sdv import CTGANSynthesizer
-    from combutab.generators.sdv._rows import nearest
+    from combutab.generators.sdv._synthesizers import nearest
 
 
 @pytest.fixture(scope="module", params=["CTGAN", "TVAE", "TabFlow"])

@@ -7,25 +7,127 @@ from enum import Enum
 from inspect import Signature, signature
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from pandas.api.types import is_datetime64_any_dtype
 
+from combutab.core.rng import Stream, fold_in
 from combutab.generators._base import BaseGenerator
 from combutab.generators._ctgan import CTGAN
 from combutab.generators._tabflow import TabFlow
 from combutab.generators._tvae import TVAE
-from combutab.generators.sdv._rows import rows_that_meet
+from combutab.generators.sampling import FREE, DirectSampler, Encoded, join
 from combutab.preprocessing import NumberColumn
 
 try:
     import sdv.single_table
-    from rdt.transformers import FloatFormatter
+    from rdt.transformers import BaseTransformer, FloatFormatter
     from sdv.single_table.base import BaseSingleTableSynthesizer
     from sdv.single_table.ctgan import LossValuesMixin
     from sdv.single_table.utils import detect_discrete_columns
-
-    from combutab.generators.sdv._dates import DateTransformer
 except ModuleNotFoundError as error:
     raise ImportError("combutab.generators.sdv needs SDV: pip install 'combutab[sdv]'") from error
+
+# ---- Dates on their way from SDV's tables to a generator, and back -------------------------------
+
+
+class DateTransformer(BaseTransformer):
+    """Dates as dates, which the model reads itself: their resolution, bounds and missing values.
+
+    ``datetime_format`` is that of dates held as text or numbers, None leaves the reading to pandas;
+    ``enforce_min_max_values`` is not used: the model has bounds of its own.
+    """
+
+    INPUT_SDTYPE = "datetime"
+
+    def __init__(
+        self, datetime_format: str | None = None, enforce_min_max_values: bool = True
+    ) -> None:
+        super().__init__()
+        self.datetime_format = datetime_format
+        self.enforce_min_max_values = enforce_min_max_values
+
+    def _fit(self, data: pd.Series) -> None:
+        zones = {value.tzinfo for value in self._parse(data.dropna().head(1))}
+        self._zone = next(iter(zones), None)
+
+    def _parse(self, data: pd.Series, **options: Any) -> pd.Series:
+        text = self.datetime_format
+        return pd.to_datetime(
+            data, format=text and text.replace("%-", "%").replace("%#", "%"), **options
+        )
+
+    def _transform(self, data: pd.Series) -> pd.Series:
+        if is_datetime64_any_dtype(data):
+            return data
+        if self._zone is None:
+            return self._parse(data)
+        return self._parse(data, utc=True).dt.tz_convert(self._zone)
+
+    def _reverse_transform(self, data: pd.Series) -> pd.Series:
+        return data  # SDV gives it the form it had
+
+
+# ---- Rows of a fitted generator for SDV's conditions ---------------------------------------------
+
+_TRIES = 5000  # more rows than are asked for, to look for those that meet conditions
+
+
+def rows_that_meet(
+    model: BaseGenerator[Any], n_rows: int, codes: Mapping[int, int], numbers: Mapping[Any, Any]
+) -> pd.DataFrame:
+    """Draw at most n_rows rows, those that a few tries give: SDV asks again for the rest.
+
+    Of ``codes``, by span, the network is asked for all if it draws beside given ones, else for the
+    rarest; the rows have all. None is asked for ``numbers``, None for a missing one: the rows are
+    the nearest ones, of which SDV keeps those that are near enough.
+    """
+    n_tries = n_rows + _TRIES
+    if not numbers:
+        return _draw_rows(model, n_rows, codes, n_tries)
+    return nearest(_draw_rows(model, n_tries, codes, n_tries), numbers, n_rows)
+
+
+def _draw_rows(
+    model: BaseGenerator[Any], n_rows: int, codes: Mapping[int, int], n_tries: int
+) -> pd.DataFrame:
+    """Draw at most n_rows rows that have the codes, out of about n_tries."""
+    sampler, key = model.sampler(), model.sample_key(None)
+    if isinstance(sampler, DirectSampler):
+        given = np.full((n_rows, sampler.spans.n_spans), FREE)
+        given[:, list(codes)] = list(codes.values())
+        no_values = np.full((n_rows, sampler.spans.n_values), np.nan, dtype=np.float32)
+        return model.encoder_.decode(*sampler.complete(given, no_values, key))
+    counts = model.encoder_.category_counts_
+    span, code = min(codes.items(), key=lambda item: counts[item[0]][item[1]], default=(FREE, FREE))
+    parts: list[Encoded] = []
+    n_made = 0
+    while sum(len(met) for _, met in parts) < n_rows and n_made < n_tries:
+        chunk = min(sampler.chunk, n_tries - n_made if n_made else n_rows)
+        asked = np.full(chunk, span), np.full(chunk, code)
+        chunk_key = fold_in(key, Stream.CHUNK, n_made)
+        new_values, new_codes = sampler.generate(chunk, *asked, chunk_key)
+        met = (new_codes[:, list(codes)] == list(codes.values())).all(axis=1)
+        parts.append((new_values[met], new_codes[met]))
+        n_made += chunk
+    values, found = join(parts)
+    return model.encoder_.decode(values[:n_rows], found[:n_rows])
+
+
+def nearest(table: pd.DataFrame, numbers: Mapping[Any, Any], n_rows: int) -> pd.DataFrame:
+    """Choose at most n_rows rows, of the values nearest to the wanted ones, in their order."""
+    rank = np.zeros(len(table))
+    for column, value in numbers.items():
+        if value is None:
+            near = np.where(table[column].isna(), 0.0, np.nan)
+        else:
+            near = (table[column] - value).abs().rank(method="min").to_numpy()
+        rank = np.maximum(rank, near)  # NaN stays: a value is missing, or is not
+    order = np.argsort(rank, kind="stable")[: min(n_rows, int(np.isfinite(rank).sum()))]
+    return table.iloc[np.sort(order)].reset_index(drop=True)
+
+
+# ---- The synthesizers ----------------------------------------------------------------------------
 
 
 class _Missing(Enum):
