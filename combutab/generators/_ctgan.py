@@ -48,7 +48,7 @@ class GANTraining(Training[StackedGenerator]):
         self.generator = model._build(spans, members)
         self.critic = critic = StackedCritic(
             spans.width + spans.n_condition,
-            model._all_widths()[1],
+            tuple(model.discriminator_dim),
             members,
             pac=model.pac,
             # batch statistics would make the penalty one of whole batches

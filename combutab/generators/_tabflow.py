@@ -330,7 +330,7 @@ class FlowTraining(Training[StackedCascade]):
         super().__init__(rows, spans, plans, networks, average, _ADAMW)
         self.steps = FlowSteps(self.network, spans, precision.context(spans.device))
         rates = [model.dropout] * len(plans)  # of the layers of both networks
-        (widths,) = model._all_widths()
+        widths = tuple(model.hidden_layer_sizes)
         widths = (*widths, *StackedCascade.value_widths(widths))
         self._masks = MaskMaker(widths, rates, device=spans.device, dtype=spans.dtype)
         self.batch_size = model._n_batch(len(rows))

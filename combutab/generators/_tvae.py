@@ -47,7 +47,7 @@ class VAETraining(Training[StackedRowDecoder]):
         members, precision = [plan.member for plan in plans], Precision(model.precision)
         self.encoder = encoder = StackedRowEncoder(
             spans.width,
-            model._all_widths()[0],
+            tuple(model.compress_dims),
             2 * model.embedding_dim,
             members,
             normalization=model.normalization,
