@@ -226,6 +226,7 @@ class EncodedTable:
     codes: np.ndarray
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     """Encode a table of numbers, categories, dates and missing values for a neural network.
 
@@ -320,6 +321,12 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     ['age', 'age_missing', 'city_Rome', 'city_rare']
     """
 
+    categorical_features: Any = "from_dtype"
+    numeric: Literal["standard", "quantile", "robust", "none"] = "standard"
+    max_onehot: int = 32
+    min_frequency: float = 5
+    n_bins: int | None = None
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
         "numeric": [StrOptions({"standard", "quantile", "robust", "none"})],
@@ -330,21 +337,6 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         ],
         "n_bins": [Interval(Integral, 1, None, closed="left"), None],
     }
-
-    def __init__(
-        self,
-        *,
-        categorical_features: Any = "from_dtype",
-        numeric: Literal["standard", "quantile", "robust", "none"] = "standard",
-        max_onehot: int = 32,
-        min_frequency: float = 5,
-        n_bins: int | None = None,
-    ) -> None:
-        self.categorical_features = categorical_features
-        self.numeric = numeric
-        self.max_onehot = max_onehot
-        self.min_frequency = min_frequency
-        self.n_bins = n_bins
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> TableEncoder:

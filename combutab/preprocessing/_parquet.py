@@ -6,7 +6,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,33 +41,25 @@ def arrow() -> Any:
 
 @dataclass(frozen=True, eq=False)
 class StoredFile:
-    """A file on a file system of pyarrow."""
+    """A file or folder on a file system of pyarrow."""
 
     filesystem: Any
     path: str
     """As the file system has it."""
-    name: str
-    """As errors have it."""
+    prefix: str = ""
+    """Of a URI; without its query, which may hold a password."""
     keys: Mapping[str, Any] = field(default_factory=dict)
     """Values of columns that the names of its folders hold, ``year=2024``."""
+
+    @property
+    def name(self) -> str:
+        """As errors have it."""
+        return f"{self.prefix}{self.path}"
 
     @property
     def is_far(self) -> bool:
         """Tell whether each reading takes its time."""
         return not isinstance(self.filesystem, arrow().fs.LocalFileSystem)
-
-
-@dataclass(frozen=True)
-class _Location:
-    """A path on its file system, and how to name what is below."""
-
-    filesystem: Any
-    path: str
-    prefix: str = ""
-
-    def name(self, path: str) -> str:
-        """Name a path as errors do: without a URI's query, which may hold a password."""
-        return f"{self.prefix}{path}"
 
 
 def find_files(path: Paths, filesystem: Any = None) -> tuple[list[StoredFile], Any]:
@@ -80,13 +72,12 @@ def find_files(path: Paths, filesystem: Any = None) -> tuple[list[StoredFile], A
     ValueError
         If the list is empty, there is no such file system, or names of folders are of no data set.
     """
-    pa = arrow()
     if isinstance(path, str | os.PathLike):
-        return _find_at(_locate(path, filesystem), alone=True)
+        return _find_at(find_place(path, filesystem), "file or folder")
     found: list[StoredFile] = []
-    keys = pa.schema([])
+    keys = arrow().schema([])
     for each in path:
-        files, schema = _find_at(_locate(each, filesystem), alone=False)
+        files, schema = _find_at(find_place(each, filesystem), "file")
         if found and schema != keys:
             raise ValueError(
                 f"the folders of {found[0].name} and of {files[0].name} are named after other "
@@ -99,90 +90,72 @@ def find_files(path: Paths, filesystem: Any = None) -> tuple[list[StoredFile], A
 
 
 @contextmanager
-def named_errors(name: str, what: str = "") -> Iterator[None]:
-    """Turn what Arrow says of a file that cannot be read into one line that names the file."""
+def named_errors(doing: str, kind: type[Exception] = ValueError) -> Iterator[None]:
+    """Turn what Arrow says of a file into one line that begins with what could not be done."""
     try:
         yield
     except (arrow().ArrowException, OSError) as error:
-        raise ValueError(f"cannot read {name}{what}: {_on_one_line(error)}") from error
+        if isinstance(error, FileNotFoundError) and kind is OSError:
+            raise
+        raise kind(f"cannot {doing}: {_on_one_line(error)}") from error
 
 
 def _on_one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
-def find_place(path: str | os.PathLike[str]) -> tuple[Any, str, str]:
-    """Tell the file system of a path or URI, the path there, and its name for errors."""
-    place = _locate(path, None)
-    return place.filesystem, place.path, place.name(place.path)
-
-
-def _locate(path: str | os.PathLike[str], filesystem: Any) -> _Location:
-    pa = arrow()
-    text = os.fspath(path)
+def find_place(path: str | os.PathLike[str], filesystem: Any = None) -> StoredFile:
+    """The place of a path or URI on its file system, whether or not there is a file."""
+    fs, text = arrow().fs, os.fspath(path)
+    if isinstance(filesystem, fs.FileSystem):
+        return StoredFile(filesystem, text.rstrip("/") or text)
+    if hasattr(filesystem, "protocol"):  # of fsspec
+        filesystem = fs.PyFileSystem(fs.FSSpecHandler(filesystem))
+        return StoredFile(filesystem, text.rstrip("/") or text)
     if filesystem is not None:
-        return _Location(_as_arrow(filesystem), text.rstrip("/") or text)
+        raise ValueError(
+            f"filesystem must be one of pyarrow.fs or fsspec, got {filesystem!r}; leave it out for "
+            "local paths and URIs"
+        )
     if "://" not in text:
-        return _Location(pa.fs.LocalFileSystem(), Path(text).absolute().as_posix())
+        return StoredFile(fs.LocalFileSystem(), Path(text).absolute().as_posix())
     scheme = text.partition("://")[0]
     try:
-        found, inner = pa.fs.FileSystem.from_uri(text)
-    except (pa.ArrowException, OSError) as error:
+        found, inner = fs.FileSystem.from_uri(text)
+    except (arrow().ArrowException, OSError) as error:
         raise ValueError(
             f"there is no way to a {scheme}:// path here: {_on_one_line(error)}; pass a pyarrow or "
             "fsspec file system as filesystem, with a path on it"
         ) from error
-    return _Location(found, inner.rstrip("/"), "" if scheme == "file" else f"{scheme}://")
+    return StoredFile(found, inner.rstrip("/"), "" if scheme == "file" else f"{scheme}://")
 
 
-def _as_arrow(filesystem: Any) -> Any:
-    pa = arrow()
-    if isinstance(filesystem, pa.fs.FileSystem):
-        return filesystem
-    if hasattr(filesystem, "protocol"):  # of fsspec
-        return pa.fs.PyFileSystem(pa.fs.FSSpecHandler(filesystem))
-    raise ValueError(
-        f"filesystem must be one of pyarrow.fs or fsspec, got {filesystem!r}; leave it out for "
-        "local paths and URIs"
-    )
-
-
-def _find_at(place: _Location, *, alone: bool) -> tuple[list[StoredFile], Any]:
-    pa, base, whole = arrow(), place.path, place.name(place.path)
-    with _named_access(whole):
+def _find_at(place: StoredFile, what: str) -> tuple[list[StoredFile], Any]:
+    pa, base = arrow(), place.path
+    with named_errors(
+        f"look at {place.name}", OSError
+    ):  # without rights, or a network that is down
         info = place.filesystem.get_file_info(base)
         if info.type == pa.fs.FileType.File:
-            return [StoredFile(place.filesystem, base, whole)], pa.schema([])
+            return [place], pa.schema([])
         if info.type == pa.fs.FileType.Directory:
             paths = _parquet_below(place.filesystem, base)
-            if not paths:
-                raise FileNotFoundError(f"there is no *{_ENDING} file in the folder {whole}")
+            what = f"*{_ENDING} file in the folder"
         elif any(sign in base for sign in _MAGIC):
             base, paths = _files_of_pattern(place.filesystem, base)
-            if not paths:
-                raise FileNotFoundError(f"there is no file of the pattern {whole}")
+            what = "file of the pattern"
         else:
-            what = "file or folder" if alone else "file"
-            raise FileNotFoundError(f"there is no {what} {whole}")
+            paths = []
+        if not paths:
+            raise FileNotFoundError(f"there is no {what} {place.name}")
     return _partitioned(place, base, paths)
-
-
-@contextmanager
-def _named_access(name: str) -> Iterator[None]:
-    """Name what cannot be looked at: without rights, or behind a network that is down."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except (arrow().ArrowException, OSError) as error:
-        raise OSError(f"cannot look at {name}: {_on_one_line(error)}") from error
 
 
 def _parquet_below(filesystem: Any, folder: str) -> list[str]:
     """The table's files below a folder, by name."""
     infos = filesystem.get_file_info(arrow().fs.FileSelector(folder, recursive=True))
     files = (info.path for info in infos if info.is_file and info.path.endswith(_ENDING))
-    return sorted(path for path in files if not any(map(_is_hidden, _parts(path, folder))))
+    return sorted(path for path in files if not _is_hidden(_parts(path, folder)))
 
 
 def _files_of_pattern(filesystem: Any, pattern: str) -> tuple[str, list[str]]:
@@ -192,10 +165,10 @@ def _files_of_pattern(filesystem: Any, pattern: str) -> tuple[str, list[str]]:
     parts = pattern.split("/")
     n = next(i for i, part in enumerate(parts) if any(sign in part for sign in _MAGIC))
     base = "/".join(parts[:n]) or "/" * pattern.startswith("/")
-    with_hidden = any(map(_is_hidden, parts[n:]))
+    with_hidden = _is_hidden(parts[n:])
     found: set[str] = set()
     for path, info in ArrowFSWrapper(filesystem).glob(pattern, detail=True).items():
-        if with_hidden or not any(map(_is_hidden, _parts(path, base))):
+        if with_hidden or not _is_hidden(_parts(path, base)):
             is_folder = info["type"] == "directory"
             found.update(_parquet_below(filesystem, path) if is_folder else [path])
     return base, sorted(found)
@@ -205,19 +178,19 @@ def _parts(path: str, base: str) -> list[str]:
     return path.removeprefix(base).strip("/").split("/")
 
 
-def _is_hidden(name: str) -> bool:
-    """Tell whether a name is as those of unfinished files and of other programs' own."""
-    return name.startswith((".", "_"))
+def _is_hidden(names: Sequence[str]) -> bool:
+    """Tell whether one of the names is as those of unfinished files and of other programs' own."""
+    return any(name.startswith((".", "_")) for name in names)
 
 
-def _partitioned(place: _Location, base: str, paths: list[str]) -> tuple[list[StoredFile], Any]:
+def _partitioned(place: StoredFile, base: str, paths: list[str]) -> tuple[list[StoredFile], Any]:
     """Files below a folder, with the columns that the names of their folders hold."""
     pa, filesystem = arrow(), place.filesystem
     if not any("=" in part for path in paths for part in _parts(path, base)[:-1]):
-        return [StoredFile(filesystem, each, place.name(each)) for each in paths], pa.schema([])
-    with named_errors(place.name(paths[0]), " as Parquet"):
+        return [replace(place, path=each) for each in paths], pa.schema([])
+    with named_errors(f"read {place.prefix}{paths[0]} as Parquet"):
         in_file = pa.parquet.read_schema(paths[0], filesystem=filesystem).names
-    with named_errors(place.name(base), " as one data set"):
+    with named_errors(f"read {place.prefix}{base} as one data set"):
         data = pa.dataset.dataset(
             paths,
             format="parquet",
@@ -229,7 +202,7 @@ def _partitioned(place: _Location, base: str, paths: list[str]) -> tuple[list[St
     for fragment in data.get_fragments():
         keys = pa.dataset.get_partition_keys(fragment.partition_expression)
         kept = {name: value for name, value in keys.items() if name not in in_file}
-        files.append(StoredFile(filesystem, fragment.path, place.name(fragment.path), kept))
+        files.append(replace(place, path=fragment.path, keys=kept))
     names = list(files[0].keys)
     for file in files:
         if sorted(file.keys) != sorted(names):
@@ -237,9 +210,7 @@ def _partitioned(place: _Location, base: str, paths: list[str]) -> tuple[list[St
                 f"the folders of {files[0].name} and of {file.name} are named after other columns, "
                 f"{names} and {list(file.keys)}; all must be named after the same"
             )
-    return files, pa.schema(
-        [data.schema.field(name) for name in data.schema.names if name in names]
-    )
+    return files, pa.schema([each for each in data.schema if each.name in names])
 
 
 # ---- Parquet files as one table that is read in batches, any row group first ---------------------
@@ -298,7 +269,7 @@ class ParquetTable:
         self._metadata: dict[StoredFile, tuple[Any, int]] = {}  # with the bytes of the file
         for file in self.files:
             with (
-                named_errors(file.name, " as Parquet"),
+                named_errors(f"read {file.name} as Parquet"),
                 file.filesystem.open_input_file(file.path) as handle,
             ):
                 metadata, size = pa.parquet.ParquetFile(handle).metadata, handle.size()
@@ -424,10 +395,9 @@ class ParquetTable:
 
     def refuse_place(self, out: str | os.PathLike[str]) -> None:
         """Refuse to write over a file that the table is read from."""
-        filesystem, path, name = find_place(out)
-        for file in self.files:
-            if file.filesystem == filesystem and file.path == path:
-                raise ValueError(f"out={name!r} is a file that is read; name another one")
+        place = find_place(out)
+        if any(f.filesystem == place.filesystem and f.path == place.path for f in self.files):
+            raise ValueError(f"out={place.name!r} is a file that is read; name another one")
 
     def release(self) -> None:
         """Give back memory that Arrow keeps for its next allocations."""
@@ -527,7 +497,7 @@ class ParquetTable:
     def _read(self, group: RowGroup, columns: list[str], n_rows: int) -> Iterator[Any]:
         pa, file = arrow(), group.file
         metadata, size = self._metadata[file]
-        with named_errors(file.name):
+        with named_errors(f"read {file.name}"):
             handle = file.filesystem.open_input_file(file.path)
         with handle:
             if handle.size() != size:
@@ -535,7 +505,7 @@ class ParquetTable:
                     f"cannot read {file.name}: it has {handle.size()} bytes now, and had {size} "
                     "when it was opened first; leave the files alone while they are read"
                 )
-            with named_errors(file.name):
+            with named_errors(f"read {file.name}"):
                 # With a buffer, and not read ahead, a column of any length takes little memory; the
                 # fragments of a pyarrow.dataset decode a row group at once, whatever its size.
                 opened = pa.parquet.ParquetFile(
@@ -545,7 +515,7 @@ class ParquetTable:
                     n_rows, row_groups=[group.index], columns=columns, use_threads=False
                 )
             while True:
-                with named_errors(file.name):
+                with named_errors(f"read {file.name}"):
                     batch = next(batches, None)
                 if batch is None:
                     return
@@ -666,17 +636,14 @@ class ParquetParts:
             ) from error
         self.write(table)
 
-    def _close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._sink.close()
-
-    def _drop(self) -> None:
-        """Let go of the file; a writer that goes out of use unclosed would complain."""
-        for each in (self._writer, self._sink):
-            with suppress(arrow().ArrowException, OSError):
-                if each is not None:
-                    each.close()
+    def close(self) -> None:
+        """Bring all that was written to the file."""
+        try:
+            if self._writer is not None:
+                self._writer.close()
+        finally:
+            if self._sink is not None:
+                self._sink.close()
 
 
 def _type(values: pd.Series) -> Any:
@@ -704,24 +671,23 @@ def parquet_parts(out: str | os.PathLike[str]) -> Iterator[ParquetParts]:
     ValueError
         If there is no file system of a URI.
     """
-    pa = arrow()
-    filesystem, path, name = find_place(out)
-    if isinstance(filesystem, pa.fs.LocalFileSystem):
-        asked = path if "://" in os.fspath(out) else out
-        with whole_file(asked) as place, _closing(ParquetParts(filesystem, str(place))) as own:
+    place = find_place(out)
+    if not place.is_far:
+        asked = place.path if "://" in os.fspath(out) else out
+        with whole_file(asked) as made, _closing(ParquetParts(place.filesystem, str(made))) as own:
             yield own
         return
-    folder, _, last = path.rpartition("/")
+    folder, _, last = place.path.rpartition("/")
     aside = f"{folder}/.combutab-{secrets.token_hex(4)}-{last}"
     try:
-        with _closing(ParquetParts(filesystem, aside)) as own:
+        with _closing(ParquetParts(place.filesystem, aside)) as own:
             yield own
-        filesystem.move(aside, path)
+        place.filesystem.move(aside, place.path)
     except BaseException as error:
-        with uninterrupted(), suppress(pa.ArrowException, OSError):
-            filesystem.delete_file(aside)
-        if isinstance(error, OSError) and name not in str(error):
-            raise OSError(error.errno, f"{name} cannot be written: {error}") from error
+        with uninterrupted(), suppress(arrow().ArrowException, OSError):
+            place.filesystem.delete_file(aside)
+        if isinstance(error, OSError) and place.name not in str(error):
+            raise OSError(error.errno, f"{place.name} cannot be written: {error}") from error
         raise
 
 
@@ -729,8 +695,8 @@ def parquet_parts(out: str | os.PathLike[str]) -> Iterator[ParquetParts]:
 def _closing(parts: ParquetParts) -> Iterator[ParquetParts]:
     try:
         yield parts
-        parts._close()
-    except BaseException:
-        with uninterrupted():
-            parts._drop()
+        parts.close()
+    except BaseException:  # a writer that goes out of use unclosed would complain
+        with uninterrupted(), suppress(arrow().ArrowException, OSError):
+            parts.close()
         raise

@@ -226,6 +226,7 @@ class WholeColumns(Sequence[pd.Series]):
 # ---- ModeEncoder: a table to the rows of a generator's network, and back -------------------------
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ModeEncoder(BaseEstimator):
     """Encode a table for a generator of tables, and decode what the generator makes.
 
@@ -308,6 +309,16 @@ class ModeEncoder(BaseEstimator):
     (1, 1)
     """
 
+    discrete_columns: Any = "auto"
+    strategy: str = "mixture"
+    n_modes: int = 10
+    min_weight: float = 0.005
+    max_rows: int = 10_000
+    n_jobs: int | None = None
+    min_frequency: float = 1
+    identifiers: Any = None
+    random_state: Any = None
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "discrete_columns": ["array-like", StrOptions({"auto"})],
         "strategy": [StrOptions({"mixture", "quantile"})],
@@ -322,29 +333,6 @@ class ModeEncoder(BaseEstimator):
         "identifiers": [list, tuple, StrOptions({"auto"}), None],
         "random_state": ["random_state", np.random.Generator],
     }
-
-    def __init__(
-        self,
-        *,
-        discrete_columns: Any = "auto",
-        strategy: str = "mixture",
-        n_modes: int = 10,
-        min_weight: float = 0.005,
-        max_rows: int = 10_000,
-        n_jobs: int | None = None,
-        min_frequency: float = 1,
-        identifiers: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.discrete_columns = discrete_columns
-        self.strategy = strategy
-        self.n_modes = n_modes
-        self.min_weight = min_weight
-        self.max_rows = max_rows
-        self.n_jobs = n_jobs
-        self.min_frequency = min_frequency
-        self.identifiers = identifiers
-        self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> ModeEncoder:
