@@ -400,14 +400,14 @@ class Checkpoint:
     def __init__(self, path: str | os.PathLike[str], model: Any, free: Collection[str]) -> None:
         self.path, ranks = Path(path), current()
         self._header = model_header(model)
-        self._written = -np.inf  # after the first epoch it is written at once
-        self._noted = False
+        self.written = -np.inf  # after the first epoch it is written at once
+        self.noted = False
         self._is_mine = ranks is None or ranks.number == 0
         found = broadcast(self._read(free) if self._is_mine else None)
-        state, self._arrays = found or ({}, {})
+        state, self.arrays = found or ({}, {})
         self.seed: int = state["seed"] if state else seed_from(model.random_state)
         self._table: str | None = state.get("table")
-        self._parts: dict[str, Any] = state.get("parts", {})
+        self.parts: dict[str, Any] = state.get("parts", {})
 
     def _read(self, free: Collection[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
         """Read the file, if there is one; find out whether one can be written, if there is none."""
@@ -467,42 +467,20 @@ class Checkpoint:
         """The place of one of the training's stacks, whose arrays' names begin so."""
         return CheckpointPart(self, prefix)
 
-    @property
-    def is_due(self) -> bool:
-        """Tell whether the last writing is so long ago that another one is worth it."""
-        return time.monotonic() - self._written >= SECONDS
-
-    def take_up(self, prefix: str, restore: Restore) -> int:
-        """Restore a part, if there is one; returns the epochs that it has."""
-        if prefix not in self._parts:
-            return 0
-        with reading(self.path, "checkpoint of this training"):
-            return restore(with_prefix(self._arrays, prefix), self._parts[prefix])
-
-    def note(
-        self, prefix: str, arrays: Mapping[str, np.ndarray], progress: Mapping[str, Any]
-    ) -> None:
-        """Remember the state of a part; write it, unless that was done a moment ago."""
-        others = {n: array for n, array in self._arrays.items() if not n.startswith(prefix)}
-        self._arrays = others | {prefix + name: array for name, array in arrays.items()}
-        self._parts[prefix], self._noted = progress, True
-        if self.is_due:
-            self.write()
-
     def write(self) -> None:
         """Write what was noted last, unless it is written."""
-        if not self._noted:
+        if not self.noted:
             return
-        state = {"seed": self.seed, "table": self._table, "parts": self._parts}
+        state = {"seed": self.seed, "table": self._table, "parts": self.parts}
         try:
             if self._is_mine:
-                write_model(self.path, {**self._header, "checkpoint": state}, self._arrays)
+                write_model(self.path, {**self._header, "checkpoint": state}, self.arrays)
         except Exception as error:  # a full disk, say: the training itself is not lost
             warnings.warn(
                 f"the training could not be written to {self.path}, and goes on: {error}",
                 stacklevel=2,
             )
-        self._noted, self._written = False, time.monotonic()
+        self.noted, self.written = False, time.monotonic()
 
 
 Restore = Callable[[dict[str, np.ndarray], dict[str, Any]], int]
@@ -517,15 +495,28 @@ class CheckpointPart:
 
     @property
     def is_due(self) -> bool:
-        return self.file.is_due
+        """Tell whether the last writing is so long ago that another one is worth it."""
+        return time.monotonic() - self.file.written >= SECONDS
 
     def take_up(self, restore: Restore) -> int:
-        return self.file.take_up(self.prefix, restore)
+        """Restore the part, if there is one; returns the epochs that it has."""
+        if self.prefix not in self.file.parts:
+            return 0
+        with reading(self.file.path, "checkpoint of this training"):
+            arrays = with_prefix(self.file.arrays, self.prefix)
+            return restore(arrays, self.file.parts[self.prefix])
 
     def note(self, arrays: Mapping[str, np.ndarray], progress: Mapping[str, Any]) -> None:
-        self.file.note(self.prefix, arrays, progress)
+        """Remember the state of the part; write it, unless that was done a moment ago."""
+        file, prefix = self.file, self.prefix
+        others = {n: array for n, array in file.arrays.items() if not n.startswith(prefix)}
+        file.arrays = others | {prefix + name: array for name, array in arrays.items()}
+        file.parts[prefix], file.noted = progress, True
+        if self.is_due:
+            file.write()
 
     def write(self) -> None:
+        """Write what was noted last, unless it is written."""
         self.file.write()
 
 
