@@ -95,7 +95,7 @@ class Memory:
         Gives memory by name and shape, and the same again in the next step. By default results are
         new memory, as it comes.
     prefix : str
-        Of the names of what is kept.
+        Prefix of the names of what is kept.
     """
 
     def __init__(self, allocate: Callable[..., Tensor] | None = None, prefix: str = "") -> None:
@@ -632,7 +632,7 @@ _REDUCTIONS = _Reductions()
 class Standardize(Kernel):
     """x -> (x - mean) rstd inside groups of neighbouring units, or x rstd without centring.
 
-    Of float32 or float64, ``width`` units in groups of ``size``.
+    It takes float32 or float64, ``width`` units in groups of ``size``.
     """
 
     size: int

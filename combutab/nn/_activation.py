@@ -57,23 +57,17 @@ def check_activation(
 def _check_training(spec: ActivationSpec, module: nn.Module, x: Tensor, twice: bool) -> None:
     scale = torch.ones(x.shape[1], requires_grad=True)
     x = x.clone().requires_grad_()
-    held, loose = _buffer_shapes(module), _loose(module)
+    held = _held(module)
     y = _try(spec, module, x * scale, "in training")
     if not y.requires_grad:
         raise ValueError(f"activation={spec!r} cannot be differentiated")
-    now, after = _buffer_shapes(module), _loose(module)
-    changed = sorted(n for n in held.keys() ^ now.keys())
-    changed += sorted(n for n in held.keys() & now.keys() if held[n] != now[n])
+    now = _held(module)
+    changed = sorted(n for n in held.keys() | now.keys() if held.get(n) != now.get(n))
     if changed:
         raise ValueError(
-            f"activation={spec!r}: its call made, dropped or reshaped the buffers {changed}; "
-            "register all of them at construction, in their shapes"
-        )
-    changed = sorted(n for n in loose.keys() | after.keys() if loose.get(n) != after.get(n))
-    if changed:
-        raise ValueError(
-            f"activation={spec!r}: its call changed {changed}, which is neither a parameter nor a "
-            "buffer and would not be kept with the best weights; use register_buffer"
+            f"activation={spec!r}: its call made, dropped, reshaped or changed {changed}, which "
+            "would not be kept with the best weights; register all that it keeps as buffers "
+            "(register_buffer) at construction, in their shapes"
         )
     if twice:
         try:
@@ -127,15 +121,11 @@ def _try(spec: ActivationSpec, module: nn.Module, x: Tensor, when: str, seed: in
     return y
 
 
-def _buffer_shapes(module: nn.Module) -> dict[str, torch.Size]:
-    return {name: tensor.shape for name, tensor in module.named_buffers()}
-
-
-def _loose(module: nn.Module) -> dict[str, tuple[int, str]]:
-    """Tensors that modules hold as plain attributes: which, and what is in them."""
-    return {
-        f"{path}.{name}".lstrip("."): (id(value), repr(value.tolist()))
-        for path, part in module.named_modules()
-        for name, value in vars(part).items()
-        if isinstance(value, Tensor)
-    }
+def _held(module: nn.Module) -> dict[str, object]:
+    """The shapes of buffers; the identity and values of tensors that are plain attributes."""
+    held: dict[str, object] = {name: tensor.shape for name, tensor in module.named_buffers()}
+    for path, part in module.named_modules():
+        for name, value in vars(part).items():
+            if isinstance(value, Tensor):
+                held[f"{path}.{name}".lstrip(".")] = id(value), repr(value.tolist())
+    return held

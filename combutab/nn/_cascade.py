@@ -115,7 +115,7 @@ class StackedCascade(StackedNetwork):
     spans : RowSpans
         Spans that are no categories are ordered bins.
     widths : sequence of int
-        Of the residual blocks of ``codes``; those of ``values`` are half as wide.
+        Widths of the residual blocks of ``codes``; those of ``values`` are half as wide.
     members, normalization
         As of ``StackedGenerator``.
 
@@ -151,7 +151,7 @@ class StackedCascade(StackedNetwork):
 
     @staticmethod
     def value_widths(widths: Sequence[int]) -> list[int]:
-        """Of the blocks of the values' network: half, as places within bins are easily found."""
+        """Widths of the blocks for values: half, as places within bins are easy to find."""
         return [-(-width // 2) for width in widths]
 
     @staticmethod
@@ -215,9 +215,9 @@ class CodeInputs:
 
 
 def ordered_places(spans: RowSpans) -> list[tuple[int, Tensor]]:
-    """Of each ordered span the first of its columns, and its codes' normal quantiles, (size,).
+    """The first column of each ordered span, and its codes' normal quantiles, (size,).
 
-    That of a missing value, which has no place among the others, is 0.
+    The quantile of a missing value, which has no place among the others, is 0.
     """
     starts = (spans.starts - spans.n_values).tolist()
     places = []
@@ -237,8 +237,8 @@ def _n_bins(spans: RowSpans, i: int) -> int:
 class BlurredCrossEntropy:
     """Cross-entropies of codes in which bins that are near each other count as near.
 
-    Of an ordered span a share is the cross-entropy itself, the rest that of blurred probabilities
-    to the blurred code: both are least where the probabilities are the true ones, but what is
+    The loss of an ordered span is in part the cross-entropy itself, in part that of blurred
+    probabilities to the blurred code: both are least where the probabilities are the true ones, but what is
     learned by heart of a single bin lowers the second one little. The blur is a normal density
     whose standard deviation is a share of the span's bins; that of a missing value is near none.
 

@@ -835,7 +835,7 @@ class Chain:
         ----------
         x : Tensor, (M, rows, n_inputs)
         masks : sequence of Tensor, (M, rows, width), optional
-            Of dropout, one a hidden layer; they are overwritten.
+            Dropout masks, one for each hidden layer; they are overwritten.
         valid : Tensor of bool, (M, rows), optional
             Which places hold a row; all by default.
         keep : bool

@@ -72,7 +72,7 @@ def gradient_penalty(
     masks : sequence of Tensor, optional
         Dropout masks, as of ``StackedCritic.score``.
     weight : float
-        Of the penalty; the paper's is 10.
+        Factor of the penalty; 10 in the paper.
 
     Returns
     -------
@@ -120,7 +120,7 @@ class BlockNetwork(LayeredNetwork):
     ----------
     n_inputs, n_outputs : int
     widths : sequence of int
-        Of the blocks; may be empty.
+        Widths of the blocks; may be empty.
     members : sequence of Member
         Sorted so that those of one activation are neighbours; ``activation="original"`` is the
         paper's. Their dropout is not used. A member's seed gives its networks of every kind
@@ -129,7 +129,7 @@ class BlockNetwork(LayeredNetwork):
     proxy_norm : bool
         Wrap the activations in ProxyNorm, after layer or group normalisation.
     dtype, device
-        Of the parameters.
+        Type and device of the parameters.
 
     Shape
     -----

@@ -132,7 +132,7 @@ class PiecewiseLinearEmbedding(nn.Module):
     Parameters
     ----------
     edges : Tensor, (M, n_columns, n_bins + 1)
-        Of each column's bins, in increasing order.
+        Edges of each column's bins, in increasing order.
     dim : int
     generators : sequence of torch.Generator
         One a member.
@@ -196,7 +196,7 @@ class StackedInputs(nn.Module):
     Parameters
     ----------
     cardinalities : sequence of int
-        Of the columns that come as codes; each gets an embedding.
+        Cardinalities of the columns that come as codes; each gets an embedding.
     embedding_dim : int
         Its width, unless the cardinality is smaller.
     generators : sequence of torch.Generator

@@ -508,7 +508,7 @@ class ChainNetwork(TableNetwork, LayeredNetwork):
     n_heads : int
         How often the inputs give each row.
     dtype, device
-        Of the parameters.
+        Type and device of the parameters.
     """
 
     def __init__(

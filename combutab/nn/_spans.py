@@ -69,7 +69,7 @@ class RowSpans:
     ----------
     n_values : int
     sizes : sequence of int
-        Of the spans, at least 1 each, sorted (in either direction).
+        Sizes of the spans, at least 1 each, sorted (in either direction).
     categories : sequence of int, optional
         Which spans may be conditions, increasing; all by default.
     missing : sequence of int, optional
@@ -78,7 +78,7 @@ class RowSpans:
         Span and code of what ``sample`` never gives, in no span all there is.
     device : torch.device or str
     dtype : torch.dtype
-        Of one-hot rows and conditions.
+        Type of one-hot rows and conditions.
 
     Attributes
     ----------
@@ -230,13 +230,9 @@ class RowSpans:
         -----
         values : (..., n_values), codes : (..., n_spans) integer -> (..., width)
         """
-        rows = torch.empty(*codes.shape[:-1], self.width, dtype=self.dtype, device=self.device)
-        return self.write_rows(rows, values, codes)
-
-    def write_rows(self, into: Tensor, values: Tensor, codes: Tensor) -> Tensor:
-        """Write ``dense`` into memory given, and return it."""
-        into.zero_()[..., : self.n_values] = values
-        return into.scatter_(-1, codes + self.starts, 1.0)
+        rows = torch.zeros(*codes.shape[:-1], self.width, dtype=self.dtype, device=self.device)
+        rows[..., : self.n_values] = values
+        return rows.scatter_(-1, codes + self.starts, 1.0)
 
     def condition(self, span: Tensor, code: Tensor) -> Tensor:
         """Condition vectors: one-hot over all categories, of one code of one span a row.
@@ -249,11 +245,8 @@ class RowSpans:
         rows = torch.zeros(*span.shape, self.n_condition, dtype=self.dtype, device=self.device)
         if self.n_condition == 0:
             return rows
-        return rows.scatter_(-1, self.condition_column(span, code).unsqueeze(-1), 1.0)
-
-    def condition_column(self, span: Tensor, code: Tensor) -> Tensor:
-        """Return the column in which ``condition`` of these arguments has its one, int64."""
-        return self._condition_starts[span] + code
+        column = self._condition_starts[span] + code
+        return rows.scatter_(-1, column.unsqueeze(-1), 1.0)
 
     def activate(self, raw: Tensor, *, tau: float = 0.2, uniform: Tensor | None = None) -> Tensor:
         """Rows of raw outputs: tanh on values, Gumbel-softmax on spans.
@@ -401,7 +394,7 @@ class RowSpans:
         return total.view(raw.shape[:-1])
 
     def log_probabilities(self, raw: Tensor) -> Iterator[tuple[Group, Tensor]]:
-        """Of each group's codes, (..., width) -> (..., spans, size) of each; -inf of padding."""
+        """Log-probabilities of each group, (..., width) -> (..., spans, size); padding has -inf."""
         _, logits = self._split(raw)
         for group, part in self._by_group(logits):
             yield group, group.open(part).log_softmax(-1)

@@ -154,7 +154,7 @@ class Batches:
         self.lengths = [len(p.rows) for p in plans]
         # one batch holds all rows: their order does not matter, so none is drawn
         self.shuffled = [config.shuffle and n > config.batch_size for n in self.lengths]
-        self.table = _row_table([p.rows for p in plans], device)
+        self.table = row_table([p.rows for p in plans], device)
         self._identity = len(self.table) == 1 and _counts_up(self.table[0])
         self._seeds = np.array([p.seed for p in plans], dtype=np.uint64)
         self._begun = np.array([p.start.epochs if p.start else 0 for p in plans], dtype=np.uint64)
@@ -232,7 +232,7 @@ class Batches:
         self._refresh()
 
 
-def _row_table(rows: Sequence[Tensor], device: torch.device) -> Tensor:
+def row_table(rows: Sequence[Tensor], device: torch.device) -> Tensor:
     """(M, n_max) row numbers; one table in memory where all members have the same."""
     if all(r is rows[0] for r in rows):
         return rows[0].to(device).expand(len(rows), -1)

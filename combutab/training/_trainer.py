@@ -32,6 +32,7 @@ from combutab.training._steps import (
     TrainConfig,
     TrainingStep,
     by_head,
+    row_table,
 )
 
 Result = TypeVar("Result")  # of one member
@@ -164,20 +165,15 @@ class Scorer:
 
     def __init__(self, data: Rows, plans: Sequence[MemberPlan], config: TrainConfig) -> None:
         self.data, self.config = data, config
-        device, dtype = data.dense.device, data.dense.dtype
-        lengths = [0 if p.val_rows is None else len(p.val_rows) for p in plans]
-        table = torch.zeros(len(plans), max(lengths), dtype=torch.int64, device=device)
-        weight = torch.zeros(table.shape, dtype=dtype, device=device)
-        for m, plan in enumerate(plans):
-            if plan.val_rows is not None:
-                table[m] = plan.val_rows[0].to(device)  # padding, of weight 0
-                table[m, : lengths[m]] = plan.val_rows.to(device)
-                weight[m, : lengths[m]] = 1.0
-        self.lengths, self.scorers = lengths, [plan.scorer for plan in plans]
+        rows = [plan.val_rows for plan in plans if plan.val_rows is not None]  # all have some
+        self.table = row_table(rows, data.dense.device)
+        self.lengths, self.scorers = [len(r) for r in rows], [plan.scorer for plan in plans]
         self.loss = config.loss.unsmoothed()
-        self.table = table
         self.factors = [1.0] * len(plans)  # of the raw outputs that were scored last
-        self.weight = weight if data.weight is None else weight * data.weight[table]
+        places = torch.arange(self.table.shape[1], device=self.table.device)
+        real = places < torch.tensor(self.lengths, device=self.table.device).unsqueeze(1)
+        weight = real.to(data.dense.dtype)  # 0 for padding
+        self.weight = weight if data.weight is None else weight * data.weight[self.table]
 
     @torch.inference_mode()
     def scores(self, net: TableNetwork) -> Tensor:
