@@ -238,9 +238,9 @@ class BlurredCrossEntropy:
     """Cross-entropies of codes in which bins that are near each other count as near.
 
     The loss of an ordered span is in part the cross-entropy itself, in part that of blurred
-    probabilities to the blurred code: both are least where the probabilities are the true ones, but what is
-    learned by heart of a single bin lowers the second one little. The blur is a normal density
-    whose standard deviation is a share of the span's bins; that of a missing value is near none.
+    probabilities to the blurred code: both are least where the probabilities are the true ones,
+    but what is learned by heart of a single bin lowers the second one little. The blur is a normal
+    density whose standard deviation is a share of the span's bins; a missing value is near none.
 
     Examples
     --------

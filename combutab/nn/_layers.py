@@ -58,26 +58,16 @@ def assign_columns(tensors: Sequence[StackedTensor], n_members: int) -> tuple[li
     Tensors that all members own come first, in the given order. The rest (activations with
     parameters of their own) share columns: no two of them serve the same member.
     """
-    shared = [t for t in tensors if (t.start, t.stop) == (0, n_members)]
-    owned = [t for t in tensors if (t.start, t.stop) != (0, n_members)]
+    everyone = (0, n_members)
     slots: list[Slot] = []
-    position = 0
-
-    def place(entry: StackedTensor, at: int) -> int:
+    ends = {everyone: 0}  # of the columns that are given, by the members that own them
+    for entry in sorted(tensors, key=lambda t: (t.start, t.stop) != everyone):
+        owners = (entry.start, entry.stop)
         tail = tuple(entry.tensor.shape[entry.stacked :])
-        end = at + math.prod(tail)
-        slots.append(Slot(**vars(entry), columns=slice(at, end), tail=tail))
-        return end
-
-    for entry in shared:
-        position = place(entry, position)
-    end = position
-    cursors: dict[tuple[int, int], int] = {}
-    for entry in owned:
-        group = (entry.start, entry.stop)
-        cursors[group] = place(entry, cursors.get(group, position))
-        end = max(end, cursors[group])
-    return slots, end
+        start = ends.get(owners, ends[everyone])
+        ends[owners] = start + math.prod(tail)
+        slots.append(Slot(**vars(entry), columns=slice(start, ends[owners]), tail=tail))
+    return slots, max(ends.values())
 
 
 class FlatTensors:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 _SMALL = 64  # a span up to this size is gathered for each row where one a row is chosen
+_BOUNDS = [_SMALL * 4**k for k in range(24)]  # of spans that are gathered together
 _MANY_GROUPS = 8  # more groups than this, and near sizes are padded to share one
 
 
@@ -184,17 +186,11 @@ class RowSpans:
 
     def _make_buckets(self, starts: Sequence[int]) -> tuple[list[_Bucket], list[int]]:
         """Buckets of spans up to 64, 256, 1024, ... and the bucket of each span."""
-        classes = []
-        for size in self.sizes:
-            bound, which = _SMALL, 0
-            while size > bound:
-                bound, which = 4 * bound, which + 1
-            classes.append(which)
+        classes = [bisect_left(_BOUNDS, size) for size in self.sizes]
         used = sorted(set(classes))
         if len(used) == 1 and self.n_spans > 1:  # gathered from whole rows: no slice to undo
-            return [_Bucket(slice(0, self.width), max(self.sizes), self.n_spans)], [
-                0
-            ] * self.n_spans
+            whole = _Bucket(slice(0, self.width), max(self.sizes), self.n_spans)
+            return [whole], [0] * self.n_spans
         buckets = []
         for which in used:
             members = [i for i, c in enumerate(classes) if c == which]

@@ -214,13 +214,21 @@ class GaussianNLL(Loss):
 
 
 @dataclass(frozen=True)
-class CrossEntropy(Loss):
-    """Softmax cross-entropy; y holds class numbers, (M, B) int64."""
+class Classification(Loss):
+    """A loss of labels; an ensemble averages the probabilities of the truth."""
 
     label_smoothing: float = 0.0
 
     def unsmoothed(self) -> Loss:
         return replace(self, label_smoothing=0.0)
+
+    def rows_of_average(self, average: Tensor, y: Tensor) -> Tensor:
+        return -_log(average).sum(-1)
+
+
+@dataclass(frozen=True)
+class CrossEntropy(Classification):
+    """Softmax cross-entropy; y holds class numbers, (M, B) int64."""
 
     def rows(self, raw: Tensor, y: Tensor) -> Tensor:
         log_p = F.log_softmax(raw, dim=-1)
@@ -244,24 +252,16 @@ class CrossEntropy(Loss):
     def _average(self, raw: Tensor) -> Tensor:
         return _log_mean(F.log_softmax(raw, -1))
 
-    def averaged(self, raw: Tensor, y: Tensor) -> Tensor:  # the probability of the truth
+    def averaged(self, raw: Tensor, y: Tensor) -> Tensor:
         return torch.softmax(raw, -1).gather(-1, y.unsqueeze(-1))
-
-    def rows_of_average(self, average: Tensor, y: Tensor) -> Tensor:
-        return -_log(average).sum(-1)
 
     def metric(self, raw: Tensor, y: Tensor) -> Tensor:
         return (self.point(raw) == y).to(raw.dtype)
 
 
 @dataclass(frozen=True)
-class BinaryCrossEntropy(Loss):
+class BinaryCrossEntropy(Classification):
     """Logistic loss of one or several independent labels, summed; y is (M, B, L) of 0 and 1."""
-
-    label_smoothing: float = 0.0
-
-    def unsmoothed(self) -> Loss:
-        return replace(self, label_smoothing=0.0)
 
     def rows(self, raw: Tensor, y: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(raw, self._smoothed(y), reduction="none").sum(-1)
@@ -280,11 +280,8 @@ class BinaryCrossEntropy(Loss):
     def _average(self, raw: Tensor) -> Tensor:  # the logit of the mean probability
         return _log_mean(F.logsigmoid(raw)) - _log_mean(F.logsigmoid(-raw))
 
-    def averaged(self, raw: Tensor, y: Tensor) -> Tensor:  # the probabilities of the truth
+    def averaged(self, raw: Tensor, y: Tensor) -> Tensor:
         return torch.sigmoid(torch.where(y > 0.5, raw, -raw))
-
-    def rows_of_average(self, average: Tensor, y: Tensor) -> Tensor:
-        return -_log(average).sum(-1)
 
     def metric(self, raw: Tensor, y: Tensor) -> Tensor:
         return (self.point(raw) == y.bool()).all(-1).to(raw.dtype)

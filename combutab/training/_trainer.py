@@ -47,9 +47,9 @@ class Trainable(ABC, Generic[Result]):
     learning_rates: list[float]  # one each
 
     @property
-    @abstractmethod
     def finished(self) -> bool:
         """Tell whether no member has anything left to learn."""
+        return not self.members
 
     def begin(self) -> int:
         """Return the epochs that are done: those of a checkpoint that training goes on from."""
@@ -362,11 +362,6 @@ class StackTraining(Trainable[MemberResult]):
         self.metric: Tensor | None = None  # of the epoch: each member's mean
         self.ended: list[MemberResult | None] = [None] * len(plans)
         self._cached: Batch | None = None
-
-    @property
-    def finished(self) -> bool:
-        """See `Trainable`."""
-        return not self.members
 
     def begin(self) -> int:
         """See `Trainable`."""
