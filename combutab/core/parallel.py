@@ -305,32 +305,32 @@ def completed(
 
     while n_back < len(wanted):
         try:
-            for i, result in _results(n_jobs, calls_for(chain([*out.items()], packed))):
+            for i, result in _cluster_results(n_jobs, calls_for(chain([*out.items()], packed))):
                 n_back += 1
                 task = out.pop(i)
                 if _is(result, WorkerDied):
                     died.append((i, task))
                 else:
                     yield i, result
-        except OtherVersions:
-            raise
-        except Exception as error:
-            broken = _broken(active, error)
+        except BrokenBackend as broken:
             if n_back == n_before:
-                raise broken from error
+                raise
             warnings.warn(f"{broken}; what is not back is sent again", RuntimeWarning, stacklevel=2)
             n_before = n_back
     for task in died:  # one may have taken the others along
-        try:
-            yield from _results(n_jobs, calls_for([task]))
-        except OtherVersions:
-            raise
-        except Exception as error:
-            raise _broken(active, error) from error
+        yield from _cluster_results(n_jobs, calls_for([task]))
 
 
-def _broken(active: Any, error: Exception) -> BrokenBackend:
-    return BrokenBackend(f"{type(active).__name__} of joblib ended with {_line(error)}")
+def _cluster_results(n_jobs: int | None, calls: Iterable[Any]) -> Generator[tuple[int, Any]]:
+    """Results as they are done; whatever ends the run as a whole is a `BrokenBackend`."""
+    active, _ = get_active_backend(prefer="threads")
+    try:
+        yield from _results(n_jobs, calls)
+    except OtherVersions:
+        raise
+    except Exception as error:
+        said = f"{type(active).__name__} of joblib ended with {_line(error)}"
+        raise BrokenBackend(said) from error
 
 
 def _results(n_jobs: int | None, calls: Iterable[Any]) -> Generator[tuple[int, Any]]:

@@ -125,18 +125,13 @@ def table_digest(X: Any, y: np.ndarray) -> str:
         parts = [np.array(X.shape), X.data, X.indices, X.indptr]
     else:
         frame = X.to_pandas() if hasattr(X, "to_pandas") else pd.DataFrame(X)
-        digest.update(repr([type(X).__name__, *frame.columns]).encode())
-        parts = []
-        for j in range(frame.shape[1]):
-            column = frame.iloc[:, j]
-            dtype = column.dtype
-            categories = list(dtype.categories) if hasattr(dtype, "categories") else ""
-            digest.update(f"{dtype} {categories}".encode())
-            try:
-                hashed = pd.util.hash_pandas_object(column, index=False, categorize=False)
-            except TypeError:  # values that have no hash
-                hashed = pd.util.hash_pandas_object(column.map(repr), index=False)
-            parts.append(hashed.to_numpy())
+        columns = [(n, str(d), [*getattr(d, "categories", ())]) for n, d in frame.dtypes.items()]
+        digest.update(repr([type(X).__name__, *columns]).encode())
+        try:
+            rows = pd.util.hash_pandas_object(frame, index=False)
+        except TypeError:  # values that have no hash
+            rows = pd.util.hash_pandas_object(frame.map(repr), index=False)
+        parts = [rows.to_numpy()]
     for array in (*parts, np.asarray(y)):
         digest.update(f"{array.dtype} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
@@ -184,14 +179,9 @@ def _difference(name: str, was: Any, now: Any) -> str:
         return "other activations"
     if isinstance(was, dict) and isinstance(now, dict):
         keys = [key for key in {**was, **now} if was.get(key) != now.get(key)]
-        was, now = ({key: side.get(key) for key in keys} for side in (was, now))
-    return f"{name} {_value_words(was)} rather than {_value_words(now)}"
-
-
-def _value_words(value: Any) -> str:
-    if isinstance(value, dict):
-        return " ".join(f"{key} {part}" for key, part in value.items())
-    return "-".join(map(str, value)) if isinstance(value, list) else str(value)
+        return ", ".join(_difference(key, was.get(key), now.get(key)) for key in keys)
+    was, now = ("-".join(map(str, v)) if isinstance(v, list) else v for v in (was, now))
+    return f"{name} {was} rather than {now}"
 
 
 def _whole_lines(path: Path) -> list[bytes] | None:

@@ -121,9 +121,7 @@ def test_a_comparison_counts_the_networks_that_are_announced(notebook, monkeypat
     assert [re.search(r"iris .* (\d)/6 networks", line)[1] for line in handle.shown[:-1]] == [
         *"01366"
     ]
-    assert all(
-        w in line for w, line in zip(("far", "far", "far", "left"), handle.shown, strict=False)
-    )
+    assert all(w in line for w, line in zip(("far", "far", "left"), handle.shown, strict=False))
     assert handle.shown[-1] == ""
 
 
