@@ -16,8 +16,8 @@ from combutab.plotting import plot_comparison
 from combutab.reports._charts import shorten_middle
 from combutab.reports._page import (
     inline_svg,
-    number,
     render,
+    say,
     svg_style,
     versions,
     without_control,
@@ -72,40 +72,47 @@ def _score_told(found: ActivationComparison, value: float) -> str:
 
 
 def _best_card(found: ActivationComparison) -> Card:
-    subject, best, rest = "The best activation", found.best, found.summary.iloc[1:]
+    best, rest = found.best, found.summary.iloc[1:]
     apart = rest["distinguishable"].astype(bool)
-    near, behind = (_first_names(rows["activation"]) for rows in (rest[~apart], rest[apart]))
+    near, behind = rest["activation"][~apart], rest["activation"][apart]
     if not len(rest):
-        return Card(subject, "unknown", "one alone", f"{best} was compared with no other.", ())
-    if apart.all():
-        said = f"Chance does not explain its lead over {behind}."
-        return Card(subject, "good", "clear", f"{best} is the best.", (said,))
-    if not apart.any():
-        said = f"{best} leads, but chance may explain its lead over {near}."
-        return Card(subject, "unknown", "open", "None is clearly the best.", (said,))
-    short = f"{_first_names([best, *rest[~apart]['activation']])} are too close to call."
-    said = f"Chance may explain the lead of {best} over {near}, but not over {behind}."
-    return Card(subject, "fair", "several", short, (said,))
+        why, level, word = "alone", "unknown", "one alone"
+    elif apart.all():
+        why, level, word = "clear", "good", "clear"
+    elif apart.any():
+        why, level, word = "close", "fair", "several"
+    else:
+        why, level, word = "open", "unknown", "open"
+    lists = {"near": near, "behind": behind, "together": [best, *near]}
+    names = {name: _first_names(each) for name, each in lists.items()}
+    short, *said = say("best_card", why=why, best=_first_names([best]), **names)
+    return Card("The best activation", level, word, short, tuple(said))
 
 
 def _guess_card(found: ActivationComparison) -> Card:
-    line = found.summary.iloc[0]
-    said = f"{found.best} {_score_told(found, line['mean'])}"
+    line, label = found.summary.iloc[0], found.measure.label
     low, high = (_score_in_words(found, line[end]) for end in ("low", "high"))
-    around = (f"For other rows of the same kind: about {low} to {high}.",) if low != high else ()
     guess = found.baselines[found.baselines.get("baseline", pd.Series(dtype=str)) == "guess"]
+    subject, others = "Better than a guess", found.other_measures
     if not len(guess):
-        return Card("What it learned", "unknown", "no guess beside", f"{said}.", around)
-    guessing = _score_told(found, float(guess["mean"].iloc[0]))
-    beside = (f"The guess ({GUESSES[found.metric]}) {guessing}.", *around)
-    if found.winner:
-        return Card("Better than a guess", "good", "yes", f"{said}.", beside)
-    none = not found.summary["beats_guess"].any()
-    short = "No activation is" if none else f"{found.best}, the best mean, is not"
-    short = f"{short} surely better than guessing by {found.measure.label}."
-    others = (found.other_measures,) if found.other_measures else ()
-    level, word = ("fair", f"not by {found.measure.label}") if others else ("poor", "no")
-    return Card("Better than a guess", level, word, short, (f"{said}.", *others, *beside))
+        subject, why, level, word = "What it learned", "unknown", "unknown", "no guess beside"
+    elif found.winner:
+        why, level, word = "yes", "good", "yes"
+    else:
+        why = "best" if found.summary["beats_guess"].any() else "none"
+        level, word = ("fair", f"not by {label}") if others else ("poor", "no")
+    short, *said = say(
+        "guess_card",
+        why=why,
+        best=_first_names([found.best]),
+        score=_score_told(found, line["mean"]),
+        label=label,
+        others=others,
+        guess=GUESSES[found.metric],
+        guessing=_score_told(found, float(guess["mean"].iloc[0])) if len(guess) else "",
+        around=(low, high) if low != high else (),
+    )
+    return Card(subject, level, word, short, tuple(said))
 
 
 def _learners_card(found: ActivationComparison) -> Card | None:
@@ -114,32 +121,32 @@ def _learners_card(found: ActivationComparison) -> Card | None:
     table = found.baselines[found.baselines["baseline"] != "guess"]
     if table.empty:
         return None
-    best, mean = found.best, float(found.summary["mean"].iloc[0])
+    mean, names = float(found.summary["mean"].iloc[0]), table["baseline"]
     apart = table["distinguishable"].to_numpy(dtype=bool)
     ahead = np.asarray((table["mean"] > mean) == found.measure.greater_is_better)
-    scores = [(best, mean), *table[["baseline", "mean"]].itertuples(index=False)]
-    said = ", ".join(f"{name} {_score_in_words(found, score)}" for name, score in scores)
-    label = found.measure.label
-    said = f"{label[0].upper()}{label[1:]}: {said}."
-    subject, names = "Better than simpler models", table["baseline"]
     if (apart & ahead).any():
-        which = names[apart & ahead]
-        verb = "is" if len(which) == 1 else "are"
-        short = f"{_first_names(which)} {verb} better than every activation"
-        return Card(subject, "poor", "no", f"{short} here.", (said,))
-    if apart.all():
-        return Card(
-            subject, "good", "yes", f"{best} is better than {_first_names(names)}.", (said,)
-        )
-    which = names[~apart]
-    verb = "does" if len(which) == 1 else "do"
-    short = f"{_first_names(which)} {verb} as well, as far as can be told."
-    return Card(subject, "fair", "not surely", short[0].upper() + short[1:], (said,))
+        which, why, level, word = names[apart & ahead], "ahead", "poor", "no"
+    elif apart.all():
+        which, why, level, word = names, "behind", "good", "yes"
+    else:
+        which, why, level, word = names[~apart], "near", "fair", "not surely"
+    best, label = _first_names([found.best]), found.measure.label
+    scores = [(best, mean), *table[["baseline", "mean"]].itertuples(index=False)]
+    short, *said = say(
+        "learners_card",
+        why=why,
+        best=best,
+        which=_first_names(which),
+        n=len(which),
+        label=label[0].upper() + label[1:],
+        scores=", ".join(f"{name} {_score_in_words(found, score)}" for name, score in scores),
+    )
+    return Card("Better than simpler models", level, word, short, tuple(said))
 
 
 def _first_names(names: Any) -> str:
     """Join names; of many, the first and how many more."""
-    known: Sequence[str] = [str(name) for name in names]
+    known = [" ".join(str(name).split()) for name in names]
     more = len(known) - _NAMED
     if more > 1:
         return f"{', '.join(known[:_NAMED])} and {more} more"
@@ -190,6 +197,7 @@ _VERDICTS = {True: "significantly different", False: "not significantly differen
 
 def comparison_page(found: ActivationComparison) -> str:
     """Render one self-contained HTML page of what was found."""
+    settings = found.settings
     return render(
         "comparison.html",
         version=__version__,
@@ -202,9 +210,7 @@ def comparison_page(found: ActivationComparison) -> str:
         found=found,
         measure=found.measure,
         cards=verdict_cards(found),
-        chart=_chart_sentence(found),
         sentences=found.sentences.splitlines(),
-        facts=_comparison_facts(found),
         summary=_score_rows(found, found.summary),
         guessed="p_guess" in found.summary,
         baselines=_score_rows(found, found.baselines),
@@ -212,36 +218,15 @@ def comparison_page(found: ActivationComparison) -> str:
         picture=dot_plot(found),
         folds=_fold_table(found),
         other=_other(found),
-        made=_settings_listed(found),
+        made={
+            **settings,
+            "test": _TESTS[settings["test"]],
+            "hidden": f"{' and '.join(map(str, settings['hidden']))} units",
+            "baselines": ", ".join(settings["baselines"]) or "none",
+        },
+        versions=versions(),
         test=str(found.summary["test"].iloc[0]),
     )
-
-
-def _comparison_facts(found: ActivationComparison) -> list[tuple[str, str]]:
-    """List what was compared, for the head of the page."""
-    first = found.results.iloc[0]
-    names = found.results["activation"].nunique()
-    return [
-        ("Rows", f"{first['n_train'] + first['n_test']:,}"),
-        ("Task", found.task),
-        ("Compared by", found.measure.description),
-        ("Trained", f"{len(found.results):,} networks: {names} activations, {found.design}"),
-    ]
-
-
-def _chart_sentence(found: ActivationComparison) -> str:
-    """Say in a sentence what the chart shows."""
-    best, rest = found.summary.iloc[0], found.summary.iloc[1:]
-    way = "right" if found.measure.greater_is_better else "left"
-    said = f"The further to the {way}, the better: {found.best} is at "
-    said += f"{number(best['mean'])} on average over the folds"
-    if len(rest):
-        last = rest.iloc[-1]
-        said += f", and {last['activation']}, the last, at {number(last['mean'])}"
-    n = int(rest["distinguishable"].sum())
-    told = {0: "none is", 1: "one is"}.get(n, f"{n} are")
-    of_others = f" Of {len(rest)} others, {told} behind by more than chance explains."
-    return f"{said}.{of_others * bool(len(rest))}"
 
 
 def _score_rows(found: ActivationComparison, table: pd.DataFrame) -> list[dict[str, str]]:
@@ -291,17 +276,6 @@ def _number_rows(table: pd.DataFrame, decimals: Sequence[int]) -> list[tuple[str
     return [
         (str(name), [_fixed(value, n) for value, n in zip(row, decimals, strict=True)])
         for name, row in table.iterrows()
-    ]
-
-
-def _settings_listed(found: ActivationComparison) -> list[tuple[str, str]]:
-    shown = {**found.settings, "test": _TESTS[found.settings["test"]]}
-    shown["hidden"] = " and ".join(map(str, found.settings["hidden"])) + " units"
-    if "baselines" in shown:
-        shown["baselines"] = ", ".join(shown["baselines"]) or "none"
-    return [
-        *((name, str(value)) for name, value in shown.items()),
-        ("Versions", ", ".join(f"{name} {each}" for name, each in versions().items())),
     ]
 
 

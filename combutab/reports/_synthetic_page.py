@@ -11,7 +11,7 @@ import numpy as np
 from combutab._version import __version__
 from combutab.reports import _findings
 from combutab.reports._charts import Chart, category_bars, histogram, is_identifier, shorten_middle
-from combutab.reports._findings import C2ST, HELD_OUT, LEARNERS, SYNTHETIC, percent
+from combutab.reports._findings import C2ST, HELD_OUT, LEARNERS, SYNTHETIC
 from combutab.reports._page import inline_svg, number, render, svg_style
 from combutab.reports._synthetic import SyntheticEvaluation
 from combutab.reports._yardsticks import associations
@@ -39,7 +39,8 @@ class _Column:
     """One column's part of the page."""
 
     name: str
-    said: str  # what the chart shows
+    score: float
+    held_out: float  # that of the held-out real rows
     chart: Chart | None
     why: str  # there is no chart
 
@@ -67,7 +68,6 @@ def synthetic_page(found: SyntheticEvaluation) -> str:
             sections=sections,
             found=found,
             findings=found.findings,
-            facts=_table_facts(found),
             efficacy=_efficacy(found),
             columns=columns[:_FIRST],
             more_columns=columns[_FIRST:],
@@ -76,41 +76,9 @@ def synthetic_page(found: SyntheticEvaluation) -> str:
             pairs=_worst_pairs(found, identifiers),
             rows=_row_scores(found),
             privacy=_privacy(found),
-            made=_provenance(found),
             limits=_findings,
             least=found.least_rows,
         )
-
-
-def _table_facts(found: SyntheticEvaluation) -> list[tuple[str, str]]:
-    """List what was compared, for the head of the page."""
-    tables = [("real", found.train), ("synthetic", found.synthetic), ("test", found.test)]
-    roles = {
-        "real": "Real rows, learned from",
-        "synthetic": "Synthetic rows",
-        "test": "Held-out real rows",
-    }
-    facts = [
-        (roles[role], f"{len(table):,} in {found.names[role]}")
-        for role, table in tables
-        if table is not None
-    ]
-    facts.append(("Columns", f"{found.train.shape[1]:,}"))
-    if found.target is not None:
-        facts.append(("To predict", f"{found.target} ({found.task})"))
-    return facts
-
-
-def _provenance(found: SyntheticEvaluation) -> list[tuple[str, str]]:
-    made = list(found.made.items())
-    seconds = ", ".join(f"{name} {value:.1f} s" for name, value in found.seconds.items())
-    versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
-    return [
-        *made,
-        ("Seed of this evaluation", str(found.seed)),
-        ("Time it took", seconds),
-        ("Versions", versions),
-    ]
 
 
 # ---- usefulness --------------------------------------------------------------------------------
@@ -139,24 +107,12 @@ def _efficacy(found: SyntheticEvaluation) -> dict[str, Any] | None:
     notes = list(dict.fromkeys(note for note in found.efficacy["note"] if note))
     return {
         "main": _METRICS[main],
-        "said": _learning_told(found, shown),
+        "best": max(shown, key=lambda row: np.nan_to_num(row["real"], nan=-np.inf)),
         "shown": shown,
         "guess": found.guess,
         "all": scores,
         "notes": notes,
     }
-
-
-def _learning_told(found: SyntheticEvaluation, shown: Sequence[dict[str, Any]]) -> str:
-    """Say in a sentence what the chart shows, of the learner that is best on the real rows."""
-    best = max(shown, key=lambda row: np.nan_to_num(row["real"], nan=-np.inf))
-    if found.task == "regression":
-        said = "R² of the {learner}: {real:.2f} after the real rows, {synthetic:.2f} after the "
-        said += "synthetic ones; 1 is perfect, and 0 is guessing."
-    else:
-        said = "Right answers of the {learner}: {real:.1%} after the real rows, {synthetic:.1%} "
-        said += f"after the synthetic ones; guessing, {found.guess:.1%}."
-    return said.format(**best).replace("%", " %")
 
 
 # ---- likeness ----------------------------------------------------------------------------------
@@ -179,16 +135,8 @@ def _column_parts(found: SyntheticEvaluation, identifiers: Collection[Hashable])
     columns = []
     for row in _fidelity_rows(found, "ks", "tv"):
         chart, why = _chart_or_reason(found, row["column"], identifiers)
-        said = _agreement_told(row["mean"], row["held_out"])
-        columns.append(_Column(str(row["column"]), said, chart, why))
+        columns.append(_Column(str(row["column"]), row["mean"], row["held_out"], chart, why))
     return columns
-
-
-def _agreement_told(score: float, held_out: float) -> str:
-    if np.isnan(score):
-        return "There is nothing to compare."
-    beside = "" if np.isnan(held_out) else f" (held-out real rows: {percent(held_out)})"
-    return f"Synthetic and real rows agree to {percent(score)}{beside}."
 
 
 def _chart_or_reason(
@@ -240,7 +188,8 @@ def _heat(found: SyntheticEvaluation, identifiers: Collection[Hashable]) -> dict
         "labels": [shorten_middle(name, _NAME) for name in names],
         "real": maps[0].tolist(),
         "synthetic": maps[1].tolist(),
-        "said": _difference_told(maps[0], maps[1], names),
+        "differs": _greatest_difference(maps[0], maps[1], names),
+        "alike": _ALIKE,
         "left_out": max(left_out, 0),
         "shown": len(columns),
     }
@@ -257,18 +206,17 @@ def _worst_columns(found: SyntheticEvaluation, columns: Sequence[Hashable]) -> l
     return [column for column in columns if column in worst[:_MAPPED]]
 
 
-def _difference_told(real: np.ndarray, synthetic: np.ndarray, names: Sequence[str]) -> str:
-    """Say in a sentence where the two maps differ most."""
+def _greatest_difference(
+    real: np.ndarray, synthetic: np.ndarray, names: Sequence[str]
+) -> tuple[str, str, float, float] | None:
+    """Where the two maps differ most: two names, and both values; None where they agree."""
     i, j = np.tril_indices(len(names), -1)
     differences = np.nan_to_num(np.abs(real[i, j] - synthetic[i, j]))
     k = int(differences.argmax())
     if differences[k] < _ALIKE:
-        return f"The pictures agree: no pair of columns differs by more than {_ALIKE:g}."
-    a, b = (np.nan_to_num(each[i[k], j[k]]) for each in (real, synthetic))
-    return (
-        f"They differ most in {names[j[k]]} and {names[i[k]]}: {a:.2f} real, {b:.2f} synthetic "
-        "(0 is unrelated, 1 goes fully together)."
-    )
+        return None
+    a, b = (float(np.nan_to_num(each[i[k], j[k]])) for each in (real, synthetic))
+    return names[j[k]], names[i[k]], a, b
 
 
 def _worst_pairs(
