@@ -15,7 +15,7 @@ combutab.activations: ACTIVATIONS Blend CombU ComplexCombU Derf DyT LAHardSiLU L
     NLReLU PELU PLN PLS PReLU ProxyNorm Rational Snake Swish make_activation
 combutab.constructions: ConstructedNetwork compose cos_network exp_network
     expression_network linear_combination lipschitz_network log_network monomial_network
-    polynomial_network product relu_hard_function sin_network
+    polynomial_network product sin_network
 combutab.datasets: Dataset FORMULAS TableError list_feynman list_openml load_feynman load_openml
     make_formula parse_formula read_cells read_table split_target
 combutab.estimators: BaseMLP FitOutcome FitTask MLPClassifier MLPRegressor PackClassifier
@@ -43,8 +43,8 @@ combutab.nn: ActivationSpec BlurredCrossEntropy ChainNetwork CodeInputs INITIALI
     StackedNetwork StackedNorm StackedRowDecoder StackedRowEncoder TabMSpec
     TableNetwork build_activation check_activation check_proxy_norm fill_gradients frozen
     gradient_penalty time_inputs
-combutab.plotting: ActivationComparisonDisplay LossCurveDisplay PackDisplay plot_activation_means
-    plot_comparison plot_critical_difference plot_fluctuation plot_loss_curve plot_pack plot_power
+combutab.plotting: ActivationComparisonDisplay LossCurveDisplay PackDisplay
+    plot_comparison plot_critical_difference plot_loss_curve plot_pack plot_power
     plot_robustness
 combutab.preprocessing: CategoryColumn ColumnKind EncodedTable IdentifierColumn Identifiers
     IncompleteTable ModeEncoder ModeTable Moments NumberColumn OddColumn ParquetParts ParquetTable

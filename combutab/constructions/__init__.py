@@ -12,7 +12,7 @@ from combutab.constructions._laws import (
     product,
     sin_network,
 )
-from combutab.constructions._lipschitz import lipschitz_network, relu_hard_function
+from combutab.constructions._lipschitz import lipschitz_network
 from combutab.constructions._network import ConstructedNetwork
 
 __all__ = [
@@ -27,6 +27,5 @@ __all__ = [
     "monomial_network",
     "polynomial_network",
     "product",
-    "relu_hard_function",
     "sin_network",
 ]

@@ -87,7 +87,13 @@ def expression_network(expression: str | sympy.Expr, domain: Domain) -> Construc
     if isinstance(domain, pd.DataFrame):
         numbers = domain.select_dtypes("number")
         ends = {str(name): (column.min(), column.max()) for name, column in numbers.items()}
-        return _network_on_a_table(expression, ends)
+        for bits in _ROUNDINGS:
+            domain = {name: rounded_outward(*pair, bits) for name, pair in ends.items()}
+            try:
+                return expression_network(expression, domain)
+            except ValueError:  # ln(1 - x) of values up to 0.999, say
+                if bits == _ROUNDINGS[-1]:
+                    raise
     if not domain:
         raise ValueError("domain must name at least one input, got none")
     ranges = as_domain(list(domain.values()))
@@ -98,23 +104,6 @@ def expression_network(expression: str | sympy.Expr, domain: Domain) -> Construc
         expression = parse_formula(expression, names)
     plan = _Builder(dict(zip(names, range(len(names)), strict=True)), ranges).value(expression)
     return ConstructedNetwork(plan, names)
-
-
-def _network_on_a_table(
-    expression: str | sympy.Expr, ends: Mapping[str, tuple[float, float]]
-) -> ConstructedNetwork:
-    for bits in _ROUNDINGS[:-1]:
-        try:
-            return expression_network(expression, _rounded_ends(ends, bits))
-        except ValueError:  # ln(1 - x) of values up to 0.999, say
-            continue
-    return expression_network(expression, _rounded_ends(ends, _ROUNDINGS[-1]))
-
-
-def _rounded_ends(
-    ends: Mapping[str, tuple[float, float]], bits: int
-) -> dict[str, tuple[float, float]]:
-    return {name: rounded_outward(*pair, bits) for name, pair in ends.items()}
 
 
 class _Builder:

@@ -87,47 +87,6 @@ def lipschitz_network(
     return _step_network(_STEPS[activation](norm_size), values, rest / 2)
 
 
-def relu_hard_function(lipschitz: float, epsilon: float) -> Function:
-    """A function on [0, 1] that small ReLU networks of one hidden layer miss (proposition 3).
-
-    The zigzag of Eq. 57: L-Lipschitz, -epsilon and epsilon by turns at k/N for
-    ``N = floor(L / (2 epsilon))``. No network ``sum_j a_j ReLU(w_j x + b_j)`` of N - 2 or fewer
-    units is nearer to it than epsilon everywhere.
-
-    Parameters
-    ----------
-    lipschitz, epsilon : float
-        With ``lipschitz >= 2 * epsilon``.
-
-    Returns
-    -------
-    callable, ndarray (m,) -> ndarray (m,)
-
-    Raises
-    ------
-    ValueError
-        If they are not positive and finite, or ``lipschitz < 2 * epsilon``: a constant then is
-        near enough to every function.
-
-    Examples
-    --------
-    >>> zigzag = relu_hard_function(lipschitz=4.0, epsilon=0.5)
-    >>> zigzag(np.array([0.0, 0.125, 0.25, 0.5, 0.75, 1.0])).tolist()
-    [-0.5, 0.0, 0.5, -0.5, 0.5, -0.5]
-    """
-    n = _n_halves(lipschitz, epsilon)
-    if n == 0:
-        raise ValueError(
-            f"{lipschitz=} is less than twice {epsilon=}, and a constant is near enough to every "
-            "such function; take a smaller epsilon"
-        )
-
-    def zigzag(x: np.ndarray) -> np.ndarray:
-        return epsilon - 2 * epsilon * np.abs(1 - np.mod(np.asarray(x, np.float64) * n, 2))
-
-    return zigzag
-
-
 @dataclass(frozen=True)
 class _Step:
     """A unit (or group of units) that goes from ``low`` to 1 like a step at z = 0.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,8 +27,7 @@ from combutab.constructions._plan import (
 _PART = {"cosine": "elu", "sine": "elu", "arctangent": "nlrelu"}  # of ComplexCombU
 
 
-@dataclass(frozen=True, eq=False)
-class Dense:
+class Dense(NamedTuple):
     """A linear layer, and the activation that follows it; the last has none."""
 
     weight: np.ndarray  # (n_out, n_in)
@@ -40,28 +38,18 @@ class Dense:
 def dense_layers(plan: Plan) -> list[Dense]:
     """The layers of a plan whose units are sorted by kind."""
     paired = any((layer.kinds >= REAL).any() for layer in plan.hidden)
-    read: np.ndarray | None = None  # where the units before are
     found, width = [], len(plan.domain)
+    read = np.arange(width)  # where the units before are
     for layer in plan.hidden:
         places, written, activation = _pair_columns(layer) if paired else _units(layer)
         made = layer.affine
         weight, bias = np.zeros((activation.width, width)), np.zeros(activation.width)
-        columns = np.arange(width) if read is None else read
-        weight[np.ix_(written, columns)], bias[written] = made.weight, made.bias
+        weight[np.ix_(written, read)], bias[written] = made.weight, made.bias
         found.append(Dense(weight, bias, activation))
         read, width = places, activation.width
     last = np.zeros((len(plan.last.bias), width))
-    last[:, np.arange(width) if read is None else read] = plan.last.weight
+    last[:, read] = plan.last.weight
     return [*found, Dense(last, plan.last.bias, None)]
-
-
-def as_modules(layers: Sequence[Dense]) -> nn.Sequential:
-    """The layers in float64."""
-    modules: list[nn.Module] = []
-    for layer in layers:
-        linear = linear_layer(layer.weight, layer.bias)
-        modules += [linear] if layer.activation is None else [linear, layer.activation]
-    return nn.Sequential(*modules)
 
 
 def linear_layer(weight: np.ndarray, bias: np.ndarray | None = None) -> nn.Linear:
@@ -170,7 +158,12 @@ class ConstructedNetwork(nn.Module):
         self.inputs = tuple(inputs)
         self.domain = _intervals(plan.domain)
         self.output_range = _intervals(plan.ranges)
-        self.layers = as_modules(dense_layers(self._plan))
+        modules: list[nn.Module] = []
+        for layer in dense_layers(self._plan):
+            modules.append(linear_layer(layer.weight, layer.bias))
+            if layer.activation is not None:
+                modules.append(layer.activation)
+        self.layers = nn.Sequential(*modules)
         self.check_rounding()
 
     @property
@@ -238,8 +231,7 @@ class ConstructedNetwork(nn.Module):
         low, high = torch.as_tensor(self.domain, dtype=torch.float64, device=x.device).T
         inside = ((exact >= low) & (exact <= high)).all(-1, keepdim=True)
         h, error = exact, torch.zeros_like(exact)
-        maps = [*(layer.affine for layer in plan.hidden), plan.last]
-        for i, made in enumerate(maps):
+        for i, made in enumerate(plan.maps):
             h, error = _affine_error(made, h, error, *rounding)
             if i < plan.depth:
                 h, error = _unit_error(plan.hidden[i].kinds, h, error, *rounding)
@@ -338,20 +330,18 @@ def _affine_error(
     A result is rounded by ``unit`` times its size, or by the ``least`` number above zero.
     """
 
-    def tensor(array: np.ndarray) -> Tensor:
-        return torch.from_numpy(array).to(h.device)
-
-    weight, bias = tensor(made.weight), tensor(made.bias)
+    arrays = (made.weight, made.bias, made.weight_error, made.bias_error)
+    weight, bias, weight_error, bias_error = (torch.from_numpy(a).to(h.device) for a in arrays)
     z = h @ weight.T + bias
     # n + 3 roundings: n products with n - 1 sums, the bias, the weights in the network's dtype
     n_roundings = len(made.weight[0]) + 3
     rounding = n_roundings * unit
     size = h.abs() + error
-    error = error @ weight.abs().T + size @ tensor(made.weight_error).T
+    error = error @ weight.abs().T + size @ weight_error.T
     # the factor first: weights near the largest float64 would overflow
     error += (rounding * size) @ weight.abs().T + rounding * bias.abs()
     error += n_roundings * least * (1 + size.sum(-1, keepdim=True))
-    return z, error + tensor(made.bias_error)
+    return z, error + bias_error
 
 
 def _unit_error(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,11 @@ class LinearMap:
     bias: np.ndarray
     weight_error: np.ndarray
     bias_error: np.ndarray
+
+    @classmethod
+    def exact(cls, weight: np.ndarray, bias: np.ndarray) -> LinearMap:
+        """A map of numbers that are not rounded."""
+        return cls(weight, bias, np.zeros_like(weight), np.zeros_like(bias))
 
     @classmethod
     def of(cls, weight: np.ndarray, bias: np.ndarray) -> LinearMap:
@@ -82,12 +88,16 @@ class Plan:
     def depth(self) -> int:
         return len(self.hidden)
 
+    @property
+    def maps(self) -> list[LinearMap]:
+        """Those of the hidden layers, and the last."""
+        return [*(layer.affine for layer in self.hidden), self.last]
+
 
 def identity(domain: Ranges) -> Plan:
     """The inputs as they are: no hidden layer."""
     n = len(domain)
-    exact = LinearMap(np.eye(n), np.zeros(n), np.zeros((n, n)), np.zeros(n))
-    return Plan((), exact, domain, domain)
+    return Plan((), LinearMap.exact(np.eye(n), np.zeros(n)), domain, domain)
 
 
 def combine_outputs(plan: Plan, weight: np.ndarray, bias: np.ndarray) -> Plan:
@@ -114,8 +124,8 @@ def deepen(plan: Plan, depth: int) -> Plan:
         eye = np.eye(len(low))
         signs = np.concatenate([eye[high > 0], -eye[(low < 0) | (high <= 0)]])
         plan = _layer(plan, signs, np.zeros(len(signs)), "relu")
-        exact = LinearMap(signs.T, np.zeros(len(low)), 0 * signs.T, np.zeros(len(low)))
-        plan = replace(plan, last=exact, ranges=np.stack([low, high], axis=1))
+        last = LinearMap.exact(signs.T, np.zeros(len(low)))
+        plan = replace(plan, last=last, ranges=np.stack([low, high], axis=1))
     return plan
 
 
@@ -139,7 +149,7 @@ def compose_plans(outer: Plan, inner: Plan) -> Plan:
     NOTE[DIFF]: theorem .7 puts a layer of ReLU between the two; what goes from one to the other
     is a linear combination already, so that none is needed.
     """
-    maps = [*(layer.affine for layer in outer.hidden), outer.last]
+    maps = outer.maps
     maps[0] = maps[0].after(inner.last)
     hidden = [replace(layer, affine=m) for layer, m in zip(outer.hidden, maps, strict=False)]
     return merged(Plan((*inner.hidden, *hidden), maps[-1], outer.ranges, inner.domain))
@@ -158,7 +168,7 @@ def exponential(plan: Plan) -> Plan:
     # (E(z - M) - R(z - M) + 1) exp(M), Eqs. 2 to 6, with M the upper end of the range
     n, scale = len(high), np.exp(high)
     both = np.concatenate([np.eye(n)] * 2)
-    inner = LinearMap(both, -np.tile(high, 2), 0 * both, np.zeros(2 * n))  # M is exact
+    inner = LinearMap.exact(both, -np.tile(high, 2))  # M is exact
     plan = _append(plan, inner, np.repeat([KINDS.index("elu"), KINDS.index("relu")], n))
     last = LinearMap.of(np.concatenate([np.diag(scale), -np.diag(scale)], axis=1), scale)
     return replace(plan, last=last, ranges=widened(np.stack([np.exp(low), scale], axis=1)))
@@ -239,8 +249,7 @@ def arctangents(plan: Plan) -> Plan:
 def _imaginary(plan: Plan, kind: str, bias: float, ranges: Ranges) -> Plan:
     n = len(plan.ranges)
     plan = _layer(plan, np.eye(n), np.zeros(n), kind)
-    exact = LinearMap(np.eye(n), np.full(n, bias), np.zeros((n, n)), np.zeros(n))
-    return replace(plan, last=exact, ranges=ranges)
+    return replace(plan, last=LinearMap.exact(np.eye(n), np.full(n, bias)), ranges=ranges)
 
 
 def _layer(plan: Plan, weight: np.ndarray, bias: np.ndarray, kind: str) -> Plan:
@@ -253,9 +262,8 @@ def _append(plan: Plan, inner: LinearMap, kinds: np.ndarray) -> Plan:
 
 
 def _side_by_side(maps: Sequence[LinearMap], *, first: bool) -> LinearMap:
-    joined = (
-        np.concatenate if first else lambda blocks: block_diag(*blocks)
-    )  # shared inputs, or own
+    # of shared inputs, or of own ones
+    joined = np.concatenate if first else lambda blocks: block_diag(*blocks)
     return LinearMap(
         joined([m.weight for m in maps]),
         np.concatenate([m.bias for m in maps]),
@@ -269,7 +277,7 @@ def merged(plan: Plan) -> Plan:
 
     What an expression says twice is so computed once.
     """
-    maps = _maps(plan)
+    maps = plan.maps
     hidden = []
     for i, layer in enumerate(plan.hidden):
         own, following = maps[i], maps[i + 1]
@@ -304,13 +312,7 @@ def plan_state(plan: Plan) -> dict[str, Any]:
     """A plan as dicts and lists of numbers."""
 
     def lists(made: LinearMap) -> list[Any]:
-        arrays = (
-            made.weight,
-            made.bias,
-            made.weight_error,
-            made.bias_error,
-        )
-        return [array.tolist() for array in arrays]
+        return [array.tolist() for array in vars(made).values()]
 
     return {
         "hidden": [[lists(layer.affine), layer.kinds.tolist()] for layer in plan.hidden],
@@ -326,16 +328,12 @@ def plan_from_state(state: dict[str, Any]) -> Plan:
     Raises ValueError if its parts do not fit one another.
     """
 
-    def numbers(values: Any) -> np.ndarray:
-        return np.array(values, np.float64)
-
-    def affine_of(lists: list[Any]) -> LinearMap:
-        return LinearMap(*map(numbers, lists))
-
-    hidden = tuple(Hidden(affine_of(lists), np.array(kinds)) for lists, kinds in state["hidden"])
-    made = Plan(
-        hidden, affine_of(state["last"]), numbers(state["ranges"]), numbers(state["domain"])
-    )
+    numbers = partial(np.array, dtype=np.float64)
+    hidden = [
+        Hidden(LinearMap(*map(numbers, lists)), np.array(kinds)) for lists, kinds in state["hidden"]
+    ]
+    last = LinearMap(*map(numbers, state["last"]))
+    made = Plan(tuple(hidden), last, numbers(state["ranges"]), numbers(state["domain"]))
     _refuse_misfits(made)
     return made
 
@@ -356,12 +354,8 @@ def _refuse_misfits(plan: Plan) -> None:
         if i < plan.depth and len(np.unique(rows, axis=0)) != n:
             raise ValueError(f"layer {i} of the construction has a unit twice")
         width = n
-    finite = [getattr(layer, name) for layer in _maps(plan) for name in vars(layer)]
+    finite = [array for layer in plan.maps for array in vars(layer).values()]
     if plan.ranges.shape != (width, 2) or plan.domain.ndim != 2 or plan.domain.shape[1:] != (2,):
         raise ValueError("the construction has ranges or domains of other widths than its layers")
     if not all(np.isfinite(a).all() for a in (*finite, plan.ranges, plan.domain)):
         raise ValueError("the construction has numbers that are not finite")
-
-
-def _maps(plan: Plan) -> list[LinearMap]:
-    return [*(layer.affine for layer in plan.hidden), plan.last]

@@ -198,18 +198,19 @@ def _find_equation(name: str, data_home: str | PathLike[str] | None) -> _Equatio
     return found
 
 
+def find_data_home(data_home: str | PathLike[str] | None) -> Path | None:
+    """The folder of the user's copies of data sets: as given, or of the environment variable."""
+    home = data_home if data_home is not None else os.environ.get(DATA_HOME_VARIABLE) or None
+    return None if home is None else Path(home)
+
+
 def _load_equations(table: str, data_home: str | PathLike[str] | None) -> list[_Equation]:
     source = _SOURCES[table]
-    home = data_home if data_home is not None else os.environ.get(DATA_HOME_VARIABLE) or None
-    folder = _cache() if home is None else Path(home)
+    folder = find_data_home(data_home) or Path(_pooch().os_cache("combutab"))
     for path in (folder / source.filename, folder / "feynman" / source.filename):
         if path.is_file():
             return _read_equations(path)
     return _download(source, folder / "feynman")
-
-
-def _cache() -> Path:
-    return Path(_pooch().os_cache("combutab"))
 
 
 def _pooch() -> Any:

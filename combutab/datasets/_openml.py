@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import operator
-import os
 import re
 import warnings
 from collections.abc import Collection
@@ -20,7 +19,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch
 
-from combutab.datasets._feynman import DATA_HOME_VARIABLE
+from combutab.datasets._feynman import DATA_HOME_VARIABLE, find_data_home
 from combutab.datasets._files import TableError, read_cells, read_table
 
 # ---- The eight OpenML data sets of the CombU paper's Table 4, and what is known of each ----------
@@ -101,10 +100,10 @@ def list_openml() -> pd.DataFrame:
 
 def local_file(name: str, data_home: str | PathLike[str] | None) -> Path | None:
     """The file of that name in the folder, or in its folder ``openml``, if there is one."""
-    home = data_home if data_home is not None else os.environ.get(DATA_HOME_VARIABLE) or None
+    home = find_data_home(data_home)
     if home is None or Path(name).name != name:  # a name with a slash is no file's
         return None
-    for folder in (Path(home), Path(home) / "openml"):
+    for folder in (home, home / "openml"):
         for extension in (".csv", ".csv.gz"):
             path = folder / f"{name}{extension}"
             if path.is_file():
@@ -241,19 +240,12 @@ def check_registered(
     Columns are told apart by their letters and digits alone, since the sources write
     ``fixed.acidity`` and ``fixed_acidity``.
     """
-    wanted = (*entry.columns, entry.target)
+    wanted = {_letters_and_digits(name): name for name in (*entry.columns, entry.target)}
     found = {_letters_and_digits(name): name for name in table.columns}
-    missing = [name for name in wanted if _letters_and_digits(name) not in found]
-    unknown = [
-        str(name)
-        for name in table.columns
-        if _letters_and_digits(name) not in map(_letters_and_digits, wanted)
-    ]
-    flaws = [
-        f"{what} {', '.join(map(repr, names))}"
-        for what, names in (("lacks the columns", missing), ("has besides", unknown))
-        if names
-    ]
+    lacking = [repr(name) for key, name in wanted.items() if key not in found]
+    besides = [repr(str(name)) for key, name in found.items() if key not in wanted]
+    flaws = [f"lacks the columns {', '.join(lacking)}"] * bool(lacking)
+    flaws += [f"has besides {', '.join(besides)}"] * bool(besides)
     if len(table) != entry.n_rows:
         flaws.append(f"has {len(table)} rows")
     if flaws:
@@ -261,8 +253,7 @@ def check_registered(
             f"{where} is not {entry.name} ({entry.n_rows} rows, {len(wanted)} columns): "
             f"it {' and '.join(flaws)}; {way_out}"
         )
-    names = {found[_letters_and_digits(name)]: name for name in wanted}
-    return table[list(names)].rename(columns=names)
+    return table[[found[key] for key in wanted]].set_axis(list(wanted.values()), axis=1)
 
 
 def _letters_and_digits(name: object) -> str:
@@ -471,4 +462,4 @@ def _registered(
 
 
 def _categorical(X: pd.DataFrame) -> tuple[str, ...]:
-    return tuple(X.columns[[isinstance(dtype, pd.CategoricalDtype) for dtype in X.dtypes]])
+    return tuple(X.select_dtypes("category").columns)

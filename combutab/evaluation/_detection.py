@@ -12,12 +12,11 @@ from sklearn.base import clone
 
 from combutab.core.parallel import gathered
 from combutab.core.rng import seed_from
-from combutab.evaluation._alignment import align_tables
 from combutab.evaluation._efficacy import (
     Learners,
     Tables,
+    align_synthetic,
     encode_features,
-    label_tables,
     make_learners,
     ordered,
     takes_tables,
@@ -101,9 +100,7 @@ def detection(
     """
     if n_splits < 2:
         raise ValueError(f"n_splits must be at least 2, got {n_splits}")
-    labelled = label_tables(synthetic)
-    tables = {"real": real} | {label: table for label, (_, table) in labelled.items()}
-    aligned = align_tables(tables, reference="real")
+    aligned, sources = align_synthetic({"real": real}, synthetic)
     for label, table in aligned.tables.items():
         if len(table) < n_splits:
             raise ValueError(
@@ -113,17 +110,17 @@ def detection(
     models = make_learners(learners, "classification", random_state=seed)
     results = gathered(
         _fold_areas,
-        ((aligned["real"], aligned[label], models, n_splits, seed) for label in labelled),
+        ((aligned["real"], aligned[label], models, n_splits, seed) for label in sources),
         n_jobs=n_jobs,
         shared=[aligned["real"]],
     )
     rows = [
         {"learner": name, "metric": "roc_auc", "source": source, "table": label, "area": area}
-        for (label, (source, _)), found in zip(labelled.items(), results, strict=True)
+        for (label, source), found in zip(sources.items(), results, strict=True)
         for name, areas in found.items()
         for area in areas
     ]
-    sizes = {label: len(aligned[label]) for label in labelled}
+    sizes = {label: len(aligned[label]) for label in sources}
     return _summarise_folds(pd.DataFrame(rows), len(aligned["real"]), sizes)
 
 

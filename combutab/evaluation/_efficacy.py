@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -151,6 +151,37 @@ def label_tables(synthetic: Tables) -> dict[str, tuple[str, Any]]:
     return labelled
 
 
+def align_synthetic(
+    real: Mapping[str, Any], synthetic: Tables, categorical: Collection[Hashable] = ()
+) -> tuple[AlignedTables, dict[str, str]]:
+    """Align real and synthetic tables with the first real one; and the source of each label."""
+    labelled = label_tables(synthetic)
+    if twice := [label for label in labelled if label in real]:
+        raise ValueError(f"{twice[0]!r} is a name of the real rows; call the synthetic otherwise")
+    tables = {**real, **{label: table for label, (_, table) in labelled.items()}}
+    aligned = align_tables(tables, reference=next(iter(real)), categorical=categorical)
+    return aligned, {label: source for label, (source, _) in labelled.items()}
+
+
+def by_source(
+    found: Iterable[tuple[Hashable, str, Any]],
+) -> Iterator[tuple[Any, str, list[Any]]]:
+    """Each measure and source, as first met, and what was found of the source's samples."""
+    groups: dict[Hashable, dict[str, list[Any]]] = {}
+    for measure, source, each in found:
+        groups.setdefault(measure, {}).setdefault(source, []).append(each)
+    for measure, sources in groups.items():
+        for source, samples in sources.items():
+            yield measure, source, samples
+
+
+def moments(values: Sequence[float]) -> tuple[float, float, int]:
+    """Mean, standard deviation (ddof 1, NaN of one) and number."""
+    array = np.array(values)
+    sd = array.std(ddof=1) if len(array) > 1 else np.nan
+    return float(array.mean()), float(sd), len(array)
+
+
 def _is_table(thing: Any) -> bool:
     return hasattr(thing, "columns") or np.ndim(thing) == 2
 
@@ -201,11 +232,11 @@ def ordered(table: pd.DataFrame, rows: pd.DataFrame, keys: Sequence[str]) -> pd.
 
 # ---- Train a learner on one table, and score it on another ---------------------------------------
 
-CLASS_METRICS = ("accuracy", "f1_macro", "f1_binary", "roc_auc", "log_loss")
-REGRESSION_METRICS = ("r2", "mae", "mse")
-GREATER_IS_BETTER = {
-    name: name not in ("mae", "mse", "log_loss") for name in CLASS_METRICS + REGRESSION_METRICS
+METRICS = {
+    "classification": ("accuracy", "f1_macro", "roc_auc", "log_loss"),
+    "regression": ("r2", "mae", "mse"),
 }
+_LESS_IS_BETTER = ("mae", "mse", "log_loss")
 
 _HELD_OUT = 0.1  # share of the rows that early stopping holds out
 
@@ -222,8 +253,6 @@ class Problem:
     target : name of the column
     classes : tuple
         Of all tables; empty for a regression.
-    positive : int or None
-        The number of the class that the binary F1 is of.
     scale : float
         Unit of the errors of a regression, in the target's own.
     """
@@ -231,15 +260,7 @@ class Problem:
     task: Task
     target: Any
     classes: tuple[Any, ...]
-    positive: int | None
     scale: float
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        """Names of the scores."""
-        if self.task == "regression":
-            return REGRESSION_METRICS
-        return tuple(m for m in CLASS_METRICS if m != "f1_binary" or self.positive is not None)
 
     def side(self, table: pd.DataFrame) -> Side:
         """Features and target of the rows that have one."""
@@ -351,9 +372,6 @@ def _score_classes(
         "roc_auc": area,
         "log_loss": log_loss,
     }
-    if problem.positive is not None:
-        hits = (truth == problem.positive, predicted == problem.positive)
-        scores["f1_binary"] = float(f1_score(*hits, zero_division=0))
     again = {}
     if split.resamples is not None:
         again["accuracy"] = (predicted == truth)[split.resamples].mean(axis=1)
@@ -444,7 +462,6 @@ def ml_efficacy(
     target: Any,
     task: Task | Literal["auto"] = "auto",
     learners: Learners = "standard",
-    pos_label: Any = None,
     n_resamples: int = 0,
     random_state: Any = 0,
     n_jobs: int | None = None,
@@ -470,8 +487,6 @@ def ml_efficacy(
         "hist_gradient_boosting", "mlp" (ours, with early stopping), and "xgboost" and "catboost"
         where they are installed. Own estimators are given the columns as `TableEncoder` encodes
         them, scikit-learn pipelines the table as it is.
-    pos_label : class, optional
-        The positive class of ``f1_binary``, which is left out otherwise.
     n_resamples : int, default=0
         How often test rows are drawn again for the columns "se" and "gap_se", at least 2; with 0
         these are left out.
@@ -491,7 +506,7 @@ def ml_efficacy(
         accuracy, roc_auc and r2 (NaN of the others).
 
         Metrics of a classification are accuracy, f1_macro and roc_auc (over the classes in the
-        test rows; one against the rest, where there are several), f1_binary, and log_loss (NaN of
+        test rows; one against the rest, where there are several), and log_loss (NaN of
         a learner without probabilities; one of 0 counts as float64's precision, as scikit-learn
         has it); of a regression r2, and mae and mse with the target in standard deviations of
         ``real_train``'s.
@@ -529,7 +544,7 @@ def ml_efficacy(
     labelled = label_tables(synthetic)
     tables = {"real_train": real_train, "real_test": real_test}
     tables |= {label: table for label, (_, table) in labelled.items()}
-    problem, aligned = make_problem(tables, target, task, pos_label)
+    problem, aligned = make_problem(tables, target, task)
     test = problem.side(aligned["real_test"])
     resamples = _resamples(len(test.y), n_resamples, seed_from(random_state))
     models = make_learners(learners, problem.task, random_state=seed_from(random_state))
@@ -553,7 +568,7 @@ def ml_efficacy(
 
 
 def make_problem(
-    tables: Mapping[str, Any], target: Any, task: Task | Literal["auto"], pos_label: Any
+    tables: Mapping[str, Any], target: Any, task: Task | Literal["auto"]
 ) -> tuple[Problem, AlignedTables]:
     """Make the prediction problem, and align all tables with the first one."""
     if task not in ("auto", "classification", "regression"):
@@ -580,20 +595,12 @@ def make_problem(
                 f"a regression needs numbers, but the target {target!r} is a "
                 f"{aligned.kinds[target]}; set task='classification', or make it numbers"
             )
-        if pos_label is not None:
-            raise ValueError(f"pos_label={pos_label!r} is for a classification, this is a {task}")
         scale = float(real[0].std(ddof=0)) if real[0].nunique() > 1 else 1.0
-        return Problem(task, target, (), None, scale), aligned
+        return Problem(task, target, (), scale), aligned
     if aligned.kinds[target] != "category":
         aligned = align_tables(tables, reference=reference, categorical=[target])
     classes = tuple(aligned[reference][target].cat.categories)
-    if pos_label is not None and pos_label not in classes:
-        raise ValueError(
-            f"pos_label={pos_label!r} is no class of {target!r}; there are "
-            + ", ".join(map(repr, classes))
-        )
-    positive = None if pos_label is None else classes.index(pos_label)
-    return Problem(task, target, classes, positive, 1.0), aligned
+    return Problem(task, target, classes, 1.0), aligned
 
 
 def _score_table(
@@ -626,7 +633,7 @@ def _score_table(
                 "note": note,
                 "again": again.get(metric),
             }
-            for metric in problem.metrics
+            for metric in METRICS[problem.task]
         ]
     return rows
 
@@ -676,6 +683,6 @@ def _summarise_samples(scores: pd.DataFrame) -> pd.DataFrame:
     table = ordered(pd.DataFrame(columns).reset_index(), scores, keys)
     real = table[table["source"] == REAL].set_index(["learner", "metric"])["mean"]
     behind = real.loc[list(zip(table["learner"], table["metric"], strict=True))].to_numpy()
-    sign = table["metric"].map(GREATER_IS_BETTER).map({True: 1.0, False: -1.0})
+    sign = np.where(table["metric"].isin(_LESS_IS_BETTER), -1.0, 1.0)
     table["gap"] = sign * (behind - table["mean"]) + 0.0  # not -0
     return table[[*keys, "mean", "sd", "gap", "n_tables", "note"]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from combutab.core.rng import seed_from
-from combutab.evaluation._alignment import AlignedTables, Kind, align_tables
-from combutab.evaluation._efficacy import REAL, label_tables
+from combutab.evaluation._alignment import AlignedTables, Kind
+from combutab.evaluation._efficacy import REAL, align_synthetic, by_source, moments
 
 # ---- One column at a time: its shape, its range, its missing values ------------------------------
 
@@ -456,36 +456,23 @@ def fidelity(
             support, max_rows=_at_least(max_rows, 2, "max_rows"), seed=seed_from(random_state)
         ),
     }
-    labelled = label_tables(synthetic)
-    tables = {REAL: real} | {label: table for label, (_, table) in labelled.items()}
-    aligned = align_tables(tables, reference=REAL, categorical=categorical)
-    # a measure -> a source -> its samples
-    found: dict[tuple[Hashable, ...], dict[str, list[Measured]]] = {}
-    for aspect, measure in aspects.items():
-        for label, (source, _) in labelled.items():
-            for each in measure(aligned, label):
-                key = (aspect, each.measure, each.column, each.other_column)
-                found.setdefault(key, {}).setdefault(source, []).append(each)
-    rows = [
-        (*key, source, *_sample_moments(samples), key[1] not in _DISTANCES, _notes(samples))
-        for key, sources in found.items()
-        for source, samples in sources.items()
-    ]
+    aligned, sources = align_synthetic({REAL: real}, synthetic, categorical)
+    found = (
+        ((aspect, each.measure, each.column, each.other_column), source, each)
+        for aspect, measure in aspects.items()
+        for label, source in sources.items()
+        for each in measure(aligned, label)
+    )
+    rows = []
+    for measured, source, samples in by_source(found):
+        notes = "; ".join(dict.fromkeys(each.note for each in samples if each.note))
+        scores = moments([each.value for each in samples])
+        rows.append((*measured, source, *scores, measured[1] not in _DISTANCES, notes))
     table = pd.DataFrame(rows, columns=_COLUMNS)
     for name in ("column", "other_column"):  # None stays None, and a position an integer
         position = _COLUMNS.index(name)
         table[name] = pd.Series([row[position] for row in rows], dtype=object)
     return table
-
-
-def _sample_moments(samples: Sequence[Measured]) -> tuple[float, float, int]:
-    values = np.array([each.value for each in samples])
-    sd = values.std(ddof=1) if len(values) > 1 else np.nan
-    return float(values.mean()), float(sd), len(values)
-
-
-def _notes(samples: Sequence[Measured]) -> str:
-    return "; ".join(dict.fromkeys(each.note for each in samples if each.note))
 
 
 def _at_least(value: int, least: int, name: str) -> int:

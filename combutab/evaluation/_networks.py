@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -175,33 +176,27 @@ def observe_pass(
     inputs: list[Tensor] = []  # of the calls under way, the innermost last
     seeing = False  # what ``see`` calls is no part of the pass
 
-    def before(name: str) -> Callable[..., None]:
-        def hook(module: nn.Module, args: tuple[Any, ...]) -> None:
-            if not seeing:  # a copy, as the module may work in place
-                inputs.append(_tensor(args[0] if args else None, name, "is given").clone())
+    def before(name: str, _: nn.Module, args: tuple[Any, ...]) -> None:
+        if not seeing:  # a copy, as the module may work in place
+            inputs.append(_tensor(args[0] if args else None, name, "is given").clone())
 
-        return hook
-
-    def after(name: str) -> Callable[..., None]:
-        def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            nonlocal seeing
-            if seeing:
-                return
-            calls[name] += 1
-            call = f"{name}[{calls[name]}]" if calls[name] > 1 else name
-            seeing = True
-            see(call, module, inputs.pop(), _tensor(output, name, "returns"))
-            seeing = False
-
-        return hook
+    def after(name: str, module: nn.Module, _: tuple[Any, ...], output: Any) -> None:
+        nonlocal seeing
+        if seeing:
+            return
+        calls[name] += 1
+        call = f"{name}[{calls[name]}]" if calls[name] > 1 else name
+        seeing = True
+        see(call, module, inputs.pop(), _tensor(output, name, "returns"))
+        seeing = False
 
     modes = [(module, module.training) for module in network.modules()]
     handles = []
     try:
         network.eval()
         for name, module in hooked.items():
-            handles.append(module.register_forward_pre_hook(observer(before(name))))
-            handles.append(module.register_forward_hook(observer(after(name))))
+            handles.append(module.register_forward_pre_hook(observer(partial(before, name))))
+            handles.append(module.register_forward_hook(observer(partial(after, name))))
         network(*arguments)
     finally:
         for handle in handles:
@@ -225,28 +220,24 @@ def feature_axis(network: nn.Module, name: str, dim: int | None) -> int | None:
     return -1 if any(isinstance(each, activations.ProxyNorm) for each in outer) else dim
 
 
-def by_unit(values: Tensor, name: str, dim: int | None, *, members: bool) -> Tensor:
-    """Return a layer's output as (members, rows, units, positions), float64.
+def by_unit(opened: Opened, values: Tensor, name: str, dim: int | None) -> Tensor:
+    """Return what a layer is given or gives as (members, rows, units, positions), float64.
 
     Raises ValueError if it has positions and ``dim`` is not the axis of the units.
     """
-    n_axes = values.ndim - members
+    dim, n_axes = feature_axis(opened.network, name, dim), values.ndim - bool(opened.members)
+    shown = f"layer {name!r} has values of shape {tuple(values.shape)}"
     if n_axes < 2:
-        raise ValueError(
-            f"layer {name!r} has values of shape {tuple(values.shape)}, not (rows, features)"
-        )
+        raise ValueError(f"{shown}, not (rows, features)")
     if n_axes > 2 and dim is None:
         raise ValueError(
-            f"layer {name!r} has values of shape {tuple(values.shape)}: say which axis holds the "
-            "features, dim=1 for channels as in a convolution, dim=-1 for the last axis"
+            f"{shown}: say which axis holds the features, dim=1 for channels as in a convolution, "
+            "dim=-1 for the last axis"
         )
-    if not members:
+    if not opened.members:
         dim = -1 if dim is None else dim
         if not -n_axes < dim < n_axes or dim == 0:
-            raise ValueError(
-                f"dim={dim} is no feature axis of layer {name!r}, whose values have the shape "
-                f"{tuple(values.shape)}, rows first"
-            )
+            raise ValueError(f"dim={dim} is no feature axis: {shown}, rows first")
         values = values.movedim(dim, 1).unsqueeze(0)
     return values.double().reshape(*values.shape[:3], -1)
 
@@ -534,8 +525,7 @@ class _Observation:
             observe_pass(opened.network, (first + self._noise(k, first), *rest), hooked, compare)
 
     def _by_unit(self, values: Tensor, name: str) -> Tensor:
-        axis = feature_axis(self.opened.network, name, self.dim)
-        return by_unit(values, name, axis, members=bool(self.opened.members))
+        return by_unit(self.opened, values, name, self.dim)
 
     def _noise(self, k: int, like: Tensor) -> Tensor:
         """The same for all members, and for networks of the same shape."""
@@ -709,9 +699,7 @@ def power_decomposition(
     found: dict[str, _Power] = {}
 
     def see(name: str, _: nn.Module, given: Tensor, gives: Tensor) -> None:
-        values = given if at == "input" else gives
-        axis = feature_axis(opened.network, name, dim)
-        units = by_unit(values, name, axis, members=bool(opened.members))
+        units = by_unit(opened, given if at == "input" else gives, name, dim)
         found.setdefault(name, _Power()).add(units)
 
     for arguments in opened.batches():

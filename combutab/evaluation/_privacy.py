@@ -13,7 +13,7 @@ from scipy.stats import binom
 
 from combutab.core.rng import seed_from
 from combutab.evaluation._alignment import AlignedTables, align_tables
-from combutab.evaluation._efficacy import label_tables
+from combutab.evaluation._efficacy import align_synthetic, by_source, moments
 from combutab.evaluation._fidelity import codes_of, numbers_of
 
 # ---- Rows as points that a distance between mixed columns is taken of ----------------------------
@@ -333,25 +333,20 @@ def privacy(
     """
     if not isinstance(max_rows, int | np.integer) or max_rows < 1:
         raise ValueError(f"max_rows must be an integer of at least 1, got {max_rows!r}")
-    labelled = label_tables(synthetic)
-    if _HOLDOUT in labelled:
-        raise ValueError(f"{_HOLDOUT!r} is a name of the real rows; call the synthetic otherwise")
-    tables = {_TRAIN: real_train, _HOLDOUT: holdout}
-    tables |= {label: table for label, (_, table) in labelled.items()}
-    aligned = align_tables(tables, reference=_TRAIN, categorical=categorical)
+    real = {_TRAIN: real_train, _HOLDOUT: holdout}
+    aligned, sources = align_synthetic(real, synthetic, categorical)
     judge = _Judge(aligned, int(max_rows), seed_from(random_state), n_jobs)
-    found: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    for label, (source, _) in labelled.items():
-        for measure, value, reference in judge.measures(label):
-            found.setdefault(measure, {}).setdefault(source, []).append((value, reference))
+    found = (
+        (measure, source, (value, reference))
+        for label, source in sources.items()
+        for measure, value, reference in judge.measures(label)
+    )
     rows = []
-    for measure, sources in found.items():
-        for source, pairs in sources.items():
-            values, references = np.array(pairs).T
-            sd = values.std(ddof=1) if len(values) > 1 else np.nan
-            note = judge.note if measure not in _COPIES else ""
-            scores = (values.mean(), sd, len(values), references.mean())
-            rows.append((measure, source, *scores, measure in _LESS_IS_SAFER, note))
+    for measure, source, pairs in by_source(found):
+        values, references = zip(*pairs, strict=True)
+        note = judge.note if measure not in _COPIES else ""
+        about = (float(np.mean(references)), measure in _LESS_IS_SAFER, note)
+        rows.append((measure, source, *moments(values), *about))
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 

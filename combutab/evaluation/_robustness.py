@@ -106,6 +106,8 @@ def without(column: pd.Series, where: np.ndarray) -> pd.Series:
 # ---- Ways in which a table goes wrong, each in five severities -----------------------------------
 
 SEVERITIES = (1, 2, 3, 4, 5)
+_NUMBERS: tuple[Kind, ...] = ("number",)
+_ALL: tuple[Kind, ...] = ("number", "category", "time")
 
 
 @dataclass(frozen=True)
@@ -118,18 +120,16 @@ class Corruption:
         ``(column, reference column, level, generator) -> column``; of a corruption of numbers
         alone, columns are float64 arrays.
     levels : tuple of 5 floats
-        Of the severities 1 to 5; what they mean is in ``description``.
+        Of the severities 1 to 5; what they mean is in the notes of `robustness`.
     kinds : tuple of str
         Of the columns that it acts on: "number", "category", "time".
-    description : str
     share_of_columns : bool
         Whether the level is the share of the columns that go wrong, at least one; else all do.
     """
 
     change: Callable[[Any, Column, float, np.random.Generator], Any]
     levels: tuple[float, float, float, float, float]
-    kinds: tuple[Kind, ...]
-    description: str
+    kinds: tuple[Kind, ...] = _NUMBERS
     share_of_columns: bool = False
 
 
@@ -178,65 +178,30 @@ def _stick(
     )
 
 
-_NUMBERS: tuple[Kind, ...] = ("number",)
-_ALL: tuple[Kind, ...] = ("number", "category", "time")
-
 CORRUPTIONS: dict[str, Corruption] = {
     "gaussian_noise": Corruption(
         lambda x, column, level, rng: x + level * column.sd * rng.standard_normal(len(x)),
         (0.1, 0.2, 0.3, 0.5, 1.0),
-        _NUMBERS,
-        "normal noise of so many standard deviations of the column",
     ),
     "heavy_tailed_noise": Corruption(
         lambda x, column, level, rng: x + level * column.sd * rng.standard_t(2, len(x)),
         (0.05, 0.1, 0.15, 0.25, 0.5),
-        _NUMBERS,
-        "noise of Student's t with 2 degrees of freedom, times so many standard deviations",
     ),
     "scale": Corruption(
         lambda x, _, level, rng: x * (1 + level) if rng.random() < 0.5 else x / (1 + level),
         (0.05, 0.1, 0.2, 0.5, 1.0),
-        _NUMBERS,
-        "another unit: the column times 1 + level, or divided by it",
     ),
     "shift": Corruption(
         lambda x, column, level, rng: x + level * column.sd * (1 if rng.random() < 0.5 else -1),
         (0.1, 0.2, 0.3, 0.5, 1.0),
-        _NUMBERS,
-        "another zero: the column up or down by so many of its standard deviations",
     ),
-    "clipping": Corruption(
-        _clip,
-        (0.01, 0.05, 0.1, 0.2, 0.4),
-        _NUMBERS,
-        "values beyond this quantile, at both ends, become the quantile",
-    ),
-    "rounding": Corruption(
-        _round,
-        (0.25, 0.5, 1.0, 1.5, 2.0),
-        _NUMBERS,
-        "to multiples of so many standard deviations of the column",
-    ),
-    "category_swap": Corruption(
-        _swap_categories,
-        (0.02, 0.05, 0.1, 0.2, 0.4),
-        ("category",),
-        "this share of the categories and truths become another one of the column's",
-    ),
-    "missing": Corruption(
-        _miss, (0.02, 0.05, 0.1, 0.2, 0.4), _ALL, "this share of the values are missing"
-    ),
-    "column_dropout": Corruption(
-        _stick,
-        (0.1, 0.2, 0.3, 0.4, 0.5),
-        _ALL,
-        "this share of the columns, at least one, are stuck at their median or most frequent "
-        "category",
-        share_of_columns=True,
-    ),
+    "clipping": Corruption(_clip, (0.01, 0.05, 0.1, 0.2, 0.4)),
+    "rounding": Corruption(_round, (0.25, 0.5, 1.0, 1.5, 2.0)),
+    "category_swap": Corruption(_swap_categories, (0.02, 0.05, 0.1, 0.2, 0.4), ("category",)),
+    "missing": Corruption(_miss, (0.02, 0.05, 0.1, 0.2, 0.4), _ALL),
+    "column_dropout": Corruption(_stick, (0.1, 0.2, 0.3, 0.4, 0.5), _ALL, share_of_columns=True),
 }
-"""Name -> `Corruption`: the ways that `robustness` and `corrupt` know."""
+"""Name -> `Corruption`: the ways that `robustness` and `corrupt` know, and describe."""
 
 
 def corrupt(
@@ -473,6 +438,20 @@ def robustness(
 
     Notes
     -----
+    Each corruption has a level for each severity (``CORRUPTIONS[name].levels``):
+
+    - "gaussian_noise": normal noise of so many standard deviations of the column;
+    - "heavy_tailed_noise": noise of Student's t with 2 degrees of freedom, times so many standard
+      deviations;
+    - "scale", another unit: the column times 1 + level, or divided by it;
+    - "shift", another zero: the column up or down by so many of its standard deviations;
+    - "clipping": values beyond this quantile, at both ends, become the quantile;
+    - "rounding": to multiples of so many standard deviations of the column;
+    - "category_swap": this share of the categories and truths become another one of the column's;
+    - "missing": this share of the values are missing;
+    - "column_dropout": this share of the columns, at least one, are stuck at their median or most
+      frequent category.
+
     Columns are numbers, categories (text, categorical and truth values, and those named), or
     times. Times suffer missing values and dropout alone. Whole numbers that a corruption
     changes become floats, and truth values that lose some become floats of 0 and 1, since whole

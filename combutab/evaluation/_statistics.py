@@ -841,24 +841,17 @@ def summarise(comparison: pd.DataFrame, *, score: str = "score", alpha: float = 
     """
     group = comparison.columns[0]
     best, others = comparison.iloc[0], comparison.iloc[1:]
-    k, name, level = int(best["n_resamples"]), best[group], f"{100 * alpha:g} %"
+    k, name = int(best["n_resamples"]), best[group]
     ends = interval_words(best["low"], best["high"])
-    lines = [
-        f"{name} has the best mean {score}: {best['mean']:.4g} ({100 * (1 - alpha):g} % interval "
-        f"{ends}) over {k} resamples."
-        if ends
-        else f"{name} has the best mean {score}: {best['mean']:.4g}, the same in all {k} resamples."
-    ]
-    differ = others["distinguishable"].astype(bool)
-    for rows, verdict in (
-        (others[~differ], f"Not significantly different from {name} at the {level} level"),
-        (others[differ], f"Significantly different from {name} at the {level} level"),
-    ):
+    interval = f" ({100 * (1 - alpha):g} % interval {ends}) over" if ends else ", the same in all"
+    lines = [f"{name} has the best mean {score}: {best['mean']:.4g}{interval} {k} resamples."]
+    for verdict, differ in (("Not significantly", False), ("Significantly", True)):
+        rows = others.loc[others["distinguishable"].astype(bool) == differ, [group, "p"]]
         if len(rows):
-            listed = ", ".join(
-                f"{other} ({p_words(p)})" for other, p in zip(rows[group], rows["p"], strict=True)
+            listed = ", ".join(f"{other} ({p_words(p)})" for other, p in rows.to_numpy())
+            lines.append(
+                f"{verdict} different from {name} at the {100 * alpha:g} % level: {listed}."
             )
-            lines.append(f"{verdict}: {listed}.")
     if best["test"] == "wilcoxon":
         lines += _wilcoxon_is_blind(k, len(others), alpha)
     return "\n".join(lines)
@@ -890,33 +883,28 @@ def summarise_nemenyi(result: NemenyiResult) -> str:
     ranks = result.mean_ranks
     model = _word(ranks.index.name)
     models, rows = f"{len(ranks)} {plural(model)}", f"{result.n_rows} {result.rows}"
-    p = _p_relation(result.friedman.pvalue)
+    p, level = _p_relation(result.friedman.pvalue), f"{100 * result.alpha:g} % level"
     nemenyi = (
-        f"By Nemenyi's test (critical difference {result.critical_difference:.2f} ranks, "
-        f"{100 * result.alpha:g} % level)"
+        f"By Nemenyi's test (critical difference {result.critical_difference:.2f} ranks, {level})"
     )
+    none = f"no {model} is significantly different from any other"
     losers = [tuple(ranks.index[ranks - rank > result.critical_difference]) for rank in ranks]
+    found = (
+        f": the {models} differ" if result.differ else f" finds no difference between the {models}"
+    )
+    listed = ", ".join(f"{name} {rank:.2f}" for name, rank in ranks.items())
     lines = [
-        f"Friedman's test over {rows}: the {models} differ (p {p})."
-        if result.differ
-        else f"Friedman's test over {rows} finds no difference between the {models} (p {p}).",
-        "Mean ranks, 1 is the best: "
-        + ", ".join(f"{name} {rank:.2f}" for name, rank in ranks.items())
-        + ".",
+        f"Friedman's test over {rows}{found} (p {p}).",
+        f"Mean ranks, 1 is the best: {listed}.",
     ]
     if not result.differ:
-        lines.append(f"No {model} is significantly different from any other.")
+        lines.append(f"{none[0].upper()}{none[1:]}.")
     elif not any(losers):
-        lines.append(
-            f"{nemenyi} no {model} is significantly different from any other: which of them differ "
-            "is left open."
-        )
+        lines.append(f"{nemenyi} {none}: which of them differ is left open.")
     else:
-        lines.append(
-            f"{nemenyi} these are not significantly different: {_listed_cliques(result.cliques)}."
-            if result.cliques
-            else f"{nemenyi} every {model} is significantly different from every other."
-        )
+        alike = f"these are not significantly different: {_listed_cliques(result.cliques)}"
+        all_differ = f"every {model} is significantly different from every other"
+        lines.append(f"{nemenyi} {alike if result.cliques else all_differ}.")
         # Further down the ranks fewer are worse, so those better than the same ones are neighbours
         for worse, pairs in itertools.groupby(
             zip(losers, ranks.index, strict=True), key=itemgetter(0)
@@ -979,26 +967,26 @@ def summarise_pairs(pairs: pd.DataFrame, *, score: str = "score", alpha: float =
             f"({p_words(first['p_corrected_t'])}).",
         ]
     else:
-        names = list(dict.fromkeys([*pairs[group], *pairs[other]]))
-        undecided = set(
-            zip(*(pairs.loc[~differ, column] for column in (group, other)), strict=True)
-        )
-        alike = [[(a, b) in undecided or (b, a) in undecided for b in names] for a in names]
         lines = [
             f"{differ.sum()} of {len(pairs)} pairs of {plural(model)} are significantly different "
             f"{design}."
         ]
-        if undecided:
+        if not differ.all():
+            names = list(dict.fromkeys([*pairs[group], *pairs[other]]))
+            alike = np.zeros((len(names), len(names)), dtype=bool)
+            for pair in pairs.loc[~differ, [group, other]].to_numpy():
+                one, two = map(names.index, pair)
+                alike[one, two] = alike[two, one] = True
             cliques = maximal_cliques(pd.DataFrame(alike, index=names, columns=names))
-            lines.append(f"These are not significantly different: {_listed_cliques(cliques)}.")
+            listed = _listed_cliques(cliques)
+            lines.append(f"These are not significantly different: {listed}.")
         for name, rows in pairs[differ].groupby(group, sort=False):
-            listed = (
+            columns = (rows[each] for each in (other, "difference", "p_corrected_t"))
+            worse = (
                 f"{loser} ({score} {by:+.3g}, {p_words(p)})"
-                for loser, by, p in zip(
-                    rows[other], rows["difference"], rows["p_corrected_t"], strict=True
-                )
+                for loser, by, p in zip(*columns, strict=True)
             )
-            lines.append(f"{name} is better than {_enumerated(listed)}.")
+            lines.append(f"{name} is better than {_enumerated(worse)}.")
     blind = _wilcoxon_is_blind(n_resamples, len(pairs), alpha)
     otherwise = int(((pairs["p_wilcoxon"] < alpha) != differ).sum())
     if otherwise and not blind:

@@ -5,22 +5,15 @@ from combutab.plotting._comparison import (
     plot_comparison,
     plot_critical_difference,
 )
-from combutab.plotting._networks import (
-    plot_activation_means,
-    plot_fluctuation,
-    plot_power,
-    plot_robustness,
-)
+from combutab.plotting._networks import plot_power, plot_robustness
 from combutab.plotting._training import LossCurveDisplay, PackDisplay, plot_loss_curve, plot_pack
 
 __all__ = [
     "ActivationComparisonDisplay",
     "LossCurveDisplay",
     "PackDisplay",
-    "plot_activation_means",
     "plot_comparison",
     "plot_critical_difference",
-    "plot_fluctuation",
     "plot_loss_curve",
     "plot_pack",
     "plot_power",

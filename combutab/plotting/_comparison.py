@@ -8,7 +8,7 @@ import numpy as np
 
 from combutab.evaluation import NemenyiResult
 from combutab.model_selection import ActivationComparison, shown_range
-from combutab.plotting._display import Display, tidy
+from combutab.plotting._display import Display, outside_legend, tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -286,7 +286,7 @@ def plot_critical_difference(result: NemenyiResult) -> Figure:
         label = f"not significantly different ({test}'s test, {100 * result.alpha:g} % level)"
         key = _legend_key(_NOT_DIFFERENT, "", _NOT_DIFFERENT, label)
         key.set_linewidth(4)
-        figure.legend(handles=[key], loc="outside lower center", frameon=False, fontsize=9)
+        outside_legend(figure, [key])
     return figure
 
 

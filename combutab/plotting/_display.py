@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -18,6 +18,19 @@ def tidy(axes: Axes, grid: Literal["x", "y"] | None = None) -> None:
     if grid is not None:
         axes.grid(axis=grid, color="0.92", linewidth=0.8)
         axes.set_axisbelow(True)
+
+
+def outside_legend(
+    figure: Any, handles: Sequence[Any], place: Literal["upper", "lower"] = "lower", most: int = 4
+) -> None:
+    """Explain the signs of a figure above or below its panels, so many beside each other."""
+    figure.legend(
+        handles=handles,
+        loc=f"outside {place} center",
+        ncols=min(len(handles), most),
+        frameon=False,
+        fontsize=9,
+    )
 
 
 class Display:
@@ -84,9 +97,7 @@ class Display:
                 look |= {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2}
             self.ax_.legend(handles=handles, **look)
             return
-        place: Any = f"outside {'upper' if top else 'lower'} center"
-        columns = min(len(handles), most)
-        self.figure_.legend(handles=handles, loc=place, ncols=columns, frameon=False, fontsize=9)
+        outside_legend(self.figure_, handles, "upper" if top else "lower", most)
 
 
 def _given(ax: Any, n_panels: int) -> list[Any]:

@@ -25,7 +25,6 @@ _NAME = 18  # letters of a name beside a heat map
 _METRICS = {
     "accuracy": "accuracy",
     "f1_macro": "F1, mean of the classes",
-    "f1_binary": "F1 of the positive class",
     "roc_auc": "ROC AUC",
     "log_loss": "log loss",
     "r2": "R²",

@@ -19,7 +19,6 @@ from combutab.constructions import (
     log_network,
     monomial_network,
     polynomial_network,
-    relu_hard_function,
 )
 
 REPEATABLE = settings(derandomize=True, deadline=None, max_examples=60)
@@ -336,6 +335,12 @@ def test_round_numbers_count_as_such():
     # 1 / (2 * 0.05) is 10 but for rounding, and 0.05 as a double is above a twentieth
     assert lipschitz_network(np.sin, 1.0, 0.05, "pls")[0].out_features == 11
     assert lipschitz_network(np.sin, 0.3, 0.015, "pls")[0].out_features == 11
+
+
+def relu_hard_function(lipschitz, epsilon):
+    """The zigzag of Eq. 57: -epsilon and epsilon by turns at k/N for N = floor(L / (2 epsilon))."""
+    n = math.floor(lipschitz / (2 * epsilon) * (1 + 1e-12))
+    return lambda x: epsilon - 2 * epsilon * np.abs(1 - np.mod(x * n, 2))
 
 
 def best_relu_error(function, breakpoints, signs, n):

@@ -90,7 +90,7 @@ def test_classification_is_that_of_a_pipeline(labels):
     test = classes(2, 200, labels).assign(size=lambda t: t["size"] + 4)
     table = ml_efficacy(
         real_train=train, real_test=test, synthetic=made, target="y", task="classification",
-        learners={"logistic": LogisticRegression()}, pos_label=labels[0],
+        learners={"logistic": LogisticRegression()},
     )  # fmt: skip
     for source, rows in {"real": train, "synthetic": made}.items():
         scale, onehot = StandardScaler(), OneHotEncoder(sparse_output=False)
@@ -105,7 +105,6 @@ def test_classification_is_that_of_a_pipeline(labels):
         expected = {
             "accuracy": accuracy_score(test["y"], predicted),
             "f1_macro": f1_score(test["y"], predicted, average="macro"),
-            "f1_binary": f1_score(test["y"] == labels[0], predicted == labels[0]),
             "roc_auc": area,
             "log_loss": log_loss(test["y"], chances),
         }
@@ -299,7 +298,7 @@ def test_many_categories():
 def test_one_class_scores_as_the_constant_prediction(learner):
     train, test = mixed(0), mixed(1)
     made = mixed(2).assign(y="yes")
-    table = run(train, test, made, learners=learner, pos_label="yes")
+    table = run(train, test, made, learners=learner)
     share = (test["y"] == "yes").mean()
     constant = np.full(len(test), "yes")
     assert of(table, "accuracy") == [pytest.approx(share)]
@@ -308,7 +307,6 @@ def test_one_class_scores_as_the_constant_prediction(learner):
     assert of(table, "f1_macro") == [
         pytest.approx(f1_score(test["y"], constant, average="macro", zero_division=0))
     ]
-    assert of(table, "f1_binary") == [pytest.approx(2 * share / (1 + share))]
     (note,) = set(table.loc[table["source"] == "synthetic", "note"])
     assert note == (
         "one class to learn from: the prediction is constant; "
@@ -397,21 +395,6 @@ def test_rows_without_a_target_are_left_out():
     assert of(table, "accuracy", "note", "holes")[0] == "40 rows without a target are left out"
     with pytest.raises(ValueError, match=r"no row of synthetic\[1\] has a target: 'y'"):
         run(train, test, [made, made.assign(y=None)])
-
-
-def test_the_positive_class_is_explicit():
-    train, test, made = mixed(0), mixed(1), mixed(2)
-    assert "f1_binary" not in run(train, test, made)["metric"].tolist()
-    yes, no = (run(train, test, made, pos_label=label) for label in ("yes", "no"))
-    assert of(yes, "f1_binary") != of(no, "f1_binary")
-    for a, b, both in zip(
-        of(yes, "f1_binary"), of(no, "f1_binary"), of(yes, "f1_macro"), strict=True
-    ):
-        assert (a + b) / 2 == pytest.approx(both)
-    with pytest.raises(ValueError, match="pos_label='maybe' is no class of 'y'; there are 'no', "):
-        run(train, test, made, pos_label="maybe")
-    with pytest.raises(ValueError, match="pos_label='yes' is for a classification"):
-        run(train, test, made, target="size", task="regression", pos_label="yes")
 
 
 def test_the_task_is_inferred_or_said():

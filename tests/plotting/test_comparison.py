@@ -25,10 +25,8 @@ from combutab.evaluation import (
 from combutab.model_selection import METRICS, ActivationComparison
 from combutab.plotting import (
     ActivationComparisonDisplay,
-    plot_activation_means,
     plot_comparison,
     plot_critical_difference,
-    plot_fluctuation,
     plot_loss_curve,
     plot_pack,
     plot_power,
@@ -284,8 +282,6 @@ def trained():
 FIGURES = {
     "comparison": lambda: plot_comparison(compared("accuracy")),
     **{each: lambda make=make: plot_critical_difference(make()) for each, make in DIAGRAMS.items()},
-    "means": lambda: plot_activation_means(stats()),
-    "fluctuation": lambda: plot_fluctuation(stats()),
     "power": lambda: plot_power(powers()),
     "robustness": lambda: plot_robustness(damaged()),
     "loss curve": lambda: plot_loss_curve(trained()),

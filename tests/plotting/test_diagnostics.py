@@ -3,20 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
-import torch
-from matplotlib.colors import to_hex
-from torch import nn
 
-from combutab.evaluation import (
-    Robustness,
-    activation_stats,
-)
-from combutab.plotting import (
-    plot_activation_means,
-    plot_fluctuation,
-    plot_power,
-    plot_robustness,
-)
+from combutab.evaluation import Robustness
+from combutab.plotting import plot_power, plot_robustness
 
 
 def titles(figure):
@@ -25,62 +14,6 @@ def titles(figure):
 
 def legend(figure):
     return [text.get_text() for each in figure.legends for text in each.get_texts()]
-
-
-def stats_of(activation, seed=0, layers=2):
-    torch.manual_seed(seed)
-    parts = [part for _ in range(layers) for part in (nn.Linear(5, 5), activation())]
-    return activation_stats(nn.Sequential(*parts), torch.randn(50, 5))
-
-
-NAMES = ["relu", "tanh", "silu", "elu", "gelu", "mish", "selu", "softplus", "$x_1$"]
-KINDS = [nn.ReLU, nn.Tanh, nn.SiLU, nn.ELU, nn.GELU, nn.Mish, nn.SELU, nn.Softplus, nn.CELU]
-
-
-@pytest.fixture(scope="module")
-def stats():
-    return {name: stats_of(kind) for name, kind in zip(NAMES, KINDS, strict=True)}
-
-
-def stairs(axes):
-    """Heights and edges of the outlines, by colour and line style."""
-    return {
-        (to_hex(patch.get_edgecolor()), patch.get_linestyle()): patch.get_data()
-        for patch in axes.patches
-    }
-
-
-def test_densities_of_means(stats):
-    figure = plot_activation_means(stats)
-    assert titles(figure) == ["layer 1", "layer 3"]
-    assert legend(figure) == NAMES
-    for layer, axes in zip("13", figure.axes, strict=True):
-        drawn = stairs(axes)
-        assert len(drawn) == len(NAMES)  # told apart by colour or style
-        for each, outline in zip(stats.values(), drawn.values(), strict=True):
-            means = each.units.loc[each.units["layer"] == layer, "mean"]
-            expected, _ = np.histogram(means, outline.edges, density=True)
-            np.testing.assert_allclose(outline.values, expected)
-            assert (np.diff(outline.edges) @ outline.values) == pytest.approx(1.0)
-
-
-def test_densities_of_fluctuations(stats):
-    figure = plot_fluctuation(stats, layers=["3"])
-    assert titles(figure) == ["layer 3, noise N(0, 0.5²)", "layer 3, noise N(1, 0.5²)"]
-    for mean, axes in zip((0.0, 1.0), figure.axes, strict=True):
-        for each, outline in zip(stats.values(), stairs(axes).values(), strict=True):
-            samples = each.samples
-            chosen = (samples["layer"] == "3") & (samples["noise_mean"] == mean)
-            values = samples.loc[chosen, "fluctuation"]
-            expected, _ = np.histogram(values, outline.edges, density=True)
-            np.testing.assert_allclose(outline.values, expected)
-
-
-def test_one_model_needs_no_legend_and_models_may_lack_layers(stats):
-    assert legend(plot_activation_means(stats["relu"])) == []
-    shallow = {"deep": stats["relu"], "shallow": stats_of(nn.ReLU, layers=1)}
-    figure = plot_activation_means(shallow)
-    assert [len(axes.patches) for axes in figure.axes] == [2, 1]
 
 
 def test_power_plot_stacks_shares():
@@ -139,13 +72,6 @@ def test_robustness_by_severity_and_by_corruption(result):
     assert left.get_ylabel() == "r2"
 
 
-def test_errors(stats):
-    with pytest.raises(ValueError, match="no model has a layer '2'; there are 1, 3"):
-        plot_activation_means(stats, layers=["1", "2"])
+def test_nothing_to_draw():
     with pytest.raises(ValueError, match="nothing to draw"):
         plot_power({})
-    quiet = activation_stats(nn.ReLU(), torch.zeros(3, 2), noises=[])
-    with pytest.raises(ValueError, match=r"no noise.*noises="):
-        plot_fluctuation(quiet)
-    with pytest.raises(ValueError, match="nothing to draw"):
-        plot_fluctuation({})

@@ -27,10 +27,10 @@ from benchmarks.papers.common.command import Experiment, Job, Study
 from benchmarks.papers.common.page import Page
 from benchmarks.papers.common.results import Row
 from benchmarks.papers.layeract import shared
+from benchmarks.papers.layeract.figures import plot_activation_means, plot_fluctuation
 from benchmarks.papers.layeract.shared import ELEMENT_LEVEL, LAYER_LEVEL, select
 from combutab import MLPClassifier
 from combutab.evaluation import ActivationStats, activation_stats, holm
-from combutab.plotting import plot_activation_means, plot_fluctuation
 
 NAME = "layeract_statistics"
 DRAWN = ("relu", "leaky_relu", "silu", "hardsilu", *LAYER_LEVEL)  # few enough to see which is which
