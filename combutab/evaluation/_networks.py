@@ -237,7 +237,7 @@ def by_unit(opened: Opened, values: Tensor, name: str, dim: int | None) -> Tenso
     if not opened.members:
         dim = -1 if dim is None else dim
         if not -n_axes < dim < n_axes or dim == 0:
-            raise ValueError(f"dim={dim} is no feature axis: {shown}, rows first")
+            raise ValueError(f"dim={dim} is no feature axis (rows come first): {shown}")
         values = values.movedim(dim, 1).unsqueeze(0)
     return values.double().reshape(*values.shape[:3], -1)
 
