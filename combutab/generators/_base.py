@@ -85,7 +85,7 @@ from combutab.nn import (
     check_activation,
     check_proxy_norm,
 )
-from combutab.preprocessing import ModeEncoder, Paths, as_numpy, parquet_parts
+from combutab.preprocessing import ModeEncoder, Paths, as_numpy, as_pandas, parquet_parts
 from combutab.training import Callback, FitTasks, ProgressBar, train, uninterrupted
 
 # ---- The parameters that generators share, and what each may be ----------------------------------
@@ -94,7 +94,6 @@ COUNT = Interval(Integral, 1, None, closed="left")
 POSITIVE = Interval(Real, 0, None, closed="neither")
 NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
 SHARED_CONSTRAINTS: dict[str, list[Any]] = {
-    "embedding_dim": [COUNT],
     "batch_size": [COUNT],
     "epochs": [COUNT],
     "verbose": ["verbose"],
@@ -118,7 +117,7 @@ SHARED_CONSTRAINTS: dict[str, list[Any]] = {
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SharedParameters:
-    """The parameters that all generators have, by keyword alone."""
+    """The parameters that all generators have, keyword-only."""
 
     activation: ActivationSpec = "combu"
     normalization: str = "none"
@@ -203,7 +202,6 @@ class BaseGenerator(
     _made_sampler: tuple[Any, torch.device, Sampler[NetworkT]] | None = None
     _ended: str = "epochs"
 
-    _encoder_class: ClassVar[type[ModeEncoder]] = ModeEncoder
     _sampler_class: ClassVar[type[Sampler[Any]]] = Sampler
     _conditional: ClassVar[bool] = False  # the network takes a category for each row
     _needs_second_derivative: ClassVar[bool] = False  # of activations, in training
@@ -240,7 +238,7 @@ class BaseGenerator(
         """Rows that the network makes, of codes that are allowed."""
 
     def _advice_on_rare_rows(self) -> str:
-        """What else can be done to find rows that meet conditions."""
+        """A further way to find rows that meet conditions, for the error about rare ones."""
         return ""
 
     def _n_epochs(self, n_rows: int) -> int:
@@ -273,7 +271,7 @@ class BaseGenerator(
 
     def _make_encoder(self, discrete_columns: Any, random_state: int) -> ModeEncoder:
         """The encoder of the table, to be fitted."""
-        return self._encoder_class(
+        return ModeEncoder(
             discrete_columns=discrete_columns,
             min_frequency=self.min_frequency,
             identifiers=self.identifiers,
@@ -319,7 +317,7 @@ class BaseGenerator(
         Parameters
         ----------
         X : DataFrame of pandas or polars, or array of shape (n_rows, n_columns)
-            Columns may be of numbers, text, categories, truth values, dates or durations, with
+            Columns may hold numbers, text, categories, booleans, dates or durations, with
             missing values.
         y : list, optional
             ``discrete_columns``, in the ``ctgan`` package's way. A target, an array or Series as
@@ -643,8 +641,7 @@ class BaseGenerator(
         self, conditions: Any, random_state: Any, on_shortfall: str, max_tries: int, nearest: bool
     ) -> Any:
         """Draw a row for each of conditions; see `read_each` for ``nearest``."""
-        if hasattr(conditions, "to_pandas"):  # of polars
-            conditions = conditions.to_pandas()
+        conditions = as_pandas(conditions)
         if not isinstance(conditions, pd.DataFrame):
             name = "seed_data" if nearest else "conditions"
             raise ValueError(f"{name} must be a DataFrame, got {type(conditions).__name__}")
@@ -762,16 +759,15 @@ class BaseGenerator(
                 f"{saved.header['n_members']}"
             )
         arrays, self._states = saved.arrays()
-        encoder = self._encoder_class.from_state(arrays, saved.header["encoder"])
+        encoder = ModeEncoder.from_state(arrays, saved.header["encoder"])
         self._take_encoder(encoder)
         # before networks are made, which a header may want of any size
         spans = make_spans(encoder.layout_, torch.device("cpu"), Precision(fitted.precision))
-        if spans.n_spans:
-            layers = fitted._linear_shapes(spans)
-            for state in self._states:
-                check_layers(state, layers)
-        elif any(self._states):
-            raise ValueError("it has weights, but no column that is not constant")
+        if any(self._states) and not spans.n_spans:
+            raise ValueError("it has weights, but all its columns are constant")
+        layers = fitted._linear_shapes(spans) if spans.n_spans else {}
+        for state in self._states:
+            check_layers(state, layers)
         sampler = self.sampler()
         if sampler.network is not None:
             for i, state in enumerate(self._states):
@@ -785,12 +781,12 @@ class BaseGenerator(
         return hasattr(self, "_states")
 
     def _table(self) -> str:
-        """Say what was learned from."""
+        """Describe the size of the fitted table."""
         columns = f"{self.n_features_in_:,} column{'s' * (self.n_features_in_ != 1)}"
         return f"{self._n_rows:,} rows x {columns}"
 
     def _trained(self) -> str:
-        """Say for how long it has learned, and why no longer."""
+        """Describe how many epochs were trained, and why training ended."""
         epochs = self.history_["member"].value_counts() if len(self.history_) else [0]
         least, most = min(epochs), max(epochs)
         trained = f"{most:,}" if least == most else f"{least:,} to {most:,}"
@@ -979,8 +975,8 @@ def _fit_stack(
     seed = seed_from(first.random_state) if file is None else file.seed
 
     encoder = _fit_encoder(first, X, discrete_columns, seed)
-    for told in encoder.describe_suppressed():
-        warnings.warn(told, stacklevel=5)
+    for message in encoder.describe_suppressed():
+        warnings.warn(message, stacklevel=5)
     spans = make_spans(encoder.layout_, first._find_device(), Precision(first.precision))
     owners, plans = _plan(models, seed)
     _check_memory(first, encoder, spans, len(plans))
@@ -1110,8 +1106,8 @@ def _split_validation(
 
 def _callbacks(model: BaseGenerator[Any], task: CallbackTask | None) -> list[Callback]:
     shown = [ProgressBar(type(model).__name__)] if model.verbose else []
-    told = [FitTasks(task)] if task is not None and task.watched else []
-    return [*shown, *(model.callbacks or ()), *told]
+    tasks = [FitTasks(task)] if task is not None and task.watched else []
+    return [*shown, *(model.callbacks or ()), *tasks]
 
 
 def _curve_name(name: str) -> str:

@@ -241,7 +241,7 @@ class CTGAN(BaseGenerator[StackedGenerator]):
         Generators trained from different seeds as one stack; samples have equal parts of each.
     min_frequency : int or float, default=5
         What fewer rows have, or a smaller share of them, is in no file and no sampled row: values
-        of discrete columns (truth values, numbers and missing ones too) are learned as one, and
+        of discrete columns (booleans, numbers and missing ones too) are learned as one, and
         sampled rows have the others in their place; missing numbers are not sampled either; the
         bounds of numbers and dates are such as enough rows share, or others further out. 1 keeps
         every value and bound as it is.
@@ -302,6 +302,7 @@ class CTGAN(BaseGenerator[StackedGenerator]):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED_CONSTRAINTS,
+        "embedding_dim": [COUNT],
         "generator_dim": ["array-like"],
         "discriminator_dim": ["array-like"],
         "generator_lr": [POSITIVE],
@@ -317,7 +318,9 @@ class CTGAN(BaseGenerator[StackedGenerator]):
     _width_parameters = ("generator_dim", "discriminator_dim")
     _member_rates = {"generator_lr", "discriminator_lr", "generator_decay", "discriminator_decay"}
     # the generator has a weight for each pair of a category asked for and one made
-    _advice_on_many_categories = ", or use TVAE, whose networks grow with the categories alone"
+    _advice_on_many_categories = (
+        ", or use TVAE, whose networks grow with the categories only"
+    )
 
     def _check(self) -> None:
         if self.batch_size % self.pac:

@@ -64,7 +64,7 @@ def _fit_line(x: np.ndarray, filled: np.ndarray, expected: np.ndarray, k: int) -
 
 
 def _beside(filled: np.ndarray, expected: np.ndarray, k: int, near: np.ndarray) -> np.ndarray:
-    """What is expected of column k, and columns near to it."""
+    """The expected values of column k, and the columns near to it."""
     return np.column_stack([expected[:, k], filled[:, near]])
 
 
@@ -172,7 +172,7 @@ class ConditionalMean:
 
 # ---- TabFlowImputer: a generator as scikit-learn's transformer that fills missing cells ----------
 
-_DRAWS = 20  # that stand for a best guess
+_DRAWS = 20  # whose mean is a best guess
 
 
 class TabFlowImputer(CallbackSupport, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):

@@ -211,7 +211,7 @@ def draw_nearest(
 
 
 def _make_donors(sampler: Sampler[Any], n: int, key: int) -> Donors:
-    """Generate rows, without missing values where the network can be told so."""
+    """Generate rows, without missing values where the network can do without."""
     present = present_codes(sampler.encoder)
     parts = []
     for made in range(0, n, sampler.chunk):

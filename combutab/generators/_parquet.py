@@ -82,7 +82,7 @@ class ParquetSource:
         if whole + beside <= self._limit or not size:
             return np.empty(shape, dtype)
         with tempfile.TemporaryFile(prefix="combutab-") as file:  # the mapping outlives it
-            if hasattr(os, "posix_fallocate"):  # a full disk is told of now, by an error
+            if hasattr(os, "posix_fallocate"):  # a full disk is an error now, not later
                 try:
                     os.posix_fallocate(file.fileno(), 0, size)
                 except OSError as error:

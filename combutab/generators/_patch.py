@@ -142,7 +142,6 @@ def _build_network(
             if isinstance(child, nn.Linear):
                 width = child.out_features
             elif isinstance(child, nn.ReLU | nn.LeakyReLU):
-                if width is None:
-                    raise RuntimeError(f"the width of {name} in {built} is not known")
+                assert width is not None, f"the width of {name} in {built} is not known"
                 setattr(parent, name, make_activation(activation, width))
     return built

@@ -107,13 +107,13 @@ class FlowSteps:
         context: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self.network, self.spans, self.context = network, spans, context
-        self.codes_alone = spans.without_values()
-        self.inputs = CodeInputs(self.codes_alone)
+        self.code_spans = spans.without_values()
+        self.inputs = CodeInputs(self.code_spans)
 
     @cached_property
     def cross_entropy(self) -> BlurredCrossEntropy:
         """The loss of codes, which sampling does not need."""
-        return BlurredCrossEntropy(self.codes_alone)
+        return BlurredCrossEntropy(self.code_spans)
 
     def gradients(
         self, rows: TableRows, drawn: FlowDraw, masks: Sequence[Tensor] | None = None
@@ -213,7 +213,7 @@ def _draw_codes(
     steps: FlowSteps, network: StackedCascade, request: RowRequest, codes: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Draw all codes that are -1, in place; how probable the allowed ones were, (M, n) float64."""
-    spans = steps.codes_alone
+    spans = steps.code_spans
     n_members, n, n_spans = codes.shape
     u = uniforms(request.keys_for(Stream.CODES), n, n_spans, device=codes.device)
     rank = uniforms(request.keys_for(Stream.ORDER), n, n_spans, device=codes.device)
@@ -507,7 +507,7 @@ class TabFlow(BaseGenerator[StackedCascade]):
     early_stopping: Any = "auto"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **{name: each for name, each in SHARED_CONSTRAINTS.items() if name != "embedding_dim"},
+        **SHARED_CONSTRAINTS,
         "hidden_layer_sizes": ["array-like"],
         "n_bins": [COUNT],
         "batch_size": [COUNT, StrOptions({"auto"})],
@@ -526,7 +526,7 @@ class TabFlow(BaseGenerator[StackedCascade]):
         super()._check()
         if self.proxy_norm:
             raise ValueError(
-                "TabFlow has no use for proxy_norm=True: a linear layer stands between its "
+                "TabFlow has no use for proxy_norm=True: there is a linear layer between its "
                 "normalizations and activations; use CTGAN or TVAE, or proxy_norm=False"
             )
 

@@ -16,6 +16,7 @@ from combutab._model_files import loadable
 from combutab.core.device import Precision
 from combutab.core.rng import Stream, fold_in, normals, random_permutations, uniforms
 from combutab.generators._base import (
+    COUNT,
     NOT_NEGATIVE,
     POSITIVE,
     SHARED_CONSTRAINTS,
@@ -237,6 +238,7 @@ class TVAE(BaseGenerator[StackedRowDecoder]):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED_CONSTRAINTS,
+        "embedding_dim": [COUNT],
         "compress_dims": ["array-like"],
         "decompress_dims": ["array-like"],
         "l2scale": [NOT_NEGATIVE],

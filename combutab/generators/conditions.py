@@ -25,7 +25,7 @@ from combutab.preprocessing import (
 
 # ---- Conditions on sampled rows as codes and ranges, and the rows that meet them -----------------
 
-NEAREST = 100  # one row in so many may stand for a number that is asked for
+NEAREST = 100  # one row in so many may be given a number that it is near to
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class Range:
 class PointConditions:
     """Numbers of a continuous column, any of which will do, and a missing value perhaps.
 
-    That a number is made exactly may never happen: the rows whose numbers are nearest stand for
-    those that have it, and it is written into them.
+    Rows may never have exactly such a number: it is written into the rows whose numbers are
+    nearest to it.
     """
 
     column: Any
@@ -278,7 +278,7 @@ def read_each(
 
 
 def _read_nearest(encoder: ModeEncoder, column: Any, value: Any) -> tuple[Condition | None, Any]:
-    """What a value that rows are never made with asks for, and the value as its column has it."""
+    """The condition nearest to a value that no row is made with, and the value as its column's."""
     coder = encoder.columns_[encoder.schema_.position(column)]
     if not isinstance(coder, NumberColumn):
         return None, value

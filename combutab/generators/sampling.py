@@ -59,7 +59,7 @@ class ShortfallError(ValueError):
 
 
 def fall_short(what: str, rows: Any, on_shortfall: str, instead: str) -> None:
-    """Tell of rows that were not found, and hand on those that were."""
+    """Raise an error about rows that were not found, or warn and return those that were."""
     if on_shortfall == "return":
         warnings.warn(what, stacklevel=4)
         return

@@ -73,7 +73,12 @@ class Averaged(BaseGenerator[StackedRowDecoder]):
     precision: str = "float32"
     callbacks: Any = None
 
-    _parameter_constraints = {**SHARED_CONSTRAINTS, "width": [COUNT], "learning_rate": [POSITIVE]}
+    _parameter_constraints = {
+        **SHARED_CONSTRAINTS,
+        "embedding_dim": [COUNT],
+        "width": [COUNT],
+        "learning_rate": [POSITIVE],
+    }
     _member_rates = {"learning_rate"}
 
     def _all_widths(self):

@@ -283,7 +283,7 @@ epochs, pac, enable_gpu
         As SDV's.
     activation, normalization, proxy_norm, early_stopping, validation_fraction, n_iter_no_change, \
 max_time, n_members, min_frequency, identifiers, random_state, device, precision, callbacks
-        As of `combutab.CTGAN`. Sampling after a fit begins with a seed of SDV's.
+        The same as for `combutab.CTGAN`. Sampling after a fit begins with a seed of SDV's.
 
     Raises
     ------
@@ -303,7 +303,7 @@ max_time, n_members, min_frequency, identifiers, random_state, device, precision
 class TVAESynthesizer(_Synthesizer, sdv.single_table.TVAESynthesizer, model_class=TVAE):
     """SDV's ``TVAESynthesizer`` around `combutab.TVAE`.
 
-    It is used as SDV's, in its place; what differs is told of at `CTGANSynthesizer`. Conditions
+    It takes the place of SDV's; `CTGANSynthesizer` describes the differences. Conditions
     are met by choosing among the model's rows, since TVAE takes none.
 
     Parameters
@@ -318,7 +318,7 @@ loss_factor, enable_gpu
     activation, normalization, proxy_norm, learning_rate, early_stopping, validation_fraction, \
 n_iter_no_change, argmax, max_time, n_members, min_frequency, identifiers, random_state, device, \
 precision, callbacks
-        As of `combutab.TVAE`. Sampling after a fit begins with a seed of SDV's.
+        The same as for `combutab.TVAE`. Sampling after a fit begins with a seed of SDV's.
 
     Raises
     ------
@@ -330,7 +330,7 @@ precision, callbacks
 class TabFlowSynthesizer(_Synthesizer, LossValuesMixin, model_class=TabFlow):
     """A synthesizer of SDV around `combutab.TabFlow`.
 
-    It is used as SDV's ``CTGANSynthesizer``; what differs is told of at ours. Conditions on
+    It is used like SDV's ``CTGANSynthesizer``; ours describes the differences. Conditions on
     discrete columns are met by the model itself, whatever their number.
 
     Parameters
@@ -344,7 +344,7 @@ class TabFlowSynthesizer(_Synthesizer, LossValuesMixin, model_class=TabFlow):
 activation, normalization, proxy_norm, learning_rate, weight_decay, dropout, early_stopping, \
 validation_fraction, n_iter_no_change, max_time, n_members, min_frequency, identifiers, \
 random_state, device, precision, callbacks
-        As of `combutab.TabFlow`. Sampling after a fit begins with a seed of SDV's.
+        The same as for `combutab.TabFlow`. Sampling after a fit begins with a seed of SDV's.
 
     Raises
     ------
