@@ -318,9 +318,7 @@ class CTGAN(BaseGenerator[StackedGenerator]):
     _width_parameters = ("generator_dim", "discriminator_dim")
     _member_rates = {"generator_lr", "discriminator_lr", "generator_decay", "discriminator_decay"}
     # the generator has a weight for each pair of a category asked for and one made
-    _advice_on_many_categories = (
-        ", or use TVAE, whose networks grow with the categories only"
-    )
+    _advice_on_many_categories = ", or use TVAE, whose networks grow with the categories only"
 
     def _check(self) -> None:
         if self.batch_size % self.pac:

@@ -158,20 +158,95 @@ _JITTER = 1e-4  # decides between donors that are equally near
 
 @dataclass(frozen=True, eq=False)
 class Donors:
-    """Synthetic rows: values (n, n_values), codes (n, n_spans), and which spans are missing.
+    """Synthetic rows: values (n, n_values), codes (n, n_spans), and which spans are missing."""
 
-    ``present`` are the codes that a missing cell may get; see `present_codes`.
-    """
-
+    encoder: ModeEncoder
     values: np.ndarray
     codes: np.ndarray
     missing: np.ndarray
-    present: Mapping[int, tuple[int, ...]]
+
+    @classmethod
+    def make(cls, sampler: Sampler[Any], n: int, key: int) -> Donors:
+        """Generate n rows, without missing values where the network can do without."""
+        present = present_codes(sampler.encoder)
+        parts = []
+        for made in range(0, n, sampler.chunk):
+            size = min(sampler.chunk, n - made)
+            free = np.full(size, FREE)
+            chunk_key = fold_in(key, Stream.CHUNK, made)
+            parts.append(sampler.generate_allowed(size, free, free, chunk_key, present)[:2])
+        values, codes = join(parts)
+        return cls(sampler.encoder, values, codes, codes == missing_codes(sampler.encoder))
+
+    def choose(
+        self, values: np.ndarray, codes: np.ndarray, known: np.ndarray, key: int
+    ) -> np.ndarray:
+        """Draw a donor for each row among the nearest, (n,)."""
+        n, n_donors = len(codes), len(self.codes)
+        spans = range(known.shape[1])
+        numbers = {i: x for i in spans if (x := self._standardised(i, values, codes))}
+        shift, pick = (
+            random_uniform([fold_in(key, Stream.DONORS, 0)], 2 * n)[0].numpy().reshape(2, n)
+        )
+        tie = random_uniform([fold_in(key, Stream.DONORS, 1)], n_donors)[0].numpy()
+        tie = np.tile((tie * _JITTER).astype(np.float32), 2)
+        shift = (shift * n_donors).astype(int)
+        lacks = np.float32((_FAR + 1) * len(spans)) * self.missing.T.astype(np.float32)
+        chosen = np.empty(n, dtype=np.intp)
+        step = max(1, _DISTANCES // n_donors)
+        for start in range(0, n, step):
+            rows = slice(start, min(start + step, n))
+            # each row has an order of its own of those that are equally near
+            away = np.stack([tie[s : s + n_donors] for s in shift[rows]])
+            away += (~known[rows]).astype(np.float32) @ lacks
+            for i in spans:
+                if not known[rows, i].any():
+                    continue
+                if i in numbers:
+                    asked, had = numbers[i]
+                    distance = np.minimum(np.abs(asked[rows, None] - had), np.float32(_FAR))
+                    distance[:, self.missing[:, i]] = 1.0
+                else:
+                    distance = (codes[rows, i, None] != self.codes[:, i]).astype(np.float32)
+                distance *= known[rows, i, None]
+                away += distance
+            k = min(_NEIGHBORS, n_donors)
+            nearest = np.argpartition(away, k - 1, axis=1)[:, :k]
+            chosen[rows] = nearest[np.arange(len(away)), (pick[rows] * k).astype(int)]
+        return chosen
+
+    def _standardised(
+        self, i: int, values: np.ndarray, codes: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Numbers of rows and donors in the donors' standard deviations; None for categories."""
+        span = self.encoder.layout_.spans[i]
+        coder = self.encoder.columns_[span.column]
+        if not isinstance(coder, NumberColumn):
+            return None
+        asked, had = (
+            coder.format.read(coder.decode(v[:, span.value_index], c[:, i]), "")[0]
+            for v, c in ((values, codes), (self.values, self.codes))
+        )
+        some = had[~self.missing[:, i]]
+        centre, sd = (some.mean(), some.std()) if len(some) else (0.0, 0.0)
+        asked, had = ((np.asarray(x) - centre) / (sd or 1.0) for x in (asked, had))
+        return asked.astype(np.float32), had.astype(np.float32)
+
+
+def present_codes(encoder: ModeEncoder) -> dict[int, tuple[int, ...]]:
+    """The codes that a missing cell may get, of spans of which it may not get all."""
+    layout, found = encoder.layout_, {}
+    for i, missing in enumerate(missing_codes(encoder).tolist()):
+        others = set(range(layout.sizes[i])) - {missing}
+        others -= {code for span, code in layout.suppressed if span == i}
+        if missing >= 0 and others:
+            found[i] = tuple(sorted(others))
+    return found
 
 
 def draw_nearest(
     sampler: Sampler[Any], values: np.ndarray, codes: np.ndarray, known: np.ndarray, key: int
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Encoded:
     """Complete encoded rows by the cells of synthetic rows.
 
     The donor of a row is one of the five synthetic rows that are nearest by its known cells:
@@ -190,111 +265,23 @@ def draw_nearest(
     values, codes : the same for known spans; a missing value in others only where the column has
         no values
     """
-    donors = _make_donors(sampler, min(max(_FEWEST, 2 * len(codes)), _MOST), key)
-    chosen = _choose(sampler.encoder, donors, values, codes, known, key)
-    drawn = np.where(known, codes, donors.codes[chosen])
-    drawn_values = values.copy()
-    for i, span in enumerate(sampler.encoder.layout_.spans):
+    encoder = sampler.encoder
+    donors = Donors.make(sampler, min(max(_FEWEST, 2 * len(codes)), _MOST), key)
+    chosen = donors.choose(values, codes, known, key)
+    drawn, drawn_values = np.where(known, codes, donors.codes[chosen]), values.copy()
+    present = present_codes(encoder)
+    for i, span in enumerate(encoder.layout_.spans):
         wanted = ~known[:, i]
         if span.value_index is not None:
             here = donors.values[chosen[wanted], span.value_index]
             drawn_values[wanted, span.value_index] = here
-        present = np.array(donors.present.get(i, ()), dtype=np.intp)
         lacking = np.flatnonzero(wanted & donors.missing[chosen, i])
-        if len(lacking) and len(present):
+        if len(lacking) and i in present:
             uniform = random_uniform([fold_in(key, Stream.CODES, i)], len(lacking))[0].numpy()
-            shares = _code_frequencies(sampler.encoder, i)[present]
-            drawn[lacking, i] = present[invert(shares, uniform)]
+            own, coder = np.array(present[i]), encoder.columns_[span.column]
+            modes = coder.mixture.weights if isinstance(coder, NumberColumn) else None
+            counts = encoder.category_counts_[i] if modes is None else modes
+            drawn[lacking, i] = own[invert(counts[own], uniform)]
             if span.value_index is not None:
                 drawn_values[lacking, span.value_index] = 0.0  # the middle of a mode
     return drawn_values, drawn
-
-
-def _make_donors(sampler: Sampler[Any], n: int, key: int) -> Donors:
-    """Generate rows, without missing values where the network can do without."""
-    present = present_codes(sampler.encoder)
-    parts = []
-    for made in range(0, n, sampler.chunk):
-        size = min(sampler.chunk, n - made)
-        free = np.full(size, FREE)
-        chunk_key = fold_in(key, Stream.CHUNK, made)
-        parts.append(sampler.generate_allowed(size, free, free, chunk_key, present)[:2])
-    values, codes = join(parts)
-    return Donors(values, codes, codes == missing_codes(sampler.encoder), present)
-
-
-def present_codes(encoder: ModeEncoder) -> dict[int, tuple[int, ...]]:
-    """The codes that a missing cell may get, of spans of which it may not get all."""
-    layout, found = encoder.layout_, {}
-    for i, missing in enumerate(missing_codes(encoder).tolist()):
-        others = set(range(layout.sizes[i])) - {missing}
-        others -= {code for span, code in layout.suppressed if span == i}
-        if missing >= 0 and others:
-            found[i] = tuple(sorted(others))
-    return found
-
-
-def _code_frequencies(encoder: ModeEncoder, i: int) -> np.ndarray:
-    """How frequent the codes of a span are; of a column of numbers only those of its modes."""
-    coder = encoder.columns_[encoder.layout_.spans[i].column]
-    weights = coder.mixture.weights if isinstance(coder, NumberColumn) else None
-    return encoder.category_counts_[i] if weights is None else weights
-
-
-def _choose(
-    encoder: ModeEncoder,
-    donors: Donors,
-    values: np.ndarray,
-    codes: np.ndarray,
-    known: np.ndarray,
-    key: int,
-) -> np.ndarray:
-    """Draw a donor for each row among the nearest, (n,)."""
-    n, n_donors = len(codes), len(donors.codes)
-    spans = range(known.shape[1])
-    numbers = {i: x for i in spans if (x := _standardised(encoder, i, donors, values, codes))}
-    shift, pick = random_uniform([fold_in(key, Stream.DONORS, 0)], 2 * n)[0].numpy().reshape(2, n)
-    tie = random_uniform([fold_in(key, Stream.DONORS, 1)], n_donors)[0].numpy()
-    tie = np.tile((tie * _JITTER).astype(np.float32), 2)
-    shift = (shift * n_donors).astype(int)
-    lacks = np.float32((_FAR + 1) * len(spans)) * donors.missing.T.astype(np.float32)
-    chosen = np.empty(n, dtype=np.intp)
-    step = max(1, _DISTANCES // n_donors)
-    for start in range(0, n, step):
-        rows = slice(start, min(start + step, n))
-        # each row has an order of its own of those that are equally near
-        away = np.stack([tie[s : s + n_donors] for s in shift[rows]])
-        away += (~known[rows]).astype(np.float32) @ lacks
-        for i in spans:
-            if not known[rows, i].any():
-                continue
-            if i in numbers:
-                asked, had = numbers[i]
-                distance = np.minimum(np.abs(asked[rows, None] - had), np.float32(_FAR))
-                distance[:, donors.missing[:, i]] = 1.0
-            else:
-                distance = (codes[rows, i, None] != donors.codes[:, i]).astype(np.float32)
-            distance *= known[rows, i, None]
-            away += distance
-        k = min(_NEIGHBORS, n_donors)
-        nearest = np.argpartition(away, k - 1, axis=1)[:, :k]
-        chosen[rows] = nearest[np.arange(len(away)), (pick[rows] * k).astype(int)]
-    return chosen
-
-
-def _standardised(
-    encoder: ModeEncoder, i: int, donors: Donors, values: np.ndarray, codes: np.ndarray
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """The numbers of rows and donors in the donors' standard deviations; None for categories."""
-    span = encoder.layout_.spans[i]
-    coder = encoder.columns_[span.column]
-    if not isinstance(coder, NumberColumn):
-        return None
-    asked, had = (
-        coder.format.read(coder.decode(v[:, span.value_index], c[:, i]), "")[0]
-        for v, c in ((values, codes), (donors.values, donors.codes))
-    )
-    some = had[~donors.missing[:, i]]
-    centre, sd = (some.mean(), some.std()) if len(some) else (0.0, 0.0)
-    asked, had = ((np.asarray(x) - centre) / (sd or 1.0) for x in (asked, had))
-    return asked.astype(np.float32), had.astype(np.float32)
