@@ -376,8 +376,6 @@ class BasePack(_Kept):
         return {
             **self._member_defaults,
             **{name: getattr(self, name) for name in (*own, "device", *self._passed_on)},
-            "early_stopping_scoring": "loss",
-            "n_members": 1,
             **(self.member_params or {}),
         }
 
