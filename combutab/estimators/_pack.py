@@ -332,13 +332,12 @@ class BasePack(_Kept):
             )
         if isinstance(self.cv, Integral):
             self._check_room(int(self.cv))
-        members = []
+        seeds = [fold_in(seed, Stream.MEMBER, i) % (1 << 32) for i in range(self.n_members)]
         drawn = draw_members(self.n_members, self.activations, seed)
-        for i, settings in enumerate(drawn):
-            member = self._checked_member(settings)
-            member.random_state = fold_in(seed, Stream.MEMBER, i) % (1 << 32)
-            members.append(member)
-        return members
+        return [
+            self._checked_member({**settings, "random_state": own})
+            for settings, own in zip(drawn, seeds, strict=True)
+        ]
 
     def _check_room(self, n_folds: int) -> None:
         """Refuse more folds than members, or than the ensemble may have."""
