@@ -15,7 +15,7 @@ import torch
 from scipy.stats import entropy
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import (
@@ -29,6 +29,7 @@ from combutab.core.files import kind
 from combutab.estimators._docs import document
 from combutab.estimators._fitted import scored_outputs
 from combutab.estimators._jobs import Job
+from combutab.estimators._parameters import SHARE, parameter
 from combutab.estimators._streaming import StreamedMLP
 from combutab.estimators._targets import Target, TargetLearner, check_weights, checked_labels
 from combutab.nn import ActivationSpec, TableNetwork
@@ -427,16 +428,10 @@ class MLPClassifier(ClassPredictions, StreamedMLP):
     hidden_layer_sizes: Any = "auto"
     activation: ActivationSpec = "combu"
     _: KW_ONLY
-    class_weight: Any = None
-    label_smoothing: float = 0.1
-    calibration: str | None = "temperature"
+    class_weight: Any = parameter(None, dict, list, StrOptions({"balanced"}), None)
+    label_smoothing: float = parameter(0.1, SHARE)
+    calibration: str | None = parameter("temperature", StrOptions({"temperature"}), None)
 
-    _parameter_constraints = {
-        **StreamedMLP._parameter_constraints,
-        "class_weight": [dict, list, StrOptions({"balanced"}), None],
-        "label_smoothing": [Interval(Real, 0, 1, closed="left")],
-        "calibration": [StrOptions({"temperature"}), None],
-    }
     _target_class = ClassTarget
     _data_parameters = (*StreamedMLP._data_parameters, "class_weight")
 

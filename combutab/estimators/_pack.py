@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.base import _fit_context
-from sklearn.utils._param_validation import Interval, Options
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -53,6 +53,13 @@ from combutab.estimators._pack_training import (
     member_table,
     split_folds,
     train_members,
+)
+from combutab.estimators._parameters import (
+    COUNT,
+    INFINITE,
+    POSITIVE,
+    DeclaredParameters,
+    parameter,
 )
 from combutab.estimators._regressor import MLPRegressor, NumberPredictions
 from combutab.estimators._targets import Answer
@@ -106,7 +113,7 @@ _OF_THE_PACK = {  # parameters of members that are the pack's to set
 }
 
 
-class _Kept(LearnedTable, FittedHTML, CallbackSupport, Exports, Loadable):
+class _Kept(LearnedTable, FittedHTML, CallbackSupport, DeclaredParameters, Exports, Loadable):
     """What a fit keeps."""
 
     members_: pd.DataFrame
@@ -194,37 +201,25 @@ class BasePack(_Kept):
         Their names, when all are strings.
     """
 
-    n_members: int = 16
-    activations: Sequence[ActivationSpec] = ("combu", "mish", "selu", "relu", "pln-8", "la-silu")
-    max_time: float | str | None = None
-    cv: Any = None
-    validation_fraction: float = 0.2
-    max_ensemble_size: int = 32
-    max_iter: int = 80
-    n_iter_no_change: float = 16
-    member_params: Mapping[str, Any] | None = None
-    categorical_features: Any = "from_dtype"
-    random_state: Any = None
-    device: str | torch.device = "auto"
-    verbose: bool | int = False
-    n_jobs: int | None = None
+    n_members: int = parameter(16, COUNT)
+    activations: Sequence[ActivationSpec] = parameter(
+        ("combu", "mish", "selu", "relu", "pln-8", "la-silu"), list, tuple
+    )
+    max_time: float | str | None = parameter(None, None, str, POSITIVE)
+    cv: Any = parameter(None, "cv_object")
+    validation_fraction: float = parameter(0.2, Interval(Real, 0, 1, closed="neither"))
+    max_ensemble_size: int = parameter(32, COUNT)
+    max_iter: int = parameter(80, COUNT)
+    n_iter_no_change: float = parameter(16, COUNT, INFINITE)
+    member_params: Mapping[str, Any] | None = parameter(None, dict, None)
+    categorical_features: Any = parameter(
+        "from_dtype", *BaseMLP._parameter_constraints["categorical_features"]
+    )
+    random_state: Any = parameter(None, *BaseMLP._parameter_constraints["random_state"])
+    device: str | torch.device = parameter("auto", str, torch.device)
+    verbose: bool | int = parameter(False, "verbose")
+    n_jobs: int | None = parameter(None, Integral, None)
 
-    _parameter_constraints: ClassVar[Mapping[str, Sequence[object]]] = {
-        "n_members": [Interval(Integral, 1, None, closed="left")],
-        "activations": [list, tuple],
-        "max_time": [None, str, Interval(Real, 0, None, closed="neither")],
-        "cv": ["cv_object"],
-        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-        "max_ensemble_size": [Interval(Integral, 1, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "n_iter_no_change": [Interval(Integral, 1, None, closed="left"), Options(Real, {np.inf})],
-        "member_params": [dict, None],
-        "categorical_features": BaseMLP._parameter_constraints["categorical_features"],
-        "random_state": BaseMLP._parameter_constraints["random_state"],
-        "device": [str, torch.device],
-        "verbose": ["verbose"],
-        "n_jobs": [Integral, None],
-    }
     _member_class: ClassVar[type[BaseMLP]]
     _member_defaults: ClassVar[Mapping[str, Any]]  # where they are not the class's own
     _passed_on: ClassVar[tuple[str, ...]]  # parameters of the pack that all members have
@@ -580,12 +575,8 @@ class PackClassifier(ClassPredictions, BasePack):
     ((5, 3), True)
     """
 
-    class_weight: Any = None
+    class_weight: Any = parameter(None, *MLPClassifier._parameter_constraints["class_weight"])
 
-    _parameter_constraints = {
-        **BasePack._parameter_constraints,
-        "class_weight": MLPClassifier._parameter_constraints["class_weight"],
-    }
     _member_class = MLPClassifier
     _member_defaults = {"learning_rate_factors": None, "label_smoothing": 0.0, "calibration": None}
     _passed_on = ("class_weight",)
@@ -637,14 +628,9 @@ class PackRegressor(NumberPredictions, BasePack):
     ((5,), True)
     """
 
-    loss: str = "squared_error"
-    quantiles: Sequence[float] = (0.05, 0.5, 0.95)
+    loss: str = parameter("squared_error", *MLPRegressor._parameter_constraints["loss"])
+    quantiles: Sequence[float] = parameter((0.05, 0.5, 0.95), "array-like")
 
-    _parameter_constraints = {
-        **BasePack._parameter_constraints,
-        "loss": MLPRegressor._parameter_constraints["loss"],
-        "quantiles": MLPRegressor._parameter_constraints["quantiles"],
-    }
     _member_class = MLPRegressor
     _member_defaults = {"learning_rate_factors": None}
     _passed_on = ("loss", "quantiles")

@@ -6,7 +6,7 @@ import math
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import Field, dataclass, field
 from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
@@ -157,11 +157,48 @@ _RATE_FACTORS = {"bias": 0.1, "scale": 6.0}  # of "auto"; RealMLP's for these tw
 AUTO_ROWS = 200  # from which on early_stopping="auto" sets some aside
 
 
-class _Positional(FittedHTML, CallbackSupport, BaseEstimator, metaclass=ABCMeta):
+COUNT = Interval(Integral, 1, None, closed="left")
+INFINITE = Options(Real, {np.inf})
+NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
+POSITIVE = Interval(Real, 0, None, closed="neither")
+SHARE = Interval(Real, 0, 1, closed="left")
+
+
+def parameter(default: Any, *allowed: object) -> Any:
+    """Declare a constructor's parameter in a dataclass: its default, and what else it may be.
+
+    ``allowed`` are constraints of ``sklearn.utils._param_validation``.
+    """
+    return field(default=default, metadata={"allowed": list(allowed)})
+
+
+class DeclaredParameters:
+    """Gives classes ``_parameter_constraints``: their bases', and those of `parameter`."""
+
+    _parameter_constraints: ClassVar[Mapping[str, Sequence[object]]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        found: dict[str, Sequence[object]] = {}
+        for each in reversed(cls.__mro__):
+            found |= vars(each).get("_parameter_constraints", {})
+        declared = {n: each.metadata for n, each in vars(cls).items() if isinstance(each, Field)}
+        found |= {n: data["allowed"] for n, data in declared.items() if "allowed" in data}
+        cls._parameter_constraints = found
+
+
+class _Positional(
+    FittedHTML, CallbackSupport, DeclaredParameters, BaseEstimator, metaclass=ABCMeta
+):
     """Parameters that may be given by position, in an order that is each class's own."""
 
     hidden_layer_sizes: str | int | Sequence[int]
     activation: ActivationSpec
+
+    _parameter_constraints = {
+        "hidden_layer_sizes": [StrOptions({"auto", "paper"}), "array-like", COUNT],
+        "activation": [str, callable],
+    }
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -295,112 +332,63 @@ class Parameters(_Positional):
         ``sklearn.callback.ProgressBar`` of a search or a pipeline shows our epochs, too.
     """
 
-    solver: str = "adamw"
-    alpha: float = 0.0
-    batch_size: int | str = "auto"
-    learning_rate: str = "coslog4"
-    learning_rate_init: float = 0.002
-    power_t: float = 0.5
-    max_iter: int = 100
-    shuffle: bool = True
-    random_state: Any = None
-    tol: float = 1e-6
-    verbose: bool | int = False
-    warm_start: bool = False
-    momentum: float = 0.9
-    nesterovs_momentum: bool = True
-    early_stopping: bool | str = "auto"
-    validation_fraction: float = 0.2
-    beta_1: float = 0.9
-    beta_2: float = 0.95
-    epsilon: float = 1e-8
-    n_iter_no_change: float = 30
-    max_fun: int = 15000
-    early_stopping_scoring: str | Callable[..., float] | None = "loss"
-    dropout: float = 0.15
-    weight_decay: float = 0.02
-    max_grad_norm: float | None = None
-    normalization: str = "none"
-    proxy_norm: bool = False
-    init: str | ConstructedNetwork = "torch"
-    n_members: int = 1
-    bagging: str | None = None
-    categorical_features: Any = "from_dtype"
-    numeric_encoding: Literal["standard", "quantile", "robust", "none"] = "robust"
-    max_onehot: int = 8
-    min_frequency: float = 5
-    embedding_dim: int = 8
-    numeric_embedding: str = "pbld"
-    numeric_embedding_dim: int = 4
-    n_bins: int = 48
-    n_frequencies: int = 16
-    frequency_scale: float = 0.1
-    scale_inputs: bool = True
-    learning_rate_factors: Mapping[str, float] | str | None = "auto"
-    regularization_schedule: str = "flat-cosine"
-    device: str | torch.device = "auto"
-    precision: str = "float32"
-    track_metric: bool = False
-    callbacks: Sequence[Callback] | None = None
-
-    _parameter_constraints: ClassVar[Mapping[str, Sequence[object]]] = {
-        "hidden_layer_sizes": [
-            StrOptions({"auto", "paper"}),
-            "array-like",
-            Interval(Integral, 1, None, closed="left"),
-        ],
-        "activation": [str, callable],
-        "solver": [StrOptions(set(SOLVERS))],
-        "alpha": [Interval(Real, 0, None, closed="left")],
-        "batch_size": [StrOptions({"auto", "paper"}), Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [StrOptions(set(SCHEDULES))],
-        "learning_rate_init": [Interval(Real, 0, None, closed="neither")],
-        "power_t": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "shuffle": ["boolean"],
-        "random_state": ["random_state", np.random.Generator],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "verbose": ["verbose"],
-        "warm_start": ["boolean"],
-        "momentum": [Interval(Real, 0, 1, closed="both")],
-        "nesterovs_momentum": ["boolean"],
-        "early_stopping": ["boolean", StrOptions({"auto"})],
-        "early_stopping_scoring": [None, str, callable],
-        "validation_fraction": [Interval(Real, 0, 1, closed="left")],
-        "beta_1": [Interval(Real, 0, 1, closed="left")],
-        "beta_2": [Interval(Real, 0, 1, closed="left")],
-        "epsilon": [Interval(Real, 0, None, closed="neither")],
-        "n_iter_no_change": [Interval(Integral, 1, None, closed="left"), Options(Real, {np.inf})],
-        "max_fun": [Interval(Integral, 1, None, closed="left")],
-        "dropout": [Interval(Real, 0, 1, closed="left")],
-        "weight_decay": [Interval(Real, 0, None, closed="left")],
-        "max_grad_norm": [None, Interval(Real, 0, None, closed="neither")],
-        "normalization": [StrOptions(set(NORMALIZATIONS))],
-        "proxy_norm": ["boolean"],
-        "init": [StrOptions(set(INITIALISATIONS)), ConstructedNetwork],
-        "n_members": [Interval(Integral, 1, None, closed="left")],
-        "bagging": [StrOptions({"cv"}), None],
-        "categorical_features": [StrOptions({"from_dtype"}), "array-like", None],
-        "numeric_encoding": [StrOptions({"standard", "quantile", "robust", "none"})],
-        "max_onehot": [Interval(Integral, 0, None, closed="left")],
-        "min_frequency": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(RealNotInt, 0, 1, closed="neither"),
-        ],
-        "embedding_dim": [Interval(Integral, 1, None, closed="left")],
-        "numeric_embedding": [StrOptions(set(NUMERIC_EMBEDDINGS))],
-        "numeric_embedding_dim": [Interval(Integral, 2, None, closed="left")],
-        "n_bins": [Interval(Integral, 1, None, closed="left")],
-        "n_frequencies": [Interval(Integral, 1, None, closed="left")],
-        "frequency_scale": [Interval(Real, 0, None, closed="left")],
-        "scale_inputs": ["boolean"],
-        "learning_rate_factors": [dict, StrOptions({"auto"}), None],
-        "regularization_schedule": [StrOptions({"constant", *PER_STEP})],
-        "device": [str, torch.device],
-        "precision": [StrOptions(set(PRECISIONS))],
-        "track_metric": ["boolean"],
-        "callbacks": [list, tuple, None],
-    }
+    solver: str = parameter("adamw", StrOptions(set(SOLVERS)))
+    alpha: float = parameter(0.0, NOT_NEGATIVE)
+    batch_size: int | str = parameter("auto", StrOptions({"auto", "paper"}), COUNT)
+    learning_rate: str = parameter("coslog4", StrOptions(set(SCHEDULES)))
+    learning_rate_init: float = parameter(0.002, POSITIVE)
+    power_t: float = parameter(0.5, NOT_NEGATIVE)
+    max_iter: int = parameter(100, COUNT)
+    shuffle: bool = parameter(True, "boolean")
+    random_state: Any = parameter(None, "random_state", np.random.Generator)
+    tol: float = parameter(1e-6, NOT_NEGATIVE)
+    verbose: bool | int = parameter(False, "verbose")
+    warm_start: bool = parameter(False, "boolean")
+    momentum: float = parameter(0.9, Interval(Real, 0, 1, closed="both"))
+    nesterovs_momentum: bool = parameter(True, "boolean")
+    early_stopping: bool | str = parameter("auto", "boolean", StrOptions({"auto"}))
+    validation_fraction: float = parameter(0.2, SHARE)
+    beta_1: float = parameter(0.9, SHARE)
+    beta_2: float = parameter(0.95, SHARE)
+    epsilon: float = parameter(1e-8, POSITIVE)
+    n_iter_no_change: float = parameter(30, COUNT, INFINITE)
+    max_fun: int = parameter(15000, COUNT)
+    early_stopping_scoring: str | Callable[..., float] | None = parameter(
+        "loss", None, str, callable
+    )
+    dropout: float = parameter(0.15, SHARE)
+    weight_decay: float = parameter(0.02, NOT_NEGATIVE)
+    max_grad_norm: float | None = parameter(None, None, POSITIVE)
+    normalization: str = parameter("none", StrOptions(set(NORMALIZATIONS)))
+    proxy_norm: bool = parameter(False, "boolean")
+    init: str | ConstructedNetwork = parameter(
+        "torch", StrOptions(set(INITIALISATIONS)), ConstructedNetwork
+    )
+    n_members: int = parameter(1, COUNT)
+    bagging: str | None = parameter(None, StrOptions({"cv"}), None)
+    categorical_features: Any = parameter(
+        "from_dtype", StrOptions({"from_dtype"}), "array-like", None
+    )
+    numeric_encoding: Literal["standard", "quantile", "robust", "none"] = parameter(
+        "robust", StrOptions({"standard", "quantile", "robust", "none"})
+    )
+    max_onehot: int = parameter(8, Interval(Integral, 0, None, closed="left"))
+    min_frequency: float = parameter(5, COUNT, Interval(RealNotInt, 0, 1, closed="neither"))
+    embedding_dim: int = parameter(8, COUNT)
+    numeric_embedding: str = parameter("pbld", StrOptions(set(NUMERIC_EMBEDDINGS)))
+    numeric_embedding_dim: int = parameter(4, Interval(Integral, 2, None, closed="left"))
+    n_bins: int = parameter(48, COUNT)
+    n_frequencies: int = parameter(16, COUNT)
+    frequency_scale: float = parameter(0.1, NOT_NEGATIVE)
+    scale_inputs: bool = parameter(True, "boolean")
+    learning_rate_factors: Mapping[str, float] | str | None = parameter(
+        "auto", dict, StrOptions({"auto"}), None
+    )
+    regularization_schedule: str = parameter("flat-cosine", StrOptions({"constant", *PER_STEP}))
+    device: str | torch.device = parameter("auto", str, torch.device)
+    precision: str = parameter("float32", StrOptions(set(PRECISIONS)))
+    track_metric: bool = parameter(False, "boolean")
+    callbacks: Sequence[Callback] | None = parameter(None, list, tuple, None)
 
     @abstractmethod
     def _loss(self) -> Loss:

@@ -19,6 +19,7 @@ from torch import Tensor
 from combutab._model_files import loadable
 from combutab.core.files import kind, nullable, number, several, text
 from combutab.estimators._docs import document
+from combutab.estimators._parameters import parameter
 from combutab.estimators._streaming import StreamedMLP
 from combutab.estimators._targets import (
     Target,
@@ -417,22 +418,15 @@ class MLPRegressor(NumberPredictions, StreamedMLP):
     (5, 2)
     """
 
-    loss: str = "squared_error"
+    loss: str = parameter("squared_error", StrOptions(set(LOSSES)))
     hidden_layer_sizes: Any = "auto"
     activation: ActivationSpec = "combu"
     _: KW_ONLY
-    quantiles: Sequence[float] = (0.05, 0.5, 0.95)
-    scale_target: bool = True
-    clip_predictions: bool = True
+    quantiles: Sequence[float] = parameter((0.05, 0.5, 0.95), "array-like")
+    scale_target: bool = parameter(True, "boolean")
+    clip_predictions: bool = parameter(True, "boolean")
     learning_rate_init: float = 0.004
 
-    _parameter_constraints = {
-        **StreamedMLP._parameter_constraints,
-        "loss": [StrOptions(set(LOSSES))],
-        "quantiles": ["array-like"],
-        "scale_target": ["boolean"],
-        "clip_predictions": ["boolean"],
-    }
     _target_class = NumberTarget
     _data_parameters = (
         *StreamedMLP._data_parameters,

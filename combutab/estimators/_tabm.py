@@ -4,32 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
-from numbers import Integral
 from typing import Any, Literal
 
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from combutab._model_files import loadable
 from combutab.estimators._classifier import MLPClassifier
 from combutab.estimators._docs import document
+from combutab.estimators._parameters import COUNT, parameter
 from combutab.estimators._regressor import MLPRegressor
 from combutab.estimators._streaming import StreamedMLP
 from combutab.nn import INITIALISATIONS, ActivationSpec, MLPSpec, NetworkSpec, TabMSpec
 
 _BATCH = 256  # of batch_size="auto"
-_CONSTRAINTS: dict[str, Any] = {
-    "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
-    "n_heads": [Interval(Integral, 1, None, closed="left")],
-    # "data" and networks say what each unit is, which heads see differently
-    "init": [StrOptions(set(INITIALISATIONS) - {"data"})],
-}
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class _TabM(StreamedMLP):
     """What both estimators have beside the target: the network, and defaults of TabM's paper."""
 
-    n_heads: int = 32
+    n_heads: int = parameter(32, COUNT)
+    # "data" and networks say what each unit is, which heads see differently
+    init: Any = parameter("torch", StrOptions(set(INITIALISATIONS) - {"data"}))
     learning_rate: str = "constant"
     learning_rate_init: float = 0.002
     max_iter: int = 200
@@ -45,6 +41,8 @@ class _TabM(StreamedMLP):
     scale_inputs: bool = False
     learning_rate_factors: Mapping[str, float] | None = None
     regularization_schedule: str = "constant"
+
+    _parameter_constraints = {"hidden_layer_sizes": ["array-like", COUNT]}
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -136,8 +134,6 @@ class TabMClassifier(_TabM, MLPClassifier):
     label_smoothing: float = 0.0
     calibration: str | None = "temperature"
 
-    _parameter_constraints = {**MLPClassifier._parameter_constraints, **_CONSTRAINTS}
-
 
 @loadable
 @document
@@ -185,5 +181,3 @@ class TabMRegressor(_TabM, MLPRegressor):
     quantiles: Sequence[float] = (0.05, 0.5, 0.95)
     scale_target: bool = True
     clip_predictions: bool = False
-
-    _parameter_constraints = {**MLPRegressor._parameter_constraints, **_CONSTRAINTS}
