@@ -344,6 +344,9 @@ def _labels_and_weights(job: Job, rows: Tensor) -> tuple[np.ndarray, np.ndarray]
 # ---- The estimator -----------------------------------------------------------------------------
 
 
+CLASS_WEIGHT = (dict, list, StrOptions({"balanced"}), None)
+
+
 class ClassPredictions(ClassifierMixin):
     """Predictions of a ``ClassTarget``."""
 
@@ -428,7 +431,7 @@ class MLPClassifier(ClassPredictions, StreamedMLP):
     hidden_layer_sizes: Any = "auto"
     activation: ActivationSpec = "combu"
     _: KW_ONLY
-    class_weight: Any = parameter(None, dict, list, StrOptions({"balanced"}), None)
+    class_weight: Any = parameter(None, *CLASS_WEIGHT)
     label_smoothing: float = parameter(0.1, SHARE)
     calibration: str | None = parameter("temperature", StrOptions({"temperature"}), None)
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.base import _fit_context
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -36,7 +36,7 @@ from combutab.core.tasks import CallbackSupport, fit_task
 from combutab.core.text import known_instead, parse_seconds
 from combutab.core.world import broadcast, plain_parameters, sharing
 from combutab.estimators._base import BaseMLP
-from combutab.estimators._classifier import ClassPredictions, MLPClassifier
+from combutab.estimators._classifier import CLASS_WEIGHT, ClassPredictions, MLPClassifier
 from combutab.estimators._docs import document
 from combutab.estimators._export import Exports, TableModule
 from combutab.estimators._fitted import LearnedTable
@@ -55,13 +55,15 @@ from combutab.estimators._pack_training import (
     train_members,
 )
 from combutab.estimators._parameters import (
+    CATEGORICAL_FEATURES,
     COUNT,
     INFINITE,
     POSITIVE,
+    RANDOM_STATE,
     DeclaredParameters,
     parameter,
 )
-from combutab.estimators._regressor import MLPRegressor, NumberPredictions
+from combutab.estimators._regressor import LOSSES, MLPRegressor, NumberPredictions
 from combutab.estimators._targets import Answer
 from combutab.nn import ActivationSpec
 from combutab.training import uninterrupted
@@ -212,10 +214,8 @@ class BasePack(_Kept):
     max_iter: int = parameter(80, COUNT)
     n_iter_no_change: float = parameter(16, COUNT, INFINITE)
     member_params: Mapping[str, Any] | None = parameter(None, dict, None)
-    categorical_features: Any = parameter(
-        "from_dtype", *BaseMLP._parameter_constraints["categorical_features"]
-    )
-    random_state: Any = parameter(None, *BaseMLP._parameter_constraints["random_state"])
+    categorical_features: Any = parameter("from_dtype", *CATEGORICAL_FEATURES)
+    random_state: Any = parameter(None, *RANDOM_STATE)
     device: str | torch.device = parameter("auto", str, torch.device)
     verbose: bool | int = parameter(False, "verbose")
     n_jobs: int | None = parameter(None, Integral, None)
@@ -575,7 +575,7 @@ class PackClassifier(ClassPredictions, BasePack):
     ((5, 3), True)
     """
 
-    class_weight: Any = parameter(None, *MLPClassifier._parameter_constraints["class_weight"])
+    class_weight: Any = parameter(None, *CLASS_WEIGHT)
 
     _member_class = MLPClassifier
     _member_defaults = {"learning_rate_factors": None, "label_smoothing": 0.0, "calibration": None}
@@ -628,7 +628,7 @@ class PackRegressor(NumberPredictions, BasePack):
     ((5,), True)
     """
 
-    loss: str = parameter("squared_error", *MLPRegressor._parameter_constraints["loss"])
+    loss: str = parameter("squared_error", StrOptions(set(LOSSES)))
     quantiles: Sequence[float] = parameter((0.05, 0.5, 0.95), "array-like")
 
     _member_class = MLPRegressor

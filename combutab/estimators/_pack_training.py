@@ -42,21 +42,21 @@ from combutab.training import Callback, EpochReport, Loss, MemberResult, Rows
 # ---- The members of a pack: what varies from one to the next -------------------------------------
 
 
-def _between(low: float, high: float) -> Callable[[float], float]:
+def _spread(low: float, high: float) -> Callable[[float], float]:
     """Make the map of shares in [0, 1) to numbers that are spread evenly over a range."""
     return lambda share: low + (high - low) * share
 
 
-def _between_logs(low: float, high: float) -> Callable[[float], float]:
+def _spread_by_logs(low: float, high: float) -> Callable[[float], float]:
     """Make the map of shares in [0, 1) to numbers whose logarithms are spread evenly."""
     return lambda share: low * (high / low) ** share
 
 
 VARIED: Mapping[str, Callable[[float], float]] = {
-    "dropout": _between(-0.15, 0.3),  # below 0 is 0: a third of the members drop nothing out
-    "weight_decay": _between_logs(1e-3, 1e-1),
-    "learning_rate_init": _between_logs(1e-3, 6e-3),
-    "frequency_scale": _between_logs(0.01, 10.0),
+    "dropout": _spread(-0.15, 0.3),  # below 0 is 0: a third of the members drop nothing out
+    "weight_decay": _spread_by_logs(1e-3, 1e-1),
+    "learning_rate_init": _spread_by_logs(1e-3, 6e-3),
+    "frequency_scale": _spread_by_logs(0.01, 10.0),
 }
 # members of one shape train as one stack, so there are few shapes
 SHAPES: Sequence[Mapping[str, Any]] = (

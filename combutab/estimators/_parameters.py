@@ -162,6 +162,8 @@ INFINITE = Options(Real, {np.inf})
 NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
 POSITIVE = Interval(Real, 0, None, closed="neither")
 SHARE = Interval(Real, 0, 1, closed="left")
+RANDOM_STATE = ("random_state", np.random.Generator)
+CATEGORICAL_FEATURES = (StrOptions({"from_dtype"}), "array-like", None)
 
 
 def parameter(default: Any, *allowed: object) -> Any:
@@ -340,7 +342,7 @@ class Parameters(_Positional):
     power_t: float = parameter(0.5, NOT_NEGATIVE)
     max_iter: int = parameter(100, COUNT)
     shuffle: bool = parameter(True, "boolean")
-    random_state: Any = parameter(None, "random_state", np.random.Generator)
+    random_state: Any = parameter(None, *RANDOM_STATE)
     tol: float = parameter(1e-6, NOT_NEGATIVE)
     verbose: bool | int = parameter(False, "verbose")
     warm_start: bool = parameter(False, "boolean")
@@ -366,9 +368,7 @@ class Parameters(_Positional):
     )
     n_members: int = parameter(1, COUNT)
     bagging: str | None = parameter(None, StrOptions({"cv"}), None)
-    categorical_features: Any = parameter(
-        "from_dtype", StrOptions({"from_dtype"}), "array-like", None
-    )
+    categorical_features: Any = parameter("from_dtype", *CATEGORICAL_FEATURES)
     numeric_encoding: Literal["standard", "quantile", "robust", "none"] = parameter(
         "robust", StrOptions({"standard", "quantile", "robust", "none"})
     )
