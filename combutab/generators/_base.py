@@ -25,7 +25,7 @@ from sklearn.utils._param_validation import (
     StrOptions,
     validate_params,
 )
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from combutab._model_files import (
     Checkpoint,
@@ -827,9 +827,9 @@ class BaseGenerator(
 def _discrete_columns(X: Any, y: Any, discrete_columns: Any) -> Any:
     """The discrete columns of ``fit(X, y, discrete_columns=...)``, whose y may be a target."""
     if not isinstance(y, list | tuple | pd.Index):
-        if y is not None and hasattr(X, "__len__") and len(y) != len(X):
+        if y is not None and _num_samples(y) != (n_rows := _num_samples(X)):
             raise ValueError(
-                f"y is a list of discrete columns, or a target of {len(X)} rows, got {y!r}"
+                f"y must be a list of discrete columns, or a target of {n_rows} rows, got {y!r}"
             )
         return discrete_columns
     if not isinstance(discrete_columns, str):
