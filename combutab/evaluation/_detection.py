@@ -16,6 +16,7 @@ from combutab.evaluation._efficacy import (
     Learners,
     Tables,
     align_synthetic,
+    at_least,
     encode_features,
     make_learners,
     ordered,
@@ -98,8 +99,7 @@ def detection(
     0     copy  0.50
     1  shifted  0.98
     """
-    if n_splits < 2:
-        raise ValueError(f"n_splits must be at least 2, got {n_splits}")
+    n_splits = at_least(n_splits, 2, "n_splits")
     aligned, sources = align_synthetic({"real": real}, synthetic)
     for label, table in aligned.tables.items():
         if len(table) < n_splits:

@@ -175,6 +175,13 @@ def by_source(
             yield measure, source, samples
 
 
+def at_least(value: int, least: int, name: str) -> int:
+    """The value of a parameter, if it is an integer and no less."""
+    if not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+    return int(value)
+
+
 def moments(values: Sequence[float]) -> tuple[float, float, int]:
     """Mean, standard deviation (ddof 1, NaN of one) and number."""
     array = np.array(values)

@@ -13,7 +13,7 @@ import pandas as pd
 
 from combutab.core.rng import seed_from
 from combutab.evaluation._alignment import AlignedTables, Kind
-from combutab.evaluation._efficacy import REAL, align_synthetic, by_source, moments
+from combutab.evaluation._efficacy import REAL, align_synthetic, at_least, by_source, moments
 
 # ---- One column at a time: its shape, its range, its missing values ------------------------------
 
@@ -160,7 +160,9 @@ Numbers = dict[Hashable, np.ndarray]
 def pair_trends(tables: AlignedTables, name: str, *, n_bins: int) -> Iterator[Measured]:
     """Score each pair of columns by how alike its dependence is in the two tables."""
     numeric = set(tables.columns("number", "datetime"))
-    real, synthetic = (_numeric_columns(tables[each], numeric) for each in ("real", name))
+    real, synthetic = (
+        {column: numbers_of(tables[each][column]) for column in numeric} for each in ("real", name)
+    )
     real_codes, made_codes = (_codes(tables, each, real, n_bins) for each in ("real", name))
     for pair in combinations(tables.kinds, 2):
         if numeric.issuperset(pair):
@@ -169,12 +171,9 @@ def pair_trends(tables: AlignedTables, name: str, *, n_bins: int) -> Iterator[Me
             )
             yield Measured("correlation", value, *pair, note)
         else:
-            a, b = (_joint_codes(*(of[c] for c in pair)) for of in (real_codes, made_codes))
+            one, other = pair  # as one code
+            a, b = (of[one] * (1 << 31) + of[other] for of in (real_codes, made_codes))
             yield Measured("contingency", 1.0 - total_variation(a, b), *pair)
-
-
-def _numeric_columns(table: pd.DataFrame, columns: set[Hashable]) -> Numbers:
-    return {column: numbers_of(table[column]) for column in table.columns if column in columns}
 
 
 def _codes(tables: AlignedTables, name: str, real: Numbers, n_bins: int) -> Numbers:
@@ -197,10 +196,6 @@ def _binned(values: np.ndarray, real: np.ndarray, n_bins: int) -> np.ndarray:
     edges = np.unique(np.quantile(known, np.arange(1, n_bins) / n_bins, method="inverted_cdf"))
     bins = np.searchsorted(edges, values, side="left") + 1  # an edge is the last of its bin
     return np.where(np.isnan(values), 0, bins)
-
-
-def _joint_codes(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return a * (1 << 31) + b
 
 
 def _correlation_similarity(
@@ -449,11 +444,11 @@ def fidelity(
     """
     aspects: Aspects = {
         "shape": partial(column_scores, aspect="shape"),
-        "pairs": partial(pair_trends, n_bins=_at_least(n_bins, 2, "n_bins")),
+        "pairs": partial(pair_trends, n_bins=at_least(n_bins, 2, "n_bins")),
         "coverage": partial(column_scores, aspect="coverage"),
         "missing": missing_values,
         "support": partial(
-            support, max_rows=_at_least(max_rows, 2, "max_rows"), seed=seed_from(random_state)
+            support, max_rows=at_least(max_rows, 2, "max_rows"), seed=seed_from(random_state)
         ),
     }
     aligned, sources = align_synthetic({REAL: real}, synthetic, categorical)
@@ -473,9 +468,3 @@ def fidelity(
         position = _COLUMNS.index(name)
         table[name] = pd.Series([row[position] for row in rows], dtype=object)
     return table
-
-
-def _at_least(value: int, least: int, name: str) -> int:
-    if not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
-    return int(value)

@@ -13,7 +13,7 @@ from scipy.stats import binom
 
 from combutab.core.rng import seed_from
 from combutab.evaluation._alignment import AlignedTables, align_tables
-from combutab.evaluation._efficacy import align_synthetic, by_source, moments
+from combutab.evaluation._efficacy import align_synthetic, at_least, by_source, moments
 from combutab.evaluation._fidelity import codes_of, numbers_of
 
 # ---- Rows as points that a distance between mixed columns is taken of ----------------------------
@@ -142,16 +142,6 @@ def _frequent_first(column: pd.Series) -> np.ndarray:
     rank = np.zeros(len(counts), dtype=np.int64)
     rank[1 + np.argsort(-counts[1:], kind="stable")] = np.arange(1, len(counts))
     return rank
-
-
-def row_keys(table: pd.DataFrame, categories: list[Hashable]) -> np.ndarray:
-    """A number for each row of an aligned table, equal for equal rows."""
-    chosen = set(categories)
-    columns = {
-        j: codes_of(column) if name in chosen else numbers_of(column) + 0.0  # no -0
-        for j, (name, column) in enumerate(table.items())
-    }
-    return pd.util.hash_pandas_object(pd.DataFrame(columns), index=False).to_numpy()
 
 
 # ---- Nearest rows of another table, exactly, by blocks of matrix products ------------------------
@@ -331,11 +321,10 @@ def privacy(
     16         membership_auc   copy     1.0        0.5
     17         membership_auc  fresh     0.5        0.5
     """
-    if not isinstance(max_rows, int | np.integer) or max_rows < 1:
-        raise ValueError(f"max_rows must be an integer of at least 1, got {max_rows!r}")
+    max_rows = at_least(max_rows, 1, "max_rows")
     real = {_TRAIN: real_train, _HOLDOUT: holdout}
     aligned, sources = align_synthetic(real, synthetic, categorical)
-    judge = _Judge(aligned, int(max_rows), seed_from(random_state), n_jobs)
+    judge = _Judge(aligned, max_rows, seed_from(random_state), n_jobs)
     found = (
         (measure, source, (value, reference))
         for label, source in sources.items()
@@ -475,7 +464,14 @@ class _Judge:
         yield "membership_auc", float(roc_auc_score(members, np.concatenate(nearness))), 0.5
 
     def _keys(self, name: str) -> np.ndarray:
-        return row_keys(self.tables[name], self.tables.columns("category"))
+        """A number for each row of a table, equal for equal rows."""
+        columns = {}
+        for j, (column, kind) in enumerate(self.tables.kinds.items()):
+            values = self.tables[name][column]
+            columns[j] = (
+                codes_of(values) if kind == "category" else numbers_of(values) + 0.0
+            )  # no -0
+        return pd.util.hash_pandas_object(pd.DataFrame(columns), index=False).to_numpy()
 
 
 def _ratios(distances: np.ndarray) -> np.ndarray:

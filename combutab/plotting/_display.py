@@ -82,7 +82,13 @@ class Display:
                 first = panels[0] if panels else None
                 panels.append(ax.figure.add_subplot(grid[cell], **dict.fromkeys(shared, first)))
         else:
-            panels = _given(ax, n_panels)
+            given = np.ravel(np.asarray(ax, dtype=object)) if isinstance(ax, Iterable) else [ax]
+            panels = list(given)
+            if len(panels) != n_panels or not all(isinstance(each, Axes) for each in panels):
+                raise ValueError(
+                    f"ax must be an Axes of matplotlib, or {n_panels} of them, a panel each; got "
+                    f"{ax!r}"
+                )
         self.axes_, self.ax_ = np.array(panels), panels[0]
         self.figure_ = panels[0].figure
         return panels
@@ -98,14 +104,3 @@ class Display:
             self.ax_.legend(handles=handles, **look)
             return
         outside_legend(self.figure_, handles, "upper" if top else "lower", most)
-
-
-def _given(ax: Any, n_panels: int) -> list[Any]:
-    from matplotlib.axes import Axes
-
-    given = list(np.ravel(np.asarray(ax, dtype=object))) if isinstance(ax, Iterable) else [ax]
-    if len(given) != n_panels or not all(isinstance(each, Axes) for each in given):
-        raise ValueError(
-            f"ax must be an Axes of matplotlib, or {n_panels} of them, a panel each; got {ax!r}"
-        )
-    return given

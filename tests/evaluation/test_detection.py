@@ -136,7 +136,7 @@ def test_missing_values_are_seen():
     ("wrong", "says"),
     [
         ({"synthetic": {"few": table_of(0)[:4]}}, "few has 4 rows, too few for 5 folds"),
-        ({"n_splits": 1}, "n_splits must be at least 2, got 1"),
+        ({"n_splits": 1}, "n_splits must be an integer of at least 2, got 1"),
         ({"learners": "tree"}, "unknown learner 'tree'"),
     ],
 )
