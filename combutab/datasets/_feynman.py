@@ -155,7 +155,7 @@ def list_feynman(data_home: str | PathLike[str] | None = None) -> pd.DataFrame:
 
     Returns
     -------
-    DataFrame, one row an equation
+    DataFrame, one row per equation
         ``name``, ``table`` (feynman or bonus), ``title`` (empty in the first table), ``output``,
         ``formula``, ``n_variables`` (counted; the tables' own column is wrong in ten rows) and
         ``variables`` with their ranges, as text.

@@ -61,9 +61,9 @@ def read_table(
         or ``.xlsx`` file (extra ``excel``; its first sheet). Empty cells and pandas' usual marks
         (``NA``, ``nan``) are missing.
     encoding : str, default="utf-8"
-        Of a text file; a UTF-8 byte order mark is dropped.
+        Encoding of a text file; a UTF-8 byte order mark is dropped.
     sep : str, optional
-        One character: what is between the cells of a text file, if not what its ending says.
+        The character between the cells of a text file, if not the one of its file extension.
     decimal : str, default="."
         ``","`` where a text file has numbers such as ``0,125``.
 

@@ -69,7 +69,7 @@ def list_openml() -> pd.DataFrame:
 
     Returns
     -------
-    DataFrame, one row a data set
+    DataFrame, one row per data set
         ``name``, ``openml_id``, ``version``, ``task``, ``target``, ``n_rows``, ``n_numeric``,
         ``n_nominal``, ``nominal`` (column names, as text) and ``checksum`` (of the content).
 
@@ -328,9 +328,9 @@ def load_openml(
     name_or_id : str or int
         A name or id of `list_openml`, or any other of OpenML, such as ``"credit-g"`` or 31.
     version : int, optional
-        Of a name that has several; by default the one in `list_openml`, else the oldest that is
-        active. Local files, which have no version, are not looked at when one is given, except
-        for the versions in `list_openml`.
+        Version, for a name that has several; by default the one in `list_openml`, else the oldest
+        that is active. Local files, which have no version, are not looked at when one is given,
+        except for the versions in `list_openml`.
     data_home : path, optional
         Folder with ``<name>.csv`` or ``<name>.csv.gz``, or with a folder ``openml`` that has them.
         Default: the environment variable ``COMBUTAB_DATA``. An empty cell is a missing value,

@@ -60,7 +60,7 @@ def detection(
 
     Returns
     -------
-    DataFrame, one row a learner and source
+    DataFrame, one row per learner and source
         ``learner``; ``metric``, always "roc_auc"; ``source``, "synthetic" or the names of a
         mapping; ``mean`` and ``sd`` (ddof 1, NaN for one table) over the samples; ``se``, the
         standard error of one sample's area that comes of the rows scored (their mean); ``fold_sd``,

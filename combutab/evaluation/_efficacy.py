@@ -498,13 +498,13 @@ def ml_efficacy(
         How often test rows are drawn again for the columns "se" and "gap_se", at least 2; with 0
         these are left out.
     random_state : int, RandomState or None, default=0
-        Of the learners; each begins with the same one on every table. And of what is drawn.
+        Random seed for the learners, the same for each table, and for the bootstrap.
     n_jobs : int, optional
         Tables that are learned from at the same time, by joblib.
 
     Returns
     -------
-    DataFrame, one row a learner, metric and source
+    DataFrame, one row per learner, metric and source
         ``learner``; ``metric``; ``source``: "real", or "synthetic" (the names of a mapping);
         ``mean`` and ``sd`` (ddof 1, NaN for one table) over the samples; ``gap``, how much worse
         than "real" the mean is, in either direction of the metric; ``n_tables``; ``note``: what is

@@ -373,11 +373,11 @@ def fidelity(
         "alpha_precision" and "beta_recall" are of at most so many rows of each table, drawn at
         random; their time grows with the square.
     random_state : int, RandomState or None, default=0
-        Of that draw.
+        Random seed for drawing these rows.
 
     Returns
     -------
-    DataFrame, one row a measure, column or pair of columns, and source
+    DataFrame, one row per measure, column or pair of columns, and source
         ``aspect`` and ``measure``, as below; ``column`` and ``other_column``, None where the
         measure is of the whole table, or of one column; ``source``, "synthetic" or the names of
         the mapping; ``mean`` and ``sd`` (ddof 1, NaN for one table) over the samples;

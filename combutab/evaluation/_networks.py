@@ -291,17 +291,17 @@ class ActivationStats:
 
     Attributes
     ----------
-    layers : DataFrame, one row a member and layer
+    layers : DataFrame, one row per member and layer
         ``member``, ``layer``, ``activation`` (its class; an estimator's by name), ``n_units``;
         ``mean`` and ``mean_abs``, the mean over the units of their means and of the size of these;
         ``saturated`` and ``flat``, shares of all values; ``dead``, the share of units.
-    units : DataFrame, one row a member, layer and unit
+    units : DataFrame, one row per member, layer and unit
         ``mean``, ``sd``, ``min``, ``max`` over the samples; ``saturated`` and ``flat``, shares of
         the samples; ``dead``, truth values.
-    fluctuation : DataFrame, one row a member, layer and noise
+    fluctuation : DataFrame, one row per member, layer and noise
         ``noise_mean``, ``noise_sd``; ``mean`` and ``sd`` (ddof 0) over the samples of what the
         layer gives, ``input_mean`` and ``input_sd`` of what it is given.
-    samples : DataFrame, one row a member, layer, noise and sample
+    samples : DataFrame, one row per member, layer, noise and sample
         ``fluctuation`` and ``input_fluctuation``: sums over the units.
     """
 
@@ -354,7 +354,7 @@ def activation_stats(
     batch_size : int, default=256
         Rows that are looked at together.
     random_state : None, int, RandomState or Generator, default=0
-        Of the noise.
+        Random seed for the noise.
 
     Returns
     -------
@@ -654,7 +654,7 @@ def power_decomposition(
         The axis of the channels (features): 1 for convolutions, -1 for the last. Needed where
         there are further axes, the positions; without them P3 and P4 are 0.
     per_channel : bool, default=False
-        One row a channel, instead of their mean.
+        One row per channel, instead of their mean.
     batch_size : int, default=256
         Rows that are looked at together. The result depends on it by rounding alone, unless the
         network itself looks at the batch: for batch normalisation with the statistics of all
@@ -662,7 +662,7 @@ def power_decomposition(
 
     Returns
     -------
-    DataFrame, one row a member and layer (and channel)
+    DataFrame, one row per member and layer (and channel)
         ``member``, of an ensemble; ``depth``, from 1, in the order of the first pass; ``layer``;
         ``channel`` or ``n_channels``; ``P``, ``P1``, ``P2``, ``P3``, ``P4``.
 

@@ -242,16 +242,17 @@ def privacy(
     categorical : collection of column names, default=()
         Columns of numbers or dates that are categories.
     max_rows : int, default=100_000
-        Of larger tables so many rows, drawn at random, are compared by distance; copies are
+        Rows of a larger table, drawn at random, that are compared by distance; copies are
         looked for among all. Time grows with the square, memory does not.
     random_state : int, RandomState or None, default=0
-        Of that draw, and of the one that leaves as many of ``real_train`` as of ``holdout``.
+        Random seed for drawing these rows, and for reducing the larger of ``real_train`` and
+        ``holdout`` to the size of the other.
     n_jobs : int, optional
         Threads.
 
     Returns
     -------
-    DataFrame, one row a measure and source
+    DataFrame, one row per measure and source
         ``measure``, as below; ``source``, "synthetic" or the names of the mapping; ``mean`` and
         ``sd`` (ddof 1, NaN for one table) over the samples; ``n_tables``; ``reference``, the
         value that tells nothing of who was trained on; ``less_is_safer``, whether it is values

@@ -371,9 +371,9 @@ class Robustness:
 
     Attributes
     ----------
-    scores : DataFrame, one row an estimator, corruption and severity
+    scores : DataFrame, one row per estimator, corruption and severity
         ``estimator``, ``corruption``, ``severity``, ``score``; "clean" has severity 0.
-    summary : DataFrame, one row an estimator, as they were given
+    summary : DataFrame, one row per estimator, as they were given
         ``estimator``; ``clean``; ``corrupted``, the mean over the corruptions of the means over
         the severities; ``drop``, clean minus corrupted.
     scoring : str

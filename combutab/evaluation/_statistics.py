@@ -411,7 +411,7 @@ def compare_with_best(
     Parameters
     ----------
     results : DataFrame
-        One row a trained model, with the columns named below; others are ignored.
+        One row per trained model, with the columns named below; others are ignored.
     score, group, resample : column name(s)
         The score; what is compared, such as the activation; what identifies a resample.
     n_train, n_test : float
@@ -424,7 +424,7 @@ def compare_with_best(
 
     Returns
     -------
-    DataFrame, one row a group, the best first
+    DataFrame, one row per group, the best first
         The group; ``mean``, ``low`` and ``high`` (the corrected interval of `corrected_interval`
         for its own mean); ``mean_rank``; ``p`` against the best, Holm-adjusted over all
         comparisons (NaN for the best itself); ``distinguishable``, whether ``p < alpha``;
@@ -489,7 +489,7 @@ def one_score_a_resample(
     group: str,
     resample: str | Sequence[str],
 ) -> pd.DataFrame:
-    """Return a frame with a row a resample and a column a group, as first met; seeds averaged.
+    """Return a frame with a row per resample and a column per group, as first met; seeds averaged.
 
     Raises ValueError where a column or a score is missing, or there are fewer than 2 resamples.
     """
@@ -558,11 +558,11 @@ def compare_pairs(
     results, score, group, resample, n_train, n_test, greater_is_better, alpha
         As in `compare_with_best`.
     random_state : None, int, RandomState or Generator, default=0
-        Of the bootstrap.
+        Random seed for the bootstrap.
 
     Returns
     -------
-    DataFrame, one row a pair
+    DataFrame, one row per pair
         ``group`` and ``other_<group>``, such as activation and other_activation, the better mean
         first; ``difference``, the first one's mean minus the other's; ``bootstrap_low`` and
         ``bootstrap_high``, the percentile interval of the mean of the paired differences;
@@ -691,7 +691,7 @@ def nemenyi(
     Parameters
     ----------
     scores : DataFrame of shape (n_data_sets, n_models)
-        One score a model on each data set (its mean over splits and seeds), all finite; at least
+        One score per model on each data set (its mean over splits and seeds), all finite; at least
         2 rows and 3 columns. The names of its index and its columns, such as "data_set" and
         "activation", are what the sentences and the diagram call them.
     greater_is_better : bool, default=True
@@ -737,7 +737,7 @@ def nemenyi(
     check_alpha(alpha)
     if not scores.columns.is_unique:
         repeated = scores.columns[scores.columns.duplicated()].unique().tolist()
-        raise ValueError(f"scores must have one column a model, got several of {repeated}")
+        raise ValueError(f"scores must have one column per model, got several of {repeated}")
     test = friedman(scores)
     ranks = mean_ranks(scores, greater_is_better=greater_is_better)
     ranks = ranks.iloc[np.argsort(ranks.to_numpy(), kind="stable")]
@@ -825,7 +825,7 @@ def summarise(comparison: pd.DataFrame, *, score: str = "score", alpha: float = 
 
     Returns
     -------
-    str, one sentence a line
+    str, one sentence per line
 
     Examples
     --------
@@ -866,7 +866,7 @@ def summarise_nemenyi(result: NemenyiResult) -> str:
 
     Returns
     -------
-    str, one sentence a line
+    str, one sentence per line
 
     Examples
     --------
@@ -933,7 +933,7 @@ def summarise_pairs(pairs: pd.DataFrame, *, score: str = "score", alpha: float =
 
     Returns
     -------
-    str, one sentence a line
+    str, one sentence per line
 
     Examples
     --------

@@ -37,7 +37,7 @@ def line_of(i: int) -> dict[str, Any]:
 
 
 def plot_power(power: pd.DataFrame | Mapping[str, pd.DataFrame]) -> Figure:
-    """Draw a power plot: the shares of P1 to P4 by depth, a panel a network.
+    """Draw a power plot: the shares of P1 to P4 by depth, a panel per network.
 
     Where P1 takes the whole of it, the channels have collapsed to constants.
 

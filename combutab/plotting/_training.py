@@ -69,7 +69,7 @@ class LossCurveDisplay(Display):
             several ``fit`` calls with ``warm_start``, or of ``partial_fit``, all epochs of one
             network are drawn, and of an ensemble those of the last call.
         ax : matplotlib.axes.Axes, or sequence of them, optional
-            Where to draw: one, which is divided among the panels, or one a panel. By default a
+            Where to draw: one, which is divided among the panels, or one per panel. By default a
             figure of its own.
 
         Returns
@@ -176,7 +176,7 @@ def _curves(name: str, estimator: Any) -> LearningCurves:
 def _draw_curves(
     axes: Any, table: pd.DataFrame, best: Mapping[Any, int], line: Mapping[str, Any]
 ) -> None:
-    """One estimator's lines in one panel, a column a member."""
+    """One estimator's lines in one panel, a column per member."""
     several = table.shape[1] > 1
     marker = "." if len(table) == 1 else ""
     for member in table.columns.tolist():

@@ -161,7 +161,7 @@ def test_rows_needed_are_the_fewest_that_tell_the_best_from_the_worst(k, alpha):
         (
             ranked([1, 2, 3], [1, 2, 3], names="aab"),
             {},
-            r"one column a model, got several of \['a'",
+            r"one column per model, got several of \['a'",
         ),
     ],
 )
