@@ -36,6 +36,7 @@ from combutab.nn._layers import (
     StackedModules,
     StackedNorm,
     bound,
+    write_gradient,
 )
 
 # ---- Memory that is asked for by name, step after step, and allocated once -----------------------
@@ -150,10 +151,7 @@ class ComputedVectors(VectorSource):
         found = torch.autograd.grad(outputs, leaves, upstream, allow_unused=True)
         for places, grad in zip(self._places.values(), found, strict=True):
             for i, place in enumerate(places):
-                if grad is None:
-                    place.zero_()
-                else:
-                    place.copy_(grad[i])
+                write_gradient(place, None if grad is None else grad[i])
 
 
 def vectors_of(module: nn.Module) -> Vectors:
@@ -493,10 +491,7 @@ class AutogradStage(Stage):
             found = list(torch.autograd.grad(result, wanted, grad, allow_unused=True))
         # ``grad`` last: of one row, a parameter's gradient may be ``grad`` itself
         for place, value in zip([*self._places, grad], [*found[1:], found[0]], strict=True):
-            if value is None:
-                place.zero_()
-            else:
-                place.copy_(value)
+            write_gradient(place, value)
 
 
 def parameters_of(module: nn.Module, at: GradientOf) -> list[tuple[Tensor, Tensor]]:

@@ -162,11 +162,15 @@ def _fill_grads(
     tensors = [slot.tensor for _, slot in slots]
     grads = torch.autograd.grad(out, tensors, by_out, allow_unused=True)
     for (flat, slot), grad in zip(slots, grads, strict=True):
-        view = flat._view(flat.grads, slot)
-        if grad is None:
-            view.zero_()
-        else:
-            view.copy_(grad)
+        write_gradient(flat._view(flat.grads, slot), grad)
+
+
+def write_gradient(place: Tensor, grad: Tensor | None) -> None:
+    """Write a gradient to its place: zero where autograd gave none."""
+    if grad is None:
+        place.zero_()
+    else:
+        place.copy_(grad)
 
 
 # ---- Dropout whose masks are a function of (member seed, step, row, unit), and cheap to draw -----

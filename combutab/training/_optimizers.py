@@ -50,9 +50,8 @@ class RowOptimizer:
         self.config, self.n_decayed, self.factors = config, n_decayed, tuple(factors)
         names = ("velocity",) if config.solver == "sgd" else ("mean", "square")
         self.state = {name: torch.zeros_like(values) for name in names}
-        self.steps = [torch.zeros((), dtype=torch.float32) for _ in range(values.shape[0])]
-        if values.is_cuda:
-            self.steps = [s.to(values.device) for s in self.steps]
+        device = values.device if values.is_cuda else "cpu"
+        self.steps = [torch.zeros((), dtype=torch.float32, device=device) for _ in values]
         # a step's views of these matrices, by group of rows
         self._seen: tuple[Tensor | None, Tensor | None] = (None, None)
         self._rows: dict[tuple[int, ...], dict[float, list[list[Tensor]]]] = {}
@@ -74,12 +73,10 @@ class RowOptimizer:
         rates, decays : sequence of float
             By row, not by place in ``rows``.
         """
-        if any(decays[r] for r in rows):
-            for r in rows:
-                if decays[r]:
-                    values[r, : self.n_decayed].mul_(1 - rates[r] * decays[r])
         by_rate: dict[float, list[int]] = {}
         for r in rows:
+            if decays[r]:
+                values[r, : self.n_decayed].mul_(1 - rates[r] * decays[r])
             by_rate.setdefault(rates[r], []).append(r)
         for rate, group in by_rate.items():
             if self.config.solver == "sgd":
