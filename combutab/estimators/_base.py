@@ -605,11 +605,11 @@ class BaseMLP(Fitted):
         *,
         fresh: bool = True,
         converges: bool = True,
-        told: list[Unfinished] | None = None,
+        collected: list[Unfinished] | None = None,
     ) -> Self:
         """Take over what training found; warn or raise where it did not go well.
 
-        What is to be warned of training itself goes to ``told``, if there is such a list.
+        Warnings about the training are appended to ``collected`` where that is given.
         """
         held_out = self.target_.held_out_name
         with uninterrupted():
@@ -623,10 +623,10 @@ class BaseMLP(Fitted):
             notes = unfinished(
                 job, results, converges=converges, in_parts=converges and self.warm_start
             )
-            for note in notes if told is None else ():
+            for note in notes if collected is None else ():
                 warnings.warn(note.words, note.category, stacklevel=4)
-            if told is not None:
-                told.extend(notes)
+            if collected is not None:
+                collected.extend(notes)
             if converges:
                 self._check_answers(job, results)
         return self
@@ -638,7 +638,7 @@ class BaseMLP(Fitted):
         self.__dict__.update(self._fitted_attributes(job, results, fresh=True))
 
     def _check_answers(self, job: Job, results: Sequence[MemberResult]) -> None:
-        """Warn of a network that has learned nothing, where that can be told."""
+        """Warn of a network that has learned nothing, for targets where this can be detected."""
 
     @available_if(lambda self: self._supports_partial_fit())
     @_fit_context(prefer_skip_nested_validation=True)

@@ -270,7 +270,7 @@ def weights_of_classes(class_weight: Any, classes: np.ndarray, counts: np.ndarra
     return weights
 
 
-# ---- A classifier that answers one class whatever it is asked: found out, and told ---------------
+# ---- The warning of a classifier that predicts the same class for every row ---------------------
 
 _TRIAL = 20  # epochs: a fit that is to run fewer is a trial, which nobody takes for finished
 # Of the log loss that the classes' shares have. Below it the columns say something: of a rare

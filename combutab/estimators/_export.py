@@ -438,7 +438,9 @@ def make_onnx(module: TableModule, name: str, classes: np.ndarray | None) -> onn
         producer_name="combutab",
         producer_version=__version__,
     )
-    helper.set_model_props(model, {"combutab": json.dumps({"class": name, "inputs": inputs.told})})
+    helper.set_model_props(
+        model, {"combutab": json.dumps({"class": name, "inputs": inputs.described})}
+    )
     onnx.checker.check_model(model)
     return model
 
@@ -547,7 +549,7 @@ class _Inputs:
     """A model's inputs, the nodes that look up categories, and what is joined to which table."""
 
     values: list[onnx.ValueInfoProto] = field(default_factory=list)
-    told: list[dict[str, Any]] = field(default_factory=list)  # of each, as the file's metadata
+    described: list[dict[str, Any]] = field(default_factory=list)  # of each, as the file's metadata
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     numbers: list[str] = field(default_factory=list)
     codes: list[str] = field(default_factory=list)
@@ -562,30 +564,30 @@ class _Inputs:
         columns = [f"x{j}" for j in range(len(encoder.kinds_))] if names is None else list(names)
         maps = {each.column: each for each in encoder.category_maps_}
         for j, (column, name) in enumerate(zip(columns, _input_names(columns), strict=True)):
-            told: dict[str, Any] = {"column": column, "kind": str(encoder.kinds_[j])}
+            described: dict[str, Any] = {"column": column, "kind": str(encoder.kinds_[j])}
             if j not in maps:
-                self._add(name, told)
+                self._add(name, described)
                 self.numbers.append(name)
                 continue
             known, unseen, missing = maps[j].codes()
             if known and all(_is_exact_number(key) for key in known):
-                self._add(name, told)
+                self._add(name, described)
                 keys = np.array([*known, np.nan], dtype=np.float64)
             else:
                 texts = _texts(known, column)
                 gap = _gap(texts)
-                self._add(name, {**told, "missing": gap}, is_text=True)
+                self._add(name, {**described, "missing": gap}, is_text=True)
                 keys = np.array([*texts, gap], dtype=object)
             self._look_up(name, f"{_OWN}code/{j}", keys, [*known.values(), missing], unseen)
 
     def _add(
-        self, name: str, told: dict[str, Any], *, width: int = 1, is_text: bool = False
+        self, name: str, described: dict[str, Any], *, width: int = 1, is_text: bool = False
     ) -> None:
         from onnx import TensorProto, helper
 
         kind = TensorProto.STRING if is_text else TensorProto.DOUBLE
         self.values.append(helper.make_tensor_value_info(name, kind, [_ROWS, width]))
-        self.told.append({"input": name, **told})
+        self.described.append({"input": name, **described})
 
     def _look_up(
         self, name: str, code: str, keys: np.ndarray, codes: list[int], unseen: int

@@ -113,7 +113,7 @@ def fit_stacked(
         on_fitted(failed)
     started, n_trained = time.perf_counter(), 0
     parameters = [task.estimator.get_params(deep=False) for task in tasks]
-    told: list[tuple[int, Unfinished]] = []
+    warned: list[tuple[int, Unfinished]] = []
     skipped = {j for j, i in enumerate(owners) if i in skip}
     with closing(_job_results(jobs, skipped, callbacks, n_jobs, on_progress)) as found:
         for results in found:
@@ -126,23 +126,23 @@ def fit_stacked(
                     outcomes[i].error = result
                     continue
                 try:
-                    tasks[i].estimator.keep_results(jobs[j], result, told=notes)
+                    tasks[i].estimator.keep_results(jobs[j], result, collected=notes)
                 except ValueError as error:  # it diverged
                     outcomes[i].error = error
-                told.extend((i, note) for note in notes if i not in skip)
+                warned.extend((i, note) for note in notes if i not in skip)
             if on_fitted is not None:
                 on_fitted({owners[j]: outcomes[owners[j]] for j in results})
-    _warn_together(told, parameters)
+    _warn_together(warned, parameters)
     return outcomes
 
 
 def _warn_together(
-    told: Sequence[tuple[int, Unfinished]], parameters: Sequence[Mapping[str, Any]]
+    warned: Sequence[tuple[int, Unfinished]], parameters: Sequence[Mapping[str, Any]]
 ) -> None:
     """Give each warning once, with the fits that it is about by the parameters that vary."""
     named = _varied(parameters)
     by_text: dict[tuple[str, type[Warning]], list[int]] = {}
-    for i, note in told:
+    for i, note in warned:
         by_text.setdefault((note.text, note.category), []).append(i)
     for (text, category), fits in by_text.items():
         counts, of_all = Counter(named[i] for i in fits), Counter(named)

@@ -293,8 +293,8 @@ def test_columns_that_are_named_like_outputs_or_hold_several_types():
     table = pd.DataFrame({"label": [1.0] * 9, "label_": [2.0] * 9, "kind": ["", "a", "b"] * 3})
     inputs = _Inputs()
     inputs.add_columns(TableEncoder(min_frequency=1).fit(table))
-    assert [each["input"] for each in inputs.told] == ["label__", "label_", "kind"]
-    assert inputs.told[2]["missing"] == "<missing>"
+    assert [each["input"] for each in inputs.described] == ["label__", "label_", "kind"]
+    assert inputs.described[2]["missing"] == "<missing>"
     mixed = pd.DataFrame({"kind": pd.Series(["1", 1, "a"] * 3, dtype=object)})
     with pytest.raises(ValueError, match="'kind' has two categories that are written '1'"):
         _Inputs().add_columns(TableEncoder(min_frequency=1).fit(mixed))
