@@ -51,22 +51,22 @@ def check_outputs(
     for name, path in outputs.items():
         if path is None:
             continue
+        folder = path.parent
+        missing = not make_folders and not folder.is_dir()
         try:
-            if path.is_dir():
-                raise UserError(f"cannot write {path}: it is a directory")
-            if path.exists() and not os.access(path, os.W_OK):
-                raise UserError(f"cannot write {path}: it is read-only")
-            for other, place in others.items():
-                if path.resolve() == place.resolve():
-                    raise UserError(
-                        f"cannot write {path}: that is {other} as well; choose another file"
-                    )
+            same = [each for each, place in others.items() if path.resolve() == place.resolve()]
+            faults = {
+                "it is a directory": path.is_dir(),
+                "it is read-only": path.exists() and not os.access(path, os.W_OK),
+                f"that is {''.join(same[:1])} as well; choose another file": bool(same),
+                f"{folder} is not a directory": missing and folder.exists(),
+                f"{folder} does not exist; create it first": missing,
+            }
         except OSError as error:  # of a name that no file can have
             raise cannot_write(path, error) from error
-        folder = path.parent
-        if not make_folders and not folder.is_dir():
-            why = "is not a directory" if folder.exists() else "does not exist; create it first"
-            raise UserError(f"cannot write {path}: {folder} {why}")
+        for fault, found in faults.items():
+            if found:
+                raise UserError(f"cannot write {path}: {fault}")
         check_folder(folder)
         others[name] = path
 
@@ -218,39 +218,32 @@ def hint_at_odd_columns(
     """
     by_kind: dict[tuple[str, str], list[OddColumn]] = {}
     for odd in odd_columns(table):
-        if odd.column == target:
-            if odd.kind in _OF_TARGETS:
-                shown = f"{odd.why} ({odd.example})"
-                remedy = (
-                    "remove these rows if it does" if "missing" in odd.kind else _REMEDIES[odd.kind]
-                )
-                hint(f"the target {str(target)!r} is taken for {odd.taken}, {shown}; {remedy}")
-        elif identifiers or odd.kind != "identifier":
+        if odd.column != target and (identifiers or odd.kind != "identifier"):
             by_kind.setdefault((odd.kind, odd.taken), []).append(odd)
+        elif odd.column == target and odd.kind in _OF_TARGETS:
+            missing = "missing" in odd.kind
+            remedy = "remove these rows if it does" if missing else _REMEDIES[odd.kind]
+            shown = f"{odd.why} ({odd.example})"
+            hint(f"the target {str(target)!r} is taken for {odd.taken}, {shown}; {remedy}")
     for (kind, taken), found in by_kind.items():
-        names = [str(odd.column) for odd in found]
-        remedy = _odd_remedy(kind, names, reading)
-        example = found[0].example
+        names, example = [str(odd.column) for odd in found], found[0].example
         if example and len(names) > 1:
             example = f"{names[0]!r}: {example}"
         shown = f"{found[0].why} ({example})" if example else found[0].why
-        which = ", ".join(map(repr, names[:_SHOWN]))
-        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        are = "is" if len(names) == 1 else "are"
-        hint(f"{which}{more} {are} taken for {taken}, {shown}; {remedy}")
+        are, remedy = "is" if len(names) == 1 else "are", _odd_remedy(kind, names, reading)
+        hint(f"{list_names(names)} {are} taken for {taken}, {shown}; {remedy}")
 
 
 def _odd_remedy(kind: str, names: list[str], reading: Reading) -> str:
+    remedy = _REMEDIES.get(kind)
     if kind == "decimal comma":
         read = reading.decimal == "."
         return "--decimal , reads them" if read else "write them without signs between thousands"
     if kind == "text numbers" and reading.decimal == ",":
-        return f"--decimal . reads them, or {_drop_words(names)}"
-    if kind in ("header", "missing code"):
-        return _REMEDIES[kind]
-    return (
-        f"{_REMEDIES[kind]}, or {_drop_words(names)}" if kind in _REMEDIES else _drop_words(names)
-    )
+        remedy = "--decimal . reads them"
+    if remedy and kind in ("header", "missing code"):
+        return remedy
+    return f"{remedy}, or {_drop_words(names)}" if remedy else _drop_words(names)
 
 
 def _drop_words(names: list[str]) -> str:
@@ -594,9 +587,10 @@ def list_names(names: Sequence[str]) -> str:
     """Quote the first of some names of columns.
 
     >>> list_names(["a", "b"]), list_names(list("abcdefg"))
-    ("'a', 'b'", "'a', 'b', 'c', 'd', 'e', ...")
+    ("'a', 'b'", "'a', 'b', 'c', 'd', 'e' and 2 more")
     """
-    return ", ".join([*map(repr, names[:_SHOWN]), *(["..."] if len(names) > _SHOWN else [])])
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(map(repr, names[:_SHOWN]))}{more}"
 
 
 # ---- Files of models, which know the format of their table too -----------------------------------

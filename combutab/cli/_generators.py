@@ -21,6 +21,7 @@ from combutab.cli._files import (
     ending,
     find_columns,
     known_model,
+    list_names,
     load_with_format,
     save_with_format,
     write_table,
@@ -29,10 +30,11 @@ from combutab.cli._files import (
 from combutab.core.state import unpack
 from combutab.generators import ShortfallError, find_generators
 from combutab.generators.sampling import RowWriter
-from combutab.preprocessing import ModeEncoder, parquet_parts
+from combutab.preprocessing import ColumnKind, ModeEncoder, column_kind, parquet_parts
 from combutab.training import Callback, ProgressBar
 
 _MIN_FREQUENCY = 5
+_CONTINUOUS = (ColumnKind.NUMBER, ColumnKind.DATETIME, ColumnKind.TIMEDELTA)  # to "auto"
 _FEW = 10  # values of whole numbers that are likely to be categories
 _FILES = "makes no rows", "combutab synth --save"  # what others do not do, and who writes them
 
@@ -111,7 +113,8 @@ def probe(
         raise UserError("the table has 1 row; at least 2 are needed")
     discrete: Any = "auto"
     if listed:
-        discrete = [name for name in table if name in listed or not _is_continuous(table[name])]
+        kinds = {name: column_kind(table[name], by_dtype=True) for name in table}
+        discrete = [name for name in table if name in listed or kinds[name] not in _CONTINUOUS]
     try:
         with refusals(ValueError, TypeError):
             encoder = ModeEncoder(discrete_columns=discrete, n_modes=1, max_rows=1, **protection)
@@ -124,25 +127,14 @@ def probe(
     return encoder
 
 
-def _is_continuous(column: pd.Series) -> bool:
-    """Tell whether "auto" would take a column for a continuous one."""
-    number = types.is_numeric_dtype(column.dtype) and not types.is_bool_dtype(column.dtype)
-    return bool(
-        number
-        or types.is_datetime64_any_dtype(column.dtype)
-        or types.is_timedelta64_dtype(column.dtype)
-    )
-
-
 def hint_at_few_values(table: pd.DataFrame) -> None:
     """Name the columns of whole numbers that may well be categories."""
     whole = [name for name in table if types.is_integer_dtype(table[name].dtype)]
     few = [str(name) for name in whole if 1 < table[name].nunique() <= _FEW]
     if few:
-        more = f" and {len(few) - 5} more" if len(few) > 5 else ""
         echo_on_terminal(
-            f"{', '.join(few[:5])}{more} are taken for quantities, with few values each; if they "
-            "are categories, name them with --discrete"
+            f"{list_names(few)} are taken for quantities, with few values each; if they are "
+            "categories, name them with --discrete"
         )
 
 

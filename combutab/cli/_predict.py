@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import gzip
 import time
 from pathlib import Path
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from combutab.cli._files import FileFormat, Reading
     from combutab.preprocessing import TableEncoder
 
-_PART = 2**20  # bytes
+_PART = 2**20  # letters
 
 
 def predict(
@@ -140,12 +139,10 @@ def _reading_as_fitted(
 
 def _is_utf8(path: Path) -> bool:
     opened = gzip.open if path.name.lower().endswith(".gz") else open
-    decoder = codecs.getincrementaldecoder("utf-8")()
     try:
-        with opened(path, "rb") as file:
-            while part := file.read(_PART):
-                decoder.decode(part)
-            decoder.decode(b"", final=True)
+        with opened(path, "rt", encoding="utf-8") as file:
+            while file.read(_PART):
+                pass
     except UnicodeDecodeError:
         return False
     except (OSError, EOFError):  # which reading the table tells better

@@ -572,19 +572,16 @@ def _activations(
         activations = DEFAULT_ACTIVATIONS
     if isinstance(activations, str):
         activations = [activations]
-    named: dict[str, ActivationSpec]
-    if isinstance(activations, Mapping):
-        named = {str(name): spec for name, spec in activations.items()}
-    else:
-        named = {}
-        for spec in activations:
+    if not isinstance(activations, Mapping):
+        for i, spec in enumerate(activations):
             if not isinstance(spec, str):
                 raise ComparisonError(
                     f"activations that are no names need one: pass a dict name -> {spec!r}"
                 )
-            if spec in named:
+            if spec in activations[:i]:
                 raise ComparisonError(f"activation {spec!r} is named twice")
-            named[spec] = spec
+        activations = {spec: spec for spec in activations}
+    named = {str(name): spec for name, spec in activations.items()}
     if not named:
         raise ComparisonError("activations must name at least one activation, got none")
     for factory in named.values():
