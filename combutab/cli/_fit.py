@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -125,11 +126,9 @@ def _train_whole(estimator: Any, X: pd.DataFrame, y: np.ndarray) -> None:
         with refusals(ValueError, TypeError), own_warnings(), no_early_ends():
             warnings.filterwarnings("always", category=UserWarning)
             warnings.filterwarnings("error", "Training interrupted", UserWarning)
-            if hasattr(estimator, "callbacks"):
+            bar = hasattr(estimator, "callbacks")  # a pack has none
+            with nullcontext() if bar else spinner(f"Training {estimator.n_members} networks"):
                 estimator.fit(X, y)
-            else:  # a pack, which has no bar
-                with spinner(f"Training {estimator.n_members} networks"):
-                    estimator.fit(X, y)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("; nothing is kept") from None
 

@@ -43,21 +43,6 @@ CLEAR = 0.55  # from where a sign is clear; one half is ideal
 BLIND = 0.7  # if chance alone may reach this, no sign says nothing
 _ROUNDING = 1e-9
 
-_SHORT = {
-    ("usefulness", "good"): "Models trained on it do about as well as on real rows.",
-    ("usefulness", "fair"): "Models trained on it do somewhat worse than on real rows.",
-    ("usefulness", "poor"): "Models trained on it do much worse than on real rows.",
-    ("usefulness", "unknown"): "How well models trained on it do is not known.",
-    ("likeness", "good"): "Its rows look like real ones.",
-    ("likeness", "fair"): "Its rows look somewhat different from real ones.",
-    ("likeness", "poor"): "Its rows look clearly different from real ones.",
-    ("likeness", "unknown"): "Whether its rows look like real ones is not known.",
-    ("privacy", "good"): "No sign of copied real rows.",
-    ("privacy", "fair"): "Weak signs of copied real rows.",
-    ("privacy", "poor"): "Real rows or values are copied.",
-    ("privacy", "unknown"): "Whether real rows are copied is not known.",
-}
-
 
 @dataclass(frozen=True)
 class Finding:
@@ -85,7 +70,7 @@ class Finding:
     @property
     def short(self) -> str:
         """The headline, or what the level says, in a few words and without numbers."""
-        return self.headline or _SHORT[self.subject, self.level]
+        return self.headline or say("short", subject=self.subject, level=self.level)[0]
 
     @property
     def sentences(self) -> tuple[str]:

@@ -41,7 +41,7 @@ from combutab.reports._findings import (
     two_sample,
 )
 from combutab.reports._findings import HELD_OUT_ROWS as UNSEEN
-from combutab.reports._page import versions
+from combutab.reports._page import say, versions
 from combutab.reports._yardsticks import measure_yardsticks, share_by_chance
 
 _NAMES = {"real": "real table", "synthetic": "synthetic table", "test": "held-out real table"}
@@ -413,19 +413,17 @@ def _task_of(efficacy: pd.DataFrame) -> Task:
 
 def _unjudged(aligned: AlignedTables, target: Hashable | None) -> Finding | None:
     """The finding where no learner can be trained."""
+    level, headline, n_known = "unknown", "", 0
     if target is None:
-        why = "Not known: no column was named for learners to predict."
-        return Finding("usefulness", "unknown", why)
-    name = repr(str(target))
-    if aligned["synthetic"][target].isna().all():
-        why = f"No synthetic row has a value of {name}, so that nothing can be learned about it."
-        return Finding("usefulness", "poor", why, headline=NOTHING)
-    n_known = int(aligned["real"][target].count())
-    if "test" not in aligned.tables and n_known < 2:
-        has = "one real row alone has" if n_known else "no real row has"
-        why = f"Not known: {has} a value of {name}, and at least two are needed."
-        return Finding("usefulness", "unknown", why)
-    return None
+        why = "no target"
+    elif aligned["synthetic"][target].isna().all():
+        why, level, headline = "no synthetic", "poor", NOTHING
+    elif "test" not in aligned.tables and (n_known := int(aligned["real"][target].count())) < 2:
+        why = "few"
+    else:
+        return None
+    (sentence,) = say("no_usefulness", why=why, name=repr(str(target)), n_known=n_known)
+    return Finding("usefulness", level, sentence, headline=headline)
 
 
 def _draw_anew(table: pd.DataFrame, target: Hashable, seed: int) -> dict[str, pd.DataFrame]:

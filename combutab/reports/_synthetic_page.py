@@ -230,17 +230,12 @@ def _row_scores(found: SyntheticEvaluation) -> list[dict[str, Any]]:
     """Return the scores of whole rows: detection, support, which values are missing together."""
     areas = found.detection.set_index(["learner", "source"])[["mean", "se"]]
     areas = areas.map(lambda area: "–" if np.isnan(area) else f"{area:.3f}")
-    learners = found.detection["learner"].unique()
-    rows: list[dict[str, Any]] = [
-        {
-            "measure": "c2st" if learner == C2ST else "detection",
-            "learner": LEARNERS[learner],
-            "value": areas["mean"].get((learner, SYNTHETIC), "–"),
-            "error": areas["se"].get((learner, SYNTHETIC), "–"),
-            "held_out": areas["mean"].get((learner, HELD_OUT), "–"),
-        }
-        for learner in sorted(learners, key=lambda name: name != C2ST)
-    ]
+    rows: list[dict[str, Any]] = []
+    for learner in sorted(found.detection["learner"].unique(), key=lambda name: name != C2ST):
+        value, held_out = (areas["mean"].get((learner, s), "–") for s in (SYNTHETIC, HELD_OUT))
+        error = areas["se"].get((learner, SYNTHETIC), "–")
+        what = {"measure": "c2st" if learner == C2ST else "detection", "learner": LEARNERS[learner]}
+        rows.append({**what, "value": value, "error": error, "held_out": held_out})
     for measure in ("alpha_precision", "beta_recall", "missing_pattern"):
         for each in _fidelity_rows(found, measure):
             value, held_out = (_percent(each[key]) for key in ("mean", "held_out"))
