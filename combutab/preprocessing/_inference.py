@@ -611,15 +611,13 @@ def _problem(
 ) -> tuple[str, TargetFault]:
     """Say what keeps texts from being numbers: a form that most of them have, or some cells."""
     n = sum(rows.values())
-    counts = dict.fromkeys(("plain", "comma", "gap", "sign", ""), 0)
     forms = {value: number_form(value) for value in rows}
+    with_points = any("." in value and form in ("plain", "gap") for value, form in forms.items())
+    if "comma" in forms.values() and not with_points:  # 2 and 1,020 have a form that 1,5 tells of
+        forms = {v: "comma" if form in ("plain", "gap") else form for v, form in forms.items()}
+    counts = dict.fromkeys(("plain", "comma", "gap", "sign", ""), 0)
     for value, form in forms.items():
         counts[form] += rows[value]
-    with_points = any("." in value and form in ("plain", "gap") for value, form in forms.items())
-    if counts["comma"] and not with_points:  # 2 and 1,020 have a form that 1,5 tells of
-        forms = {v: "comma" if form in ("plain", "gap") else form for v, form in forms.items()}
-        counts |= {"comma": sum(counts[form] for form in ("plain", "comma", "gap"))}
-        counts |= {"plain": 0, "gap": 0}
     most = max(counts, key=counts.__getitem__)
     if not most:
         return (

@@ -147,53 +147,9 @@ def refuse_suppressed(names: Sequence[Any], columns: Sequence[ModeColumn], min_c
         )
 
 
-def describe_suppressed(names: Sequence[Any], columns: Sequence[ModeColumn]) -> list[str]:
-    """Describe the values that an encoder does not keep, or keeps although they are private.
-
-    A sentence each on columns of identifiers; on columns of which more than a tenth of the rows
-    have values that are not kept; and on columns whose values are kept although most of them are
-    there once.
-    """
-    identifiers, rare, copied = [], [], []
-    for name, column in zip(names, columns, strict=True):
-        if isinstance(column, IdentifierColumn):
-            identifiers.append(name)
-        elif isinstance(column, CategoryColumn):
-            share = column.counts[-1] / column.counts.sum() if column.rare else 0.0
-            present = column.counts[: len(column.keys)]
-            if share > _MAX_RARE_SHARE:
-                rare.append(f"{share:.0%} of the rows of {name!r}")
-            if column.size > 1 and (present == 1).sum() > _MAX_UNIQUE_SHARE * max(1, present.sum()):
-                copied.append(name)
-    told = []
-    if identifiers:
-        told.append(
-            f"{_listing(identifiers)} {_verb(identifiers, 'holds', 'hold')} identifiers: they are "
-            "not learned, and new rows and filled cells get made-up ones that are not in the "
-            "table; 'identifiers' says which columns hold some, if not these"
-        )
-    if rare:
-        told.append(
-            f"{', '.join(rare[:_LISTED])}{' and more' if len(rare) > _LISTED else ''} have values "
-            "that fewer rows than min_frequency have: they are not kept, and new rows and filled "
-            "cells get the others; join such values into groups, or keep them by a lower "
-            "min_frequency"
-        )
-    if copied:
-        told.append(
-            f"most values of {_listing(copied)} are there once, and new rows get them as they "
-            "are: if they are private, leave the column out, or raise min_frequency"
-        )
-    return told
-
-
 def _listing(names: Sequence[Any]) -> str:
     shown = ", ".join(map(repr, names[:_LISTED]))
     return shown + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
-
-
-def _verb(names: Sequence[Any], one: str, many: str) -> str:
-    return one if len(names) == 1 else many
 
 
 # ---- Columns of Parquet files, each as a whole ---------------------------------------------------
@@ -561,7 +517,11 @@ class ModeEncoder(BaseEstimator):
         return next(i for i, span in enumerate(self.layout_.spans) if span.column == j), code
 
     def describe_suppressed(self) -> list[str]:
-        """A sentence on each sort of values that are not kept, or kept though most are there once.
+        """Describe the values that are not kept, or kept although they are private.
+
+        A sentence each on columns of identifiers; on columns of which more than a tenth of the rows
+        have values that are not kept; and on columns whose values are kept although most of them
+        are there once.
 
         Examples
         --------
@@ -571,7 +531,40 @@ class ModeEncoder(BaseEstimator):
         '50% of the rows of 1 have values that fewer rows than min_frequency'
         """
         check_is_fitted(self)
-        return describe_suppressed(self.schema_.keys, self.columns_)
+        identifiers, rare, copied = [], [], []
+        for name, column in zip(self.schema_.keys, self.columns_, strict=True):
+            if isinstance(column, IdentifierColumn):
+                identifiers.append(name)
+            elif isinstance(column, CategoryColumn):
+                share = column.counts[-1] / column.counts.sum() if column.rare else 0.0
+                present = column.counts[: len(column.keys)]
+                if share > _MAX_RARE_SHARE:
+                    rare.append(f"{share:.0%} of the rows of {name!r}")
+                if column.size > 1 and (present == 1).sum() > _MAX_UNIQUE_SHARE * max(
+                    1, present.sum()
+                ):
+                    copied.append(name)
+        told = []
+        if identifiers:
+            holds = "holds" if len(identifiers) == 1 else "hold"
+            told.append(
+                f"{_listing(identifiers)} {holds} identifiers: they are not learned, and new rows "
+                "and filled cells get made-up ones that are not in the table; 'identifiers' says "
+                "which columns hold some, if not these"
+            )
+        if rare:
+            listed = ", ".join(rare[:_LISTED]) + " and more" * (len(rare) > _LISTED)
+            told.append(
+                f"{listed} have values that fewer rows than min_frequency have: they are not kept, "
+                "and new rows and filled cells get the others; join such values into groups, or "
+                "keep them by a lower min_frequency"
+            )
+        if copied:
+            told.append(
+                f"most values of {_listing(copied)} are there once, and new rows get them as they "
+                "are: if they are private, leave the column out, or raise min_frequency"
+            )
+        return told
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The fitted encoder as numeric arrays and a dict that JSON can hold.

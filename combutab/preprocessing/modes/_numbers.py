@@ -24,7 +24,6 @@ from threadpoolctl import ThreadpoolController
 from combutab.preprocessing._columns import (
     LARGEST,
     ColumnKind,
-    column_kind,
     large_numbers,
     raise_complex,
     refuse_equal,
@@ -653,25 +652,30 @@ def fit_format(column: pd.Series, label: str, min_count: int = 1) -> Format | No
 
 
 def _number_kind(column: pd.Series, label: str) -> Literal["floats", "ticks"] | None:
-    dtype: Any = column.dtype
-    if isinstance(dtype, pd.SparseDtype):
-        dtype = dtype.subtype
-    if isinstance(dtype, pd.ArrowDtype):
-        import pyarrow.types as pat
-
-        if pat.is_temporal(dtype.pyarrow_dtype):
-            return "ticks"
-    if isinstance(dtype, np.dtype) and dtype.kind == "O":
+    if types.is_object_dtype(getattr(column.dtype, "subtype", column.dtype)):
         inferred = types.infer_dtype(column.to_numpy(), skipna=True)
         floats = inferred in ("floating", "mixed-integer-float")
         return "floats" if floats else "ticks" if inferred == "integer" else None
-    kind = column_kind(column, by_dtype=True)
-    if kind == ColumnKind.COMPLEX:
+    kind = _storage(column.dtype).kind
+    if kind == "c":
         raise_complex(label)
-    if kind == ColumnKind.NUMBER:
-        return "ticks" if types.is_integer_dtype(dtype) else "floats"
-    of_time = kind in (ColumnKind.DATETIME, ColumnKind.TIMEDELTA)
-    return "ticks" if of_time and not isinstance(dtype, pd.PeriodDtype) else None
+    return "floats" if kind == "f" else "ticks" if kind in "iuMm" else None
+
+
+def _storage(dtype: Any) -> np.dtype:
+    """The numpy dtype that a column's numbers, dates or durations are held in, else another one."""
+    if hasattr(dtype, "pyarrow_dtype"):
+        kind: Any = dtype.pyarrow_dtype
+        unit = getattr(kind, "unit", {"date32[day]": "D", "date64[ms]": "ms"}.get(str(kind)))
+        if unit is not None:
+            return np.dtype(f"m8[{unit}]")
+        if hasattr(kind, "scale"):  # decimals
+            return np.dtype(np.float64)
+    if isinstance(dtype, pd.DatetimeTZDtype):
+        return np.dtype(f"M8[{dtype.unit}]")
+    dtype = dtype.subtype if isinstance(dtype, pd.SparseDtype) else dtype
+    found = getattr(dtype, "numpy_dtype", dtype)  # nullable ones, and pyarrow's
+    return found if isinstance(found, np.dtype) else np.dtype(object)
 
 
 def _to_ticks(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
@@ -792,8 +796,8 @@ def _tick_range(dtype: Any, step: int) -> tuple[int, int]:
         if pat.is_time(kind):  # of day
             return 0, _UNITS["D"] // _UNITS[kind.unit] - step
         bits = f"{'u' if pat.is_unsigned_integer(kind) else 'i'}{kind.bit_width // 8}"
-    elif dtype.kind in "iu":  # nullable and sparse ones name the numpy dtype
-        bits = getattr(dtype, "numpy_dtype", getattr(dtype, "subtype", dtype))
+    elif _storage(dtype).kind in "iu":
+        bits = _storage(dtype)
     bounds = np.iinfo(bits)
     # the least one of all is a missing date
     least = int(bounds.min) if _time_unit(dtype) is None else -int(bounds.max)
@@ -833,14 +837,8 @@ def _count_decimals(x: np.ndarray, dtype: Any) -> int | None:
 
 
 def _float_dtype(dtype: Any) -> np.dtype:
-    if isinstance(dtype, pd.SparseDtype):
-        dtype = dtype.subtype
-    if isinstance(dtype, pd.ArrowDtype):
-        return np.dtype(f"f{dtype.pyarrow_dtype.bit_width // 8}")
-    dtype = getattr(dtype, "numpy_dtype", dtype)
-    return np.dtype(
-        dtype if dtype.kind == "f" and dtype.itemsize in _CERTAIN_DIGITS else np.float64
-    )
+    held = _storage(dtype)
+    return held if held.kind == "f" and held.itemsize in _CERTAIN_DIGITS else np.dtype(np.float64)
 
 
 def _resolution(ticks: np.ndarray, dtype: Any) -> int:
@@ -859,12 +857,8 @@ def _resolution(ticks: np.ndarray, dtype: Any) -> int:
 
 def _time_unit(dtype: Any) -> str | None:
     """The unit of a dtype of dates or durations, None for other ones."""
-    if isinstance(dtype, pd.ArrowDtype):
-        kind: Any = dtype.pyarrow_dtype
-        return getattr(kind, "unit", {"date32[day]": "D", "date64[ms]": "ms"}.get(str(kind)))
-    if isinstance(dtype, pd.DatetimeTZDtype):
-        return dtype.unit
-    return np.datetime_data(dtype)[0] if dtype.kind in "Mm" else None
+    held = _storage(dtype)
+    return np.datetime_data(held)[0] if held.kind in "Mm" else None
 
 
 def _time_zone(dtype: Any) -> Any:
