@@ -172,10 +172,8 @@ def to_float(column: pd.Series, kind: ColumnKind, label: str) -> np.ndarray:
     if isinstance(dtype, pd.SparseDtype):
         column = column.astype(dtype.subtype)
         dtype = column.dtype
-    if kind == "datetime":
-        return _datetime_seconds(column, label)
-    if kind == "timedelta":
-        return _timedelta_seconds(column, label)
+    if kind in (ColumnKind.DATETIME, ColumnKind.TIMEDELTA):
+        return _seconds(column, kind, label)
     if types.is_bool_dtype(dtype) or types.is_numeric_dtype(dtype):
         if dtype.kind == "c":
             raise_complex(label)
@@ -213,18 +211,11 @@ def large_numbers(column: pd.Series, floats: np.ndarray, kind: ColumnKind) -> li
         return []
     some = column.iloc[large]
     if not of_time:
-        return [_as_fraction(value) for value in some.astype(object)]
-    ticks = _datetimes(some, "") if kind == ColumnKind.DATETIME else _timedeltas(some, "")
+        values = (v.item() if isinstance(v, np.generic) else v for v in some.astype(object))
+        return [Fraction(value) for value in values]
+    ticks = _times(some, kind, "")
     per_second = _TICKS_PER_SECOND[np.datetime_data(ticks.dtype)[0]]
     return [Fraction(tick, per_second) for tick in ticks.view(np.int64).tolist()]
-
-
-def _as_fraction(value: Any) -> Fraction:
-    if isinstance(value, numbers.Integral):
-        return Fraction(int(value))
-    if isinstance(value, decimal.Decimal | str):
-        return Fraction(value)
-    return Fraction(float(value))
 
 
 def refuse_equal(values: Sequence[Fraction], label: str, kind: ColumnKind) -> None:
@@ -289,31 +280,22 @@ def _parse_numbers(column: pd.Series, kind: ColumnKind, label: str) -> np.ndarra
     return result
 
 
-def _datetime_seconds(column: pd.Series, label: str) -> np.ndarray:
-    since_epoch: Any = _datetimes(column, label) - np.datetime64(0, "s")
-    return since_epoch / np.timedelta64(1, "s")
+def _seconds(column: pd.Series, kind: ColumnKind, label: str) -> np.ndarray:
+    times: Any = _times(column, kind, label)
+    since = times - np.datetime64(0, "s") if kind == ColumnKind.DATETIME else times
+    return np.asarray(since / np.timedelta64(1, "s"))
 
 
-def _datetimes(column: pd.Series, label: str) -> np.ndarray:
-    column = column.infer_objects()
-    dtype: Any = column.dtype
-    if isinstance(dtype, pd.PeriodDtype):
+def _times(column: pd.Series, kind: ColumnKind, label: str) -> np.ndarray:
+    """A column's datetimes, in UTC, or timedeltas, as numpy holds them."""
+    is_date = kind == ColumnKind.DATETIME
+    column = column.infer_objects() if is_date else column
+    if is_date and isinstance(column.dtype, pd.PeriodDtype):
         column = column.dt.to_timestamp()
-    elif dtype.kind != "M" or isinstance(dtype, pd.ArrowDtype):
-        column = _parse_times(column, label, "datetimes")
+    elif column.dtype.kind != ("M" if is_date else "m") or isinstance(column.dtype, pd.ArrowDtype):
+        column = _parse_times(column, label, "datetimes" if is_date else "timedeltas")
     if isinstance(column.dtype, pd.DatetimeTZDtype):
         column = column.dt.tz_convert("UTC").dt.tz_localize(None)
-    return column.to_numpy()
-
-
-def _timedelta_seconds(column: pd.Series, label: str) -> np.ndarray:
-    seconds: Any = _timedeltas(column, label) / np.timedelta64(1, "s")
-    return seconds
-
-
-def _timedeltas(column: pd.Series, label: str) -> np.ndarray:
-    if column.dtype.kind != "m" or isinstance(column.dtype, pd.ArrowDtype):
-        column = _parse_times(column, label, "timedeltas")
     return column.to_numpy()
 
 
