@@ -79,27 +79,26 @@ class Saved:
     def arrays(self) -> tuple[dict[str, np.ndarray], list[dict[str, np.ndarray]]]:
         """Split the arrays into the encoder's and each network's, which are all that there are."""
         n_members = self.header["n_members"]
-        encoder: dict[str, np.ndarray] = {}
-        members: dict[str, dict[str, np.ndarray]] = {}
         check_finite(self.tensors)
-        for name, array in self.tensors.items():
-            part, _, rest = name.partition(".")
-            if part == "encoder":
-                encoder[rest] = array
-            else:
-                number, _, rest = rest.partition(".")
-                members.setdefault(f"{part}.{number}", {})[rest] = array
         if type(n_members) is not int or n_members < 1:
             raise ValueError(f"n_members is {str(n_members)[:20]}, there must be one at least")
-        if not members and n_members <= _MOST_EMPTY:
-            return encoder, [{} for _ in range(n_members)]
-        names = [f"member.{i}" for i in range(min(n_members, len(members) + 1))]
-        if sorted(members) != sorted(names):
+        if n_members > max(len(self.tensors), _MOST_EMPTY):
             raise ValueError(
-                f"its header asks for {n_members} networks, its arrays are of {len(members)}: "
-                f"{', '.join(sorted(members)[:5])}"
+                f"its header asks for {str(n_members)[:20]} networks, it has {len(self.tensors)} "
+                "arrays"
             )
-        return encoder, [members[name] for name in names]
+        encoder: dict[str, np.ndarray] = {}
+        members: list[dict[str, np.ndarray]] = [{} for _ in range(n_members)]
+        places = {"encoder": encoder} | {f"member.{i}": own for i, own in enumerate(members)}
+        for name, array in self.tensors.items():
+            part, _, rest = name.partition(".")
+            if part == "member":
+                number, _, rest = rest.partition(".")
+                part = f"member.{number}"
+            if part not in places:
+                raise ValueError(f"the array {name[:100]!r} is of none of its {n_members} networks")
+            places[part][rest] = array
+        return encoder, members
 
 
 class Loadable(ABC):
