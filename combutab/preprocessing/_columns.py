@@ -213,7 +213,7 @@ def large_numbers(column: pd.Series, floats: np.ndarray, kind: ColumnKind) -> li
     if not of_time:
         values = (v.item() if isinstance(v, np.generic) else v for v in some.astype(object))
         return [Fraction(value) for value in values]
-    ticks = _times(some, kind, "")
+    ticks = _read_times(some, kind, "")
     per_second = _TICKS_PER_SECOND[np.datetime_data(ticks.dtype)[0]]
     return [Fraction(tick, per_second) for tick in ticks.view(np.int64).tolist()]
 
@@ -281,12 +281,12 @@ def _parse_numbers(column: pd.Series, kind: ColumnKind, label: str) -> np.ndarra
 
 
 def _seconds(column: pd.Series, kind: ColumnKind, label: str) -> np.ndarray:
-    times: Any = _times(column, kind, label)
+    times: Any = _read_times(column, kind, label)
     since = times - np.datetime64(0, "s") if kind == ColumnKind.DATETIME else times
     return np.asarray(since / np.timedelta64(1, "s"))
 
 
-def _times(column: pd.Series, kind: ColumnKind, label: str) -> np.ndarray:
+def _read_times(column: pd.Series, kind: ColumnKind, label: str) -> np.ndarray:
     """A column's datetimes, in UTC, or timedeltas, as numpy holds them."""
     is_date = kind == ColumnKind.DATETIME
     column = column.infer_objects() if is_date else column
