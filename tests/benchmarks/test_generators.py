@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.papers.common.page import Page
 from benchmarks.quality import generators, imputation
 from benchmarks.quality.imputers import ITERATIVE, Gaps, fill_by_regression, nearest_donors
 from benchmarks.quality.synthesizers import Task, smote
@@ -38,21 +35,6 @@ def test_a_copy_is_as_useful_as_the_rows_and_near_to_them(classify):
         assert metric in ("r2", "roc_auc") or copy[f"linear_{metric}"] == value
     shown = [name for name in generators.SCORES if name in copy]
     assert len(shown) == (6 if classify else 4)
-
-
-def test_a_peer_that_fails_is_a_row_and_a_line_of_the_page(monkeypatch):
-    def fail(*arguments, here):
-        raise subprocess.CalledProcessError(1, "python", stderr="Traceback\nMemoryError: 9 GiB\n")
-
-    monkeypatch.setattr(generators, "call_apart", fail)
-    (row,) = generators._run(("SMOTE",), False)
-    assert row["error"] == "MemoryError: 9 GiB"
-    assert tuple(row) == generators.RESULTS
-    rows = of_models({"real rows": 0.2, "combutab TVAE": 0.4})
-    broken = rows[:1].assign(model="SMOTE", error=row["error"])
-    page = Page("p", "p", "c")
-    generators._write(page, None, pd.concat([rows, broken], ignore_index=True))
-    assert "| a | 0 | 0 | SMOTE | 99 | MemoryError: 9 GiB |" in str(page)
 
 
 # ---- the baseline ------------------------------------------------------------------------------

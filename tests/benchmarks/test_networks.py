@@ -7,9 +7,8 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmarks.formulas import recovery, share_report
+from benchmarks.formulas import recovery
 from benchmarks.formulas.equations import Equation, spread
-from benchmarks.papers.combu import table7_flow
 from benchmarks.papers.combu.sources import Source
 from benchmarks.papers.combu.study import PROTOCOLS, Fit, Recipe
 from benchmarks.papers.layeract import shared
@@ -135,60 +134,3 @@ def test_a_law_is_recovered_from_its_form_alone():
         assert 0 < n_weights < sum(p.numel() for p in network.parameters())
         assert evaluations <= 60
         assert (recovery.error_of(network, X, y.numpy()) < recovery.RECOVERED) == recovered
-
-
-def of_models(r2, **more):
-    """Rows of one noise level, a dict of models an equation."""
-    rows = [
-        {"equation": f"e{i}", "model": model, "r2": value, "has_angles": i % 2}
-        for i, own in enumerate(r2)
-        for model, value in own.items()
-    ]
-    given = {"noise": 0.0, "rows": 60, "r2_outside": 0.5, "cpu_seconds": 1.0}
-    return pd.DataFrame(rows).assign(**(given | more))
-
-
-def test_shares_and_tests_of_laws_learned():
-    rows = of_models([{"default": 0.9999, "ReLU": 0.99}, {"default": 0.9, "ReLU": 0.9995}] * 4)
-    found = share_report.shares(rows).set_index("model")
-    assert found["inside"].to_dict() == {"default": 0.5, "ReLU": 0.5}
-    assert found.loc["default", "with_angles"] == 0
-    assert found.loc["ReLU", "with_angles"] == 1
-    beside = share_report.against_base(rows).set_index("where").loc["inside"]
-    assert (beside["won"], beside["lost"]) == (4, 4)
-    assert beside["mcnemar"] == 1
-    better = of_models([{"default": 0.9 + i / 200, "ReLU": 0.5} for i in range(8)])
-    nearer = share_report.CLAIMS[1]
-    assert nearer.judge(better).verdict == "holds"
-    assert nearer.judge(better.assign(model=better["model"].map({"default": "ReLU"}.get).fillna(
-        "default"))).verdict == "does not hold here"  # fmt: skip
-    assert nearer.judge(better[:10]) is None, "five equations decide nothing"
-    partial = pd.concat([better, better[:1].assign(equation="alone")])
-    assert share_report.complete(partial, ["default", "ReLU"])["equation"].nunique() == 8
-
-
-def of_activations(n_seeds):
-    """Rows in which CombU is better than ReLU, always, and Swish is as good but for chance."""
-    rng = np.random.default_rng(0)
-    rows = [
-        {"data": data, "seed": seed, "activation": name, "error": ""}
-        | {m: level + 0.001 * rng.normal() for m in table7_flow.MEASURES}
-        for data in table7_flow.DATA
-        for seed in range(n_seeds)
-        for name, level in {"real": 0.1, "relu": 0.9, "combu": 0.3, "swish": 0.3}.items()
-    ]
-    return pd.DataFrame(rows)
-
-
-def test_activations_of_a_flow_are_compared_over_sets_and_seeds():
-    rows = of_activations(4)
-    p, ranks, beside = table7_flow.tests(rows, "c2st")
-    assert p < 0.01
-    assert ranks["relu"] == 3
-    sure = beside[beside["p"] < 0.05]
-    assert set(sure["other"]) == {"relu"}
-    assert (sure["lead"] > 0.5).all()
-    assert table7_flow.radar(rows)["relu"].max() == 0
-    rows.loc[(rows["activation"] == "swish") & (rows["seed"] == 3), "error"] = "diverged"
-    assert set(table7_flow.complete(rows)["seed"]) == {0, 1, 2}
-    assert table7_flow.tests(of_activations(1), "c2st")[2].empty, "a seed tells nothing"

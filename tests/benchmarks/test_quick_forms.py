@@ -22,12 +22,8 @@ import pytest
 import torch
 
 from benchmarks.activations import tables
-from benchmarks.machine import describe_machine, processor
-from benchmarks.papers.common.command import Experiment, Job, Study
-from benchmarks.papers.common.page import Page
 from benchmarks.quality import predictions
 from benchmarks.speed import common, gpu, scale, scale_out, scaling
-from benchmarks.speed.clusters import judge
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks"
@@ -213,10 +209,6 @@ def test_the_results_that_are_kept_are_those_of_the_full_study(name):
             study.main(["--quick"])
 
 
-def test_there_are_benchmarks():
-    assert len(TIMINGS) == 13
-
-
 @pytest.mark.parametrize("script", SIMPLE)
 def test_quick_form(script, tmp_path):
     if script == "speed.generators" and not find_spec("ctgan"):
@@ -244,115 +236,6 @@ def two_tables(folder):
     rows = pd.DataFrame({"x": rng.normal(size=80), "kind": rng.choice(list("ab"), 80)})
     rows.assign(y=np.where(rows["x"] > 0, "up", "down")).to_csv(folder / "one.csv", index=False)
     rows.assign(y=3 * rows["x"]).to_csv(folder / "two.csv.gz", index=False)
-
-
-def of_models(errors, **more):
-    """Rows of one table, a model each."""
-    rows = pd.DataFrame({"model": list(errors), "test_error": list(errors.values())})
-    given = {"data": "a", "split": 0, "n_test": 50, "log_loss": rows["test_error"]}
-    given |= {"task": "classification", "seconds": 3.0, "megabytes": 1.0}
-    return rows.assign(**(given | more))
-
-
-def test_ratios_are_to_the_best_peer():
-    first = {"combutab": 0.1, "combutab Pack": 0.3, "CatBoost": 0.2, "RealMLP-TD": 0.4}
-    second = {"combutab": 0.4, "combutab Pack": 0.04, "CatBoost": 0.2, "RealMLP-TD": 0.0}
-    rows = pd.concat([of_models(first), of_models(second, data="b")], ignore_index=True)
-    rows.loc[rows["model"] == "RealMLP-TD", "seconds"] = [2.0, 18.0]
-    found = predictions.summary(rows)
-    # no mistake among 50 rows counts as half of one: 0.01
-    expected = {"combutab": np.sqrt(0.5 * 40), "combutab Pack": np.sqrt(1.5 * 4)}
-    expected |= {"CatBoost": np.sqrt(20), "RealMLP-TD": np.sqrt(2)}
-    assert found["error"].to_dict() == pytest.approx(expected)
-    assert found["classification"].to_dict() == pytest.approx(expected)
-    assert found.loc["combutab", "seconds / RealMLP-TD"] == pytest.approx(0.5)
-    assert found.loc["combutab", "mean rank"] == 2.5
-
-
-def test_models_are_compared_on_the_same_splits():
-    first = {"combutab": 0.2, "CatBoost": 0.1, "RealMLP-TD": 0.3, "TabM-D": 0.05}
-    second = {"combutab": 0.2, "CatBoost": 0.3, "RealMLP-TD": 0.1}
-    rows = pd.concat([of_models(first), of_models(second, split=1)], ignore_index=True)
-    most, fewer = predictions.same_fits(rows)
-    assert set(most["model"]) == set(second)
-    assert (fewer["split"] == 0).all()
-    # CatBoost and RealMLP-TD have a mean of 0.2; TabM-D has run on the first split alone
-    found = predictions.summary(most)
-    for column in ("error", "log loss"):
-        assert found[column].to_dict() == pytest.approx(dict.fromkeys(second, 1))
-    assert set(found["fits"]) == {2}
-    found = predictions.summary(fewer)
-    expected = {"combutab": 4, "CatBoost": 2, "RealMLP-TD": 6, "TabM-D": 1}
-    assert found["error"].to_dict() == pytest.approx(expected)
-    assert set(found["fits"]) == {1}
-
-
-def test_each_model_stands_beside_the_defaults_on_its_own_splits():
-    tables = {"a": 1.0, "b": 4.0, "c": 0.25}
-    rows = pd.concat(
-        of_models(
-            {"combutab": easy * 0.2, "CatBoost": easy * 0.2 * ratio}
-            | ({} if split else {"TabM-D": 0.1 * ratio}),
-            data=data,
-            split=split,
-            rows=50,
-            task="regression",
-        )
-        for data, ratio in tables.items()
-        for split, easy in ((0, 0.5), (1, 1.0))
-    )
-    found = predictions.beside_defaults(rows)
-    # logarithms of 1, 4 and 1/4: a deviation of log 4, whose interval is 4.303 / sqrt(3) of it
-    high = 4 ** (4.302653 / np.sqrt(3))
-    assert found["error"].to_dict() == dict.fromkeys(
-        ["CatBoost", "TabM-D"], f"1.00 [{1 / high:.2f}, {high:.2f}]"
-    )
-    assert found["fits"].to_dict() == {"CatBoost": 6, "TabM-D": 3}
-    assert set(found["better / worse"]) == {"1 / 1 tables"}
-    assert set(found["p"]) == {"1.00"}
-    page = Page("quality_predictions", "", "")
-    predictions.STUDY.write(page, argparse.Namespace(), rows)
-    above, below = str(page).split("Each model beside")
-    assert "\n| TabM-D |" not in above  # its split is easier
-    assert "fewer fits: TabM-D." in below
-    assert "p cannot be below 0.5." in below  # twice 1/4
-
-
-def test_bars_are_judged_from_the_rows():
-    errors = {"combutab": 0.21, "combutab Pack": 0.3} | dict.fromkeys(predictions.PEERS, 0.2)
-    rows = of_models(errors)
-    rows.loc[rows["model"] == "RealMLP-TD", "seconds"] = 9.0
-    verdicts = [bar.judge(predictions.summary(rows)) for bar in predictions.BARS]
-    assert [found.parts for found in verdicts] == [[True], [True], [True], [False], [True]]
-    assert verdicts[0].numbers == "1.050"
-    rows = rows[rows["model"] != "LightGBM"]  # the best of fewer is easier to reach
-    assert [bar.judge(predictions.summary(rows)) for bar in predictions.BARS] == [None] * 5
-
-
-@pytest.mark.parametrize("tells", [True, False])
-def test_a_page_names_the_machine_that_made_its_rows(tells, tmp_path):
-    """Written anew elsewhere, from rows that name a processor, or beside a page that does."""
-    packages = ("cpu",) if tells else ()
-
-    def jobs(arguments):
-        return [Job([{"size": "1"}], lambda: [{"error": "0"}], "one")]
-
-    study = Study(
-        "machines", "Machines", "", "benchmarks.machines",
-        [Experiment("machines", ("size",), ("error",), jobs, packages=packages)],
-        write=lambda page, arguments, rows: page.text(f"{len(rows)} row"),
-    )  # fmt: skip
-    page = tmp_path / "machines.md"
-    study.main(["--out", str(tmp_path)])
-    here = describe_machine()
-    assert here in page.read_text("utf-8")
-    there = here.replace(processor(), "Elbrus")
-    for path in (page, tmp_path / "machines.csv"):
-        path.write_text(path.read_text("utf-8").replace(processor(), "Elbrus"), "utf-8")
-    study.main(["--out", str(tmp_path), "--report"])
-    text = page.read_text("utf-8")
-    assert here not in text
-    assert ("Rows made on Elbrus; torch" if tells else there) in text
 
 
 # ---- The benchmark of growth: exponents are slopes ----------------------------------------------
@@ -403,17 +286,6 @@ def test_a_point_is_measured_in_a_process_of_its_own(monkeypatch):
 
 # ---- The arithmetic of many hosts, by numbers worked by hand ------------------------------------
 
-ENGINES = pd.DataFrame(
-    {
-        "engine": ["one process", "threads", "dask"],
-        "seconds": [100.0, 52.0, 57.0],
-        "overhead": [0.0, 0.02, 0.07],
-        "same scores": [True] * 3,
-        "fits": [175] * 3,
-        "tasks": [25] * 3,
-    }
-)
-
 
 def test_a_step_of_ranks():
     step = scale_out.Step(fixed=1.0, of_row=0.5, n_parameters=100)
@@ -422,38 +294,3 @@ def test_a_step_of_ranks():
     assert step.seconds(1, 8, (300.0, 0.1)) == 5.0
     hosts = scale_out.predict(0.060, 0.030, 1000)  # 30 ms of 1,024 rows: nothing is fixed
     assert scale.of_row(hosts) == pytest.approx(0.060 / 2048)
-
-
-def test_workers_help_until_the_caller_is_as_slow():
-    table, source = scale.search_on_hosts(ENGINES)  # 7 fits and 4 s a task, 0.2 of the caller
-    assert "k = 7, s = 4.00 and d = 0.200" in source
-    first = table[table["seconds of a task"] == 4.0].set_index("workers")
-    assert first.loc[1, "seconds"] == 4 * 1429  # tasks of 10,000 fits
-    assert first.loc[64, "seconds"] == pytest.approx(0.2 * 1429)  # and not 4 * 23
-    assert first.loc[64, "bound by"] == "the caller"
-    longer = table[table["seconds of a task"] == 40.0].set_index("workers")
-    assert longer.loc[64, "seconds"] == 40 * 23
-    assert longer.loc[64, "worker hours"] == pytest.approx(64 * 40 * 23 / 3600)
-
-
-def test_what_is_streamed_is_bound_by_reading():
-    points = pd.DataFrame(
-        {
-            "dimension": ["rows"] * 2 + ["streamed"] * 2,
-            "size": [10**6, 10**7, 10**7, 10**8],
-            "seconds": [1.0, 10.0, 40.0, 600.0],
-            "megabytes": [200.0, 2000.0, 800.0, 800.0],
-        }
-    )
-    words = scale.before_epochs(points)
-    assert "3.00 microseconds" in words
-    assert "50 minutes a pass" in words
-    assert "200 GB in each of 8" in " ".join(words.split())
-    assert "not measured" in scale.before_epochs(points[:2])
-
-
-def test_engines_are_judged_by_tasks_that_are_long_enough():
-    assert "dask: overhead 7.0%" in judge(ENGINES)
-    assert judge(ENGINES).rstrip().endswith("met.")
-    assert "too short" in judge(ENGINES.assign(tasks=200))
-    assert "missed" in judge(ENGINES.assign(overhead=0.1))

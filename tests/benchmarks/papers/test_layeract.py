@@ -11,15 +11,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from benchmarks.papers.common.claims import FAILS, HOLDS, IN_PART
 from benchmarks.papers.layeract import robustness as robustness_study
 from benchmarks.papers.layeract import robustness_report as report
 from benchmarks.papers.layeract import shape as shape_study
 from benchmarks.papers.layeract import shared
 from benchmarks.papers.layeract import statistics as statistics_study
-from combutab.evaluation import CORRUPTIONS
-
-SEEDS = 10
 
 
 @pytest.fixture
@@ -36,32 +32,6 @@ def run(tmp_path, capsys):
         return said, text
 
     return run
-
-
-def accuracies(gains, normalizations=("batch",)):
-    """Rows as a study's of sets a and b: others so much above relu in all seeds."""
-    rng = np.random.default_rng(0)
-    rows = []
-    for normalization in normalizations:
-        for name in ("a", "b"):
-            base = 0.8 + 0.02 * rng.standard_normal(SEEDS)
-            for activation, gain in gains.items():
-                for seed in range(SEEDS):
-                    clean = base[seed] + gain + 1e-3 * rng.standard_normal()
-                    rows.append(
-                        {
-                            "data": name,
-                            "normalization": normalization,
-                            "activation": activation,
-                            "seed": seed,
-                            "clean": clean,
-                            "corrupted": clean - 0.1,
-                            **dict.fromkeys(CORRUPTIONS, clean - 0.1),
-                            "n_train": 80,
-                            "n_test": 20,
-                        }
-                    )
-    return pd.DataFrame(rows)
 
 
 # ---- numbers of layeract_robustness --------------------------------------------------------------
@@ -84,67 +54,6 @@ def test_the_papers_test_is_a_t_test_of_normal_scores_and_else_wilcoxons():
     assert shared.paper_test(a, a) == ("wilcoxon", 1.0)
 
 
-def test_gains_are_found_with_the_correction_for_overlap():
-    rows = accuracies({"relu": 0.0, "silu": 0.03, "elu": 0.0300001, "la-silu": 0.03,
-                       "la-hardsilu": 0.0})  # fmt: skip
-    table = report.scored(rows)
-    assert table["kept"].to_numpy() == pytest.approx(-10.0)
-    pooled = report.by_seed(table, "clean", report.MEAN, "batch")
-    assert list(pooled) == ["relu", "silu", "elu", "la-silu", "la-hardsilu"]
-    of_seed = rows[(rows["seed"] == 7) & (rows["activation"] == "silu")]
-    assert pooled.loc[7, "silu"] == pytest.approx(100 * of_seed["clean"].mean())
-    tests = report.compare(table)
-    assert set(tests["data"]) == {"a", "b", report.MEAN}
-    part = shared.select(tests, data="a", score="clean", activation="la-silu")
-    part = part.set_index("other")
-    assert list(part.index) == ["relu", "silu", "elu"]
-    wide = report.by_seed(table, "clean", "a", "batch")
-    d = (wide["la-silu"] - wide["relu"]).to_numpy()
-    # Nadeau and Bengio, with 20 rows tested on and 80 trained on
-    error = np.sqrt((1 / SEEDS + 20 / 80) * d.var(ddof=1))
-    p = 2 * stats.t.sf(abs(d.mean() / error), SEEDS - 1)
-    assert part.loc["relu", "p"] == pytest.approx(p)
-    assert part.loc["relu", "p_holm"] == pytest.approx(3 * p)
-    assert part.loc["relu", "difference"] == pytest.approx(d.mean())
-    assert part.loc["relu", "effect"] == pytest.approx(d.mean() / d.std(ddof=1))
-    low = d.mean() - stats.t.ppf(0.975, SEEDS - 1) * error
-    assert part.loc["relu", "low"] == pytest.approx(low)
-    assert part.loc["relu", "p_paper"] < part.loc["relu", "p"]
-    assert shared.counts(part.reset_index()) == (["relu"], [])
-    assert shared.counts(part.reset_index().assign(difference=-1.0)) == ([], ["relu"])
-
-
-@pytest.mark.parametrize(
-    ("better", "worse", "expected", "said"),
-    [
-        (3, 0, HOLDS, "better than all; worse than —; of 3; x"),
-        (2, 1, IN_PART, "better than a, b; worse than c; of 3; x"),
-        (0, 0, FAILS, "better than —; worse than —; of 3; x"),
-        (1, 1, FAILS, "better than a; worse than b; of 3; x"),
-        (0, 3, FAILS, "better than —; worse than all; of 3; x"),
-    ],
-)
-def test_verdicts(better, worse, expected, said):
-    difference = [1.0] * better + [-1.0] * worse + [1.0] * (3 - better - worse)
-    p = [0.01] * (better + worse) + [0.5] * (3 - better - worse)
-    tests = pd.DataFrame({"other": list("abc"), "difference": difference, "p_holm": p})
-    found = shared.against_all(tests, "better", "worse", "x")
-    assert (found.verdict, found.numbers) == (expected, said)
-
-
-def test_an_advantage_that_batch_norm_brings_is_told_from_one_that_it_does_not():
-    gains = {"silu": 0.0, "la-silu": 0.0, "hardsilu": 0.0, "la-hardsilu": 0.02}
-    rows = accuracies(gains, normalizations=tuple(report.NORMS))
-    only_batch = (rows["activation"] == "la-silu") & (rows["normalization"] == "batch")
-    rows.loc[only_batch, ["clean", "corrupted"]] += 0.02
-    found = report.interactions(report.scored(rows))
-    found = found.set_index(["normalization", "activation", "score"])
-    assert len(found) == 2 * 2 * 2
-    assert found.loc[("layer", "la-silu", "clean"), "difference"] == pytest.approx(2.0, abs=0.2)
-    assert found.loc[("layer", "la-silu", "clean"), "p"] < 0.001
-    assert found.loc[("none", "la-hardsilu", "clean"), "p"] > 0.01
-
-
 def test_the_papers_tables():
     table = report.paper_accuracies()
     assert len(table) == 79
@@ -165,31 +74,6 @@ def test_the_papers_tables():
     not_significant = pvalues[~pvalues["significant"]].groupby("source").size()
     # counted in the paper: 5 in Table 20, 5 in Table 21, 4 in Table 22, none in Table 23
     assert not_significant.tolist() == [5, 5, 4]
-
-
-def test_the_papers_claims_and_figure():
-    gains = {"relu": 0.0, "silu": 0.01, "la-silu": 0.03, "la-hardsilu": -0.02}
-    rows = accuracies(gains, normalizations=tuple(report.NORMS))
-    tests = report.compare(report.scored(rows))
-    over_silu, over_relu, *over_all = report.CLAIMS
-    printed = [claim for claim in over_all if claim.where.startswith("Table")]
-    found = [claim.judge(tests) for claim in (over_silu, over_relu, *printed)]
-    assert [f.verdict for f in found] == [HOLDS, HOLDS, HOLDS, HOLDS, FAILS]
-    assert found[0].numbers.startswith("better than all; worse than —; of 1; uncorrected 1/0; +2.0")
-    assert "better than all; worse than —; of 2; uncorrected 2/0" in found[2].numbers
-    assert "better than —; worse than all; of 2; uncorrected 0/2" in found[4].numbers
-    unsure = tests.assign(p_holm=1.0)
-    assert {c.judge(unsure).verdict for c in report.CLAIMS} == {FAILS}
-    batch = shared.select(tests, normalization="batch")
-    judged = [claim for claim in report.CLAIMS if claim.judge(batch)]
-    assert len(judged) == 2 * 3
-    assert over_silu not in judged
-    figure = report.plot_differences(shared.select(tests, data=report.MEAN))
-    titles = [axes.get_title(loc="left") for axes in figure.axes]
-    assert titles == [
-        f"{name}, {score}" for name in shared.LAYER_LEVEL for score in ("clean", "corrupted")
-    ]
-    assert [t.get_text() for t in figure.axes[2].get_xticklabels()] == ["relu", "silu"]
 
 
 # ---- the run of layeract_robustness --------------------------------------------------------------
@@ -262,32 +146,6 @@ def test_what_is_recorded_of_a_network():
     assert len(before.units) == 16
 
 
-def test_a_statistic_that_is_smaller_in_every_seed_is_found():
-    rng = np.random.default_rng(2)
-    base = rng.normal(10, 1, SEEDS)
-    scales = {"relu": 2.0, "silu": 1.0, "elu": 0.5, "la-silu": 1.0}
-    rows = pd.DataFrame(
-        [
-            {"activation": name, "seed": seed, "epoch": epoch, "x": scale * base[seed] + noise}
-            for epoch in (1, 2)
-            for name, scale in scales.items()
-            for seed, noise in enumerate(0.01 * rng.standard_normal(SEEDS))
-        ]
-    )
-
-    def judge(rows):
-        return statistics_study.judge_smaller("la-silu", "x", True, rows)
-
-    found = judge(rows)
-    assert found.numbers == "smaller than relu; larger than elu; of 3; ratio 0.50 to 2.00"
-    assert found.verdict == FAILS
-    assert judge(rows[rows["activation"] != "elu"]).verdict == IN_PART
-    alone = judge(rows[rows["activation"].isin(["relu", "la-silu"])])
-    assert alone.numbers.startswith("smaller than all; larger than —; of 1")
-    assert alone.verdict == HOLDS
-    assert judge(rows[rows["activation"] != "la-silu"]) is None
-
-
 # ---- layeract_shape ------------------------------------------------------------------------------
 
 
@@ -300,14 +158,3 @@ def test_shapes_are_those_of_the_definition():
     row = shared.select(shapes, function="la-hardsilu", mean=-5).iloc[0]
     assert row["lowest"] == pytest.approx(a.min(axis=1).mean())
     assert row["negative"] == pytest.approx((a < 0).mean())
-
-
-def test_findings_follow_the_numbers():
-    def judged(shapes):
-        return [claim.judge(shapes).verdict for claim in shape_study.CLAIMS]
-
-    shapes = shape_study.summarise(5)
-    assert judged(shapes)[:4] == [HOLDS] * 4
-    flat = shapes.assign(output_mean=0.0, lowest=0.0, unsaturated_layers=0.0)
-    assert set(judged(flat)) == {FAILS}
-    assert judged(shapes.assign(unsaturated_layers=0.4))[-1] == IN_PART

@@ -9,31 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from scipy import stats
 from torch import nn
 
-from benchmarks.papers.common.claims import FAILS, HOLDS, IN_PART, UNDECIDED
 from benchmarks.papers.pln import shared
 from benchmarks.papers.pln.approximation import findings, runs
 from benchmarks.papers.pln.depth import networks
 from benchmarks.papers.pln.depth.findings import (
-    TABLE_2,
     Evidence,
     choose_rates,
-    figure_8,
-    gradient_table,
-    steadiness,
-    table_1,
-    table_1_gradients,
-    table_2,
 )
 from benchmarks.papers.pln.depth.networks import Task, build, gradient_norms
-from benchmarks.papers.pln.normalization import (
-    contrast,
-    is_as_good,
-    is_nonlinear,
-    needs_no_activation,
-)
 
 # ---- The study of PLN as normalisation: its networks, contrasts and page ------------------------
 
@@ -76,75 +61,7 @@ def study(means, n_data=8):
     )
 
 
-def test_contrast_against_scipy_and_by_hand():
-    first, second = ("pln", "relu"), ("batch", "relu")
-    rows = rows_of(
-        {
-            ("a", *first): noisy(0.9, 0),
-            ("a", *second): noisy(0.8, 1),
-            ("b", *first): noisy(0.5, 2),
-            ("b", *second): noisy(0.5, 3),
-            ("c", *first): noisy(0.1, 4),
-            ("c", *second): noisy(0.3, 5),
-        }
-    )
-    result = contrast(rows, first, second)
-    assert result.mean == pytest.approx((0.1 + 0.0 - 0.2) / 3, abs=2e-3)
-    assert (result.pvalues < 0.05).tolist() == [True, False, True]
-    assert str(result).endswith("; 1 for, 1 against)")
-    differences = [
-        noisy(a, i) - noisy(b, i + 1) for a, b, i in ((0.9, 0.8, 0), (0.5, 0.5, 2), (0.1, 0.3, 4))
-    ]
-    np.testing.assert_allclose(result.differences, np.mean(differences, axis=1))
-    by_hand = []
-    for d in differences:  # Nadeau and Bengio: the variance times 1 / k + n_test / n_train
-        t = d.mean() / np.sqrt((1 / SPLITS + 20 / 80) * d.var(ddof=1))
-        by_hand.append(2 * stats.t.sf(abs(t), SPLITS - 1))
-    smallest, middle, largest = sorted(by_hand)
-    adjusted = [3 * smallest, 2 * middle, largest]
-    assert sorted(result.pvalues) == pytest.approx(adjusted, rel=1e-6)
-    assert result.p == pytest.approx(stats.wilcoxon(np.mean(differences, axis=1)).pvalue)
-    opposite = contrast(rows, second, first)
-    assert opposite.mean == pytest.approx(-result.mean)
-    np.testing.assert_allclose(opposite.pvalues, result.pvalues)
-
-
 PLN = {("pln", "identity"): 0.80, ("pln", "relu"): 0.81}
-
-
-def test_verdict_on_activations():
-    found = needs_no_activation(study(PLN | {("pln", "sigmoid"): 0.70, ("pln", "tanh"): 0.75}))
-    assert found.verdict == HOLDS
-    assert "sigmoid -0.10" in found.numbers
-    assert "(p = 0.008; 0 for, 8 against)" in found.numbers
-    needed = study(
-        PLN | {("pln", "relu"): 0.9, ("pln", "sigmoid"): 0.7, ("pln", "tanh"): 0.9},
-    )
-    assert needs_no_activation(needed).verdict == IN_PART
-    never = study(PLN | {("pln", "relu"): 0.9, ("pln", "sigmoid"): 0.9, ("pln", "tanh"): 0.9})
-    assert needs_no_activation(never).verdict == FAILS
-
-
-def test_verdict_on_nonlinearity():
-    others = {("none", "identity"): 0.6, ("batch", "identity"): 0.6, ("layer", "identity"): 0.9}
-    assert is_nonlinear(study(PLN | others)).verdict == HOLDS
-    one = study(PLN | others | {("batch", "identity"): 0.85})
-    assert is_nonlinear(one).verdict == IN_PART
-    on_training_rows = study(PLN | others).rename(columns={"score": "train_score"})
-    on_training_rows["score"] = one["score"]
-    assert is_nonlinear(on_training_rows, "train_score").verdict == HOLDS
-    # better on three data sets is no proof: Wilcoxon's p is 0.25 there
-    assert is_nonlinear(study(PLN | others, 3)).verdict == FAILS
-
-
-def test_verdict_on_a_match():
-    equal = {("pln", "relu"): 0.81} | {(kind, "relu"): 0.8 for kind in ("batch", "layer")}
-    found = is_as_good(study(equal))
-    assert (found.verdict, found.numbers) == (HOLDS, "2 of 2 comparisons")
-    found = is_as_good(study(equal | {("batch", "relu"): 0.9}))
-    assert found.verdict == IN_PART
-    assert "1 of 2 comparisons; not so against batch norm with ReLU -0.0" in found.numbers
-    assert "layer" not in found.numbers
 
 
 # ---- The approximation study of the PLN paper: its targets, search, numbers, and its quick form --
@@ -159,29 +76,6 @@ def test_the_targets_are_lipschitz():
     random = runs.TARGETS["random"]
     assert random.points.tolist() == np.arange(-5, 5.5, 0.5).tolist()
     assert np.abs(random.function(random.points)).max() <= 1
-
-
-def test_the_best_of_the_search_are_trained_again_from_new_seeds():
-    sizes = runs.SIZES | {
-        "width": [8],
-        "activation": ["relu", "tanh"],
-        "learning_rate": [0.1, 0.01],
-    }
-    rows = runs.search(sizes).assign(tail_mse="0.5")
-    sgd = rows["activation"].eq("relu") & rows["solver"].eq("sgd") & rows["batch_size"].eq(16)
-    rows.loc[sgd, "tail_mse"] = rows["learning_rate"].astype(str)
-    tanh = rows.index[rows["activation"].eq("tanh") & rows["data"].eq("random")]
-    rows.loc[tanh, "tail_mse"] = None  # diverged
-    rows.loc[tanh[-1], "tail_mse"] = "7"
-    final = runs.finals(sizes, rows.astype(str).assign(tail_mse=rows["tail_mse"]))
-    names = ["activation", "data", "solver", "batch_size", "learning_rate"]
-    chosen = [tuple(map(str, row)) for row in final[names].to_numpy()]
-    relu = ("relu", "trigonometric", "sgd", "16")
-    assert chosen[:10] == 5 * [(*relu, "0.01")] + 5 * [(*relu, "0.1")]
-    assert len(chosen) == 2 * 2 * 3 * 5, "targets, activations, the best three, seeds"
-    assert ("tanh", "random", "sgd", "16", "0.01") in chosen
-    assert final["seed"].tolist() == 12 * [1, 2, 3, 4, 5], "the search has seed 0"
-    assert set(final["epochs"]) == {400, 1000}
 
 
 def stack_of(*networks, **shared):
@@ -227,93 +121,6 @@ def test_rows_hold_the_errors_of_the_trained_network(monkeypatch):
     np.testing.assert_allclose(drawn, output(np.linspace(-5, 5, 101)), atol=6e-4)
     assert rows[2]["mse"] == ""
     assert rows[2]["error"].startswith("diverged")
-
-
-def final_rows(losses, data="random"):
-    """Rows of two widths and five seeds; ``losses``: activation -> loss by width and seed."""
-    setting = {"data": data, "stage": "final", "solver": "adam", "batch_size": 4}
-    return pd.DataFrame(
-        [
-            {**setting, "learning_rate": 0.1, "activation": name, "width": width, "seed": seed}
-            | {"mse": mse(width, seed), "sup_error": mse(width, seed) ** 0.5}
-            for name, mse in losses.items()
-            for width in (32, 64)
-            for seed in range(5)
-        ]
-    )
-
-
-def test_claims_are_tested_in_pairs():
-    rows = findings.finals(
-        final_rows(
-            {
-                "relu": lambda width, seed: 1.0 / width,
-                "tanh": lambda width, seed: (0.5 + 0.01 * seed) / width,
-                "sigmoid": lambda width, seed: (2.0 if seed % 2 else 0.5) / width,
-            }
-        )
-    )
-    pairs = [("tanh", "relu"), ("relu", "tanh"), ("sigmoid", "relu"), ("pln-4", "relu")]
-    found = findings.decide(findings.compare(rows, [("A1", "random", *pair) for pair in pairs]))
-    claims = ["random: tanh < ReLU", "random: ReLU < tanh", "random: sigmoid < ReLU"]
-    assert list(found) == [("A1", claim, "here") for claim in claims], "pln-4 is not there"
-    better, worse, unclear = found.values()
-    assert [each.verdict for each in (better, worse, unclear)] == [HOLDS, FAILS, UNDECIDED]
-    # log(0.52); ten differences of one sign: 2 / 2^10, times the three tests
-    assert better.numbers == "-0.65, 2 of 2 widths, p = 0.006"
-    assert "0 of 2 widths" in worse.numbers
-    assert "2 of 2 widths" in unclear.numbers
-    assert findings.decide({}) == {}
-
-
-def test_a_network_that_diverged_counts_as_worse_than_zero():
-    rows = findings.finals(final_rows({"relu": lambda width, seed: math.nan if seed else 1e9}))
-    assert (rows["log_loss"] == 1.0).all()
-
-
-def test_trends_are_those_of_the_widths():
-    rows = final_rows(
-        {
-            "relu": lambda width, seed: (1 + 0.01 * seed) / width,
-            "tanh": lambda width, seed: width / 100,
-            "gelu": lambda width, seed: 0.1 + 0.01 * seed,
-        }
-    )
-    found = findings.decide(findings.trends(findings.finals(rows)))
-    assert {key: finding.verdict for key, finding in found.items()} == {
-        ("Tables I to III", "ReLU", "random"): HOLDS,
-        ("Tables I to III", "tanh", "random"): FAILS,
-        ("not in the paper", "GELU", "random"): UNDECIDED,
-    }
-
-
-def test_the_setting_with_the_lowest_median_counts():
-    steady = final_rows({"relu": lambda width, seed: 0.1})
-    lucky = final_rows({"relu": lambda width, seed: 0.001 if seed < 2 else 0.2})
-    late = final_rows({"relu": lambda width, seed: 0.05 if width == 64 else math.nan})
-    rows = [steady, lucky.assign(batch_size=16), late.assign(learning_rate=0.01)]
-    best = findings.finals(pd.concat([*rows, steady.assign(stage="search", mse=1e-9)]))
-    assert best["mse"].tolist() == [0.1] * 5 + [0.05] * 5
-    assert best["width"].tolist() == [32] * 5 + [64] * 5
-
-
-def test_norm_sizes_are_ranked_where_all_are_there():
-    sizes = ("2", "4", "8")
-    losses = {
-        f"{family}-{size}": lambda w, s, i=i: 0.1 * (1 + i + s)
-        for family in ("pln", "pls")
-        for i, size in enumerate(sizes)
-    }
-    rows = pd.concat([final_rows(losses, data) for data in runs.TARGETS])
-    missing = (rows["activation"] == "pln-8") & (rows["width"] == 32)
-    found = findings.decide(findings.rank_sizes(findings.finals(rows[~missing])))
-    assert [column for *_, column in found] == 2 * list(runs.TARGETS)
-    # Friedman's: 12 / (5 * 3 * 4) * (5^2 + 10^2 + 15^2) - 3 * 5 * 4 = 10, 2 degrees of freedom:
-    # exp(-5), twice as two of the four tests have it
-    pln = found["Figures 3, A1", "the norm sizes of PLN differ", "random"]
-    assert pln.numbers == "PLN-2 1.0, PLN-4 2.0, PLN-8 3.0; 1 widths, p = 0.013"
-    assert pln.verdict == HOLDS
-    assert "; 2 widths" in found["Figures 3, A1", "the norm sizes of PLS differ", "random"].numbers
 
 
 @pytest.mark.parametrize(
@@ -488,84 +295,3 @@ def test_the_rate_is_chosen_by_training_rows():
     assert tanh["learning_rate"] == 0.1
     assert not tanh["trains"], "one seed kept more than half of the error"
     assert (lost["train"], lost["test"]) == (0.1, 0.1), "a network that diverged is a constant"
-
-
-ENDS = pd.DataFrame({"depth": [20, 110]})  # depths that were trained
-
-
-def gradients_of(values, body="residual", init="kaiming"):
-    """Rows of {(activation, depth): norms by seed}, the same for the first layer and the mean."""
-    kind = {"data": "digits", "body": body, "init": init, "last_hidden": 1.0}
-    return pd.DataFrame(
-        [
-            {**kind, "activation": name, "depth": depth, "first": norm, "mean": norm}
-            for (name, depth), norms in values.items()
-            for norm in norms
-        ]
-    )
-
-
-def test_growth_in_powers_of_ten():
-    norms = {("relu", 20): (0.1, 10.0), ("relu", 110): (1e8, 1e8)}
-    norms |= {("pln-8", 20): (1.0, 1.0), ("pln-8", 110): (10.0, 10.0)}
-    norms |= {("tanh", 20): (1.0, 1.0), ("tanh", 110): (1e-4, 1e-2)}
-    rows = gradients_of(norms)
-    assert gradient_table(rows, "first").loc["relu", 20] == pytest.approx(1.0), "a geometric mean"
-    evidence = Evidence(rows, ENDS)
-    grown = evidence.growth("residual", "kaiming", "first")
-    assert grown.to_dict() == pytest.approx({"relu": 8.0, "pln-8": 1.0, "tanh": -3.0})
-    said = steadiness(evidence, "residual", "kaiming")
-    assert said == "PLN-8 is number 1 of 3 in steadiness: PLN-8 +1.0, tanh -3.0, ReLU +8.0"
-
-
-def evidence_of(shallow, deep, body="residual", init="kaiming"):
-    """Mean norms of sigmoid, tanh, ReLU and PLN-8 at both depths."""
-    names = ("sigmoid", "tanh", "relu", "pln-8")
-    norms = {(name, 20): (norm,) for name, norm in zip(names, shallow, strict=True)}
-    norms |= {(name, 110): (norm,) for name, norm in zip(names, deep, strict=True)}
-    return Evidence(gradients_of(norms, body, init), ENDS)
-
-
-def test_verdict_of_table_2():
-    paper = [TABLE_2.loc[["sigmoid", "tanh", "relu", "pln-8"], depth] for depth in (20, 110)]
-    found = table_2(evidence_of(*paper), "residual")
-    assert found.verdict == HOLDS
-    assert "ReLU +12.9 (paper +12.9)" in found.numbers
-    ones = [1.0] * 4
-    assert table_2(evidence_of(ones, [1e-30, 10, 1e10, 10]), "residual").verdict == IN_PART
-    assert table_2(evidence_of(ones, [0.1, 0.1, 10, 1e9]), "residual").verdict == FAILS
-
-
-def test_verdict_of_table_1_on_gradients():
-    found = table_1_gradients(evidence_of([0.1, 0.2, 0.3, 0.6], [1.0] * 4, "plain", "torch"))
-    assert found.verdict == HOLDS
-    assert found.numbers.startswith("2 times the largest of the other three (paper: 2.62 times)")
-    behind = evidence_of([0.1, 0.2, 0.7, 0.6], [1.0] * 4, "plain", "torch")
-    assert table_1_gradients(behind).verdict == FAILS
-
-
-def test_verdict_of_table_1_and_figure_8():
-    good, bad = (0.95, 0.9), (0.1, 0.1)
-
-    def evidence(kind, **trains):
-        cells = [
-            (name.replace("pln8", "pln-8"), depth, 0.1, at, at)
-            for name, scores in trains.items()
-            for depth, at in zip((20, 110), scores, strict=True)
-        ]
-        return Evidence(ENDS, chosen_of(cells, *kind))
-
-    def verdicts(**trains):
-        one = table_1(evidence(("plain", "torch"), **trains))
-        other = figure_8(evidence(("residual", "kaiming"), **trains), "residual")
-        return one, other
-
-    steady, lost = (good, good), (bad, bad)
-    one, other = verdicts(sigmoid=steady, tanh=steady, relu=(good, bad), pln8=steady)
-    assert (one.verdict, other.verdict) == (IN_PART, HOLDS)
-    assert "110 layers: sigmoid, tanh and PLN-8" in other.numbers
-    one, other = verdicts(sigmoid=lost, tanh=lost, relu=lost, pln8=steady)
-    assert (one.verdict, other.verdict) == (HOLDS, IN_PART)
-    assert one.numbers.endswith("all that train: PLN-8")
-    one, other = verdicts(sigmoid=lost, tanh=lost, relu=steady, pln8=lost)
-    assert (one.verdict, other.verdict) == (FAILS, FAILS)

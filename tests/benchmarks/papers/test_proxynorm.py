@@ -6,7 +6,6 @@ import itertools
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from scipy import stats
@@ -14,21 +13,8 @@ from sklearn import metrics
 from torch import nn
 from torch.nn import functional as F
 
-from benchmarks.papers.common.claims import FAILS, HOLDS, UNDECIDED
-from benchmarks.papers.proxynorm.random_nets.claims import (
-    RANDOM,
-    RESIDUAL,
-    Kind,
-    bound,
-    bound_table,
-    comparisons,
-    equality_table,
-    power,
-)
-from benchmarks.papers.proxynorm.random_nets.claims import THEOREMS as THEOREM_CLAIMS
 from benchmarks.papers.proxynorm.random_nets.nets import (
     EPS,
-    RHO,
     Net,
     make_steps,
     nonlinearity,
@@ -36,14 +22,7 @@ from benchmarks.papers.proxynorm.random_nets.nets import (
 from benchmarks.papers.proxynorm.random_nets.theorems import theorem2, theorem3
 from benchmarks.papers.proxynorm.training import __main__ as training
 from benchmarks.papers.proxynorm.training.claims import (
-    CLAIMS,
-    Difference,
-    adjust,
-    below_zero,
-    by_setting,
-    contrasts,
     load_paper,
-    matches,
     paired,
     paper_gains,
 )
@@ -214,91 +193,6 @@ def test_paired_differences():
     assert (paired([0.0, 0.0]).p, paired([0.1, 0.1]).p) == (1.0, 0.0)
 
 
-def test_outcomes_and_matching():
-    def judged(mean, low, high, p):
-        return Difference(mean, low, high, p)
-
-    assert judged(0.01, 0.005, 0.02, 0.01).outcome == "higher"
-    assert judged(-0.01, -0.02, -0.005, 0.01).outcome == "lower"
-    assert judged(0.0, -0.009, 0.009, 0.5).outcome == "equal within a point"
-    assert judged(0.0, -0.009, 0.011, 0.5).outcome == "not significantly different"
-    assert matches(judged(-0.004, -0.009, 0.001, 0.5)) is True
-    assert matches(judged(-0.02, -0.03, -0.01, 0.01)) is False
-    assert matches(judged(-0.02, -0.05, 0.01, 0.2)) is None
-    assert str(judged(-0.00001, -0.02, 0.0123, 0.0312)) == "+0.00 [-2.00, +1.23], p = 0.031"
-    assert below_zero(judged(-0.01, -0.02, -0.005, 0.01)) is True
-    assert below_zero(judged(0.0, -0.009, 0.009, 0.5)) is False
-    found = adjust({"a": judged(0, 0, 0, 0.01), "b": judged(0, 0, 0, 0.04)})
-    assert {name: d.p for name, d in found.items()} == {"a": 0.02, "b": 0.04}
-
-
-# accuracy of each norm over that of LN, with extra regularisation, at batches 8 and 32
-EFFECTS = {
-    "BN": (0.00, 0.04),
-    "BN+PN": (0.00, 0.04),
-    "LN": (0.00, 0.00),
-    "LN+PN": (0.05, 0.05),
-    "GN": (0.01, 0.01),
-    "GN+PN": (0.05, 0.05),
-    "GN+WS": (0.03, 0.03),
-    "GN+WS+PN": (0.05, 0.05),
-}
-
-
-def synthetic(noise=0.001):
-    rng = np.random.default_rng(0)
-    lines = []
-    for seed in range(6):
-        base = rng.normal(0.7, 0.05)  # shared by the norms: tests that are not paired see nothing
-        for data in ("a", "b"):
-            for kind in ("plain", "extra"):
-                for norm, effects in EFFECTS.items():
-                    for size, effect in zip((8, 32), effects, strict=True):
-                        share = 0.5 if norm.endswith("PN") and kind == "plain" else 1.0
-                        score = base + share * effect + rng.normal(0, noise)
-                        values = (data, kind, norm, size, seed, score, score)
-                        lines.append(("MLP", "relu", *values))
-    names = ("net", "activation", "data", "regularisation", "norm", "batch_size", "seed")
-    return pd.DataFrame(lines, columns=[*names, "accuracy", "train_accuracy"])
-
-
-def test_contrasts_of_synthetic_rows():
-    found = contrasts(synthetic(), [("LN+PN", "LN"), ("BN+PN", "BN"), ("IN", "BN")])
-    assert list(dict.fromkeys(pair for pair, _ in found)) == ["LN+PN - LN", "BN+PN - BN"]
-    assert {size for _, size in found} == {8, 32, "all"}
-    assert found["LN+PN - LN", "all"].mean == pytest.approx(0.0375, abs=0.002)
-    assert found["LN+PN - LN", 8].outcome == "higher"
-    assert found["BN+PN - BN", 8].outcome == "equal within a point"
-    own = by_setting(synthetic(), ("LN+PN", "LN"))
-    assert len(own) == 8
-    assert own["a", "extra", 8].mean == pytest.approx(0.05, abs=0.003)
-    assert own["a", "plain", 8].mean == pytest.approx(0.025, abs=0.003)
-
-
-def test_verdicts_of_synthetic_rows():
-    rows = synthetic()
-    judged = {claim.text: claim.judge(rows).verdict for claim in CLAIMS}
-    expected = {
-        "PN raises the accuracy of LN": HOLDS,
-        "PN adds more to LN": HOLDS,
-        "LN+PN and GN+PN match": HOLDS,
-        "... where the batch": HOLDS,
-        "BN loses": HOLDS,
-        "PN adds most with extra": HOLDS,
-        "PN raises training": HOLDS,
-        "... but not that of BN": HOLDS,
-        "LN and GN alone stay below": HOLDS,
-    }
-    for start, verdict in expected.items():
-        assert [v for text, v in judged.items() if text.startswith(start)] == [verdict], start
-    swap = {"LN": "LN+PN", "LN+PN": "LN", "GN": "GN+PN", "GN+PN": "GN"}
-    reversed_rows = rows.assign(norm=rows["norm"].replace(swap))
-    verdicts = [claim.judge(reversed_rows).verdict for claim in CLAIMS]
-    assert verdicts[0] == verdicts[-2] == FAILS
-    without = [claim.judge(rows[rows["norm"] != "BN"]) is None for claim in CLAIMS]
-    assert without == [False] * 3 + [True] * 5 + [False] * 2 + [True]
-
-
 def test_the_papers_cells():
     paper = load_paper()
     cell = paper.set_index(["table", "net", "norm", "groups", "regularisation"])["mean"]
@@ -434,147 +328,4 @@ def test_theorem3_needs_its_conditions():
     assert exact["P"] < theorem3("gelu", "normal", **usual)["P"] / 3
 
 
-def random_net_rows(p1, *, net="dense", width=8, draws=9, depth=20, phi="relu"):
-    """Rows with ``p1[norm]`` at the last depth, rising from 0 at the first, and the rest in P2."""
-    rows = []
-    for (norm, last), draw, level in itertools.product(
-        p1.items(), range(draws), range(1, depth + 1)
-    ):
-        at = last * (level - 1) / (depth - 1)
-        at = at * (1 + 0.01 * draw) if at < 0.9 else at
-        powers = {"P": 1.0, "P1": at, "P2": 1 - at, "P3": 0.0, "P4": 0.0}
-        where = {"net": net, "width": width, "phi": phi, "norm": norm, "inputs": 4}
-        share = {"nonlinearity": 0.4 * (1 - at) ** 3}
-        rows.append({**where, "draw": draw, "depth": level, **powers, **share})
-    return pd.DataFrame(rows)
-
-
 PAPER = {"BN": 0.0, "LN": 0.95, "GN": 0.8, "LN+PN": 0.02, "GN+PN": 0.01, "LN+WS": 0.2}
-
-THEOREMS = pd.DataFrame(
-    [
-        (2, "float64, eps 0", 0, "P1", 1e-30),
-        (2, "float32, eps 1e-06", 0, "P1", 1e-6),
-        (3, "relu, normal", 0, "P", 1e-3),
-        (3, "relu, normal", 0, "P1", 1e-6),
-        (3, "relu, Laplace", 0, "P", 0.3),
-        (3, "relu, normal, proxy of 9", 0, "P", 1e-3),
-    ],
-    columns=["theorem", "case", "draw", "term", "error"],
-)
-
-
-def test_bound_table_counts_what_is_above():
-    rows = random_net_rows({"LN": 0.0}, draws=2, depth=3)  # P - P1 = 1 throughout
-    (line,) = bound_table(rows).to_dict("records")
-    assert line["cells"] == 6
-    assert line["above the bound"] == 4, "at l = 1 the bound is 1"
-    assert line["worst excess"] == pytest.approx(1 - RHO**2)
-    assert line["at depth"] == 3
-    rows["P2"] = RHO ** (rows["depth"] - 1.0) - 1e-3
-    (line,) = bound_table(rows).to_dict("records")
-    assert (line["above the bound"], line["worst excess"]) == (0, 0.0)
-    assert pytest.approx(1.04 / 1.08) == RHO
-
-
-def test_equality_table():
-    rows = random_net_rows({"LN": 0.0}, draws=2, depth=4, phi="identity")
-    rows["P2"] = RHO ** (rows["depth"] - 1.0) + np.where(rows["draw"] == 0, 0.02, -0.01)
-    (line,) = equality_table(rows).to_dict("records")
-    assert line["largest error"] == pytest.approx(0.015)
-    assert line["of all draws"] == pytest.approx(0.02)
-
-
-def test_bound_is_judged_up_to_constants_and_says_what_is_above():
-    def judged(**excess):
-        others = random_net_rows({norm: p1 for norm, p1 in PAPER.items() if norm != "LN"}, width=16)
-        parts = [random_net_rows({"LN": 0.0}, width=width) for width in (16, 8)]
-        for part, by in zip(parts, excess.values(), strict=True):
-            part["P2"] = RHO ** (part["depth"] - 1.0) + by
-        return bound.judge(Kind(pd.concat([others, *parts], ignore_index=True)))
-
-    strictly = judged(widest=-0.001, narrowest=0.1)
-    assert strictly.verdict == HOLDS
-    assert strictly.numbers.startswith("0 of 180")
-    up_to_constants = judged(widest=0.005, narrowest=0.1)
-    assert up_to_constants.verdict == HOLDS
-    assert up_to_constants.numbers.startswith("180 of 180")
-    assert judged(widest=0.05, narrowest=0.1).verdict == "holds in part"
-    assert judged(widest=0.2, narrowest=0.1).verdict == FAILS
-
-
-def test_equality_is_judged_over_widths():
-    def of(width, error):
-        rows = random_net_rows({"LN": 0.0}, width=width, phi="identity", depth=4)
-        return rows.assign(P2=RHO ** (rows["depth"] - 1.0) + error)
-
-    def judged(*parts):
-        found = judge(pd.concat([random_net_rows(PAPER), *parts], ignore_index=True))
-        return next(v for claim, v in found.items() if claim.startswith("Proposition 6"))
-
-    assert judged(of(8, 0.1), of(16, 0.005)) == HOLDS
-    assert judged(of(8, 0.1), of(16, 0.05)) == "holds in part"
-    assert judged(of(8, 0.05), of(16, 0.1)) == FAILS
-
-
-def test_comparisons_are_exact_and_adjusted():
-    found = comparisons(random_net_rows(PAPER), 20).set_index(["higher", "lower"])
-    assert len(found) == 5
-    assert found.loc[("LN", "LN+PN"), "p (Holm)"] == pytest.approx(5 * 2 / 2**9)
-    assert found["draws"].eq("9 of 9").all()
-    upside_down = comparisons(random_net_rows({**PAPER, "LN+PN": 0.97}), 20)
-    assert upside_down.set_index(["higher", "lower"])["draws"]["LN", "LN+PN"] == "0 of 9"
-
-
-def judge(rows, theorems=THEOREMS):
-    """The verdict on each claim of which the rows of some kind speak."""
-    judged = [(claim, theorems) for claim in THEOREM_CLAIMS] + [(power, rows)]
-    for kind, part in rows.groupby("net"):
-        judged += [(claim, Kind(part)) for claim in (RESIDUAL if kind == "residual" else RANDOM)]
-    found = {f"{claim.where}: {claim.text}": claim.judge(sample) for claim, sample in judged}
-    return {name: finding.verdict for name, finding in found.items() if finding}
-
-
-def test_verdicts_on_rows_as_the_paper_has_them():
-    found = judge(random_net_rows(PAPER))
-    # P - P1 falls more slowly than rho^(l-1) in these rows
-    wrong = {claim for claim, verdict in found.items() if verdict != HOLDS}
-    assert len(found) == 8
-    assert all(claim.startswith("Theorem 1") for claim in wrong), wrong
-
-
-def test_verdicts_on_rows_without_collapse():
-    found = judge(random_net_rows({**PAPER, "LN": 0.01, "GN": 0.009, "LN+WS": 0.001}))
-    cured = next(v for claim, v in found.items() if "resemble" in claim)
-    lesser = next(v for claim, v in found.items() if "LN+WS" in claim)
-    assert cured == lesser == FAILS
-    collapse = next(v for claim, v in found.items() if "channels collapse" in claim)
-    assert collapse == "holds in part", "BN keeps its power"
-
-
-def test_verdicts_on_residual_rows():
-    rows = random_net_rows({**PAPER, "LN": 0.6, "GN": 0.5, "LN+WS": 0.03}, net="residual", depth=16)
-    rows = pd.concat([random_net_rows(PAPER), rows], ignore_index=True)
-    assert [v for claim, v in judge(rows).items() if claim.startswith("Figure 6")] == [HOLDS, HOLDS]
-    rows.loc[(rows["net"] == "residual") & (rows["norm"] == "LN+WS"), "P1"] = 0.5
-    assert [v for claim, v in judge(rows).items() if "both keep" in claim] == ["holds in part"]
-
-
-def test_few_draws_are_no_verdict():
-    found = judge(random_net_rows(PAPER, draws=3))
-    assert next(v for claim, v in found.items() if "resemble" in claim) == UNDECIDED
-
-
-def test_theorems_may_fail():
-    broken = THEOREMS.assign(error=0.5)
-    found = judge(random_net_rows(PAPER), broken)
-    assert {found[claim] for claim in found if claim.startswith(("Theorem 2", "Theorem 3"))} == {
-        FAILS
-    }
-
-
-def test_proposition_3_catches_a_power_that_is_not_1():
-    rows = random_net_rows(PAPER)
-    rows.loc[7, "P"] = 0.9
-    found = judge(rows)
-    assert next(v for claim, v in found.items() if claim.startswith("Proposition 3")) == FAILS
