@@ -1,6 +1,5 @@
 """``combutab compare``: what it prints and writes, and one clear line for each user's error."""
 
-import gzip
 import re
 from pathlib import Path
 
@@ -71,36 +70,6 @@ def test_compare_prints_a_table_and_writes_its_files(folder, capsys, iris, files
     assert set(best.predict(iris.drop(columns="kind"))) <= set(iris["kind"])
 
 
-def test_the_page_says_what_is_printed_and_takes_the_place_of_an_old_one(folder, capsys, files):
-    Path("o/new").mkdir(parents=True)
-    Path("o/new/report.html").write_text("old")
-    options = ["--target", "kind", *QUICK, "--out", "o", "--report", "o/new/report.html"]
-    assert main(["compare", "iris.csv", *options]) == 0
-    out = capsys.readouterr().out
-    assert out.endswith("Wrote o/new/report.html\n")
-    page = Path("o/new/report.html").read_text("utf-8")
-    assert page.startswith("<!doctype html>")
-    assert "<h1>iris: which activation is best?</h1>" in page
-    first = next(line for line in out.splitlines() if "has the best mean accuracy" in line)
-    assert first in page
-    for name, mean in pd.read_csv("o/summary.csv")[["activation", "mean"]].itertuples(index=False):
-        assert re.search(rf">{name}</th><td class=\"num\">{mean:.4f}</td>", page)
-    assert files(folder / "o") == sorted([*FILES, JOURNAL, "new/report.html"])
-
-
-def test_an_earlier_run_is_overwritten_with_the_same_results(folder, files):
-    arguments = ["compare", "iris.csv", "--target", "kind", *QUICK, "--out", "x/y"]
-    assert main(arguments) == 0
-    first = pd.read_csv("x/y/results.csv").drop(columns="seconds")
-    for name in FILES:
-        Path("x/y", name).write_text("old")
-    assert main(arguments) == 0
-    pd.testing.assert_frame_equal(pd.read_csv("x/y/results.csv").drop(columns="seconds"), first)
-    assert main([*arguments, "--seed", "1", "--force"]) == 0
-    assert not pd.read_csv("x/y/results.csv")["log_loss"].equals(first["log_loss"])
-    assert files(folder / "x") == sorted(f"y/{name}" for name in [*FILES, JOURNAL])
-
-
 def test_options_reach_the_comparison(folder, capsys, iris):
     iris.to_csv("iris.tsv", sep="\t", index=False)
     options = ["--task", "regression", "--metric", "mse", "--test", "wilcoxon", "--device", "cpu"]
@@ -117,18 +86,6 @@ def test_options_reach_the_comparison(folder, capsys, iris):
     assert results[["fold", "seed", "epochs"]].nunique().tolist() == [4, 2, 1]
     baselines = pd.read_csv("combutab-compare/baselines.csv")["baseline"]
     assert set(baselines) == {"linear"}
-
-
-@pytest.mark.parametrize("kind", ["csv.gz", "parquet"])
-def test_other_files(folder, iris, kind):
-    if kind == "parquet":
-        pytest.importorskip("pyarrow")
-        iris.set_axis(range(5), axis=1).to_parquet("t.parquet")
-    else:
-        Path("t.csv.gz").write_bytes(gzip.compress(iris.to_csv(index=False).encode()))
-    target = "4" if kind == "parquet" else "kind"
-    assert main(["compare", f"t.{kind}", "--target", target, *QUICK]) == 0
-    assert len(pd.read_csv("combutab-compare/results.csv")) == 9
 
 
 def test_without_data_two_data_sets_are_compared(tmp_path, monkeypatch, capsys, files):
@@ -172,15 +129,6 @@ def test_a_long_run_is_announced_with_the_way_out_and_ended_by_ctrl_c(
     assert files(folder) == ["iris.csv"]
 
 
-@pytest.mark.filterwarnings("default")
-def test_warnings_are_one_line(folder, capsys, iris):
-    iris[:102].to_csv("rare.csv", index=False)
-    assert main(["compare", "rare.csv", "--target", "kind", *QUICK]) == 0
-    err = capsys.readouterr().err.splitlines()
-    assert len(err) == 2
-    assert err[0].startswith("combutab: warning: class 'virginica' has fewer rows than there are")
-
-
 def test_dates_and_zeros_of_a_csv_are_read_as_for_fit(folder, capsys, iris):
     days = pd.Timestamp("2024-01-31") + pd.to_timedelta(range(len(iris)), unit="D")
     zips = ["00501", "10115"] * 75
@@ -191,12 +139,3 @@ def test_dates_and_zeros_of_a_csv_are_read_as_for_fit(folder, capsys, iris):
     assert combutab.load(model).encoder_.kinds_ == (*["number"] * 4, "datetime", "category")
     assert main(["predict", model, "days.csv", "-o", "out.csv"]) == 0
     assert pd.read_csv("out.csv").columns.tolist() == ["predicted_kind"]
-
-
-@pytest.mark.filterwarnings("ignore:The classifier answers class")  # of a few units
-def test_a_terminal_gets_a_progress_bar(folder, shown_on_terminal, capsys):
-    arguments = ["compare", "iris.csv", "--target", "kind", *QUICK, "--epochs", "40"]
-    bar = shown_on_terminal(*arguments)
-    assert "/9 networks" in bar
-    assert "0:00 so far" in bar  # a run of less than a second
-    assert "\x1b" not in capsys.readouterr().out

@@ -25,7 +25,6 @@ def table():
         {
             "age": np.arange(20, 60),
             "price": np.arange(n) / 4 - 5,
-            "ratio": np.sqrt(np.arange(n)),
             "visit": pd.to_datetime(day),
             "seen": pd.to_datetime(day) + pd.Timedelta(hours=30.5),
             "zoned": pd.date_range("2024-01-01", periods=n, tz="Europe/Oslo"),
@@ -38,7 +37,6 @@ def table():
             "when": pd.to_datetime(["2024-01-01", "2024-02-01"] * 20),
             "x=y": ["p", "q"] * 20,
             "one": [7] * n,
-            "same": ["s"] * n,
             5: list("uv") * 20,
         }
     )
@@ -46,7 +44,7 @@ def table():
 
 @pytest.fixture(scope="module")
 def encoder(table):
-    discrete = ["city", "ok", "flag", "grade", "share", "when", "x=y", "same", 5]
+    discrete = ["city", "ok", "flag", "grade", "share", "when", "x=y", 5]
     return ModeEncoder(discrete_columns=discrete, n_modes=1, max_rows=1).fit(table)
 
 
@@ -60,7 +58,6 @@ NEARLY = pd.Timedelta(days=1) - ONE
     [
         # discrete columns
         ("city=Rome", {"city": ["Rome"]}),
-        ("city= Rome ", {"city": ["Rome"]}),
         ("city=Rome|Oslo", {"city": ["Rome", "Oslo"]}),
         ("city=Rome | Oslo|Rome", {"city": ["Rome", "Oslo"]}),
         ("city=A|B", {"city": ["A|B"]}),
@@ -73,7 +70,6 @@ NEARLY = pd.Timedelta(days=1) - ONE
         ("5=u", {5: ["u"]}),
         ("ok=no", {"ok": [False]}),
         ("ok=y", {"ok": [True]}),
-        ("flag=true", {"flag": [True]}),
         ("flag=", {"flag": [None]}),
         ("grade=2", {"grade": [2]}),
         ("grade=2.0|3", {"grade": [2, 3]}),
@@ -84,32 +80,23 @@ NEARLY = pd.Timedelta(days=1) - ONE
         ("when=2024-01-15..", {"when": [T("2024-02-01")]}),
         # numbers
         ("age=30..50", {"age": (30, 50)}),
-        ("age=30.. 50", {"age": (30, 50)}),
         ("age=30..", {"age": (30, None)}),
-        ("age=..50.5", {"age": (None, 50.5)}),
         ("age=30", {"age": [30]}),
         ("age=30|40", {"age": [30, 40]}),
         ("price=-4.5..-1e0", {"price": (-4.5, -1.0)}),
-        ("price=0.25", {"price": [0.25]}),
-        ("ratio=0.5", {"ratio": [0.5]}),
         # dates and durations
         ("visit=05/01/2024..31/01/2024", {"visit": (T("2024-01-05"), T("2024-01-31") + NEARLY)}),
         ("visit=2024-01-05", {"visit": (T("2024-01-05"), T("2024-01-05") + NEARLY)}),
         ("visit=..9999-12-31", {"visit": (None, T("9999-12-31T23:59:59.999999"))}),
         ("visit=0001-01-01..", {"visit": (T("0001-01-01"), None)}),
         ("seen=2024-01-05T10:00:00Z..", {"seen": (T("2024-01-05 10:00"), None)}),
-        ("seen=2024-01-05 10:00..", {"seen": (T("2024-01-05 10:00"), None)}),
         ("seen=..2024-01-05", {"seen": (None, T("2024-01-05") + NEARLY)}),
         ("zoned=2024-01-05..", {"zoned": (T("2024-01-05", tz="Europe/Oslo"), None)}),
         ("zoned=..2024-03-31", {"zoned": (None, T("2024-04-01", tz="Europe/Oslo") - ONE)}),
-        ("seen=2024-01-05T10..", {"seen": (T("2024-01-05 10:00"), None)}),
         ("seen=..2024-01-05T10", {"seen": (None, T("2024-01-05 10:00"))}),
-        ("zoned=2024-01-05T00:00+00:00..", {"zoned": (T("2024-01-05", tz="UTC"), None)}),
         ("wait=2h..", {"wait": (pd.Timedelta(hours=2), None)}),
         # what all rows meet
         ("one=7", {}),
-        ("one=5..9", {}),
-        ("same=s", {}),
     ],
 )
 def test_conditions(encoder, text, expected):
@@ -130,35 +117,27 @@ def test_several(encoder):
     ("texts", "says"),
     [
         ([""], "a condition is COLUMN=VALUE, COLUMN=ONE|OTHER or COLUMN=LOW..HIGH, got ''"),
-        (["age"], "a condition is COLUMN=VALUE"),
         (["=3"], "there is no column ''; there are 'age', 'price'"),
         (["agee=3"], "there is no column 'agee'; did you mean 'age'?"),
         (["age=30..", "age=..50"], "there are two conditions on 'age'; join them"),
         (["city=Roma"], "'city' has no value 'Roma'; did you mean 'Rome'?"),
-        (["city=rome"], "'city' has no value 'rome'; did you mean 'Rome'?"),
         (["city=Rome|Paris"], "'city' has no value 'Paris'; there are "),
         (["x=y="], "'x=y' has no missing values; there are 'p', 'q'"),
         (["ok=maybe"], "'ok' has no value 'maybe'; there are 'no', 'Y'"),
         (["grade=9"], "'grade' has no value '9'; there are '1', '2', '3', '4'"),
-        (["grade=7..9"], "no value of 'grade' lies in 7..9"),
         (["grade=3..2"], "the range 3..2 of 'grade' is empty"),
+        (["grade=7..9"], "no value of 'grade' lies in 7..9"),
         (["one=8"], "'one' has no value '8'; there is only '7'"),
-        (["same=t"], "'same' has no value 't'; there is only 's'"),
         (["age="], "column 'age' had no missing values, so none will be generated"),
-        (["age=30|"], "column 'age' had no missing values"),
         (["age=20..30|40"], "20..30|40 is no range; give one LOW..HIGH"),
         (["age=30|99"], "no value of 'age' lies in 99"),
         (["age=.."], "the range .. of 'age' has no ends"),
-        (["age=50..30"], "the range 50..30 of 'age' is empty"),
         (["age=old"], "in the condition on 'age': 'old' is no number"),
         (["age=30..inf"], "'inf' is no number"),
-        (["age=nan"], "'nan' is no number"),
         (["age=60.."], "no value of 'age' lies in 60..: they lie in 20..59"),
-        (["age=..19"], "no value of 'age' lies in ..19: they lie in 20..59"),
         (["age=99"], "no value of 'age' lies in 99: they lie in 20..59"),
         (["visit=2024-01-05|2024-01-06"], "has whole days; give a range of days"),
         (["visit=soon"], "'soon' is no date; write it as 2025-01-31 or 31/01/2025"),
-        (["zoned=soon"], "'soon' is no date; write it as 2025-01-31"),
         (["visit=2025-01-01.."], "they lie in 01/01/2024..09/02/2024"),
         (["wait=long"], "'long' is no duration; write it as '2 days 03:00:00'"),
     ],

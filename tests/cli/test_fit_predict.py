@@ -100,35 +100,6 @@ def test_new_rows_have_the_separators_of_the_fit(here, shown_on_terminal):
     assert "is read as the model's table was: --sep ';' --decimal , --encoding latin-1" in shown
 
 
-def test_a_pack_of_numbers_and_what_is_said_of_it(here, capsys):
-    options = [
-        "--model",
-        "pack",
-        "--members",
-        "2",
-        "--epochs",
-        "1",
-        "--drop",
-        "dear,since,zip,floor",
-    ]
-    write(table(60, 2), here / "more.csv")
-    assert main(["fit", "more.csv", "--target", "price", "-o", "p.safetensors", *options]) == 0
-    pack = combutab.load("p.safetensors")
-    said = f"loss {pack.validation_loss_:.4g} on rows that were set aside, 1 epoch"
-    first, words = capsys.readouterr().out.splitlines()
-    assert first == f"PackRegressor of 'price': {said}"
-    assert words.startswith("On the 12 rows set aside it is off by ")
-    assert words.endswith(
-        " The best networks were chosen by these rows, so that new ones may do a little worse."
-    )
-    assert len(pack.members_) == 2
-    new = table(5, 3)[["city", "age"]]
-    new.to_csv("few.csv", index=False)
-    assert main(["predict", "p.safetensors", "few.csv", "-o", "few-out.csv"]) == 0
-    found = pd.read_csv("few-out.csv")["predicted_price"]
-    np.testing.assert_allclose(found, pack.predict(new[["age", "city"]]))
-
-
 @pytest.fixture
 def rows_set_aside(monkeypatch):
     """The rows that estimators are asked for predictions of, as ``fit`` says how good they are."""
@@ -190,12 +161,6 @@ def test_a_regressor_is_measured_in_the_units_of_its_target(here, capsys, rows_s
     )
 
 
-def test_without_rows_set_aside_nothing_is_claimed(here, capsys):
-    model = ["--target", "dear", "-o", "n.safetensors", "--epochs", "1"]
-    assert main(["fit", "people.csv", *model]) == 0
-    assert "on new rows was not measured" in capsys.readouterr().out
-
-
 def test_a_model_of_columns_without_names(here):
     X = np.random.default_rng(0).normal(size=(20, 2))
     reg = MLPRegressor("quantile", (2,), max_iter=1, n_iter_no_change=np.inf).fit(X, X)
@@ -207,6 +172,8 @@ def test_a_model_of_columns_without_names(here):
 
 
 FIT = ("fit", "people.csv", "-o", "new.safetensors", "--target")
+
+
 PREDICT = ("predict", "model.safetensors")
 
 
@@ -247,16 +214,6 @@ def test_a_bad_cell_makes_no_classifier(here, complaint, last, says):
     compare = ["compare", "target.csv", "--target", "y"]
     for arguments in (fit, [*fit, "--task", "regression"], compare):
         assert says in complaint(*arguments)
-
-
-def test_a_bad_cell_of_a_real_table_is_refused_before_it_is_learned(here, complaint, uncomputed):
-    write_target([*np.arange(399) / 8, "n.a!"])
-    pd.DataFrame({"age": [1], "city": ["Oslo"], "y": [1.5]}).to_csv("made.csv", index=False)
-    for arguments in (
-        ["evaluate", "target.csv", "made.csv", "--target", "y"],
-        ["synth", "target.csv", "-o", "s.csv", "--report", "r.html", "--target", "y"],
-    ):
-        assert "'n.a!' (data row 400)" in complaint(*arguments)
 
 
 @pytest.mark.parametrize(

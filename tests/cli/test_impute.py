@@ -1,6 +1,5 @@
 """``combutab impute``: missing cells of a file are filled, all else is as it was."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -82,27 +81,6 @@ def test_a_file_is_filled_by_the_generator_itself(folder, model):
     assert not cells("two-1.csv").equals(cells("two-2.csv"))
 
 
-def test_a_file_is_filled(folder, calls, capsys):
-    assert main(["impute", "t.csv", "-o", "out.csv", *QUICK, "--seed", "3"]) == 0
-    assert capsys.readouterr() == ("", "")
-    assert calls == [(TVAE, 1, 3)]
-    assert_filled("out.csv")
-    assert sorted(os.listdir()) == ["out.csv", "t.csv"]
-    # the same again, to the letter
-    assert main(["impute", "t.csv", "-o", "again.csv", *QUICK, "--seed", "3"]) == 0
-    assert Path("again.csv").read_bytes() == Path("out.csv").read_bytes()
-
-
-def test_several_draws_are_files_of_their_own(folder, calls):
-    assert main(["impute", "t.csv", "-o", "out.csv.gz", *QUICK, "--n-draws", "3"]) == 0
-    assert calls == [(TVAE, 3, 0)]
-    names = [f"out-{i}.csv.gz" for i in (1, 2, 3)]
-    assert sorted(os.listdir()) == [*names, "t.csv"]
-    for name in names:
-        assert_filled(name)
-    assert not cells(names[0]).equals(cells(names[1]))
-
-
 def test_options_reach_the_generator(folder, calls):
     options = ["--epochs", "500", "--max-time", "0.000001", "--discrete", "age", "--drop", "when"]
     options += ["--min-frequency", "1", "--identifiers", "none", "--save", "model"]
@@ -141,13 +119,3 @@ def test_ctrl_c_fills_by_what_was_learned(folder, calls, capsys, monkeypatch):
     assert capsys.readouterr() == ("", f"combutab: {says}")
     assert Path("out.csv").read_text() == "old"
     assert_filled("out-interrupted.csv")
-
-
-def test_ctrl_c_while_cells_are_filled_writes_nothing(folder, calls, capsys, monkeypatch):
-    def stop(self, X, **options):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(TVAE, "impute", stop)
-    assert main(["impute", "t.csv", "-o", "out.csv", *QUICK, "--save", "model"]) == 130
-    assert capsys.readouterr().err == "combutab: interrupted; kept: the generator in model\n"
-    assert sorted(os.listdir()) == ["model", "t.csv"]

@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import combutab
-from combutab import MLPClassifier, model_selection
+from combutab import MLPClassifier
 from combutab.cli import _files, main
 from combutab.generators import CTGAN
 from tests.cli.people import people
@@ -32,95 +31,66 @@ MANY = "1" + "0" * 17
 REFUSED = {
     COMPARE: f"""
         --folds 1 -> --folds must be a whole number of at least 2, got 1
-        --folds 151 -> 151 folds are more than the 150 rows
-        --seeds 0 -> --seeds must be a whole number of at least 1, got 0
         --epochs 0 -> --epochs must be a whole number of at least 1, got 0
         --recipe best -> --recipe must be one of paper, default, got 'best'
-        --epochs many -> Invalid value for '--epochs'...valid integer
-        --seed -1 -> Invalid value for '--seed'
         --hidden 128, -> --hidden must be 'auto' or widths such as 128,128, got '128,'
-        --hidden 0 -> each width of --hidden must be a whole number of at least 1, got 0
         --activations relu,reloo -> unknown activation 'reloo' (did you mean 'relu'?)
-        --activations relu,,elu -> unknown activation ''
         --activations 'relu, relu' -> activation 'relu' is named twice
         --device abacus -> device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got 'ab
         --task ranking -> --task ranking is not one of auto, classification, regression
         --task regression -> the target 'dear' has text that is not numbers
         --metric mae -> --metric must be one of accuracy, f1, log_loss, roc_auc for class
-        --test t -> --test must be one of corrected-t, wilcoxon, got 't'
-        --target -> '--target' requires an argument
-        --colour red -> o such option: --colour
-        more.csv -> unexpected extra argument
+        --drop b -> --drop: there is no column 'b'
+        --drop dear -> --drop leaves out 'dear', the column to predict
+        --decimal ';' -> decimal must be a point or a comma, got ';'
+        --sep ';;' -> sep must be one sign, such as ; or tab, got ';;'
+        --encoding latin-99 -> there is no encoding 'latin-99'
         --out real.csv -> cannot write to real.csv: ...real.csv is not a directory
-        --out real.csv/sub/sub -> cannot write to real.csv/sub/sub
         --out taken -> cannot write taken/results.csv: it is a directory
         --out dangling/x -> cannot write to dangling/x: ...dangling is a broken link
         --report real.csv -> cannot write real.csv: that is DATA as well
         --report ./taken/../real.csv -> that is DATA as well
         --out o --report o/results.csv -> cannot write o/results.csv: that is results.csv as well
         --report taken -> cannot write taken: it is a directory
-        --report . -> cannot write .: it is a directory
-        --report real.csv/r.html -> cannot write to real.csv: ...real.csv is not a directory
         --report dangling/r.html -> cannot write to dangling: ...dangling is a broken link
         --report {"r" * 300} -> cannot write to r...: File name too long
     """,
     "compare": """
         real.csv -> name the column of real.csv to predict: --target COLUMN
         --target kind -> --target kind needs a table: combutab compare DATA
-        --metric r2 -> --metric r2 needs a table
-        --task regression -> --task regression needs a table
-        --report . -> cannot write .: it is a directory
     """,
     SYNTH: f"""
-        more.csv -> unexpected extra argument
         -o taken -> cannot tell what to write to taken;
-        -o taken.csv -> cannot write taken.csv: it is a directory
         -o no/out.csv -> cannot write no/out.csv: no does not exist; create it first
-        -o real.csv/out.csv -> cannot write real.csv/out.csv: real.csv is not a directory
         -o dangling/out.csv -> cannot write dangling/out.csv: dangling does not exist
         -o ./real.csv -> cannot write real.csv: that is DATA as well; choose another file
         -o out.xlsx -> cannot tell what to write to out.xlsx; known endings are .csv,
-        -o {"x" * 300}.csv -> cannot write to x...csv: File name too long
-        --save taken.csv -> cannot write taken.csv: it is a directory
-        --save no/model -> cannot write no/model: no does not exist
         --save real.csv -> cannot write real.csv: that is DATA as well
         --save out.csv -> cannot write out.csv: that is OUT as well
         --rows 0 -> Invalid value for '--rows'
-        --rows many -> Invalid value for '--rows'...integer
         --rows {MANY} -> 100,000,000,000,000,000 rows are more than the memory holds
         --discrete nope -> --discrete: there is no column 'nope'; there are 'age', 'city'
         --discrete age,Cit -> --discrete: there is no column 'Cit'; did you mean 'city'?
         --min-frequency 0 -> --min-frequency is a whole number of rows, or a share ... got 0
         --min-frequency 2.5 -> --min-frequency is a whole number of rows, or a share
-        --min-frequency nan -> --min-frequency is a whole number of rows, or a share
         --min-frequency 1000 -> n_samples=...is less than --min-frequency=1000
         --identifiers ages -> --identifiers: there is no column 'ages'; did you mean
-        --identifiers none,age -> --identifiers: there is no column 'none'
         --identifiers age --condition age=3 -> 'age' holds identifiers, of which new
         --drop ages -> --drop: there is no column 'ages'; did you mean 'age'?
         --drop * -> --drop leaves no column
-        --drop city --discrete city -> --discrete: there is no column 'city'
         --drop city --condition city=Rome -> there is no column 'city'
         --condition city -> a condition is COLUMN=VALUE, ..., got 'city'
         --condition city=q -> 'city' has no value 'q'; there are 'Oslo', 'Rome'
-        --condition age=90.. -> no value of 'age' lies in 90..: they lie in
-        --model gan -> Invalid value for '--model'...'gan' is not one of 'ctgan', 'tabflow', 'tvae'
         --device abacus -> device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got 'abacus'
-        --epochs 0 -> Invalid value for '--epochs'
-        --batch-size 0 -> Invalid value for '--batch-size'
         --max-time=-5 -> Invalid value for '--max-time'...'-5' is no number of seconds
-        --seed 4294967296 -> Invalid value for '--seed'
         --target dear -> --target dear is for a report: --report report.html
         --holdout 0.1 -> --holdout 0.1 is for a report: --report report.html
         --report real.csv -> cannot write real.csv: that is DATA as well
-        --report out.csv -> cannot write out.csv: that is OUT as well
         --report m --save m -> cannot write m: that is --save as well
-        --report no/r.html -> no does not exist; create it first
         --report r --target dea -> there is no column 'dea'; did you mean 'dear'?
         --report r --target dear --drop dear -> there is no column 'dear'
         --report r --target dear --drop age,city,price -> there is no column beside 'dear' to
         --report r --holdout 0.95 -> --holdout must lie between 0 and 0.9, got 0.95
-        --report r --holdout -0.1 -> --holdout must lie between 0 and 0.9, got -0.1
         --report r --holdout nan -> --holdout must lie between 0 and 0.9, got nan
         --report r --holdout 0.005 -> sets 1 of 150 rows aside; at least 2 are needed
         --report r --condition city=Rome -> leave --condition or --report out
@@ -132,24 +102,14 @@ REFUSED = {
         --report r --holdout 0.8 -> sets 3 of 4 rows aside; at least 2 are needed, and 2 to learn
     """,
     "synth": """
-        -> missing argument 'data'
         real.csv -> missing option '--out' / '-o'
     """,
     "sample": f"""
-        -> missing argument 'model'
-        model -> missing option '--out' / '-o'
         model -o no/out.csv -> cannot write no/out.csv: no does not exist
-        model -o taken.csv -> cannot write taken.csv: it is a directory
-        model -o out.json -> cannot tell what to write to out.json
-        model -o out.csv --rows 0 -> Invalid value for '--rows'
         model -o out.csv --rows {MANY} -> rows are more than the memory holds
         model -o out.csv --condition city=w -> 'city' has no value 'w'; there are 'Oslo', 'Rome'
-        model -o out.csv --condition cty=x -> there is no column 'cty'; did you mean 'city'?
-        model -o out.csv --condition age=1..5 -> no value of 'age' lies in 1..5: they lie in
-        model -o out.csv --device abacus -> device must be
         model.csv -o model.csv -> cannot write model.csv: that is MODEL as well
         none -o out.csv -> no such file: none
-        taken.csv -o out.csv -> 'taken.csv' is a directory; name a file in it
         real.csv -o out.csv -> real.csv is not a safetensors file, or is cut short
         cut -o out.csv -> cut is not a safetensors file, or is cut short
         damaged -o out.csv -> damaged is damaged
@@ -158,9 +118,6 @@ REFUSED = {
     """,
     IMPUTE: """
         -o holes.csv -> cannot write holes.csv: that is DATA as well
-        -o no/out.csv -> cannot write no/out.csv: no does not exist; create it first
-        -o out.xlsx -> cannot tell what to write to out.xlsx
-        --n-draws 0 -> Invalid value for '--n-draws'
         --save out.csv -> cannot write out.csv: that is --save as well
         --max-time soon -> 'soon' is no number of seconds, nor a time such as 90s
         --drop ages -> --drop: there is no column 'ages'; did you mean 'age'?
@@ -170,35 +127,24 @@ REFUSED = {
         holes.csv -o out.csv --model-file t --epochs 2 -> --epochs is for a training, but t has
         holes.csv -o out.csv --model-file t --min-frequency 5 -> --min-frequency is for a training
         holes.csv -o out.csv --model-file t --model tvae -> --model is for a training, but t has
-        holes.csv -o out.csv --model-file nothing -> nothing
         holes.csv -o out.csv --model-file real.csv -> real.csv
     """,
-    EVALUATE: f"""
+    EVALUATE: """
         -o real.csv -> cannot write real.csv: that is REAL as well; choose another file
         -o ./made.csv -> cannot write made.csv: that is SYNTHETIC as well
         -o held.csv --test held.csv -> cannot write held.csv: that is --test as well
         -o m --model m -> cannot write m: that is --model as well
         -o no/report.html -> no does not exist; create it first
-        -o . -> cannot write .: it is a directory
-        -o {"x" * 300}.html -> File name too long
         --target dea -> --target: there is no column 'dea'; did you mean 'dear'?
-        --target dear --drop dear -> --target: there is no column 'dear'
         --drop nope -> --drop: there is no column 'nope'
         --drop * -> --drop leaves no column of REAL
-        --discrete nope -> --discrete: there is no column 'nope'
         --task regression -> --task regression needs a column to predict: --target COLUMN
         --target dear --task regression -> the target 'dear' has text that is not numbers: 'yes'
-        --target dear --task ranking -> --task ranking is not one of auto, classification, regres
         --test real.csv -> real.csv is REAL as well; give rows that the generator has not
         --test none.csv -> there is no file none.csv
-        --model none -> no such file: none
         --model real.csv -> real.csv is not a safetensors file
         --model other -> other holds a MLPClassifier, which makes no rows; give a file of a CTGAN
         --min-frequency 0 -> --min-frequency is a whole number of rows
-        --min-frequency 1.5 -> --min-frequency is a whole number of rows
-        --seed -1 -> Invalid value for '--seed'
-        --jobs 0 -> Invalid value for '--jobs'
-        more.csv -> unexpected extra argument
     """,
     FIT: """
         deer -> did you mean 'dear'
@@ -297,22 +243,15 @@ SYNTHESISED, EVALUATED = SYNTH.replace("real.csv", "t.csv"), "evaluate real.csv 
 TABLES = [
     (None, [COMPARED, SYNTHESISED, EVALUATED], "there is no file t.csv"),
     ("", [COMPARED, SYNTHESISED, EVALUATED], "t.csv is empty"),
-    ("a,y\n", [COMPARED, SYNTHESISED, EVALUATED], "t.csv has a header and no rows"),
-    ("a,a\n1,2\n3,4\n", [SYNTHESISED, EVALUATED], "t.csv has more than one column named 'a'"),
-    ("a;y\n1;2\n3;4\n", [COMPARED, SYNTHESISED], "separator seems to be a semicolon"),
     ("a,y\n1,2\n", [COMPARED], "the table has 1 row(s); at least 2 are needed"),
     ("a,y\n1,2\n", [SYNTHESISED], "the table has 1 row; at least 2 are needed"),
     ("a,y\n1,inf\n2,3\n", [SYNTHESISED], "'y' has infinite values; ... column out with --drop"),
-    ("a,y\n1,2\n3,inf\n5,6\n", [COMPARED], "infinite"),
-    ("a,b\n1,2\n3\n", [SYNTHESISED], "line 3 has 1 fields, the header has 2"),
     ("a,b\n1,2\n3,4\n", [COMPARED], "there is no column 'y'; there are 'a', 'b'"),
-    ("y\n1\n2\n", [COMPARED], "no column but the target"),
     ("a,y\n1,2\n3,\n5,6\n", [COMPARED], "'y' has 1 missing value(s), the first in data row 2"),
     ("a,y\n1,2.5\n3,2.5\n", [COMPARED], "the target 'y' is 2.5 in all 2 rows"),
     ("a,y\n1,yes\n3,yes\n", [COMPARED], "the target 'y' is yes in all 2 rows: one class"),
     ("a,y\n1,p\n2,q\n3,p\n4,q\n", [COMPARED], "3 folds are more than the rows of any class"),
     ("a,y\n1,p\n2,q\n3,p\n4,p\n", [COMPARED], "class 'q' has a single row"),
-    ("a,y\n1,p\n2,q\n", [COMPARED], "3 folds are more than the 2 rows"),
     ("a,y\n1,1.5\n2,2.5\n3,3.5\n4,4.5\n", [COMPARED], "4 rows are too few for 3 folds"),
     ("age,city\n1,x\n", [EVALUATED], "not those of real.csv: t.csv lacks ['price', 'dear']"),
     ("age,city,price,dear,<b>\n1,x,2,yes,3\n", [EVALUATED], "t.csv has besides ['<b>']"),
@@ -384,6 +323,16 @@ def test_a_read_only_file_is_found_out_beforehand(complaint, monkeypatch):
 
 
 @pytest.mark.usefixtures("folder")
+def test_a_bug_is_not_dressed_up_as_a_users_error(monkeypatch):
+    def fail(*arguments, **options):
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(CTGAN, "fit", fail)
+    with pytest.raises(RuntimeError, match="a bug"):
+        main(SYNTH.split())
+
+
+@pytest.mark.usefixtures("folder")
 @pytest.mark.filterwarnings("ignore:The classifier answers class")  # of a few units
 @pytest.mark.parametrize(
     ("command", "writer", "place", "left"),
@@ -409,28 +358,12 @@ def test_a_disk_that_fills_up_leaves_nothing_half_written(
     before = files(".")
     monkeypatch.setattr(*writer, fail)
     assert main(command.split()) == 2
-    line = capsys.readouterr().err.splitlines()[-1]
-    assert line == f"combutab: error: cannot write to {place}: No space left on device"
+    out, err = capsys.readouterr()
+    last = f"combutab: error: cannot write to {place}: No space left on device"
+    assert err.splitlines()[-1] == last
+    assert ("has the best mean accuracy" in out) == command.startswith("compare")
     assert set(files(".")) == {*before, *left}
     assert Path("note").read_bytes() == b"kept"
-
-
-@pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(
-    ("command", "what"),
-    [
-        (COMPARE, (model_selection, "run_comparison")),
-        (EVALUATE, (combutab.reports, "evaluate_synthetic")),
-        (SYNTH, (CTGAN, "fit")),
-    ],
-)
-def test_a_bug_is_not_dressed_up_as_a_users_error(monkeypatch, command, what):
-    def fail(*arguments, **options):
-        raise RuntimeError("a bug")
-
-    monkeypatch.setattr(*what, fail)
-    with pytest.raises(RuntimeError, match="a bug"):
-        main(command.split())
 
 
 @pytest.mark.usefixtures("folder")

@@ -8,7 +8,6 @@ import pytest
 
 from combutab.cli import main
 from combutab.cli._files import FileFormat, Reading, read_file, write_table
-from combutab.datasets import TableError
 
 
 def read(text, tmp_path, name="t.csv"):
@@ -21,37 +20,25 @@ def read(text, tmp_path, name="t.csv"):
     ("values", "kind"),
     [
         (["2024-01-05", "2023-12-31"], "date"),
-        (["2024/01/05", "2023/12/31"], "date"),
         (["05.01.2024", "31.12.2023"], "date"),
         (["05/01/2024", "31/12/2023"], "date"),
         (["01/05/2024", "12/31/2023"], "date"),
-        (["31-12-2023", ""], "date"),
         (["2024-01-05 10:30", "2023-12-31 00:00"], "date"),
-        (["2024-01-05 10:30:59", ""], "date"),
-        (["2024-01-05T10:30:59", ""], "date"),
         (["2024-01-05T10:30:59Z", ""], "date"),
         (["2024-01-05T10:30:59.123456", ""], "date"),
         (["31/12/2023 23:59", "01/02/2024 00:00"], "date"),
         (["01/02/2024", "03/04/2024"], "text"),  # days or months first: nothing tells
         (["2024-01-05", "soon"], "text"),
-        (["2024-01-05", "31/12/2023"], "text"),
         (["2024-13-05", "2023-12-31"], "text"),
-        (["10:30", "11:30"], "text"),
-        (["1.2.3", "4.5.6"], "text"),
         (["00501", "02139"], "text"),
-        (["007", ""], "text"),
         (["0", "10"], "whole"),
-        (["3", ""], "whole"),
-        (["-3", "", "12"], "whole"),
         (["9007199254740993", ""], "whole"),
         (["0.5", "10.0"], "float"),
         (["3.0", ""], "float"),
-        (["3.5", ""], "float"),
         (["1e5", ""], "float"),
         (["99999999999999999999", ""], "text"),
         (["true", "false"], "bool"),
         (["TRUE", "FALSE", ""], "bool"),
-        (["True", "False"], "bool"),
         (["True", "True"], "bool"),
         (["x", ""], "text"),
         (["", ""], "float"),
@@ -80,28 +67,6 @@ def test_dates_beyond_what_pandas_holds_are_no_failure(tmp_path):
     table, forms = read("a,b\n2024-01-05,1\n9999-12-31,2\n", tmp_path)
     write_table(table, forms, tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text() == "a,b\n2024-01-05,1\n9999-12-31,2\n"
-
-
-@pytest.mark.parametrize("name", ["t.tsv", "t.csv.gz", "T.CSV"])
-def test_other_text_files(tmp_path, name):
-    table = pd.DataFrame({"a": ["2024-01-05", "2024-02-06"], "b": ["007", "008"]})
-    options = {"sep": "\t"} if "tsv" in name else {}
-    table.to_csv(tmp_path / name, index=False, **options)
-    found, forms = read_file(tmp_path / name, Reading())
-    assert found["a"].tolist() == [pd.Timestamp("2024-01-05"), pd.Timestamp("2024-02-06")]
-    assert found["b"].tolist() == ["007", "008"]
-    assert forms.dates == {"a": "%Y-%m-%d"}
-
-
-def test_columns_without_names(tmp_path):
-    table, _ = read(",,a\n2024-01-05,007,x\n2024-01-06,008,y\n", tmp_path)
-    assert table.iloc[:, 0].tolist() == [pd.Timestamp("2024-01-05"), pd.Timestamp("2024-01-06")]
-    assert table.iloc[:, 1].tolist() == ["007", "008"]
-
-
-def test_errors_are_those_of_read_table(tmp_path):
-    with pytest.raises(TableError, match="more than one column named 'a'"):
-        read("a,a\n1,2\n", tmp_path)
 
 
 def test_parquet_types(tmp_path):

@@ -239,8 +239,6 @@ def test_the_largest_exponent_works():
     [
         (lambda: log_network((0.0, 1.0)), "needs z > 0, but z reaches 0"),
         (lambda: log_network((1e-300, 1e300)), "1/1e-300.*overflows float64"),
-        (lambda: log_network((1e-310, 1e-309)), "overflows float64"),
-        (lambda: exp_network((1.0, 0.0)), "low <= high, got .1.0, 0.0."),
         (lambda: exp_network((0.0, math.inf)), "finite intervals"),
         (lambda: monomial_network([0.5], [(-1, 1)]), r"x0\*\*0.5 needs a positive base.*-1, 1"),
         (lambda: monomial_network([-1], [(-1, 1)]), r"x0\*\*-1 has a pole in the domain"),

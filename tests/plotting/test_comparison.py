@@ -2,7 +2,6 @@
 
 import itertools
 import sys
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -22,7 +21,7 @@ from combutab.evaluation import (
     power_decomposition,
     robustness,
 )
-from combutab.model_selection import METRICS, ActivationComparison
+from combutab.model_selection import ActivationComparison
 from combutab.plotting import (
     ActivationComparisonDisplay,
     plot_comparison,
@@ -91,20 +90,6 @@ def test_every_activation_has_its_mean_interval_and_folds(comparison):
     np.testing.assert_allclose(bars, summary[["low", "high"]])
 
 
-def test_labels(comparison):
-    figure = plot_comparison(comparison)
-    (axes,) = figure.axes
-    assert axes.get_xlabel() == METRICS[comparison.task][comparison.metric].description
-    assert axes.get_ylabel() == "activation"
-    assert axes.get_title(loc="left") == "price_$ of $x: 4 folds x 2 seeds, 3 epochs"
-    legend = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert legend == [
-        "not significantly different from the best",
-        "significantly different (p < 0.05)",
-        "one fold",
-    ]
-
-
 # --- critical-difference diagram --------------------------------------------------------------
 
 SEVEN = ["relu", "elu", "nlrelu", "combu", "gelu", "selu", "swish"]
@@ -157,57 +142,6 @@ def test_diagram_shows_ranks_groups_and_the_critical_difference():
     assert "critical difference 1.91" in [text.get_text() for text in axes.texts]
     assert axes.get_xticks().tolist() == [1, 2, 3, 4]
     assert not axes.xaxis_inverted()  # the best on the left
-
-
-def test_a_line_leads_from_each_rank_to_its_label():
-    result = drawn(FOURTEEN)
-    figure = plot_critical_difference(result)
-    (axes,) = figure.axes
-    figure.draw_without_rendering()
-    ends = {text.get_text(): text.xy for text in axes.texts if "critical" not in text.get_text()}
-    lines = [line.get_xydata() for line in axes.lines if len(line.get_xydata()) == 3]
-    for (name, rank), line in zip(result.mean_ranks.items(), lines, strict=True):
-        assert tuple(line[0]) == (rank, 0)
-        assert tuple(line[2]) == ends[f"{name} ({rank:.2f})"]
-    for line, other in itertools.permutations(lines, 2):
-        # A line's way along its row crosses no other's way down
-        (x, _), (_, row), (edge, _) = line
-        rank, depth = other[1]
-        assert not (min(x, edge) < rank < max(x, edge) and depth > row)
-
-
-def test_one_bar_where_friedman_finds_nothing():
-    rows = [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 2, 3]]
-    result = replace(nemenyi(ranked(*rows)), cliques=(("a", "b"), ("b", "c")))
-    figure = plot_critical_difference(result)
-    ((left, right, _),) = bars(figure.axes[0])
-    assert (left, right) == pytest.approx((1.75, 2.25), abs=0.05)
-    (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == [
-        "not significantly different (Friedman's test, 5 % level)"
-    ]
-    assert (
-        figure.get_suptitle()
-        == "Mean ranks over 4 data sets, 1 is the best (Friedman's test: p = 0.78)"
-    )
-
-
-def test_no_bar_and_no_legend_where_all_differ_significantly():
-    result = nemenyi(ranked(*[[1, 2, 3]] * 12))
-    figure = plot_critical_difference(result)
-    assert bars(figure.axes[0]) == []
-    assert figure.legends == []
-    assert figure.get_suptitle().endswith("(Friedman's test: p < 0.0001)")
-
-
-def test_bars_on_one_row_keep_apart():
-    result = drawn(FOURTEEN, effect=2, n=40)
-    found = bars(plot_critical_difference(result).axes[0])
-    assert len(found) == len(result.cliques) > 5
-    assert len({row for *_, row in found}) < len(found)
-    for (left, right, row), (next_left, next_right, next_row) in itertools.combinations(found, 2):
-        if row == next_row:
-            assert min(right, next_right) + 0.1 < max(left, next_left)
 
 
 DIAGRAMS = {

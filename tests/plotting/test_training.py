@@ -119,15 +119,6 @@ def test_estimators_are_compared_with_and_without_scores(several):
     assert len(plot_loss_curve([plain, theirs]).legends[0].get_texts()) == 2
 
 
-def test_the_epochs_of_all_calls_are_drawn():
-    model = MLPClassifier(**SMALL)
-    for _ in range(4):
-        model.partial_fit(X, Y, classes=[0, 1, 2])
-    (line,) = lines(plot_loss_curve(model).axes[0])
-    assert line.get_xdata().tolist() == [1, 2, 3, 4]
-    assert line.get_ydata().tolist() == model.loss_curve_
-
-
 def test_what_cannot_be_drawn_is_told():
     with pytest.raises(NotFittedError):
         plot_loss_curve(MLPClassifier())
@@ -226,20 +217,6 @@ def test_each_member_has_its_weight_and_its_loss(pack):
     lines = [line.get_xdata()[0] for line in losses.lines]
     assert lines == [pack.best_member_validation_loss_, pack.validation_loss_]
     figure.canvas.draw()  # a name is no formula
-
-
-def test_a_pack_that_chose_by_no_rows_has_no_lines():
-    rows = slice(None, None, 5)
-    pack = PackClassifier(**QUICK | {"activations": ("relu",)}).fit(X[rows], Y[rows])
-    figure = plot_pack(pack)
-    assert not figure.axes[1].lines
-    assert not figure.legends
-    figure.canvas.draw()
-
-
-def test_a_pack_must_be_fitted():
-    with pytest.raises(ValueError, match="not fitted"):
-        plot_pack(PackClassifier())
 
 
 def test_a_display_of_a_pack_draws_in_the_users_axes(pack):

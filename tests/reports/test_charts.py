@@ -8,8 +8,7 @@ import pytest
 
 from combutab.evaluation import align_tables
 from combutab.reports import _charts
-from combutab.reports._charts import is_identifier, shorten_middle
-from combutab.reports._page import number
+from combutab.reports._charts import is_identifier
 
 
 def histogram(real, synthetic, others=(), least=1):
@@ -40,35 +39,6 @@ def test_a_histogram_has_the_shares_of_both_columns():
     assert drawn.ticks == [(0.0, "0"), (1.0, "1"), (2.0, "2")]
 
 
-def test_a_bin_holds_as_many_whole_numbers_as_another():
-    ages = pd.Series(np.arange(100, dtype=float))
-    drawn = histogram(ages, ages).outlines
-    per_bin = np.histogram(ages, drawn.edges)[0]
-    assert len(set(per_bin[:-1])) == 1
-    assert per_bin.sum() == 100
-
-
-def test_names_below_a_histogram_do_not_overlap():
-    seconds = np.random.default_rng(0).integers(0, 10**7, 300).astype("m8[us]")
-    times = pd.Series(np.datetime64("2020-01-01", "us") + seconds)
-    drawn = histogram(times, times, least=5).outlines
-    figure = drawn.draw()
-    figure.draw_without_rendering()
-    first, last = figure.axes[0].get_xticklabels()
-    assert [first.get_text(), last.get_text()] == [drawn.ticks[0][1], drawn.ticks[-1][1]]
-    assert not first.get_window_extent().overlaps(last.get_window_extent())
-
-
-@pytest.mark.parametrize("unit", [1e-300, 1e-20, 1e100])
-def test_numbers_of_any_size_have_as_many_bins(unit):
-    real = pd.Series(np.random.default_rng(0).normal(size=300))
-    plain, scaled = (histogram(real * factor, real * factor).outlines for factor in (1.0, unit))
-    np.testing.assert_allclose(scaled.edges / unit, plain.edges, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(masses(scaled, scaled.real), masses(plain, plain.real))
-    (axes,) = scaled.draw().axes
-    assert axes.get_xlim() == (0, 1)
-
-
 def test_outliers_are_counted_at_the_edge():
     real = pd.Series(np.linspace(0.0, 1.0, 1001))
     synthetic = pd.Series(1e9 + np.arange(30.0))
@@ -86,17 +56,6 @@ def test_an_axis_of_dates_has_dates():
     assert abs(names[0] - days[0]) < pd.Timedelta("10D")
     assert abs(names[-1] - days[199]) < pd.Timedelta("10D")
     assert "real: median about 2024-04-07, most between 2024-01-" in drawn.words
-
-
-def test_the_picture_has_both_outlines_and_the_ticks():
-    real = pd.Series([0.0, 0.0, 0.0, 1.0, 2.0, 2.0])
-    chart = histogram(real, real[1:]).outlines
-    (axes,) = chart.draw().axes
-    filled, line = axes.patches
-    for patch, heights in ((filled, chart.real), (line, chart.synthetic)):
-        np.testing.assert_array_equal(patch.get_data().values, heights)
-        np.testing.assert_allclose(patch.get_data().edges, [0, 1 / 3, 2 / 3, 1])
-    assert [text.get_text() for text in axes.get_xticklabels()] == ["0", "1", "2"]
 
 
 @pytest.mark.parametrize("values", [[5.0, 5.0], [0.0, 0.0], [-3.0, -3.0, np.nan]])
@@ -161,10 +120,6 @@ def test_what_looks_alike_scores_alike(kind, other):
     assert scored <= shown + hidden + 0.02
 
 
-def test_no_values_no_chart():
-    assert histogram(pd.Series([np.nan, np.nan]), pd.Series([1.0])) is None
-
-
 def test_bars_are_of_the_most_frequent_categories_and_the_others():
     real = pd.Series(pd.Categorical([f"c{min(i, 20 - i)}" for i in range(20)]))
     synthetic = pd.Series(pd.Categorical(["c1", "new", None, "c2"]))
@@ -181,17 +136,6 @@ def test_missing_values_are_a_category():
         ("(missing)", 0.67),
         ("a", 0.33),
     ]
-
-
-@pytest.mark.parametrize("name", ["a", "median_house_value", "W" * 30, "中文列名" * 9, ""])
-def test_a_name_that_is_too_long_loses_its_middle(name):
-    short = shorten_middle(name, 14)
-    assert len(short) == min(len(name), 14)
-    head, _, tail = short.partition("…")
-    assert name.startswith(head)
-    assert name.endswith(tail)
-    days = [f"mean_temperature_of_day_{day}" for day in range(1, 32)]
-    assert len({shorten_middle(day, 14) for day in days}) == 31
 
 
 # ---- what few rows have ------------------------------------------------------------------------
@@ -245,16 +189,6 @@ def test_a_rare_count_is_not_named():
     assert [text for _, text in chart.outlines.ticks] == ["1", "2", "3"]
 
 
-def test_numbers_are_short():
-    assert [number(x) for x in (0.0, 12345.6, 1e12, -0.5, float("inf"))] == [
-        "0",
-        "12,346",
-        "1,000,000,000,000",
-        "-0.500",
-        "inf",
-    ]
-
-
 # ---- which columns are taken for identifiers -----------------------------------------------------
 
 RNG = np.random.default_rng(0)
@@ -284,10 +218,3 @@ def test_identifiers_and_others(name):
     table = pd.DataFrame({name: (IDENTIFIERS | OTHERS)[name]})
     aligned = align_tables({"real": table}, reference="real")["real"]
     assert is_identifier(aligned[name]) == (name in IDENTIFIERS)
-
-
-def test_of_few_rows_text_that_nearly_all_differs_is_left_out_as_well():
-    table = pd.DataFrame({"name": [f"person {i}" for i in range(30)], "age": range(30)})
-    aligned = align_tables({"real": table}, reference="real")["real"]
-    assert is_identifier(aligned["name"])
-    assert not is_identifier(aligned["age"])

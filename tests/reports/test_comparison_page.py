@@ -12,7 +12,7 @@ from sklearn.datasets import load_diabetes, load_iris
 from torch import nn
 
 from combutab.model_selection import ActivationComparison, compare_activations
-from combutab.reports import render_report, write_report
+from combutab.reports import render_report
 from combutab.reports._comparison import verdict_cards
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -160,82 +160,12 @@ def test_a_measure_that_is_not_known_is_a_dash(classified):
     assert [row[4] for row in rows[1:4]] == ["–"] * 3
 
 
-def test_what_is_no_report(classified, tmp_path):
-    with pytest.raises(TypeError, match="got a DataFrame"):
-        render_report(classified.results)
-    write_report(classified, tmp_path / "page.html")
-    assert (tmp_path / "page.html").read_text("utf-8") == render_report(classified)
-
-
 # ---- the picture -----------------------------------------------------------------------------
 
 
 def picture(found):
     (svg,) = [each for each in elements(render_report(found), "svg") if each.get("role")]
     return svg
-
-
-def marks_of(svg, colour):
-    """Centres of the marks that are filled or lined with a colour of the page, from the top."""
-    uses = [each for each in svg.iter("use") if f"{colour})" in each.get("style", "")]
-    places = np.array([[float(each.get(axis)) for axis in "xy"] for each in uses])
-    return places[np.argsort(places[:, 1], kind="stable")]
-
-
-def test_marks_stand_where_their_numbers_are(classified):
-    """Ticks give the scale: positions of all marks are read off against it."""
-    svg = picture(replace(classified, baselines=pd.DataFrame()))
-    texts = {each.text: each for each in svg.iter("text")}
-    ticks = {
-        float(text): float(each.get("x"))
-        for text, each in texts.items()
-        if re.fullmatch(r"[\d.]+", text)
-    }
-    slope, start = np.polyfit(list(ticks.values()), list(ticks), 1)
-    summary = classified.summary
-    rows = [float(texts[name].get("y")) for name in summary["activation"]]
-    apart = summary["distinguishable"].to_numpy()
-    assert apart.tolist() == [False, False, True]
-    for colour, chosen in (("--real", ~apart), ("--synthetic", apart)):
-        means = marks_of(svg, colour)[: chosen.sum()]  # below are those of the legend
-        np.testing.assert_allclose(
-            means[:, 0] * slope + start, summary["mean"][chosen].astype(float), atol=1e-6
-        )
-        np.testing.assert_allclose(means[:, 1], np.array(rows)[chosen], atol=5)
-        lines = [
-            [float(n) for n in re.findall(r"[\d.]+", each.get("d"))]
-            for each in svg.iter("path")
-            if f"stroke: var({colour})" in each.get("style", "") and not each.get("id")
-        ]
-        ends = np.array(lines[: chosen.sum()])[:, [0, 2]] * slope + start
-        np.testing.assert_allclose(ends, summary.loc[chosen, ["low", "high"]], atol=1e-6)
-    folds = classified.results.pivot_table(index="activation", columns="fold", values="accuracy")
-    dots = [
-        each
-        for each in svg.iter("use")
-        if "fill: var(--soft); stroke: var(--page)" in each.get("style")
-    ]
-    dots = np.array([float(each.get("x")) for each in dots]).reshape(3, 4) * slope + start
-    np.testing.assert_allclose(dots, folds.loc[summary["activation"]], atol=1e-6)
-
-
-def test_the_picture_is_text_and_marks_in_the_colours_of_the_page(classified):
-    svg = picture(classified)
-    left, top, width, height = map(float, svg.get("viewBox").split())
-    places = [
-        (float(e.get("x")), float(e.get("y"))) for tag in ("use", "text") for e in svg.iter(tag)
-    ]
-    assert all(left <= x <= left + width and top <= y <= top + height for x, y in places)
-    names = [each.text for each in svg.iter("text") if "end" in each.get("style")]
-    below = classified.baselines["baseline"].tolist()
-    assert names[: 3 + len(below)] == [*classified.summary["activation"], *below]
-    assert not re.search("#[0-9a-f]{6}|font-family", render_report(classified).split("</style>")[1])
-    assert svg.find("title").text == "Scores of the activations: accuracy (higher is better)"
-    described = svg.find("desc").text
-    apart = classified.baselines["distinguishable"].sum()
-    assert described.count("significantly different from the best") == 1 + apart
-    assert f"silent: mean {classified.summary['mean'].iloc[-1]:.4g}" in described
-    assert "combu & co: mean" in described
 
 
 def renamed(found, name):
@@ -245,10 +175,6 @@ def renamed(found, name):
         for which in ("results", "summary")
     }
     return replace(found, **frames)
-
-
-def test_the_same_comparison_gives_the_same_page(classified):
-    assert render_report(classified) == render_report(replace(classified))
 
 
 def test_a_page_does_not_depend_on_the_reader_s_matplotlib_settings(classified):

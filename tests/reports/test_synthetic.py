@@ -109,18 +109,6 @@ def test_a_shuffled_target_teaches_nothing():
     assert pairs[0]["mean"].mean() < pairs[1]["mean"].mean()
 
 
-def test_independent_columns_that_match_to_the_last_value_are_poor():
-    rng = np.random.default_rng(3)
-    found = evaluate(TRAIN.apply(lambda column: rng.permutation(column)))
-    assert levels(found)[:2] == ("poor", "poor")
-    usefulness, likeness, _ = (finding.sentence for finding in found.findings)
-    assert "keep nothing of what the real rows teach about 'rich'" in usefulness
-    assert "the columns match the real ones to 100 % on average" in likeness
-    areas = found.detection.query("source == 'synthetic'").set_index("learner")["mean"]
-    assert areas["linear"] < 0.6
-    assert areas["hist_gradient_boosting"] > 0.8
-
-
 def test_near_copies_of_a_part_are_found():
     near = TRAIN[:60].assign(income=TRAIN["income"] + 0.001, age=TRAIN["age"] + 0.001)
     found = evaluate(pd.concat([near, FRESH[:240]]))
@@ -272,13 +260,6 @@ def test_a_missing_column_is_named_with_its_table():
         evaluate(FRESH.drop(columns="rich"), names=names)
 
 
-def test_tables_of_one_name_are_told_apart():
-    with pytest.raises(ValueError, match=r"synthetic lacks \['rich'\]"):
-        evaluate(
-            FRESH.drop(columns="rich"), names=dict.fromkeys(("real", "synthetic", "test"), "t.csv")
-        )
-
-
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -289,6 +270,8 @@ def test_tables_of_one_name_are_told_apart():
         ({"real_test": TEST.assign(rich=None)}, "no row of real_test has a target"),
         ({"learners": "oracle"}, "unknown learner 'oracle'"),
         ({"real_test": TEST.assign(age=1e200)}, "column 'age' of held-out real table has numbers"),
+        ({"min_frequency": 0}, "min_frequency must be an integer of at least 1, or a"),
+        ({"min_frequency": 1.5}, "min_frequency must be an integer of at least 1, or a"),
         ({"categorical": ["shoe"]}, r"there is no column \['shoe'\]"),
     ],
 )
@@ -315,56 +298,6 @@ def test_the_tables_are_the_evaluators(record):
     for table, evaluator in ((record.fidelity, fidelity), (record.detection, detection)):
         expected = evaluator(real=TRAIN, synthetic=sources, random_state=3)
         pd.testing.assert_frame_equal(table, expected)
-
-
-def test_the_rest_of_the_record(record):
-    assert record.task == "classification"
-    assert record.guess == pytest.approx((TEST["rich"].value_counts() / len(TEST)).max())
-    assert record.made == {"Generator": "a die"}
-    assert record.names["real"] == "r.csv"
-    assert set(record.names) == {"real", "synthetic", "test"}
-    assert record.seed == 3
-    assert list(record.seconds) == ["ml_efficacy", "fidelity", "detection", "privacy"]
-    assert record.versions["pandas"] == pd.__version__
-    assert record.versions["numpy"] == np.__version__
-    pd.testing.assert_frame_equal(
-        record.synthetic, align_tables({"r": TRAIN, "s": FRESH, "t": TEST}, reference="r")["s"]
-    )
-
-
-@pytest.mark.usefixtures("short_report")
-def test_the_target_of_a_classification_is_a_category():
-    def coded(table):
-        return table.assign(rich=(table["rich"] == "yes").astype(int))
-
-    found = evaluate(coded(FRESH), real_train=coded(TRAIN), real_test=coded(TEST))
-    assert found.task == "classification"
-    assert found.kinds["rich"] == "category"
-    assert found.kinds["born"] == "datetime"
-    assert list(found.train["rich"].cat.categories) == [0, 1]
-
-
-@pytest.mark.usefixtures("short_report")
-def test_progress_is_told_before_each_evaluator():
-    told = []
-    evaluate(FRESH[:9], progress=told.append)
-    assert told == [
-        "training learners on real and on synthetic rows",
-        "comparing columns and pairs of columns",
-        "telling synthetic rows from real ones",
-        "measuring distances to real rows",
-    ]
-
-
-@pytest.mark.usefixtures("short_report")
-def test_the_same_seed_gives_the_same_and_no_table_is_changed():
-    given = [table.copy() for table in (TRAIN, TEST, FRESH)]
-    small = {"real_train": TRAIN[:120], "real_test": None}
-    one, other = (evaluate(FRESH[:120], random_state=5, **small) for _ in range(2))
-    assert one.findings == other.findings
-    pd.testing.assert_frame_equal(one.efficacy, other.efficacy)
-    for table, before in zip((TRAIN, TEST, FRESH), given, strict=True):
-        pd.testing.assert_frame_equal(table, before)
 
 
 # ---- copies and chance -------------------------------------------------------------------------

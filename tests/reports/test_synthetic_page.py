@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from combutab.reports import Finding, evaluate_synthetic, render_report, write_report
+from combutab.reports import evaluate_synthetic, render_report, write_report
 
 pytestmark = pytest.mark.usefixtures("short_reports")
 
@@ -123,36 +123,12 @@ def test_text_of_the_data_is_text(page):
     assert page.says(HOSTILE)
 
 
-def test_it_says_that_it_shows_real_values(page):
-    assert page.says("This page itself shows parts of the real table")
-
-
-def test_the_rules_name_the_thresholds(page):
-    for rule in (
-        *("Good from 0.9, fair from 0.7.", "is below 0.02 or twice", "fewer than 10 rows"),
-        *(
-            "Good up to 0.65, fair up to 0.8.",
-            "fewer than 100 rows",
-            "good from 0.9, fair from 0.75",
-        ),
-        *("more than 3 standard errors", "at most 0.45, and more than 6 standard errors"),
-        *("a probability below 0.001", "is at least 0.05 from 0.5", "a ROC AUC to 0.7"),
-    ):
-        assert page.says(rule), rule
-
-
 def test_it_loads_nothing(page):
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
     assert page.count("meta", content=policy) == 1
     for _, attributes in page.elements:
         assert "src" not in attributes
         assert attributes.get("href", "#").startswith("#")
-
-
-def test_links_lead_somewhere(page):
-    links = {given["href"][1:] for tag, given in page.elements if tag == "a"}
-    assert links <= set(page.ids)
-    assert len(page.ids) == len(set(page.ids))
 
 
 def test_without_target_and_held_out_rows_it_says_so():
@@ -193,17 +169,6 @@ def test_many_columns_stay_small_and_are_all_there():
     assert page.says("Shown are the 25 columns")
 
 
-def test_a_map_of_some_columns_leaves_out_identifiers():
-    rng = np.random.default_rng(0)
-    numbers = [f"number {i}" for i in range(27)]
-    real, synthetic = (pd.DataFrame(rng.normal(size=(60, 27)), columns=numbers) for _ in range(2))
-    real["name"] = [f"person {i}" for i in range(60)]
-    synthetic["name"] = [f"somebody {i}" for i in range(60)]
-    real["group"], synthetic["group"] = (rng.choice(list("abc"), 60) for _ in range(2))
-    page = Page(render_report(evaluate_synthetic(real_train=real, synthetic=synthetic)))
-    assert page.says("Shown are the 25 columns")
-
-
 def test_a_report_is_written_whole_or_not_at_all(found, tmp_path):
     place = tmp_path / "report.html"
     write_report(found, place)
@@ -215,19 +180,3 @@ def test_a_report_is_written_whole_or_not_at_all(found, tmp_path):
         write_report(found, tmp_path / "none" / "report.html")
     assert place.read_text("utf-8") == before
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
-
-
-def test_each_finding_has_its_level_and_few_words_first(found, page):
-    for finding in found.findings:
-        assert len(finding.short.split()) <= 13
-        assert page.says(f"{finding.subject.capitalize()}: ")
-        assert page.says(finding.short)
-    levels = [given["class"] for tag, given in page.elements if tag == "li" and "class" in given]
-    assert levels == [f"finding {finding.level}" for finding in found.findings]
-
-
-def test_every_level_has_its_words():
-    levels = ("good", "fair", "poor", "unknown")
-    subjects = ("usefulness", "likeness", "privacy")
-    shorts = {Finding(subject, level, "").short for subject in subjects for level in levels}
-    assert len(shorts) == 12
