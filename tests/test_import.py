@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tomllib
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
@@ -147,22 +146,6 @@ def test_other_names_are_no_attributes():
         exec("from combutab import MLPClasifier")
 
 
-def test_a_library_that_is_not_installed_is_what_the_error_names():
-    code = """
-import sys
-class Absent:
-    def find_spec(self, name, *args):
-        if name == "torch":
-            raise ModuleNotFoundError("No module named 'torch'", name="torch")
-sys.meta_path.insert(0, Absent())
-try:
-    from combutab import CTGAN
-except ModuleNotFoundError as error:
-    print(error)
-"""
-    assert "torch" in run(code)
-
-
 def test_the_command_names_what_there_is():
     from combutab.cli import _compare, _options
     from combutab.generators import find_generators
@@ -195,14 +178,6 @@ print(*loaded() - others)
     new = set(run(code).split())
     assert "combutab" in new
     assert not new & LAZY
-
-
-def test_version_is_that_of_the_distribution():
-    try:
-        installed = version("combutab")
-    except PackageNotFoundError:
-        pytest.skip("combutab is not installed")
-    assert combutab.__version__ == installed
 
 
 def test_without_sdv_it_says_what_to_install(monkeypatch):

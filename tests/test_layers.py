@@ -262,16 +262,6 @@ def test_names_that_are_defined_twice_become_fewer():
     assert len(twice) <= NAMES_DEFINED_TWICE, twice
 
 
-def test_circles_and_private_names_are_found():
-    assert circle({"a": {"b"}, "b": {"c"}, "c": set()}) is None
-    assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == "a"
-    assert circle({"b": {"c"}, "c": {"b"}, "d": {"b"}}) == "b"
-    assert private_names_of_others("model._states\nself._own\nother.__dict__") == ["model._states"]
-    assert private_names_of_others("class A:\n    _n = 1\n    def f(self, b):\n        b._n") == []
-    typed = "if TYPE_CHECKING:\n    from combutab.training._trainer import train_stack"
-    assert list(imported_files(typed, "combutab.training._steps")) == ["combutab.training._trainer"]
-
-
 # ---- packages and their public names -----------------------------------------------------------
 
 

@@ -16,7 +16,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 from torch import nn
 
 import combutab
@@ -27,7 +26,6 @@ from combutab.core.rng import (
     fold_in,
     random_int64,
     random_permutations,
-    random_uniform,
     seed_from,
     starts,
 )
@@ -74,15 +72,6 @@ def test_a_row_depends_on_its_key_and_position_alone():
     stacked = random_int64([1, 7, 9], 25)
     assert torch.equal(stacked[1, :10], alone)
     assert not torch.equal(stacked[0], stacked[2])
-
-
-def test_uniforms_are_uniform_and_uncorrelated():
-    draws = random_uniform([3, 4], 50_000).numpy()
-    assert draws.min() >= 0
-    assert draws.max() < 1
-    assert stats.kstest(draws[0], "uniform").pvalue > 1e-3
-    assert abs(np.corrcoef(draws[0], draws[1])[0, 1]) < 0.02
-    assert abs(np.corrcoef(draws[0, 1:], draws[0, :-1])[0, 1]) < 0.02
 
 
 def test_consecutive_seeds_give_unrelated_keys():
@@ -362,24 +351,3 @@ def test_of_generators(cls, streams, tmp_path):
     else:
         expected |= {Stream.VAE_ORDER, Stream.VAE_NOISE, Stream.VALUES}
     assert streams.purposes() >= expected
-
-
-def test_a_meeting_is_seen(streams):
-    def draw(key, first=0):
-        random.random_uniform([key], 5, first=first)
-
-    noise, order = (random.fold_in(SEED, Stream.MEMBER, i) for i in range(2))
-    draw(noise)
-    draw(noise, first=5)
-    draw(order)
-    assert not streams.meetings()
-    draw(noise, first=3)  # numbers that were drawn before
-    assert "is drawn 3 times" in streams.meetings()[0]
-    torch.Generator().manual_seed(order >> 1)  # at a place of its own
-    assert "is drawn by" in streams.meetings()[1]
-    random.fold_in(order, Stream.DROPOUT)
-    assert "other keys" in streams.meetings()[-1]
-    random.fold_in(random.fold_in(SEED, Stream.WEIGHTS), Stream.MEMBER)
-    out_of_range = np.uint64([(1 << 63) + Stream.MEMBER])  # of arrays it is not looked for
-    random.fold_in(np.uint64([SEED]), Stream.WEIGHTS, out_of_range)
-    assert "is derived by" in streams.meetings()[0]

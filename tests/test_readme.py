@@ -20,7 +20,7 @@ import sklearn.neural_network
 import torch
 
 import combutab
-from combutab import ACTIVATIONS, MLPClassifier, MLPRegressor
+from combutab import ACTIVATIONS
 from tests.code_blocks import PYPROJECT, ROOT, blocks, check_command, commands, run_python
 from tests.short import short_reports
 
@@ -96,40 +96,6 @@ def test_other_defaults_than_scikit_learns_are_listed(name):
         value = repr(ours[parameter].default).replace("'", '"')
         assert f"`{parameter}={value}`" in text
     assert "`batch_size=" in text
-
-
-def test_what_the_differences_say():
-    """Those that another test does not hold; numbers as the chapter gives them."""
-    import numpy as np
-
-    X, y = np.array([[1.0], [2.0], [3.0]] * 10), np.array([0, 1, 2] * 10)
-    quick = {"max_iter": 2, "n_iter_no_change": np.inf, "random_state": 0}
-    clf = MLPClassifier(**quick).fit(X, y, sample_weight=(y < 2).astype(float))
-    assert clf.classes_.tolist() == [0, 1]
-    assert clf.predict_proba(X).dtype == np.float64
-    assert clf.predict_proba(X.astype(np.float32)).dtype == np.float64
-    with pytest.raises(AttributeError):
-        clf.coefs_ = []
-    with pytest.raises(ValueError, match="Negative values"):
-        clf.fit(X, y, sample_weight=-np.ones(30))
-    assert MLPClassifier().batch_size == "auto"
-
-    reg = MLPRegressor(**quick).fit(X, y)
-    assert reg.predict(X).dtype == np.float64
-    for _ in range(2):
-        reg.partial_fit(X, y)
-    assert reg.n_iter_ == 4
-    lbfgs = MLPRegressor(solver="lbfgs", max_iter=200, tol=0.01).fit(X, y)
-    assert lbfgs.t_ > 0
-    assert lbfgs.validation_scores_ is None
-
-    strings = X.astype(str).astype(object)
-    quick["numeric_embedding"] = "none"  # which would make more of a number
-    assert MLPClassifier(**quick).fit(strings, y).coefs_[0].shape[0] == 3
-    numbers = MLPClassifier(**quick, categorical_features=None).fit(strings, y)
-    assert numbers.coefs_[0].shape[0] == 1
-    rates = MLPClassifier(**quick, learning_rate="invscaling").fit(X, y).history_["learning_rate"]
-    assert rates.iloc[1] < rates.iloc[0]
 
 
 # ---- constraints.txt ---------------------------------------------------------------------------

@@ -78,52 +78,26 @@ class KillOnce(Callback):
             os.kill(int((HOME / "rank 1").read_text()), signal.SIGKILL)
 
 
-ESTIMATORS = {
-    "rows: weights, penalty, dropout, clipping, embeddings": (
-        MLPRegressor(
-            **{**QUICK, "max_onehot": 4, "dropout": 0.2, "max_grad_norm": 0.5, "alpha": 0.1}
-        ),
-        Y,
-        WEIGHT,
-    ),
-    "rows: members of unequal folds, calibration": (
-        MLPClassifier(
-            **{**QUICK, "batch_size": 50, "label_smoothing": 0.1, "callbacks": [Told()]},
-            n_members=3,
-            bagging="cv",
-            calibration="temperature",
-        ),
-        Y > 0,
-        None,
-    ),
-    "rows: own scoring, quantiles": (
-        MLPClassifier(
-            **QUICK,
-            early_stopping_scoring="roc_auc",
-            solver="sgd",
-            numeric_encoding="quantile",
-            numeric_embedding="piecewise-linear",
-        ),
-        Y > 0,
-        WEIGHT,
-    ),
-    "rows: heads": (TabMRegressor(**QUICK, n_heads=3), Y, None),
-    "rows: fewer than ranks": (
-        MLPRegressor(**{**QUICK, "batch_size": 1, "max_iter": 1, "early_stopping": False}),
-        Y,
-        None,
-    ),
-    "members: one more than ranks": (MLPRegressor(**QUICK, n_members=3), Y, None),
-    "members: batch normalisation": (
-        MLPRegressor(**QUICK, n_members=2, normalization="batch"),
-        Y,
-        None,
-    ),
-    "members: lbfgs": (
-        MLPRegressor(**{**QUICK, "solver": "lbfgs", "max_iter": 3}, n_members=2),
-        Y,
-        None,
-    ),
+def quick(cls, **changes):
+    return cls(**QUICK | changes)
+
+
+BAGS = {"n_members": 3, "bagging": "cv", "calibration": "temperature", "batch_size": 50}
+BAGS |= {"label_smoothing": 0.1, "callbacks": [Told()]}
+SCORED = {"early_stopping_scoring": "roc_auc", "solver": "sgd"}
+SCORED |= {"numeric_encoding": "quantile", "numeric_embedding": "piecewise-linear"}
+ALL = {"max_onehot": 4, "dropout": 0.2, "max_grad_norm": 0.5, "alpha": 0.1}
+ONE = {"batch_size": 1, "max_iter": 1, "early_stopping": False}
+TOGETHER = {"n_members": 2, "normalization": "batch"}
+ESTIMATORS = {  # with a target, and weights
+    "rows: weights, dropout, clipping, embeddings": (quick(MLPRegressor, **ALL), Y, WEIGHT),
+    "rows: members of unequal folds, calibration": (quick(MLPClassifier, **BAGS), Y > 0, None),
+    "rows: own scoring, quantiles": (quick(MLPClassifier, **SCORED), Y > 0, WEIGHT),
+    "rows: heads": (quick(TabMRegressor, n_heads=3), Y, None),
+    "rows: fewer than ranks": (quick(MLPRegressor, **ONE), Y, None),
+    "members: one more than ranks": (quick(MLPRegressor, n_members=3), Y, None),
+    "members: batch normalisation": (quick(MLPRegressor, **TOGETHER), Y, None),
+    "members: lbfgs": (quick(MLPRegressor, solver="lbfgs", max_iter=3, n_members=2), Y, None),
 }
 ENDS = {  # members that stop at epochs of their own
     "solver": "sgd",
@@ -159,10 +133,10 @@ ENDING = {
     "ends apart: training loss": (MLPRegressor(**{**ENDS, "early_stopping": False}), Y),
 }
 STREAMED = {  # window by window, of each rank's own copy of the files
-    "rows: Parquet files": MLPRegressor(
-        **{**QUICK, "batch_size": 48, "max_onehot": 4, "dropout": 0.2}, early_stopping=True
+    "rows: Parquet files": quick(
+        MLPRegressor, batch_size=48, max_onehot=4, dropout=0.2, early_stopping=True
     ),
-    "members: Parquet files": MLPRegressor(**{**QUICK, "max_iter": 2}, n_members=3),
+    "members: Parquet files": quick(MLPRegressor, max_iter=2, n_members=3),
 }
 
 
@@ -296,21 +270,20 @@ def streamed(model, rows=slice(None), limit="100MB"):
         return clone(model).fit_parquet(path, "y", sample_weight="weight", memory_limit=limit)
 
 
+def fit(model, X=ROWS, y=Y):
+    return lambda: model.fit(X, y)
+
+
+RATE, ALPHA = 0.001 * (RANK + 1), {"alpha": 0.1 * RANK}
 REFUSED = {
-    "refused: batch normalisation": lambda: MLPRegressor(**QUICK, normalization="batch").fit(
-        ROWS, Y
-    ),
-    "refused: lbfgs": lambda: MLPRegressor(**{**QUICK, "solver": "lbfgs"}).fit(ROWS, Y),
+    "refused: batch normalisation": fit(quick(MLPRegressor, normalization="batch")),
+    "refused: lbfgs": fit(quick(MLPRegressor, solver="lbfgs")),
     "refused: CTGAN": lambda: CTGAN(**DRAWN).fit(ROWS),
-    "refused: another table": lambda: MLPRegressor(**QUICK).fit(ROWS[RANK:], Y[RANK:]),
-    "refused: other parameters": lambda: MLPRegressor(
-        **{**QUICK, "learning_rate_init": 0.001 * (RANK + 1)}
-    ).fit(ROWS, Y),
-    "refused: another file": lambda: streamed(MLPRegressor(**QUICK), slice(RANK, None)),
-    "refused: another limit": lambda: streamed(MLPRegressor(**QUICK), limit=10**8 + RANK),
-    "refused: a pack of other parameters": lambda: PackRegressor(
-        **PACKED, member_params={"alpha": 0.1 * RANK}
-    ).fit(ROWS, Y),
+    "refused: another table": fit(quick(MLPRegressor), ROWS[RANK:], Y[RANK:]),
+    "refused: other parameters": fit(quick(MLPRegressor, learning_rate_init=RATE)),
+    "refused: another file": lambda: streamed(quick(MLPRegressor), slice(RANK, None)),
+    "refused: another limit": lambda: streamed(quick(MLPRegressor), limit=10**8 + RANK),
+    "refused: a pack of other parameters": fit(PackRegressor(**PACKED, member_params=ALPHA)),
     "an error of one rank": broken,
 }
 

@@ -153,12 +153,12 @@ import torch.distributed as dist
 from combutab import MLPRegressor
 from combutab.training import Callback
 
-rank, count, path, what = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
-store = dist.FileStore(path, count)
+rank, path, what = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+store = dist.FileStore(path, 2)
 store.set(f"here {rank}", "")  # all that takes long is loaded
-store.wait([f"here {other}" for other in range(count)], timedelta(minutes=9))
+store.wait([f"here {other}" for other in (0, 1)], timedelta(minutes=9))
 wait = timedelta(seconds=15) if what == "hangs" else timedelta(minutes=9)
-dist.init_process_group("gloo", store=store, rank=rank, world_size=count, timeout=wait)
+dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=wait)
 X = np.random.default_rng(0).normal(size=(100, 2))
 
 class Stop(Callback):
@@ -169,23 +169,18 @@ class Stop(Callback):
             threading.Event().wait()
 
 settings = {"hidden_layer_sizes": (4,), "callbacks": [Stop()], "random_state": 0}
-if what == "ends":
-    settings |= {"n_members": 2, "n_iter_no_change": 1, "solver": "sgd", "early_stopping": True}
-    settings |= {"learning_rate_init": 0.1, "tol": 1e-3, "precision": "float64"}
-net = MLPRegressor(**settings, max_iter=30).fit(X, X[:, 0])
-print(net.history_.groupby("member").size().tolist(), net.predict(X).tobytes().hex())
-dist.destroy_process_group()
+MLPRegressor(**settings, max_iter=30).fit(X, X[:, 0])
 """
 
 
 @pytest.fixture
 def start(tmp_path):
-    """Start ranks of a group of their own, of which the first does something."""
+    """Start two ranks of a group of their own, of which the first does something."""
     started = []
 
-    def start(count, what):
-        for rank in range(count):
-            arguments = [str(rank), str(count), str(tmp_path / "store"), what]
+    def start(what):
+        for rank in (0, 1):
+            arguments = [str(rank), str(tmp_path / "store"), what]
             started.append(
                 subprocess.Popen(
                     [sys.executable, "-W", "ignore", "-c", OWN_GROUP, *arguments],
@@ -205,7 +200,7 @@ def start(tmp_path):
 
 
 def test_a_rank_that_is_killed_ends_the_others_with_one_error(start):
-    first, second = start(2, "is killed")
+    first, second = start("is killed")
     _, told = second.communicate(timeout=1200)
     assert first.wait(timeout=1200) == -9
     assert second.returncode == 1
@@ -213,18 +208,11 @@ def test_a_rank_that_is_killed_ends_the_others_with_one_error(start):
 
 
 def test_a_rank_that_hangs_is_noticed_after_the_groups_timeout(start):
-    first, second = start(2, "hangs")
+    first, second = start("hangs")
     _, told = second.communicate(timeout=1200)  # torch's own is half an hour
     assert second.returncode == 1
     assert "is later than the process group's timeout of 0:00:15" in told
     assert first.poll() is None
-
-
-def test_members_that_are_fewer_than_ranks_end_apart(start):
-    found = [rank.communicate(timeout=1200) for rank in start(3, "ends")]
-    assert [told for told, _ in found] == [found[0][0]] * 3, found[0][1][-5000:]
-    epochs = json.loads(found[0][0].partition("]")[0] + "]")
-    assert len(set(epochs)) == 2
 
 
 def test_groups_have_the_timeout_of_the_programs_group(tmp_path):
