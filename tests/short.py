@@ -1,8 +1,11 @@
 """Long work made short, for tests to which its length does not matter."""
 
+import os
 from contextlib import contextmanager
 
 import pytest
+
+BUDGET = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1"))  # how often random tests are tried
 
 
 @contextmanager

@@ -9,15 +9,9 @@ from torch import nn
 
 from combutab.activations import (
     ACTIVATIONS,
-    PLN,
     CombU,
-    LAHardSiLU,
-    LASiLU,
     LayerAct,
-    NLReLU,
-    PReLU,
     ProxyNorm,
-    Swish,
     make_activation,
 )
 
@@ -50,15 +44,6 @@ def _hooked(cls):
     return factory
 
 
-def _pre_hooked(cls):
-    def factory(width):
-        module = _make(cls)
-        module.register_forward_pre_hook(lambda module, inputs: (inputs[0] - 0.2,))
-        return module
-
-    return factory
-
-
 def _own_forward(cls):
     def factory(width):
         module = _make(cls)
@@ -85,11 +70,6 @@ class Softmax(nn.Module):
 
     def forward(self, x):
         return x * torch.softmax(x, dim=1)
-
-
-class Centred(nn.Module):
-    def forward(self, x):
-        return x - x.mean(1, keepdim=True)
 
 
 class Frozen(nn.Module):
@@ -134,19 +114,6 @@ class Reassigned(nn.Module):
         if self.training:
             self.mean = 0.9 * self.mean + 0.1 * x.detach().mean(0)
         return torch.relu(x - self.mean)
-
-
-class Counted(nn.Module):
-    """An integer buffer."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
-
-    def forward(self, x):
-        if self.training:
-            self.calls += 1
-        return torch.relu(x) / (1 + self.calls)
 
 
 class Reduced(nn.Module):
@@ -194,20 +161,6 @@ class Tied(nn.Module):
         return torch.tanh(x * self.one) * self.two
 
 
-class InPlaceWork(nn.Module):
-    def forward(self, x):
-        return x.mul_(0.5).clamp_(-1, 1)
-
-
-class Constant(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.register_buffer("scale", torch.linspace(0.1, 1, width))
-
-    def forward(self, x):
-        return torch.sin(x * self.scale)
-
-
 def without_width(cls):
     return lambda width: cls()
 
@@ -224,49 +177,30 @@ class MyScale(nn.Module):
 OWN = {
     **{f"subclass of {c.__name__}": _subclass(c) for c in CLASSES},
     **{f"hook on {c.__name__}": _hooked(c) for c in CLASSES},
-    **{f"pre-hook on {c.__name__}": _pre_hooked(c) for c in CLASSES},
     **{f"own forward of {c.__name__}": _own_forward(c) for c in CLASSES},
     "batch norm": Normed,
     "nn.BatchNorm1d": nn.BatchNorm1d,
     "nn.LayerNorm": nn.LayerNorm,
     "softmax over dim 1": without_width(Softmax),
-    "nn.Softmax": lambda width: nn.Softmax(dim=1),
-    "centred": without_width(Centred),
     "frozen": Frozen,
     "a.b and a_b": TwoNames,
     "reassigned": Reassigned,
-    "counted": without_width(Counted),
     "reduced": Reduced,
     "additive": Additive,
     "mixed": Mixed,
     "tied": Tied,
-    "in place": without_width(InPlaceWork),
-    "nn.Hardtanh(inplace)": lambda width: nn.Hardtanh(inplace=True),
-    "constant": Constant,
     "nn.PReLU": nn.PReLU,
-    "nn.PReLU of one": lambda width: nn.PReLU(),
     "nn.Sequential": lambda width: nn.Sequential(nn.Linear(width, width), nn.ReLU()),
     "weight norm": lambda width: nn.utils.parametrizations.weight_norm(nn.Linear(width, width)),
-    "negative ELU": lambda width: nn.ELU(-0.5),
-    "negative CELU": lambda width: nn.CELU(-0.5),
-    "negative LeakyReLU": lambda width: nn.LeakyReLU(-0.3),
     "Softplus(2, 5)": lambda width: nn.Softplus(2, 5),
-    "GELU(tanh)": lambda width: nn.GELU("tanh"),
-    "NLReLU(3)": lambda width: NLReLU(3.0),
-    "Swish(2)": lambda width: Swish(2.0),
     "CombU with PReLU": partial(CombU, ratios={"prelu": 0.5, "relu": 0.5}),
-    "CombU, dim 1": partial(CombU, dim=1),
-    "PLN, dim 1": partial(PLN, norm_size=4, dim=1),
-    "PReLU, dim 1": partial(PReLU, dim=1),
     "LayerAct of a module": lambda width: LayerAct(MyScale()),
     "ProxyNorm of PReLU": lambda width: ProxyNorm("prelu", width),
-    "LASiLU(1e-2)": lambda width: LASiLU(alpha=1e-2),
-    "LAHardSiLU": lambda width: LAHardSiLU(),
 }
-CHANGED = ("subclass of", "hook on", "pre-hook on", "own forward of")
+CHANGED = ("subclass of", "hook on", "own forward of")
 NAMED = [name for name in OWN if not name.startswith(CHANGED)]
-FEWER = NAMED + [f"{CHANGED[i % 4]} {cls.__name__}" for i, cls in enumerate(CLASSES)]
-"""Each class in one of four ways, in turn: whether it was changed is asked of any class alike."""
+FEWER = NAMED + [f"{CHANGED[i % 3]} {cls.__name__}" for i, cls in enumerate(CLASSES)]
+"""Each class in one of three ways, in turn: whether it was changed is asked of any class alike."""
 
 
 def inside(factory):

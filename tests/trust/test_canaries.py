@@ -7,7 +7,6 @@ import datetime
 import html
 import io
 import json
-import os
 import pickle
 import re
 import warnings
@@ -30,14 +29,11 @@ from combutab import (
     load,
     paper_recipe,
 )
-from combutab.cli import main
 from combutab.constructions import expression_network
-from combutab.generators import fit_stack
 from combutab.model_selection import compare_activations
 from combutab.preprocessing import ModeEncoder, TableEncoder
 from combutab.reports import evaluate_synthetic, render_report
-
-BUDGET = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1"))
+from tests.short import BUDGET
 
 pytestmark = pytest.mark.usefixtures("short_reports")
 
@@ -294,40 +290,6 @@ def test_no_statistic_of_any_column_is_one_rows_value(numeric):
                 assert near(held, rare, 1e-12).tolist() == [], (n, scale, j)
 
 
-def test_what_is_left_of_rare_categories(tmp_path):
-    rng = np.random.default_rng(0)
-    city = np.repeat(["Rome", "Oslo", "Lima", "Bern"], [20, 15, 3, 2]).astype(object)
-    X = pd.DataFrame({"city": city, "code": np.repeat([f"k{i}" for i in range(8)], 5)})
-    encoder = TableEncoder(max_onehot=4).fit(X)
-    assert encoder.categories_ == {0: ["Oslo", "Rome"], 1: [f"k{i}" for i in range(8)]}
-    assert encoder.get_feature_names_out().tolist() == [
-        "city_Oslo", "city_Rome", "city_rare", "code",
-    ]  # fmt: skip
-    later = pd.DataFrame(
-        {"city": ["Rome", "Lima", "never", None], "code": ["k0", "k7", "no", None]}
-    )
-    encoded = encoder.encode(later)
-    assert encoded.dense.tolist() == [[0, 1, 0], [0, 0, 1], [0, 0, 1], [0, 0, 1]]
-    assert encoded.codes[:, 0].tolist() == [1, 8, 0, 0]
-    X.loc[:7, "city"] = None  # missing keeps a column of its own, rare or not
-    encoder = TableEncoder(max_onehot=4).fit(X)
-    assert encoder.get_feature_names_out().tolist()[:4] == [
-        "city_Oslo", "city_Rome", "city_rare", "city_nan",
-    ]  # fmt: skip
-    assert encoder.encode(later).dense.tolist() == [
-        [0, 1, 0, 0],
-        [0, 0, 1, 0],
-        [0, 0, 1, 0],
-        [0, 0, 0, 1],
-    ]
-    model = MLPRegressor(**QUICK, max_onehot=4).fit(X, rng.normal(size=40))
-    model.save(tmp_path / "m.safetensors")
-    again = load(tmp_path / "m.safetensors")
-    assert again.min_frequency == 5
-    np.testing.assert_array_equal(again.predict(later), model.predict(later))
-    assert b"Bern" not in (tmp_path / "m.safetensors").read_bytes()
-
-
 @pytest.mark.parametrize(
     ("min_frequency", "kept"),
     [(1, 4), (2, 4), (3, 3), (4, 2), (16, 1), (0.01, 4), (0.075, 3), (0.076, 2), (0.5, 1)],
@@ -340,42 +302,6 @@ def test_min_frequency_counts_rows_or_a_share_of_them(min_frequency, kept):
         encoder.fit_batches((part, None) for part in parts)
         assert len(encoder.categories_[0]) == kept
         assert encoder.n_dense_ == kept + (kept < 4)
-
-
-def test_a_column_that_loses_all_its_categories_is_named_once():
-    X = people(100)[["email", "surname", "city", "salary"]]
-    message = (
-        r"^nothing is learned from column 'email', column 'surname': nearly every row has a value "
-        r"of its own, .*; leave them out$"
-    )
-    with pytest.warns(UserWarning, match=message) as caught:
-        MLPRegressor(**QUICK).fit(X, X["salary"])
-    assert len(caught) == 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        MLPRegressor(**QUICK, min_frequency=1, max_onehot=100).fit(X, X["salary"])
-        MLPRegressor(**QUICK).fit(X[["city", "salary"]], X["salary"])
-        MLPRegressor(**QUICK).fit(X[["salary"]].assign(same="one"), X["salary"])
-
-
-@pytest.mark.parametrize("numeric", ["quantile", "robust"])
-@pytest.mark.parametrize("n", [50, 300, 5000])
-def test_the_encoding_is_nearly_that_of_exact_quantiles(numeric, n):
-    rng = np.random.default_rng(0)
-    X = np.column_stack(
-        [
-            rng.normal(size=n),
-            rng.lognormal(sigma=2, size=n),
-            np.where(rng.random(n) < 0.6, 0.0, rng.gamma(2, size=n)),
-            1e9 + rng.random(n),
-        ]
-    )
-    coarse = TableEncoder(numeric=numeric).fit_transform(X)
-    exact = TableEncoder(numeric=numeric, min_frequency=1).fit_transform(X)
-    difference = np.sqrt(((coarse - exact) ** 2).mean(axis=0))
-    assert (difference < {50: 0.25, 300: 0.06, 5000: 0.03}[n]).all(), difference
-    order = np.argsort(X, axis=0)
-    assert (np.diff(np.take_along_axis(coarse, order, 0), axis=0) >= -1e-6).all()
 
 
 def test_a_table_given_as_a_networks_domain_leaves_no_extremes(tmp_path):
@@ -545,80 +471,6 @@ def test_conditions_on_rare_values_do_not_tell_whether_they_were_there(generator
         generator[0].sample_from(pd.DataFrame({"code": [CANARY["code"]]}))
 
 
-# ---- what is kept --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("cls", "min_frequency"), [(CTGAN, 5), (TVAE, 0.02), (CTGAN, 30)])
-def test_categories_that_enough_rows_have_are_kept(cls, min_frequency):
-    rng = np.random.default_rng(1)
-    counts = {f"c{i}": i for i in [2, 3, 4, 5, 6, 15, 19, 20, 21, 29, 30, 31, 300, 495]}
-    values = rng.permutation(np.repeat(list(counts), list(counts.values())))  # 1,000 rows
-    table = pd.DataFrame({"kind": values, "x": rng.normal(size=len(values))})
-    model = make(cls, min_frequency=min_frequency)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # at 30 they are more than a tenth of the rows
-        model.fit(table)
-    least = min_frequency if min_frequency >= 1 else min_frequency * len(table)
-    kept = {name for name, count in counts.items() if count >= least}
-    assert set(model.encoder_.categories_["kind"]) == kept
-    made = model.sample(3000, random_state=0)["kind"]
-    assert set(made) <= kept
-    for name in kept:
-        assert (model.sample(2, conditions={"kind": name})["kind"] == name).all()
-
-
-@pytest.mark.parametrize("cls", [CTGAN, TVAE, TabFlow])
-def test_the_kept_keep_their_shares_among_each_other(cls):
-    """A fifth of the rows is rare; the rest is sampled as if these rows were not there."""
-    rng = np.random.default_rng(2)
-    n = 1500
-    x = rng.normal(size=n)
-    kind = np.where(x > 0.5, "high", "low").astype(object)
-    kind[:300] = [f"rare {i // 2}" for i in range(300)]
-    table = pd.DataFrame({"kind": kind, "x": x})
-    params = {"learning_rate": 5e-3}
-    if cls is CTGAN:
-        params = {"generator_lr": 2e-3, "discriminator_lr": 2e-3}
-        params |= {"generator_dim": (64, 64), "discriminator_dim": (64, 64)}
-    model = make(cls, epochs=40, batch_size=100, **params)
-    with pytest.warns(UserWarning, match="20% of the rows of 'kind' have values that fewer rows"):
-        model.fit(table)
-    made = model.sample(6000, random_state=0)
-    expected = (table["kind"] == "high").sum() / (n - 300)
-    assert abs((made["kind"] == "high").mean() - expected) < 0.08
-    # what the kept say of other columns is learned
-    means = made.groupby("kind")["x"].mean()
-    assert means["high"] - means["low"] > 0.7
-
-
-@BOTH
-def test_missing_values_are_values(cls):
-    rng = np.random.default_rng(3)
-    table = pd.DataFrame({"x": rng.normal(size=300), "y": rng.normal(size=300), "kind": "a"})
-    table.loc[:150, "kind"] = "b"
-    table.loc[:3, ["x", "kind"]] = None  # 4 rows
-    table.loc[:99, "y"] = np.nan
-    model = make(cls, epochs=5).fit(table)
-    made = model.sample(5000, random_state=0)
-    assert made[["x", "kind"]].notna().all(axis=None)
-    assert made["y"].isna().any()
-    for name in ("x", "kind"):
-        with pytest.raises(ValueError, match=r"no missing value.*fewer rows than min_frequency"):
-            model.sample(1, conditions={name: None})
-
-
-@BOTH
-def test_bounds_that_enough_rows_share_are_exact(cls):
-    rng = np.random.default_rng(4)
-    worth = np.minimum(rng.lognormal(12, 1, 500).round(), 500_001)
-    assert (worth == 500_001).sum() >= 5
-    table = pd.DataFrame({"worth": worth, "stars": rng.integers(1, 6, 500)})
-    bounds = make(cls).fit(table).encoder_.columns_
-    assert bounds[0].bounds[1] == 500_001
-    assert bounds[0].bounds[0] < worth.min()
-    assert bounds[1].bounds.tolist() == [1, 5]
-
-
 # ---- identifiers and other ways out --------------------------------------------------------------
 
 
@@ -653,13 +505,6 @@ def test_identifiers_of_every_form_come_back_in_their_dtype(cls, tmp_path):
         assert each.sample(20, conditions={"x": (0, None)})["text"].dropna().is_unique
 
 
-@BOTH
-def test_a_table_of_identifiers_alone(cls):
-    with pytest.warns(UserWarning, match="'id' holds identifiers"):
-        model = make(cls).fit(pd.DataFrame({"id": range(80)}))
-    assert model.sample(3)["id"].tolist() == [80, 81, 82]
-
-
 def test_text_in_an_array_is_not_cut_short():
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.choice(["a", "b"], 90), [f"p{i}" for i in range(90)]])
@@ -667,22 +512,6 @@ def test_text_in_an_array_is_not_cut_short():
         made = make(TVAE).fit(X).sample(50)
     assert made[0, 1] == "id-000001"
     assert len(set(made[:, 1])) == 50
-
-
-@BOTH
-def test_the_user_says_what_identifiers_are(cls):
-    rng = np.random.default_rng(6)
-    table = pd.DataFrame({"count": range(60), "badge": rng.permutation(10**6)[:60], "x": 1.5})
-    model = make(cls, identifiers=["badge"])
-    with pytest.warns(UserWarning, match="'badge' holds identifiers"):
-        made = model.fit(table).sample(50)
-    assert made["badge"].min() > table["badge"].max()
-    assert made["count"].between(0, 70).all()
-    made = make(cls, identifiers=None).fit(table).sample(50)  # no warning
-    assert made["badge"].min() < table["badge"].max()
-    for wrong, says in ((["bagde"], "did you mean 'badge'"), (["x"], "'x' is listed in identif")):
-        with pytest.raises(ValueError, match=says):
-            make(cls, identifiers=wrong).fit(table)
 
 
 @BOTH
@@ -701,29 +530,6 @@ def test_what_cannot_be_learned_is_refused_with_a_way_out(cls):
     with pytest.warns(UserWarning, match="'name' holds identifiers"):
         made = make(cls, identifiers=["name"]).fit(table).sample(50)
     assert not set(made["name"]) & set(names)
-
-
-@BOTH
-def test_hardly_any_value_there_is_always_missing(cls):
-    table = pd.DataFrame({"x": np.arange(100) * 0.5, "note": None, "y": np.nan})
-    table.loc[:2, "note"] = ["a", "b", "c"]
-    table.loc[:2, "y"] = [1.25, 2.5, 3.75]
-    made = make(cls).fit(table).sample(500)
-    assert made[["note", "y"]].isna().all(axis=None)
-
-
-def test_warnings_name_the_caller_s_line_and_come_once_a_fit():
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        make(TVAE).fit(TABLE)
-    (one,) = caught
-    assert one.filename == __file__
-    with pytest.warns(UserWarning, match="hold identifiers"):
-        models = fit_stack([make(TVAE, activation=a) for a in ("relu", "combu")], TABLE)
-    alone = fit(make(TVAE, activation="combu"), discrete=TABLE.columns[[0, 1, 8]])
-    np.testing.assert_array_equal(
-        models[1].sample(200, random_state=0)["town"], alone.sample(200, random_state=0)["town"]
-    )
 
 
 # ---- Canaries in tables: what one row alone has is in no page, no finding and no text of a
@@ -839,55 +645,6 @@ def test_a_canary_that_the_generator_learned_by_heart_is_not_shown():
     assert planted_values_in(render_report(found)) == []
     assert found.findings[2].level == "poor"  # and it is told, not by its value
     assert planted_values_in(repr(found)) == []
-
-
-def test_addresses_that_are_copied_are_told():
-    """Rows of one's own with the addresses of others: 120 of 120, and no row is a copy."""
-    given = tables()
-    copied = residents(7).assign(name=given["real"]["name"])
-    found = evaluate_synthetic(
-        real_train=given["real"], synthetic=copied, real_test=given["held"], learners="linear"
-    )
-    assert found.findings[2].level == "poor"
-    assert "Values of 'name' that occur in a single training row are copied in 120" in (
-        found.findings[2].sentence
-    )
-
-
-@pytest.mark.parametrize("least", [2, 5, 20, 0.25])
-def test_no_category_of_fewer_rows_is_shown(least):
-    rng = np.random.default_rng(0)
-    real = pd.DataFrame({"word": [f"word{i:02}x" for i in range(1, 41) for _ in range(i)]})
-    real["x"] = rng.normal(size=len(real))
-    shuffled = real.sample(frac=1, random_state=0)
-    found = evaluate_synthetic(
-        real_train=real, synthetic=shuffled, min_frequency=least, learners="linear"
-    )
-    shown = {int(n) for n in re.findall(r"word(\d\d)x", render_report(found))}
-    needed = least if least >= 1 else least * len(real)
-    assert all(n >= needed for n in shown)
-    assert bool(shown) == (needed <= 40)
-
-
-@pytest.mark.parametrize("bad", [0, -1, 1.5, 1.0, True, "5", None])
-def test_bad_frequencies_are_refused_before_any_work(bad):
-    told = []
-    with pytest.raises(ValueError, match="min_frequency must be an integer of at least 1, or a"):
-        evaluate_synthetic(
-            real_train=residents(0), synthetic=residents(1), min_frequency=bad, progress=told.append
-        )
-    assert told == []
-
-
-def test_the_command_prints_no_canary(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    for name, table in tables().items():
-        table.to_csv(f"{name}.csv", index=False)
-    options = ["--test", "held.csv", "--target", "label", "--learners", "linear"]
-    assert main(["evaluate", "real.csv", "made.csv", *options, "-o", "report.html"]) == 0
-    assert planted_values_in((tmp_path / "report.html").read_text("utf-8")) == []
-    out, err = capsys.readouterr()
-    assert planted_values_in(out + err) == []
 
 
 @pytest.mark.parametrize("target", ["income", "label"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import itertools
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -19,19 +18,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import typer
 
 import combutab
-from benchmarks.papers.common.results import Store
-from combutab import CTGAN, TVAE, MLPClassifier, MLPRegressor, TabFlow, _model_files
+from combutab import CTGAN, TVAE, TabFlow, _model_files
 from combutab.cli import _generators, main
 from combutab.core.files import check_writable, whole_files
 from combutab.generators import fit_stack
 from combutab.training import Callback, uninterrupted
 from tests.models import WIDTHS
+from tests.short import BUDGET
 from tests.trust.forked import Forked, needs_fork
-
-BUDGET = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1"))
 
 RNG = np.random.default_rng(0)
 
@@ -151,50 +147,6 @@ def test_ctrl_c_ends_all_stacks():
         fit_stack(models[:1], TABLE)
 
 
-@AT_ANY_MOMENT
-@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
-def test_a_classifier_that_goes_on_is_whole_after_each_interrupt(tmp_path):
-    class Told(Callback):
-        def on_epoch_end(self, report):
-            (tmp_path / "an epoch is done").touch()
-
-    X, y = TABLE[["x", "n"]], TABLE["kind"]
-    model = MLPClassifier(
-        hidden_layer_sizes=(8,),
-        max_iter=3,
-        warm_start=True,
-        random_state=0,
-        n_members=2,
-        n_iter_no_change=np.inf,
-        callbacks=[Told()],
-    ).fit(X, y, X_val=X, y_val=y)
-    n_trials = 8 * BUDGET if BUDGET > 1 else 5
-    for trial in range(n_trials):
-        (tmp_path / "an epoch is done").unlink(missing_ok=True)
-        file = tmp_path / "an epoch is done" if trial == n_trials - 1 else None
-        before, epochs = model.predict_proba(X), len(model.loss_curve_)
-        model.set_params(max_iter=100_000)
-        interrupted = False
-        try:
-            with warnings.catch_warnings(), ctrl_c_after(RNG.uniform(0, 0.3), file):
-                warnings.filterwarnings("ignore", "Training interrupted by user")
-                model.fit(X, y, X_val=X, y_val=y)
-        except KeyboardInterrupt:
-            interrupted = True
-        after = model.predict_proba(X)
-        assert np.isfinite(after).all()
-        assert np.isfinite(model.loss_curve_).all()
-        assert len(model.loss_curve_) == len(model.validation_scores_)
-        if interrupted:  # before the training, or after it
-            np.testing.assert_array_equal(after, before)
-            assert len(model.loss_curve_) == epochs
-        else:
-            assert (model.history_["member"] == 0).sum() == model.n_iter_
-            one = model._states[0]
-            assert all(np.isfinite(value).all() for value in one.values())
-    assert len(model.loss_curve_) > 3, "vacuous"
-
-
 def test_bookkeeping_is_not_interrupted_and_its_error_is_not_lost():
     done = []
     with pytest.raises(KeyboardInterrupt), uninterrupted():
@@ -301,55 +253,6 @@ def test_a_second_ctrl_c_leaves_nothing_half_written(folder, capsys, monkeypatch
     assert combutab.load("model").n_iter_ == (2 if interrupted else 4)
 
 
-@AT_ANY_MOMENT
-def test_ctrl_c_at_any_moment_of_the_command(folder, capsys, monkeypatch, tmp_path_factory):
-    begun, original = tmp_path_factory.mktemp("mark") / "begun", typer.main.get_command
-    sizes = set()
-
-    def get_command(app):
-        begun.touch()
-        return original(app)
-
-    monkeypatch.setattr(typer.main, "get_command", get_command)
-    for k in range(6 * BUDGET if BUDGET > 1 else 4):
-        for path in folder.iterdir():
-            if path.name != "t.csv":
-                path.unlink()
-        arguments = [*SYNTH, "--epochs", "100000", "--save", "model", "--checkpoint", "training"]
-        # once amid the training, at any moment else
-        begun.unlink(missing_ok=True)
-        with ctrl_c_after(RNG.uniform(0, 0.3 if k == 0 else 1), begun if k else Path("training")):
-            code = main(arguments)
-        err = capsys.readouterr().err
-        there = set(os.listdir()) - {"t.csv"}
-        if "Calling read(nbytes) on source failed" in err:  # as pandas' parser takes Ctrl-C
-            assert (code, there) == (2, set())
-            continue
-        assert code == 130
-        if not err:  # while the command line was read
-            assert not there
-            continue
-        assert err.startswith("combutab: interrupted")
-        assert err.count("\n") == 1
-        assert there <= {"model", "out.csv", "training"}
-        assert ("out.csv" in err) == ("out.csv" in there)
-        assert ("generator in model" in err) == ("model" in there)
-        if "out.csv" in there:
-            assert len(pd.read_csv("out.csv")) == 200
-            assert combutab.load("model").n_iter_ >= 1
-        sizes.add(len(there))
-    assert 3 in sizes, "vacuous"
-
-
-def test_ctrl_c_before_the_command_line_is_read(capsys, monkeypatch):
-    def get_command(app):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(typer.main, "get_command", get_command)
-    assert main(SYNTH) == 130
-    assert capsys.readouterr() == ("", "")
-
-
 def start(arguments, folder, **options):
     environment = os.environ | {"PYTHONPATH": str(Path(combutab.__file__).parents[1])}
     command = [sys.executable, "-m", "combutab", *arguments]
@@ -381,18 +284,6 @@ def test_sigint_to_a_process(folder):
 
 
 @needs_fork
-def test_sigterm_to_a_process(folder):
-    process = started(Forked(lambda: main(LONG), folder))
-    process.send_signal(signal.SIGTERM)
-    out, err = process.communicate()
-    assert out == ""
-    assert "Traceback" not in err
-    assert process.returncode == -signal.SIGTERM
-    assert not Path("out.csv").exists()
-    assert Path("training").exists()
-
-
-@needs_fork
 def test_a_reader_that_goes_away_takes_no_file_with_it(folder):
     arguments = [*SYNTH, "--epochs", "1", "--report", "r.html"]
     reader, writer = os.pipe()
@@ -406,45 +297,10 @@ def test_a_reader_that_goes_away_takes_no_file_with_it(folder):
     assert sorted(os.listdir()) == ["out.csv", "r.html", "t.csv"]
 
 
-def test_a_generator_takes_the_place_of_a_generator_alone(folder, capsys):
-    quick = [*SYNTH, "--epochs", "1"]
-    assert main([*quick, "--save", "model", "--checkpoint", "training"]) == 0
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    Path("other.csv").write_text("a,b\n1,2\n")
-    before["other.csv"] = b"a,b\n1,2\n"
-    for arguments, says in (
-        (["--save", "other.csv"], "other.csv is there, and is no file of a model"),
-        (["--save", "training"], "training is there, and is the checkpoint of a training"),
-        (["--checkpoint", "model"], "model is a model, not a checkpoint"),
-        (["--checkpoint", "other.csv"], "other.csv is not a safetensors file"),
-        (["--checkpoint", "out.csv"], "cannot write out.csv: that is OUT as well"),
-        (["--checkpoint", "no/training"], "cannot write no/training: no does not exist"),
-    ):
-        assert main([*quick, *arguments]) == 2
-        assert says in capsys.readouterr().err
-        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-    assert main([*quick, "--save", "model"]) == 0
-    other = [*quick, "--checkpoint", "training", "--seed", "1"]
-    assert main(other) == 2
-    assert "training is of a training with random_state=0" in capsys.readouterr().err
-
-
 # ---- Writers that are killed at random moments: the files are the old ones or the new ones ------
 
 
 NAMES = ["best_model.safetensors", "comparison.png", "results.csv", "summary.csv"]
-
-
-def _kill_after(process, seconds, file=None):
-    """So long after a file is there."""
-    end = time.monotonic() + 100
-    while file is not None and not file.exists() and process.poll() is None:
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    time.sleep(seconds)
-    process.send_signal(signal.SIGKILL)
-    told, _ = process.communicate()
-    return told
 
 
 def _run_to(home, call):
@@ -490,52 +346,3 @@ def test_a_kill_before_any_call_of_the_system_leaves_the_old_set_or_the_new_one(
             break
     assert outcomes == {"old", "new"}
     assert call > 20
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no process can be killed")
-@needs_fork
-def test_a_model_is_whole_whenever_its_writer_is_killed(tmp_path):
-    rng = random.Random(1)
-    X, last = np.linspace(0, 1, 40)[:, None], -1.0
-    settings = {"hidden_layer_sizes": (64,), "max_iter": 1, "n_iter_no_change": np.inf}
-    model = MLPRegressor(**settings, random_state=0).fit(X, X[:, 0])
-
-    def write():
-        for number in itertools.count():
-            for state in model._states:
-                state["linears.1.bias"][:] = number
-            model.save("model")
-
-    for file in [None, tmp_path / "model"] * BUDGET:
-        _kill_after(Forked(write, tmp_path), rng.uniform(0, 0.3), file)
-        if (tmp_path / "model").exists():
-            last = combutab.load(tmp_path / "model").predict(X)[0]
-            assert np.isfinite(last)
-        check_writable(tmp_path)
-        assert set(os.listdir(tmp_path)) <= {"model"}
-    assert last != -1.0
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no process can be killed")
-@needs_fork
-def test_a_study_loses_no_row_that_was_reported(tmp_path, tmp_path_factory):
-    rng, reported, told_of = random.Random(2), 0, tmp_path_factory.mktemp("mark") / "told of"
-    store = Store(tmp_path / "study.csv", ["name", "score"], ["name"])
-
-    def write():
-        while True:
-            with store.open([]) as journal:
-                n = len(journal.rows)
-                for i in range(n, n + 5):
-                    journal.add([{"name": str(i), "score": "1"}])
-                    print(i + 1, flush=True)
-                    told_of.touch()
-
-    for file in [None, told_of] * BUDGET:
-        told = _kill_after(Forked(write, tmp_path), rng.uniform(0, 0.3), file).split()
-        reported = max([reported, *map(int, told)])
-        with store.open([]) as journal:
-            assert len(journal.rows) in (reported, reported + 1)  # one may be written, not told
-            reported = len(journal.rows)
-        assert os.listdir(tmp_path) == ["study.csv"]
-    assert reported > 0

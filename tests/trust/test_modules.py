@@ -1,17 +1,11 @@
 """A user's own activation modules in stacks: as in a plain torch network of one member."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
-
-import numpy as np
 import pytest
 import torch
-from sklearn.model_selection import GridSearchCV
 from torch import nn
 from torch.nn import functional as F
 
-from combutab import CTGAN, TVAE, MLPClassifier, MLPRegressor, StackedGridSearchCV
-from combutab.activations import ProxyNorm
+from combutab import CTGAN, TVAE, MLPClassifier, MLPRegressor
 from combutab.nn import (
     Member,
     MLPSpec,
@@ -24,11 +18,8 @@ from tests.trust.own_modules import (
     FEWER,
     OWN,
     WIDTH,
-    Frozen,
     Mixed,
-    Normed,
     Reduced,
-    Softmax,
     inside,
     table,
     without_width,
@@ -194,119 +185,6 @@ def test_the_chains_of_generators_train_the_module_as_it_is(cls, name):
     torch.testing.assert_close(*buffers, rtol=1e-9, atol=1e-9)
 
 
-# ---- Estimators and generators of a user's own modules: what they learn, draw and predict -------
-
-NET = {
-    "hidden_layer_sizes": (8, 8),
-    "max_iter": 6,
-    "n_iter_no_change": np.inf,
-    "batch_size": 16,
-    "learning_rate_init": 1e-2,
-    "dropout": 0.0,
-    "random_state": 0,
-    "precision": "float64",
-}
-
-
-@pytest.mark.parametrize("name", ["batch norm", "reassigned", "counted", "mixed", "nn.PReLU"])
-def test_members_of_an_ensemble_are_those_trained_alone(name):
-    X, y = table()
-    alone = MLPRegressor(activation=OWN[name], **NET).fit(X, y)
-    three = MLPRegressor(activation=OWN[name], n_members=3, **NET).fit(X, y)
-    for key, value in alone.network().member_state(0).items():
-        torch.testing.assert_close(
-            three.network().member_state(0)[key], value, rtol=1e-6, atol=1e-8
-        )
-
-
-@pytest.mark.parametrize("name", ["batch norm", "subclass of ReLU", "softmax over dim 1"])
-def test_a_stacked_search_is_scikit_learns(name):
-    X, y = table()
-    net = MLPRegressor(activation=OWN[name], **NET)
-    grid = {"learning_rate_init": [1e-3, 1e-2], "dropout": [0.0, 0.2]}
-    stacked = StackedGridSearchCV(net, grid, cv=2).fit(X, y)
-    plain = GridSearchCV(net, grid, cv=2).fit(X, y)
-    np.testing.assert_allclose(
-        stacked.cv_results_["mean_test_score"],
-        plain.cv_results_["mean_test_score"],
-        rtol=1e-6,
-    )
-
-
-def test_a_frozen_parameter_stays():
-    X, y = table()
-    net = MLPRegressor(activation=Frozen, n_members=2, **NET).fit(X, y)
-    for i in range(2):
-        state = net.network().member_state(i)
-        expected = torch.linspace(0.5, 2, 8).double()
-        assert torch.equal(state["activations.0.p_scale"], expected)
-        assert not torch.equal(state["activations.0.p_shift"], torch.zeros(8).double())
-
-
-# ---- random numbers -----------------------------------------------------------------------------
-
-
-class Drops(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.weight = nn.Parameter(torch.rand(width))
-
-    def forward(self, x):
-        return F.dropout(torch.relu(x * self.weight), 0.3, self.training)
-
-
-@pytest.mark.parametrize(
-    "activation", [Drops, lambda w: nn.RReLU(), lambda w: nn.AlphaDropout(0.2)]
-)
-def test_a_module_that_draws_follows_random_state(activation):
-    X, y = table()
-    params = NET | {"random_state": 5}
-    before = torch.get_rng_state(), np.random.get_state()[1].copy()
-    one = MLPRegressor(activation=activation, **params).fit(X, y)
-    torch.manual_seed(123)  # nothing of the caller's matters
-    two = MLPRegressor(activation=activation, **params).fit(X, y)
-    torch.set_rng_state(before[0])
-    three = MLPRegressor(activation=activation, **(params | {"random_state": 6})).fit(X, y)
-    np.testing.assert_array_equal(one.predict(X), two.predict(X))
-    assert not np.allclose(one.predict(X), three.predict(X))
-    assert torch.equal(torch.get_rng_state(), before[0])
-    np.testing.assert_array_equal(np.random.get_state()[1], before[1])
-    stacked = MLPRegressor(activation=activation, n_members=2, **params).fit(X, y)
-    for key, value in one.network().member_state(0).items():
-        got = stacked.network().member_state(0)[key]
-        torch.testing.assert_close(got, value, rtol=1e-6, atol=1e-8)
-
-
-def test_other_threads_draws_do_not_repeat():
-    """Making activations once set the global generator for a moment, which others drew from."""
-    drawn, stop = [], threading.Event()
-
-    def draw():
-        while not stop.is_set():
-            drawn.append(float(torch.rand((), dtype=torch.float64)))
-
-    thread = threading.Thread(target=draw)
-    thread.start()
-    n_made = 0
-    while n_made < 100 or len(drawn) < 100:  # whenever the other thread has its turns
-        StackedMLP(MLPSpec(2, (4, 4), 1), [Member(0, "combu-random"), Member(0, Drops)])
-        n_made += 1
-    stop.set()
-    thread.join()
-    assert len(set(drawn)) == len(drawn)
-
-
-@pytest.mark.parametrize("activation", ["prelu", "pelu", "combu-random", Mixed, Normed])
-def test_threads_may_predict_with_one_network(activation):
-    net = MLPRegressor(activation=activation, n_members=2, **NET).fit(*table())
-    X, _ = table(400)
-    parts = [X[i : i + 40 + i % 7] for i in range(0, 360, 3)]
-    expected = [net.predict(part) for part in parts]
-    with ThreadPoolExecutor(8) as pool:
-        for got, right in zip(pool.map(net.predict, parts), expected, strict=True):
-            np.testing.assert_allclose(got, right, rtol=1e-5)
-
-
 # ---- A user's own activation modules that cannot be honoured are refused with the reason --------
 
 
@@ -384,21 +262,6 @@ def test_what_cannot_be_honoured_is_refused_with_the_reason(name, fit):
         fit(factory)
 
 
-class RowMean(nn.Module):
-    """Unit-wise to the eye of a list of names."""
-
-    def forward(self, x):
-        return torch.relu(x - x.mean(-1, keepdim=True))
-
-
-@pytest.mark.parametrize(
-    "factory", [Normed, *(without_width(cls) for cls in (RowMean, ByChance, Softmax))]
-)
-def test_proxy_norm_refuses_what_is_not_unit_wise(factory):
-    with pytest.raises(ValueError, match="unit-wise"):
-        ProxyNorm(factory, 8)
-
-
 def test_proxy_norm_of_a_users_module_is_one_members():
     """A parameter that is reduced over the width once mixed the members of a stack."""
     shape = MLPSpec(3, (WIDTH, WIDTH), 2, normalization="layer", proxy_norm=True)
@@ -410,12 +273,3 @@ def test_proxy_norm_of_a_users_module_is_one_members():
     together = nets[0](x.expand(3, -1, -1))
     for i, alone in enumerate(nets[1:]):
         torch.testing.assert_close(together[i], alone(x)[0], rtol=1e-9, atol=1e-9)
-
-
-def test_a_proxy_norm_takes_the_moments_of_a_subclass_from_its_forward():
-    """The closed form is the base class's."""
-    norm = ProxyNorm(lambda width: OWN["subclass of ReLU"](width), 4, eps=0.0)
-    y = torch.randn(200_000, 1, generator=torch.Generator().manual_seed(0))
-    z = norm(y.expand(-1, 4))
-    assert z.mean().abs() < 0.02
-    assert abs(z.var() - 1) < 0.03

@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import os
 import pickle
 
 import numpy as np
@@ -11,14 +10,13 @@ import pytest
 from combutab import CombU, MLPClassifier, MLPRegressor
 from combutab.constructions import expression_network
 from combutab.training import Callback
+from tests.short import BUDGET
 from tests.trust.small_rows import FRAME, INF, QUICK, Z, target_of
 
 pytestmark = [
     pytest.mark.usefixtures("paper_defaults"),
     pytest.mark.filterwarnings("ignore:Stochastic Optimizer"),  # as scikit-learn's, of each part
 ]
-
-BUDGET = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1"))
 
 
 class Counter(Callback):
@@ -244,10 +242,3 @@ def test_files_and_pickles_know_what_they_were_made_with(tmp_path):
         model.set_params(numeric_encoding="none").save(path)  # the parameter, not the network
         with pytest.raises(ValueError, match="numeric_encoding='none', but the fitted"):
             MLPRegressor.load(path).fit(table, Z)
-
-
-def test_auto_goes_on_with_what_it_was_settled_to():
-    model = MLPRegressor(**{**QUICK, "hidden_layer_sizes": "auto", "warm_start": True})
-    table = FRAME.drop(columns="many")  # of which 50 rows have no category often
-    model.fit(table[:50], Z[:50]).fit(table, Z)
-    assert model.coefs_[0].shape[1] == model._hidden_layer_sizes(50)[0]

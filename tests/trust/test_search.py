@@ -6,20 +6,16 @@ import pickle
 import signal
 import subprocess
 import sys
-import threading
-import warnings
 
 import joblib
 import numpy as np
 import pytest
 import torch
 from joblib._parallel_backends import ThreadingBackend
-from joblib.externals.loky.process_executor import TerminatedWorkerError
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, cross_validate
+from sklearn.model_selection import GridSearchCV
 
-from combutab import MLPClassifier, MLPRegressor, StackedGridSearchCV, paper_recipe
+from combutab import MLPClassifier, StackedGridSearchCV, paper_recipe
 from combutab.estimators import FitTask, _jobs, fit_stacked
 from combutab.model_selection import compare_activations
 
@@ -141,94 +137,6 @@ def test_every_backend_finds_what_grid_search_finds(backend, n_jobs, own, expect
     assert max(winners) > 1
 
 
-def test_failed_candidates_fail_everywhere_alike():
-    grid = {"learning_rate_init": [0.05, -1.0], "activation": ["rleu", "relu"]}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        reference = GridSearchCV(NET, grid, cv=3).fit(X, Y)
-        for backend in BACKENDS:
-            with joblib.parallel_config(backend=backend, n_jobs=2):
-                agree(StackedGridSearchCV(NET, grid, cv=3).fit(X, Y), reference)
-    scores = reference.cv_results_["mean_test_score"]
-    assert np.isnan(scores).sum() == 3
-
-
-# ---- who else fits while a search does ----------------------------------------
-
-
-def fitting_scorer(estimator, X, y):
-    """Trains a network of its own, of the very parameters that the search fits."""
-    rival = clone(estimator).fit(X, y)
-    assert rival.t_ == len(X) * rival.n_iter_
-    return float(np.round(rival.score(X, y) + estimator.score(X, y), 9))
-
-
-class FittingSplitter(KFold):
-    def split(self, X, y=None, groups=None):
-        assert clone(NET).fit(X, y).t_ == len(X) * NET.max_iter
-        return super().split(X, y, groups)
-
-
-def test_scorers_splitters_and_refits_that_fit_get_fits_of_their_own():
-    def refit(results):
-        assert clone(NET).fit(X, Y).t_ == len(X) * NET.max_iter
-        return int(results["rank_test_score"].argmin())
-
-    options = {"cv": FittingSplitter(3), "scoring": fitting_scorer, "refit": refit}
-    search = StackedGridSearchCV(NET, GRIDS["last"], **options).fit(X, Y)
-    agree(search, GridSearchCV(NET, GRIDS["last"], **options).fit(X, Y))
-
-
-def test_nested_in_cross_validation():
-    search = StackedGridSearchCV(NET, GRIDS["last"], cv=2)
-    reference = cross_val_score(GridSearchCV(NET, GRIDS["last"], cv=2), X, Y, cv=3)
-    for backend in ("threading", "loky", "trust-remote"):
-        with joblib.parallel_config(backend=backend):
-            scores = cross_val_score(search, X, Y, cv=3, n_jobs=2)
-            each = cross_validate(search, X, Y, cv=KFold(2), n_jobs=2, return_estimator=True)
-        assert_allclose(scores, reference)
-        for found in each["estimator"]:
-            assert found.best_estimator_.t_ == len(X) // 2 * NET.max_iter
-    outer = StackedGridSearchCV(NET, {"alpha": [0.0]}, cv=2, scoring=fitting_scorer)
-    assert np.isfinite(cross_val_score(outer, X, Y, cv=2, n_jobs=2)).all()
-
-
-def test_searches_in_threads_at_once_find_their_own(expected):
-    reg = MLPRegressor(**{n: v for n, v in NET.get_params().items() if n not in (
-        "class_weight", "label_smoothing", "calibration")})  # fmt: skip
-    target = X @ [3.0, -2.0, 1.0] + 100
-    wanted = [
-        (expected["first", "best"], Y),
-        (GridSearchCV(reg, GRIDS["last"], cv=3).fit(X, target), target),
-        (expected["last", "best"], Y),
-    ]
-    found: dict[int, StackedGridSearchCV] = {}
-    failed: list[BaseException] = []
-    start, n_threads = threading.Barrier(6), torch.get_num_threads()
-
-    def run(i):
-        reference, y = wanted[i % 3]
-        start.wait()
-        try:
-            search = StackedGridSearchCV(
-                reference.estimator, reference.param_grid, cv=3, n_jobs=1 + i // 3
-            )
-            found[i] = search.fit(X, y)
-        except BaseException as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert not failed
-    assert len(found) == 6
-    for i, search in found.items():
-        agree(search, wanted[i % 3][0])
-    assert torch.get_num_threads() == n_threads
-
-
 # ---- Workers that die and processes that are forked: it is said, and nothing waits for ever -----
 
 WORKER_X = np.random.default_rng(0).normal(size=(60, 3))
@@ -298,33 +206,6 @@ def test_a_worker_that_is_killed_is_said_and_its_work_done_again(tmp_path):
     assert progress[-1] == 9.0  # each network once, and the refit
 
 
-class _Killed(ThreadingBackend):
-    """Stands for loky whose worker was killed, as above, without the seconds of new workers."""
-
-    def submit(self, func, callback=None):
-        raise TerminatedWorkerError("a worker was killed")
-
-    apply_async = submit
-
-
-joblib.register_parallel_backend("trust-killed", _Killed)
-
-
-def test_a_search_whose_worker_is_killed_says_so_too():
-    net = MLPClassifier(hidden_layer_sizes=(8,), max_iter=3, n_iter_no_change=np.inf,
-                        random_state=0)  # fmt: skip
-    search = StackedGridSearchCV(net, {"activation": ["tanh", "relu"]}, cv=2, n_jobs=2)
-    with (
-        joblib.parallel_config(backend="trust-killed"),
-        pytest.warns(RuntimeWarning, match="TerminatedWorkerError"),
-    ):
-        search.fit(WORKER_X, WORKER_Y)
-    alone = clone(search).set_params(n_jobs=None).fit(WORKER_X, WORKER_Y)
-    np.testing.assert_allclose(
-        search.cv_results_["mean_test_score"], alone.cv_results_["mean_test_score"]
-    )
-
-
 def test_a_stack_that_fails_though_each_fit_succeeds_is_said(monkeypatch):
     original = _jobs.train_one_stack
 
@@ -346,26 +227,6 @@ def test_a_stack_that_fails_though_each_fit_succeeds_is_said(monkeypatch):
     assert [outcome.error for outcome in outcomes] == [None] * 3
     assert done == sorted(done)
     assert done[-1] == 3
-
-
-def test_a_fit_that_fails_by_itself_is_no_failure_of_workers():
-    def breaks(width):
-        class Module(torch.nn.Module):
-            def forward(self, x):
-                raise RuntimeError("this activation breaks")
-
-        return Module()
-
-    tasks = [
-        FitTask(MLPClassifier(hidden_layer_sizes=(8,), max_iter=2, n_iter_no_change=np.inf,
-                              random_state=0, activation=each), WORKER_X, WORKER_Y, 0)
-        for each in ("relu", breaks)
-    ]  # fmt: skip
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        outcomes = fit_stacked(tasks)
-    assert outcomes[0].error is None
-    assert "this activation breaks" in str(outcomes[1].error)
 
 
 # ---- forks ----------------------------------------

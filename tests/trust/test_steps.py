@@ -1,7 +1,5 @@
 """Random configurations of the steps that work in memory of their own, beside autograd."""
 
-import os
-
 import numpy as np
 import pytest
 import torch
@@ -12,14 +10,10 @@ from combutab.nn import (
     NORMALIZATIONS,
     Member,
     MLPSpec,
-    StackedCritic,
-    StackedGenerator,
     StackedMLP,
-    StackedRowEncoder,
-    gradient_penalty,
 )
+from tests.short import BUDGET
 
-BUDGET = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1"))
 UNITWISE = sorted(
     set(ACTIVATIONS) - {n for n in ACTIVATIONS if n.startswith(("pln", "pls", "la-", "complex-"))}
 )
@@ -115,69 +109,3 @@ def test_random_networks_have_autograds_gradients(seed):
         alone = StackedMLP(shape, [members[i]], dtype=torch.float64).eval()
         alone.load_member(0, net.member_state(i))
         torch.testing.assert_close(alone.predict(dense[0], rows, 64)[0], expected[i])
-
-
-def _random_block(seed):
-    rng = np.random.default_rng(seed)
-    normalization = _choose(rng, NORMALIZATIONS)
-    proxy_norm = normalization in ("layer", "group") and bool(rng.integers(2))
-    names = UNITWISE if proxy_norm else sorted(ACTIVATIONS)
-    multiple = 8 if normalization in ("group", "pln") else 1
-    widths = tuple(multiple * int(w) for w in rng.integers(2, 5, rng.integers(1, 4)))
-    members = [Member(fold_in(seed, Stream.MEMBER, i), _choose(rng, names)) for i in range(2)]
-    if any(m.activation == "complex-combu" for m in members):  # of pairs
-        widths = tuple(width + width % 2 for width in widths)
-    settings = {"normalization": normalization, "proxy_norm": proxy_norm, "dtype": torch.float64}
-    return rng, widths, sorted(members, key=lambda m: m.activation), settings
-
-
-@pytest.mark.parametrize("seed", range(40 * BUDGET if BUDGET > 1 else 25))
-@pytest.mark.parametrize("kind", ["generator", "encoder"])
-def test_random_block_networks_have_autograds_gradients(kind, seed):
-    rng, widths, members, settings = _random_block(seed)
-    if kind == "generator":
-        net = StackedGenerator(5, widths, 4, members, **settings)
-    else:
-        net = StackedRowEncoder(5, widths, 4, members, **settings)
-    chain = net.chain()
-    for _ in range(2):
-        n = int(_choose(rng, [1, 2, 3, 9]))
-        x = torch.from_numpy(rng.normal(size=(2, n, 5)))
-        weight = torch.from_numpy(rng.normal(size=(2, n, 4)))
-        before = net.flat_buffers.values.clone()
-        out = net(x) if kind == "generator" else torch.cat(net(x), -1)
-        net.flat.backward((out * weight).sum())
-        expected, moved = net.flat.grads.clone(), net.flat_buffers.values.clone()
-        net.flat.grads.zero_()
-        net.flat_buffers.values.copy_(before)
-        torch.testing.assert_close(chain.forward(x), out.detach())
-        chain.backward(weight.clone())
-        torch.testing.assert_close(net.flat.grads, expected, rtol=1e-7, atol=1e-9)
-        torch.testing.assert_close(net.flat_buffers.values, moved)
-
-
-@pytest.mark.parametrize("seed", range(40 * BUDGET if BUDGET > 1 else 25))
-def test_random_critics_have_autograds_gradients(seed):
-    rng, widths, members, settings = _random_block(seed)
-    if settings["normalization"] == "batch":  # its penalty would be one of whole batches
-        settings["normalization"] = "none"
-    pac, n = int(rng.integers(1, 4)), int(_choose(rng, [1, 2, 5]))
-    critic = StackedCritic(3, widths, members, pac=pac, dropout=0.4, **settings)
-    real, fake = torch.from_numpy(rng.normal(size=(2, 2, n * pac, 3)))
-    mix = torch.from_numpy(rng.random((2, n)))
-    keys = [fold_in(seed, Stream.GAN_MASKS, i) for i in range(2)]
-    masks = critic.mask_maker().draw(keys, 3 * n)
-    parts = [[mask[:, k * n : (k + 1) * n] for mask in masks] for k in range(3)]
-    penalty = gradient_penalty(critic, real, fake, mix, parts[2])
-    loss = critic(fake, parts[1]).mean(1) - critic(real, parts[0]).mean(1)
-    critic.flat.backward((loss + penalty).sum())
-    expected = critic.flat.grads.clone()
-    critic.flat.grads.zero_()
-    judge = critic.training_pass()
-    groups = torch.cat([critic.group(real), critic.group(fake)], 1)
-    scores = judge(groups, [mask[:, : 2 * n] for mask in masks])
-    got = scores[:, n:].mean((1, 2)) - scores[:, :n].mean((1, 2))
-    torch.testing.assert_close(got, loss, rtol=1e-8, atol=1e-9)
-    penalty = gradient_penalty(critic, real, fake, mix, parts[2])
-    critic.flat.backward((got + penalty).sum())
-    torch.testing.assert_close(critic.flat.grads, expected, rtol=1e-6, atol=1e-9)

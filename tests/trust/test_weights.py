@@ -1,34 +1,23 @@
 """No weight, number or table that cannot be is taken, and none is silently ignored."""
 
-import os
-import threading
-import warnings
-
 import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from combutab import MLPClassifier, MLPRegressor
-from combutab.model_selection import compare_activations
+from tests.short import BUDGET
 from tests.trust.small_rows import INF, LABELS, LEARNS, QUICK, X, Z, target_of
-
-BUDGET = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1"))
 
 BAD_CLASS_WEIGHTS = [
     ({0: -1, 1: 1, 2: 1}, "class_weight of class 0 must be at least 0 and finite, got -1"),
-    ({0: np.nan, 1: 1, 2: 1}, "class 0 must be at least 0 and finite, got nan"),
-    ({0: INF}, "class 0 must be at least 0 and finite, got inf"),
     ({0: "2"}, "class_weight of class 0 must be a number, got '2'"),
-    ({0: None}, "class_weight of class 0 must be a number"),
     ({0: 1e300}, "must be 0, or between 1e-18 and 1e.18, got 1e.300"),
-    ({0: 1e-30}, "must be 0, or between"),
     ({0: 0, 1: 0, 2: 0}, "is 0 for every class: nothing is left to fit"),
     ({"0": 1.0, "1": 2.0}, r"names \['0', '1'\], which are no classes of y"),
     ({0: 1, 7: 2}, r"names \[7\].*the classes \[1, 2\] are not in class_weight"),
     ([1.0, 2.0, 3.0], "must be a dict class -> weight"),
     ([{0: 1}], "class_weight is a list, which is for multi-label"),
-    ([], "class_weight"),
 ]
 
 
@@ -48,35 +37,12 @@ def test_class_weights_that_cannot_be_are_refused_before_training(
         model.fit_parquet(tmp_path / "t.parquet", "y")
 
 
-def test_class_weights_of_labels_are_checked_too():
-    y = np.column_stack([LABELS > 0, LABELS > 1]).astype(int)
-    for wrong in ([{0: 1, 1: -1}, {0: 1, 1: 1}], [{0: 1, 1: np.nan}, {0: 1}]):
-        with pytest.raises(ValueError, match="class_weight of class 1 must be at least 0"):
-            MLPClassifier(**QUICK, class_weight=wrong).fit(X, y)
-
-
 def test_a_weight_for_a_class_that_is_not_there_is_said_and_changes_nothing():
     plain = MLPClassifier(**QUICK, class_weight={0: 1, 1: 2, 2: 3}).fit(X, LABELS)
     model = MLPClassifier(**QUICK, class_weight={0: 1, 1: 2, 2: 3, 9: 4})
     with pytest.warns(UserWarning, match=r"names \[9\], which are no classes of y"):
         model.fit(X, LABELS)
     assert_array_equal(model.predict_proba(X), plain.predict_proba(X))
-
-
-@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
-@pytest.mark.parametrize("solver", ["adam", "sgd", "adamw"])
-def test_batches_of_rows_without_weight_teach_nothing_and_break_nothing(solver):
-    # sorted, in batches of one class each: half of them weigh nothing
-    order = np.argsort(Z)
-    rows, y = X[order], (Z[order] > np.median(Z)).astype(int)
-    model = MLPClassifier(
-        **{**LEARNS, "solver": solver, "batch_size": 20, "shuffle": False, "alpha": 0.01},
-        class_weight={0: 0, 1: 1}, warm_start=True,
-    ).fit(rows, y)  # fmt: skip
-    assert np.isfinite(model.loss_curve_).all()
-    assert (model.predict(rows) == 1).all()  # the only class that was taught
-    model.set_params(class_weight=None, solver="adam").fit(rows, y)
-    assert model.score(rows, y) > 0.9
 
 
 def test_sample_weights_that_cannot_be_are_refused():
@@ -119,23 +85,6 @@ def test_nan_and_negative_numbers_are_no_parameters(name):
     for value in (np.nan, -1.0, -INF):
         with pytest.raises(ValueError, match=name):
             MLPRegressor(**{**QUICK, name: value}).fit(X, Z)
-
-
-def test_partial_fits_in_threads_leave_the_warnings_filters_alone():
-    before = list(warnings.filters)
-    parameters = {**QUICK, "n_iter_no_change": 10}
-
-    def run(seed):
-        model = MLPRegressor(**{**parameters, "random_state": seed})
-        for _ in range(30 * BUDGET):
-            model.partial_fit(X, Z)
-
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert warnings.filters == before
 
 
 # ---- No target of whatever size gives silently wrong numbers: it is learned, or refused ---------
@@ -192,30 +141,6 @@ def test_a_table_of_few_digits_rounds_none_of_the_targets(dtype, settings):
         assert r_squared(plain.oof_prediction_, model.oof_prediction_ - 1e9) > 0.99
 
 
-def test_several_targets_of_very_different_sizes_and_parquet(tmp_path):
-    y = np.column_stack(
-        [Z * 1e145, Z * 1e-300, Z + 1e9, np.full(120, 1e149), np.full(120, -3e-320)]
-    )
-    model = MLPRegressor(**LEARNS).fit(X, y)
-    weighted = MLPRegressor(**LEARNS).fit(X, y, sample_weight=np.full(120, 1e17))
-    for each in (model, weighted):
-        predicted = each.predict(X)
-        assert [round(r_squared(y[:, k] - y[:, k].mean() * (k == 2), p), 1) for k, p in enumerate(
-            (predicted - [0, 0, y[:, 2].mean(), 0, 0]).T[:3])] == [1.0] * 3  # fmt: skip
-        assert_allclose(predicted[:, 3], 1e149)
-        assert_allclose(predicted[:, 4], -3e-320, rtol=0.2)
-        assert each.score(X, y) > 0.9
-    pytest.importorskip("pyarrow")
-    table = pd.DataFrame(X, columns=list("abc")).assign(**{f"y{k}": y[:, k] for k in range(5)})
-    table.to_parquet(tmp_path / "t.parquet", row_group_size=30)
-    streamed = MLPRegressor(**LEARNS).fit_parquet(
-        tmp_path / "t.parquet", [f"y{k}" for k in range(5)]
-    )
-    assert_allclose(streamed.target_.shift, model.target_.shift, rtol=1e-12)
-    assert_allclose(streamed.target_.scale, model.target_.scale, rtol=1e-8)  # beside a mean of 1e9
-    assert streamed.score(table[list("abc")], y) > 0.9
-
-
 def test_moments_of_the_target_are_those_of_long_arithmetic():
     from fractions import Fraction
 
@@ -241,25 +166,18 @@ def test_a_target_that_hardly_varies_is_learned_and_a_constant_is_exact():
 
 NOT_HELD = {
     "beyond": (Z * 1e151, {}, r"numbers up to \d.*e\+151 .* beyond 1e\+150 .*divide it by"),
-    "largest": (np.where(Z > 0, 1.7e308, -1.7e308), {}, "not hold their squares"),
     "huge unscaled": (Z * 1e149, {"scale_target": False}, "use scale_target=True"),
-    "large unscaled": (Z * 1e25, {"scale_target": False}, "precision='float32' cannot hold the sq"),
     "tiny unscaled": (Z * 1e-60, {"scale_target": False}, "rounds such numbers"),
     "offset unscaled": (1e10 + Z, {"scale_target": False}, "10000000.* to steps of 1.02e"),
     "coarse unscaled": (1e8 + Z, {"scale_target": False}, "of 2.4.*to steps of 8; use scale"),
-    "coarse poisson": (3e8 + Z, {"loss": "poisson"}, "use another loss"),
     "offset poisson": (1e10 + Z, {"loss": "poisson"}, "use another loss"),
     "integers": (
         2**60 + np.arange(120),
         {},
         "120 different integers.*subtract 1152921504606846976",
     ),
-    "uint64": (np.uint64(2**63) + np.arange(120, dtype=np.uint64), {}, "different integers"),
     "long integers": (2**70 + np.arange(120).astype(object), {}, "different integers"),
     "dates": (pd.Series(pd.date_range("2020", periods=120)), {}, "holds datetime64.*not numbers"),
-    "times": (np.arange(120).astype("m8[s]"), {}, "holds timedelta64"),
-    "complex": (Z + 1j, {}, "Complex data not supported"),
-    "infinite": (np.where(Z > 0, INF, Z), {}, "infinity"),
     "one column": (np.column_stack([Z, Z * 1e307]), {}, "not hold their squares"),
 }
 
@@ -287,21 +205,3 @@ def test_later_rows_and_validation_rows_that_cannot_be_held_are_refused(tmp_path
         pd.DataFrame(X, columns=list("abc")).assign(y=column).to_parquet(tmp_path / "t.parquet")
         with pytest.raises(ValueError, match=words):
             MLPRegressor(**QUICK).fit_parquet(tmp_path / "t.parquet", "y")
-
-
-def test_integers_that_float64_holds_are_taken():
-    y = np.arange(120) * 2**50
-    model = MLPRegressor(**LEARNS).fit(np.arange(120)[:, None], y)
-    assert model.score(np.arange(120)[:, None], y) > 0.9
-
-
-def test_a_comparison_scores_huge_targets_as_it_scores_others():
-    tables = [
-        compare_activations(
-            X, Z * unit, task="regression", activations=["relu", "tanh"], seeds=1, folds=2,
-            epochs=20, hidden=[8], refit=False,
-        ).results[["r2", "mae", "mse"]]
-        for unit in (1.0, 2.0**490, 2.0**-1000)
-    ]  # fmt: skip
-    for table in tables[1:]:
-        assert_allclose(table, tables[0], rtol=1e-6)

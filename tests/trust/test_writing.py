@@ -1,36 +1,21 @@
 """Writing: all or nothing, on full disks, in others' folders, through links, in one line."""
 
-import ast
-import contextlib
 import errno
 import os
-import re
-import resource
-import signal
 import stat
 import threading
 import time
 from pathlib import Path
 
-import matplotlib.figure
 import numpy as np
-import pandas as pd
 import pytest
 
 import combutab
 from benchmarks.papers.common.results import Store
-from combutab import TVAE, MLPRegressor
-from combutab.cli import main
-from combutab.cli._compare import FILES, JOURNAL
+from combutab import MLPRegressor
 from combutab.core.files import check_writable, finish_leftovers, whole_file, whole_files
 
-ROOT = Path(__file__).parents[2]
-
 POSIX = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="of POSIX")
-
-QUICK = ["--activations", "relu,combu", "--seeds", "1", "--folds", "2", "--epochs", "2"]
-
-QUICK += ["--baselines", "guess,linear"]  # boosting takes longer than all else
 
 
 def _names(folder):
@@ -44,48 +29,7 @@ def model():
     return MLPRegressor(**settings, random_state=0).fit(X, X[:, 0])
 
 
-@pytest.fixture
-def table(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
-    made = pd.DataFrame({"a": rng.normal(size=60), "b": rng.normal(size=60)})
-    made.assign(y=made.a > 0).to_csv("data.csv", index=False)
-    return tmp_path
-
-
-def compare(*options):
-    return main(["compare", "data.csv", "--target", "y", *QUICK, "--hidden", "4", *options])
-
-
 # ---- a disk that is full -----------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def limited(n_bytes):
-    """Files of this process end at so many bytes, as on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, before)
-
-
-@POSIX
-@pytest.mark.parametrize("limit", [0, 10, 5_000])
-def test_a_disk_that_fills_up_while_a_model_is_saved(limit, model, tmp_path):
-    path = tmp_path / "model"
-    for before in (None, b"what was there"):
-        if before is not None:
-            path.write_bytes(before)
-        with limited(limit), pytest.raises(OSError, match=re.escape(str(path))) as error:
-            model.save(path)
-        assert error.value.errno == errno.EFBIG
-        assert len(str(error.value).splitlines()) == 1
-        assert _names(tmp_path) == ([] if before is None else ["model"])
-        assert before is None or path.read_bytes() == before
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EACCES])
@@ -103,57 +47,6 @@ def test_errors_of_the_system_name_the_file(where, number, model, tmp_path, monk
             model.save(path)
     assert error.value.errno == number
     assert (path.read_bytes(), _names(tmp_path)) == (b"old", ["model"])
-
-
-def test_names_that_no_file_can_have(model, tmp_path):
-    for name in ("x" * 300, "sub/" * 2000 + "model"):
-        with pytest.raises(OSError, match=r"xxx|sub/sub"):
-            model.save(tmp_path / name)
-    model.save(tmp_path / ("x" * 250))  # there is room for this one, though not for an ending
-    assert _names(tmp_path) == ["x" * 250]
-
-
-def test_compare_prints_before_it_writes(table, capsys, monkeypatch):
-    assert compare("--out", "o") == 0
-    told = capsys.readouterr().out
-    before = {name: Path("o", name).read_bytes() for name in FILES}
-
-    def full(self, path, **options):
-        Path(path).write_bytes(b"half")
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(matplotlib.figure.Figure, "savefig", full)
-    assert compare("--out", "o") != 0
-    out, err = capsys.readouterr()
-    assert out.strip() == told[: told.index("Wrote")].strip()
-    assert err.splitlines()[-1] == "combutab: error: cannot write to o: No space left on device"
-    assert "Traceback" not in err
-    assert before == {name: Path("o", name).read_bytes() for name in FILES}
-    assert _names("o") == sorted([*FILES, JOURNAL])
-
-
-@POSIX
-@pytest.mark.filterwarnings("ignore:scores are no longer kept")
-@pytest.mark.filterwarnings("ignore:training side by side failed")  # locks are files, too
-def test_compare_on_a_disk_that_fills_up(table, capsys):
-    for limit in (20, 3000, 20_000):
-        with limited(limit):
-            assert compare("--out", f"o{limit}", "--report", f"{limit}.html") != 0
-        out, err = capsys.readouterr()
-        assert re.search(r"relu +0\.\d", out)
-        says = rf"combutab: error: cannot write to (o{limit}|{limit}\.html): File too large"
-        assert re.fullmatch(says, err.splitlines()[-1])
-        assert _names(f"o{limit}") in ([], [JOURNAL])  # the scores, as far as there is room
-    assert _names(".") == ["data.csv", "o20", "o20000", "o3000"]
-
-
-def test_a_checkpoint_that_cannot_be_written_is_told_and_the_training_goes_on(tmp_path):
-    path = tmp_path / "training"
-    quick = {"epochs": 1, "batch_size": 20, "compress_dims": (4,), "decompress_dims": (4,)}
-    X = np.random.default_rng(0).normal(size=(40, 1))
-    with limited(100), pytest.warns(UserWarning, match="could not be written to .*too large"):
-        TVAE(**quick, embedding_dim=4).fit(X, checkpoint=path)
-    assert _names(tmp_path) == []
 
 
 # ---- permissions, threads, kinds of files ------------------------------------------------------
@@ -274,43 +167,6 @@ def test_a_journal_of_another_kind_is_left_alone(tmp_path):
     with pytest.raises(OSError, match=r"study\.journal cannot be used"), store.open([]):
         pass
     assert store.journal.read_bytes() == before
-
-
-WRITERS = {"to_csv", "to_parquet", "savefig", "write_text", "write_bytes", "write_html"}
-
-TO_A_PLACE = {  # that whole_file or whole_files gave, by who writes to it
-    "combutab/core/files.py": 1,
-    "combutab/cli/_compare.py": 4,
-    "combutab/cli/_files.py": 2,  # what write_whole calls
-    "combutab/estimators/_export.py": 1,
-    "combutab/model_selection/_journal.py": 2,  # one is the journal
-    "combutab/plotting/_display.py": 1,  # to memory
-    "combutab/reports/_write.py": 1,
-    "combutab/reports/_page.py": 1,  # to memory
-    "benchmarks/outputs.py": 4,
-    "benchmarks/papers/common/results.py": 1,
-    "benchmarks/speed/scale_out.py": 1,  # what a process says to the one that began it
-    "benchmarks/speed/common.py": 1,  # this is no file: the peak of memory begins anew
-}
-
-
-def _writes(call):
-    method = getattr(call.func, "attr", "")
-    named = [a.value for a in call.args if isinstance(a, ast.Constant)]
-    mode = any(isinstance(m, str) and re.fullmatch(r"[wax][bt+]*", m) for m in named)
-    opens = "open" in (method, getattr(call.func, "id", "")) and mode
-    return (method in WRITERS and call.args) or opens
-
-
-def test_every_file_is_written_by_the_one_way():
-    found = {}
-    for folder in ("combutab", "benchmarks"):
-        for source in sorted((ROOT / folder).rglob("*.py")):
-            tree = ast.parse(source.read_text("utf-8"))
-            calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and _writes(n)]
-            if calls:
-                found[str(source.relative_to(ROOT))] = len(calls)
-    assert found == TO_A_PLACE
 
 
 # ---- Writing where links lead elsewhere, and what runs that were killed have left ---------------
