@@ -15,7 +15,6 @@ from combutab import CTGAN
 from combutab.cli import _console, main
 from combutab.core import progress
 from combutab.core.progress import clock
-from combutab.model_selection import _comparison
 from combutab.training import EpochReport, ProgressBar
 from tests.short import BUDGET
 from tests.trust.forked import Forked, needs_fork, on_terminal
@@ -98,19 +97,6 @@ def test_a_generator_shows_one_line_in_a_notebook(notebook, capfd):
         assert "\x1b" not in text
         assert cell_len(text) <= 100
     assert capfd.readouterr() == ("", "")
-
-
-def test_a_comparison_counts_the_networks_that_are_announced(notebook, monkeypatch):
-    monkeypatch.setattr(progress, "_NOTEBOOK_PAUSE", 0.0)
-    with _comparison.progress_bar(True, "iris", 6, refit=True) as count:
-        for done in (1.0, 3.0, 6.5, 7.0):
-            count(done)
-    (handle,) = notebook
-    assert [re.search(r"iris .* (\d)/6 networks", line)[1] for line in handle.shown[:-1]] == [
-        *"01366"
-    ]
-    assert all(w in line for w, line in zip(("far", "far", "left"), handle.shown, strict=False))
-    assert handle.shown[-1] == ""
 
 
 def test_a_notebook_is_not_flooded(notebook, monkeypatch):
