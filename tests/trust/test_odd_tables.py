@@ -99,6 +99,7 @@ FINE = {
     "ages up to 99": RNG.permutation(np.arange(N) % 99 + 1),
     "negative": every(-999, -998, -500, 3),
     "codes": every(1, 2, 3, 9),
+    "words": every("red", "blue", "green"),
     "yes": every("yes", "no"),
     "signs": every("+", "-"),
     "blood": every("A+", "B-", "0+"),
