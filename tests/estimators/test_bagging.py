@@ -161,19 +161,6 @@ def test_stacked_fits_and_searches_have_the_folds_of_a_fit_alone(tmp_path):
     loaded.set_params(bagging=None).partial_fit(X, y)
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"n_members": 1}, r"n_members of at least 2 \(5, say\), got n_members=1"),
-        ({"solver": "lbfgs"}, "solver='lbfgs' has no epochs"),
-        ({"warm_start": True}, r"warm_start=False, or bagging=None"),
-    ],
-)
-def test_settings_that_do_not_go_with_folds_are_refused_before_the_data_is_touched(changes, words):
-    with pytest.raises(ValueError, match=words):
-        MLPRegressor(**BAGGED | changes).fit(None, None)
-
-
 def test_data_that_do_not_go_with_folds_are_refused(tmp_path):
     X, y = IRIS
     model = MLPClassifier(**BAGGED)

@@ -1,8 +1,6 @@
-"""What watches a fit: callbacks, ours and scikit-learn's, bars, history, metrics, and its HTML."""
+"""What watches a fit: callbacks, ours and scikit-learn's, history, metrics, and its HTML."""
 
-import contextlib
 import importlib.util
-import io
 import re
 import sys
 import warnings
@@ -38,7 +36,6 @@ from combutab import (
 from combutab.core import tasks
 from combutab.estimators import _jobs
 from combutab.preprocessing import TableEncoder
-from combutab.training import ProgressBar
 from tests.models import Told
 
 pytestmark = pytest.mark.usefixtures("paper_defaults")
@@ -72,38 +69,6 @@ def test_ctrl_c_before_an_epoch_keeps_the_weights_as_they_are():
     assert first.n_iter_ == 0
 
 
-# ---- the progress bar ----------------------------------------
-
-
-class _Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def test_the_bar_shows_on_a_terminal_and_nowhere_else(monkeypatch, capsys):
-    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "200")
-    MLPClassifier(**QUICK, callbacks=[ProgressBar()]).fit(X, Y)
-    assert capsys.readouterr() == ("", "")
-    terminal = _Terminal()
-    with contextlib.redirect_stderr(terminal):
-        model = MLPClassifier(**QUICK, n_members=2, early_stopping=True)
-        model.set_params(callbacks=[ProgressBar("iris")]).fit(X, Y)
-    shown = terminal.getvalue()
-    for words in ("iris x 2", "6/6", "left", "loss ", "score "):
-        assert words in shown
-    assert capsys.readouterr() == ("", "")
-
-
-def test_estimators_with_a_bar_are_copied_and_searched():
-    model = MLPClassifier(**QUICK, callbacks=[ProgressBar()])
-    assert_array_equal(clone(model).fit(X, Y).predict(X), model.fit(X, Y).predict(X))
-    search = GridSearchCV(model, {"alpha": [0.0, 1.0]}, cv=2).fit(X, Y)
-    assert len(search.cv_results_["params"]) == 2
-
-
 # ---- history ----------------------------------------
 
 
@@ -126,23 +91,6 @@ def test_history_is_tidy_with_a_row_a_member_and_epoch():
     assert first["validation_score"].tolist() == model.validation_scores_
     assert by_member["train_loss"].first().nunique() == 3
     assert MLPRegressor(**QUICK).fit(X, Y).history_["validation_score"].isna().all()
-
-
-def test_members_stop_each_in_their_own_time():
-    model = MLPClassifier(
-        hidden_layer_sizes=(8,),
-        n_members=6,
-        max_iter=300,
-        learning_rate_init=0.02,
-        n_iter_no_change=3,
-        tol=1e-3,
-        random_state=0,
-    ).fit(X, Y, X_val=X[::3], y_val=Y[::3])
-    lengths = model.history_.groupby("member").size()
-    assert lengths.nunique() > 1
-    assert lengths.max() < 300
-    assert model.n_iter_ == lengths[0] == len(model.loss_curve_)
-    assert np.isfinite(model.history_["train_loss"]).all()
 
 
 # ---- track_metric: what the training batches were predicted as, epoch by epoch -------------------

@@ -9,7 +9,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import neural_network
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.model_selection import train_test_split
 
 import combutab
 from combutab import MLPClassifier, MLPRegressor, paper_recipe
@@ -156,7 +155,7 @@ def test_outputs_have_scikit_learns_shapes_and_kinds(kind):
     for method in ("predict", "predict_proba", "predict_log_proba"):
         if hasattr(theirs, method):
             expected, got = getattr(theirs, method)(X), getattr(ours, method)(X)
-            assert (got.shape, got.dtype.kind) == (expected.shape, expected.dtype.kind), method
+            assert (got.shape, got.dtype) == (expected.shape, expected.dtype), method
 
 
 def test_coefs_and_intercepts_are_the_network():
@@ -181,23 +180,6 @@ def test_coefs_include_the_factor_of_ntk():
         h = np.maximum(h, 0) if i < len(model.coefs_) - 1 else h
     expected = np.exp(h) / np.exp(h).sum(1, keepdims=True)
     assert_allclose(model.predict_proba(X), expected, rtol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("cls", "data"), [(MLPClassifier, load_breast_cancer), (MLPRegressor, load_diabetes)]
-)
-def test_scores_are_as_good_as_scikit_learns(cls, data):
-    X, y = data(return_X_y=True)
-    X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
-    mean, std = X_train.mean(0), X_train.std(0)
-    theirs = getattr(neural_network, cls.__name__)(max_iter=1000, random_state=0)
-    ours = [cls(random_state=seed) for seed in range(2)]  # on average: few rows are set aside
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        theirs.fit((X_train - mean) / std, y_train)
-    reference = theirs.score((X_test - mean) / std, y_test)
-    scores = [net.fit(X_train, y_train).score(X_test, y_test) for net in ours]
-    assert np.mean(scores) > reference - 0.03
 
 
 # ---- early stopping, convergence, divergence ----------------------------------------
@@ -356,18 +338,3 @@ def test_a_class_of_one_row_cannot_be_where_rows_are_set_aside():
     y = np.where(np.arange(150) < 1, "rare", "usual")
     with pytest.raises(ValueError, match=r"The least populated class.* only 1 member"):
         MLPClassifier(early_stopping=True).fit(IRIS[0], y)
-
-
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_answers_are_float64_whatever_the_table_is(dtype):
-    settings = {
-        "early_stopping": False,
-        "hidden_layer_sizes": (5,),
-        "max_iter": 2,
-        "n_iter_no_change": np.inf,
-    }
-    rows, Y = IRIS[0].astype(dtype), IRIS[1]
-    assert MLPRegressor(**settings).fit(rows, Y).predict(rows).dtype == np.float64
-    proba = MLPClassifier(**settings).fit(rows, Y).predict_proba(rows)
-    assert proba.dtype == np.float64
-    np.testing.assert_allclose(proba.sum(1), 1, rtol=1e-14)

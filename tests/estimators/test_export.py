@@ -257,17 +257,6 @@ def test_a_regressor_of_numbers_alone():
     np.testing.assert_allclose(variable[:, 0], reg.predict(X), rtol=1e-5)
 
 
-@needs_onnx
-def test_copies_in_single_precision_count_as_the_numbers():
-    X = np.tile([[0.1], [0.4], [0.7]], (30, 1))
-    reg = MLPRegressor(hidden_layer_sizes=(4,), numeric_encoding="quantile", **SHORT)
-    reg.fit(X, (X[:, 0] == 0.4) + 0.0)
-    model, copies = reg.to_onnx(), X.astype(np.float32).astype(np.float64)
-    (found,), (of_copies,) = (run(model, {"X": each}).values() for each in (X, copies))
-    np.testing.assert_array_equal(of_copies, found)
-    np.testing.assert_allclose(found[:, 0], reg.predict(X), rtol=1e-5)
-
-
 class Branching(nn.Module):
     """Which operations are done with a row depends on its values."""
 

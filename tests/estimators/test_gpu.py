@@ -5,14 +5,12 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from sklearn.datasets import load_diabetes, load_iris
 
 from combutab import (
     MLPClassifier,
     MLPRegressor,
-    PackClassifier,
-    StackedGridSearchCV,
     TabMClassifier,
     load,
 )
@@ -71,24 +69,6 @@ def test_heads_that_share_weights(precision):
     assert_allclose(models[1].predict_proba(X), models[0].predict_proba(X), atol=10 * rtol)
 
 
-def test_a_pack_of_a_gpu_is_that_of_a_cpu(tmp_path):
-    settings = {"hidden_layer_sizes": (16,), "precision": "float64"}
-    quick = {"n_members": 4, "max_iter": 5, "random_state": 0, "member_params": settings}
-    cpu = PackClassifier(**quick, cv=2, device="cpu").fit(X, Y)
-    gpu = PackClassifier(**quick, cv=2, device="cuda").fit(X, Y)
-    assert_allclose(gpu.members_["validation_loss"], cpu.members_["validation_loss"], rtol=1e-6)
-    assert_allclose(gpu.predict_proba(X), cpu.predict_proba(X), rtol=1e-5)
-    gpu.save(tmp_path / "pack")
-    moved = load(tmp_path / "pack", device="cpu")
-    assert_allclose(moved.predict_proba(X), gpu.predict_proba(X), rtol=1e-8)
-
-
-def test_auto_is_the_gpu_and_repeats():
-    model = MLPClassifier(**QUICK).fit(X, Y)
-    assert model.network().device.type == "cuda"
-    assert_allclose(MLPClassifier(**QUICK).fit(X, Y).loss_curve_, model.loss_curve_, rtol=1e-5)
-
-
 @pytest.mark.parametrize(("there", "here"), [("cuda", "cpu"), ("cpu", "cuda")])
 def test_models_move_between_devices(there, here, tmp_path):
     model = MLPClassifier(**QUICK, n_members=2, device=there).fit(X, Y)
@@ -99,33 +79,6 @@ def test_models_move_between_devices(there, here, tmp_path):
         assert other.network().device.type == here
         assert_allclose(other.predict_proba(X), model.predict_proba(X), atol=1e-5)
         other.partial_fit(X, Y)
-
-
-def test_bf16_and_lbfgs():
-    half = MLPRegressor(**QUICK, precision="bf16-mixed", device="cuda").fit(X_REG, Y_REG)
-    full = MLPRegressor(**QUICK, device="cuda").fit(X_REG, Y_REG)
-    assert_allclose(half.loss_curve_, full.loss_curve_, rtol=0.05)
-    exact = {**QUICK, "solver": "lbfgs", "precision": "float64", "activation": "tanh", "alpha": 1.0}
-    with pytest.warns(UserWarning, match="lbfgs failed to converge"):
-        gpu = MLPRegressor(**exact, device="cuda").fit(X_REG, Y_REG)
-    with pytest.warns(UserWarning, match="lbfgs failed to converge"):
-        cpu = MLPRegressor(**exact, device="cpu").fit(X_REG, Y_REG)
-    assert_allclose(gpu.loss_, cpu.loss_, rtol=1e-5)
-
-
-def test_a_stacked_search():
-    grid = {
-        "activation": ["relu", "combu"],
-        "learning_rate_init": [1e-3, 1e-2],
-        "dropout": [0, 0.2],
-    }
-    exact = {**QUICK, "precision": "float64"}
-    cpu, gpu = (
-        StackedGridSearchCV(MLPClassifier(**exact, device=d), grid, cv=3).fit(X, Y)
-        for d in ("cpu", "cuda")
-    )
-    assert_allclose(gpu.cv_results_["mean_test_score"], cpu.cv_results_["mean_test_score"])
-    assert_array_equal(gpu.cv_results_["rank_test_score"], cpu.cv_results_["rank_test_score"])
 
 
 def test_global_state_is_left_alone():

@@ -10,8 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from joblib import parallel_config
-from numpy.testing import assert_allclose, assert_array_equal
-from scipy.special import logit
+from numpy.testing import assert_allclose
 from sklearn.datasets import load_iris, make_classification
 
 from combutab import MLPClassifier, MLPRegressor
@@ -77,22 +76,6 @@ def test_probabilities_of_members_are_averaged():
     assert np.corrcoef(model.predict(X), raw)[0, 1] > 1 - 1e-6
 
 
-def test_an_ensemble_is_better_than_its_members_are_on_average():
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(300, 5))
-    y = np.sin(2 * rows[:, 0]) * rows[:, 1] + 0.3 * rng.normal(size=300)
-    parameters = {"hidden_layer_sizes": (32, 32), "max_iter": 60, "n_iter_no_change": INF}
-    parameters |= {"learning_rate_init": 0.01, "random_state": 0}
-    train, test = slice(0, 150), slice(150, None)
-    ensemble = MLPRegressor(**parameters, n_members=6).fit(rows[train], y[train])
-    raw = ensemble._raw(rows[test]).double().numpy()[..., 0] * y[train].std() + y[train].mean()
-    by_member = ((raw - y[test]) ** 2).mean(1)
-    whole = ((ensemble.predict(rows[test]) - y[test]) ** 2).mean()
-    # Jensen: the error of the mean is the mean error less the members' variance
-    assert_allclose(whole, by_member.mean() - raw.var(0).mean(), rtol=1e-4)
-    assert whole < by_member.mean()
-
-
 # ---- rows ----------------------------------------
 
 
@@ -137,16 +120,6 @@ def test_predicting_in_chunks_is_predicting_at_once(predictor, monkeypatch):
     for units in (1, 16 * 32, 1000 * 32):
         monkeypatch.setattr(_fitted, "_PREDICT_UNITS", units)
         assert_allclose(predictor.predict(_TABLE), whole, rtol=1e-5, atol=1e-6)
-
-
-def test_prediction_is_in_eval_mode_and_changes_nothing():
-    model = MLPClassifier(
-        **{**QUICK, "dropout": 0.5, "normalization": "batch"}, random_state=0
-    ).fit(X, Y)
-    first = model.predict_proba(X)
-    model.predict_proba(X[:1] * 1000)
-    assert_array_equal(model.predict_proba(X), first)
-    assert np.isfinite(logit(first)).all()
 
 
 # ---- many fits at once: the same networks however the work is shared out -------------------------

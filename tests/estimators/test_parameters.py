@@ -4,7 +4,6 @@ import inspect
 
 import numpy as np
 import pytest
-import torch
 from sklearn.datasets import load_iris
 from torch import nn
 
@@ -103,6 +102,7 @@ def test_wrong_values_are_named_before_the_data_is_touched(classes, table):
 
 CLASSIFIER, REGRESSOR = NETS
 _PROXY = {"proxy_norm": True, "normalization": "layer", "activation": "la-silu"}
+_BAGGED = {"bagging": "cv", "n_members": 3}
 COMBINATIONS = [
     (CLASSIFIER, {"hidden_layer_sizes": (8, -1)}, r"must be > 0, got \[8, -1\]"),
     (CLASSIFIER, {"hidden_layer_sizes": (8, 2.5)}, r"must be > 0, got \[8, 2.5\]"),
@@ -130,6 +130,9 @@ COMBINATIONS = [
     (REGRESSOR, {"loss": "quantile", "quantiles": ("a",)}, r"must lie in \(0, 1\)"),
     (REGRESSOR, {"loss": "quantile", "quantiles": (0.9, 0.1)}, "quantiles must increase"),
     (REGRESSOR, {"loss": "quantile", "quantiles": (0.5, 0.5)}, "quantiles must increase"),
+    (REGRESSOR, _BAGGED | {"n_members": 1}, r"n_members of at least 2 \(5, say\), got n_members=1"),
+    (REGRESSOR, _BAGGED | {"solver": "lbfgs"}, "solver='lbfgs' has no epochs"),
+    (REGRESSOR, _BAGGED | {"warm_start": True}, r"warm_start=False, or bagging=None"),
     (TabMClassifier, {"hidden_layer_sizes": ()}, r"must name at least one layer.* got \(\)"),
     *(
         (cls, parameters, words)
@@ -222,22 +225,6 @@ def test_hidden_layer_sizes_in_every_form(size):
     assert [w.shape for w in model.coefs_] == [(4, 7), (7, 3)]
 
 
-def test_an_activation_of_ones_own():
-    class Square(nn.Module):
-        def __init__(self, width):
-            super().__init__()
-            self.gain = nn.Parameter(torch.ones(width))
-
-        def forward(self, x):
-            return self.gain * x.square()
-
-    y = (X**2).sum(1)
-    settings = QUICK | {"max_iter": 60, "learning_rate_init": 0.01, "hidden_layer_sizes": (16,)}
-    for n_members in (1, 3):
-        model = MLPRegressor(**settings, activation=Square, n_members=n_members).fit(X, y)
-        assert model.score(X, y) > 0.9
-
-
 # ---- the CombU paper's network, which is the same whatever the estimators' defaults become -------
 
 TASKS = {"classification": MLPClassifier, "regression": MLPRegressor}
@@ -253,14 +240,6 @@ def test_the_recipe_is_the_paper_s_whatever_the_defaults_are(task, no_defaults):
     assert net._hidden_layer_sizes(999) == (128, 128)
     assert net._hidden_layer_sizes(1000) == (256,) * 5
     assert [net._checked_batch_size(n) for n in (10, 499, 5000)] == [500] * 3
-
-
-def test_it_trains_on_less_than_a_batch_without_a_word():
-    rows = np.linspace(-1, 1, 40)[:, None]
-    explicit = QUICK | {"hidden_layer_sizes": (128, 128), "batch_size": 40}
-    nets = [MLPRegressor(**paper_recipe("regression", **each)) for each in (QUICK, explicit)]
-    first, second = (net.fit(rows, rows[:, 0]).predict(rows) for net in nets)
-    np.testing.assert_array_equal(first, second)
 
 
 def test_changes_to_the_recipe():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import itertools
 import json
 import math
 import os
@@ -13,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import closing
 from pathlib import Path
 from unittest import mock
 
@@ -22,11 +19,9 @@ import pandas as pd
 import pytest
 
 from combutab import MLPClassifier, MLPRegressor
-from combutab.core import files
 from combutab.core.text import parse_bytes
 from combutab.estimators import _streaming
-from combutab.estimators._streaming import MemoryPlan, ParquetRows, prefetched
-from combutab.training import Callback
+from combutab.estimators._streaming import MemoryPlan, ParquetRows
 from tests.trust.test_writing import limited
 
 pa = pytest.importorskip("pyarrow")
@@ -153,34 +148,6 @@ def test_each_row_is_seen_once_an_epoch_in_another_order(tmp_path):
     assert sizes == [300, 300, 300, 100] * 4, "whole batches, but the last"
     groups = {int(row) // 90 for row in seen[0][:300]}
     assert len(groups) >= 4, "several row groups in a window"
-
-
-def test_windows_reach_the_loss_of_training_in_memory(tmp_path):
-    frame = make_table(3000)
-    X, y, kind = frame[FEATURES], frame["y"], MLPRegressor
-    X.assign(target=y.to_numpy()).to_parquet(tmp_path / "t.parquet", row_group_size=500)
-    parameters = {**EXACT, "max_iter": 8, "learning_rate_init": 2e-3, "n_members": 3}
-    memory = kind(**parameters).fit(X, y)
-    with windows_of(1000, read=250):
-        streamed = kind(**parameters).fit_parquet(tmp_path / "t.parquet", "target")
-    memory, streamed = (
-        model.history_.query("epoch == 8")["train_loss"] for model in (memory, streamed)
-    )
-    assert len(streamed) == 3
-    noise = memory.std() + streamed.std()
-    assert abs(streamed.mean() - memory.mean()) < max(3 * noise, 0.05 * memory.mean())
-
-
-def test_random_state_determines_all(file):
-    def fit(seed):
-        classifier = MLPClassifier(**{**EXACT, "random_state": seed}, early_stopping=True)
-        with windows_of(500):
-            classifier.fit_parquet(file, "label", columns=FEATURES)
-        return classifier.loss_curve_, classifier.validation_scores_
-
-    first = fit(0)
-    assert fit(0) == first
-    assert fit(1) != first
 
 
 def test_early_stopping_holds_rows_out(file):
@@ -384,39 +351,6 @@ def test_predictions_stand_beside_the_columns_that_are_kept(table, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["out.parquet", "table.parquet"]
 
 
-def test_categories_of_another_type_and_rows_of_rare_ones(tmp_path):
-    rng = np.random.default_rng(0)
-    n = 400
-    codes = rng.choice(["1", "2", "A7"], n)
-    rare = [f"name {i:03}" for i in range(n - 100)] + ["often"] * 100  # in files by their order
-    frame = pd.DataFrame({"code": codes, "name": rare, "y": codes == "1"})
-    frame.to_parquet(tmp_path / "fit.parquet", row_group_size=50)
-    model = MLPClassifier(**QUICK).fit_parquet(tmp_path / "fit.parquet", "y")
-    rows = frame[codes != "A7"]
-    rows.to_parquet(tmp_path / "text.parquet")
-    rows.astype({"code": int}).to_parquet(tmp_path / "numbers.parquet")
-    np.testing.assert_array_equal(
-        model.predict_parquet(tmp_path / "numbers.parquet", "predict_proba"),
-        model.predict_parquet(tmp_path / "text.parquet", "predict_proba"),
-    )
-    rows.assign(code=rows["code"].astype(int) + 5).to_parquet(tmp_path / "other.parquet")
-    with pytest.warns(UserWarning, match="hardly a row of column 'code'"):
-        model.predict_parquet(tmp_path / "other.parquet")
-
-
-def test_integers_that_are_one_float_are_refused(tmp_path):
-    ids = pd.Series(np.arange(300) + 2**60, dtype="Int64").mask(np.arange(300) % 7 == 0)
-    frame = pd.DataFrame({"id": ids, "y": np.arange(300.0)})
-    frame.to_parquet(tmp_path / "fit.parquet", row_group_size=50)
-    with pytest.raises(ValueError, match="column 'id' holds numbers such as 11529215046068"):
-        MLPRegressor(**QUICK).fit_parquet(tmp_path / "fit.parquet", "y")
-    model = MLPRegressor(**QUICK, categorical_features=["id"], min_frequency=1)
-    frame["id"] = 2**60 + ids % 3  # exact as categories, though some are missing
-    frame.to_parquet(tmp_path / "fit.parquet", row_group_size=50)
-    model.fit_parquet(tmp_path / "fit.parquet", "y")
-    assert model.encoder_.categories_ == {0: [2**60, 2**60 + 1, 2**60 + 2, None]}
-
-
 def test_several_targets_and_all_columns(table, tmp_path):
     model = MLPRegressor(**QUICK).fit_parquet(table, ["x", "y"], columns=["s"])
     model.predict_parquet(table, out=tmp_path / "out.parquet", keep="all")
@@ -484,37 +418,6 @@ def test_what_ends_in_the_middle_leaves_nothing(table, tmp_path, error, before):
     assert before is None or out.read_bytes() == before
 
 
-@pytest.mark.usefixtures("small_parts")
-def test_a_source_that_breaks_off_leaves_nothing(table, tmp_path):
-    model = classifier(table)
-    content = table.read_bytes()
-    at = pq.read_metadata(table).row_group(3).column(0).data_page_offset
-    table.write_bytes(content[:at] + b"\xff" * 40 + content[at + 40 :])
-    with pytest.raises(ValueError, match=r"cannot read \S*table\.parquet"):
-        model.predict_parquet(table, out=tmp_path / "out.parquet")
-    assert os.listdir(tmp_path) == ["table.parquet"]
-
-
-@pytest.mark.usefixtures("small_parts")
-@pytest.mark.parametrize("limit", [0, 100, 4000])
-def test_a_disk_that_fills_up(table, tmp_path, limit):
-    model, out = classifier(table), tmp_path / "out.parquet"
-    with limited(limit), pytest.raises(OSError, match=r"out\.parquet"):
-        model.predict_parquet(table, out=out, keep="all")
-    assert os.listdir(tmp_path) == ["table.parquet"]
-
-
-def test_a_folder_that_is_read_only_is_found_before_anything_is_predicted(table, tmp_path):
-    model, read_only = classifier(table), OSError(errno.EROFS, os.strerror(errno.EROFS))
-    with (
-        mock.patch.object(files.os, "mkdir", side_effect=read_only),
-        fails_at(model, 0, AssertionError("predicted")),
-        pytest.raises(OSError, match=r"Read-only file system: .*out\.parquet"),
-    ):
-        model.predict_parquet(table, out=tmp_path / "out.parquet")
-    assert os.listdir(tmp_path) == ["table.parquet"]
-
-
 # ---- places that are not on this machine -------------------------------------------------------
 
 
@@ -574,58 +477,6 @@ def small_windows():
     assert not threads(), "none is left behind"
 
 
-# ---- one ahead ---------------------------------------------------------------------------------
-
-
-def test_one_item_is_made_ahead_and_no_more():
-    begun, go = [], threading.Semaphore(0)
-
-    def make(stopped):
-        for i in range(5):
-            begun.append(i)
-            go.release()
-            yield i
-
-    with closing(prefetched(make)) as items:
-        for used, _ in enumerate(items):
-            for _ in range(1 if used else 2):  # the one in use, and the next
-                if len(begun) < 5:
-                    assert go.acquire(timeout=100)
-            time.sleep(0.01)  # for one that must not be begun
-            assert len(begun) == min(5, used + 2)
-    assert used == 4
-
-
-def test_errors_are_raised_where_the_items_are_used():
-    def make(stopped):
-        yield 1
-        raise LookupError("of the thread")
-
-    got = []
-    with pytest.raises(LookupError, match="of the thread"), closing(prefetched(make)) as items:
-        got.extend(items)
-    assert got == [1]
-    with closing(prefetched(make)) as items:
-        assert next(iter(items)) == 1
-
-
-def test_what_is_left_in_the_middle_is_told_to_stop():
-    told, closed = [], []
-
-    def make(stopped):
-        try:
-            for i in itertools.count():
-                told.append(stopped())
-                yield i
-        finally:
-            closed.append(True)
-
-    with closing(prefetched(make)) as items:
-        assert list(itertools.islice(items, 3)) == [0, 1, 2]
-    assert closed == [True]
-    assert not any(told)
-
-
 # ---- a fit -------------------------------------------------------------------------------------
 
 
@@ -668,31 +519,6 @@ def test_a_file_that_breaks_off_in_an_epoch_is_named(path):
     assert not model.__sklearn_is_fitted__()
     assert not threads(), "though the error holds all frames"
     assert caught.value.__traceback__ is not None
-
-
-class Stop(Callback):
-    """Ends a training after its first epoch."""
-
-    def __init__(self, error):
-        self.error = error
-
-    def on_epoch_end(self, report):
-        if report.epoch == 1:
-            raise self.error
-        return False
-
-
-@IN_WINDOWS
-@pytest.mark.parametrize("error", [LookupError("of a callback"), KeyboardInterrupt()])
-def test_errors_and_ctrl_c_between_epochs(path, error):
-    model = MLPRegressor(**WINDOWED, callbacks=[Stop(error)])
-    if isinstance(error, KeyboardInterrupt):
-        with pytest.warns(UserWarning, match="interrupted"):
-            model.fit_parquet(path, "y")
-        assert model.n_iter_ == 1
-    else:
-        with pytest.raises(LookupError):
-            model.fit_parquet(path, "y")
 
 
 @IN_WINDOWS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 
 import numpy as np
 import pandas as pd
@@ -14,9 +13,7 @@ from sklearn.base import clone
 from torch.nn import functional as F
 
 from combutab import MLPClassifier, MLPRegressor, StackedGridSearchCV, TabMClassifier, TabMRegressor
-from combutab.core.files import read_tensors
 from combutab.estimators import FitTask, fit_stacked
-from tests.heads_network import HeadsSpec
 
 RNG = np.random.default_rng(0)
 
@@ -173,18 +170,6 @@ def test_early_stopping_follows_the_mean_prediction(cls, y):
 
 
 @EACH
-def test_bins_lie_between_rows(cls, y):
-    model = cls(**QUICK, n_members=2, numeric_encoding="standard").fit(X, y)
-    assert model.encoder_.numeric_scaler_.edges.shape == (7, 3)
-    assert model._spec.kind == "tabm"
-    assert model.coefs_[-1].shape[:2] == (K, 6)
-    assert [b.shape[0] for b in model.intercepts_] == [K] * 3
-    rows = model.encoder_.encode(X.dropna()).dense
-    for j in range(2):
-        assert not np.isin(model.encoder_.numeric_scaler_.edges[:, j], rows[:, j]).any()
-
-
-@EACH
 def test_in_a_stack_as_alone(cls, y):
     more = {"dropout": 0.2, "precision": "float64"}
     models = [cls(**{**QUICK, **more, "learning_rate_init": rate}) for rate in (1e-3, 1e-2)]
@@ -236,34 +221,6 @@ def test_parquet_files_are_fitted_as_the_table_is(cls, y, tmp_path):
     assert_allclose(streamed, answer(whole, X), rtol=1e-3, atol=1e-4)
 
 
-def test_several_targets_and_labels():
-    both = np.column_stack([Y, X["b"]])
-    model = TabMRegressor(**QUICK).fit(X, both)
-    assert model.predict(X).shape == (N, 2)
-    labels = both > 0.7
-    model = TabMClassifier(**QUICK, class_weight=None).fit(X, labels.astype(int))
-    assert model.predict_proba(X).shape == (N, 2)
-
-
-def test_it_learns_what_a_single_kink_cannot():
-    x = np.linspace(0, 6 * np.pi, 400)[:, None]
-    model = TabMRegressor(
-        hidden_layer_sizes=(16,), n_heads=4, max_iter=40, batch_size=40, random_state=0,
-        learning_rate_init=0.01, dropout=0, n_iter_no_change=np.inf, early_stopping=False,
-    ).fit(x, np.sin(x[:, 0]))  # fmt: skip
-    assert model.score(x, np.sin(x[:, 0])) > 0.95
-
-
-def test_an_mlp_takes_the_embeddings():
-    own = {n: v for n, v in QUICK.items() if n != "n_heads"}
-    for cls, y in ((MLPClassifier, LABELS), (MLPRegressor, Y)):
-        model = cls(**own, numeric_embedding="piecewise-linear").fit(X, y)
-        n_inputs = 3 * 3 + 1 + 8  # numbers, an indicator, an embedding
-        assert model.coefs_[0].shape == (n_inputs, 8)
-        plain = cls(**own).fit(X, y)
-        assert not len(plain.encoder_.numeric_scaler_.edges)
-
-
 @EACH
 def test_its_parameters_are_the_perceptrons_and_the_heads(cls, y):
     base = MLPClassifier if cls is TabMClassifier else MLPRegressor
@@ -273,95 +230,3 @@ def test_its_parameters_are_the_perceptrons_and_the_heads(cls, y):
 
 
 # ---- a network of one's own: a spec is all that it brings ----------------------------------------
-
-
-HEADS = {
-    "hidden_layer_sizes": (8, 6),
-    "max_iter": 4,
-    "n_iter_no_change": np.inf,
-    "max_onehot": 3,
-    "batch_size": 32,
-    "random_state": 0,
-}
-
-
-class _OfHeads:
-    n_heads = 3
-
-    def _make_spec(self, n_rows):
-        return HeadsSpec(
-            self.encoder_.n_dense_,
-            self._hidden_layer_sizes(n_rows),
-            self.target_.n_raw_outputs,
-            self.encoder_.cardinalities_,
-            n_heads=self.n_heads,
-        )
-
-
-class HeadsClassifier(_OfHeads, MLPClassifier):
-    pass
-
-
-class HeadsRegressor(_OfHeads, MLPRegressor):
-    pass
-
-
-def test_a_classifier_averages_the_probabilities_of_members_and_heads():
-    model = HeadsClassifier(**HEADS, n_members=2).fit(X, LABELS)
-    raw = heads_of(model, X)
-    assert raw.shape == (2, N, 3, 3)
-    expected = torch.softmax(raw.double(), -1).mean((0, 2))
-    assert_allclose(model.predict_proba(X), expected, atol=1e-6)
-    assert model.loss_curve_[-1] < model.loss_curve_[0]
-    assert model.n_layers_ == 4
-
-
-@pytest.mark.parametrize("loss", ["squared_error", "gaussian_nll", "quantile"])
-def test_a_regressor_averages_predictions(loss):
-    model = HeadsRegressor(loss, **HEADS).fit(X, Y)
-    raw = heads_of(model, X)[0].double()
-    column = raw.sort(-1).values[..., 1] if loss == "quantile" else raw[..., 0]
-    expected = column.mean(1).numpy() * model.target_.scale + model.target_.shift
-    assert_allclose(model.predict(X), expected, rtol=1e-4, atol=1e-5)
-    if loss == "gaussian_nll":
-        means = raw[..., 0]
-        _, std = model.predict(X, return_std=True)
-        assert (std / model.target_.scale > means.std(1, correction=0).numpy()).all()
-
-
-@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
-def test_a_fit_validates_stops_and_goes_on_with_heads():
-    model = HeadsClassifier(**HEADS, early_stopping=True).fit(X, LABELS)
-    assert len(model.validation_scores_) == 4
-    again = clone(model).set_params(warm_start=True).fit(X, LABELS)
-    first = list(again.loss_curve_)
-    assert again.fit(X, LABELS).loss_curve_[:4] == first
-    model = HeadsRegressor(**HEADS).partial_fit(X, Y).partial_fit(X, Y)
-    assert len(model.loss_curve_) == 2
-
-
-def test_bagged_members_answer_with_all_heads_for_the_rows_of_their_folds():
-    model = HeadsClassifier(**HEADS, n_members=2, bagging="cv").fit(X, LABELS)
-    members = torch.softmax(heads_of(model, X).double(), -1).mean(2).numpy()
-    folds = [fold for _, fold in clone(model).encode_data(X, LABELS).splits]
-    for member, fold in zip(members, folds, strict=True):
-        assert_allclose(model.oof_decision_function_[fold], member[fold], atol=1e-6)
-
-
-def test_a_search_trains_them_as_one_stack():
-    grid = {"learning_rate_init": [1e-3, 1e-2], "alpha": [0.0, 0.1]}
-    search = StackedGridSearchCV(HeadsClassifier(**HEADS), grid, cv=2, n_jobs=1).fit(X, LABELS)
-    best = clone(search.estimator).set_params(**search.best_params_).fit(X, LABELS)
-    assert_allclose(search.predict_proba(X), best.predict_proba(X), atol=1e-5)
-
-
-def test_their_files_and_streams(tmp_path):
-    pytest.importorskip("pyarrow")
-    X.assign(y=Y).to_parquet(tmp_path / "table.parquet", row_group_size=30)
-    model = HeadsRegressor(**HEADS).fit_parquet(tmp_path / "table.parquet", "y")
-    model.save(tmp_path / "model")
-    header = json.loads(read_tensors(tmp_path / "model", "combutab")[0])
-    assert header["shape"]["kind"] == "heads-of-a-test"
-    again = HeadsRegressor.load(tmp_path / "model")
-    assert again._spec == model._spec
-    assert_array_equal(again.predict(X), model.predict(X))

@@ -170,20 +170,6 @@ def test_targets_that_are_no_classes_are_refused():
         model.fit(X, MULTILABEL)
 
 
-@pytest.mark.parametrize("n_targets", [1, 2, 5])
-def test_several_targets(n_targets):
-    y = np.column_stack([X @ np.roll([1.0, 2, -1, 0], k) * 10.0**k for k in range(n_targets)])
-    y = y[:, 0] if n_targets == 1 else y
-    model = MLPRegressor(**{**QUICK, "max_iter": 150}).fit(X, y)
-    assert model.predict(X).shape == y.shape
-    assert model.n_outputs_ == n_targets
-    assert model.score(X, y) > 0.95
-    if n_targets > 1:
-        frame = pd.DataFrame(y)
-        expected = MLPRegressor(**EXACT).fit(X, y).predict(X)
-        assert_allclose(MLPRegressor(**EXACT).fit(X, frame).predict(X), expected, rtol=1e-9)
-
-
 def test_regression_targets_that_cannot_be():
     for y, words in [
         (np.where(IRIS == 1, np.nan, 1.0), "y contains NaN"),
@@ -262,12 +248,6 @@ def test_integers_that_float64_merges_are_refused_beside_other_targets(dtype):
             MLPRegressor(**QUICK).fit(X, y)
 
 
-def test_many_classes():
-    y = np.arange(300) % 100
-    rows = np.eye(100)[y] * 5
-    assert MLPClassifier(**{**QUICK, "max_iter": 60}).fit(rows, y).score(rows, y) > 0.95
-
-
 # ---- sample weights ----------------------------------------
 
 
@@ -275,23 +255,6 @@ def _equal(a, b):
     assert_allclose(a.loss_curve_, b.loss_curve_, rtol=1e-9)
     for got, expected in zip([*a.coefs_, *a.intercepts_], [*b.coefs_, *b.intercepts_], strict=True):
         assert_allclose(got, expected, rtol=1e-7, atol=1e-10)
-
-
-@pytest.mark.parametrize("cls", [MLPClassifier, MLPRegressor])
-@pytest.mark.parametrize(  # a solver knows nothing of encodings
-    ("solver", "numeric_encoding"),
-    [("adam", "standard"), ("sgd", "quantile"), ("adam", "robust"), ("sgd", "none")],
-)
-def test_integer_weights_are_copies_and_zero_is_absence(cls, solver, numeric_encoding):
-    rng = np.random.default_rng(0)
-    weight = rng.integers(0, 4, size=150)
-    parameters = {**EXACT, "solver": solver, "numeric_encoding": numeric_encoding, "alpha": 0.5}
-    parameters["min_frequency"] = 1  # else quantiles are of groups of rows, and copies are rows
-    weighted = cls(**parameters).fit(X, IRIS, sample_weight=weight)
-    copies = np.repeat(np.arange(150), weight)
-    _equal(weighted, cls(**parameters).fit(X[copies], IRIS[copies]))
-    kept = weight > 0
-    _equal(weighted, cls(**parameters).fit(X[kept], IRIS[kept], sample_weight=weight[kept]))
 
 
 def test_rows_of_weight_zero_shape_nothing():

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -92,22 +89,6 @@ def test_rows_are_evenly_spaced_and_codes_come_along():
     assert net.encoder_.cardinalities_, "the column is embedded"
     expected = activation_stats(net, table.iloc[[0, 10, 20, 30]]).layers
     assert_frame_equal(of_epoch(recorder.layers, 4), expected, rtol=1e-4, atol=1e-6)
-
-
-def test_noise_at_the_input_is_larger_where_it_is_larger():
-    found = recorded(MLPClassifier(**QUICK), noises=[(0, 0.1), (0, 1.0)], noise_at="input")
-    means = found.fluctuation.pivot_table(
-        index=["epoch", "layer"], columns="noise_sd", values="mean"
-    )
-    assert len(means) == 8
-    assert (means[1.0] > 3 * means[0.1]).all()
-
-
-def test_it_can_be_copied_and_starts_empty():
-    recorder = recorded(MLPClassifier(**QUICK))
-    for other in (copy.deepcopy(recorder), pickle.loads(pickle.dumps(recorder))):
-        assert_frame_equal(other.layers, recorder.layers)
-    assert ActivationRecorder().layers.empty
 
 
 @pytest.mark.parametrize(

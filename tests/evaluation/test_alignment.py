@@ -252,46 +252,6 @@ def test_masked_values_are_missing():
     np.testing.assert_array_equal(real, [[1.0, np.nan], [3.0, 4.0]])
 
 
-def test_polars_frames():
-    pl = pytest.importorskip("polars")
-    frame = pl.DataFrame(
-        {
-            "i": [1, None, 3],
-            "f": [1.5, None, float("nan")],
-            "b": [True, None, False],
-            "s": ["a", None, "b"],
-            "c": pl.Series(["u", None, "v"], dtype=pl.Categorical),
-            "d": [datetime.date(2020, 1, 1), None, datetime.date(2021, 1, 1)],
-            "t": pl.Series(
-                [datetime.datetime(2020, 1, 1, 12), None, datetime.datetime(2021, 1, 1)]
-            ).dt.replace_time_zone("Europe/Zurich"),
-            "l": [datetime.timedelta(seconds=5), None, datetime.timedelta(days=1)],
-            "n": [None, None, None],
-            "o": [datetime.time(1), None, datetime.time(3)],
-        }
-    )
-    pandas = pd.DataFrame(
-        {
-            "i": [1, None, 3],
-            "f": [1.5, None, None],
-            "b": [True, None, False],
-            "s": ["a", None, "b"],
-            "c": ["u", None, "v"],
-            "d": pd.to_datetime(["2020-01-01", None, "2021-01-01"]),
-            "t": ["2020-01-01T11:00", None, "2020-12-31T23:00"],
-            "l": [5.0, None, 86400.0],
-            "n": [None, None, None],
-            "o": pd.to_timedelta(["1h", None, "3h"]),
-        }
-    )
-    pandas["l"] = pd.to_timedelta(pandas["l"], unit="s")
-    for real, made in ((pandas, frame), (frame, pandas), (frame, frame)):
-        _, a, b = align(real, made)
-        pd.testing.assert_frame_equal(a, b)
-    with pytest.raises(TypeError, match="lazy"):
-        align(pandas, frame.lazy())
-
-
 # ---- values that are not what they should be ---------------------------------------------------
 
 

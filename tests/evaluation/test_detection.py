@@ -125,13 +125,6 @@ def test_folds_are_of_equal_parts():
     assert {n for _, n in seen} <= {42, 43}
 
 
-def test_missing_values_are_seen():
-    real, made = table_of(0), table_of(1)
-    holes = made.mask(np.random.default_rng(0).random(made.shape) < 0.3)
-    assert areas(real, holes)[1] > 0.7
-    assert areas(holes, holes) == [0.5, 0.5]
-
-
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [

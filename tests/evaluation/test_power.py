@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from combutab import MLPClassifier, ProxyNorm
+from combutab import ProxyNorm
 from combutab.evaluation import activation_stats, power_decomposition
 
 pytestmark = pytest.mark.usefixtures("paper_defaults")
@@ -140,13 +140,6 @@ def test_instance_norm_leaves_no_variability_of_instances():
     np.testing.assert_allclose(found[["P1", "P2", "P4"]], 0.0, atol=1e-20)
 
 
-def test_batch_norm_in_evaluation_mode_uses_its_running_statistics():
-    norm = nn.BatchNorm1d(3, affine=False)
-    X = normals(30, 3) + 5
-    assert power_decomposition(norm, X)["P1"][0] == pytest.approx((X.mean(0) ** 2).mean(), rel=1e-3)
-    assert norm.running_mean.tolist() == [0.0, 0.0, 0.0]
-
-
 class Affine(nn.Module):
     """Scales from N(1, 0.2^2), shifts from N(0, 0.2^2), as in the paper's appendix B.1."""
 
@@ -177,10 +170,6 @@ def layer_norm(width):
     return nn.LayerNorm(width, elementwise_affine=False)
 
 
-def batch_norm(width):
-    return nn.BatchNorm1d(width, affine=False, track_running_stats=False)
-
-
 class Identity(nn.Identity):
     pass
 
@@ -199,12 +188,6 @@ def test_layer_norm_collapses_as_theorem_1_says(phi):
         np.testing.assert_allclose(left, bound, rtol=0.12)
     else:
         assert left[-1] < 0.1
-
-
-def test_batch_norm_does_not_collapse():
-    X = normals(64, 64)
-    found = power_decomposition(random_net(16, 64, batch_norm, nn.ReLU), X)
-    assert found["P1"].max() < 1e-20
 
 
 # ---- which layers --------------------------------------------------------------------------------
@@ -229,30 +212,6 @@ def test_by_default_what_normalisations_give_or_activations_are_given():
     named = power_decomposition(plain, X, layers=["0", "1"])
     assert named["layer"].tolist() == ["0", "1"]
     assert named["P"].tolist() == pytest.approx([(y**2).mean().item(), gives["P"][0]])
-
-
-@pytest.mark.parametrize("normalization", ["none", "layer"])
-def test_estimators(normalization):
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame({"a": rng.normal(size=50), "b": rng.choice(["u", "v"], 50)})
-    model = MLPClassifier(
-        hidden_layer_sizes=(5, 4),
-        activation="tanh",
-        normalization=normalization,
-        n_members=2,
-        max_iter=2,
-        n_iter_no_change=np.inf,
-        random_state=0,
-    ).fit(X, rng.integers(0, 2, 50))
-    found = power_decomposition(model, X, batch_size=20)
-    slot = "activations" if normalization == "none" else "norms"
-    assert found["layer"].tolist() == [f"{slot}.0"] * 2 + [f"{slot}.1"] * 2
-    assert found["member"].tolist() == [0, 1, 0, 1]
-    assert found["depth"].tolist() == [1, 1, 2, 2]
-    np.testing.assert_allclose(found["P"], found["P1"] + found["P2"], rtol=1e-12)
-    if normalization == "none":
-        y = model.encoder_.transform(X) @ model.coefs_[0] + model.intercepts_[0]
-        assert found["P1"][0] == pytest.approx((y.mean(0) ** 2).mean(), rel=1e-4)
 
 
 def test_inside_a_proxy_norm_features_are_last_whatever_dim_says():

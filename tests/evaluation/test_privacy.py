@@ -1,7 +1,6 @@
 """Distances from synthetic rows to rows trained on and to others, against loops and known cases."""
 
 import itertools
-import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -230,29 +229,6 @@ def test_copies_are_looked_for_in_all_rows():
     table = privacy(real_train=train, holdout=law(20, 1), synthetic=train, max_rows=10)
     assert values(table)["copies"] == 300
     assert values(table, what="note")["dcr_median"] == "10 rows of each real table"
-
-
-def test_memory_grows_with_the_rows_not_with_their_product():
-    n = 6000
-    rng = np.random.default_rng(0)
-    tables = [pd.DataFrame(rng.normal(size=(n, 3))) for _ in range(3)]
-    tracemalloc.start()
-    privacy(real_train=tables[0], holdout=tables[1], synthetic=tables[2])
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 8 * n * n / 4  # a quarter of one matrix of distances
-
-
-def test_text_of_many_values_takes_memory_by_the_row():
-    n = 4000
-    names = np.array([f"user-{i}" for i in range(3 * n)], dtype=object)
-    tables = [pd.DataFrame({"id": part, "k": 1}) for part in np.split(names, 3)]
-    tracemalloc.start()
-    table = privacy(real_train=tables[0], holdout=tables[1], synthetic=tables[2])
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 3 * n * n  # one-hot of one table alone takes four times as much
-    assert values(table)["dcr_median"] == pytest.approx(np.sqrt(0.5))
 
 
 # ---- hostile tables ----------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import weakref
 
 import numpy as np
@@ -10,14 +9,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score
 from sklearn.model_selection import train_test_split
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
 
 from combutab import MLPClassifier
 from combutab.evaluation import CORRUPTIONS, corrupt, robustness
@@ -207,14 +202,6 @@ def test_severities_are_the_same_accident_grown(numbers, name):
     np.testing.assert_allclose(mild, grave, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["missing", "category_swap"])
-def test_what_is_wrong_at_a_low_severity_is_wrong_at_a_high_one(name):
-    X = table_of().select_dtypes(["category", "bool"]).astype(object)
-    hit = [~corrupt(X, name, severity).eq(X) for severity in range(1, 6)]
-    for mild, grave in itertools.pairwise(hit):
-        assert (grave | ~mild).all(axis=None)
-
-
 def test_scales_are_the_references(numbers):
     reference = numbers * 10 + 3
     noise = corrupt(numbers, "gaussian_noise", 5, X_reference=reference) - numbers
@@ -278,25 +265,11 @@ def mixed():
     return train_test_split(X, y, random_state=0)
 
 
-def linear_model():
-    return make_pipeline(
-        make_column_transformer(
-            (SimpleImputer(), ["x", "count", "truth"]),
-            (
-                OneHotEncoder(handle_unknown="ignore"),
-                make_column_selector(dtype_include="category"),
-            ),
-        ),
-        LogisticRegression(),
-    )
-
-
 @pytest.fixture(scope="module")
 def models(mixed):
     X, _, y, _ = mixed
     X = X.assign(truth=X["truth"].astype(float))  # as corrupted tables give it
     found = {
-        "linear": linear_model(),
         "boosting": HistGradientBoostingClassifier(
             max_iter=20, categorical_features="from_dtype", random_state=0
         ),
@@ -318,7 +291,7 @@ def test_scores_are_those_of_the_corrupted_tables(models, mixed):
     scores = found.scores
     assert found.scoring == "accuracy"
     assert list(dict.fromkeys(scores["corruption"])) == ["clean", *CORRUPTIONS]
-    assert len(scores) == 3 * (1 + 2 * len(CORRUPTIONS))
+    assert len(scores) == 2 * (1 + 2 * len(CORRUPTIONS))
     for row in scores.itertuples():
         table = X
         if row.severity:
@@ -340,17 +313,16 @@ def test_scores_are_those_of_the_corrupted_tables(models, mixed):
 
 def test_the_same_numbers_whatever_else_is_asked_for(models, mixed):
     _, X, _, y = mixed
-    two = {name: models[name] for name in ("linear", "mlp")}
 
     def scores(models, **options):
         found = robustness(models, X, y, **options).scores
         return found.set_index(["estimator", "corruption", "severity"])["score"]
 
-    whole = scores(two, severities=[2, 4])
+    whole = scores(models, severities=[2, 4])
     part = scores({"mlp": models["mlp"]}, corruptions=["shift", "missing"], severities=[4])
     pd.testing.assert_series_equal(part, whole[part.index])
-    pd.testing.assert_series_equal(whole, scores(two, severities=(4, 2, 2)))
-    assert not whole.equals(scores(two, severities=[2, 4], random_state=3))
+    pd.testing.assert_series_equal(whole, scores(models, severities=(4, 2, 2)))
+    assert not whole.equals(scores(models, severities=[2, 4], random_state=3))
 
 
 class Watcher(ClassifierMixin, BaseEstimator):
@@ -427,35 +399,31 @@ def test_what_no_column_can_suffer_is_left_out():
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "message"),
+    ("options", "message"),
     [
-        ({"corruptions": ["noise"]}, ValueError, "unknown corruption 'noise'.*gaussian_noise"),
-        ({"corruptions": ["roundin"]}, ValueError, "did you mean 'rounding'"),
-        ({"corruptions": ["category_swap"]}, ValueError, "acts on category columns.*none"),
-        ({"corruptions": []}, ValueError, "corruptions is empty"),
-        ({"severities": [0, 1]}, ValueError, r"some of \(1, 2, 3, 4, 5\), got \[0, 1\]"),
-        ({"severities": []}, ValueError, "severities"),
-        ({"severities": [1.5]}, ValueError, "severities"),
-        ({"categorical": ["z"]}, ValueError, r"no column of the table: \['z'\]"),
-        ({"scoring": "accuracies"}, ValueError, "accuracies"),
-        ({"X_reference": pd.DataFrame({"y": [1.0]})}, ValueError, r"lacks \['x'\], and adds"),
-        ({"X_reference": pd.DataFrame({"x": []})}, ValueError, "X_reference has no rows"),
-        ({"X_reference": [1.0]}, TypeError, "X_reference must be a pandas DataFrame.*list"),
-        ({"y_test": [1, 2]}, ValueError, "inconsistent numbers of samples"),
-        ({"X_test": pd.DataFrame({"x": []}), "y_test": []}, ValueError, "X_test has no rows"),
-        ({"X_test": np.zeros(4)}, TypeError, r"2-D array, got ndarray of shape \(4,\)"),
-        ({"estimator": {}}, ValueError, "at least one fitted estimator"),
-        (
-            {"X_test": pd.DataFrame([[1, 2]] * 4, columns=["a", "a"])},
-            ValueError,
-            "share a name: a; rename",
-        ),
+        ({"corruptions": ["noise"]}, "unknown corruption 'noise'.*gaussian_noise"),
+        ({"corruptions": ["roundin"]}, "did you mean 'rounding'"),
+        ({"corruptions": ["category_swap"]}, "acts on category columns.*none"),
+        ({"corruptions": []}, "corruptions is empty"),
+        ({"severities": [0, 1]}, r"some of \(1, 2, 3, 4, 5\), got \[0, 1\]"),
+        ({"severities": []}, "severities"),
+        ({"severities": [1.5]}, "severities"),
+        ({"categorical": ["z"]}, r"no column of the table: \['z'\]"),
+        ({"scoring": "accuracies"}, "accuracies"),
+        ({"X_reference": pd.DataFrame({"y": [1.0]})}, r"lacks \['x'\], and adds"),
+        ({"X_reference": pd.DataFrame({"x": []})}, "X_reference has no rows"),
+        ({"X_reference": [1.0]}, "X_reference must be a pandas DataFrame.*list"),
+        ({"y_test": [1, 2]}, "inconsistent numbers of samples"),
+        ({"X_test": pd.DataFrame({"x": []}), "y_test": []}, "X_test has no rows"),
+        ({"X_test": np.zeros(4)}, r"2-D array, got ndarray of shape \(4,\)"),
+        ({"estimator": {}}, "at least one fitted estimator"),
+        ({"X_test": pd.DataFrame([[1, 2]] * 4, columns=["a", "a"])}, "share a name: a; rename"),
     ],
 )
-def test_errors(options, error, message):
+def test_errors(options, message):
     X, y = pd.DataFrame({"x": np.arange(4.0)}), np.arange(4) % 2
     watcher = Watcher().fit(X, y)
     given = {"estimator": watcher, "X_test": X, "y_test": y} | options
-    with pytest.raises(error, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         robustness(given.pop("estimator"), given.pop("X_test"), given.pop("y_test"), **given)
     assert not watcher.seen

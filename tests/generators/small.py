@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from combutab import CTGAN, TVAE, TabFlow
-from combutab.training import Callback
 
 WIDTHS = {
     CTGAN: {"generator_dim": (16,), "discriminator_dim": (16,), "pac": 5, "embedding_dim": 8},
@@ -31,12 +30,3 @@ def assert_same(model, other, **tolerance):
     pd.testing.assert_frame_equal(
         model.sample(20, random_state=0), other.sample(20, random_state=0)
     )
-
-
-class InterruptAt(Callback):
-    def __init__(self, epoch):
-        self.epoch = epoch
-
-    def on_epoch_end(self, report):
-        if report.epoch == self.epoch:
-            raise KeyboardInterrupt

@@ -1,17 +1,15 @@
 """A training that was stopped goes on to the model that it would have given in one go."""
 
-import signal
-import time
 from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from combutab import CTGAN, TVAE, _model_files
-from tests.generators.small import EVERY, InterruptAt, assert_same
+from combutab import TVAE, _model_files
+from tests.generators.small import EVERY, assert_same
 from tests.generators.small import make as make_small
-from tests.trust.forked import Forked, needs_fork
+from tests.models import Told
 
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame({"x": RNG.normal(size=120), "kind": RNG.choice(["a", "b"], 120)})
@@ -29,36 +27,19 @@ def test_more_epochs_go_on_from_the_end(cls, tmp_path):
     path = tmp_path / "training"
     make(cls).fit(TABLE, checkpoint=path)
     before = path.read_bytes()
-    make(cls, callbacks=[InterruptAt(1)]).fit(TABLE, checkpoint=path)
+    make(cls, callbacks=[Told(KeyboardInterrupt(), 1)]).fit(TABLE, checkpoint=path)
     assert path.read_bytes() == before  # nothing was left to train
     longer = make(cls, epochs=9).fit(TABLE, checkpoint=path)
     assert_same(longer, make(cls, epochs=9).fit(TABLE))
-
-
-@needs_fork
-def test_killed_at_any_moment(tmp_path):
-    path = tmp_path / "training"
-
-    def train():
-        make(CTGAN, epochs=60).fit(TABLE, checkpoint=path)
-
-    process = Forked(train, tmp_path)
-    while process.poll() is None:
-        time.sleep(0.005)
-        if path.exists():
-            time.sleep(0.05)
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
-    assert process.returncode in (-signal.SIGKILL, 0)
-    resumed = make(CTGAN, epochs=60).fit(TABLE, checkpoint=path)
-    assert_same(resumed, make(CTGAN, epochs=60).fit(TABLE))
 
 
 def test_the_first_epoch_is_written_and_widths_may_be_lists(tmp_path, monkeypatch):
     monkeypatch.setattr(_model_files, "SECONDS", 1e9)
     path = tmp_path / "training"
     with pytest.warns(UserWarning, match="interrupted"):
-        make(TVAE, compress_dims=[16], callbacks=[InterruptAt(2)]).fit(TABLE, checkpoint=path)
+        make(TVAE, compress_dims=[16], callbacks=[Told(KeyboardInterrupt(), 2)]).fit(
+            TABLE, checkpoint=path
+        )
     assert_same(make(TVAE).fit(TABLE, checkpoint=path), make(TVAE).fit(TABLE))
 
 

@@ -1,4 +1,4 @@
-"""scikit-learn's own estimator checks on the generators: every one, none expected to fail."""
+"""What a target and a list beside the table mean to the generators."""
 
 import numpy as np
 import pandas as pd

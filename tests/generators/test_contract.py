@@ -1,7 +1,5 @@
 """A generator of one's own is a small class: here one that samples by an average of its weights."""
 
-import copy
-import pickle
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +12,7 @@ from combutab import TVAE, _model_files
 from combutab._model_files import loadable, read_model
 from combutab.cli import main
 from combutab.core.rng import normals, uniforms
-from combutab.generators import find_generators, fit_stack
+from combutab.generators import find_generators
 from combutab.generators._base import COUNT, POSITIVE, SHARED_CONSTRAINTS, BaseGenerator
 from combutab.generators._training import Rates, Training
 from combutab.generators.sampling import RowsDrawn
@@ -172,16 +170,6 @@ def test_it_is_saved_and_loaded_and_meets_conditions(registered, tmp_path):
     assert list(model.loss_values) == ["Epoch", "Loss"]
 
 
-def test_members_of_a_stack_end_as_alone():
-    params = {"random_state": 0, "precision": "float64"}
-    rates = (0.01, 0.1)
-    stack = fit_stack([Averaged(**params, learning_rate=rate) for rate in rates], TABLE)
-    for model, rate in zip(stack, rates, strict=True):
-        alone = Averaged(**params, learning_rate=rate).fit(TABLE)
-        for name, value in alone._states[0].items():
-            np.testing.assert_allclose(model._states[0][name], value, rtol=1e-8, atol=1e-10)
-
-
 def test_the_command_makes_and_reads_it(registered, tmp_path, monkeypatch, capsys):
     assert find_generators()["Averaged"] is Averaged
     monkeypatch.chdir(tmp_path)
@@ -226,14 +214,3 @@ def test_a_hook_that_lacks_is_named():
 
     with pytest.raises(TypeError, match=r"abstract method.*_draw"):
         Lacking()
-
-
-def test_the_sampler_is_made_once_for_each_fit_and_copy():
-    model = TVAE(epochs=1, random_state=0, device="cpu").fit(TABLE)
-    made = model.sampler()
-    model.sample(3)
-    assert model.sampler() is made
-    twin = copy.copy(model).set_params(argmax=False)
-    assert twin.sampler() is not made
-    assert pickle.loads(pickle.dumps(model)).sampler() is not made
-    assert model.fit(TABLE).sampler() is not made

@@ -181,19 +181,6 @@ def test_a_fit_stays_within_the_limit(tmp_path):
 # ---- errors ------------------------------------------------------------------------------------
 
 
-@EVERY
-def test_a_file_that_is_cut_off_is_named(cls, path, tmp_path):
-    (tmp_path / "a.parquet").write_bytes(path.read_bytes())
-    (tmp_path / "b.parquet").write_bytes(path.read_bytes()[:-9])
-    model = make(cls)
-    with (
-        mock.patch.object(cls, "_make_encoder", side_effect=AssertionError("work")),
-        pytest.raises(ValueError, match=r"cannot read \S*b\.parquet as Parquet"),
-    ):
-        model.fit_parquet(tmp_path)
-    assert not model.__sklearn_is_fitted__()
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -9,7 +9,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from combutab.generators import ShortfallError, TabFlow, _tabflow
-from combutab.generators._tabflow import FlowSteps, draw, draw_rows, from_normal, to_normal
+from combutab.generators._tabflow import FlowSteps, draw, draw_rows, to_normal
 from combutab.generators._training import TableRows
 from combutab.generators.sampling import PointChoices, RowRequest
 from combutab.nn import Member, RowSpans, StackedCascade
@@ -82,20 +82,10 @@ def test_what_is_drawn_for_a_step():
     assert_allclose(noise.std(), 1, atol=0.02)
 
 
-def test_places_in_bins_are_normal_quantiles():
-    values = torch.linspace(-1, 1, 101, dtype=torch.float64)
-    normal = to_normal(values)
-    assert normal.isfinite().all()
-    assert abs(normal[50]) < 1e-15
-    assert_allclose(from_normal(normal), values, atol=1e-12)
-    assert from_normal(torch.tensor([99.0])) == 1
-
-
 # ---- sampling -----------------------------------------------------------------------------------
 
 
 JOINT = RNG.dirichlet(np.full(24, 0.7)).reshape(2, 3, 4)
-NUMBERS = [np.arange(size) for size in JOINT.shape]
 
 
 class Known(torch.nn.Module):

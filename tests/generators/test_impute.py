@@ -72,13 +72,6 @@ def test_every_missing_cell_is_filled_and_no_other_is_touched(model):
     assert set(filled["constant"]) == {"k"}
 
 
-def test_argmax_fills_too(model):
-    if isinstance(model, TVAE):
-        model = make(TVAE, argmax=True).fit(punch(make_table(), 0.8).assign(constant="k"))
-        holes = punch(make_table(seed=2), 0.8)
-        assert_filled(model.impute(holes), holes)
-
-
 def test_the_same_seed_draws_the_same_and_others_differ(model):
     holes = punch(make_table(40, seed=2))
     one, other = model.impute(holes, n_draws=2, random_state=5)
@@ -186,19 +179,6 @@ def test_arrays(dtype):
     np.testing.assert_array_equal(listed[~missing].astype(dtype), table[~missing])
 
 
-def test_columns_of_pyarrow():
-    pytest.importorskip("pyarrow")
-    types = {"int": "int32[pyarrow]", "float": "double[pyarrow]", "bool": "bool[pyarrow]"}
-    types |= {"date": "timestamp[us][pyarrow]", "text": "string[pyarrow]"}
-    table = make_table()[list(types)].astype(types)
-    model = make(TVAE).fit(table)
-    holes = table.mask(np.random.default_rng(0).random(table.shape) < 0.3)
-    assert holes.isna().any().all()
-    filled = model.impute(holes)
-    assert_filled(filled, holes)
-    assert filled.dtypes.to_dict() == holes.dtypes.to_dict()
-
-
 def test_cells_that_the_generator_cannot_know_are_kept_and_tell_nothing():
     seen = []
 
@@ -297,27 +277,6 @@ def test_a_column_of_another_kind_is_refused_though_its_rows_miss_nothing_else(c
 def test_the_number_of_draws_is_checked(n_draws, model):
     with pytest.raises(ValueError, match=f"'n_draws' parameter .* must be an int .*{n_draws!r}"):
         model.impute(make_table(5), n_draws=n_draws)
-
-
-def test_what_is_filled_in_depends_on_what_is_known():
-    rng = np.random.default_rng(0)
-    kind = rng.choice(["low", "mid", "high"], 300)
-    level = pd.Series(kind).map({"low": 0.0, "mid": 10.0, "high": 20.0}) + rng.normal(size=300)
-    table = pd.DataFrame({"kind": kind, "level": level, "double": 2 * level})
-    params = {"epochs": 80, "batch_size": 50, "learning_rate": 3e-3, "argmax": True}
-    model = TVAE(**params, random_state=0).fit(table[:200])
-    hidden = rng.random((100, 3)) < 0.4
-    holes = table[200:].mask(hidden)
-    filled = model.impute(holes, random_state=0)
-    some = ~hidden.all(axis=1)
-    for j, name in enumerate(table):
-        lost = hidden[:, j] & some
-        truth, made = table[200:][name][lost].to_numpy(), filled[name][lost].to_numpy()
-        random = rng.choice(table[name][:200].to_numpy(), lost.sum())
-        if name == "kind":
-            assert (made != truth).mean() < 0.5 * (random != truth).mean()
-        else:
-            assert np.mean((made - truth) ** 2) < 0.25 * np.mean((random - truth) ** 2)
 
 
 class RealRows:

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from combutab import load
-from combutab.core.rng import normals, random_int64, uniforms
 from combutab.generators import CTGAN, TVAE
 from combutab.generators.sampling import FREE
 
@@ -84,44 +83,6 @@ def test_a_vae_takes_the_most_probable_categories_unless_it_is_to_draw(vae, tmp_
     assert (likely["first"] == drawn["first"]).mean() > 0.8
     pd.testing.assert_frame_equal(loaded, likely)
     pd.testing.assert_frame_equal(vae.sample(2000, random_state=0), drawn)
-
-
-def test_two_equal_columns_are_about_equal_in_rows_of_a_vae():
-    kind = RNG.choice(["a", "b", "c"], N, p=[0.6, 0.3, 0.1])
-    table = pd.DataFrame({"kind": kind, "twin": kind})
-    model = TVAE(epochs=60, batch_size=100, random_state=0).fit(table)
-    for conditions in (None, {"kind": "b"}):
-        rows = model.sample(2000, conditions=conditions, random_state=0)
-        assert (rows["kind"] == rows["twin"]).mean() > 0.95
-    rows = model.set_params(argmax=False).sample(2000, random_state=0)
-    assert (rows["kind"] == rows["twin"]).mean() < 0.95
-
-
-def test_noise_is_uniform_and_normal_and_a_function_of_the_key():
-    from scipy.stats import kstest
-
-    device = random_int64([0], 1).device
-    u, z = uniforms([1, 2], 500, 21, device=device), normals([1, 2], 500, 21, device=device)
-    for draws, law in ((u, "uniform"), (z, "norm")):
-        assert draws.shape == (2, 500, 21)
-        assert kstest(draws[0].flatten().numpy(), law).pvalue > 1e-3
-        assert abs(np.corrcoef(draws[0].flatten(), draws[1].flatten())[0, 1]) < 0.05
-    assert ((u > 0) & (u < 1)).all()
-    np.testing.assert_array_equal(z[1], normals([2], 500, 21, device=device)[0])
-    halves = z[0].flatten()[: 500 * 21 // 2 * 2].reshape(2, -1)
-    assert abs(np.corrcoef(halves)[0, 1]) < 0.05
-
-
-def test_a_model_holds_no_row_of_its_table():
-    secret = RARE.assign(x=RNG.normal(size=N))
-    model = TVAE(epochs=1, random_state=0).fit(secret)
-    import pickle
-
-    data = pickle.dumps(model)
-    hidden = secret["x"].to_numpy()
-    inner = np.sort(hidden)[1:-1]  # the bounds are kept, to keep samples within them
-    assert not any(value.tobytes() in data for value in inner)
-    assert len(data) < 10_000_000
 
 
 @pytest.mark.parametrize("n_members", [1, 3])

@@ -13,7 +13,7 @@ from combutab.generators._ctgan import GANTraining
 from combutab.generators._tabflow import FlowTraining
 from combutab.generators._tvae import VAETraining
 from combutab.training import _trainer
-from tests.generators.small import EVERY, WIDTHS, assert_same
+from tests.generators.small import EVERY, assert_same
 from tests.generators.small import make as make_small
 
 RNG = np.random.default_rng(0)
@@ -125,13 +125,3 @@ def test_a_stack_has_one_time(progress, monkeypatch):
 def test_times_that_are_none_are_named_before_any_work(value, words):
     with pytest.raises(ValueError, match=words):
         make(TVAE, max_time=value).fit(object())
-
-
-def test_a_generator_may_choose_its_epochs_by_the_rows():
-    class ByRows(TVAE):
-        def _n_epochs(self, n_rows):
-            return n_rows // 40
-
-    small = {**WIDTHS[TVAE], "random_state": 0}
-    assert ByRows(**small).fit(TABLE).n_iter_ == 3
-    assert ByRows(**small, early_stopping=True).fit(TABLE).n_iter_ == 2  # of 108 rows

@@ -1,8 +1,6 @@
 """sample(out=) writes the rows of sample part by part, and all of them or nothing."""
 
 import os
-import resource
-import signal
 from unittest import mock
 
 import numpy as np
@@ -14,6 +12,7 @@ from combutab.cli import main
 from combutab.generators import ShortfallError, sampling
 from combutab.preprocessing import ModeEncoder
 from tests.generators.small import WIDTHS, make
+from tests.trust.test_writing import limited
 
 pq = pytest.importorskip("pyarrow.parquet")
 
@@ -70,24 +69,6 @@ def test_rows_that_meet_conditions(model, tmp_path):
         pd.testing.assert_frame_equal(pd.read_parquet(out), expected)
 
 
-def test_a_part_is_all_that_is_decoded_at_a_time(model, tmp_path):
-    sizes = []
-    decode = ModeEncoder.decode
-
-    def spied(self, values, codes, **options):
-        sizes.append(len(codes))
-        return decode(self, values, codes, **options)
-
-    with (
-        mock.patch.object(ModeEncoder, "decode", spied),
-        mock.patch.object(sampling, "PART", 50),
-        mock.patch.object(sampling, "_CHUNK", 30),
-    ):
-        model.sample(400, random_state=0, out=tmp_path / "rows.parquet")
-    assert max(sizes) < 50 + 30
-    assert sum(sizes) == 400
-
-
 def test_random_numbers_go_on_as_without_a_file(model, tmp_path):
     model.set_random_state(5)
     first, second = model.sample(3), model.sample(3)
@@ -96,14 +77,6 @@ def test_random_numbers_go_on_as_without_a_file(model, tmp_path):
     model.sample(3, out=tmp_path / "2.parquet")
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "1.parquet"), first)
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "2.parquet"), second)
-
-
-def test_an_array(tmp_path):
-    X = np.random.default_rng(0).normal(size=(60, 2))
-    model = make(TVAE, epochs=1).fit(X)
-    model.sample(7, random_state=0, out=tmp_path / "rows.parquet")
-    found = pd.read_parquet(tmp_path / "rows.parquet")
-    np.testing.assert_array_equal(found, model.sample(7, random_state=0))
 
 
 def test_values_of_several_types(tmp_path):
@@ -134,15 +107,8 @@ def test_ctrl_c_and_a_full_disk_leave_nothing(model, tmp_path, before):
 
     with mock.patch.object(ModeEncoder, "decode", interrupted), pytest.raises(KeyboardInterrupt):
         model.sample(400, out=out)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))
-    try:
-        with pytest.raises(OSError, match=r"rows\.parquet"):
-            model.sample(400, out=out)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, handler)
+    with limited(3000), pytest.raises(OSError, match=r"rows\.parquet"):
+        model.sample(400, out=out)
     assert os.listdir(tmp_path) == ([] if before is None else ["rows.parquet"])
     assert before is None or out.read_bytes() == before
 

@@ -1,4 +1,4 @@
-"""SDV's synthesizers with our models: fit, sample, save."""
+"""SDV's synthesizers with our models: fit, sample, conditions, save."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import combutab
+from combutab.generators.sampling import FREE, DirectSampler, Sampler
 from combutab.training import Callback
 
 pytestmark = pytest.mark.filterwarnings(
@@ -28,7 +29,7 @@ TABLE = pd.DataFrame(
     {
         "key": np.arange(N) + 1000,
         "amount": RNG.normal(size=N).round(2),
-        "count": RNG.integers(0, 50, N),
+        "count": RNG.integers(0, 9, N),
         "kind": RNG.choice(["a", "b", "c"], N, p=[0.7, 0.2, 0.1]),
         "code": RNG.choice([1, 2, 3], N),
         "flag": RNG.random(N) < 0.3,
@@ -58,15 +59,17 @@ def imported():
     """SDV, for these tests alone: it takes seconds, and every process collects all tests."""
     pytest.importorskip("sdv", reason="needs the extra sdv")
     global sdv, FloatFormatter, UniformEncoder, FixedCombinations, Inequality
-    global NotFittedError, Metadata, load_synthesizer, CTGANSynthesizer, TVAESynthesizer
+    global Metadata, load_synthesizer, CTGANSynthesizer, TVAESynthesizer
+    global Condition, nearest
     import sdv.single_table
     from rdt.transformers import FloatFormatter, UniformEncoder
     from sdv.cag import FixedCombinations, Inequality
-    from sdv.errors import NotFittedError
     from sdv.metadata import Metadata
+    from sdv.sampling import Condition
     from sdv.utils import load_synthesizer
 
     from combutab.generators.sdv import CTGANSynthesizer, TVAESynthesizer
+    from combutab.generators.sdv._synthesizers import nearest
 
 
 @pytest.fixture(scope="module", params=["CTGAN", "TVAE", "TabFlow"])
@@ -132,16 +135,6 @@ def test_the_model_sees_categories_and_missing_values(fitted):
     assert processed["when"].dtype == TABLE["when"].dtype
 
 
-def test_what_is_missing_together_is_learned():
-    # `gap` is missing in the rows of one kind: drawn at random it would be in as many of each
-    table = pd.DataFrame({"kind": ["a", "b"] * 100, "gap": [1.0, np.nan, 2.0, np.nan] * 50})
-    about = metadata({"kind": "categorical", "gap": "numerical"})
-    model = make(TVAESynthesizer, about, epochs=150, batch_size=100, learning_rate=1e-2)
-    rows = fit(model, table).sample(500)["t"]
-    assert rows["gap"].isna().groupby(rows["kind"]).mean()["b"] > 0.8
-    assert rows["gap"].isna().groupby(rows["kind"]).mean()["a"] < 0.2
-
-
 @pytest.mark.parametrize("unit", ["s", "us", "ns"])
 @pytest.mark.parametrize("form", ["date", "text", "text with a zone", "number"])
 def test_dates_of_every_unit_and_form(unit, form):
@@ -164,12 +157,6 @@ def test_dates_of_every_unit_and_form(unit, form):
     assert rows["when"].dtype == dates.dtype
     assert rows["when"].isna().any() == (form != "number")
     assert set(rows["when"].dropna()) <= set(days)
-
-
-def test_integer_column_names():
-    table = TABLE[["amount", "kind"]].set_axis([0, 1], axis=1)
-    about = Metadata.detect_from_dataframes({"t": table.rename(columns=str)})
-    assert fit(make(CTGANSynthesizer, about), table).sample(5)["t"].columns.tolist() == [0, 1]
 
 
 # ---- parameters ---------------------------------------------------------------------------------
@@ -239,21 +226,6 @@ def test_every_parameter_reaches_the_model_and_comes_back(cls):
     pd.testing.assert_frame_equal(again.sample(20)["t"], synthesizer.sample(20)["t"])
 
 
-def test_a_fit_can_be_repeated(cls):
-    one, same, other = (fit(make(cls, random_state=seed)) for seed in (0, 0, 1))
-    first = one.sample(40)["t"]
-    pd.testing.assert_frame_equal(same.sample(40)["t"], first)
-    assert not other.sample(40)["t"].equals(first)
-    assert not one.sample(40)["t"].equals(first)
-    one.reset_sampling()
-    pd.testing.assert_frame_equal(one.sample(40)["t"], first)
-
-
-def test_wrong_parameters_are_the_models_errors(cls):
-    with pytest.raises(ValueError, match="did you mean 'combu'"):
-        fit(make(cls, activation="comby"))
-
-
 # ---- transformers and constraints ---------------------------------------------------------------
 
 
@@ -296,16 +268,6 @@ def test_constraints_hold(cls):
     assert (rows.dtypes == table.dtypes).all()
 
 
-def test_many_categories_are_no_cause_for_alarm(capsys):
-    table = pd.DataFrame({"name": [f"n{i}" for i in range(1200)]})
-    kept = {"min_frequency": 1, "identifiers": None, "epochs": 1}
-    about = metadata({"name": "categorical"})
-    with pytest.warns(UserWarning, match="most values of 'name' are there once"):
-        rows = fit(make(CTGANSynthesizer, about, **kept), table)
-    assert set(rows.sample(50)["t"]["name"]) <= set(table["name"])
-    assert "PerformanceAlert" not in capsys.readouterr().out
-
-
 # ---- losses -------------------------------------------------------------------------------------
 
 
@@ -323,11 +285,6 @@ def test_losses_and_their_plot(fitted):
         np.testing.assert_array_equal(line.x, losses["Epoch"])
         np.testing.assert_array_equal(line.y, losses[line.name])
     assert figure.layout.title.text == "As it went"
-
-
-def test_there_are_no_losses_before_fit(cls):
-    with pytest.raises(NotFittedError):
-        make(cls).get_loss_values_plot()
 
 
 # ---- files --------------------------------------------------------------------------------------
@@ -350,3 +307,139 @@ synthesizer.sample(20)["t"].to_pickle({str(tmp_path / "rows.pkl")!r})
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=500)
     pd.testing.assert_frame_equal(pd.read_pickle(tmp_path / "rows.pkl"), expected)
+
+
+# ---- conditions ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What is asked of the network: (rows, spans, codes) of each call."""
+    calls = []
+    generate, fill = Sampler.generate, DirectSampler.fill
+
+    def spy(self, n, span, code, key):
+        calls.append((n, set(span), set(code)))
+        return generate(self, n, span, code, key)
+
+    def spy_on_fill(self, codes, *others):
+        given = np.flatnonzero((codes != FREE).any(axis=0))
+        calls.append((len(codes), set(given) or {FREE}, set(codes[:, given].ravel())))
+        return fill(self, codes, *others)
+
+    monkeypatch.setattr(Sampler, "generate", spy)
+    monkeypatch.setattr(DirectSampler, "fill", spy_on_fill)
+    return calls
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        {"kind": "c"},
+        {"kind": "c", "flag": True, "code": 3},
+        {"flag": False, "level": "hi"},
+        {"amount": 0.5},
+        {"count": 3, "kind": "b"},
+        {"count": 3, "amount": -0.25},
+        {"when": pd.Timestamp("2020-02-02")},
+    ],
+    ids=str,
+)
+def test_conditions_are_met(fitted, condition):
+    rows = fitted.sample_from_conditions([Condition(condition, num_rows=12)])["t"]
+    assert len(rows) == 12
+    assert (rows.drop(columns="level").dtypes == TABLE.drop(columns="level").dtypes).all()
+    for column, value in condition.items():
+        assert (rows[column] == value).all()
+    assert rows["key"].is_unique
+
+
+@pytest.mark.parametrize("column", ["kind", "gap", "when"])
+def test_missing_values_are_conditions_too(fitted, column):
+    conditions = [Condition({column: None, "flag": True}, num_rows=9)]
+    rows = fitted.sample_from_conditions(conditions)["t"]
+    assert len(rows) == 9
+    assert rows[column].isna().all()
+    assert rows["flag"].all()
+
+
+def test_the_network_is_asked_for_the_rarest_or_for_all(fitted, asked):
+    condition = {"code": 2, "kind": "c", "amount": 0.1}
+    fitted.sample_from_conditions([Condition(condition, num_rows=5)])
+    encoder = fitted._model.encoder_
+    wanted = [encoder.condition_code("kind", "c")]
+    if isinstance(fitted._model, combutab.TabFlow):
+        wanted.append(encoder.condition_code("code", 2))
+    spans, codes = map(set, zip(*wanted, strict=True))
+    assert asked
+    assert all(call[1:] == (spans, codes) for call in asked)
+    asked.clear()
+    fitted.sample_from_conditions([Condition({"amount": 0.1}, num_rows=5)])
+    fitted.sample(5)
+    assert all(call[1] == {FREE} for call in asked)
+
+
+def test_tabflow_makes_no_row_in_vain(asked):
+    synthesizer = fit(make(combutab.generators.sdv.TabFlowSynthesizer))
+    condition = Condition({"kind": "c", "code": 2, "flag": True}, num_rows=30)
+    assert len(synthesizer.sample_from_conditions([condition])["t"]) == 30
+    assert sum(call[0] for call in asked) == 30
+
+
+@pytest.mark.parametrize(
+    ("numbers", "rows"),
+    [
+        ({"x": 3.0}, [0, 3, 5]),  # 3, 3.5 and 2
+        ({"x": None}, [2, 4]),
+        ({"x": 3.0, "y": 9.0}, [0, 1, 3]),  # row 5 has the worst y of all
+        ({"x": 3.0, "y": None}, []),
+        ({"x": None, "y": 9.0}, [2, 4]),
+    ],
+)
+def test_the_nearest_rows(numbers, rows):
+    table = pd.DataFrame(
+        {"x": [3.0, 9.0, np.nan, 3.5, np.nan, 2.0], "y": [7.0, 9.0, 9.0, 8.0, 8.0, 1.0]}
+    )
+    expected = table.iloc[rows].reset_index(drop=True)
+    pd.testing.assert_frame_equal(nearest(table, numbers, 3), expected)
+
+
+def test_remaining_columns_of_known_rows(fitted):
+    known = TABLE[["kind", "level"]].head(40)
+    rows = fitted.sample_remaining_columns(known)["t"]
+    assert len(rows) == 40
+    expected = known.assign(kind=known["kind"].astype(object).where(known["kind"].notna(), np.nan))
+    pd.testing.assert_frame_equal(rows[list(known)], expected)
+
+
+def test_unknown_values_are_named(fitted):
+    with pytest.raises(ValueError, match=r"'kind' had no value 'z' in fit; it has 'a', 'b', 'c'"):
+        fitted.sample_from_conditions([Condition({"kind": "z"}, num_rows=2)])
+    with pytest.raises(ValueError, match="Unexpected column name 'sort'"):
+        fitted.sample_from_conditions([Condition({"sort": "z"}, num_rows=2)])
+
+
+def test_tries_are_bounded(fitted, asked):
+    impossible = Condition({"amount": 1e6}, num_rows=3)
+    with pytest.raises(ValueError, match="Unable to sample any rows"):
+        fitted.sample_from_conditions([impossible], max_tries_per_batch=2)
+    assert sum(n for n, _, _ in asked) < 11_000
+    # rows that can be made are made, in spite of others that cannot
+    conditions = [Condition({"amount": 0.1}, num_rows=3), impossible]
+    with pytest.warns(UserWarning, match="Only able to sample 3 rows"):
+        rows = fitted.sample_from_conditions(conditions, max_tries_per_batch=2)["t"]
+    assert rows["amount"].tolist() == [0.1] * 3
+
+
+def test_conditions_under_constraints(cls):
+    table = TABLE[["amount", "kind", "code", "flag"]].dropna()
+    # some combinations are rare
+    sdtypes = {name: SDTYPES[name] for name in table.columns}
+    synthesizer = make(cls, metadata(sdtypes), min_frequency=1)
+    synthesizer.add_constraints([FixedCombinations(["kind", "code"])])
+    fit(synthesizer, table)
+    for condition in ({"kind": "c", "code": 2}, {"kind": "b", "flag": True}, {"flag": False}):
+        rows = synthesizer.sample_from_conditions([Condition(condition, num_rows=10)])["t"]
+        assert len(rows) == 10
+        for column, value in condition.items():
+            assert (rows[column] == value).all()

@@ -79,28 +79,6 @@ def test_vaes(table, activations):
     assert_same_networks(written, plain)
 
 
-@pytest.mark.parametrize("normalization", ["none", "layer", "batch", "pln"])
-@pytest.mark.parametrize("activation", ["pln-4", "prelu", "la-silu", "combu-random", "snake"])
-def test_gans_of_any_layers(activation, normalization):
-    model = CTGAN(
-        embedding_dim=6, generator_dim=(8, 8), discriminator_dim=(8, 8), batch_size=40, pac=5,
-        precision="float64", normalization=normalization,
-    )  # fmt: skip
-    written, plain = (make(model, TABLES["mixed"], [activation]) for _ in range(2))
-    plain.generate, plain.judge = plain.generator.raw_outputs, plain.critic.raw_outputs
-    for epoch in range(2):
-        one, other = written.epoch(epoch), plain.epoch(epoch)
-        for name in one:
-            torch.testing.assert_close(one[name], other[name], rtol=1e-7, atol=1e-9)
-    assert_same_networks(written, plain)
-
-
-def test_lowered_precision_trains():
-    model = CTGAN(generator_dim=(8,), discriminator_dim=(8,), precision="bf16-mixed")
-    training = make(model, TABLES["mixed"], ["relu"])
-    assert training.epoch(0)["generator"].isfinite().all()
-
-
 # ---- How many operators of torch an epoch calls: one too many a step shows here ------------------
 
 

@@ -16,14 +16,13 @@ from sklearn.metrics import (
 )
 from torch import nn
 
-from combutab import MLPClassifier, MLPRegressor, paper_recipe
+from combutab import MLPClassifier, MLPRegressor
 from combutab.model_selection import (
     DEFAULT_ACTIVATIONS,
     ComparisonError,
     compare_activations,
     plan_comparison,
 )
-from combutab.reports import render_report
 from tests.paper_networks import PAPER, shape_of
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -240,26 +239,6 @@ def test_other_parameters_of_the_estimators(wine):
 # ---- targets ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("make", "classes"),
-    [
-        (lambda y: pd.Series(y).map({0: "a", 1: "b", 2: "c"}), ["a", "b", "c"]),
-        (lambda y: pd.Series(y).map({0: "a", 1: "b", 2: "c"}).astype("category"), ["a", "b", "c"]),
-        (lambda y: pd.Series(y, dtype="Int64"), [0, 1, 2]),
-        (lambda y: y.astype(float), [0, 1, 2]),
-        (lambda y: y > 0, [False, True]),
-        (lambda y: pd.Series(y > 0, dtype="boolean"), [False, True]),
-    ],
-)
-def test_kinds_of_classes(make, classes):
-    X, y = load_iris(return_X_y=True)
-    target = make(y)
-    found = compare_activations(X, target, **SMALL | {"activations": ["relu"]})
-    assert found.task == "classification"
-    assert found.best_estimator.classes_.tolist() == classes
-    assert found.summary["mean"].iloc[0] > 0.3
-
-
 def test_a_rare_class_is_missing_from_some_test_folds():
     X, y = load_iris(return_X_y=True)
     keep = np.r_[:102]  # two rows of class 2
@@ -383,28 +362,3 @@ def test_embedded_numbers_are_more_inputs():
     """Of which the announced time goes by."""
     embedded = {"numeric_embedding": "pbld", "numeric_embedding_dim": 3}
     assert plan("classification", estimator_params=embedded).n_inputs == 3 * FRAME.shape[1]
-
-
-def test_the_default_recipe_is_trained_and_told_of():
-    found = compare_activations(FRAME, CLASSES, **TINY, recipe="default")
-    assert found.settings["recipe"] == "default"
-    assert (found.results["epochs"] == 3).all()
-    assert "Recipe of the networks" in render_report(found)
-    kept = found.best_estimator
-    own = MLPClassifier((8,), kept.activation, max_iter=3, n_iter_no_change=np.inf)
-    own.set_params(random_state=kept.random_state, device=kept.device)
-    np.testing.assert_array_equal(
-        own.fit(FRAME, CLASSES).predict_proba(FRAME), kept.predict_proba(FRAME)
-    )
-
-
-def test_the_paper_s_recipe_is_the_one_that_is_trained():
-    found = compare_activations(FRAME, CLASSES, **TINY)
-    assert found.settings["recipe"] == "paper"
-    kept = found.best_estimator
-    settings = {"activation": kept.activation, "hidden_layer_sizes": (8,), "max_iter": 3}
-    settings |= {"random_state": kept.random_state, "device": kept.device}
-    own = MLPClassifier(**paper_recipe("classification", n_iter_no_change=np.inf, **settings))
-    np.testing.assert_array_equal(
-        own.fit(FRAME, CLASSES).predict_proba(FRAME), kept.predict_proba(FRAME)
-    )

@@ -1,7 +1,6 @@
 """The networks of CTGAN and TVAE against plain torch ones, member by member, and the penalty."""
 
 import math
-from functools import partial
 
 import pytest
 import torch
@@ -16,11 +15,9 @@ from combutab.nn import (
     StackedGenerator,
     StackedRowDecoder,
     StackedRowEncoder,
-    fill_gradients,
     frozen,
     gradient_penalty,
 )
-from combutab.training import OptimizerConfig, RowOptimizer
 
 PAC, GROUPS, N_INPUTS = 3, 4, 5
 SOME = ["combu", "combu-random", "pln-4", "la-silu", "prelu", "relu", "original"]
@@ -180,14 +177,6 @@ def test_weights_are_drawn_as_torch_draws_them(name):
         assert not torch.equal(layer.weight[0], layer.weight[1])
 
 
-def test_networks_of_one_seed_differ_by_kind():
-    decoder = StackedRowDecoder(4, (8,), 6, members("relu"), n_values=2)
-    generator = StackedGenerator(4, (8,), 6, members("relu"))
-    shape = decoder.linears[0].weight.shape
-    assert generator.linears[0].weight.shape == shape
-    assert not torch.equal(generator.linears[0].weight, decoder.linears[0].weight)
-
-
 CONFIGURATIONS = [
     ({}, SOME),
     ({"normalization": "batch"}, ["combu", "prelu", "original"]),
@@ -219,111 +208,6 @@ def test_a_member_is_the_same_in_any_stack(name, options, activations):
             stack.flat.grads[i, :width], alone.flat.grads[0], rtol=1e-10, atol=1e-10
         )
         assert set(stack.member_state(i)) == set(alone.member_state(0))
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize(("options", "activations"), CONFIGURATIONS[:3])
-def test_states_move_between_stacks(name, options, activations):
-    make = NETWORKS[name][0]
-    stack = make(members(*activations), **options)
-    given = inputs(name, len(activations))
-    stack(given)  # moves the running statistics, where there are any
-    stack.eval()
-    for i, activation in enumerate(activations):
-        state = stack.member_state(i)
-        moved = make([Member(99, activation)], **options)
-        moved.load_member(0, state)
-        again = moved.member_state(0)
-        assert all(torch.equal(again[key], state[key]) for key in state)
-        moved.eval()
-        one = outputs(moved, given[i : i + 1])
-        for several, single in zip(outputs(stack, given), one, strict=True):
-            torch.testing.assert_close(several[i], single[0], rtol=1e-10, atol=1e-10)
-    with pytest.raises(ValueError, match=r"missing \['linears.0.bias'\]"):
-        moved.load_member(0, {k: v for k, v in state.items() if k != "linears.0.bias"})
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_dropping_members_keeps_the_others(name):
-    activations = ["combu-random", "combu-random", "prelu", "prelu", "original"]
-    net = NETWORKS[name][0](members(*activations), normalization="batch")
-    given = inputs(name, 5)
-    net(given)
-    net.eval()
-    before, states = outputs(net, given), [net.member_state(i) for i in range(5)]
-    keep = [1, 3, 4]
-    net.select(keep)
-    assert net.n_members == 3
-    after = outputs(net, given[keep])
-    for one, other in zip(after, before, strict=True):
-        torch.testing.assert_close(one, other[keep])
-    for new, old in enumerate(keep):
-        state = net.member_state(new)
-        assert all(torch.equal(state[key], states[old][key]) for key in states[old])
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_row_optimizers_step_members_apart(name):
-    net = NETWORKS[name][0](members("prelu", "relu"))
-    given = inputs(name, 2)
-    optimizer = RowOptimizer(OptimizerConfig(), net.flat.values, net.n_decayed)
-    before = outputs(net, given)[0].detach().square().flatten(1).mean(1)
-    for _ in range(20):
-        net.flat.backward(outputs(net, given)[0].square().sum())
-        optimizer.step(net.flat.values, net.flat.grads, [0], [0.01, 0.01], [0.1, 0.1])
-    after = outputs(net, given)[0].detach().square().flatten(1).mean(1)
-    assert after[0] < 0.5 * before[0]
-    assert torch.equal(after[1], before[1])
-    n_weights = sum(layer.weight[0].numel() for layer in net.linears)
-    assert net.n_decayed == n_weights
-
-
-def test_one_backward_pass_serves_encoder_and_decoder():
-    encoder, decoder = (
-        make_encoder(members("combu", "prelu")),
-        make_decoder(members("combu", "prelu")),
-    )
-
-    def loss():
-        mean, log_variance = encoder(inputs("encoder", 2))
-        raw, sigma = decoder(mean * log_variance.exp())
-        return raw.square().sum() + sigma.log().sum()
-
-    fill_gradients(loss(), encoder, decoder)
-    for net in (encoder, decoder):
-        own = net.flat.grads.clone()
-        net.flat.backward(loss())
-        torch.testing.assert_close(own, net.flat.grads)
-        assert (own.abs().sum(1) > 0).all()
-
-
-@pytest.mark.parametrize("normalization", ["batch", "layer"])
-def test_sampling_changes_nothing(normalization):
-    net = make_generator(members("combu-random", "prelu"), normalization=normalization)
-    x = inputs("generator", 2)
-    net(x)
-    before = [net.member_state(i) for i in range(2)]
-    net.eval()
-    with torch.inference_mode():
-        together = net(x)
-        apart = torch.cat([net(x[:, i : i + 1]) for i in range(12)], 1)
-    torch.testing.assert_close(together, apart)  # a row does not depend on its batch
-    for i in range(2):
-        after = net.member_state(i)
-        assert all(torch.equal(after[key], before[i][key]) for key in after)
-    net.train()
-    net(x)
-    moves = [
-        key for key, value in net.member_state(0).items() if not torch.equal(value, before[0][key])
-    ]
-    assert all("running" in key for key in moves)
-    assert len(moves) == (4 if normalization == "batch" else 0)
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_proxy_norm_needs_a_norm(name):
-    with pytest.raises(ValueError, match="set normalization='layer'"):
-        NETWORKS[name][0](members("relu"), normalization="batch", proxy_norm=True)
 
 
 def test_pac_must_divide_the_batch():
@@ -410,23 +294,6 @@ def test_penaltys_derivative_is_that_of_finite_differences(options, name):
     assert grads.abs().max() > 0
 
 
-@pytest.mark.parametrize(("options", "name"), PENALISED)
-def test_penalty_of_a_member_is_the_same_in_any_stack(options, name):
-    of = members("tanh", name, name, "swish")
-    net, i = make_critic(of, **options), 1
-    real, fake, mix = penalty_inputs(len(of))
-    penalty = gradient_penalty(net, real, fake, mix)
-    net.flat.backward(penalty.sum())
-    alone = make_critic([of[i]], **options)
-    own = gradient_penalty(alone, *(t[i : i + 1] for t in (real, fake, mix)))
-    alone.flat.backward(own.sum())
-    torch.testing.assert_close(penalty[i], own[0], rtol=1e-10, atol=1e-10)
-    width = alone.flat.grads.shape[1]
-    torch.testing.assert_close(
-        net.flat.grads[i, :width], alone.flat.grads[0], rtol=1e-10, atol=1e-10
-    )
-
-
 def test_penalty_of_a_linear_critic():
     net = make_critic(members("relu"), widths=())
     penalty = gradient_penalty(net, *penalty_inputs(1), weight=3.0)
@@ -474,45 +341,6 @@ def test_frozen_critics_pass_gradients_on_and_thaw():
     thawed = [p.requires_grad for p in (*critic.parameters(), *generator.parameters())]
     assert thawed.count(False) == 1  # what was frozen before stays so
     assert not critic.linears[0].bias.requires_grad
-
-
-@pytest.mark.parametrize("name", ["original", "combu", "pln-4", "la-silu"])
-def test_works_under_autocast(name):
-    generator = make_generator(members(name), dtype=torch.float32)
-    critic = make_critic(members(name), dtype=torch.float32)
-    given = inputs("generator", 1, torch.float32)
-    real, fake, mix = penalty_inputs(1, torch.float32)
-    exact = generator(given), gradient_penalty(critic, real, fake, mix)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        rough = generator(given), gradient_penalty(critic, real, fake, mix)
-    for one, other in zip(rough, exact, strict=True):
-        torch.testing.assert_close(one.float(), other, rtol=0.1, atol=0.1)
-    critic.flat.backward(rough[1].sum())
-    assert critic.flat.grads.isfinite().all()
-    assert critic.flat.grads.abs().max() > 0
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize(("options", "name"), PENALISED)
-def test_gpu_agrees_with_cpu(options, name):
-    results = []
-    for device in ("cpu", "cuda"):
-        out = []
-        for network, (make, _) in NETWORKS.items():
-            net = make(members(name, name), device=device, **options)
-            net.flat.backward(
-                sum(o.sin().sum() for o in outputs(net, inputs(network, 2).to(device)))
-            )
-            out.append(net.flat.grads)
-            if network == "critic":
-                net.flat.backward(
-                    gradient_penalty(net, *(t.to(device) for t in penalty_inputs(2))).sum()
-                )
-                out.append(net.flat.grads.clone())
-        results.append([o.cpu() for o in out])
-    for one, other in zip(*results, strict=True):
-        torch.testing.assert_close(one, other)
 
 
 # ---- The passes in memory of their own against autograd ------------------------------------------
@@ -608,32 +436,3 @@ def test_the_pass_of_training_is_differentiated_as_the_modules_are(activation, n
         close(own, expected)
     for mask, before in zip(masks, drawn, strict=True):
         assert torch.equal(mask, before)
-
-
-def test_the_pass_of_training_leaves_out_what_is_frozen():
-    critic = StackedCritic(5, (8,), two("relu"), pac=1, dtype=torch.float64)
-    score, rows = critic.training_pass(), draw(2, 4, 5).requires_grad_()
-    with frozen(critic):
-        assert not score(rows.detach()).requires_grad
-        out = score(rows)
-    critic.flat.grads.fill_(7.0)
-    (by_rows,) = torch.autograd.grad(out.sum(), rows)
-    (expected,) = torch.autograd.grad(critic.raw_outputs(rows).sum(), rows)
-    close(by_rows, expected)
-    assert (critic.flat.grads[:, : critic.n_decayed] == 7).all()
-
-
-def test_lowered_precision_is_left_to_the_modules():
-    critic = StackedCritic(5, (8,), two("relu"), pac=1)
-    autocast = partial(torch.autocast, "cpu", dtype=torch.bfloat16)
-    assert critic.training_pass(autocast)(draw(2, 4, 5).float()).dtype is torch.bfloat16
-
-
-def test_a_slope_of_zero_has_a_finite_gradient():
-    critic = StackedCritic(3, (4,), [Member(0, "relu")], pac=1, dtype=torch.float64)
-    nothing = [torch.zeros(1, 2, 4, dtype=torch.float64)]
-    rows = draw(1, 2, 3)
-    penalty = gradient_penalty(critic, rows, rows + 1, torch.full((1, 2), 0.3).double(), nothing)
-    critic.flat.backward(penalty.sum())
-    torch.testing.assert_close(penalty.item(), 10.0)  # weight * (0 - 1)^2
-    assert critic.flat.grads.isfinite().all()

@@ -56,47 +56,6 @@ def test_a_member_is_the_same_in_any_stack(shape):
         torch.testing.assert_close(again[0], one[0], rtol=1e-5, atol=1e-6)
 
 
-def test_dropping_members_keeps_the_others():
-    names = ["combu-random", "combu-random", "prelu", "prelu", "relu"]
-    shape = MLPSpec(4, (8, 8), 2, normalization="batch")
-    net = StackedMLP(shape, [Member(i, name) for i, name in enumerate(names)])
-    x = draw(5, 6, 4)
-    with torch.no_grad():
-        net(x)  # moves the running statistics
-    before = [net.member_state(i) for i in range(5)]
-    net.eval()
-    expected = net(x)
-    net.select([1, 3, 4])
-    torch.testing.assert_close(net(x[[1, 3, 4]]), expected[[1, 3, 4]])
-    for new, old in enumerate([1, 3, 4]):
-        state = net.member_state(new)
-        assert all(torch.equal(state[name], before[old][name]) for name in before[old])
-    net.select([1])
-    torch.testing.assert_close(net(x[[3]]), expected[[3]])
-
-
-def test_parameters_are_views_of_one_matrix():
-    net = StackedMLP(SHAPE, [Member(0, "relu"), Member(1, "prelu")])
-    with torch.no_grad():
-        net.flat.values[1].zero_()
-    assert all(layer.weight[1].abs().max() == 0 for layer in net.linears)
-    assert all(layer.weight[0].abs().max() > 0 for layer in net.linears)
-    n_weights = 4 * 8 + 8 * 8 + 8 * 2
-    assert net.n_decayed == n_weights
-    assert torch.equal(
-        net.flat.values[0, :n_weights],
-        torch.cat([layer.weight[0].reshape(-1) for layer in net.linears]),
-    )
-
-
-def test_gradients_reach_the_matrix():
-    net = StackedMLP(SHAPE, [Member(0, "prelu"), Member(1, "relu")])
-    x = draw(2, 6, 4)
-    net.flat.backward(net(x)[0].sum())
-    assert net.flat.grads[0].abs().max() > 0
-    assert net.flat.grads[1].abs().max() == 0  # members do not touch each other
-
-
 def test_a_state_that_does_not_fit_is_refused():
     net = StackedMLP(SHAPE, [Member(0, "relu")])
     state = net.member_state(0)
@@ -237,3 +196,29 @@ def test_data_initialisation_scales_units_and_puts_kinks_between_rows():
     alone.start_from(rows[:1], None, [1], [0])
     for name, value in alone.member_state(0).items():
         torch.testing.assert_close(value, net.member_state(0)[name], rtol=1e-9, atol=1e-12)
+
+
+class Doubling(StackedMLP):
+    """A chain whose own forward pass does more than the chain's."""
+
+    def forward(self, dense, codes=None, masks=None, valid=None):
+        return 2 * super().forward(dense, codes, masks, valid)
+
+
+def test_a_networks_own_forward_is_trained_and_predicts():
+    members = [Member(0, "relu"), Member(1, "relu")]
+    net, plain = (cls(SHAPE, members, dtype=torch.float64) for cls in (Doubling, StackedMLP))
+    x = draw(2, 5, 4).double()
+    net.gradients(x, lambda raw: raw.square().sum())
+    plain.gradients(x, lambda raw: 4 * raw.square().sum())
+    torch.testing.assert_close(net.flat.grads, plain.flat.grads)
+    torch.testing.assert_close(net.predict(x[0], None, 2), 2 * plain.predict(x[0], None, 2))
+
+
+def test_a_kind_names_one_network():
+    with pytest.raises(ValueError, match="of kind 'mlp' already: MLPSpec"):
+
+        class Another(MLPSpec, kind="mlp"):
+            pass
+
+    assert NetworkSpec.kinds["mlp"] is MLPSpec

@@ -5,9 +5,7 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 from scipy.special import log_softmax, softmax
-from scipy.stats import chisquare
 from torch.autograd import gradcheck, gradgradcheck
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from combutab.nn import RowSpans
 
@@ -20,7 +18,6 @@ LAYOUTS = {
     "no spans": (4, []),
     "large": (1, [3, 60, 70, 70, 300, 1500]),
 }
-PADDED = ("many sizes", "falling sizes")
 
 
 def layout(name, **options):
@@ -56,29 +53,6 @@ def test_layout():
     spans = RowSpans(2, [2, 3, 3], categories=[0, 2])
     assert (spans.width, spans.n_spans, spans.n_condition) == (10, 3, 5)
     assert spans.starts.tolist() == [2, 4, 7]
-
-
-@pytest.mark.parametrize("name", PADDED)
-def test_many_sizes_share_few_groups(name):
-    sizes = LAYOUTS[name][1]
-    groups = layout(name).groups
-    assert len(set(sizes)) > 8 >= len(groups)
-    covered = [i for group in groups for i in range(len(sizes))[group.spans]]
-    assert covered == list(range(len(sizes)))
-
-
-def test_the_number_of_groups_is_logarithmic():
-    sizes = [*range(1, 400), *range(401, 30_000, 800), 100_000]
-    spans = RowSpans(0, sizes)
-    assert len(spans.groups) <= 1 + np.log2(max(sizes))
-    for group in spans.groups:
-        part = sizes[group.spans]
-        assert group.size == max(part) <= 2 * min(part)
-
-
-@pytest.mark.parametrize("name", [n for n in LAYOUTS if n not in PADDED])
-def test_few_sizes_are_neither_gathered_nor_padded(name):
-    assert all(group.padded is None for group in layout(name).groups)
 
 
 @pytest.mark.parametrize(
@@ -184,30 +158,6 @@ def test_sample_without_noise_takes_the_most_probable(name):
         assert_allclose(codes[..., i], raw[..., at : at + size].numpy().argmax(-1))
 
 
-@pytest.mark.parametrize("name", ["few sizes", "many sizes"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_sampled_frequencies(name, dtype):
-    spans = layout(name)
-    raw, n = draw(spans.width), 20_000
-    uniform = uniforms(n, spans.n_spans).to(dtype).clamp_max(1 - 2**-24)
-    _, codes = spans.sample(raw.expand(n, -1), uniform)
-    for i, (at, size) in enumerate(columns(name)):
-        if size > 1:
-            expected = n * softmax(raw[at : at + size].numpy())
-            counts = np.bincount(codes[:, i].numpy(), minlength=size)
-            assert chisquare(counts, expected).pvalue > 1e-4
-
-
-def test_activated_rows_are_most_probable_as_often_as_sampled_ones():
-    spans = layout("many sizes")
-    raw, n = draw(spans.width), 20_000
-    uniform = uniforms(n, spans.width - spans.n_values)
-    rows = spans.activate(raw.expand(n, -1), uniform=uniform)
-    for at, size in list(columns("many sizes"))[1:]:
-        counts = np.bincount(rows[:, at : at + size].argmax(-1).numpy(), minlength=size)
-        assert chisquare(counts, n * softmax(raw[at : at + size].numpy())).pvalue > 1e-4
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_impossible_codes_are_never_drawn(dtype):
     spans = RowSpans(0, [2, 3, 5, 7, 9, 11, 13, 15, 17, 19])
@@ -296,84 +246,3 @@ def test_derivatives_with_spans_of_unlike_sizes():
     for row, (at, size) in enumerate([(72, 67), (1, 2), (6, 66), (3, 3)]):
         chosen[row, at : at + size] = True
     assert ((grad != 0) == chosen).all()
-
-
-class Largest(TorchDispatchMode):
-    """The number of elements of the largest memory that any operation allocates."""
-
-    def __init__(self):
-        super().__init__()
-        self.seen, self.numel = set(), 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        for arg in args:
-            if isinstance(arg, torch.Tensor):
-                self.seen.add(arg.untyped_storage().data_ptr())
-        out = func(*args, **(kwargs or {}))
-        for one in out if isinstance(out, tuple | list) else [out]:
-            if isinstance(one, torch.Tensor):
-                storage = one.untyped_storage()
-                if storage.data_ptr() not in self.seen:
-                    self.numel = max(self.numel, storage.nbytes() // one.element_size())
-        return out
-
-
-def test_memory_is_that_of_the_batch():
-    n, batch = 5_000, 4
-    spans = RowSpans(2, [3, 7, 100_000])
-    codes = draw_codes(spans, n)
-    rows = torch.arange(0, n, n // batch)
-    raw = draw(batch, spans.width).float().requires_grad_()
-    span, code = torch.tensor([0, 1, 2, 1]), torch.tensor([0, 1, 99_999, 2])
-    uniform = uniforms(batch, spans.width - 2).float()
-    with Largest() as largest:
-        spans.dense(torch.zeros(batch, 2), codes[rows])
-        spans.condition(span, code)
-        spans.sample(raw, uniforms(batch, spans.n_spans).float())
-        loss = spans.activate(raw, uniform=uniform).sum()
-        loss = loss + spans.cross_entropy_all(raw, codes[rows]).sum()
-        torch.autograd.grad(loss, raw)
-    assert largest.numel <= batch * spans.width
-    with Largest() as largest:
-        spans.cross_entropy(raw, span, code)
-    assert largest.numel <= 100_000  # one row chose the large span
-
-
-def test_works_in_inference_mode_and_under_autocast():
-    spans = RowSpans(*LAYOUTS["many sizes"])
-    raw, codes = draw(4, spans.width).float(), draw_codes(spans, 4)
-    with torch.inference_mode():
-        expected = spans.activate(raw), spans.cross_entropy_all(raw, codes)
-        spans.sample(raw, uniforms(4, spans.n_spans))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        got = spans.activate(raw), spans.cross_entropy_all(raw, codes)
-    for one, other in zip(got, expected, strict=True):
-        torch.testing.assert_close(one, other)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_gpu_agrees_with_cpu(name):
-    spans, there = layout(name), layout(name, device="cuda")
-    raw, codes = draw(6, spans.width), draw_codes(spans, 6)
-    uniform, noise = uniforms(6, spans.n_spans), uniforms(6, spans.width - spans.n_values)
-
-    def results(spans, device):
-        x = raw.to(device).requires_grad_()
-        c = codes.to(device)
-        out = [
-            spans.dense(x.detach()[:, : spans.n_values], c),
-            spans.activate(x, uniform=noise.to(device)),
-            *spans.sample(x, uniform.to(device)),
-            spans.cross_entropy_all(x, c),
-        ]
-        if spans.n_spans:
-            span = torch.arange(6, device=device) % spans.n_spans
-            code = c.gather(-1, span.unsqueeze(-1)).squeeze(-1)
-            out += [spans.condition(span, code), spans.cross_entropy(x, span, code)]
-        total = sum(o.square().sum() for o in out if o.requires_grad)
-        return [*out, *torch.autograd.grad(total, x)]
-
-    for one, other in zip(results(spans, "cpu"), results(there, "cuda"), strict=True):
-        torch.testing.assert_close(other.detach().cpu(), one.detach())

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from combutab.activations import ACTIVATIONS, ProxyNorm
+from combutab.activations import ACTIVATIONS
 from combutab.nn import Member, MLPSpec, StackedMLP, _chain
 
 LIBRARIES = ["torch", "onednn"]
@@ -117,23 +117,6 @@ def test_proxy_norm(kind, activation, dropout):
     with torch.no_grad():
         net.flat.values.add_(draw(*net.flat.values.shape, seed=5), alpha=0.1)
     close(*both_ways(net, draw(3, 9, 5), dropout=bool(dropout)))
-
-
-def test_proxy_norms_of_unlike_layers_keep_their_own_moments():
-    made = []
-
-    def by_turns(width):
-        made.append(width)
-        return ProxyNorm("relu", width, n_samples=4, closed_form=len(made) % 2 == 0)
-
-    net = StackedMLP(
-        MLPSpec(5, (8, 8), 3, normalization="layer"),
-        [Member(0, by_turns)],
-        dtype=torch.float64,
-    )
-    kinds = [slot.kinds[0].skeleton.closed_form for slot in net.activations]
-    assert len(set(kinds)) == 2
-    close(*both_ways(net, draw(1, 9, 5)))
 
 
 def test_embeddings():

@@ -7,7 +7,16 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from combutab.core.device import Precision
 from combutab.nn import Member, MLPSpec, NetworkSpec, StackedMLP, TabMSpec
+from combutab.training import (
+    MemberPlan,
+    OptimizerConfig,
+    Rows,
+    TrainConfig,
+    make_regression_loss,
+    train_stack,
+)
 
 K = 4
 SPEC = TabMSpec(
@@ -163,6 +172,8 @@ def test_specs_describe_what_they_build():
         ({**SPEC.to_json(), "n_heads": 0}, "n_heads in the shape must be a whole number from 1"),
         ({**SPEC.to_json(), "init": "data"}, "init='data' scales each unit"),
         ({**SPEC.to_json(), "hidden": ()}, "hidden_layer_sizes must name one at least"),
+        ({**SPEC.to_json(), "kind": "no-such"}, "unknown kind 'no-such'"),
+        ([], "must be an object"),
     ):
         with pytest.raises(ValueError, match=words):
             NetworkSpec.from_json(wrong)
@@ -194,3 +205,31 @@ def test_an_mlp_takes_piecewise_linear_numbers_too():
         state = net.member_state(m)
         expected = piecewise_linear(x[m], state, state["inputs.numeric.edges"])
         torch.testing.assert_close(net.inputs(x)[m], expected)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_loss_is_the_mean_over_heads_with_the_penalty_once(weighted):
+    n, alpha, rate = 90, 0.3, 0.1
+    spec, member = TabMSpec(3, (6, 5), 1, (4,), n_heads=K), Member(0, "tanh")
+    dense, codes = draw(n, 3), torch.arange(n)[:, None] % 4
+    y, w = draw(n, 1, seed=2), torch.rand(n).double() + 0.1 if weighted else torch.ones(n).double()
+    data = Rows(dense, y, codes, w if weighted else None)
+    net, leaf = (spec.build([member], dtype=torch.float64) for _ in range(2))
+    raw = leaf(dense[None], codes[None]).unflatten(1, (n, K))[0, ..., 0]
+    mean = (0.5 * (raw - y).square().mean(1) * w).sum() / w.sum()
+    decayed = leaf.flat.values[:, : leaf.n_decayed]
+    leaf.flat.backward(mean)
+    leaf.flat.grads[:, : leaf.n_decayed] += alpha * decayed / w.sum()
+    expected = leaf.flat.values - rate * leaf.flat.grads
+    config = TrainConfig(
+        make_regression_loss("squared_error", ()),
+        OptimizerConfig("sgd", momentum=0),
+        batch_size=n,
+        max_epochs=1,
+        shuffle=False,
+        precision=Precision("float64"),
+    )
+    (result,) = train_stack(net, data, [MemberPlan(0, torch.arange(n), rate, alpha)], config)
+    torch.testing.assert_close(net.flat.values, expected)
+    penalty = 0.5 * alpha * expected[:, : leaf.n_decayed].square().sum() / w.sum()
+    assert result.train_loss[0] == pytest.approx(float(mean.detach() + penalty))

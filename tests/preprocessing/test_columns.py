@@ -4,7 +4,6 @@ import datetime
 import datetime as dt
 import decimal
 import fractions
-import json
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,6 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from combutab.preprocessing import (
-    ColumnKind,
     ModeEncoder,
     TableEncoder,
     as_pandas,
@@ -111,14 +109,6 @@ def test_objects_of_periods_are_dates_to_an_encoder():
         for dtype in (months.dtype, object)
     )
     np.testing.assert_array_equal(typed, untyped)
-
-
-def test_an_encoders_kinds_are_texts_as_well():
-    table = pd.DataFrame({"x": [1.0, 2.0], "c": ["a", "b"], "t": [NOW, NOW]})
-    encoder = TableEncoder(min_frequency=1).fit(table)
-    assert encoder.kinds_ == ("number", "category", "datetime")
-    assert json.loads(json.dumps(encoder.kinds_)) == ["number", "category", "datetime"]
-    assert all(isinstance(kind, ColumnKind) for kind in encoder.kinds_)
 
 
 # ---- Frames of other libraries -------------------------------------------------------------------

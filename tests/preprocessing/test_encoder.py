@@ -3,7 +3,6 @@
 import datetime as dt
 import decimal
 import json
-import pickle
 
 import numpy as np
 import pandas as pd
@@ -11,8 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 
 from combutab.preprocessing import Span, TableEncoder
 
@@ -79,28 +76,6 @@ def test_spans_and_arrays_of_a_table_worked_by_hand(mixed):
     ]
 
 
-def test_fit_encode_fit_transform_and_encode_agree(mixed):
-    encoder = every(max_onehot=1)
-    at_once = encoder.fit_encode(mixed)
-    later = every(max_onehot=1).fit(mixed).encode(mixed)
-    assert_array_equal(at_once.dense, later.dense)
-    assert_array_equal(at_once.codes, later.codes)
-    both = np.hstack([later.dense, later.codes])
-    assert_array_equal(encoder.transform(mixed), both)
-    assert_array_equal(every(max_onehot=1).fit_transform(mixed), both)
-    assert encoder.transform(mixed).dtype == np.float32
-
-
-def test_input_is_not_modified(mixed):
-    before = mixed.copy(deep=True)
-    every(numeric="robust").fit(mixed).encode(mixed)
-    pd.testing.assert_frame_equal(mixed, before)
-    X = np.array([[1.0, np.nan], [3.0, 4.0]])
-    kept = X.copy()
-    every().fit(X).encode(X)
-    assert_array_equal(X, kept)
-
-
 def test_unseen_and_missing_categories():
     X = pd.DataFrame({"c": ["x", "y", "x", "y", None]})
     later = pd.DataFrame({"c": ["z", None, "y"]})
@@ -134,16 +109,6 @@ def test_more_categories_than_max_onehot_become_codes():
     assert every(max_onehot=2).fit(X).n_dense_ == 0
 
 
-def test_ten_thousand_categories_get_the_codes_of_their_order():
-    rng = np.random.default_rng(0)
-    names = np.array([f"c{i:05d}" for i in range(10_000)], dtype=object)
-    index = rng.permutation(np.tile(np.arange(10_000), 3))
-    encoder = every()
-    encoded = encoder.fit_encode(pd.DataFrame({"c": names[index]}))
-    assert_array_equal(encoded.codes[:, 0], index + 1)
-    assert encoder.cardinalities_ == (10_001,)
-
-
 def test_types_of_categories_are_told_apart():
     X = pd.DataFrame({"c": pd.Series([1, "1", 2.0, True, b"1", "2"], dtype=object)})
     encoder = every().fit(X)
@@ -154,22 +119,6 @@ def test_types_of_categories_are_told_apart():
     )
     names = encoder.get_feature_names_out().tolist()
     assert names == ["c_1", "c_2", "c_1_2", "c_2_2", "c_b'1'"]
-
-
-@pytest.mark.parametrize(
-    "later",
-    [
-        pd.Series([2.0, 1.0, np.nan]),
-        pd.Series([2, 1, None], dtype="Int64"),
-        pd.Series([2, 1, None], dtype="category"),
-        pd.Series(["2", "1", None], dtype=object),
-        pd.Series(["2.0", "1.0", "x"], dtype="string"),
-        pd.Series([2, 1.0, None], dtype=object),
-    ],
-)
-def test_integer_categories_match_in_any_dtype(later):
-    encoder = every(categorical_features=["c"]).fit(pd.DataFrame({"c": [1, 2, 3]}))
-    assert encoder.encode(later.to_frame("c")).dense.tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
 
 
 def objects(*values):
@@ -323,25 +272,6 @@ def test_order_of_the_rows_does_not_matter(values, seed, max_onehot):
     assert_array_equal(again.codes, straight.codes[order])
 
 
-@settings(max_examples=40, deadline=None)
-@given(
-    fitted=st.lists(st.one_of(st.none(), st.text(max_size=2)), min_size=1, max_size=30),
-    later=st.lists(st.one_of(st.none(), st.text(max_size=2)), min_size=1, max_size=30),
-    max_onehot=st.integers(0, 5),
-)
-def test_codes_lie_in_their_range_and_onehot_rows_sum_to_at_most_one(fitted, later, max_onehot):
-    encoder = every(max_onehot=max_onehot)
-    encoder.fit(pd.DataFrame({"c": pd.Series(fitted, dtype=object)}))
-    encoded = encoder.encode(pd.DataFrame({"c": pd.Series(later, dtype=object)}))
-    assert encoder.kinds_ == ("category",)
-    if encoder.cardinalities_:
-        assert encoded.codes.min() >= 0
-        assert encoded.codes.max() < encoder.cardinalities_[0]
-    else:
-        known = [value in fitted for value in later]
-        assert_array_equal(encoded.dense.sum(axis=1), known)
-
-
 @pytest.mark.parametrize(
     ("chosen", "expected"),
     [
@@ -384,34 +314,11 @@ def test_names_need_a_frame():
         every(categorical_features=["a"]).fit(np.ones((2, 2)))
 
 
-@pytest.mark.parametrize(
-    "parameters", [{"numeric": "minmax"}, {"max_onehot": -1}, {"categorical_features": 3}]
-)
-def test_wrong_parameters_are_refused(parameters):
-    with pytest.raises(ValueError, match=next(iter(parameters))):
-        every(**parameters).fit([[1.0]])
-
-
-def test_set_output_and_clone(mixed):
-    encoder = clone(every(max_onehot=1)).set_output(transform="pandas")
-    frame = encoder.fit_transform(mixed)
-    assert frame.columns.tolist() == encoder.get_feature_names_out().tolist()
-    assert_array_equal(frame.index, mixed.index)
-
-
 def test_names_are_distinct():
     X = pd.DataFrame({"a": [1.0, np.nan], "a_missing": [1.0, 2.0], "c": ["1", "2"]})
     X["d"] = pd.Series([1, "1"], dtype=object)
     names = every().fit(X).get_feature_names_out().tolist()
     assert len(set(names)) == len(names) == 7
-
-
-def test_not_fitted():
-    for method in ("encode", "transform"):
-        with pytest.raises(NotFittedError):
-            getattr(every(), method)([[1.0]])
-    with pytest.raises(NotFittedError):
-        every().to_state()
 
 
 def test_fitted_encoder_holds_no_rows():
@@ -476,37 +383,6 @@ def test_round_trip(table, numeric, max_onehot):
     _assert_same(encoder, again, table)
     later = table.assign(text=["new", "", None, "ünï"], number=[1.0, 2.0, np.nan, 4.0])
     _assert_same(encoder, again, later)
-
-
-def test_restored_encoder_pickles_clones_and_checks_names(table):
-    again = _again(every(max_onehot=2).fit(table))
-    _assert_same(again, pickle.loads(pickle.dumps(again)), table)
-    _assert_same(again, _again(again), table)
-    _assert_same(again, clone(again).fit(table), table)
-    with pytest.raises(ValueError, match="same order"):
-        again.encode(table[table.columns[::-1]])
-
-
-@pytest.mark.parametrize(
-    "chosen",
-    [None, [1], np.array([1]), np.array([False, True]), ["b"], np.array(["b"]), pd.Series(["b"])],
-)
-def test_parameters_are_kept(chosen):
-    X = pd.DataFrame({"a": [1.0, 2.0], "b": [1, 2]})
-    encoder = every(categorical_features=chosen, max_onehot=np.int64(7)).fit(X)
-    again = _again(encoder)
-    _assert_same(encoder, again, X)
-    _assert_same(encoder, clone(again).fit(X), X)
-    assert again.max_onehot == 7
-
-
-def test_without_names():
-    X = np.random.default_rng(0).normal(size=(20, 3))
-    again = _again(every(numeric="quantile").fit(X))
-    assert not hasattr(again, "feature_names_in_")
-    assert again.n_features_in_ == 3
-    with pytest.raises(ValueError, match="X has 2 features"):
-        again.encode(X[:, :2])
 
 
 def test_state_is_a_copy(table):

@@ -162,45 +162,6 @@ def test_nothing_to_decode():
     assert_frame_equal(empty, FRAME.iloc[:0])
 
 
-def test_polars():
-    pl = pytest.importorskip("polars")
-    X = pl.DataFrame(
-        {
-            "age": [30, None, 50, 31],
-            "share": pl.Series([0.5, None, 0.25, 0.5], dtype=pl.Float32),
-            "city": ["Oslo", None, "Rome", "Oslo"],
-            "kind": pl.Series(["a", "b", None, "a"], dtype=pl.Categorical),
-            "flag": [True, False, None, True],
-            "day": pl.Series(["2020-01-01", "2020-02-01", None, "2020-01-01"]).str.to_date(),
-        }
-    )
-    encoder, again = _round_trip(X)
-    assert _kinds(encoder) == {
-        **dict.fromkeys((0, 1, 5), "mode"),
-        **dict.fromkeys((2, 3, 4), "category"),
-    }
-    assert again["age"].tolist() == [30, pd.NA, 50, 31]
-    assert again["share"].dtype == np.float32
-    assert again["city"].tolist() == ["Oslo", None, "Rome", "Oslo"]
-    assert again["kind"].tolist() == ["a", "b", None, "a"]
-    assert again["flag"].tolist() == [True, False, pd.NA, True]
-    assert again["day"].dtype.kind == "M"
-    assert again["day"].dt.strftime("%Y-%m-%d").tolist()[:2] == ["2020-01-01", "2020-02-01"]
-    with pytest.raises(TypeError, match="lazy polars frame"):
-        ModeEncoder().fit(X.lazy())
-
-
-def test_many_categories_are_codes_only():
-    n = 100_000
-    X = pd.DataFrame({"id": RNG.permutation(n).astype(str), "x": np.arange(n) % 7})
-    encoder = ModeEncoder(random_state=0, max_rows=500).fit(X)
-    encoded = encoder.encode(X)
-    assert encoder.layout_.sizes[-1] == n
-    assert encoded.codes.nbytes + encoded.values.nbytes == n * (2 * 4 + 4)
-    assert_frame_equal(encoder.decode(encoded.values, encoded.codes), X)
-    assert encoder.condition_code("id", "77")[1] == encoder.categories_["id"].index("77")
-
-
 # ---- categories --------------------------------------------------------------------------------
 
 _VALUES = st.one_of(st.text(max_size=3), st.integers(-3, 3), st.booleans(), st.none(), st.dates())
@@ -229,63 +190,38 @@ def _object_column(*values):
 
 
 @pytest.mark.parametrize(
-    ("X", "parameters", "error", "words"),
+    ("X", "parameters", "words"),
     [
-        (
-            FRAME,
-            {"discrete_columns": ["City"]},
-            ValueError,
-            "no column 'City'; did you mean 'city'",
-        ),
-        (
-            FRAME,
-            {"discrete_columns": ["zzz"]},
-            ValueError,
-            "no column 'zzz'; there are 'age', 'inc",
-        ),
-        (FRAME, {"discrete_columns": ["age"]}, ValueError, r"the columns \['city'\] do not hold"),
-        (FRAME, {"discrete_columns": "city"}, ValueError, "'discrete_columns' parameter"),
-        (np.eye(3), {"discrete_columns": [3]}, ValueError, "has the position 3, but X has 3"),
-        (np.eye(3), {"discrete_columns": ["a"]}, ValueError, "are positions, got 'a'"),
-        (np.eye(3), {"discrete_columns": [True]}, ValueError, "are positions, got True"),
-        (FRAME.assign(age=np.inf), {}, ValueError, "column 'age' has infinite values"),
-        (
-            np.array([[2**70], [2**70 + 1]], dtype=object),
-            {},
-            ValueError,
-            "column 0 holds numbers such as 1180591620717411303424",
-        ),
-        (
-            pd.DataFrame({"a": [1.0, -np.inf]}),
-            {"discrete_columns": ["a"]},
-            ValueError,
-            "'a' has inf",
-        ),
-        (np.array([[1.0, 2.0], [np.inf, 3.0]]), {}, ValueError, "column 0 has infinite"),
-        (
-            pd.concat([FRAME, FRAME[["age"]]], axis=1),
-            {},
-            ValueError,
-            r"duplicate .*\['age'\]; rename",
-        ),
-        (FRAME.iloc[:0], {}, ValueError, r"Found array with 0 sample\(s\) \(shape=\(0, 4\)\)"),
-        (FRAME[[]], {}, ValueError, r"Found array with 0 feature\(s\)"),
-        (FRAME["age"], {}, ValueError, "single column"),
-        (np.arange(3.0), {}, ValueError, r"array of shape \(3,\)"),
-        (np.eye(2) * 1j, {}, ValueError, "Complex data"),
-        (pd.DataFrame({"a": [1j, 2]}), {}, ValueError, "Complex data"),
-        (np.zeros(2, [("a", "f8")]), {}, ValueError, "structured array"),
-        (scipy.sparse.eye(3).tocsr(), {}, TypeError, "toarray"),
-        ("table", {}, TypeError, "got a str"),
-        (_object_column([1], [2]), {}, TypeError, r"'o' .* not hashable, such as \[1\]"),
-        (FRAME, {"n_modes": 0}, ValueError, "'n_modes' parameter"),
-        (FRAME, {"min_weight": 1.0}, ValueError, "'min_weight' parameter"),
-        (FRAME, {"max_rows": 0}, ValueError, "'max_rows' parameter"),
-        (FRAME, {"random_state": "x"}, ValueError, "'random_state' parameter"),
+        (FRAME, {"discrete_columns": ["City"]}, "no column 'City'; did you mean 'city'"),
+        (FRAME, {"discrete_columns": ["zzz"]}, "no column 'zzz'; there are 'age', 'inc"),
+        (FRAME, {"discrete_columns": ["age"]}, r"the columns \['city'\] do not hold"),
+        (FRAME, {"discrete_columns": "city"}, "'discrete_columns' parameter"),
+        (np.eye(3), {"discrete_columns": [3]}, "has the position 3, but X has 3"),
+        (np.eye(3), {"discrete_columns": ["a"]}, "are positions, got 'a'"),
+        (np.eye(3), {"discrete_columns": [True]}, "are positions, got True"),
+        (FRAME.assign(age=np.inf), {}, "column 'age' has infinite values"),
+        (np.array([[2**70], [2**70 + 1]], dtype=object), {}, "0 holds numbers such as 118059"),
+        (pd.DataFrame({"a": [1.0, -np.inf]}), {"discrete_columns": ["a"]}, "'a' has inf"),
+        (np.array([[1.0, 2.0], [np.inf, 3.0]]), {}, "column 0 has infinite"),
+        (pd.concat([FRAME, FRAME[["age"]]], axis=1), {}, r"duplicate .*\['age'\]; rename"),
+        (FRAME.iloc[:0], {}, r"Found array with 0 sample\(s\) \(shape=\(0, 4\)\)"),
+        (FRAME[[]], {}, r"Found array with 0 feature\(s\)"),
+        (FRAME["age"], {}, "single column"),
+        (np.arange(3.0), {}, r"array of shape \(3,\)"),
+        (np.eye(2) * 1j, {}, "Complex data"),
+        (pd.DataFrame({"a": [1j, 2]}), {}, "Complex data"),
+        (np.zeros(2, [("a", "f8")]), {}, "structured array"),
+        (scipy.sparse.eye(3).tocsr(), {}, "toarray"),
+        ("table", {}, "got a str"),
+        (_object_column([1], [2]), {}, r"'o' .* not hashable, such as \[1\]"),
+        (FRAME, {"n_modes": 0}, "'n_modes' parameter"),
+        (FRAME, {"min_weight": 1.0}, "'min_weight' parameter"),
+        (FRAME, {"max_rows": 0}, "'max_rows' parameter"),
+        (FRAME, {"random_state": "x"}, "'random_state' parameter"),
     ],
 )
-def test_what_fit_refuses(X, parameters, error, words):
-    with pytest.raises(error, match=words):
+def test_what_fit_refuses(X, parameters, words):
+    with pytest.raises((ValueError, TypeError), match=words):
         ModeEncoder(**parameters).fit(X)
 
 

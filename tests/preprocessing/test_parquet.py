@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import socket
-from urllib.parse import quote
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -227,20 +226,6 @@ def test_names_of_folders_are_columns(tmp_path):
     assert every.n_rows == 40
 
 
-def test_a_fit_to_a_partitioned_data_set_is_one_to_its_rows(tmp_path):
-    partitioned(tmp_path / "t")
-    table = ParquetTable(tmp_path / "t")
-    frame = pd.concat([f for _, f in table.batches(table.columns, 100)]).astype({"place": object})
-    expected = MLPRegressor(**QUICK).fit(frame[["x", "year", "place"]], frame["y"])
-    found = MLPRegressor(**QUICK).fit_parquet(tmp_path / "t", "y")
-    np.testing.assert_allclose(found.loss_curve_, expected.loss_curve_, rtol=1e-6)
-    np.testing.assert_allclose(
-        found.predict_parquet(tmp_path / "t"), expected.predict(frame[["x", "year", "place"]])
-    )
-    by_key = MLPRegressor(**QUICK).fit_parquet(tmp_path / "t", "year", columns=["place"])
-    assert by_key.n_features_in_ == 1
-
-
 def test_folders_that_are_no_data_set(tmp_path):
     for folders, name in (("a=1", "x"), ("b=1", "x"), ("c", "x")):
         (tmp_path / folders).mkdir()
@@ -302,14 +287,6 @@ def test_one_line_names_the_file_before_anything_is_read(folders, change, messag
     assert not hasattr(model, "encoder_")
 
 
-def test_pages_that_are_no_pages(folders):
-    path = folders / "2024/a.parquet"
-    content = path.read_bytes()
-    path.write_bytes(content[:4] + b"\xff" * 60 + content[64:])
-    with pytest.raises(ValueError, match=r"cannot read \S*2024/a\.parquet: "):
-        MLPRegressor(**QUICK).fit_parquet(folders, "x")
-
-
 def test_a_file_that_is_written_anew_while_it_is_read(folders):
     table = ParquetTable(folders)
     part(0, 400).to_parquet(folders / "2024/a.parquet")
@@ -327,6 +304,11 @@ def test_file_systems_that_there_are_not(tmp_path):
         ParquetTable(tmp_path, filesystem="s3")
 
 
+def test_errors_name_no_password_of_a_uri():
+    with pytest.raises(FileNotFoundError, match=r"no file or folder mock://bucket/t\.parquet$"):
+        ParquetTable("mock:///bucket/t.parquet?password=hunter2")
+
+
 def test_a_file_system_of_fsspec():
     fsspec = pytest.importorskip("fsspec")
     memory = fsspec.filesystem("memory")
@@ -340,64 +322,10 @@ def test_a_file_system_of_fsspec():
         memory.rm("/combutab", recursive=True)
 
 
-@pytest.fixture(scope="module")
-def bucket():
-    """A bucket of a server of S3 on this machine: the query of its URIs, and a file system."""
-    if not hasattr(fs, "S3FileSystem"):
-        pytest.skip("pyarrow has no S3 here")
-    server = pytest.importorskip("moto.server")
-    running = server.ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    running.start()
-    host, port = running.get_host_and_port()
-    account = {"access_key": "key", "secret_key": "secret"}
-    s3 = fs.S3FileSystem(
-        **account, endpoint_override=f"{host}:{port}", scheme="http", allow_bucket_creation=True
-    )
-    s3.create_dir("bucket")
-    yield f"scheme=http&endpoint_override={quote(f'{host}:{port}', safe='')}", s3
-    running.stop()
-
-
-def test_s3(bucket, folders):
-    query, s3 = bucket
-    for year in ("2023", "2024"):
-        fs.copy_files(str(folders / year), f"bucket/t/year={year}", destination_filesystem=s3)
-    uri = f"s3://key:secret@bucket/t?{query}"
-    expected = values(folders)
-    assert values(uri) == values("bucket/t", s3) == expected
-    assert values(f"s3://key:secret@bucket/t/*/a.parquet?{query}") == [*range(4), *range(8, 12)]
-    assert ParquetTable(uri).columns == ["x", "s", "year"]
-    model = MLPRegressor(**QUICK).fit_parquet(uri, "x")
-    local = MLPRegressor(**QUICK).fit_parquet(folders, "x", columns=["s"])
-    assert model.n_features_in_ == 2
-    np.testing.assert_allclose(
-        local.predict_parquet("bucket/t", filesystem=s3), local.predict_parquet(folders)
-    )
-    local.predict_parquet(folders, out=f"s3://key:secret@bucket/made/out.parquet?{query}")
-    assert [info.path for info in s3.get_file_info(fs.FileSelector("bucket/made"))] == [
-        "bucket/made/out.parquet"
-    ]
-    found = pq.read_table("bucket/made/out.parquet", filesystem=s3)["prediction"].to_numpy()
-    np.testing.assert_array_equal(found, local.predict_parquet(folders))
-    with pytest.raises(FileNotFoundError, match=r"there is no file or folders s3://bucket/none$"):
-        ParquetTable(f"s3://key:secret@bucket/none?{query}")
-    with s3.open_output_stream("bucket/t/year=2024/a.parquet") as stream:
-        stream.write(b"PAR1 and no more")
-    with pytest.raises(ValueError, match=r"cannot read s3://bucket/t/year=2024/a\.parquet as") as e:
-        ParquetTable(uri)
-    assert "secret" not in str(e.value)
-
-
-def test_a_server_that_is_not_there():
-    if not hasattr(fs, "S3FileSystem"):
-        pytest.skip("pyarrow has no S3 here")
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        place = f"127.0.0.1:{one.getsockname()[1]}"  # where nobody else can listen meanwhile
-        s3 = fs.S3FileSystem(
-            access_key="key", secret_key="secret", scheme="http", connect_timeout=1,
-            request_timeout=1, endpoint_override=place,
-            retry_strategy=fs.AwsStandardS3RetryStrategy(1),
-        )  # fmt: skip
-        with pytest.raises(OSError, match="cannot look at bucket/t: "):
-            ParquetTable("bucket/t", s3)
+def test_a_file_system_that_cannot_be_reached():
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    with (
+        mock.patch.object(type(memory), "info", side_effect=OSError("no route")),
+        pytest.raises(OSError, match="cannot look at bucket/t: no route"),
+    ):
+        ParquetTable("bucket/t", memory)

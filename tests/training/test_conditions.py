@@ -76,15 +76,6 @@ def test_no_draw_leaves_its_span(sizes, n_rows, extreme):
     np.testing.assert_array_equal(codes[row, span], code)  # absent categories are never drawn
 
 
-def test_many_categories_take_memory_for_rows_and_categories_only():
-    n = 100_000
-    sampler = ConditionSampler(torch.arange(n).unsqueeze(1), [n])
-    held = sum(t.numel() * t.element_size() for t in vars(sampler).values() if torch.is_tensor(t))
-    assert held < 50 * n
-    drawn = sampler.draw(uniforms(1, 10))
-    assert torch.equal(drawn.code, drawn.row)
-
-
 def test_codes_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="do not fit 2 spans"):
         ConditionSampler(torch.zeros(3, 1, dtype=torch.int64), [2, 2])

@@ -6,6 +6,7 @@ import io
 import math
 import pickle
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -17,9 +18,7 @@ from sklearn.metrics import accuracy_score, log_loss, mean_pinball_loss, r2_scor
 
 from combutab import MLPClassifier, TabMClassifier
 from combutab.core.device import Precision
-from combutab.nn import Member, MLPSpec, StackedMLP
 from combutab.training import (
-    SCHEDULES,
     BinaryCrossEntropy,
     CrossEntropy,
     EpochReport,
@@ -32,10 +31,8 @@ from combutab.training import (
     RowOptimizer,
     Rows,
     TrainConfig,
-    VerboseLines,
     make_regression_loss,
     schedule_factor,
-    train_stack,
 )
 from combutab.training._losses import accuracy, best_factors, r2
 from combutab.training._optimizers import clip_gradients, rate_table
@@ -263,27 +260,6 @@ def test_schedules_at_known_points():
         schedule_factor("linear", 0.5)
 
 
-def test_a_schedule_of_ones_own_has_its_place_in_the_loop():
-    """A function of the share of the steps: SGD without momentum then has moved by their sum."""
-    loss = make_regression_loss("squared_error", ())
-    config = TrainConfig(
-        loss,
-        OptimizerConfig("sgd", momentum=0.0, nesterov=False),
-        batch_size=2,
-        max_epochs=2,
-        learning_rate=lambda share: 1.0 if share < 0.5 else 0.25,
-        shuffle=False,
-    )
-    net = StackedMLP(MLPSpec(1, (), 1), [Member(0, "relu")], dtype=torch.float64)
-    bias = net.flat.member(0)["linears.0.bias"].item()
-    # where all inputs are 0 a step takes rate * (bias - target) from the bias
-    rows = Rows(torch.zeros(4, 1, dtype=torch.float64), torch.ones(4, 1, dtype=torch.float64))
-    (result,) = train_stack(net, rows, [MemberPlan(0, torch.arange(4), 0.2)], config)
-    left = (1 - 0.2) ** 2 * (1 - 0.05) ** 2
-    assert result.state["linears.0.bias"].item() == pytest.approx(1 + left * (bias - 1))
-    assert result.learning_rate == pytest.approx([0.2, 0.05])
-
-
 def test_rates_of_an_epoch():
     """A member's rates follow its own number of steps, whatever the stack's longest is."""
     table = np.array(rate_table("cosine", [0.1, 0.3], [2, 4], epoch=1, max_epochs=3))
@@ -331,19 +307,7 @@ def test_one_cycle_is_torchs():
         schedule.step()
 
 
-@pytest.mark.parametrize("name", [s for s in SCHEDULES if "-" in s or s.startswith("cos")])
-def test_factors_stay_between_nothing_and_all(name):
-    factors = [schedule_factor(name, t) for t in np.linspace(-0.1, 1.1, 200)]
-    assert min(factors) >= 0
-    assert max(factors) <= 1 + 1e-12
-
-
 REPORT = EpochReport(2, 5, (0,), np.array([0.25]), np.array([0.5]), np.array([0.1]), 0.2)
-
-
-def test_verbose_lines(capsys):
-    VerboseLines().on_epoch_end(REPORT)
-    assert capsys.readouterr().out == "Iteration 2, loss = 0.25000000\nValidation score: 0.500000\n"
 
 
 def test_progress_bar_is_silent_in_a_pipe_and_survives_copies(monkeypatch):
@@ -358,39 +322,34 @@ def test_progress_bar_is_silent_in_a_pipe_and_survives_copies(monkeypatch):
     assert copy.deepcopy(bar).description == pickle.loads(pickle.dumps(bar)).description == "fit"
 
 
-def test_progress_bar_on_a_terminal(monkeypatch):
+def terminal_of(monkeypatch):
+    """What is written to a terminal from now on."""
+
     class Terminal(io.StringIO):
         def isatty(self):
             return True
 
-    stream = Terminal()
-    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setattr("sys.stderr", Terminal())
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
+    return sys.stderr
+
+
+def test_progress_bar_on_a_terminal(monkeypatch):
+    terminal = terminal_of(monkeypatch)
     bar = ProgressBar("fit")
     bar.on_train_begin(3, 5)
     bar.on_epoch_end(REPORT)
     bar.on_train_end()
-    shown = stream.getvalue()
-    assert "fit x 3" in shown
-    assert "2/5" in shown
-    assert "loss 0.25" in shown
-    assert "score 0.5" in shown
-    assert "left" in shown
+    for words in ("fit x 3", "2/5", "loss 0.25", "score 0.5", "left"):
+        assert words in terminal.getvalue()
 
 
 @pytest.mark.parametrize(
     ("max_seconds", "left"), [(np.inf, "1:20"), (90.0, "0:30"), (59.0, "0:00")]
 )
 def test_a_progress_bar_s_time_left_is_that_until_training_ends(monkeypatch, max_seconds, left):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    stream = Terminal()
-    monkeypatch.setattr("sys.stderr", stream)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "120")
+    terminal = terminal_of(monkeypatch)
     bar = ProgressBar("fit")
     bar.on_train_begin(1, 7)
     for epoch in (1, 2, 3):  # of 20 s each
@@ -400,7 +359,7 @@ def test_a_progress_bar_s_time_left_is_that_until_training_ends(monkeypatch, max
             )
         )
     bar.on_train_end()
-    assert re.findall(r"(\d:\d\d) left", stream.getvalue())[-1] == left
+    assert re.findall(r"(\d:\d\d) left", terminal.getvalue())[-1] == left
 
 
 # ---- What several heads predict on average, and its loss -----------------------------------------

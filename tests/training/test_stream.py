@@ -8,7 +8,6 @@ import torch
 
 from combutab.nn import Member, MLPSpec, StackedMLP
 from combutab.training import (
-    Callback,
     MemberPlan,
     OptimizerConfig,
     Rows,
@@ -74,12 +73,6 @@ def assert_equal(results, others):
             assert torch.equal(value, other.state[name]), name
 
 
-@pytest.mark.parametrize("weight", [False, True])
-def test_one_window_is_training_in_memory(weight):
-    data = rows(weight)
-    assert_equal(train(CONFIG, Stream(data, N), part(data, 0, 0)), train(CONFIG, data=data))
-
-
 @pytest.mark.parametrize("learning_rate", ["constant", "one-cycle"])
 def test_windows_in_order_are_training_in_memory(learning_rate):
     # dropout's masks and the schedule go by the steps of the epoch, not of the window
@@ -98,37 +91,3 @@ def test_validation_rows_are_held_beside_the_windows():
     found = train(config, Stream(data, 5 * BATCH), part(data, 200, 260), val=torch.arange(60))
     assert_equal(found, expected)
     assert found[0].validation_score == expected[0].validation_score
-
-
-def test_shuffled_windows_learn_and_differ_by_part():
-    data = rows()
-    (first, *_), (again, *_) = (train(CONFIG, Stream(data, 4 * BATCH), data) for _ in range(2))
-    assert first.train_loss == again.train_loss
-    assert first.train_loss[-1] < first.train_loss[0]
-    in_order = train(replace(CONFIG, shuffle=False), Stream(data, 4 * BATCH), data)
-    assert first.train_loss != in_order[0].train_loss
-
-
-def test_an_interrupt_amid_a_window_keeps_the_best():
-    data = rows()
-
-    class Interrupted(Stream):
-        def windows(self, epoch):
-            for i, window in enumerate(super().windows(epoch)):
-                if epoch == 3 and i == 1:
-                    raise KeyboardInterrupt
-                yield window
-
-    class Best(Callback):
-        scores: list[float] = []
-
-        def on_epoch_end(self, report):
-            self.scores.append(report.validation_score[0])
-            return False
-
-    config = replace(CONFIG, score="r2")
-    stream = Interrupted(data, 4 * BATCH)
-    results = train(config, stream, part(data, 0, 50), val=torch.arange(50), callbacks=[Best()])
-    assert {r.reason for r in results} == {"interrupted"}
-    assert results[0].best_score == max(Best.scores)
-    assert all(torch.isfinite(v).all() for v in results[0].state.values())
