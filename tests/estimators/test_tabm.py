@@ -1,4 +1,4 @@
-"""TabM does what the others do, with heads that share weights; so does a network of one's own."""
+"""TabM does what the others do, with heads that share weights."""
 
 from __future__ import annotations
 
@@ -227,6 +227,3 @@ def test_its_parameters_are_the_perceptrons_and_the_heads(cls, y):
     assert {*cls().get_params()} == {*base().get_params(), "n_heads"}
     positional = list(inspect.signature(base).parameters)[:3]
     assert list(inspect.signature(cls).parameters)[:3] == positional
-
-
-# ---- a network of one's own: a spec is all that it brings ----------------------------------------

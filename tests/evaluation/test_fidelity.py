@@ -158,12 +158,6 @@ def test_wrong_arguments(wrong):
         fidelity(**({"real": real, "synthetic": real} | wrong))
 
 
-# ---- the scorer --------------------------------------------------------------------------------
-
-
-# ---- Each measure of fidelity, by independent computations and by hand --------------------------
-
-
 # ---- one column --------------------------------------------------------------------------------
 
 
@@ -313,6 +307,3 @@ def test_alpha_precision_and_beta_recall_are_those_of_loops(shift, scale):
     found = [value(table, "alpha_precision"), value(table, "beta_recall")]
     # a quantile between two rows is any number between their radii
     np.testing.assert_allclose(found, alpha_beta(real, made), atol=0.015)
-
-
-# ---- SDMetrics ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The loop: a member's result does not depend on its stack; stopping, best weights, callbacks."""
+"""The loop: a member's result does not depend on its stack; orders, divergence, lbfgs."""
 
 import math
 from dataclasses import replace
