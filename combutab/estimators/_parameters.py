@@ -446,7 +446,7 @@ class Parameters(_Positional):
             widths = tuple(map(int, sizes if isinstance(sizes, Iterable) else [sizes]))
         if not isinstance(self.init, str):
             return initial_widths(self.init, self.activation, widths)
-        if sizes == "paper":
+        if widths is None and sizes == "paper":
             return _SMALL if n_rows < _SMALL_TABLE else _LARGE
         return _HIDDEN if widths is None else widths
 

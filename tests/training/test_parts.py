@@ -341,7 +341,7 @@ def test_progress_bar_on_a_terminal(monkeypatch):
     bar.on_train_begin(3, 5)
     bar.on_epoch_end(REPORT)
     bar.on_train_end()
-    for words in ("fit x 3", "2/5", "loss 0.25", "score 0.5", "left"):
+    for words in ("fit x 3", "2/5", "loss 0.25", "score 0.5", "so far"):
         assert words in terminal.getvalue()
 
 
@@ -349,13 +349,16 @@ def test_progress_bar_on_a_terminal(monkeypatch):
     ("max_seconds", "left"), [(np.inf, "1:20"), (90.0, "0:30"), (59.0, "0:00")]
 )
 def test_a_progress_bar_s_time_left_is_that_until_training_ends(monkeypatch, max_seconds, left):
-    terminal = terminal_of(monkeypatch)
+    terminal, seconds = terminal_of(monkeypatch), 0.0
+    for clock in ("time.monotonic", "rich.console.monotonic"):
+        monkeypatch.setattr(clock, lambda: seconds)
     bar = ProgressBar("fit")
     bar.on_train_begin(1, 7)
-    for epoch in (1, 2, 3):  # of 20 s each
+    for epoch in (1, 2, 3):
+        seconds += 20.0
         bar.on_epoch_end(
             dataclasses.replace(
-                REPORT, epoch=epoch, max_epochs=7, seconds=20.0 * epoch, max_seconds=max_seconds
+                REPORT, epoch=epoch, max_epochs=7, seconds=seconds, max_seconds=max_seconds
             )
         )
     bar.on_train_end()
