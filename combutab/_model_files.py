@@ -397,11 +397,11 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | os.PathLike[str], model: Any, free: Collection[str]) -> None:
-        self.path, ranks = Path(path), current()
+        self.path = Path(path)
         self._header = model_header(model)
         self.written = -np.inf  # after the first epoch it is written at once
         self.noted = False
-        self._is_mine = ranks is None or ranks.number == 0
+        self._is_mine = current().number == 0
         found = broadcast(self._read(free) if self._is_mine else None)
         state, self.arrays = found or ({}, {})
         self.seed: int = state["seed"] if state else seed_from(model.random_state)

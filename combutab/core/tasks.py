@@ -91,8 +91,7 @@ def fit_task(
     None where scikit-learn has no callbacks, or another rank than the first shares a fit. Within a
     method of ``sklearn.base._fit_context``, which ends what begins here.
     """
-    ranks = current()
-    if not hasattr(estimator, "_init_callback_context") or (ranks is not None and ranks.number):
+    if not hasattr(estimator, "_init_callback_context") or current().number:
         yield None
         return
     metadata = None if sample_weight is None else {"sample_weight": sample_weight}

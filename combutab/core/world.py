@@ -32,9 +32,8 @@ _TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _WORD = 2.0  # seconds in which the error of a rank that ended is looked for
 _PART = 1 << 16  # rows that are looked at at once
 _NEAR = 1e-6  # tables that differ by less are one, encoded by processors that round differently
-_ALONE = "alone"
 _OF_PROCESS = {"callbacks", "device", "n_jobs", "verbose"}  # parameters
-_current: ContextVar[Ranks | str | None] = ContextVar("ranks", default=None)
+_current: ContextVar[World | None] = ContextVar("world", default=None)
 _numbers = itertools.count()  # of shared fits: the same on all ranks
 
 
@@ -42,8 +41,49 @@ class RankError(RuntimeError):
     """A fit that ranks share has ended because another of them did."""
 
 
-class Ranks:
-    """The ranks that share a fit, of which this process is ``number`` of ``count``."""
+class World:
+    """The processes that share a fit: this one is rank ``number`` of ``count``.
+
+    Here there is one, which has nobody to communicate with; `Ranks` are several.
+    """
+
+    number, count = 0, 1
+
+    def span(self, n: int) -> tuple[int, int]:
+        """First and end of this rank's share of n things in a row."""
+        return n * self.number // self.count, n * (self.number + 1) // self.count
+
+    def all_reduce(self, tensor: Tensor) -> None:
+        """Add up the ranks' tensors in place."""
+
+    def broadcast(self, tensor: Tensor) -> None:
+        """Overwrite a tensor with that of rank 0."""
+
+    def broadcast_object(self, value: T) -> T:
+        """Return what rank 0 has."""
+        return value
+
+    def all(self, truths: Tensor) -> Tensor:
+        """Tell which booleans are true on all ranks."""
+        return truths
+
+    def all_gather(self, own: Tensor, n: int) -> Tensor:
+        """All ranks' shares of n things, (M, share, ...), as (M, n, ...).
+
+        A thing may take several places; each rank must have one at least.
+        """
+        return own
+
+    def all_gather_list(self, own: list[T], n: int) -> list[T]:
+        """All ranks' shares of n things, as a list; raises ValueError if n is not the same."""
+        return own
+
+
+ONE_PROCESS = World()
+
+
+class Ranks(World):
+    """Several processes of ``torch.distributed`` that share a fit."""
 
     def __init__(self, group: Any) -> None:
         import torch.distributed as dist
@@ -57,63 +97,52 @@ class Ranks:
     def begin(self, what: str) -> None:
         """Wait for all to begin the next fit; raises ValueError if it is not the same."""
         self._fit = next(_numbers)
-        first, *others = self.gather(what)
+        first, *others = self.all_gather_object(what)
         for number, other in enumerate(others, 1):
             if other != first:
                 raise ValueError(_unlike(number, "other parameters"))
 
-    def span(self, n: int) -> tuple[int, int]:
-        """First and end of this rank's share of n things in a row."""
-        return n * self.number // self.count, n * (self.number + 1) // self.count
+    def all_reduce(self, tensor: Tensor) -> None:
+        self._communicate(lambda: self._dist.all_reduce(tensor, group=self._of(tensor)))
 
-    def sum_(self, tensor: Tensor) -> None:
-        """Add up the ranks' tensors in place."""
-        self._told(lambda: self._dist.all_reduce(tensor, group=self._of(tensor)))
-
-    def first_(self, tensor: Tensor) -> None:
-        """Overwrite a tensor with that of rank 0."""
-        self._told(lambda: self._dist.broadcast(tensor, group=self._of(tensor), group_src=0))
+    def broadcast(self, tensor: Tensor) -> None:
+        self._communicate(lambda: self._dist.broadcast(tensor, group=self._of(tensor), group_src=0))
 
     def all(self, truths: Tensor) -> Tensor:
-        """Tell which of some truth values hold on all ranks."""
         missing = (~truths).to(torch.int64)
-        self.sum_(missing)
+        self.all_reduce(missing)
         return missing == 0
 
-    def joined(self, own: Tensor, n: int) -> Tensor:
-        """All ranks' shares of n things, (M, share, ...), as (M, n, ...).
-
-        A thing may take several places; each rank must have one at least.
-        """
+    def all_gather(self, own: Tensor, n: int) -> Tensor:
         start, stop = self.span(n)
         k = own.shape[1] // (stop - start)
         number = torch.uint8 if own.dtype == torch.bool else own.dtype
         whole = own.new_zeros((own.shape[0], n * k, *own.shape[2:]), dtype=number)
         whole[:, start * k : stop * k] = own
-        self.sum_(whole)
+        self.all_reduce(whole)
         return whole.to(own.dtype)
 
-    def first(self, value: T) -> T:
-        """Return what rank 0 has."""
+    def broadcast_object(self, value: T) -> T:
         held = [value]
-        self._told(lambda: self._dist.broadcast_object_list(held, group=self._group, group_src=0))
+        self._communicate(
+            lambda: self._dist.broadcast_object_list(held, group=self._group, group_src=0)
+        )
         return held[0]
 
-    def gather(self, value: T) -> list[T]:
+    def all_gather_object(self, value: T) -> list[T]:
         """Return what each rank has, in their order."""
         held: list[Any] = [None] * self.count
-        self._told(lambda: self._dist.all_gather_object(held, value, group=self._group))
+        self._communicate(lambda: self._dist.all_gather_object(held, value, group=self._group))
         return held
 
     def each(self, train: Callable[[], T]) -> list[T]:
         """Return what each rank trains for itself, without a word until it has."""
         with unshared():
             own = train()
-        return self.gather(own)
+        return self.all_gather_object(own)
 
-    def collected(self, own: list[T], n: int) -> list[T]:
-        """All ranks' shares of n things, as a list; raises ValueError if n is not the same."""
-        held = self.gather((n, own))
+    def all_gather_list(self, own: list[T], n: int) -> list[T]:
+        held = self.all_gather_object((n, own))
         for number, (other, _) in enumerate(held):
             if other != held[0][0]:
                 raise ValueError(_unlike(number, "another table"))
@@ -125,7 +154,9 @@ class Ranks:
             return self._group
         if self._cuda_group is None:
             at = tensor.device
-            places = self.gather((socket.gethostname(), str(torch.cuda.get_device_properties(at))))
+            places = self.all_gather_object(
+                (socket.gethostname(), str(torch.cuda.get_device_properties(at)))
+            )
             own = len(set(places)) == self.count and self._dist.is_nccl_available()
             self._cuda_group = self._group
             if own:
@@ -136,7 +167,7 @@ class Ranks:
 
     def end(self) -> None:
         """Wait for all to be done: what one of them could not do, none has done."""
-        self.gather(None)
+        self.all_gather_object(None)
 
     def leave(self, error: BaseException) -> None:
         """Tell the others why this rank ends the fit, and let go of them."""
@@ -153,7 +184,7 @@ class Ranks:
             with suppress(Exception):
                 self._dist.destroy_process_group(group)
 
-    def _told(self, call: Callable[[], object]) -> None:
+    def _communicate(self, call: Callable[[], object]) -> None:
         """Communicate; an error says which rank ended the fit, and why."""
         try:
             call()
@@ -181,21 +212,19 @@ class Ranks:
 _ranks: Ranks | None = None
 
 
-def current() -> Ranks | None:
-    """The ranks that share what is being done, None if nobody does."""
-    found = _current.get()
-    return found if isinstance(found, Ranks) else None
+def current() -> World:
+    """The processes that share what is being done."""
+    return _current.get() or ONE_PROCESS
 
 
 def broadcast(value: T) -> T:
     """Return rank 0's value where ranks share a fit, else the value itself."""
-    ranks = current()
-    return value if ranks is None else ranks.first(value)
+    return current().broadcast_object(value)
 
 
 def check_same(ranks: Ranks, tables: Sequence[Tensor | None]) -> None:
     """Refuse tables that differ by rank: sums over the ranks' rows would be of nothing."""
-    outline, *others = ranks.gather(_outline(tables))
+    outline, *others = ranks.all_gather_object(_outline(tables))
     for number, other in enumerate(others, 1):
         if other.shape != outline.shape or not torch.allclose(
             other, outline, rtol=_NEAR, atol=_NEAR, equal_nan=True
@@ -243,7 +272,7 @@ def _outline(tables: Sequence[Tensor | None]) -> Tensor:
 
 
 @contextmanager
-def sharing(what: Callable[[], str]) -> Iterator[Ranks | None]:
+def sharing(what: Callable[[], str]) -> Iterator[None]:
     """Share what is fitted within with the other ranks, if there are any.
 
     ``what`` says what that is: all must say the same. An error of one of them ends it for all. What
@@ -252,18 +281,18 @@ def sharing(what: Callable[[], str]) -> Iterator[Ranks | None]:
     """
     if _current.get() is not None or threading.current_thread() is not threading.main_thread():
         with unshared():
-            yield None
+            yield
         return
     ranks = _find()
     if ranks is None:
-        yield None
+        yield
         return
     token = _current.set(ranks)
     quiet = warnings.catch_warnings(action="ignore") if ranks.number else nullcontext()
     try:
         with quiet, _own_gpu():  # rank 0 reports
             ranks.begin(what())
-            yield ranks
+            yield
             ranks.end()
     except BaseException as error:
         ranks.leave(error)
@@ -282,7 +311,7 @@ def unshared() -> Iterator[None]:
     >>> net.n_iter_
     2
     """
-    token = _current.set(_ALONE)
+    token = _current.set(ONE_PROCESS)
     try:
         yield
     finally:

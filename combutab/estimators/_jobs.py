@@ -583,7 +583,7 @@ def train_shared(
     Ranks must agree in ``tables``, by default the job's. Raises ValueError if they do not, or
     rows cannot be shared.
     """
-    ranks = current()
+    world = current()
     if file is not None:
         tables_read = job.rows.tensors()
         for plan in job.plans if job.out_of_fold is not None else job.plans[:1]:
@@ -595,16 +595,16 @@ def train_shared(
             return train_streamed(part, stream, callbacks)
         return train_job(part, callbacks, file)
 
-    if ranks is None:
+    if not isinstance(world, Ranks):
         return train(job, callbacks)
-    check_same(ranks, job.rows.tensors() if tables is None else tables())
+    check_same(world, job.rows.tensors() if tables is None else tables())
     watched = broadcast(bool(callbacks)) or file is not None  # others may have been given none
-    if len(job.members) >= ranks.count and not watched:
-        return _share_members(job, ranks, train)
+    if len(job.members) >= world.count and not watched:
+        return _share_members(job, world, train)
     if job.config.optimizer.solver == "lbfgs":
         raise ValueError(
-            f"solver='lbfgs' takes all rows at once, which {ranks.count} ranks cannot share: use "
-            f"'adam', 'adamw' or 'sgd', or n_members of at least {ranks.count}, which are then "
+            f"solver='lbfgs' takes all rows at once, which {world.count} ranks cannot share: use "
+            f"'adam', 'adamw' or 'sgd', or n_members of at least {world.count}, which are then "
             "shared out"
         )
     return train(job, callbacks)

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from combutab.core.parallel import Failed, on_worker
 from combutab.core.rng import Stream, fold_in
-from combutab.core.world import broadcast, current
+from combutab.core.world import Ranks, broadcast, current
 from combutab.estimators._base import BaseMLP, Prepared, as_splits, shuffled_folds
 from combutab.estimators._jobs import (
     Job,
@@ -316,17 +316,17 @@ def train_members(
         Whether Ctrl-C ended it. It ends the program as ever where no epoch is done, or ranks share
         the fit.
     """
-    ranks = current()
-    if ranks is None:
+    world = current()
+    if not isinstance(world, Ranks):
         return _train(jobs, histories, deadline, n_jobs, on_trained)
-    tell = (lambda _: None) if ranks.number else on_trained
+    tell = (lambda _: None) if world.number else on_trained
 
     def train(skip: Collection[int]) -> dict[int, MemberHistory]:
         if _train(jobs, histories, deadline, n_jobs, tell, skip):
             raise KeyboardInterrupt
         return {i: history for i, history in enumerate(histories) if i not in skip}
 
-    for of_rank in train_shared_jobs(ranks, jobs, train):
+    for of_rank in train_shared_jobs(world, jobs, train):
         for i, history in of_rank.items():
             histories[i] = history
     tell(sum(bool(history.epochs) for history in histories))

@@ -348,8 +348,7 @@ class FlowTraining(Training[StackedCascade]):
         for step in range(self.n_steps):
             index = order[:, step * self.batch_size : (step + 1) * self.batch_size]
             totals += torch.stack(self._step(number * self.n_steps + step, index))
-        if self.ranks is not None:
-            self.ranks.sum_(totals)
+        self.world.all_reduce(totals)
         codes, values = totals / self.n_steps
         return {"codes": codes, "values": values} if self.network.values else {"codes": codes}
 

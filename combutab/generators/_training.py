@@ -15,7 +15,7 @@ from combutab._model_files import check_state, with_prefix
 from combutab.core.device import Precision
 from combutab.core.files import check_fields, several, text, whole
 from combutab.core.rng import Stream, fold_in
-from combutab.core.world import broadcast, check_same, current
+from combutab.core.world import Ranks, broadcast, check_same, current
 from combutab.generators.sampling import NetworkT, Sampler
 from combutab.nn import Member, RowSpans, StackedNetwork
 from combutab.preprocessing import ModeTable, RowLayout
@@ -216,7 +216,7 @@ class Training(ABC, Generic[NetworkT]):
         adam: OptimizerConfig,
     ) -> None:
         self.rows, self.spans, self.plans = rows, spans, list(plans)
-        self.ranks, self.adam = current(), adam  # the ranks share each step
+        self.world, self.adam = current(), adam  # the ranks share each step
         self.networks, self.sampled = dict(networks), sampled
         if not any(network is sampled for network in networks.values()):
             raise ValueError("sampled must be one of the networks: a checkpoint has no others")
@@ -240,7 +240,7 @@ class Training(ABC, Generic[NetworkT]):
 
     def own(self, n: int) -> slice:
         """The rows of a step's n that this process is to take: of ranks that share it, a part."""
-        return slice(0, n) if self.ranks is None else slice(*self.ranks.span(n))
+        return slice(*self.world.span(n))
 
     def add_up(self, n_own: int, n: int, *names: str) -> float:
         """Make gradients of means over a rank's own rows those of means over all n.
@@ -248,7 +248,7 @@ class Training(ABC, Generic[NetworkT]):
         Returns the share of the rows, by which to weigh the own losses; their sums over the ranks
         are for the end of an epoch.
         """
-        if self.ranks is None:
+        if self.world.count == 1:
             return 1.0
         for name in names:
             grads = self.networks[name].flat.grads
@@ -256,7 +256,7 @@ class Training(ABC, Generic[NetworkT]):
                 grads.mul_(n_own / n)
             else:
                 grads.zero_()
-            self.ranks.sum_(grads)
+            self.world.all_reduce(grads)
         return n_own / n
 
     def measure(
@@ -390,14 +390,13 @@ class GeneratorStack(Trainable[GeneratorResult]):
         self, number: int, progress: float
     ) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
         """See `Trainable`; what is measured is less for better members."""
-        training, ranks = self.training, current()
+        training, world = self.training, current()
         training.progress = progress
         losses = {n: v.cpu().numpy() for n, v in training.epoch(number).items()}  # the one sync
         measured = None if self.measure is None else self.measure()
-        if ranks is not None:  # processors may round differently
-            for network in training.networks.values():
-                ranks.first_(network.flat.values)
-            losses, measured = ranks.first((losses, measured))
+        for network in training.networks.values():  # processors may round differently
+            world.broadcast(network.flat.values)
+        losses, measured = world.broadcast_object((losses, measured))
         return losses, None if measured is None else -measured
 
     def record(self, losses: dict[str, np.ndarray], scores: np.ndarray | None) -> None:
@@ -486,39 +485,39 @@ def share(
     ``apart``: members may be shared out, without a word until they are trained, if there are as
     many as ranks; else each step's rows are.
     """
-    ranks = current()
-    if ranks is None:
+    world = current()
+    if not isinstance(world, Ranks):
         return train_members(plans)
-    check_same(ranks, [rows.values, rows.codes])
-    if not broadcast(apart) or len(plans) < ranks.count:
+    check_same(world, [rows.values, rows.codes])
+    if not broadcast(apart) or len(plans) < world.count:
         return train_members(plans)
 
     def own() -> list[GeneratorResult]:
-        results = train_members(plans[slice(*ranks.span(len(plans)))])
+        results = train_members(plans[slice(*world.span(len(plans)))])
         if any(result.reason == "interrupted" for result in results):
             raise KeyboardInterrupt
         return results
 
-    return [result for of_rank in ranks.each(own) for result in of_rank]
+    return [result for of_rank in world.each(own) for result in of_rank]
 
 
 def check_rows_shared(training: Training[Any], name: str) -> None:
     """Refuse steps whose rows ranks cannot each take a part of."""
-    ranks = current()
-    if ranks is None:
+    n_ranks = current().count
+    if n_ranks == 1:
         return
     networks = [network.mixes_rows() for network in training.networks.values()]
     mixed = next(filter(None, networks), None)
     if not training.shares_rows:
         mixed = f"{name}: a step"
-    elif training.batch_size < ranks.count:
+    elif training.batch_size < n_ranks:
         raise ValueError(
-            f"batch_size={training.batch_size} is less than the {ranks.count} ranks that share "
+            f"batch_size={training.batch_size} is less than the {n_ranks} ranks that share "
             "each step; raise it, or begin fewer"
         )
     if mixed is not None:
         raise ValueError(
-            f"{mixed} looks at the rows of a batch together, which {ranks.count} ranks would see "
-            f"in parts: use something else, or n_members of at least {ranks.count} without "
+            f"{mixed} looks at the rows of a batch together, which {n_ranks} ranks would see "
+            f"in parts: use something else, or n_members of at least {n_ranks} without "
             "callbacks, verbose and checkpoint, which are then shared out"
         )

@@ -75,8 +75,7 @@ class VAETraining(Training[StackedRowDecoder]):
         total = torch.zeros(len(self.plans), dtype=torch.float64, device=self.spans.device)
         for step, index in enumerate(order.split(self.batch_size, dim=1)):
             total += self._step(number * self.n_steps + step, index) * index.shape[1]
-        if self.ranks is not None:
-            self.ranks.sum_(total)
+        self.world.all_reduce(total)
         return {"loss": total / len(self.rows)}
 
     def _step(self, at: int, index: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from combutab.core.files import (
 )
 from combutab.core.state import declare, pack, unpack_all
 from combutab.core.tasks import CallbackSupport, fit_task
-from combutab.core.world import Ranks, current
+from combutab.core.world import ONE_PROCESS, World, current
 from combutab.preprocessing._columns import (
     CategoryCounts,
     CategoryMap,
@@ -161,7 +161,7 @@ class TableLearner:
         n_bins: int | None,
         whole: Block | None = None,
         weight: np.ndarray | None = None,
-        ranks: Ranks | None = None,
+        world: World = ONE_PROCESS,
     ) -> NumericScaler:
         """Give the scaler of the numeric columns; refuse numbers that float64 has as one.
 
@@ -178,7 +178,7 @@ class TableLearner:
             whole.tolerance = self._tolerance
         booleans = np.array([self._kinds[j] == "bool" for j in self._numeric], dtype=bool)
         return make_scaler(
-            stats, whole, method, booleans, weight, min_frequency, self.n_rows, n_bins, ranks
+            stats, whole, method, booleans, weight, min_frequency, self.n_rows, n_bins, world
         )
 
 
@@ -359,8 +359,8 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         with fit_task(self, X, None, sample_weight):
             table = read_table(self if owner is None else owner, X, reset=True)
             self._take_names(self if owner is None else owner)
-            ranks = None if owner is None else current()
-            learned = self._learn(table, sample_weight, ranks)
+            world = ONE_PROCESS if owner is None else current()
+            learned = self._learn(table, sample_weight, world)
         return self._assemble(*learned)
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -553,13 +553,13 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         )
 
     def _learn(
-        self, table: Table, weight: np.ndarray | None = None, ranks: Ranks | None = None
+        self, table: Table, weight: np.ndarray | None = None, world: World = ONE_PROCESS
     ) -> tuple[Block, list[Factors]]:
         kinds = self._kinds(table)
         labels = [table.label(j) for j in range(table.n_columns)]
         learner = TableLearner(labels, kinds)
         block, factors = learner.add(table, weight)
-        self._take_over(learner, kinds, labels, block, weight, ranks)
+        self._take_over(learner, kinds, labels, block, weight, world)
         return block, list(factors.values())
 
     def _take_over(

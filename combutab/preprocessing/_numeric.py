@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 import numpy as np
 from scipy.special import ndtri
 
-from combutab.core.world import Ranks
+from combutab.core.world import ONE_PROCESS, World
 from combutab.preprocessing._columns import LARGEST, raise_infinity, refuse_large, rows_needed
 from combutab.preprocessing._tables import Block
 
@@ -201,7 +201,7 @@ def make_scaler(
     min_frequency: float,
     n_rows: int,
     n_bins: int | None = None,
-    ranks: Ranks | None = None,
+    world: World = ONE_PROCESS,
 ) -> NumericScaler:
     """Make the scaler of columns of these statistics; quantiles are those of the weighted sample.
 
@@ -232,14 +232,14 @@ def make_scaler(
             fill[scaled] = mean[scaled] / scale[scaled]
     elif method == "robust":
         both = _map_columns(
-            scaled, lambda j: _median_and_spread(sample.column(j), weight, group, std[j]), ranks
+            scaled, lambda j: _median_and_spread(sample.column(j), weight, group, std[j]), world
         )
         for j, (median, width) in zip(scaled, both, strict=True):
             centre[j], scale[j] = median, width
     else:
         knots, levels = np.zeros((_KNOTS, n_columns)), np.linspace(0, 1, _KNOTS)
         found = _map_columns(
-            scaled, lambda j: _quantiles(sample.column(j), weight, levels, group), ranks
+            scaled, lambda j: _quantiles(sample.column(j), weight, levels, group), world
         )
         for j, values in zip(scaled, found, strict=True):
             knots[:, j] = values
@@ -251,19 +251,15 @@ def make_scaler(
         return scaler
     levels = np.linspace(0, 1, n_bins + 1)
     quantiles = _map_columns(
-        scaled, lambda j: _quantiles(sample.column(j), weight, levels, group), ranks
+        scaled, lambda j: _quantiles(sample.column(j), weight, levels, group), world
     )
     return replace(scaler, edges=_bin_edges(scaler, scaled, quantiles, n_bins))
 
 
-def _map_columns(
-    columns: Sequence[int], find: Callable[[int], T], ranks: Ranks | None
-) -> Sequence[T]:
+def _map_columns(columns: Sequence[int], find: Callable[[int], T], world: World) -> Sequence[T]:
     """Find something of each column, which takes a sort of it; ranks share the columns out."""
-    if ranks is None:
-        return [find(j) for j in columns]
-    start, stop = ranks.span(len(columns))
-    return ranks.collected([find(j) for j in columns[start:stop]], len(columns))
+    start, stop = world.span(len(columns))
+    return world.all_gather_list([find(j) for j in columns[start:stop]], len(columns))
 
 
 def _bin_edges(

@@ -351,7 +351,7 @@ class TrainingStep:
         self.device = net.flat.values.device
         self._context = config.precision.context(self.device)
         self._memory: dict[str, Tensor] = {}
-        self.ranks = current()
+        self.world = current()
         self.refresh(plans, n_rows)
 
     def refresh(self, plans: Sequence[MemberPlan], n_rows: Sequence[int]) -> None:
@@ -388,9 +388,7 @@ class TrainingStep:
         if valid is not None:
             weight = valid.to(data.dense.dtype) if weight is None else weight * valid
         mass = float(index.shape[1]) if weight is None else weight.sum(1)
-        if self.ranks is None:
-            return Batch(self._rows(data, index, weight), mass, valid)
-        start, stop = self.ranks.span(index.shape[1])
+        start, stop = self.world.span(index.shape[1])
         weight, valid = (None if t is None else t[:, start:stop] for t in (weight, valid))
         return Batch(self._rows(data, index[:, start:stop], weight), mass, valid, start)
 
@@ -414,8 +412,7 @@ class TrainingStep:
     def __call__(self, batch: Batch, inputs: StepInputs) -> None:
         config = self.config
         objective = self._set_gradients(batch, inputs.keys)
-        if self.ranks is not None:
-            self.ranks.sum_(self.grads)
+        self.world.all_reduce(self.grads)
         self._add_l2(objective.mass)
         if config.max_grad_norm is not None:
             clip_gradients(self.grads, config.max_grad_norm)

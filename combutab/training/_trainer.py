@@ -16,7 +16,7 @@ from torch import Tensor
 
 from combutab.core.files import check_fields, several, whole
 from combutab.core.progress import uninterrupted
-from combutab.core.world import broadcast, current, unshared
+from combutab.core.world import ONE_PROCESS, broadcast, current, unshared
 from combutab.nn import TableNetwork
 from combutab.training._callbacks import Callback, EpochReport
 from combutab.training._losses import accuracy, best_factors, r2
@@ -100,8 +100,8 @@ def train(
     Time ends training after the first epoch, or a later one, at whose end ``max_seconds`` have
     passed. Of ranks that share the training the first tells the callbacks, and how long it takes.
     """
-    started, ranks = time.perf_counter(), current()
-    callbacks = () if ranks is not None and ranks.number else callbacks
+    started, world = time.perf_counter(), current()
+    callbacks = () if world.number else callbacks
     begun: list[Callback] = []
     n_done, n_members = training.begin(), len(training.members)
     try:
@@ -146,7 +146,7 @@ def train(
                 training.stop(reason)
                 break
     except KeyboardInterrupt:
-        if ranks is not None:  # the others are elsewhere
+        if world.count > 1:  # the others are elsewhere
             raise
         training.stop("interrupted")
     finally:
@@ -179,10 +179,10 @@ class Scorer:
     def scores(self, net: TableNetwork) -> Tensor:
         """Each member's score, (M,) float64 on the device."""
         net.train(False)
-        n_rows, ranks = self.table.shape[1], current()
-        if ranks is not None and n_rows < ranks.count:
-            ranks = None
-        first, end = (0, n_rows) if ranks is None else ranks.span(n_rows)
+        n_rows, world = self.table.shape[1], current()
+        if n_rows < world.count:
+            world = ONE_PROCESS
+        first, end = world.span(n_rows)
         config, data = self.config, self.data
         found, n_heads = list[Tensor](), net.n_heads
         finite = torch.ones(len(self.table), dtype=torch.bool, device=self.table.device)
@@ -195,21 +195,17 @@ class Scorer:
             finite &= raw.isfinite().flatten(1).all(1)
             found.append(raw if config.calibrated else self._judged(raw, n_heads, data.y[index]))
         # what is no number has no score: it would be some class's share of the rows
-        scored = torch.cat(found, 1)
-        if ranks is not None:
-            scored = ranks.joined(scored, n_rows)
-            finite = ranks.all(finite)
+        scored, finite = world.all_gather(torch.cat(found, 1), n_rows), world.all(finite)
         if config.calibrated:
             scored = self._calibrated(scored, n_heads)
         return self._agreed(torch.where(finite, self._score(scored, finite), torch.nan))
 
     def _agreed(self, scores: Tensor) -> Tensor:
         """The scores, and factors, of rank 0: processors may round differently."""
-        ranks = current()
-        if ranks is None:
+        if current().count == 1:
             return scores
         both = torch.stack([scores, scores.new_tensor(self.factors)])
-        ranks.first_(both)
+        current().broadcast(both)
         self.factors = both[1].tolist()
         return both[0]
 
@@ -336,7 +332,7 @@ class StackTraining(Trainable[MemberResult]):
         file: StackFile | None = None,
     ) -> None:
         self.file = file
-        self.net, self.data, self.config, self.ranks = net, data, config, current()
+        self.net, self.data, self.config, self.world = net, data, config, current()
         self.plans = list(plans)
         self.device = data.dense.device
         self.members = list(range(len(plans)))
@@ -422,17 +418,16 @@ class StackTraining(Trainable[MemberResult]):
                     )
                 )
         self.learning_rates = list(table[-1])
-        if self.ranks is not None:
+        if self.world.count > 1:
             own = self.step.sums[::2].clone()  # all but the rows' weight, which each rank has
-            self.ranks.sum_(own)
+            self.world.all_reduce(own)
             self.step.sums[::2] = own
-            self.ranks.first_(self.net.flat.values)  # processors may round differently
+            self.world.broadcast(self.net.flat.values)  # processors may round differently
         loss, mass, metric = self.step.sums
         if self.config.track_metric:
             self.metric = metric / mass
         means = loss / mass + self.step.penalty()
-        if self.ranks is not None:
-            self.ranks.first_(means)
+        self.world.broadcast(means)
         return means
 
     def _step(self, inputs: StepInputs) -> None:
@@ -636,11 +631,11 @@ def train_stack(
     Ranks that share the fit each take a part of every batch's rows, and end with the same result;
     they are all to be given the same. Raises ValueError if the network's rows cannot be parted.
     """
-    ranks, mixed = current(), net.mixes_rows()
-    if ranks is not None and mixed is not None:
+    n_ranks, mixed = current().count, net.mixes_rows()
+    if n_ranks > 1 and mixed is not None:
         raise ValueError(
-            f"{mixed} looks at the rows of a batch together, which {ranks.count} ranks would see "
-            f"in parts: use something else, or n_members of at least {ranks.count} without "
+            f"{mixed} looks at the rows of a batch together, which {n_ranks} ranks would see "
+            f"in parts: use something else, or n_members of at least {n_ranks} without "
             "callbacks and checkpoint, which are then shared out"
         )
     training = StackTraining(net, data, plans, config, stream, file)
