@@ -44,7 +44,7 @@ from combutab.estimators._initial import initial_states
 from combutab.estimators._jobs import (
     Job,
     OutOfFold,
-    check_settled,
+    check_architecture,
     concatenated,
     epoch_tasks,
     output_scorer,
@@ -382,7 +382,9 @@ class BaseMLP(Fitted):
         if fresh:
             self.__dict__.pop("_states", None)
         else:
-            check_settled(self._settled_parameters(), self._made_with, len(self._states))
+            check_architecture(
+                self._architecture_parameters(), self._architecture, len(self._states)
+            )
 
     def encode_data(
         self,
@@ -526,7 +528,7 @@ class BaseMLP(Fitted):
         self._adopt(prepared.encoder, prepared.target)
         if fresh:
             self._spec = self._make_spec(prepared.n_train)
-            self._made_with = self._settled_parameters()
+            self._architecture = self._architecture_parameters()
         seeded = int(self.random_state) if isinstance(self.random_state, Integral) else None
         if fresh or seeded not in (None, self._seeded):
             self._seed, self._seeded = seed_from(self.random_state), seeded
@@ -634,7 +636,7 @@ class BaseMLP(Fitted):
     def become(self, job: Job, results: Sequence[MemberResult]) -> None:
         """Become the fitted estimator of these networks, whatever it was made for."""
         self.n_members = len(job.members)
-        self._spec, self._made_with = job.spec, self._settled_parameters()
+        self._spec, self._architecture = job.spec, self._architecture_parameters()
         self.__dict__.update(self._fitted_attributes(job, results, fresh=True))
 
     def _check_answers(self, job: Job, results: Sequence[MemberResult]) -> None:

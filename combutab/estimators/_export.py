@@ -204,7 +204,7 @@ class TableModule(nn.Module):
         Of its columns; each has members, and heads.
     answer : nn.Module
         Raw outputs (n_networks, n, n_outputs) -> what is answered.
-    picks : sequence of int, optional
+    selected : sequence of int, optional
         Which networks are averaged, as often as they are named; by default each once.
 
     Shape
@@ -240,14 +240,14 @@ class TableModule(nn.Module):
         encoder: TableEncoder,
         networks: Sequence[TableNetwork],
         answer: nn.Module,
-        picks: Sequence[int] | None = None,
+        selected: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
         self.encoder = encoder
         self.encoding = TableEncoding(encoder)
         self.networks, self.answer = nn.ModuleList(networks), answer
-        self.picks: Tensor | None
-        self.register_buffer("picks", None if picks is None else torch.tensor(list(picks)))
+        self.selected: Tensor | None
+        self.register_buffer("selected", None if selected is None else torch.tensor(list(selected)))
 
     def encode(self, X: Any) -> tuple[Tensor, Tensor]:
         """Read what ``predict`` takes into what the module takes.
@@ -280,7 +280,7 @@ class TableModule(nn.Module):
             each = (x.expand(net.n_members, *x.shape) for x in (rows, coded))
             outputs.append(net.by_head(net(*each)))
         raw = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
-        return (raw if self.picks is None else raw[self.picks]).double()
+        return (raw if self.selected is None else raw[self.selected]).double()
 
     def forward(self, numbers: Tensor, codes: Tensor | None = None) -> Tensor:
         answer: Tensor = self.answer(self.raw(numbers, codes))

@@ -210,7 +210,7 @@ _FITTED = {
     "best_validation_score_": nullable(_ANY),
     "_seed": whole(0, 2**64),
     "_trained": pair(several(ACTIVATION, 1), choice(*PRECISIONS)),
-    "_made_with": kind(dict),
+    "_architecture": kind(dict),
     "_seeded": nullable(whole(0, 2**64)),
 }
 
@@ -286,7 +286,7 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
     _states: list[dict[str, np.ndarray]]  # of the members' networks
     _progress: list[dict[str, Any]]  # of the members' training
     _trained: tuple[tuple[ActivationSpec, ...], str]  # the members' activations; the precision
-    _made_with: dict[str, Any]  # the parameters that the first fit settled
+    _architecture: dict[str, Any]  # the architecture parameters of the first fit
     _seed: int
     _seeded: int | None  # the random_state that it came of
     _network: TableNetwork | None = None  # built when first needed, and by a copy anew

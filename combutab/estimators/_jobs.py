@@ -256,7 +256,8 @@ def _start_from_rows(
 # ---- Settings that warm_start and partial_fit cannot change: those that made network and
 # encoding
 
-# Parameters of the training, which take effect at once. All others are settled by the first fit.
+# Parameters of the training, which take effect at once; the first fit sets the architecture by all
+# others.
 _OF_TRAINING = {
     *("solver", "alpha", "batch_size", "learning_rate", "learning_rate_init", "power_t"),
     *("max_iter", "shuffle", "random_state", "tol", "verbose", "warm_start", "momentum"),
@@ -268,20 +269,20 @@ _OF_TRAINING = {
 }
 
 
-def settled(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def architecture_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters that a fit settles, as values that can be compared and written to a file."""
     return {n: _comparable(v, n) for n, v in parameters.items() if n not in _OF_TRAINING}
 
 
-def check_settled(wanted: Mapping[str, Any], made: Mapping[str, Any], n_made: int) -> None:
-    """Refuse to go on from a fit of ``n_made`` members whose settled parameters were others."""
+def check_architecture(wanted: Mapping[str, Any], made: Mapping[str, Any], n_made: int) -> None:
+    """Refuse to go on from a fit of ``n_made`` members with other architecture parameters."""
     made = {**made, "n_members": n_made}  # fewer after an interrupt
     for name, value in wanted.items():
-        made_with = made.get(name, value)
-        if value != made_with:
+        before = made.get(name, value)
+        if value != before:
             raise ValueError(
                 f"{name}={repr(value)[:80]}, but the fitted network that warm_start or "
-                f"partial_fit goes on from was made with {name}={repr(made_with)[:80]}; set that "
+                f"partial_fit goes on from was made with {name}={repr(before)[:80]}; set that "
                 "again, or begin anew: set warm_start=False and call fit"
             )
 

@@ -400,13 +400,13 @@ class Pool:
     weight: Tensor | None = None
 
     @torch.inference_mode()
-    def losses_with(self, total: Tensor, n_picked: int) -> np.ndarray:
+    def losses_with(self, total: Tensor, n_so_far: int) -> np.ndarray:
         """Losses of the ensemble whose predictions add up to ``total`` and each of the pool's."""
         found = []
         step = max(1, _VALUES // max(1, total.numel()))
         for start in range(0, len(self.predictions), step):
             block = self.predictions[start : start + step].to(torch.float64)
-            average = (block + total) / (n_picked + 1)
+            average = (block + total) / (n_so_far + 1)
             rows = self.loss.rows_of_average(average, self.y.expand(len(block), *self.y.shape))
             found.append(_weighted_mean(rows, self.weight))
         return np.nan_to_num(torch.cat(found).numpy(), nan=np.inf)
@@ -416,7 +416,7 @@ def _weighted_mean(rows: Tensor, weight: Tensor | None) -> Tensor:  # (..., n) -
     return rows.mean(-1) if weight is None else (rows * weight).sum(-1) / weight.sum()
 
 
-def pick_greedily(pool: Pool, n_picks: int) -> tuple[list[int], list[float]]:
+def select_greedily(pool: Pool, n_selected: int) -> tuple[list[int], list[float]]:
     """Pick, again and again, what makes the ensemble's loss smallest.
 
     Returns
@@ -427,35 +427,35 @@ def pick_greedily(pool: Pool, n_picks: int) -> tuple[list[int], list[float]]:
         The ensemble's loss after each pick.
     """
     total = torch.zeros(pool.predictions.shape[1:], dtype=torch.float64)
-    picks: list[int] = []
+    selected: list[int] = []
     losses: list[float] = []
-    for n_picked in range(n_picks):
-        candidates = pool.losses_with(total, n_picked)
+    for n_so_far in range(n_selected):
+        candidates = pool.losses_with(total, n_so_far)
         best = int(candidates.argmin())
-        picks.append(best)
+        selected.append(best)
         losses.append(float(candidates[best]))
         total += pool.predictions[best]
-    return picks, losses
+    return selected, losses
 
 
-def pick_from_folds(
-    pools: Sequence[Pool], n_picks: int
+def select_from_folds(
+    pools: Sequence[Pool], n_selected: int
 ) -> tuple[list[list[int]], list[float], list[float]]:
     """Pick from each fold's pool as many: the number at which the folds' mean loss is smallest.
 
     Returns
     -------
     list of list of int
-        Each fold's picks.
+        What is selected of each fold.
     list of float
         Each fold's loss of these.
     list of float
         Each fold's loss of the best alone.
     """
-    found = [pick_greedily(pool, n_picks) for pool in pools]
+    found = [select_greedily(pool, n_selected) for pool in pools]
     n_best = int(np.mean([losses for _, losses in found], axis=0).argmin()) + 1
     return (
-        [picks[:n_best] for picks, _ in found],
+        [selected[:n_best] for selected, _ in found],
         [losses[n_best - 1] for _, losses in found],
         [losses[0] for _, losses in found],
     )
@@ -485,8 +485,10 @@ def choose_snapshots(jobs: Sequence[Job], histories: Sequence[MemberHistory], si
     if jobs[0].plans[0].val_rows is None:
         return Chosen(Counter(places_of[0][:size]), None, None)
     pools = [_pool(jobs, histories, places) for places in places_of]
-    picks, losses, alone = pick_from_folds(pools, size // len(by_fold))
-    counts = Counter(places[k] for places, own in zip(places_of, picks, strict=True) for k in own)
+    selected, losses, alone = select_from_folds(pools, size // len(by_fold))
+    counts = Counter(
+        places[k] for places, own in zip(places_of, selected, strict=True) for k in own
+    )
     return Chosen(counts, float(np.mean(losses)), float(np.mean(alone)))
 
 
@@ -547,7 +549,7 @@ def member_table(
     chosen: Chosen,
 ) -> pd.DataFrame:
     """One row a member, those without a part in the ensemble included."""
-    n_picks = sum(chosen.counts.values())
+    n_selected = sum(chosen.counts.values())
     rows = []
     for i, (member, job, history) in enumerate(zip(members, jobs, histories, strict=True)):
         counts = [n for (own, _), n in chosen.counts.items() if own == i]
@@ -562,7 +564,7 @@ def member_table(
                 "n_iter": len(history.epochs),
                 "validation_loss": min(losses, default=np.nan),
                 "n_snapshots": len(counts),
-                "weight": sum(counts) / n_picks,
+                "weight": sum(counts) / n_selected,
             }
         )
     return pd.DataFrame(rows)

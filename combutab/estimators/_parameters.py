@@ -22,7 +22,7 @@ from combutab.core.device import PRECISIONS, Precision, resolve_device
 from combutab.core.html import FittedHTML
 from combutab.core.tasks import CallbackSupport
 from combutab.estimators._initial import check_initial, initial_widths
-from combutab.estimators._jobs import settled
+from combutab.estimators._jobs import architecture_parameters
 from combutab.nn import (
     INITIALISATIONS,
     NORMALIZATIONS,
@@ -436,9 +436,9 @@ class Parameters(_Positional):
             return n_rows >= min_rows
         return bool(self.early_stopping)
 
-    def _settled_parameters(self) -> dict[str, Any]:
+    def _architecture_parameters(self) -> dict[str, Any]:
         """Return what a fit settles for those that go on from it."""
-        return settled(self.get_params(deep=False))
+        return architecture_parameters(self.get_params(deep=False))
 
     def _hidden_layer_sizes(self, n_rows: int) -> tuple[int, ...]:
         sizes, widths = self.hidden_layer_sizes, None

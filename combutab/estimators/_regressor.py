@@ -442,8 +442,8 @@ class MLPRegressor(NumberPredictions, StreamedMLP):
     def _learned_quantiles(self) -> tuple[float, ...]:
         return tuple(float(q) for q in self.quantiles) if self.loss == "quantile" else ()
 
-    def _settled_parameters(self) -> dict[str, Any]:
-        return {**super()._settled_parameters(), "quantiles": self._learned_quantiles}
+    def _architecture_parameters(self) -> dict[str, Any]:
+        return {**super()._architecture_parameters(), "quantiles": self._learned_quantiles}
 
     def _target_settings(self) -> dict[str, Any]:
         return {

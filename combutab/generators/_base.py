@@ -71,9 +71,9 @@ from combutab.generators.sampling import (
     FREE,
     NetworkT,
     RowRequest,
-    RowsDrawn,
     RowWriter,
     Sampler,
+    Samples,
     draw_balanced,
     fall_short,
 )
@@ -234,7 +234,7 @@ class BaseGenerator(
         """The networks, ready to train."""
 
     @abstractmethod
-    def _draw(self, network: NetworkT, spans: RowSpans, request: RowRequest) -> RowsDrawn:
+    def _draw(self, network: NetworkT, spans: RowSpans, request: RowRequest) -> Samples:
         """Rows that the network makes, of codes that are allowed."""
 
     def _advice_on_rare_rows(self) -> str:

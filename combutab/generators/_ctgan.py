@@ -21,7 +21,7 @@ from combutab.generators._base import (
     BaseGenerator,
 )
 from combutab.generators._training import DrawnBlocks, GeneratorPlan, Rates, TableRows, Training
-from combutab.generators.sampling import RowRequest, RowsDrawn
+from combutab.generators.sampling import RowRequest, Samples
 from combutab.nn import (
     MaskMaker,
     Member,
@@ -366,7 +366,7 @@ class CTGAN(BaseGenerator[StackedGenerator]):
     ) -> GANTraining:
         return GANTraining(self, rows, spans, plans)
 
-    def _draw(self, network: StackedGenerator, spans: RowSpans, request: RowRequest) -> RowsDrawn:
+    def _draw(self, network: StackedGenerator, spans: RowSpans, request: RowRequest) -> Samples:
         keys, n_noise = request.keys_for(Stream.LATENT), network.n_inputs - spans.n_condition
         noise = normals(keys, request.n_rows, n_noise, device=spans.device)
         raw = network(torch.cat([noise.to(spans.dtype), request.condition], -1)).to(spans.dtype)
@@ -374,4 +374,4 @@ class CTGAN(BaseGenerator[StackedGenerator]):
         # what training's Gumbel-softmax stands for: one draw from each span's softmax
         keys = request.keys_for(Stream.CODES)
         uniform = uniforms(keys, request.n_rows, spans.n_spans, device=spans.device)
-        return RowsDrawn(*spans.sample(raw, uniform), probability)
+        return Samples(*spans.sample(raw, uniform), probability)

@@ -32,8 +32,8 @@ from combutab.generators.sampling import (
     FREE,
     DirectSampler,
     RowRequest,
-    RowsDrawn,
     Sampler,
+    Samples,
 )
 from combutab.nn import (
     ActivationSpec,
@@ -183,7 +183,7 @@ _PASSES = 64  # of the network of codes, at most: of more columns several are dr
 
 def draw_rows(
     steps: FlowSteps, network: StackedCascade, request: RowRequest, n_steps: int
-) -> RowsDrawn:
+) -> Samples:
     """Rows as they are asked for: codes by their chain rule, values by Heun's method.
 
     Codes that are given are kept, so that all others are drawn as they are beside these; codes of
@@ -201,12 +201,12 @@ def draw_rows(
     if request.points:
         values = _choose_points(request, codes, values.clone(), spans)
     if network.values is None:
-        return RowsDrawn(values, codes, probability)
+        return Samples(values, codes, probability)
     noise = normals(request.keys_for(Stream.VALUES), *values.shape[1:], device=spans.device)
     known = ~values.isnan()
     at = torch.where(known, to_normal(values.nan_to_num()), noise.to(spans.dtype))
     found = from_normal(_flow(steps, network, codes, at, known, n_steps))
-    return RowsDrawn(torch.where(known, values, found), codes, probability)
+    return Samples(torch.where(known, values, found), codes, probability)
 
 
 def _draw_codes(
@@ -566,7 +566,7 @@ class TabFlow(BaseGenerator[StackedCascade]):
     ) -> FlowTraining:
         return FlowTraining(self, rows, spans, plans)
 
-    def _draw(self, network: StackedCascade, spans: RowSpans, request: RowRequest) -> RowsDrawn:
+    def _draw(self, network: StackedCascade, spans: RowSpans, request: RowRequest) -> Samples:
         return draw_rows(FlowSteps(network, spans), network, request, self.n_sampling_steps)
 
     def _draw_missing(

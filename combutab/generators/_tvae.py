@@ -23,7 +23,7 @@ from combutab.generators._base import (
     BaseGenerator,
 )
 from combutab.generators._training import DrawnBlocks, GeneratorPlan, Rates, TableRows, Training
-from combutab.generators.sampling import RowRequest, RowsDrawn, Sampler
+from combutab.generators.sampling import RowRequest, Sampler, Samples
 from combutab.nn import (
     Member,
     RowSpans,
@@ -281,7 +281,7 @@ class TVAE(BaseGenerator[StackedRowDecoder]):
     ) -> VAETraining:
         return VAETraining(self, rows, spans, plans)
 
-    def _draw(self, network: StackedRowDecoder, spans: RowSpans, request: RowRequest) -> RowsDrawn:
+    def _draw(self, network: StackedRowDecoder, spans: RowSpans, request: RowRequest) -> Samples:
         n, device = request.n_rows, spans.device
         latent = normals(request.keys_for(Stream.LATENT), n, network.n_inputs, device=device)
         raw, sigma = network(latent.to(spans.dtype))
@@ -297,6 +297,4 @@ class TVAE(BaseGenerator[StackedRowDecoder]):
             probability = torch.where(likely, 1.0, _LESS_LIKELY * probability)
         # TVAE's values are normal about the decoder's: without this noise they vary too little
         noise = normals(request.keys_for(Stream.VALUES), n, spans.n_values, device=device)
-        return RowsDrawn(
-            (values + sigma * noise.to(values.dtype)).clamp_(-1, 1), drawn, probability
-        )
+        return Samples((values + sigma * noise.to(values.dtype)).clamp_(-1, 1), drawn, probability)

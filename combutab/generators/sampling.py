@@ -98,7 +98,7 @@ class RowRequest(NamedTuple):
         return [fold_in(key, purpose) for key in self.keys]
 
 
-class RowsDrawn(NamedTuple):
+class Samples(NamedTuple):
     """Rows of each member: (M, n_rows, n_values), (M, n_rows, n_spans) int64, (M, n_rows)."""
 
     values: Tensor
@@ -192,7 +192,7 @@ class Sampler(Generic[NetworkT]):
         encoder: ModeEncoder,
         network: NetworkT | None,
         spans: RowSpans,
-        draw: Callable[[NetworkT, RowSpans, RowRequest], RowsDrawn],
+        draw: Callable[[NetworkT, RowSpans, RowRequest], Samples],
         precision: str = "float32",
         conditional: bool = False,
     ) -> None:
@@ -358,10 +358,10 @@ class Sampler(Generic[NetworkT]):
         return keys, -(-n // len(keys))
 
     @torch.inference_mode()
-    def _run(self, request: RowRequest) -> RowsDrawn:
+    def _run(self, request: RowRequest) -> Samples:
         if self.network is None:
             empty = torch.empty(len(request.keys), request.n_rows, 0)
-            return RowsDrawn(empty, empty.long(), torch.ones(empty.shape[:2]))
+            return Samples(empty, empty.long(), torch.ones(empty.shape[:2]))
         with self._precision.context(self.spans.device)():
             return self._draw(self.network, self.spans, request)
 
@@ -427,7 +427,7 @@ def _gather(dealt: Tensor, n: int) -> np.ndarray:
     return rows.reshape(dealt.shape[0] * dealt.shape[1], *dealt.shape[2:])[:n]
 
 
-def _gather_rows(drawn: RowsDrawn, n: int) -> Rows:
+def _gather_rows(drawn: Samples, n: int) -> Rows:
     return (
         _gather(drawn.values.float(), n),
         _gather(drawn.codes, n),

@@ -1,4 +1,4 @@
-"""What a comparison is to run, checked and settled before any training, and its scores."""
+"""What a comparison is to run, checked before any training, and its scores."""
 
 from __future__ import annotations
 
@@ -493,13 +493,13 @@ def plan_comparison(
     recipe = cast(Recipe, recipe)
     X = np.asarray(X) if isinstance(X, list | tuple) else X
     series = read_target(y, _num_samples(X))
-    settled = find_task(series, task)
-    metric = next(iter(METRICS[settled])) if metric is None else metric
-    _check_choice("metric", metric, tuple(METRICS[settled]), f" for {settled}")
+    resolved = find_task(series, task)
+    metric = next(iter(METRICS[resolved])) if metric is None else metric
+    _check_choice("metric", metric, tuple(METRICS[resolved]), f" for {resolved}")
     target = (
-        classification_target(series) if settled == "classification" else regression_target(series)
+        classification_target(series) if resolved == "classification" else regression_target(series)
     )
-    splits = make_splits(target, settled, folds, random_state)
+    splits = make_splits(target, resolved, folds, random_state)
     if metric == "roc_auc":
         check_every_class_tested(target, splits)
     n_train = float(np.mean([len(train) for train, _ in splits]))
@@ -508,7 +508,7 @@ def plan_comparison(
         raise ComparisonError(
             f"estimator_params has {given!r}, which the comparison sets: use {_OWN_PARAMS[given]}="
         )
-    start = _make_estimator(settled, recipe)
+    start = _make_estimator(resolved, recipe)
     widths = _hidden_widths(hidden, start, n_train)
     if epochs is None:
         epochs = default_epochs(n_train) if recipe == "paper" else start.max_iter
@@ -516,14 +516,14 @@ def plan_comparison(
         data=name,
         X=X,
         y=target,
-        task=settled,
+        task=resolved,
         metric=metric,
         activations=_activations(activations, widths),
         splits=splits,
         seeds=int(seeds),
         epochs=int(epochs),
         hidden=widths,
-        n_inputs=_n_inputs(X, settled, recipe, params),
+        n_inputs=_n_inputs(X, resolved, recipe, params),
         test=cast(Test, test),
         device=_computing_device(device),
         random_state=int(random_state),
@@ -555,7 +555,7 @@ def _hidden_widths(hidden: Any, start: BaseMLP, n_train: float) -> tuple[int, ..
             raise ComparisonError(
                 f"hidden must be 'auto' or widths such as 128,128, got {hidden!r}"
             )
-        # settled once: folds on both sides of the rule's border would get different networks
+        # decided once: folds on both sides of the rule's border would get different networks
         return start._hidden_layer_sizes(int(n_train))
     widths = list(hidden) if hasattr(hidden, "__iter__") else [hidden]
     if not widths:

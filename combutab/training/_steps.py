@@ -266,12 +266,12 @@ class StepInputs:
 class Batch:
     """A step's rows (M, b, ...) with their weights (M, b), 0 for padding, or None.
 
-    ``mass`` is the weight of each member's rows, (M,), or their number where none is weighted. Each
-    of several ranks has the rows from ``first`` on, maybe none; ``mass`` is that of all ranks'.
+    ``total_weight`` is that of each member's rows, (M,), or their number where none is weighted.
+    Each of several ranks has the rows from ``first`` on, maybe none; the total is over all ranks.
     """
 
     rows: Rows
-    mass: Tensor | float
+    total_weight: Tensor | float
     valid: Tensor | None = None
     first: int = 0
 
@@ -284,14 +284,14 @@ class Objective:
     """
 
     def __init__(self, config: TrainConfig, batch: Batch, n_heads: int = 1) -> None:
-        self.config, self.loss, self.mass = config, config.loss, batch.mass
+        self.config, self.loss, self.total_weight = config, config.loss, batch.total_weight
         self.y, weight = by_head(batch.rows.y, n_heads), batch.rows.weight
         self._share: Tensor | None = None  # of each row in its member's mean
-        if weight is None or not isinstance(batch.mass, Tensor):
-            self._n_rows = float(batch.mass) * n_heads
+        if weight is None or not isinstance(batch.total_weight, Tensor):
+            self._n_rows = float(batch.total_weight) * n_heads
         else:
             tiny = torch.finfo(weight.dtype).tiny  # no row of a member may be in the batch
-            share = weight / batch.mass.clamp_min(tiny).unsqueeze(1)
+            share = weight / batch.total_weight.clamp_min(tiny).unsqueeze(1)
             self._share = share if n_heads == 1 else by_head(share / n_heads, n_heads)
         self.mean: Tensor | None = None
         self.metric: Tensor | None = None
@@ -372,7 +372,7 @@ class TrainingStep:
         ]
         self._half_alphas = torch.tensor(halves, dtype=torch.float64, device=self.device)
         self.sums = torch.zeros(3, len(plans), dtype=torch.float64, device=self.device)
-        self._loss, self._mass, self._metric = self.sums
+        self._loss, self._total_weight, self._metric = self.sums
 
     def set_regularization(self, factor: float) -> None:
         """Multiply dropout and weight decay by a factor from 0 to 1, until the next call."""
@@ -387,10 +387,10 @@ class TrainingStep:
         weight = None if data.weight is None else data.weight[index]
         if valid is not None:
             weight = valid.to(data.dense.dtype) if weight is None else weight * valid
-        mass = float(index.shape[1]) if weight is None else weight.sum(1)
+        total_weight = float(index.shape[1]) if weight is None else weight.sum(1)
         start, stop = self.world.span(index.shape[1])
         weight, valid = (None if t is None else t[:, start:stop] for t in (weight, valid))
-        return Batch(self._rows(data, index[:, start:stop], weight), mass, valid, start)
+        return Batch(self._rows(data, index[:, start:stop], weight), total_weight, valid, start)
 
     def _rows(self, data: Rows, index: Tensor, weight: Tensor | None) -> Rows:
         flat = index.reshape(-1)
@@ -413,7 +413,7 @@ class TrainingStep:
         config = self.config
         objective = self._set_gradients(batch, inputs.keys)
         self.world.all_reduce(self.grads)
-        self._add_l2(objective.mass)
+        self._add_l2(objective.total_weight)
         if config.max_grad_norm is not None:
             clip_gradients(self.grads, config.max_grad_norm)
         self.optimizer.step(self.values, self.grads, inputs.padding.rows, inputs.rates, self.decays)
@@ -429,34 +429,36 @@ class TrainingStep:
         self.net.gradients(rows.dense, objective, rows.codes, masks, batch.valid, self._context)
         return objective
 
-    def _add_l2(self, mass: Tensor | float) -> None:
+    def _add_l2(self, total_weight: Tensor | float) -> None:
         """Add the gradient of alpha / 2 |W|^2 / (weight of the batch), scikit-learn's penalty."""
         if not any(self._alphas):
             return
         values, grads = self._decayed
-        if isinstance(mass, Tensor):  # where all rows weigh nothing there is nothing to learn
-            column = mass.unsqueeze(1)
+        if isinstance(
+            total_weight, Tensor
+        ):  # where all rows weigh nothing there is nothing to learn
+            column = total_weight.unsqueeze(1)
             grads.addcmul_(values, (self._alpha_column / column).masked_fill_(column <= 0, 0.0))
             return
         if len(set(self._alphas)) == 1:
-            grads.add_(values, alpha=self._alphas[0] / mass)
+            grads.add_(values, alpha=self._alphas[0] / total_weight)
             return
-        grads.addcmul_(values, self._alpha_column / mass)
+        grads.addcmul_(values, self._alpha_column / total_weight)
 
     def _add_up(self, objective: Objective) -> None:
-        mass = objective.mass
-        self._mass.add_(mass)
+        total_weight = objective.total_weight
+        self._total_weight.add_(total_weight)
         for total, mean in ((self._loss, objective.mean), (self._metric, objective.metric)):
             if mean is None:
                 continue
-            if isinstance(mass, Tensor):
-                total.add_(mean * mass)
+            if isinstance(total_weight, Tensor):
+                total.add_(mean * total_weight)
             else:
-                total.add_(mean, alpha=mass)
+                total.add_(mean, alpha=total_weight)
 
     def penalty(self) -> Tensor | float:
         """alpha / 2 |W|^2 / (weight of a batch), at the weights after the epoch."""
         if not any(self._alphas):
             return 0.0
         norms = torch.linalg.vector_norm(self._decayed[0], dim=1).double()
-        return norms.square_().mul_(self._half_alphas).div_(self._mass)
+        return norms.square_().mul_(self._half_alphas).div_(self._total_weight)

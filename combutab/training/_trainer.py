@@ -423,10 +423,10 @@ class StackTraining(Trainable[MemberResult]):
             self.world.all_reduce(own)
             self.step.sums[::2] = own
             self.world.broadcast(self.net.flat.values)  # processors may round differently
-        loss, mass, metric = self.step.sums
+        loss, total_weight, metric = self.step.sums
         if self.config.track_metric:
-            self.metric = metric / mass
-        means = loss / mass + self.step.penalty()
+            self.metric = metric / total_weight
+        means = loss / total_weight + self.step.penalty()
         self.world.broadcast(means)
         return means
 
@@ -657,7 +657,7 @@ def train_lbfgs(
     batch = data.each(lambda tensor: tensor[rows].unsqueeze(0))
     values, grads, n_decayed = net.flat.values, net.flat.grads, net.n_decayed
     weight = torch.ones_like(batch.dense[..., 0]) if batch.weight is None else batch.weight
-    mass, n_heads = weight.sum(), net.n_heads
+    total_weight, n_heads = weight.sum(), net.n_heads
     y, weight = by_head(batch.y, n_heads), by_head(weight / n_heads, n_heads)
     best: list[tuple[float, np.ndarray]] = []
 
@@ -665,11 +665,11 @@ def train_lbfgs(
         values[0].copy_(torch.from_numpy(x))
         raw = net(batch.dense, batch.codes)
         losses = config.loss.rows(raw.to(config.precision.dtype), y)
-        loss = (losses * weight).sum() / mass
+        loss = (losses * weight).sum() / total_weight
         net.flat.backward(loss)
         decayed = values[:, :n_decayed]
-        grads[:, :n_decayed].add_(decayed * (plan.alpha / mass))
-        total = loss.detach() + 0.5 * plan.alpha * decayed.square().sum() / mass
+        grads[:, :n_decayed].add_(decayed * (plan.alpha / total_weight))
+        total = loss.detach() + 0.5 * plan.alpha * decayed.square().sum() / total_weight
         value = float(total)
         if not best or value < best[0][0]:
             best[:] = [(value, x.copy())]

@@ -22,8 +22,8 @@ from combutab.estimators import _jobs, _pack, _pack_training
 from combutab.estimators._pack_training import (
     Pool,
     draw_members,
-    pick_from_folds,
-    pick_greedily,
+    select_from_folds,
+    select_greedily,
 )
 from combutab.nn import Member
 from combutab.training import (
@@ -353,37 +353,37 @@ def class_pool(logits, y, weight=None):
 @pytest.mark.parametrize("seed", range(3))
 def test_each_pick_is_the_best_that_can_be_added(seed, weight):
     logits, y = draw(seed)
-    picks, losses = pick_greedily(class_pool(logits, y, weight), 8)
+    selected, losses = select_greedily(class_pool(logits, y, weight), 8)
     probabilities, before = softmax(logits), []
-    for pick, loss in zip(picks, losses, strict=True):
+    for pick, loss in zip(selected, losses, strict=True):
         tried = [
             mean_log_loss(probabilities[[*before, k]].mean(0), y, weight) for k in range(N_NETWORKS)
         ]
         assert pick == int(np.argmin(tried))
         assert loss == pytest.approx(min(tried))
         before.append(pick)
-    assert len(set(picks)) < len(picks)  # with replacement
+    assert len(set(selected)) < len(selected)  # with replacement
 
 
 def test_of_equal_networks_the_first_is_picked_and_a_nan_never():
     logits, y = draw()
     same = np.stack([np.full_like(logits[1], np.nan), logits[1], logits[1]])
-    assert pick_greedily(class_pool(same, y), 3)[0] == [1, 1, 1]
+    assert select_greedily(class_pool(same, y), 3)[0] == [1, 1, 1]
 
 
 def test_a_large_pool_is_looked_at_in_parts(monkeypatch):
     from combutab.estimators import _pack_training
 
-    whole = pick_greedily(class_pool(*draw()), 6)
+    whole = select_greedily(class_pool(*draw()), 6)
     monkeypatch.setattr(_pack_training, "_VALUES", 1)
-    assert pick_greedily(class_pool(*draw()), 6) == whole
+    assert select_greedily(class_pool(*draw()), 6) == whole
 
 
 def test_folds_give_equally_many_and_their_mean_loss_is_the_least_on_the_way():
     pools = [class_pool(*draw(seed)) for seed in range(3)]
-    paths = [pick_greedily(pool, 6)[1] for pool in pools]
-    picks, losses, alone = pick_from_folds(pools, 6)
-    assert len({len(own) for own in picks}) == 1
+    paths = [select_greedily(pool, 6)[1] for pool in pools]
+    selected, losses, alone = select_from_folds(pools, 6)
+    assert len({len(own) for own in selected}) == 1
     assert np.mean(losses) == pytest.approx(np.mean(paths, axis=0).min())
     assert alone == [path[0] for path in paths]
     assert np.mean(losses) <= np.mean(alone)

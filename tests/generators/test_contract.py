@@ -15,7 +15,7 @@ from combutab.core.rng import normals, uniforms
 from combutab.generators import find_generators
 from combutab.generators._base import COUNT, POSITIVE, SHARED_CONSTRAINTS, BaseGenerator
 from combutab.generators._training import Rates, Training
-from combutab.generators.sampling import RowsDrawn
+from combutab.generators.sampling import Samples
 from combutab.nn import StackedRowDecoder
 from combutab.training import Callback, OptimizerConfig
 from tests.generators.small import assert_same
@@ -102,7 +102,7 @@ class Averaged(BaseGenerator[StackedRowDecoder]):
         raw, mass = spans.restrict(network(noise.to(spans.dtype))[0], asked.allowed)
         keys = [key ^ 1 for key in asked.keys]
         uniform = uniforms(keys, asked.n_rows, spans.n_spans, device=spans.device)
-        return RowsDrawn(*spans.sample(raw, uniform), mass)
+        return Samples(*spans.sample(raw, uniform), mass)
 
 
 RNG = np.random.default_rng(0)

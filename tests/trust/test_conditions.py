@@ -17,7 +17,7 @@ from combutab import CTGAN, TVAE, TabFlow
 from combutab.cli import main
 from combutab.generators import ShortfallError, sampling
 from combutab.generators.conditions import read_conditions
-from combutab.generators.sampling import RowsDrawn, Sampler
+from combutab.generators.sampling import Sampler, Samples
 from combutab.nn import RowSpans
 from combutab.preprocessing import ModeEncoder
 from tests.short import BUDGET
@@ -309,7 +309,7 @@ def known_sampler(scale, n_members=1):
         uniform = torch.stack(
             [torch.rand(n_rows, spans.n_spans, generator=generator(key + 1)) for key in keys]
         )
-        return RowsDrawn(*spans.sample(raw, uniform), mass)
+        return Samples(*spans.sample(raw, uniform), mass)
 
     network = SimpleNamespace(members=[None] * n_members)  # it is not asked
     return Sampler(encoder, network, spans, draw)
