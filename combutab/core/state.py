@@ -243,9 +243,16 @@ def _read_array(packed: list[Any]) -> np.ndarray:
     return found.astype(dtype)
 
 
+def _checked_dtype(dtype: Any) -> Any:
+    """Refuse the name of a dtype: pandas would read files for one, or take much memory."""
+    if not isinstance(dtype, np.dtype | pd.api.extensions.ExtensionDtype):
+        raise ValueError(f"{str(dtype)[:100]!r} is no dtype")
+    return dtype
+
+
 def _read_series(packed: list[Any]) -> pd.Series:
     values, dtype = packed
-    return pd.Series(values, dtype=dtype)
+    return pd.Series(values, dtype=_checked_dtype(dtype))
 
 
 def _write_index(index: pd.Index) -> list[Any]:
@@ -257,7 +264,7 @@ def _read_index(packed: list[Any]) -> pd.Index:
     values, dtype, levels = packed
     if dtype is None:
         return pd.MultiIndex.from_tuples(values, names=levels)
-    return pd.Index(values, dtype=dtype, name=levels[0], tupleize_cols=False)
+    return pd.Index(values, dtype=_checked_dtype(dtype), name=levels[0], tupleize_cols=False)
 
 
 _VALUES: list[tuple[type, str, Callable[[Any], Any], Callable[[Any], Any]]] = [
@@ -384,7 +391,7 @@ def _write_categories(dtype: Any) -> list[Any]:
 
 def _read_categories(packed: list[Any]) -> pd.CategoricalDtype:
     values, dtype, ordered = packed
-    return pd.CategoricalDtype(pd.Index(values, dtype=dtype), ordered=ordered)
+    return pd.CategoricalDtype(pd.Index(values, dtype=_checked_dtype(dtype)), ordered=ordered)
 
 
 def _write_arrow(dtype: Any) -> str:
@@ -431,7 +438,7 @@ _DTYPES: list[tuple[type, str, Callable[[Any], Any], Callable[[Any], Any]]] = [
         pd.SparseDtype,
         "sparse dtype",
         lambda dtype: [dtype.subtype, dtype.fill_value],
-        lambda packed: pd.SparseDtype(*packed),
+        lambda packed: pd.SparseDtype(_checked_dtype(packed[0]), packed[1]),
     ),
 ]
 for _row in (*_VALUES, *_DTYPES):

@@ -348,6 +348,17 @@ ATTACKS = {
         "CTGAN",
         _values(1, value={"@dtype": "datetime64[ns, dateutil//etc/passwd]"}),
     ),
+    **{
+        f"a name for the dtype of {kind}": ("CTGAN", _values(1, value=value))
+        for kind, value in {
+            "values": "S2000000000",
+            "values, a zone that is a file": "datetime64[ns, dateutil//etc/passwd]",
+            "categories": {"@category dtype": [["a", "b", "c"], "S2000000000", False]},
+        }.items()
+    },
+    "a name for the dtype of names": (
+        *("CTGAN", _set("encoder", "schema", "@TableSchema", "names", "@index", 1, value="object")),
+    ),
     "a dtype of pyarrow": ("CTGAN", _values(1, value={"@arrow dtype": "ff" * 100})),
     "an unknown kind of value": ("CTGAN", _values(0, value=[{"@object": 1}, "b", "c"])),
     "a decimal without end": ("CTGAN", _values(0, value=[{"@decimal": "1e99999999"}, "b", "c"])),
