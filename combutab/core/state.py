@@ -135,6 +135,16 @@ def unpack(packed: Any, arrays: Arrays | None = None) -> Any:
     return _READERS[key[1:]](unpack(payload, arrays))
 
 
+def with_lists(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters that can be packed: columns in a set, range or Series, say, become a list.
+
+    >>> with_lists({"columns": range(2), "strategy": "mixture"})
+    {'columns': [0, 1], 'strategy': 'mixture'}
+    """
+    is_list_like = pd.api.types.is_list_like
+    return {n: list(value) if is_list_like(value) else value for n, value in parameters.items()}
+
+
 def unpack_all(
     packed: Any, arrays: Mapping[str, np.ndarray], fields: Mapping[str, Field], where: str
 ) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from combutab.core.files import (
     several,
     whole,
 )
-from combutab.core.state import declare, pack, unpack_all
+from combutab.core.state import declare, pack, unpack_all, with_lists
 from combutab.core.tasks import CallbackSupport, fit_task
 from combutab.core.world import ONE_PROCESS, World, current
 from combutab.preprocessing._columns import (
@@ -519,7 +519,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         names = getattr(self, "feature_names_in_", None)
         arrays: dict[str, np.ndarray] = {}
         state = {
-            "parameters": self.get_params(deep=False),
+            "parameters": with_lists(self.get_params(deep=False)),
             "kinds": list(map(str, self.kinds_)),
             "feature_names": None if names is None else [str(name) for name in names],
             "scaler": self.numeric_scaler_,

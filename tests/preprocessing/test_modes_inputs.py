@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from pandas.testing import assert_frame_equal
 
-from combutab.preprocessing import ModeEncoder
+from combutab.preprocessing import ModeEncoder, TableEncoder
 
 N = 60
 RNG = np.random.default_rng(0)
@@ -312,6 +312,16 @@ def test_states_hold_no_rows_and_no_views():
     listed = ModeEncoder(discrete_columns=["city", "age"], random_state=np.int64(3)).fit(FRAME)
     again = ModeEncoder.from_state(*listed.to_state())
     assert again.get_params() == listed.get_params()
+
+
+@pytest.mark.parametrize(
+    "columns", [{"age"}, {"age": 1}.keys(), pd.array(["age"]), pd.Index(["age"])], ids=type
+)
+def test_columns_may_be_listed_in_any_collection(columns):
+    encoder, _ = _round_trip(FRAME[["age", "income"]], discrete_columns=columns)
+    assert list(encoder.categories_) == ["age"]
+    dense = TableEncoder(categorical_features=columns).fit(FRAME)
+    assert TableEncoder.from_state(*dense.to_state()).categorical_features == ["age"]
 
 
 def test_masked_cells_are_missing():

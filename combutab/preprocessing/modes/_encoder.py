@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from combutab.core.files import check_parameters
 from combutab.core.rng import seed_from
-from combutab.core.state import pack, unpack_all
+from combutab.core.state import pack, unpack_all, with_lists
 from combutab.preprocessing._columns import rows_needed
 from combutab.preprocessing._parquet import ParquetTable
 from combutab.preprocessing.modes._columns import (
@@ -592,7 +592,7 @@ class ModeEncoder(BaseEstimator):
         check_is_fitted(self)
         arrays: dict[str, np.ndarray] = {}
         state = {
-            "parameters": self.get_params(deep=False),
+            "parameters": with_lists(self.get_params(deep=False)),
             "schema": self.schema_,
             "columns": list(self.columns_),
         }
