@@ -846,9 +846,10 @@ def summarise(comparison: pd.DataFrame, *, score: str = "score", alpha: float = 
     interval = f" ({100 * (1 - alpha):g} % interval {ends}) over" if ends else ", the same in all"
     lines = [f"{name} has the best mean {score}: {best['mean']:.4g}{interval} {k} resamples."]
     for verdict, differ in (("Not significantly", False), ("Significantly", True)):
-        rows = others.loc[others["distinguishable"].astype(bool) == differ, [group, "p"]]
+        rows = others[others["distinguishable"].astype(bool) == differ]
         if len(rows):
-            listed = ", ".join(f"{other} ({p_words(p)})" for other, p in rows.to_numpy())
+            names = zip(rows[group], rows["p"], strict=True)
+            listed = ", ".join(f"{other} ({p_words(p)})" for other, p in names)
             lines.append(
                 f"{verdict} different from {name} at the {100 * alpha:g} % level: {listed}."
             )

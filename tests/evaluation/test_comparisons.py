@@ -213,6 +213,12 @@ def test_sentences_say_when_wilcoxon_cannot_find_anything(n_others, folds):
     assert "Wilcoxon" not in summarise(careful, alpha=0.001)
 
 
+def test_groups_are_named_as_they_are():
+    scores = {32: [1.0, 1.2, 1.1], 64: [1.1, 1.0, 1.3], 128: [0.1, 0.2, 0.3]}
+    text = summarise(compare_with_best(tidy(scores), **SIZES))
+    assert re.findall(r"(\S+) \(p", text) == ["32", "128"]
+
+
 def test_very_small_p_values_are_not_written_as_zero():
     table = compare_with_best(tidy({"a": [2, 3, 4.0001], "b": [1, 2, 3]}), **SIZES)
     assert 0 < table["p"].iloc[1] < 1e-6
