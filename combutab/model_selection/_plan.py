@@ -573,6 +573,7 @@ def _activations(
     if isinstance(activations, str):
         activations = [activations]
     if not isinstance(activations, Mapping):
+        activations = list(activations)
         for i, spec in enumerate(activations):
             if not isinstance(spec, str):
                 raise ComparisonError(

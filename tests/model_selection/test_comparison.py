@@ -215,6 +215,10 @@ def test_defaults():
     assert plan.n_networks == 250
     assert (plan.task, plan.metric, plan.test) == ("classification", "accuracy", "corrected-t")
     assert plan_comparison(X, X[:, 0]).metric == "r2"
+    assert [*plan_comparison(X, y, activations={"relu": 0, "tanh": 0}.keys()).activations] == [
+        "relu",
+        "tanh",
+    ]
 
 
 @pytest.mark.parametrize(("n_rows", "hidden"), [(1248, (128,) * 2), (1252, (256,) * 5)])
