@@ -62,8 +62,8 @@ def evaluate(
     learners: Annotated[
         str,
         typer.Option(
-            help="standard, paper, or names separated by commas: linear, decision_tree, "
-            "random_forest, hist_gradient_boosting, mlp, xgboost, catboost."
+            help="standard, or names separated by commas: linear, decision_tree, random_forest, "
+            "hist_gradient_boosting, mlp, xgboost, catboost."
         ),
     ] = "standard",
     model: Annotated[

@@ -84,10 +84,7 @@ def _learner_names(learners: str | Sequence[str]) -> list[str]:
     names = [learners] if isinstance(learners, str) else list(learners)
     for name in names:
         if name not in _KNOWN:
-            raise ValueError(
-                f"unknown learner {name!r}; known are standard, {', '.join(_KNOWN)}, "
-                "and a mapping of names to scikit-learn estimators may be given"
-            )
+            raise ValueError(f"unknown learner {name!r}; known are standard, {', '.join(_KNOWN)}")
     return list(dict.fromkeys(names))
 
 

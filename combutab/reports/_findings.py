@@ -22,7 +22,6 @@ LEARNERS = {
     "random_forest": "a random forest",
     "hist_gradient_boosting": "gradient boosting",
     "mlp": "a neural network",
-    "paper_mlp": "a neural network",
     "xgboost": "XGBoost",
     "catboost": "CatBoost",
 }
