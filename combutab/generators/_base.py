@@ -827,12 +827,13 @@ class BaseGenerator(
 def _discrete_columns(X: Any, y: Any, discrete_columns: Any) -> Any:
     """The discrete columns of ``fit(X, y, discrete_columns=...)``, whose y may be a target."""
     if not isinstance(y, list | tuple | pd.Index):
-        if y is not None and _num_samples(y) != (n_rows := _num_samples(X)):
+        n_rows = None if y is None else _num_samples(X)
+        if y is not None and (isinstance(y, str) or _num_samples(y) != n_rows):
             raise ValueError(
                 f"y must be a list of discrete columns, or a target of {n_rows} rows, got {y!r}"
             )
         return discrete_columns
-    if not isinstance(discrete_columns, str):
+    if not (isinstance(discrete_columns, str) and discrete_columns == "auto"):
         raise ValueError(
             f"the discrete columns are given twice: {y!r} and discrete_columns={discrete_columns!r}"
         )

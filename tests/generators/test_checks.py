@@ -35,7 +35,10 @@ def test_a_target_is_ignored_and_a_list_names_discrete_columns():
         )
     with pytest.raises(ValueError, match="a target of 40 rows"):
         make().fit(TABLE, np.array(["code"]))
-    with pytest.raises(ValueError, match=r"given twice.*'code'.*'x'"):
-        make().fit(TABLE, ["code"], discrete_columns=["x"])
+    with pytest.raises(ValueError, match="a target of 4 rows"):
+        make(min_frequency=1).fit(TABLE[:4], "code")
+    for given in (["x"], "x"):
+        with pytest.raises(ValueError, match=r"given twice.*'code'.*'x'"):
+            make().fit(TABLE, ["code"], discrete_columns=given)
     with pytest.raises(ValueError, match="cod"):
         make().fit(TABLE, ["cod"])
