@@ -29,7 +29,6 @@ Arrays = dict[str, np.ndarray]
 
 _SIGN = "@"  # begins the name of a kind, the one key of an object in JSON
 _MAX_TEXT = 10_000  # characters of the texts of an array's dtype
-_MAX_TEXTS = 2**25  # bytes of an array of texts that are shorter than its dtype
 _MAX_ARROW_BYTES = 2**16  # bytes that describe a dtype of pyarrow
 _MAX_DIGITS = 4300  # of a decimal, and its exponent
 
@@ -237,7 +236,10 @@ def _read_moment(packed: list[Any]) -> pd.Timestamp:
 def _write_array(array: np.ndarray) -> list[Any]:
     if array.dtype.kind not in "biufUSO":
         raise TypeError(f"an array of dtype {array.dtype} cannot be saved")
-    return [array.tolist(), "object" if array.dtype.kind == "O" else array.dtype.str]
+    values: list[Any] = array.tolist()
+    if array.dtype.kind in "US" and array.size:  # no wider than the longest text
+        array = np.array(values)
+    return [values, "object" if array.dtype.kind == "O" else array.dtype.str]
 
 
 def _read_array(packed: list[Any]) -> np.ndarray:
@@ -248,7 +250,7 @@ def _read_array(packed: list[Any]) -> np.ndarray:
     if dtype is None or dtype.kind not in "biufUS":
         raise ValueError(f"it has an array of the unknown dtype {name!r}"[:200])
     found = np.array(values)
-    if dtype.kind in "US" and found.size * dtype.itemsize > max(_MAX_TEXTS, 2 * found.nbytes):
+    if dtype.kind in "US" and found.size * dtype.itemsize > found.nbytes:
         raise ValueError(f"it has an array of the dtype {name}, whose texts are shorter")
     return found.astype(dtype)
 

@@ -222,7 +222,10 @@ FORGERIES = {
     "unknown value": ("classifier", _set("params", "alpha", value={"@bogus": 1}), "damaged"),
     "a network too many": ("pack", lambda h, a: h["selected"].append(99), "selected in the header"),
     "groups of other classes": (
-        *("pack", _set("groups", 0, "target_state", "classes", "@array", 0, value=["x", "y", "z"])),
+        *(
+            "pack",
+            _set("groups", 0, "target_state", "classes", "@array", 0, value=["alpha", "b", "c"]),
+        ),
         "groups differ in their target",
     ),
     "a group too few": ("pack", lambda h, a: h["groups"].pop(), "its header asks for"),
@@ -334,6 +337,12 @@ ATTACKS = {
     "texts of 2 GB": (
         "classifier",
         _classes(1, value="S2000000000"),
+    ),
+    "many arrays of long texts": (
+        *(
+            "classifier",
+            _set("params", "activation", value=[{"@array": [["a"], "<U8388608"]}] * 99),
+        ),
     ),
     "equal labels": (
         "classifier",
