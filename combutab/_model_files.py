@@ -319,6 +319,8 @@ def encode(value: Any, name: str) -> Any:
     try:
         return pack(value)
     except TypeError as error:
+        if isinstance(value, np.ndarray):
+            raise ValueError(f"{name} cannot be saved: {error}") from error
         raise ValueError(
             f"{name}={value!r} cannot be saved without code: use a name, a class of "
             "combutab.activations or a functools.partial of one; or pickle the estimator"
