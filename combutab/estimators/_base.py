@@ -168,10 +168,11 @@ def check_given(
 
 def _indexable(X: Any) -> Any:
     """Sparse formats, pyarrow tables and others whose rows cannot be picked, as ones that can."""
-    if isinstance(X, str | os.PathLike):
+    first = X[0] if isinstance(X, list | tuple) and X else X
+    if isinstance(first, str | os.PathLike) and (first is X or str(first).endswith(".parquet")):
         raise ValueError(
-            f"fit takes a table, got the path {str(X)!r}: read it first (pandas.read_parquet), or "
-            "use fit_parquet of MLPClassifier or MLPRegressor, which reads it in parts"
+            f"fit takes a table, got the path {str(first)!r}: read it first (pandas.read_parquet), "
+            "or use fit_parquet of MLPClassifier or MLPRegressor, which reads it in parts"
         )
     if scipy.sparse.issparse(X):
         return X.tocsr()

@@ -174,12 +174,13 @@ def test_combinations_that_cannot_be_are_named_before_the_data_is_touched(cls, p
         cls(**parameters).fit(*UNTOUCHABLE)
 
 
+@pytest.mark.parametrize("X", ["rows.parquet", ["rows.parquet", "more.parquet"]])
 @pytest.mark.parametrize("cls", [*NETS, *PACKS])
-def test_a_path_is_no_table(cls):
+def test_a_path_is_no_table(cls, X):
     with pytest.raises(
         ValueError, match=r"got the path 'rows.parquet': read it first.*fit_parquet"
     ):
-        cls().fit("rows.parquet", "y")
+        cls().fit(X, "y")
 
 
 def test_packs_have_no_fits_in_parts():
