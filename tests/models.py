@@ -171,8 +171,11 @@ def answers(model, X):
             told.append(model.predict(X, quantiles=model.quantiles).reshape(len(X), -1))
         elif model.loss == "gaussian_nll":
             told += model.predict(X, return_std=True)
-    else:
+    elif hasattr(model, "transform"):
         told = [model.transform(X)]
+    else:
+        rows = model.encode(X, random_state=0)
+        told = [model.decode(rows.values, rows.codes)]
     return [pd.DataFrame(each) for each in told]
 
 

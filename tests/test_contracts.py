@@ -97,7 +97,7 @@ def test_parameters(name):
 def test_what_is_not_fitted_says_so(name, tmp_path):
     model, X = MODELS[name].make(), MODELS[name].X
     calls = {"predict": (X,), "predict_proba": (X,), "predict_log_proba": (X,), "sample": (3,)}
-    calls |= {"transform": (X,), "save": (tmp_path / "model",), "score": (X, Z)}
+    calls |= {"transform": (X,), "encode": (X,), "save": (tmp_path / "model",), "score": (X, Z)}
     calls = {call: data for call, data in calls.items() if hasattr(model, call)}
     assert calls or name == "search"  # which has none of them yet
     for call, data in calls.items():

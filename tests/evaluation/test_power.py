@@ -190,6 +190,16 @@ def test_layer_norm_collapses_as_theorem_1_says(phi):
         assert left[-1] < 0.1
 
 
+def batch_norm(width):
+    return nn.BatchNorm1d(width, affine=False, track_running_stats=False)
+
+
+def test_batch_norm_does_not_collapse():
+    X = normals(64, 64)
+    found = power_decomposition(random_net(16, 64, batch_norm, nn.ReLU), X)
+    assert found["P1"].max() < 1e-20
+
+
 # ---- which layers --------------------------------------------------------------------------------
 
 

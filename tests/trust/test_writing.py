@@ -1,7 +1,11 @@
 """Writing: all or nothing, on full disks, in others' folders, through links, in one line."""
 
+import contextlib
 import errno
 import os
+import re
+import resource
+import signal
 import stat
 import threading
 import time
@@ -12,7 +16,7 @@ import pytest
 
 import combutab
 from benchmarks.papers.common.results import Store
-from combutab import MLPRegressor
+from combutab import TVAE, MLPRegressor
 from combutab.core.files import check_writable, finish_leftovers, whole_file, whole_files
 
 POSIX = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="of POSIX")
@@ -30,6 +34,51 @@ def model():
 
 
 # ---- a disk that is full -----------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def limited(n_bytes):
+    """Files of this process end at so many bytes, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+
+
+@POSIX
+@pytest.mark.parametrize("limit", [0, 10, 5_000])
+def test_a_disk_that_fills_up_while_a_model_is_saved(limit, model, tmp_path):
+    path = tmp_path / "model"
+    for before in (None, b"what was there"):
+        if before is not None:
+            path.write_bytes(before)
+        with limited(limit), pytest.raises(OSError, match=re.escape(str(path))) as error:
+            model.save(path)
+        assert error.value.errno == errno.EFBIG
+        assert len(str(error.value).splitlines()) == 1
+        assert _names(tmp_path) == ([] if before is None else ["model"])
+        assert before is None or path.read_bytes() == before
+
+
+def test_names_that_no_file_can_have(model, tmp_path):
+    for name in ("x" * 300, "sub/" * 2000 + "model"):
+        with pytest.raises(OSError, match=r"xxx|sub/sub"):
+            model.save(tmp_path / name)
+    model.save(tmp_path / ("x" * 250))  # there is room for this one, though not for an ending
+    assert _names(tmp_path) == ["x" * 250]
+
+
+def test_a_checkpoint_that_cannot_be_written_is_told_and_the_training_goes_on(tmp_path):
+    path = tmp_path / "training"
+    quick = {"epochs": 1, "batch_size": 20, "compress_dims": (4,), "decompress_dims": (4,)}
+    X = np.random.default_rng(0).normal(size=(40, 1))
+    with limited(100), pytest.warns(UserWarning, match="could not be written to .*too large"):
+        TVAE(**quick, embedding_dim=4).fit(X, checkpoint=path)
+    assert _names(tmp_path) == []
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EACCES])
