@@ -85,7 +85,9 @@ def pack(value: Any, arrays: Arrays | None = None, name: str = "") -> Any:
     Raises TypeError if a value is of a type that cannot be written without pickle.
     """
     if isinstance(value, np.generic):
-        value = value.item()
+        item = value.item()
+        is_count = value.dtype.kind in "mM" and isinstance(item, int)  # of nanoseconds, say
+        value = value if is_count else item
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float) and math.isfinite(value):

@@ -292,6 +292,8 @@ def test_what_states_refuse():
         ModeEncoder.from_state({**arrays, some: np.append(arrays[some], 1.0)}, meta)
     with pytest.raises(TypeError, match="of type object cannot be saved"):
         ModeEncoder().fit(_object_column(object(), object())).to_state()
+    with pytest.raises(TypeError, match="of type datetime64 cannot be saved"):
+        ModeEncoder().fit(_object_column(np.datetime64(1, "ns"), "a")).to_state()
 
 
 def test_states_hold_no_rows_and_no_views():
