@@ -272,7 +272,9 @@ def _decode(path: Path, data: bytes, encoding: str) -> str:
         why = f"is not {encoding}"
     if not why:
         return text
-    likely = marked or _likely_encoding(data, codec)
+    likely = marked
+    if marked is None or codec.startswith(marked):
+        likely = _likely_encoding(data, codec)
     if likely is None and b"\0" in data:
         raise TableError(f"{path} has NUL bytes: a binary file, not a text table")
     if likely is None:
@@ -289,7 +291,8 @@ def _likely_encoding(data: bytes, codec: str) -> str | None:
         even, odd = head[::2].count(0), head[1::2].count(0)
         if len(data) % 2 or max(even, odd) < 0.4 * len(head) / 2 or min(even, odd) > 0:
             return None
-        return "utf-16-le" if odd else "utf-16-be"
+        name = "utf-16-le" if odd else "utf-16-be"
+        return None if name == codec else name
     for name in ("utf-8", "cp1252" if re.search(rb"[\x80-\x9f]", data) else "latin-1"):
         if codecs.lookup(name).name != codec:
             with suppress(UnicodeDecodeError):

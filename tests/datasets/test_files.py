@@ -119,6 +119,14 @@ def test_the_encoding_that_an_error_names_reads_the_file(tmp_path, encoding):
     assert list(read_table(path, encoding=encoding)) == [name, "b"]
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le"])
+def test_an_error_does_not_name_the_encoding_that_was_tried(tmp_path, encoding):
+    path = write(tmp_path, "t.csv", "a,b\n1,2\n".encode("utf-16")[:-1])
+    with pytest.raises(TableError) as caught:
+        read_table(path, encoding=encoding)
+    assert "reads it" not in str(caught.value)
+
+
 def test_text_in_no_encoding_that_its_bytes_tell(tmp_path):
     path = write(tmp_path, "t.csv", "日本語ソ,b\n1,2\n".encode("shift_jis") + b"\x81,2\n")
     assert "name its encoding (--encoding, such as shift_jis" in complaint(path)
