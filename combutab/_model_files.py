@@ -522,6 +522,7 @@ class CheckpointPart:
 
 
 def _same_parameter(there: Any, here: Any) -> bool:
-    if isinstance(there, np.ndarray) or isinstance(here, np.ndarray):
+    arrays = np.ndarray | pd.Series | pd.Index
+    if isinstance(there, arrays) or isinstance(here, arrays):
         return np.array_equal(there, here)
     return bool(there == here)

@@ -50,3 +50,11 @@ def test_a_folder_that_takes_no_file_is_found_before_any_work(tmp_path, monkeypa
     monkeypatch.setattr(_model_files, "check_writable", refuse)
     with pytest.raises(OSError, match=f"no file can be written in {tmp_path}: Permission denied"):
         make(TVAE).fit(object(), checkpoint=tmp_path / "training")
+
+
+def test_widths_in_a_series_are_taken_up_again(tmp_path):
+    table = pd.DataFrame({"x": np.arange(40.0)})
+    for epochs in (1, 2):
+        model = TVAE(compress_dims=pd.Series([4]), decompress_dims=[4], epochs=epochs)
+        model.set_params(random_state=0).fit(table, checkpoint=tmp_path / "half")
+    assert len(model.history_) == 2
