@@ -128,8 +128,9 @@ def table_digest(X: Any, y: np.ndarray) -> str:
         columns = [(n, str(d), [*getattr(d, "categories", ())]) for n, d in frame.dtypes.items()]
         digest.update(repr([type(X).__name__, *columns]).encode())
         try:
-            rows = pd.util.hash_pandas_object(frame, index=False)
-        except TypeError:  # values that have no hash
+            # uncategorised: categories would take True for 1
+            rows = pd.util.hash_pandas_object(frame, index=False, categorize=False)
+        except (TypeError, ValueError):  # values that have no hash
             rows = pd.util.hash_pandas_object(frame.map(repr), index=False)
         parts = [rows.to_numpy()]
     for array in (*parts, np.asarray(y)):

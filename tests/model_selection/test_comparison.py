@@ -23,6 +23,7 @@ from combutab.model_selection import (
     compare_activations,
     plan_comparison,
 )
+from combutab.model_selection._journal import table_digest
 from tests.paper_networks import PAPER, shape_of
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -205,6 +206,11 @@ def test_an_error_is_not_taken_for_an_interrupt(wine):
 
 
 # ---- settings that are left to choose --------------------------------------------------------
+
+
+def test_kept_scores_are_not_those_of_a_table_with_other_values_that_are_equal():
+    ones, truths = (pd.DataFrame({"a": [1, each, "x"]}, dtype=object) for each in (1, True))
+    assert table_digest(ones, np.zeros(3)) != table_digest(truths, np.zeros(3))
 
 
 def test_defaults():
