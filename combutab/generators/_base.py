@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import time
 import warnings
 from abc import abstractmethod
@@ -23,7 +24,6 @@ from sklearn.utils._param_validation import (
     Options,
     RealNotInt,
     StrOptions,
-    validate_params,
 )
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
@@ -74,6 +74,7 @@ from combutab.generators.sampling import (
     RowWriter,
     Sampler,
     Samples,
+    check_arguments,
     draw_balanced,
     fall_short,
 )
@@ -144,12 +145,6 @@ def _check_widths(name: str, widths: Any) -> tuple[int, ...]:
 
 
 # what the methods that draw rows take
-SAMPLE_CONSTRAINTS: dict[str, list[Any]] = {
-    "n": [Interval(Integral, 0, None, closed="left"), None],
-    "on_shortfall": [StrOptions({"error", "return"})],
-    "max_tries": [COUNT],
-}
-
 
 # ---- The base of all generators -----------------------------------------------------------------
 
@@ -473,7 +468,6 @@ class BaseGenerator(
 
     # ---- sample --------------------------------------------------------------------------------
 
-    @validate_params(SAMPLE_CONSTRAINTS, prefer_skip_nested_validation=True)
     def sample(
         self,
         n: int | None = None,
@@ -549,8 +543,9 @@ class BaseGenerator(
             If ``out`` cannot be written: no such folder, a read-only one, a full disk.
         """
         check_is_fitted(self)
+        check_arguments(self, "sample", n=n, on_shortfall=on_shortfall, max_tries=max_tries)
         if seed_data is not None:
-            if n is not None and n != len(seed_data):
+            if n is not None and hasattr(seed_data, "__len__") and n != len(seed_data):
                 raise ValueError(
                     f"{n=} does not fit seed_data, which has {len(seed_data)} rows; leave n out"
                 )
@@ -605,7 +600,6 @@ class BaseGenerator(
                 )
         return table
 
-    @validate_params(SAMPLE_CONSTRAINTS, prefer_skip_nested_validation=True)
     def sample_from(
         self,
         conditions: Any,
@@ -635,6 +629,7 @@ class BaseGenerator(
             As ``sample`` does.
         """
         check_is_fitted(self)
+        check_arguments(self, "sample_from", on_shortfall=on_shortfall, max_tries=max_tries)
         return self._sample_each(conditions, random_state, on_shortfall, max_tries, nearest=False)
 
     def _sample_each(
@@ -935,7 +930,8 @@ def _stack_key(model: BaseGenerator[Any]) -> Any:
         for name, value in params
         if name not in model._member_rates | {"activation", "n_members"}
     }
-    return f"{type(model)} {common}"
+    with np.printoptions(threshold=sys.maxsize, floatmode="unique"):  # all of an array
+        return f"{type(model)} {common}"
 
 
 def fit_generators(

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, validate_params
 from sklearn.utils.validation import check_is_fitted
 
 from combutab.core.rng import Stream, fold_in, random_uniform
 from combutab.generators.conditions import write_column
-from combutab.generators.sampling import FREE, Encoded, Sampler, invert, join
+from combutab.generators.sampling import FREE, Encoded, Sampler, check_arguments, invert, join
 from combutab.preprocessing import IncompleteTable, ModeEncoder, NumberColumn, missing_codes
 
 
@@ -24,10 +22,6 @@ class Imputing:
     sample_key: Callable[[Any], int]
     sampler: Callable[[], Sampler[Any]]
 
-    @validate_params(
-        {"n_draws": [Interval(Integral, 1, None, closed="left")]},
-        prefer_skip_nested_validation=True,
-    )
     def impute(self, X: Any, *, n_draws: int = 1, random_state: Any = None) -> Any:
         """Fill the missing cells of a table by draws from what they are where the others are given.
 
@@ -73,6 +67,7 @@ class Imputing:
         >>> len(model.impute(holes, n_draws=3))
         3
         """
+        check_arguments(self, "impute", n_draws=n_draws)
         table, drawn = self._draw_cells(X, n_draws, random_state)
         filled = [table.fill(self.encoder_.decode(*each)) for each in drawn]
         return filled[0] if n_draws == 1 else filled

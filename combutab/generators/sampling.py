@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from numbers import Integral
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 import torch
+from sklearn.utils._param_validation import (
+    Interval,
+    StrOptions,
+    validate_parameter_constraints,
+)
 from torch import Tensor
 
 from combutab.core.device import Precision
@@ -37,6 +43,22 @@ from combutab.preprocessing import (
     NumberColumn,
     ParquetParts,
 )
+
+# ---- Arguments of sampling and imputing ----------------------------------------------------------
+
+_ARGUMENTS: dict[str, list[Any]] = {
+    "n": [Interval(Integral, 0, None, closed="left"), None],
+    "on_shortfall": [StrOptions({"error", "return"})],
+    "max_tries": [Interval(Integral, 1, None, closed="left")],
+    "n_draws": [Interval(Integral, 1, None, closed="left")],
+}
+
+
+def check_arguments(model: Any, method: str, **given: Any) -> None:
+    """Refuse arguments of a model's method that it cannot go by."""
+    name = f"{type(model).__name__}.{method}"
+    validate_parameter_constraints({each: _ARGUMENTS[each] for each in given}, given, name)
+
 
 # ---- Rows that are not found ---------------------------------------------------------------------
 

@@ -42,3 +42,18 @@ def test_a_target_is_ignored_and_a_list_names_discrete_columns():
             make().fit(TABLE, ["code"], discrete_columns=given)
     with pytest.raises(ValueError, match="cod"):
         make().fit(TABLE, ["cod"])
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "words"),
+    [
+        ("sample", {"n": -1}, "'n' parameter of TVAE.sample must be"),
+        ("sample", {"n": 2, "max_tries": 0}, "'max_tries' parameter of TVAE.sample must be"),
+        ("sample_from", {"conditions": TABLE, "on_shortfall": "stop"}, "of TVAE.sample_from must"),
+        ("impute", {"X": TABLE, "n_draws": 0}, "'n_draws' parameter of TVAE.impute must be"),
+        ("sample", {"n": 1, "seed_data": 5}, "seed_data must be a DataFrame, got int"),
+    ],
+)
+def test_wrong_arguments_are_named_with_their_method(method, arguments, words):
+    with pytest.raises(ValueError, match=words):
+        getattr(make().fit(TABLE), method)(**arguments)
