@@ -389,6 +389,7 @@ def fidelity(
     ------
     ValueError
         Columns are missing or added (the message lists them), or values cannot be compared.
+
     Notes
     -----
     Numbers include dates and durations. Missing values are left out, but for the aspect "missing"
