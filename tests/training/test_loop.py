@@ -105,6 +105,39 @@ def test_a_member_trains_as_if_alone(precision, solver, weight):
         assert together[i].t == alone.t == epochs * LENGTHS[i]
 
 
+def test_one_epoch_by_hand():
+    """SGD without momentum on one batch: the numbers of the textbook, in numpy."""
+    config = replace(
+        CONFIG,
+        precision=Precision("float64"),
+        optimizer=OptimizerConfig("sgd", momentum=0.0, nesterov=False),
+        batch_size=N,
+        max_epochs=1,
+    )
+    shape, member, alpha, rate = MLPSpec(5, (4,), 1), Member(0, "tanh"), 0.3, 0.1
+    start = StackedMLP(shape, [member], dtype=torch.float64).member_state(0)
+    rows = data(torch.float64, weight=True)
+    (result,) = train([member], [plan(0, N, rate, alpha=alpha)], config, rows, shape)
+    X, y, w = rows.dense.numpy(), rows.y.numpy(), rows.weight.numpy()[:, None]
+    W1, b1 = start["linears.0.weight"].numpy(), start["linears.0.bias"].numpy()
+    W2, b2 = start["linears.1.weight"].numpy(), start["linears.1.bias"].numpy()
+    h = np.tanh(X @ W1 + b1)
+    error = h @ W2 + b2 - y
+    delta = w * error / w.sum()
+    back = (delta @ W2.T) * (1 - h**2)
+    expected = {
+        "linears.0.weight": W1 - rate * (X.T @ back + alpha * W1 / w.sum()),
+        "linears.0.bias": b1 - rate * back.sum(0),
+        "linears.1.weight": W2 - rate * (h.T @ delta + alpha * W2 / w.sum()),
+        "linears.1.bias": b2 - rate * delta.sum(0),
+    }
+    for name, value in expected.items():
+        np.testing.assert_allclose(result.state[name].numpy(), value, rtol=1e-10, atol=1e-14)
+    penalty = sum((expected[f"linears.{i}.weight"] ** 2).sum() for i in (0, 1))
+    loss = 0.5 * (w * error**2).sum() / w.sum() + 0.5 * alpha * penalty / w.sum()
+    assert result.train_loss[0] == pytest.approx(loss, rel=1e-10)
+
+
 def test_every_row_is_seen_once_an_epoch_in_a_new_order():
     class Spy(StackedMLP):
         seen: list[torch.Tensor] = []
