@@ -140,7 +140,7 @@ STUDIES = {
     "quality.predictions": Quick(
         shlex.join(["--models", *predictions.OURS, "scikit-learn MLP", "HistGradientBoosting"]),
         "two", counts={"data": {"one": 6, "two": 6}}, to_go="12 of 12 to go",
-        words=("not run: CatBoost, LightGBM, RealMLP-TD, TabM-D", "| not judged |"),
+        words=("Not run: CatBoost, LightGBM, RealMLP-TD, TabM-D", "| not judged |"),
         holds=lambda rows: (rows["task"] == "classification").equals(rows["log_loss"].notna()),
     ),
     "quality.generators": Quick(

@@ -1,0 +1,1 @@
+"""CombuTab's estimators as models of AutoGluon, by the contract of TabArena."""
