@@ -66,18 +66,27 @@ SLOW = "TabM-D"  # no bar waits for it
 DEFAULTS = "combutab"
 TINY = 1e-300
 MOST_TEST = 10_000  # rows of a table that are held out, at most
+_MLP, _PACK = (MLPClassifier, MLPRegressor), (PackClassifier, PackRegressor)
 OURS: dict[str, tuple[type, type]] = {  # with their defaults; but for the paper's network
-    "combutab": (MLPClassifier, MLPRegressor),
-    "combutab, paper": (MLPClassifier, MLPRegressor),
+    "combutab": _MLP,
+    "combutab, paper": _MLP,
     "combutab TabM": (TabMClassifier, TabMRegressor),
-    "combutab Pack": (PackClassifier, PackRegressor),
+    "combutab Pack": _PACK,
+}
+VARIANTS: dict[str, tuple[tuple[type, type], dict[str, Any]]] = {  # what defaults are chosen among
+    "combutab, one network": (_MLP, {"n_members": 1}),
+    "combutab, quantile": (_MLP, {"numeric_encoding": "quantile"}),
+    "combutab, 256 epochs": (_MLP, {"max_iter": 256}),
+    "combutab, four members": (_MLP, {"n_members": 4, "bagging": "cv"}),
+    "combutab Pack, no trees": (_PACK, {"boosting": False}),
+    "combutab Pack, hold-out": (_PACK, {"cv": None}),
 }
 PACKAGES = {"CatBoost": "catboost", "LightGBM": "lightgbm"} | dict.fromkeys(
     ("RealMLP-TD", "TabM-D"), "pytabkit"
 )
 PEERS = ("scikit-learn MLP", "HistGradientBoosting", *PACKAGES)
 BEST_OF = ("scikit-learn MLP", "HistGradientBoosting", "CatBoost", REALMLP)  # that ratios are to
-MODELS = (*OURS, *PEERS)
+MODELS = (*OURS, *PEERS, *VARIANTS)
 SETTINGS = ("data", "split", "model", "rows")
 RESULTS = ("task", "n_train", "n_test", "test_error", "log_loss", "seconds", "megabytes")
 
@@ -89,6 +98,9 @@ def make(model: str, classify: bool, n_threads: int, seed: int, **changes: Any) 
         if model == "combutab, paper":
             changes = paper_recipe("classification" if classify else "regression", **changes)
         return OURS[model][not classify](**changes, random_state=seed)
+    if model in VARIANTS:
+        both, own = VARIANTS[model]
+        return both[not classify](**{**own, **changes}, random_state=seed)
     if model == "scikit-learn MLP":
         net = (SklearnClassifier if classify else SklearnRegressor)(random_state=seed)
         onehot = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
@@ -138,7 +150,7 @@ def measure(
         classes, codes = np.unique(np.asarray(y).astype(str), return_inverse=True)
         fit_y, test_y = codes[train], codes[test]
         known = np.unique(fit_y)
-    short = {"max_iter": 2} if model in OURS else {}
+    short = {"max_iter": 2} if model in (*OURS, *VARIANTS) else {}
     estimator = make(model, classify, n_threads, split, **(short if quick else {}))
     small = fit_X.iloc[:200], (fit_y[:200] if classify else fit_y.iloc[:200])
     if model not in PACKAGES:  # what is loaded once is no part of a fit
@@ -391,7 +403,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--data", nargs="+", metavar="NAME", help="some of the tables")
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    usual = [*OURS, *PEERS]
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=usual, metavar="NAME")
     parser.add_argument("--data-home", help="folder with CSV files; else OpenML")
 
 
