@@ -156,14 +156,14 @@ def _beside_a_guess(estimator: Any, X: pd.DataFrame, y: np.ndarray) -> str:
     import pandas as pd
     from sklearn.metrics import r2_score
 
-    parts = estimator.held_out_rows(y)
-    if parts is None:
+    found = _held_out_predictions(estimator, X, y)
+    if found is None:
         return (
             "How good it is on new rows was not measured: of so few, all are trained on. "
             "`combutab compare` measures, by cross-validation."
         )
-    train, val = parts
-    predicted, n = estimator.predict(X.iloc[val]), len(val)
+    val, predicted = found
+    train, n = np.delete(np.arange(len(y)), val), len(val)
     if hasattr(estimator, "classes_"):
         guess = pd.Series(y[train]).mode().tolist()[0]
         right, by_guess = (np.mean(answer == y[val]) for answer in (predicted, guess))
@@ -187,3 +187,18 @@ def _beside_a_guess(estimator: Any, X: pd.DataFrame, y: np.ndarray) -> str:
         f"{said}{'' if better else ' It does not beat that guess.'} The best {chosen} chosen by "
         "these rows, so that new ones may do a little worse."
     )
+
+
+def _held_out_predictions(
+    estimator: Any, X: pd.DataFrame, y: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Rows that were set aside, and predictions for them by networks that have not seen them."""
+    import numpy as np
+
+    out_of_fold = getattr(estimator, estimator.target_.held_out_name, None)
+    if out_of_fold is not None:  # of each row by the member that has not trained on it
+        rows = np.flatnonzero(~np.isnan(out_of_fold.reshape(len(y), -1)).any(1))
+        found = out_of_fold[rows]
+        return rows, estimator.classes_[found.argmax(1)] if found.ndim > 1 else found
+    parts = estimator.held_out_rows(y)
+    return None if parts is None else (parts[1], estimator.predict(X.iloc[parts[1]]))

@@ -69,13 +69,15 @@ Splits = tuple[tuple[Tensor, Tensor | None], ...]
 
 # ---- Folds of bagging="cv" and of packs ----------------------------------------------------------
 
+_BAGGED = 5  # members of n_members="auto" with bagging="cv"
+
 
 def check_bagging(parameters: Mapping[str, Any]) -> None:
     """Refuse what does not go with a fold a member, before the data are seen."""
     if parameters["bagging"] is None:
         return
     n_members = parameters["n_members"]
-    if n_members < 2:
+    if n_members != "auto" and n_members < 2:
         raise ValueError(
             f"bagging='cv' gives each member a fold of its own: it needs n_members of at least 2 "
             f"(5, say), got {n_members=}"
@@ -134,7 +136,7 @@ class Prepared:
     encoder: TableEncoder
     target: Target
     stream: RowStream | None = None
-    out_of_fold: OutOfFold | None = None  # where bagging="cv" made the splits
+    out_of_fold: OutOfFold | None = None  # where members set aside different rows
 
     @property
     def n_train(self) -> int:
@@ -429,17 +431,10 @@ class BaseMLP(Fitted):
         if X_val is not None:
             y_val = self._checked_target(y_val, "y_val", owner)
             encoded_val = target.encode(y_val, self.precision)
-        elif bagged:
-            seed, strata = seed_from(self.random_state), self._strata(target, encoded)
+        elif bagged or (split and self._has_two(fresh) and self._stops_early(len(encoded))):
             kept = np.arange(n_given) if kept is None else kept
-            out_of_fold, n_rows = OutOfFold(kept, n_given), len(kept)
-            if n_rows < 2 * self.n_members:
-                raise ValueError(
-                    f"bagging='cv' needs two rows a member at least: n_members={self.n_members} is "
-                    f"too many for n_samples={n_rows}"
-                )
-            asked = f"bagging='cv', n_members={self.n_members}"
-            splits = shuffled_folds(asked, self.n_members, n_rows, seed, strata)
+            out_of_fold = OutOfFold(kept, n_given)
+            splits = self._folds(target, encoded) if bagged else self._two_splits(target, encoded)
         elif split and self._stops_early(len(encoded), min_rows):
             train, val = self._split(target, encoded)
             own = True  # rows of the same table
@@ -476,26 +471,58 @@ class BaseMLP(Fitted):
         labels = target.strata(encoded)
         return None if labels is None else target.decode(labels)
 
-    def _split(self, target: Target, encoded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _has_two(self, fresh: bool) -> bool:
+        """Tell whether two networks train, each on rows of its own, where rows are set aside."""
+        return self.n_members == "auto" and (fresh or len(self._states) > 1)
+
+    def _folds(self, target: Target, encoded: np.ndarray) -> Splits:
+        """The splits of ``bagging="cv"``."""
+        n_members = _BAGGED if self.n_members == "auto" else int(self.n_members)
+        seed, n_rows = seed_from(self.random_state), len(encoded)
+        if n_rows < 2 * n_members:
+            raise ValueError(
+                f"bagging='cv' needs two rows a member at least: {n_members=} is too many for "
+                f"n_samples={n_rows}"
+            )
+        asked = f"bagging='cv', {n_members=}"
+        return shuffled_folds(asked, n_members, n_rows, seed, self._strata(target, encoded))
+
+    def _two_splits(self, target: Target, encoded: np.ndarray) -> Splits:
+        """Two splits that set different rows aside, equally many."""
+        train, val = self._split(target, encoded)
+        if len(train) < len(val) + 2:
+            return as_splits([(train, val)])
+        rest, other = self._split(target, encoded, among=train)
+        return as_splits([(train, val), (np.sort(np.concatenate([rest, val])), other)])
+
+    def _split(
+        self, target: Target, encoded: np.ndarray, among: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Positions of the rows that train, and of those that are set aside, both increasing.
+
+        With ``among`` it splits these rows alone, and sets as many aside as of all.
 
         Raises ValueError if there would be fewer than two of the latter, or a label has one row.
         """
         n_rows, fraction = len(encoded), self.validation_fraction
         n_val, strata = int(np.ceil(fraction * n_rows)), self._strata(target, encoded)
+        rows, seed = np.arange(n_rows), fold_in(seed_from(self.random_state), Stream.SPLIT)
         if n_val < 2:
             raise ValueError(
                 "The validation set is too small. Increase 'validation_fraction' or the size of "
                 f"your dataset: validation_fraction={fraction} of {n_rows} rows."
             )
-        if self.early_stopping == "auto" and strata is not None:
+        if among is not None:
+            rows, seed = among, fold_in(seed, Stream.SPLIT)
+            strata = None if strata is None else strata[among]
+        if strata is not None and (self.early_stopping == "auto" or among is not None):
             counts = np.unique(strata, return_counts=True)[1]
-            if counts.min() < 2 or len(counts) > min(n_val, n_rows - n_val):
+            if counts.min() < 2 or len(counts) > min(n_val, len(rows) - n_val):
                 strata = None  # a side would lack a label
         train, val = train_test_split(
-            np.arange(n_rows),
-            test_size=fraction,
-            random_state=fold_in(seed_from(self.random_state), Stream.SPLIT) % (1 << 32),
+            rows,
+            test_size=fraction if among is None else n_val,
+            random_state=seed % (1 << 32),
             stratify=strata,
         )
         return np.sort(train), np.sort(val)
@@ -516,7 +543,7 @@ class BaseMLP(Fitted):
         """Return a key that is equal for estimators whose ``encode_data`` does the same."""
         values = self.make_encoder().get_params(deep=False)
         values |= {name: getattr(self, name) for name in self._data_parameters}
-        if self.bagging is not None:
+        if self.bagging is not None or self.n_members == "auto":
             values["n_members"] = self.n_members
         if self.early_stopping is not False or self.bagging is not None:
             seeded = isinstance(self.random_state, Integral)
@@ -533,11 +560,14 @@ class BaseMLP(Fitted):
         seeded = int(self.random_state) if isinstance(self.random_state, Integral) else None
         if fresh or seeded not in (None, self._seeded):
             self._seed, self._seeded = seed_from(self.random_state), seeded
-        seeds = [fold_in(self._seed, Stream.MEMBER, i) for i in range(self.n_members)]
+        n_members = self.n_members
+        if n_members == "auto":
+            n_members = len(prepared.splits) if fresh else len(self._states)
+        seeds = [fold_in(self._seed, Stream.MEMBER, i) for i in range(int(n_members))]
         edges = self.encoder_.numeric_scaler_.edges
         bins = torch.from_numpy(edges.T.copy()) if len(edges) else None
         members = tuple(Member(seed, self.activation, self.dropout, bins) for seed in seeds)
-        splits = list(islice(cycle(prepared.splits), self.n_members))
+        splits = list(islice(cycle(prepared.splits), len(seeds)))
         target = prepared.target
         score, scorer, scoring = None, None, self.early_stopping_scoring or target.score_name
         if splits[0][1] is not None:

@@ -412,8 +412,9 @@ class MLPClassifier(ClassPredictions, StreamedMLP):
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     oof_decision_function_ : ndarray of shape (n_samples, n_classes)
-        With ``bagging="cv"``: of each row the probabilities by the member that has not trained on
-        it, NaN for rows of weight 0. Files do not hold it.
+        Of each row the probabilities by the member that has not trained on it, where members set
+        aside different rows (`n_members`). NaN for rows on which all train, and rows of weight 0.
+        Files do not hold it.
     {attributes}
 
     Examples

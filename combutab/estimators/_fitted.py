@@ -55,7 +55,7 @@ _ROWS = 2048  # looked at, and computed at a time
 def held_out_outputs(net: TableNetwork, job: Job) -> Tensor:
     """Raw outputs of each row by the member that has not trained on it, (n_heads, n, n_outputs).
 
-    NaN where an interrupt has left no such member.
+    NaN where there is no such member.
     """
     assert job.out_of_fold is not None
     raw = torch.full((net.n_heads, len(job.out_of_fold.kept), job.spec.n_outputs), torch.nan)
@@ -82,8 +82,9 @@ def scored_outputs(net: TableNetwork, job: Job) -> tuple[Tensor, Tensor]:
     These are the validation rows, or where there are none the training rows: a sample, if many.
     """
     if job.out_of_fold is not None:
-        rows = torch.arange(len(job.out_of_fold.kept)) + job.out_of_fold.scored_from
-        return held_out_outputs(net, job), rows
+        outputs = held_out_outputs(net, job)
+        left_out = torch.cat([plan.val_rows for plan in job.plans[: net.n_members]]).unique()
+        return outputs[:, left_out - job.out_of_fold.scored_from], left_out
     plan = job.plans[0]
     rows = plan.rows if plan.val_rows is None else plan.val_rows
     if len(rows) > _ROWS:

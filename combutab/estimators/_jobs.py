@@ -279,7 +279,7 @@ def check_architecture(wanted: Mapping[str, Any], made: Mapping[str, Any], n_mad
     made = {**made, "n_members": n_made}  # fewer after an interrupt
     for name, value in wanted.items():
         before = made.get(name, value)
-        if value != before:
+        if value != before and (name, value) != ("n_members", "auto"):
             raise ValueError(
                 f"{name}={repr(value)[:80]}, but the fitted network that warm_start or "
                 f"partial_fit goes on from was made with {name}={repr(before)[:80]}; set that "

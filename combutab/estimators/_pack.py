@@ -369,6 +369,7 @@ class BasePack(_Kept):
         own = ("max_iter", "n_iter_no_change", "validation_fraction", "categorical_features")
         return {
             **self._member_defaults,
+            "n_members": 1,
             **{name: getattr(self, name) for name in (*own, "device", *self._passed_on)},
             **(self.member_params or {}),
         }

@@ -284,14 +284,18 @@ class Parameters(_Positional):
         trigonometric law ``activation="complex-combu"``), inputs that are scaled alone (all as in
         ``paper_recipe``), and room in the hidden layers (``"auto"``: as much as it takes); units
         left over start as usual, unread. Its outputs are the target (classifier: the logits).
-    n_members : int, default=1
+    n_members : int or "auto", default="auto"
         Networks trained from different seeds as one stack, whose predictions are averaged.
+        ``"auto"`` is two where ``fit`` sets rows of the table aside (`early_stopping`): each sets
+        aside other rows, and trains on those of the other, so that all rows train. It is five with
+        ``bagging="cv"``, and one else: of small tables, with ``X_val``, in ``partial_fit`` and
+        ``fit_parquet``.
     bagging : {"cv"} or None, default=None
         ``"cv"`` splits the rows into as many folds as members (stratified for classes): each member
         trains on the others and has its own fold as validation rows, so that all rows train and
         every member stops early and keeps its best epoch, whatever ``early_stopping`` says.
-        Encoding and target's scaling are learned of all rows. Needs ``n_members`` of 2 or more (5,
-        say); not for lbfgs, ``warm_start``, ``partial_fit``, ``fit_parquet``, nor with ``X_val``.
+        Encoding and target's scaling are learned of all rows. Needs ``n_members`` of 2 or more;
+        not for lbfgs, ``warm_start``, ``partial_fit``, ``fit_parquet``, nor with ``X_val``.
     categorical_features : "from_dtype", array-like or None, default="from_dtype"
         Which columns are categories: by dtype, by mask, positions or names, or none.
     numeric_encoding : {"standard", "quantile", "robust", "none"}, default="robust"
@@ -366,7 +370,7 @@ class Parameters(_Positional):
     init: str | ConstructedNetwork = parameter(
         "torch", StrOptions(set(INITIALISATIONS)), ConstructedNetwork
     )
-    n_members: int = parameter(1, COUNT)
+    n_members: int | str = parameter("auto", StrOptions({"auto"}), COUNT)
     bagging: str | None = parameter(None, StrOptions({"cv"}), None)
     categorical_features: Any = parameter("from_dtype", *CATEGORICAL_FEATURES)
     numeric_encoding: Literal["standard", "quantile", "robust", "none"] = parameter(

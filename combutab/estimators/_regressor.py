@@ -403,8 +403,9 @@ class MLPRegressor(NumberPredictions, StreamedMLP):
     Attributes
     ----------
     oof_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-        With ``bagging="cv"``: of each row the prediction by the member that has not trained on it,
-        NaN for rows of weight 0. Files do not hold it.
+        Of each row the prediction by the member that has not trained on it, where members set aside
+        different rows (`n_members`). NaN for rows on which all train, and rows of weight 0. Files
+        do not hold it.
     {attributes}
 
     Examples

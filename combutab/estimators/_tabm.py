@@ -24,6 +24,7 @@ class _TabM(StreamedMLP):
     """What both estimators have beside the target: the network, and defaults of TabM's paper."""
 
     n_heads: int = parameter(32, COUNT)
+    n_members: int | str = 1
     # "data" and networks say what each unit is, which heads see differently
     init: Any = parameter("torch", StrOptions(set(INITIALISATIONS) - {"data"}))
     learning_rate: str = "constant"
@@ -94,6 +95,8 @@ class TabMClassifier(_TabM, MLPClassifier):
         And ``alpha=0``, ``dropout=0.1``; ``batch_size="auto"`` is min(256, n_samples).
     early_stopping, validation_fraction, n_iter_no_change, tol : default="auto", 0.2, 16, 1e-6
         From 200 rows on a fifth is set aside.
+    n_members : int or "auto", default=1
+        Such networks, each of so many heads.
     early_stopping_scoring : str, callable or None, default="loss"
         The score of those rows: ``"loss"`` is minus the loss of the heads' mean prediction.
     class_weight, label_smoothing, calibration : default=None, 0.0, "temperature"
