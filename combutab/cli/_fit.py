@@ -59,7 +59,7 @@ def fit(
         typer.Option(
             help="Networks whose predictions are averaged, or that a pack chooses from.",
             min=1,
-            show_default="1; 16 of a pack",
+            show_default="2 where rows are set aside, else 1; 1 of TabM; 16 of a pack",
         ),
     ] = None,
     epochs: _options.Epochs = None,
@@ -136,14 +136,15 @@ def _train_whole(estimator: Any, X: pd.DataFrame, y: np.ndarray) -> None:
 def _held_out_score(estimator: Any) -> str:
     """How good the estimator is on rows that were set aside."""
     if hasattr(estimator, "validation_loss_"):
-        name, value = "loss", estimator.validation_loss_
+        name, value, n = "loss", estimator.validation_loss_, estimator.n_iter_
     else:
         own = "accuracy" if hasattr(estimator, "classes_") else "R2"
         name = estimator.early_stopping_scoring or own
-        value = estimator.best_validation_score_
-        if value is not None and name == "loss":
-            value = -value
-    n = estimator.n_iter_
+        value, history = estimator.best_validation_score_, estimator.history_
+        if value is not None:  # the mean over the networks
+            value = history.groupby("member")["validation_score"].max().mean()
+            value = -value if name == "loss" else value
+        n = int(history["epoch"].max())
     after = f"{n} epoch{'s' * (n != 1)}"
     if value is None:
         return f"{after}, no rows set aside"
@@ -162,14 +163,16 @@ def _beside_a_guess(estimator: Any, X: pd.DataFrame, y: np.ndarray) -> str:
             "How good it is on new rows was not measured: of so few, all are trained on. "
             "`combutab compare` measures, by cross-validation."
         )
-    val, predicted = found
+    val, predicted, apart = found
     train, n = np.delete(np.arange(len(y)), val), len(val)
+    by = ", each predicted by a network that has not seen it," if apart else ""
+    where = f"On the {n:,} rows set aside{by}"
     if hasattr(estimator, "classes_"):
         guess = pd.Series(y[train]).mode().tolist()[0]
         right, by_guess = (np.mean(answer == y[val]) for answer in (predicted, guess))
         better = right > by_guess
         said = (
-            f"On the {n:,} rows set aside it is right on {100 * right:.1f} %; always answering "
+            f"{where} it is right on {100 * right:.1f} %; always answering "
             f"{guess!r}, the most frequent, on {100 * by_guess:.1f} %."
         )
     else:
@@ -178,27 +181,33 @@ def _beside_a_guess(estimator: Any, X: pd.DataFrame, y: np.ndarray) -> str:
         off, by_guess = (np.abs(answer - truth).mean() for answer in (predicted, guess))
         better = off < by_guess
         said = (
-            f"On the {n:,} rows set aside it is off by {off:.4g} on average (R2 "
+            f"{where} it is off by {off:.4g} on average (R2 "
             f"{r2_score(truth, predicted):.3f}); always answering the median, {guess:.4g}, by "
             f"{by_guess:.4g}."
         )
+    said += "" if better else " It does not beat that guess."
+    if apart:
+        return (
+            f"{said} The best epochs were chosen by these rows, so that a network may do a little "
+            "worse on new ones; these get the networks' mean, which is usually better than one."
+        )
     chosen = "networks were" if hasattr(estimator, "members_") else "epoch was"
-    return (
-        f"{said}{'' if better else ' It does not beat that guess.'} The best {chosen} chosen by "
-        "these rows, so that new ones may do a little worse."
-    )
+    return f"{said} The best {chosen} chosen by these rows, so that new ones may do a little worse."
 
 
 def _held_out_predictions(
     estimator: Any, X: pd.DataFrame, y: np.ndarray
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Rows that were set aside, and predictions for them by networks that have not seen them."""
+) -> tuple[np.ndarray, np.ndarray, bool] | None:
+    """Rows that were set aside, predictions for them by networks that have not trained on them.
+
+    The last says whether each network has set aside rows of its own.
+    """
     import numpy as np
 
     out_of_fold = getattr(estimator, estimator.target_.held_out_name, None)
-    if out_of_fold is not None:  # of each row by the member that has not trained on it
+    if out_of_fold is not None:
         rows = np.flatnonzero(~np.isnan(out_of_fold.reshape(len(y), -1)).any(1))
         found = out_of_fold[rows]
-        return rows, estimator.classes_[found.argmax(1)] if found.ndim > 1 else found
+        return rows, estimator.classes_[found.argmax(1)] if found.ndim > 1 else found, True
     parts = estimator.held_out_rows(y)
-    return None if parts is None else (parts[1], estimator.predict(X.iloc[parts[1]]))
+    return None if parts is None else (parts[1], estimator.predict(X.iloc[parts[1]]), False)

@@ -431,17 +431,20 @@ class BaseMLP(Fitted):
         if X_val is not None:
             y_val = self._checked_target(y_val, "y_val", owner)
             encoded_val = target.encode(y_val, self.precision)
-        elif bagged or (split and self._has_two(fresh) and self._stops_early(len(encoded))):
-            kept = np.arange(n_given) if kept is None else kept
-            out_of_fold = OutOfFold(kept, n_given)
-            splits = self._folds(target, encoded) if bagged else self._two_splits(target, encoded)
+        elif bagged:
+            splits = self._folds(target, encoded)
         elif split and self._stops_early(len(encoded), min_rows):
-            train, val = self._split(target, encoded)
-            own = True  # rows of the same table
-            X, X_val = _safe_indexing(X, train), _safe_indexing(X, val)
-            encoded, encoded_val = encoded[train], encoded[val]
-            if weight is not None:
-                weight, weight_val = weight[train], weight[val]
+            (train, val), *other = self._parts(target, encoded, fresh=fresh)
+            if other:
+                splits = as_splits([(train, val), *other])
+            else:
+                own = True  # rows of the same table
+                X, X_val = _safe_indexing(X, train), _safe_indexing(X, val)
+                encoded, encoded_val = encoded[train], encoded[val]
+                if weight is not None:
+                    weight, weight_val = weight[train], weight[val]
+        if splits:  # of members that set aside different rows, so that all train
+            out_of_fold = OutOfFold(np.arange(n_given) if kept is None else kept, n_given)
         total = self._weigh(target, encoded, weight)
         if total is not None:
             check_weights(total, "class_weight times sample_weight")
@@ -471,10 +474,6 @@ class BaseMLP(Fitted):
         labels = target.strata(encoded)
         return None if labels is None else target.decode(labels)
 
-    def _has_two(self, fresh: bool) -> bool:
-        """Tell whether two networks train, each on rows of its own, where rows are set aside."""
-        return self.n_members == "auto" and (fresh or len(self._states) > 1)
-
     def _folds(self, target: Target, encoded: np.ndarray) -> Splits:
         """The splits of ``bagging="cv"``."""
         n_members = _BAGGED if self.n_members == "auto" else int(self.n_members)
@@ -487,13 +486,19 @@ class BaseMLP(Fitted):
         asked = f"bagging='cv', {n_members=}"
         return shuffled_folds(asked, n_members, n_rows, seed, self._strata(target, encoded))
 
-    def _two_splits(self, target: Target, encoded: np.ndarray) -> Splits:
-        """Two splits that set different rows aside, equally many."""
+    def _parts(
+        self, target: Target, encoded: np.ndarray, *, fresh: bool
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """One split, or two that set different rows aside, equally many, where there are enough.
+
+        There are two for two networks that ``n_members="auto"`` makes, or has made.
+        """
         train, val = self._split(target, encoded)
-        if len(train) < len(val) + 2:
-            return as_splits([(train, val)])
+        two = self.n_members == "auto" and (fresh or len(self._states) == 2)
+        if not two or len(train) < len(val) + 2:
+            return [(train, val)]
         rest, other = self._split(target, encoded, among=train)
-        return as_splits([(train, val), (np.sort(np.concatenate([rest, val])), other)])
+        return [(train, val), (np.sort(np.concatenate([rest, val])), other)]
 
     def _split(
         self, target: Target, encoded: np.ndarray, among: np.ndarray | None = None
@@ -532,7 +537,8 @@ class BaseMLP(Fitted):
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Positions of the rows that ``fit`` to these targets trains on, and of those set aside.
 
-        With an int as ``random_state``. None where all rows train.
+        With an int as ``random_state``. None where all rows train. Where there are several
+        networks, these are the first one's.
         """
         y = self._checked_target(as_numpy(y, "y"), "y", self)
         target = self._learn_target(y, None, None)

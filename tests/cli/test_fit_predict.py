@@ -120,7 +120,7 @@ def test_a_classifier_is_measured_by_rows_that_it_has_not_learned_from(
 ):
     rows = table(200, 7)
     write(rows, here / "many.csv")
-    options = ["--drop", "price,since", "--epochs", "2"]
+    options = ["--drop", "price,since", "--epochs", "2", "--members", "1"]
     assert main(["fit", "many.csv", "--target", "dear", "-o", "m.safetensors", *options]) == 0
     words = capsys.readouterr().out.splitlines()[1]
     clf = combutab.load("m.safetensors")
@@ -139,6 +139,43 @@ def test_a_classifier_is_measured_by_rows_that_it_has_not_learned_from(
         f"the most frequent, on {100 * by_guess:.1f} %. "
     )
     assert ("does not beat" in words) == (right <= by_guess)
+
+
+def test_two_networks_are_measured_each_by_the_rows_that_it_has_not_learned_from(here, capsys):
+    rows = table(200, 7)
+    write(rows, here / "two.csv")
+    for target, cls, other in (("dear", MLPClassifier, "price"), ("price", MLPRegressor, "dear")):
+        options = ["--drop", f"{other},since", "--epochs", "2", "-o", "two.safetensors"]
+        assert main(["fit", "two.csv", "--target", target, *options]) == 0
+        first, words = capsys.readouterr().out.splitlines()[:2]
+        model, y = combutab.load("two.safetensors"), rows[target].to_numpy()
+        X = rows[model.feature_names_in_]
+        splits = cls(**model.get_params()).encode_data(X, y).splits
+        apart = [val.numpy() for _, val in splits]
+        val = np.unique(np.concatenate(apart))
+        assert [len(each) for each in (*apart, val)] == [40, 40, 80]
+        raw = model._raw(X)  # of the two networks
+        losses, answers = [], np.empty_like(y)
+        for own, held_out in zip(raw, apart, strict=True):
+            if cls is MLPClassifier:
+                p = 1 / (1 + np.exp(-own.numpy()[held_out, 0]))
+                answers[held_out] = np.where(p > 0.5, "yes", "no")
+                losses.append(log_loss(y[held_out], p))
+            else:
+                mean, deviation = y.mean(), y.std()
+                answers[held_out] = mean + deviation * own.numpy()[held_out, 0]
+                losses.append(((answers[held_out] - y[held_out]) ** 2).mean() / y.var() / 2)
+        assert first.startswith(
+            f"{cls.__name__} of {target!r}: loss {np.mean(losses):.4g} on rows that were set aside"
+        )
+        where = "On the 80 rows set aside, each predicted by a network that has not seen it, it is "
+        said = f"right on {100 * np.mean(answers[val] == y[val]):.1f} %; always"
+        if cls is MLPRegressor:
+            off = answers[val] - y[val]
+            r2 = 1 - (off**2).sum() / ((y[val] - y[val].mean()) ** 2).sum()
+            said = f"off by {abs(off).mean():.4g} on average (R2 {r2:.3f}); always"
+        assert words.startswith(where + said)
+        assert "get the networks' mean" in words
 
 
 def test_a_regressor_is_measured_in_the_units_of_its_target(here, capsys, rows_set_aside):
