@@ -1,16 +1,21 @@
-"""bagging="cv": each member validates on its own fold, and all rows train."""
+"""Members that set aside different rows: two by default, and the folds of bagging="cv"."""
+
+import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris
+from sklearn.model_selection import GridSearchCV
 
 from combutab import MLPClassifier, MLPRegressor, load
-from combutab.estimators import FitTask, fit_stacked
+from combutab.estimators import FitTask, _jobs, fit_stacked
 from combutab.estimators._fitted import held_out_outputs
 from combutab.model_selection import StackedGridSearchCV
+from combutab.training import Callback
 
 IRIS = load_iris(return_X_y=True)
 DIABETES = tuple(part[:120] for part in load_diabetes(return_X_y=True))
@@ -180,3 +185,286 @@ def test_data_that_do_not_go_with_folds_are_refused(tmp_path):
     model.fit(X, y).set_params(warm_start=True, bagging=None).set_params(max_iter=1)
     with pytest.warns(UserWarning, match=r"Maximum iterations \(1\) reached"):
         model.fit(X, y)  # goes on, without folds
+
+
+# ---- n_members="auto": two networks where rows are set aside ------------------------------------
+
+RNG = np.random.default_rng(0)
+NUMBERS = RNG.normal(size=(211, 3))
+LABELS = (NUMBERS[:, 0] + RNG.normal(size=211) > 0.8).astype(int)  # a third and two thirds
+RESPONSE = NUMBERS[:, 0] * NUMBERS[:, 1] + 0.1 * RNG.normal(size=211)
+QUICK = {
+    "hidden_layer_sizes": (8,),
+    "max_iter": 3,
+    "n_iter_no_change": np.inf,
+    "precision": "float64",
+    "random_state": 0,
+}
+
+
+def splits_of(model, X, y, sample_weight=None):
+    """Training and validation rows of each network, as the job has them."""
+    model = clone(model)
+    job = model.make_job(model.encode_data(X, y, sample_weight))
+    first = 0 if job.out_of_fold is None else job.out_of_fold.scored_from
+    return [(p.rows.numpy(), None if p.val_rows is None else p.val_rows - first) for p in job.plans]
+
+
+def check_that_rows_were_held_out(model, X, val_rows, rtol=1e-9):
+    """The oof attribute has each network's own answer for its rows, NaN for those of neither."""
+    name = model.target_.held_out_name
+    found, raw = getattr(model, name), model._raw(X)
+    assert len(found) == len(X)
+    for own, val in zip(raw, val_rows, strict=True):
+        expected = model.target_.held_out(own[None])[val]
+        assert_allclose(found[val], expected, rtol=rtol)
+    others = np.setdiff1d(np.arange(len(X)), np.concatenate(val_rows))
+    answered = ~np.isnan(found.reshape(len(X), -1))
+    assert not answered[others].any()
+    assert answered.sum() == sum(map(len, val_rows)) * answered.shape[1]
+
+
+@pytest.mark.parametrize("fraction", [0.2, 0.45])
+@pytest.mark.parametrize("cls", [MLPClassifier, MLPRegressor])
+def test_two_networks_set_different_rows_aside_and_all_rows_train(cls, fraction):
+    y = LABELS if cls is MLPClassifier else RESPONSE
+    model = cls(**QUICK, validation_fraction=fraction)
+    assert model.n_members == "auto"
+    (train, val), (rest, other) = splits_of(model, NUMBERS, y)
+    n_val = int(np.ceil(fraction * 211))
+    assert len(val) == len(other) == n_val
+    assert not np.intersect1d(val, other).size
+    for rows in ([*train, *val], [*rest, *other]):
+        assert_array_equal(np.sort(rows), np.arange(211))
+    assert np.diff(val).max() > 1
+    assert np.diff(other).max() > 1
+    if cls is MLPClassifier:
+        for part in (train, val, rest, other):
+            assert abs(y[part].sum() - y.mean() * len(part)) <= 1
+    model.fit(NUMBERS, y)
+    assert len(model._states) == 2
+    assert model.history_["member"].unique().tolist() == [0, 1]
+    check_that_rows_were_held_out(model, NUMBERS, [val, other])
+    # the first network sets aside the rows that one alone would
+    assert_array_equal(model.held_out_rows(y)[1], val)  # those that one network sets aside
+
+
+@pytest.mark.parametrize("cls", [MLPClassifier, MLPRegressor])
+def test_predictions_are_the_mean_of_both(cls):
+    y = LABELS if cls is MLPClassifier else RESPONSE
+    model = cls(**QUICK).fit(NUMBERS, y)
+    raw = model._raw(NUMBERS).numpy()[..., 0]
+    if cls is MLPClassifier:
+        assert_allclose(model.predict_proba(NUMBERS)[:, 1], (1 / (1 + np.exp(-raw))).mean(0))
+    else:
+        assert_allclose(model.predict(NUMBERS), y.mean() + y.std() * raw.mean(0))
+
+
+def same_as_one(model, X, y, *weight, **given):
+    """Tell whether a fit is what n_members=1 gives, bit for bit."""
+    one = clone(model).set_params(n_members=1).fit(X, y, *weight, **given)
+    model = clone(model).fit(X, y, *weight, **given)
+    held_out = model.target_.held_out_name
+    assert hasattr(model, held_out) is (len(model._states) > 1)
+    assert not hasattr(one, held_out)
+    return np.array_equal(one._raw(X), model._raw(X))
+
+
+ONE = {  # of 211 rows
+    "half and half": {"validation_fraction": 0.5},
+    "more than half": {"validation_fraction": 0.6},
+    "early_stopping": {"early_stopping": False},
+    "lbfgs": {"solver": "lbfgs", "early_stopping": True},
+}
+
+
+@pytest.mark.filterwarnings("ignore:lbfgs failed")
+@pytest.mark.parametrize("name", ONE)
+def test_one_network_where_no_two_can_set_rows_aside(name):
+    assert same_as_one(MLPRegressor(**QUICK | ONE[name]), NUMBERS, RESPONSE)
+    assert same_as_one(MLPClassifier(**QUICK | ONE[name]), NUMBERS, LABELS)
+
+
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+def test_one_network_of_small_tables_with_validation_rows_in_parts_and_of_files(tmp_path):
+    model = MLPRegressor(**QUICK)
+    assert same_as_one(model, NUMBERS[:199], RESPONSE[:199])
+    assert not same_as_one(model, NUMBERS[:200], RESPONSE[:200])
+    assert same_as_one(model, NUMBERS, RESPONSE, X_val=NUMBERS[:50], y_val=RESPONSE[:50])
+    weight = np.r_[np.ones(199), np.zeros(12)]  # which leaves as many
+    assert same_as_one(model, NUMBERS, RESPONSE, weight)
+    model.partial_fit(NUMBERS, RESPONSE).partial_fit(NUMBERS, RESPONSE)
+    assert len(model._states) == 1
+    model.set_params(warm_start=True).fit(NUMBERS, RESPONSE)  # goes on with one
+    assert len(model._states) == 1
+    assert not hasattr(model, "oof_prediction_")
+    pytest.importorskip("pyarrow")
+    frame = pd.DataFrame(NUMBERS, columns=list("abc")).assign(y=RESPONSE)
+    frame.to_parquet(tmp_path / "t.parquet")
+    model = MLPRegressor(**QUICK).fit_parquet(tmp_path / "t.parquet", "y")
+    assert len(model._states) == 1
+    assert not hasattr(model, "oof_prediction_")
+
+
+def test_two_networks_of_small_tables_where_early_stopping_is_asked_for():
+    model = MLPClassifier(**QUICK, early_stopping=True).fit(*IRIS)
+    assert len(model._states) == 2
+    check_that_rows_were_held_out(model, IRIS[0], [val for _, val in splits_of(model, *IRIS)])
+
+
+def test_five_networks_with_bagging():
+    model = MLPClassifier(**QUICK, bagging="cv").fit(*IRIS)
+    assert len(model._states) == 5
+    five = clone(model).set_params(n_members=5).fit(*IRIS)
+    assert_array_equal(model.oof_decision_function_, five.oof_decision_function_)
+    with pytest.raises(ValueError, match="n_members=5 is too many for n_samples=9"):
+        MLPRegressor(**QUICK, bagging="cv").fit(NUMBERS[:9], RESPONSE[:9])
+
+
+def test_a_class_of_few_rows_is_refused_as_by_one_network_or_not_at_all():
+    y = np.where(np.arange(211) == 0, "rare", np.where(LABELS, "yes", "no"))
+    words = []
+    for n_members in (1, "auto"):
+        model = MLPClassifier(**QUICK, early_stopping=True, n_members=n_members)
+        with pytest.raises(ValueError, match="least populated class") as caught:
+            model.fit(NUMBERS, y)
+        words.append(str(caught.value))
+    assert words[0] == words[1]
+    assert len(MLPClassifier(**QUICK).fit(NUMBERS, y)._states) == 2  # "auto" does not insist
+    y[1] = "rare"  # one on each side of the first split: the second has no equal shares of it
+    assert len(MLPClassifier(**QUICK, early_stopping=True).fit(NUMBERS, y)._states) == 2
+
+
+def test_rows_of_weight_0_and_class_weights():
+    weight = RNG.uniform(0.5, 2.0, 211)
+    weight[[3, 50, 120]] = 0
+    kept = np.flatnonzero(weight)
+    model = MLPClassifier(**QUICK, class_weight={0: 1.0, 1: 4.0}).fit(NUMBERS, LABELS, weight)
+    splits = splits_of(model, NUMBERS, LABELS, weight)
+    assert all(len(train) + len(val) == 208 for train, val in splits)
+    check_that_rows_were_held_out(model, NUMBERS, [kept[val] for _, val in splits])
+    # class weights are for training: the validation score is by the rows' own
+    (best, *_), (_, val) = model.history_.groupby("member")["validation_score"].max(), splits[0]
+    rows, own = kept[val], model.oof_decision_function_
+    loss = -np.log(own[rows, LABELS[rows]])
+    assert_allclose(best, -np.average(loss, weights=weight[rows]), rtol=1e-6)
+    without = clone(model).fit(NUMBERS[kept], LABELS[kept], weight[kept])
+    assert_allclose(without._raw(NUMBERS), model._raw(NUMBERS), rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+def test_warm_starts_and_partial_fits_go_on_with_both():
+    model = MLPRegressor(**QUICK, warm_start=True).fit(NUMBERS, RESPONSE)
+    splits = splits_of(model, NUMBERS, RESPONSE)
+    before = model.history_
+    model.fit(NUMBERS, RESPONSE)
+    assert len(model._states) == 2
+    assert model.history_["train_loss"].iloc[0] < before["train_loss"].iloc[0]
+    # each validates on the rows that it has not seen in the first fit either
+    prepared = model.encode_data(NUMBERS, RESPONSE, fresh=False)
+    for (_, val), (_, again) in zip(splits, prepared.splits, strict=True):
+        assert_array_equal(val, again)
+    check_that_rows_were_held_out(model, NUMBERS, [val for _, val in splits])
+    model.partial_fit(NUMBERS, RESPONSE)
+    assert len(model._states) == 2
+    assert not hasattr(model, "oof_prediction_")  # both have seen all rows
+    model.set_params(n_members=1)
+    for go_on in (model.fit, model.partial_fit):
+        with pytest.raises(
+            ValueError, match=r"n_members=1, but the fitted network .* with n_members=2; set that"
+        ):
+            go_on(NUMBERS, RESPONSE)
+    model.set_params(n_members=2).partial_fit(NUMBERS, RESPONSE)
+    few = model.set_params(n_members="auto").fit(NUMBERS[:50], RESPONSE[:50])  # none set aside
+    assert len(few._states) == 2
+    assert few.validation_scores_ is None
+    assert not hasattr(few, "oof_prediction_")
+
+
+@pytest.mark.parametrize("cls", [MLPClassifier, MLPRegressor])
+def test_files_pickles_and_modules_have_both(cls, tmp_path):
+    model = cls(**QUICK).fit(NUMBERS, LABELS if cls is MLPClassifier else RESPONSE)
+    answer = "predict_proba" if cls is MLPClassifier else "predict"
+    expected = getattr(model, answer)(NUMBERS)
+    model.save(tmp_path / "model")
+    loaded, copied = load(tmp_path / "model"), pickle.loads(pickle.dumps(model))
+    for again in (loaded, copied):
+        assert again.n_members == "auto"
+        assert len(again._states) == 2
+        assert_array_equal(getattr(again, answer)(NUMBERS), expected)
+    name = model.target_.held_out_name
+    assert_array_equal(getattr(copied, name), getattr(model, name))
+    assert not hasattr(loaded, name)
+    module = model.to_torch()
+    assert_allclose(module(torch.from_numpy(NUMBERS)).detach().numpy(), expected, rtol=1e-5)
+    loaded.partial_fit(NUMBERS, LABELS if cls is MLPClassifier else RESPONSE)
+    assert len(loaded._states) == 2
+
+
+class Interrupts(Callback):
+    """Ctrl-C at the end of the first epoch."""
+
+    def on_epoch_end(self, report):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+def test_an_interrupt_may_leave_one_of_the_two(monkeypatch):
+    monkeypatch.setitem(_jobs._STACK_UNITS, "cpu", 1)  # one network after the other
+    model = MLPRegressor(**QUICK, callbacks=[Interrupts()])
+    splits = splits_of(model, NUMBERS, RESPONSE)
+    with pytest.warns(UserWarning, match="interrupted"):
+        model.fit(NUMBERS, RESPONSE)
+    assert len(model._states) == 1
+    check_that_rows_were_held_out(model, NUMBERS, [splits[0][1]])
+    model.set_params(callbacks=None, warm_start=True).fit(NUMBERS, RESPONSE)  # goes on with one
+    assert len(model._states) == 1
+    assert not hasattr(model, "oof_prediction_")
+
+
+@pytest.mark.parametrize("random_state", [None, np.random.RandomState, np.random.default_rng])
+def test_rows_are_different_whatever_they_are_drawn_by(random_state):
+    state = random_state and random_state(3)
+    model = MLPRegressor(**QUICK | {"random_state": state}).fit(NUMBERS, RESPONSE)
+    assert (~np.isnan(model.oof_prediction_)).sum() == 2 * 43
+    again = clone(model)
+    again.set_params(random_state=random_state and random_state(3)).fit(NUMBERS, RESPONSE)
+    same = np.array_equal(again.oof_prediction_, model.oof_prediction_, equal_nan=True)
+    assert same is (random_state is not None)
+
+
+def test_searches_and_stacked_fits_have_the_two_of_a_fit_alone():
+    variants = [{}, {"n_members": 1}, {"learning_rate_init": 0.1}, {"random_state": 9}]
+    tasks = [FitTask(MLPRegressor(**QUICK | v), NUMBERS, RESPONSE, data_key=0) for v in variants]
+    assert [outcome.error for outcome in fit_stacked(tasks)] == [None] * len(tasks)
+    for task, variant in zip(tasks, variants, strict=True):
+        alone = MLPRegressor(**QUICK | variant).fit(NUMBERS, RESPONSE)
+        assert_allclose(task.estimator.predict(NUMBERS), alone.predict(NUMBERS), rtol=1e-9)
+    X, y = np.tile(NUMBERS, (2, 1)), np.tile(RESPONSE, 2)
+    grid = {"learning_rate_init": [1e-5, 0.02], "n_members": ["auto", 1]}
+    search = StackedGridSearchCV(MLPRegressor(**QUICK), grid, cv=2).fit(X, y)
+    plain = GridSearchCV(MLPRegressor(**QUICK), grid, cv=2).fit(X, y)
+    for name in ("mean_test_score", "std_test_score"):
+        assert_allclose(search.cv_results_[name], plain.cv_results_[name], rtol=1e-9)
+    found = StackedGridSearchCV(MLPRegressor(**QUICK), {"alpha": [0.0]}, cv=2).fit(X, y)
+    check_that_rows_were_held_out(
+        found.best_estimator_, X, [val for _, val in splits_of(MLPRegressor(**QUICK), X, y)]
+    )
+
+
+def test_a_checkpoint_goes_on_with_both(tmp_path):
+    whole = MLPRegressor(**QUICK).fit(NUMBERS, RESPONSE)
+    part = MLPRegressor(**QUICK, callbacks=[Interrupts()])
+    file = tmp_path / "checkpoint"
+    with pytest.warns(UserWarning, match="interrupted"):
+        part.fit(NUMBERS, RESPONSE, checkpoint=file)
+    again = MLPRegressor(**QUICK).fit(NUMBERS, RESPONSE, checkpoint=file)
+    assert_allclose(again.oof_prediction_, whole.oof_prediction_, rtol=1e-9)
+
+
+def test_two_targets_and_several_labels():
+    Y = np.stack([RESPONSE, NUMBERS[:, 2]], 1)
+    for cls, y in ((MLPRegressor, Y), (MLPClassifier, (Y > 0).astype(int))):
+        model = cls(**QUICK).fit(NUMBERS, y)
+        splits = splits_of(model, NUMBERS, y)
+        check_that_rows_were_held_out(model, NUMBERS, [val for _, val in splits])
