@@ -58,7 +58,7 @@ def draw(true: pd.Series, predicted: np.ndarray, known: pd.Series) -> Figure:
     axes.axline((0, 0), slope=1, color="0.6", linewidth=0.8, zorder=0)
     axes.set_xlabel("true rent")
     axes.set_ylabel("predicted rent")
-    axes.set_title(f"{len(true)} flats that the network has not seen", loc="left", fontsize=10)
+    axes.set_title(f"{len(true)} flats that the model has not seen", loc="left", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, loc="lower right")
     return figure
@@ -73,7 +73,7 @@ def main() -> None:
     X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
     print(X_train.head(3).to_string())
 
-    # holds out a fifth of the rows and keeps the best epoch's weights; small and short for a demo
+    # two networks, each of which keeps its best epoch on a fifth of the rows; small, for a demo
     model = MLPRegressor(hidden_layer_sizes=(128, 128), max_iter=50, random_state=0)
     model.fit(X_train, y_train)
     print(f"stopped after {model.n_iter_} epochs, R2 {model.score(X_test, y_test):.3f}")

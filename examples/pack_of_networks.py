@@ -38,7 +38,7 @@ def main() -> None:
     )
     models = {
         "boosting": HistGradientBoostingRegressor(random_state=0),
-        "one network": MLPRegressor(random_state=0),
+        "one network": MLPRegressor(n_members=1, random_state=0),
         "pack": pack,
     }
     for name, model in models.items():

@@ -41,6 +41,7 @@ def main() -> None:
         batch_size=64,
         max_iter=12,
         n_iter_no_change=float("inf"),
+        n_members=1,  # one curve; the default is two networks
         random_state=0,
     )
 

@@ -81,7 +81,8 @@ def compare(
     recipe: Annotated[
         str,
         typer.Option(
-            help="paper, which is the CombU paper's network, or default, the estimators' own."
+            help="paper, which is the CombU paper's network, or default, the estimators' own; "
+            "either way one network for each seed."
         ),
     ] = "paper",
     metric: Annotated[

@@ -83,7 +83,8 @@ def scored_outputs(net: TableNetwork, job: Job) -> tuple[Tensor, Tensor]:
     """
     if job.out_of_fold is not None:
         outputs = held_out_outputs(net, job)
-        left_out = torch.cat([plan.val_rows for plan in job.plans[: net.n_members]]).unique()
+        held_out = [plan.val_rows for plan in job.plans[: net.n_members]]
+        left_out = torch.cat([rows for rows in held_out if rows is not None]).unique()
         return outputs[:, left_out - job.out_of_fold.scored_from], left_out
     plan = job.plans[0]
     rows = plan.rows if plan.val_rows is None else plan.val_rows
@@ -434,7 +435,7 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
         given. It does not hold a column's smallest and largest value, nor rarer categories. The
         weights are learned from all rows, and no promise is made of what can be computed from them.
         A pickle holds the same, and the optimiser's state, the ``callbacks`` and the ``oof_``
-        predictions of ``bagging="cv"``, one a row, beside it.
+        predictions, one a row, beside it.
 
         Raises
         ------

@@ -254,7 +254,7 @@ class Parameters(_Positional):
         Set ``validation_fraction`` of the rows aside (stratified for classes), stop when their
         score stalls, and keep the best epoch's weights. ``"auto"`` does so from 200 rows on.
     validation_fraction : float, default=0.2
-        Share of rows set aside.
+        Share of rows set aside by each network.
     early_stopping_scoring : str, callable or None, default="loss"
         The score of the rows set aside: ``"loss"``, which is minus the training's loss (without
         label smoothing), any of scikit-learn's scorers, or None for accuracy and R2.
@@ -285,11 +285,12 @@ class Parameters(_Positional):
         ``paper_recipe``), and room in the hidden layers (``"auto"``: as much as it takes); units
         left over start as usual, unread. Its outputs are the target (classifier: the logits).
     n_members : int or "auto", default="auto"
-        Networks trained from different seeds as one stack, whose predictions are averaged.
-        ``"auto"`` is two where ``fit`` sets rows of the table aside (`early_stopping`): each sets
-        aside other rows, and trains on those of the other, so that all rows train. It is five with
-        ``bagging="cv"``, and one else: of small tables, with ``X_val``, in ``partial_fit`` and
-        ``fit_parquet``.
+        Number of networks, trained from different seeds as one stack; predictions are their mean.
+        ``"auto"`` trains two where ``fit`` sets rows of the table aside (`early_stopping`): they
+        set different rows aside, so that all rows train, and encoding and target's scaling are
+        learned of all rows. It trains five with ``bagging="cv"``, and one else: on small tables,
+        with ``X_val`` or lbfgs, in ``partial_fit`` and ``fit_parquet``, and where
+        ``validation_fraction`` leaves no other rows to set aside. One takes half the time of two.
     bagging : {"cv"} or None, default=None
         ``"cv"`` splits the rows into as many folds as members (stratified for classes): each member
         trains on the others and has its own fold as validation rows, so that all rows train and

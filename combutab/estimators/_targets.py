@@ -32,7 +32,7 @@ class Target(ABC):
     score_name: ClassVar[str]
     """What early stopping goes by where nothing else is asked for: "accuracy" or "r2"."""
     held_out_name: ClassVar[str]
-    """The attribute that has ``held_out`` with ``bagging="cv"``."""
+    """The attribute that has ``held_out`` where members set aside different rows."""
     fields: ClassVar[Mapping[str, Field]]
     """What a file may say of it: the dataclass's fields."""
 

@@ -793,7 +793,8 @@ def compare_activations(
         None or () for none.
     recipe : {"paper", "default"}, default="paper"
         The networks that the activations are compared in: the CombU paper's (`paper_recipe`), or
-        the estimators' defaults, which take longer. Either way all epochs are trained.
+        the estimators' defaults, which take longer. Either way each seed is one network, and all
+        epochs are trained.
     name : str, default="data"
         What ``results`` calls the data set.
     progress, refit, n_jobs, checkpoint

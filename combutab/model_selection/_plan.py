@@ -534,8 +534,8 @@ def plan_comparison(
 
 
 def _make_estimator(task: Task, recipe: Recipe, **params: Any) -> BaseMLP:
-    if recipe == "paper":
-        params = paper_recipe(task, **params)
+    # each seed is one network
+    params = paper_recipe(task, **params) if recipe == "paper" else {"n_members": 1, **params}
     return MLPClassifier(**params) if task == "classification" else MLPRegressor(**params)
 
 

@@ -360,7 +360,7 @@ def test_or_the_defaults_with_their_own_epochs_and_layers(task, monkeypatch):
     changed = kind.__init__.__kwdefaults__ | {"max_iter": 17, "dropout": 0.35}
     monkeypatch.setattr(kind.__init__, "__kwdefaults__", changed)
     made = plan(task, recipe="default")
-    own = kind(activation="relu", n_iter_no_change=np.inf)
+    own = kind(activation="relu", n_iter_no_change=np.inf, n_members=1)  # for each seed
     own.hidden_layer_sizes = own._hidden_layer_sizes(75)
     assert shape_of(made.estimator("relu")) == shape_of(own)
     assert (made.epochs, made.hidden) == (17, own.hidden_layer_sizes)

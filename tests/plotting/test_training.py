@@ -28,6 +28,7 @@ SMALL = {
     "early_stopping_scoring": "accuracy",
     "max_iter": 12,
     "n_iter_no_change": np.inf,
+    "n_members": 1,
     "random_state": 0,
 }
 

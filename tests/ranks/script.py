@@ -53,6 +53,7 @@ QUICK = {
     "batch_size": 64,
     "random_state": 0,
     "n_iter_no_change": np.inf,
+    "n_members": 1,  # whose rows are shared out
     "precision": "float64",
 }
 DRAWN = {"epochs": 2, "batch_size": 50, "random_state": 0, "precision": "float64"}
@@ -88,6 +89,7 @@ SCORED = {"early_stopping_scoring": "roc_auc", "solver": "sgd"}
 SCORED |= {"numeric_encoding": "quantile", "numeric_embedding": "piecewise-linear"}
 ALL = {"max_onehot": 4, "dropout": 0.2, "max_grad_norm": 0.5, "alpha": 0.1}
 ONE = {"batch_size": 1, "max_iter": 1, "early_stopping": False}
+TWO = {"n_members": "auto"}  # the default: each sets other rows aside
 TOGETHER = {"n_members": 2, "normalization": "batch"}
 ESTIMATORS = {  # with a target, and weights
     "rows: weights, dropout, clipping, embeddings": (quick(MLPRegressor, **ALL), Y, WEIGHT),
@@ -95,6 +97,8 @@ ESTIMATORS = {  # with a target, and weights
     "rows: own scoring, quantiles": (quick(MLPClassifier, **SCORED), Y > 0, WEIGHT),
     "rows: heads": (quick(TabMRegressor, n_heads=3), Y, None),
     "rows: fewer than ranks": (quick(MLPRegressor, **ONE), Y, None),
+    "rows: two networks, watched": (quick(MLPRegressor, **TWO | {"callbacks": [Told()]}), Y, None),
+    "members: two networks": (quick(MLPClassifier, **TWO), Y > 0, WEIGHT),
     "members: one more than ranks": (quick(MLPRegressor, n_members=3), Y, None),
     "members: batch normalisation": (quick(MLPRegressor, **TOGETHER), Y, None),
     "members: lbfgs": (quick(MLPRegressor, solver="lbfgs", max_iter=3, n_members=2), Y, None),
@@ -237,7 +241,7 @@ def told():
 
 def seedless():
     models = (
-        MLPRegressor(**{**QUICK, "random_state": None}).fit(ROWS, Y),
+        MLPRegressor(**{**QUICK, **TWO, "random_state": None}).fit(ROWS, Y),
         PackRegressor(**{**PACKED, "random_state": None}).fit(ROWS, Y),
     )
     return {"digest": "".join(map(digest, models))}
