@@ -51,8 +51,8 @@ def compare(
     data: Annotated[
         Path | None,
         typer.Argument(
-            help=f"{_options.TABLE}. Without it, two small data sets are compared on: wdbc and the "
-            "formula AR."
+            help=f"{_options.TABLE}. Without it, two small data sets are compared on: wdbc, and "
+            "600 rows of the law of impedance."
         ),
     ] = None,
     target: Annotated[str | None, typer.Option(help="Column of DATA to predict.")] = None,
@@ -156,7 +156,6 @@ def compare(
         tables = _default_tables()
     comparisons = []
     for name, X, y, forms in tables:
-        # AR's target is heavy-tailed: one row decides a fold's R2 or squared error
         with refusals(ComparisonError):
             plan = plan_comparison(
                 X,
@@ -167,7 +166,7 @@ def compare(
                 folds=folds,
                 epochs=epochs,
                 hidden=_widths(hidden),
-                metric="mae" if data is None and name == "ar" else metric,
+                metric=metric,
                 test=test,
                 device=device,
                 random_state=seed,
@@ -215,15 +214,20 @@ def _read_features_and_target(
 
 
 def _default_tables() -> list[tuple[str, pd.DataFrame, pd.Series, FileFormat]]:
-    from sklearn.datasets import load_breast_cancer
+    import pandas as pd
+    from sklearn.datasets import load_breast_cancer, make_friedman2
 
     from combutab.cli import _files
-    from combutab.datasets import make_formula
 
     wdbc = load_breast_cancer(as_frame=True)
     labels = wdbc.target.map(dict(enumerate(wdbc.target_names)))
-    ar = make_formula("ar", n_samples=1000, random_state=0)
-    return [("wdbc", wdbc.data, labels, _files.FileFormat()), ("ar", *ar, _files.FileFormat())]
+    circuits, impedance = make_friedman2(600, random_state=0)
+    columns = ["resistance", "angular frequency", "inductance", "capacitance"]
+    parts = pd.DataFrame(circuits, columns=columns)
+    return [
+        ("wdbc", wdbc.data, labels, _files.FileFormat()),
+        ("impedance", parts, pd.Series(impedance, name="impedance"), _files.FileFormat()),
+    ]
 
 
 @contextmanager

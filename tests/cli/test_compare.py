@@ -94,10 +94,10 @@ def test_without_data_two_data_sets_are_compared(tmp_path, monkeypatch, capsys, 
     assert main(["compare", *QUICK, "--out", "here", "--report", "pages/r.html"]) == 0
     out, err = capsys.readouterr()
     assert "wdbc: accuracy" in out
-    assert "ar: MAE in standard deviations of the target (lower is better)" in out
+    assert "impedance: R2" in out
     assert "\x1b" not in out + err
     assert len(err.splitlines()) == 2  # no bar in a pipe
-    names = ("ar", "wdbc")
+    names = ("impedance", "wdbc")
     assert files(tmp_path) == sorted(
         [f"here/{d}/{f}" for d in names for f in [*FILES, JOURNAL]]
         + [f"pages/r-{d}.html" for d in names]
