@@ -63,11 +63,11 @@ class Case:
         given: dict[str, Any] = {"random_state": self.split, "device": "cpu"}
         given |= {"max_iter": epochs} if epochs else {}
         kind = (MLPClassifier, MLPRegressor)[regress]
-        self.network = partial(kind, hidden_layer_sizes=self.widths, **given)
+        self.network = partial(kind, hidden_layer_sizes=self.widths, n_members=1, **given)
         shape = {"hidden_layer_sizes": self.widths, "numeric_embedding_dim": 4}
         self.pack = partial(
             (PackClassifier, PackRegressor)[regress],
-            n_members=N_MEMBERS, n_jobs=1, member_params=shape, **given,
+            n_members=N_MEMBERS, n_jobs=1, cv=None, boosting=False, member_params=shape, **given,
         )  # fmt: skip
 
     def outcomes(self, nets: Mapping[str, Any]) -> dict[str, dict[str, object]]:

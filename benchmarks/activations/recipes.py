@@ -59,14 +59,18 @@ class Recipe:
 
 
 _MLP = MLPClassifier, MLPRegressor
+_ONE = {"n_members": 1}
 RECIPES = {
-    "default": Recipe(_MLP),
+    "default": Recipe(_MLP, _ONE),
     "paper": Recipe(_MLP, settings=paper_recipe),
     "TabM": Recipe(
         (TabMClassifier, TabMRegressor), {"n_heads": 8, "hidden_layer_sizes": (128, 128)}
     ),
-    "pack": Recipe((PackClassifier, PackRegressor), {"n_members": len(SINGLE), "n_jobs": 1}),
-    **{name: Recipe(_MLP, changes) for name, changes in PARTS.items()},
+    "pack": Recipe(  # of networks alone
+        (PackClassifier, PackRegressor),
+        {"n_members": len(SINGLE), "n_jobs": 1, "cv": None, "boosting": False},
+    ),
+    **{name: Recipe(_MLP, {**_ONE, **changes}) for name, changes in PARTS.items()},
 }
 
 

@@ -47,7 +47,7 @@ def write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None
     page.text(
         f"""\
 Does the choice still matter once the recipe is good? {len(SINGLE)} activations, and blends of each
-with x of learned weight, in the default recipe (`MLPClassifier()`, `MLPRegressor()`), packs, TabM
+with x of learned weight, in the default recipe (one network, `n_members=1`), packs, TabM
 and the CombU paper's plain network (`paper_recipe`), on the eight tables of OpenML, four formulas
 and {tables.N_EQUATIONS} of the Feynman equations: every fourth of the list, from the first. Splits
 4:1, equal rows on one side; each split is also a seed, which all share. The error is the log loss

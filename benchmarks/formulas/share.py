@@ -56,10 +56,10 @@ def make(model: str, seed: int, quick: bool) -> Any:
     if model == BOOSTING:
         return HistGradientBoostingRegressor(random_state=seed)
     if model == PACK:
-        return PackRegressor(random_state=seed, **short)
+        return PackRegressor(cv=None, boosting=False, random_state=seed, **short)
     if model == PAPER:
         return MLPRegressor(**paper_recipe("regression", random_state=seed, **short))
-    return MLPRegressor(**NETWORKS[model], **short, random_state=seed)
+    return MLPRegressor(**NETWORKS[model], **short, n_members=1, random_state=seed)
 
 
 def run(

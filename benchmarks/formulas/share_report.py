@@ -127,7 +127,7 @@ def write_page(page: Page, arguments: Namespace, rows: pd.DataFrame) -> None:
         rows = rows[rows["rows"] == 60]
     known = MLPRegressor()
     page.text(
-        "`default` is `MLPRegressor()`, here with "
+        "`default` is `MLPRegressor(n_members=1)`, here with "
         f"activation={known.activation!r} and numeric_embedding={known.numeric_embedding!r} "
         "(periodic); the named ones differ from it in what they name; all else by its defaults. "
         "Each learns the same rows, scored on 1,000 new ones without noise inside the ranges and "

@@ -65,6 +65,7 @@ REALMLP = "RealMLP-TD"  # to whose seconds others are compared
 SLOW = "TabM-D"  # no bar waits for it
 DEFAULTS = "combutab"
 TINY = 1e-300
+MOST_CATEGORIES = 255
 MOST_TEST = 10_000  # rows of a table that are held out, at most
 _MLP, _PACK = (MLPClassifier, MLPRegressor), (PackClassifier, PackRegressor)
 OURS: dict[str, tuple[type, type]] = {  # with their defaults; but for the paper's network
@@ -145,7 +146,13 @@ def measure(
         options = {("cat_features" if model == "CatBoost" else "cat_col_names"): texts}
         if model != "CatBoost":  # which alone of them takes missing numbers
             means = fit_X.mean(numeric_only=True)
-            fit_X, test_X = fit_X.fillna(means), test_X.fillna(means)
+            truths = dict.fromkeys(X.select_dtypes("bool"), float)
+            fit_X, test_X = (part.fillna(means).astype(truths) for part in (fit_X, test_X))
+    if model == "HistGradientBoosting":  # which takes no column of more categories than these
+        many = [c for c in X.select_dtypes("category") if X[c].nunique() > MOST_CATEGORIES]
+        fit_X, test_X = (
+            part.assign(**{c: part[c].cat.codes for c in many}) for part in (fit_X, test_X)
+        )
     if classify:  # some take numbers alone
         classes, codes = np.unique(np.asarray(y).astype(str), return_inverse=True)
         fit_y, test_y = codes[train], codes[test]
