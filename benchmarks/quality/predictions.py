@@ -225,14 +225,17 @@ def _jobs(arguments: argparse.Namespace) -> Iterator[Job]:
 def same_fits(rows: pd.DataFrame) -> list[pd.DataFrame]:
     """Rows of models that have run on the same splits, a frame for each set of splits.
 
-    The first is of those that have run on most, the others of models that have run on fewer,
-    beside all that have run on these too: on other splits errors are not comparable.
+    The first is of the splits that our defaults have run on, or else of most splits; the others are
+    of models that have run on fewer, beside all that have run on these too: on other splits errors
+    are not comparable.
     """
     splits = pd.Series(list(zip(rows["data"], rows["split"], strict=True)), rows.index)
     fits = splits.groupby(rows["model"]).agg(frozenset)
+    first, *fewer = sorted(set(fits), key=len, reverse=True)
+    first = fits.get(DEFAULTS, first)
     return [
         rows[rows["model"].isin(fits.index[fits >= wanted]) & splits.isin(wanted)]
-        for wanted in sorted(set(fits), key=len, reverse=True)
+        for wanted in (first, *(each for each in fewer if not each >= first))
     ]
 
 
