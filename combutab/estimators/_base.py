@@ -670,11 +670,19 @@ class BaseMLP(Fitted):
                 self._check_answers(job, results)
         return self
 
-    def become(self, job: Job, results: Sequence[MemberResult]) -> None:
-        """Become the fitted estimator of these networks, whatever it was made for."""
+    def become(self, job: Job, results: Sequence[MemberResult], factor: float = 1.0) -> None:
+        """Become the fitted estimator of these networks, whatever it was made for.
+
+        Their raw outputs are multiplied by the factor.
+        """
         self.n_members = len(job.members)
         self._spec, self._architecture = job.spec, self._architecture_parameters()
         self.__dict__.update(self._fitted_attributes(job, results, fresh=True))
+        if factor != 1:
+            net = self.built_network()
+            for i in range(self.n_members):
+                net.scale_outputs(i, factor)
+                self._states[i] = {n: v.cpu().numpy() for n, v in net.member_state(i).items()}
 
     def _check_answers(self, job: Job, results: Sequence[MemberResult]) -> None:
         """Warn of a network that has learned nothing, for targets where this can be detected."""

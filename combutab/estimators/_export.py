@@ -206,6 +206,8 @@ class TableModule(nn.Module):
         Raw outputs (n_networks, n, n_outputs) -> what is answered.
     selected : sequence of int, optional
         Which networks are averaged, as often as they are named; by default each once.
+    trees : sequence of nn.Module, optional
+        What counts as more networks, behind the others: encoded columns and codes -> raw outputs.
 
     Shape
     -----
@@ -241,11 +243,13 @@ class TableModule(nn.Module):
         networks: Sequence[TableNetwork],
         answer: nn.Module,
         selected: Sequence[int] | None = None,
+        trees: Sequence[nn.Module] = (),
     ) -> None:
         super().__init__()
         self.encoder = encoder
         self.encoding = TableEncoding(encoder)
         self.networks, self.answer = nn.ModuleList(networks), answer
+        self.trees = nn.ModuleList(trees)
         self.selected: Tensor | None
         self.register_buffer("selected", None if selected is None else torch.tensor(list(selected)))
 
@@ -279,6 +283,7 @@ class TableModule(nn.Module):
             rows = dense.to(next(net.parameters()).dtype)
             each = (x.expand(net.n_members, *x.shape) for x in (rows, coded))
             outputs.append(net.by_head(net(*each)))
+        outputs += [trees(dense, coded)[None].to(outputs[0].dtype) for trees in self.trees]
         raw = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
         return (raw if self.selected is None else raw[self.selected]).double()
 

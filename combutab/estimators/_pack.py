@@ -1,4 +1,4 @@
-"""PackClassifier and PackRegressor: ensembles picked from many random networks."""
+"""PackClassifier and PackRegressor: ensembles picked from many random networks and trees."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pandas as pd
 import torch
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 from torch import Tensor
 
 from combutab._model_files import Loadable, Saved, encode, loadable, with_prefix
@@ -36,14 +36,19 @@ from combutab.core.tasks import CallbackSupport, fit_task
 from combutab.core.text import known_instead, parse_seconds
 from combutab.core.world import broadcast, plain_parameters, sharing
 from combutab.estimators._base import BaseMLP
+from combutab.estimators._boosting import Trees
 from combutab.estimators._classifier import CLASS_WEIGHT, ClassPredictions, MLPClassifier
 from combutab.estimators._docs import document
 from combutab.estimators._export import Exports, TableModule
 from combutab.estimators._fitted import LearnedTable
-from combutab.estimators._jobs import Job
+from combutab.estimators._jobs import Job, OutOfFold
 from combutab.estimators._pack_training import (
+    BOOSTING,
     MIN_ROWS,
+    Boosted,
     MemberHistory,
+    auto_folds,
+    boost_folds,
     choose_snapshots,
     draw_members,
     given_folds,
@@ -123,7 +128,8 @@ class _Kept(LearnedTable, FittedHTML, CallbackSupport, DeclaredParameters, Expor
     best_member_validation_loss_: float | None
     history_: pd.DataFrame
     _groups: list[BaseMLP]
-    _selected: list[int]  # positions in the groups' networks, which may repeat
+    _trees: list[Trees]
+    _selected: list[int]  # positions in the groups' networks and then the trees; they may repeat
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -145,16 +151,21 @@ class BasePack(_Kept):
         the epoch: the pack is made of what is found by then, and members that have not begun are
         left out; other machines go by their own clocks. Which these are depends on the machine, so
         that such a fit cannot be repeated exactly.
-    cv : int, splitter, iterable of (train, test) or None, default=None
-        None sets ``validation_fraction`` of the rows aside, by which snapshots are chosen (of fewer
-        than 50 rows none: all members count alike). A number splits the rows into so many folds;
-        each member trains without one of them, in turns, and those of one fold are chosen by its
-        loss, so that all rows train. The encoding is then learned on all rows. Other folds are
-        given as in scikit-learn.
+    cv : "auto", int, splitter, iterable of (train, test) or None, default="auto"
+        A number splits the rows into so many folds; each member trains without one of them, in
+        turns, and is chosen by its loss on that fold, so that all rows train. The encoding is
+        learned on all rows. ``"auto"`` is 8 folds, or as many as members (of fewer than 50 rows
+        none: all train, and all members count alike). None sets ``validation_fraction`` of the
+        rows aside, by which all members are chosen. Other folds are given as in scikit-learn.
+    boosting : bool, default=True
+        Also let scikit-learn's gradient boosting into the ensemble: `HistGradientBoostingClassifier`
+        or `HistGradientBoostingRegressor` on the same encoded columns, folds and rows that stop it,
+        with two settings, where its choice by these rows gives it a weight. For single targets, and
+        the losses ``"squared_error"``, ``"absolute_error"`` and ``"poisson"``.
     validation_fraction : float, default=0.2
-        Share of rows set aside, stratified for classes.
-    max_ensemble_size : int, default=32
-        Snapshots in the ensemble at most, counted as often as they are chosen.
+        Share of rows set aside with ``cv=None``, stratified for classes.
+    max_ensemble_size : int, default=64
+        Snapshots in the ensemble at most, counted as often as their weights ask for.
     max_iter : int, default=80
         Epochs at most.
     n_iter_no_change : int or inf, default=16
@@ -181,16 +192,18 @@ class BasePack(_Kept):
         One row a member: its number, ``activation``, ``depth`` (hidden layers), what else it was
         made with, ``fold`` (the one that it did not train on), ``n_iter`` (epochs),
         ``validation_loss`` (its smallest), ``n_snapshots`` (that were chosen) and ``weight`` in the
-        ensemble; weights add up to 1.
+        ensemble; weights add up to 1. And one a fold and setting of boosting, whose activation is
+        ``"boosting"`` and whose ``n_iter`` are its steps.
     n_iter_ : int
         Epochs that the member trained that did so longest.
     activation_weights_ : Series
         Weight of each activation's members, the largest first.
     validation_loss_ : float or None
-        Loss of the ensemble on the rows by which it was chosen (the folds' mean), and so better
-        than what to expect of new rows. None if none were set aside.
+        Loss of the ensemble on the rows by which it was chosen, and so better than what to expect
+        of new rows: a mean in which folds count by one over their losses, as in the ensemble. None
+        if none were set aside.
     best_member_validation_loss_ : float or None
-        The smallest loss of one snapshot alone on these rows (the folds' mean).
+        The smallest loss of one snapshot alone on these rows, the same mean.
     history_ : DataFrame
         One row a member and epoch: train_loss, validation_loss, learning_rate.
     encoder_ : TableEncoder
@@ -208,9 +221,10 @@ class BasePack(_Kept):
         ("combu", "mish", "selu", "relu", "pln-8", "la-silu"), list, tuple
     )
     max_time: float | str | None = parameter(None, None, str, POSITIVE)
-    cv: Any = parameter(None, "cv_object")
+    cv: Any = parameter("auto", StrOptions({"auto"}), "cv_object")
+    boosting: bool = parameter(True, "boolean")
     validation_fraction: float = parameter(0.2, Interval(Real, 0, 1, closed="neither"))
-    max_ensemble_size: int = parameter(32, COUNT)
+    max_ensemble_size: int = parameter(64, COUNT)
     max_iter: int = parameter(80, COUNT)
     n_iter_no_change: float = parameter(16, COUNT, INFINITE)
     member_params: Mapping[str, Any] | None = parameter(None, dict, None)
@@ -263,30 +277,39 @@ class BasePack(_Kept):
         rank 0; Ctrl-C ends it without a pack. ``combutab.training.unshared()`` fits for one
         process alone.
         """
-        deadline = time.time() + parse_seconds(self.max_time)
+        seconds, started = parse_seconds(self.max_time), time.time()
         words = f"{type(self).__name__} {plain_parameters(self)}"
         with sharing(lambda: f"{words} {sample_weight is None} {X_val is None}"):
             seed = seed_from(self.random_state)
             members = self._draw(seed)
-            if X_val is not None and self.cv is not None:
+            automatic = isinstance(self.cv, str)
+            if X_val is not None and self.cv is not None and not automatic:
                 raise ValueError(f"X_val and cv={self.cv!r} do not go together; use cv=None")
             self.__dict__.pop("_groups", None)
+            holds_out = self.cv is None or self.n_members == 1
             prepared = self._encoding(seed).encode_data(
                 X,
                 y,
                 sample_weight,
                 X_val,
                 y_val,
-                split=self.cv is None,
+                split=holds_out,
                 owner=self,
                 min_rows=MIN_ROWS,
             )
-            if isinstance(self.cv, Integral):
+            if automatic and X_val is None:
+                n_folds = auto_folds(self.n_members, prepared.n_train)
+                if n_folds is not None:
+                    prepared = split_folds(prepared, n_folds, seed, strict=False)
+            elif isinstance(self.cv, Integral):
                 prepared = split_folds(prepared, int(self.cv), seed)
-            elif self.cv is not None:
+            elif self.cv is not None and X_val is None:
                 prepared = given_folds(prepared, self.cv, X, y, sample_weight)
                 self._check_room(len(prepared.splits))
             jobs, histories = member_jobs(members, prepared)
+            weight = np.ones(_num_samples(X)) if sample_weight is None else sample_weight
+            kept = np.flatnonzero(np.broadcast_to(weight, _num_samples(X)))
+            of_rows = OutOfFold(kept, _num_samples(X)) if len(prepared.splits) > 1 else None
 
             with fit_task(self, X, y, sample_weight, n_parts=len(members)) as task:
 
@@ -300,24 +323,22 @@ class BasePack(_Kept):
                     if task is not None:
                         task.count("member", n_trained)
 
+                # of the time a fifth is left to the trees
+                deadline = started + (0.8 if self.boosting else 1.0) * seconds
                 interrupted = train_members(jobs, histories, deadline, self.n_jobs, report_progress)
-                return self._keep(members, jobs, histories, interrupted=interrupted)
+                boosted: list[Boosted] = []
+                if self.boosting and not interrupted and any(h.usable for h in histories):
+                    until = started + seconds
+                    boosted = broadcast(boost_folds(jobs, histories, prepared.target, seed, until))
+                return self._keep(
+                    members, jobs, histories, boosted, of_rows, interrupted=interrupted
+                )
 
     def _encoding(self, seed: int) -> BaseMLP:
         """Make the estimator that encodes the table, and sets rows aside."""
         return self._member_class(
             **self._shared(), early_stopping="auto", random_state=seed % (1 << 32)
         )
-
-    def held_out_rows(self, y: Any) -> tuple[np.ndarray, np.ndarray] | None:
-        """Positions of the rows that ``fit`` to these targets trains on, and of those set aside.
-
-        With an int as ``random_state``. None where all rows train, as with ``cv``.
-        """
-        if self.cv is not None:
-            return None
-        encoding = self._encoding(seed_from(self.random_state))
-        return encoding.held_out_rows(y, min_rows=MIN_ROWS)
 
     def _draw(self, seed: int) -> list[BaseMLP]:
         """Make the members; a ValueError, before any work, if one of them cannot be made."""
@@ -385,34 +406,46 @@ class BasePack(_Kept):
         members: Sequence[BaseMLP],
         jobs: Sequence[Job],
         histories: Sequence[MemberHistory],
+        boosted: Sequence[Boosted],
+        of_rows: OutOfFold | None,
         *,
         interrupted: bool,
     ) -> Self:
-        """Choose the ensemble, and keep its networks alone."""
+        """Choose the ensemble, and keep its networks and trees alone."""
         if not any(history.usable for history in histories):
             raise ValueError(
                 "All members of the pack diverged: the input data may contain large values and "
                 "need to be preprocessed. Or set member_params, such as {'max_grad_norm': 1.0} or "
                 "a lower 'learning_rate_init'"
             )
-        chosen = broadcast(choose_snapshots(jobs, histories, self.max_ensemble_size))
-        groups, selected = make_groups(members, jobs, histories, chosen.counts)
+        size = self.max_ensemble_size
+        chosen = broadcast(choose_snapshots(jobs, histories, boosted, size))
+        groups, trees, selected = make_groups(members, jobs, histories, boosted, chosen)
+        target = groups[0].target_
         with uninterrupted():
-            self.members_ = member_table(members, jobs, histories, chosen)
+            self.members_ = member_table(members, jobs, histories, boosted, chosen)
             self.history_ = history_table(histories)
             self.validation_loss_ = chosen.loss
             self.best_member_validation_loss_ = chosen.best_single
-            self._take_groups(groups, selected)
+            self._take_groups(groups, trees, selected)
+            self.__dict__.pop(target.held_out_name, None)
+            if of_rows is not None:
+                rows = torch.cat([rows for rows, _ in chosen.out_of_fold])
+                values = [target.held_out(raw) for _, raw in chosen.out_of_fold]
+                found = np.full((len(of_rows.kept), *values[0].shape[1:]), np.nan)
+                found[rows] = np.concatenate(values)
+                setattr(self, target.held_out_name, of_rows.in_given_order(found))
         if interrupted:
             warnings.warn(
                 "Training interrupted by user: the best weights so far are kept.", stacklevel=4
             )
         return self
 
-    def _take_groups(self, groups: list[BaseMLP], selected: list[int]) -> None:
-        """Take over fitted groups, and what they learned of the data."""
-        self._groups, self._selected = groups, selected
+    def _take_groups(self, groups: list[BaseMLP], trees: list[Trees], selected: list[int]) -> None:
+        """Take over fitted groups and trees, and what the groups learned of the data."""
+        self._groups, self._trees, self._selected = groups, trees, selected
         self._states = [state for group in groups for state in group._states]
+        self._states += [each.arrays() for each in trees]
         self._adopt(groups[0].encoder_, groups[0].target_)
 
     # ---- predict -----------------------------------------------------------------------------
@@ -425,18 +458,22 @@ class BasePack(_Kept):
         table = self.encoder_.encode(X, owner=self)
         for group in self._groups:
             group.device = self.device  # which may have been set anew
-        raw = torch.cat([group.raw_outputs(table) for group in self._groups])
-        return raw[self._selected]
+        raws = [group.raw_outputs(table) for group in self._groups]
+        raws += [trees.predict(table.dense, table.codes)[None] for trees in self._trees]
+        return torch.cat(raws)[self._selected]
 
     def _exported(self, dtype: torch.dtype | None) -> TableModule:
         networks = [group.built_network(dtype=dtype).unflatten() for group in self._groups]
-        return TableModule(self.encoder_, networks, Answer(self.target_), self._selected)
+        return TableModule(
+            self.encoder_, networks, Answer(self.target_), self._selected, self._trees
+        )
 
     @property
     def n_iter_(self) -> int:
         """Epochs that the member trained that did so longest."""
         check_is_fitted(self)
-        return int(self.members_["n_iter"].max())
+        networks = self.members_["activation"] != BOOSTING
+        return int(self.members_.loc[networks, "n_iter"].max())
 
     @property
     def activation_weights_(self) -> pd.Series:
@@ -459,7 +496,7 @@ class BasePack(_Kept):
         ValueError
             If a parameter cannot be written without code (a custom activation, say).
         """
-        if self.cv is not None and not isinstance(self.cv, Integral):
+        if self.cv is not None and not isinstance(self.cv, Integral | str):
             raise ValueError(
                 f"cv={self.cv!r} cannot be saved; set_params(cv=None) first, which changes no "
                 "prediction, or pickle the pack"
@@ -481,7 +518,7 @@ class BasePack(_Kept):
         """Take over what a file has, once its parts are known to belong together."""
         check_fields(saved.fitted, _FITTED, "what was fitted")
         header = saved.header
-        saved.arrays()  # all of them have a place
+        _, states = saved.arrays()  # all of them have a place
         check_fields(
             {name: header.get(name) for name in ("groups", "selected", "members")},
             {
@@ -500,17 +537,20 @@ class BasePack(_Kept):
             group._restore(_group_file(saved, found, n_before))
             groups.append(group)
             n_before += found["n_members"]
-        if n_before != header["n_members"]:
+        if n_before > header["n_members"]:
             raise ValueError(
                 f"its header asks for {str(header['n_members'])[:20]} networks, its groups have "
                 f"{n_before}"
             )
+        spec = groups[0]._spec
+        shape = spec.n_dense, len(spec.cardinalities), spec.n_outputs
+        trees = [Trees(state, *shape) for state in states[n_before:]]
         for group in groups[1:]:
             group.encoder_ = groups[0].encoder_
         self.validation_loss_ = saved.fitted["validation_loss_"]
         self.best_member_validation_loss_ = saved.fitted["best_member_validation_loss_"]
         self.history_, self.members_ = saved.history, _read_table(header["members"])
-        self._take_groups(groups, list(header["selected"]))
+        self._take_groups(groups, trees, list(header["selected"]))
 
     def _fit_facts(self) -> dict[str, str]:
         chosen = self.members_[self.members_["weight"] > 0]
@@ -579,7 +619,7 @@ class PackClassifier(ClassPredictions, BasePack):
     class_weight: Any = parameter(None, *CLASS_WEIGHT)
 
     _member_class = MLPClassifier
-    _member_defaults = {"learning_rate_factors": None, "label_smoothing": 0.0, "calibration": None}
+    _member_defaults = {"calibration": None}
     _passed_on = ("class_weight",)
 
 
@@ -633,5 +673,5 @@ class PackRegressor(NumberPredictions, BasePack):
     quantiles: Sequence[float] = parameter((0.05, 0.5, 0.95), "array-like")
 
     _member_class = MLPRegressor
-    _member_defaults = {"learning_rate_factors": None}
+    _member_defaults = {}
     _passed_on = ("loss", "quantiles")

@@ -8,9 +8,9 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -25,6 +25,7 @@ from combutab.core.parallel import Failed, on_worker
 from combutab.core.rng import Stream, fold_in
 from combutab.core.world import Ranks, broadcast, current
 from combutab.estimators._base import BaseMLP, Prepared, as_splits, shuffled_folds
+from combutab.estimators._boosting import SETTINGS, Trees, boost, can_boost
 from combutab.estimators._jobs import (
     Job,
     Place,
@@ -36,8 +37,11 @@ from combutab.estimators._jobs import (
     train_one_stack,
     train_shared_jobs,
 )
+from combutab.estimators._targets import Target
 from combutab.nn import ActivationSpec, MLPSpec, TableNetwork
-from combutab.training import Callback, EpochReport, Loss, MemberResult, Rows
+from combutab.training import Callback, EpochReport, Loss, MemberResult, Rows, best_factors
+
+K = TypeVar("K")
 
 # ---- The members of a pack: what varies from one to the next -------------------------------------
 
@@ -104,10 +108,19 @@ def draw_members(
 # ---- Which rows each member trains on, and which it is scored on ---------------------------------
 
 MIN_ROWS = 50  # of fewer, a part would tell next to nothing of the networks
+_FOLDS = 8  # of cv="auto", if there are members for all
 
 
-def split_folds(prepared: Prepared, cv: int, seed: int) -> Prepared:
+def auto_folds(n_members: int, n_rows: int) -> int | None:
+    """Folds of ``cv="auto"``; None of a table that is too small, or for one member."""
+    n_folds = min(_FOLDS, n_members)
+    return n_folds if n_rows >= MIN_ROWS and n_folds > 1 else None
+
+
+def split_folds(prepared: Prepared, cv: int, seed: int, *, strict: bool = True) -> Prepared:
     """Split all rows into folds, stratified for classes: each sets one aside.
+
+    If it is not ``strict``, a rare class may be missing from some folds.
 
     Raises ValueError if there are too few rows, or of a class.
     """
@@ -116,6 +129,11 @@ def split_folds(prepared: Prepared, cv: int, seed: int) -> Prepared:
         raise ValueError(f"cv={cv} needs as many rows, got n_samples={n_rows}; use cv=None")
     labels = prepared.target.strata(prepared.rows.y.numpy())
     named = None if labels is None else prepared.target.decode(labels)
+    if named is not None and not strict:
+        rare = np.unique(named, return_inverse=True, return_counts=True)
+        named = np.where(rare[2][rare[1]] < cv, "", named.astype(str))
+        if (named == "").sum() < cv:
+            named[named == ""] = named[named != ""][0] if (named != "").any() else ""
     return replace(prepared, splits=shuffled_folds(f"cv={cv}", cv, n_rows, seed, named))
 
 
@@ -149,15 +167,15 @@ _KEPT = 4  # snapshots a member, those of the smallest losses
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A member after some epoch: its weights, and what it says of the rows that it is scored on.
+    """A member after some epoch: its weights, and its raw outputs for the rows it is scored on.
 
-    ``predictions`` are as ``Loss.averaged`` gives them, None if there are no such rows.
+    ``raw``, (n, n_outputs), is None if there are no such rows.
     """
 
     epoch: int  # from 1
     loss: float
     state: dict[str, Tensor]
-    predictions: Tensor | None
+    raw: Tensor | None
 
 
 class MemberHistory:
@@ -178,7 +196,7 @@ class MemberHistory:
         outputs = self.loss.average(raw[0].double(), 1)
         y = y.double() if y.is_floating_point() else y
         loss = float(_weighted_mean(self.loss.rows(outputs, y), weight))
-        self._scored = loss, self.loss.averaged(outputs, y).to(raw.dtype)
+        self._scored = loss, raw[0]
         return -loss
 
     def end_epoch(
@@ -200,8 +218,8 @@ class MemberHistory:
         before = self._parts.get(part)
         if np.isfinite(trained) and (before is None or not loss >= before.loss):
             copied = {name: tensor.cpu() for name, tensor in state().items()}
-            predictions = None if scored is None else scored[1].cpu()
-            self._parts[part] = Snapshot(report.epoch, loss, copied, predictions)
+            raw = None if scored is None else scored[1].cpu().clone()
+            self._parts[part] = Snapshot(report.epoch, loss, copied, raw)
 
     @property
     def usable(self) -> bool:
@@ -222,7 +240,7 @@ class MemberHistory:
     def result(self, snapshot: Snapshot, n_rows: int) -> MemberResult:
         """A snapshot as training would give it, had it ended there with these weights the best."""
         done = self.epochs[: snapshot.epoch]
-        scores = [] if snapshot.predictions is None else [-loss for _, loss, _ in done]
+        scores = [] if snapshot.raw is None else [-loss for _, loss, _ in done]
         return MemberResult(
             state=snapshot.state,
             optimizer={},
@@ -416,8 +434,10 @@ def _weighted_mean(rows: Tensor, weight: Tensor | None) -> Tensor:  # (..., n) -
     return rows.mean(-1) if weight is None else (rows * weight).sum(-1) / weight.sum()
 
 
-def select_greedily(pool: Pool, n_selected: int) -> tuple[list[int], list[float]]:
-    """Pick, again and again, what makes the ensemble's loss smallest.
+def select_greedily(
+    pool: Pool, n_selected: int, *, first: int | None = None
+) -> tuple[list[int], list[float]]:
+    """Pick, again and again, what makes the ensemble's loss smallest; the ``first`` may be given.
 
     Returns
     -------
@@ -431,94 +451,284 @@ def select_greedily(pool: Pool, n_selected: int) -> tuple[list[int], list[float]
     losses: list[float] = []
     for n_so_far in range(n_selected):
         candidates = pool.losses_with(total, n_so_far)
-        best = int(candidates.argmin())
+        best = int(candidates.argmin()) if selected or first is None else first
         selected.append(best)
         losses.append(float(candidates[best]))
         total += pool.predictions[best]
     return selected, losses
 
 
-def select_from_folds(
-    pools: Sequence[Pool], n_selected: int
-) -> tuple[list[list[int]], list[float], list[float]]:
-    """Pick from each fold's pool as many: the number at which the folds' mean loss is smallest.
+# ---- The ensemble of a pack: which snapshots and trees are chosen, and how often each counts ------
 
-    Returns
-    -------
-    list of list of int
-        What is selected of each fold.
-    list of float
-        Each fold's loss of these.
-    list of float
-        Each fold's loss of the best alone.
+_Place = tuple[int, int]  # a member and one of its snapshots; or a setting of trees, and a fold
+_PICKS = 8  # of each of several folds
+_KINDS = 20  # picks among the networks and the settings of trees
+_BEHIND = 1.5  # times the loss of the best network, with which a setting is given up
+BOOSTING = "boosting"  # what the table of members has for trees
+
+
+@dataclass(frozen=True)
+class Boosted:
+    """Trees, and their raw outputs, (n, n_outputs), for the rows of the fold that stopped them."""
+
+    setting: int
+    fold: int
+    trees: Trees
+    raw: Tensor
+    loss: float
+
+
+def boost_folds(
+    jobs: Sequence[Job],
+    histories: Sequence[MemberHistory],
+    target: Target,
+    seed: int,
+    deadline: float,
+) -> list[Boosted]:
+    """Boost trees of each setting without each fold; a setting that is far behind on the first one.
+
+    They end where the networks' rows set aside are predicted no better. What is not begun by the
+    deadline is left out.
     """
-    found = [select_greedily(pool, n_selected) for pool in pools]
-    n_best = int(np.mean([losses for _, losses in found], axis=0).argmin()) + 1
-    return (
-        [selected[:n_best] for selected, _ in found],
-        [losses[n_best - 1] for _, losses in found],
-        [losses[0] for _, losses in found],
-    )
-
-
-# ---- The ensemble of a pack: which snapshots are chosen, and the networks that are kept of them
-
-_Place = tuple[int, int]  # a member, and which of its snapshots
+    held_out = jobs[0].plans[0].val_rows
+    if held_out is None or not can_boost(target):
+        return []
+    first: dict[int, int] = {}  # the first member of each fold
+    for member, history in enumerate(histories):
+        first.setdefault(history.fold, member)
+    found: list[Boosted] = []
+    for number, settings in enumerate(SETTINGS):
+        for fold, member in first.items():
+            if time.time() >= deadline:
+                return found
+            job, loss = jobs[member], histories[member].loss
+            plan, rows = job.plans[0], job.rows
+            assert plan.val_rows is not None
+            cardinalities = job.spec.cardinalities
+            trees = boost(rows, plan.rows, plan.val_rows, cardinalities, target, settings, seed)
+            if trees is None:
+                break
+            y, weight = rows.y[plan.val_rows], rows.weight
+            codes = None if rows.codes is None else rows.codes[plan.val_rows].numpy()
+            raw = trees.predict(rows.dense[plan.val_rows].numpy(), codes)
+            of_rows = loss.rows(raw, y.double() if y.is_floating_point() else y)
+            own = float(_weighted_mean(of_rows, None if weight is None else weight[plan.val_rows]))
+            found.append(Boosted(number, fold, trees, raw, own))
+            best = min(s.loss for h in histories if h.fold == fold for s in h.snapshots())
+            if len(first) > 1 and fold == next(iter(first)) and own > _BEHIND * best > 0:
+                break
+    return found
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """How often each snapshot is in the ensemble; the losses of it and of the best alone."""
+    """How often each snapshot and each of the trees counts, and what is known of the ensemble.
+
+    ``factor`` is what the networks' outputs are multiplied by. Losses are of the ensemble and of
+    the best snapshot alone, means over folds. ``out_of_fold`` has of each fold the raw outputs that
+    its rows' predictions are the average of, (n_networks, n, n_outputs).
+    """
 
     counts: Mapping[_Place, int]
-    loss: float | None
-    best_single: float | None
+    tree_counts: Mapping[_Place, int] = field(default_factory=dict)
+    factor: float = 1.0
+    loss: float | None = None
+    best_single: float | None = None
+    out_of_fold: Sequence[tuple[Tensor, Tensor]] = ()  # rows, and the raw outputs
 
 
-def choose_snapshots(jobs: Sequence[Job], histories: Sequence[MemberHistory], size: int) -> Chosen:
-    """Choose up to ``size`` snapshots, as many of each fold; without such rows, all members."""
+def choose_snapshots(
+    jobs: Sequence[Job],
+    histories: Sequence[MemberHistory],
+    boosted: Sequence[Boosted],
+    size: int,
+) -> Chosen:
+    """Choose an ensemble in which ``size`` networks and trees count; without such rows all members.
+
+    Of each fold the snapshots are picked greedily. A fold counts by one over the loss of its pick,
+    as its few members may all be poor ones. Then the networks, all folds together, and each setting
+    of trees are picked from greedily, by the rows of all folds.
+    """
     by_fold: dict[int, list[_Place]] = {}
     for member, history in enumerate(histories):
         places = [(member, k) for k in range(len(history.snapshots()))]
         by_fold.setdefault(history.fold, []).extend(places)
-    places_of = [places for places in by_fold.values() if places]
+    by_fold = {fold: places for fold, places in by_fold.items() if places}
     if jobs[0].plans[0].val_rows is None:
-        return Chosen(Counter(places_of[0][:size]), None, None)
-    pools = [_pool(jobs, histories, places) for places in places_of]
-    selected, losses, alone = select_from_folds(pools, size // len(by_fold))
-    counts = Counter(
-        places[k] for places, own in zip(places_of, selected, strict=True) for k in own
+        return Chosen(Counter(next(iter(by_fold.values()))[:size]))
+    factor = _common_factor(jobs, histories)
+    folds = [_Fold.of(jobs, histories, places, factor) for places in by_fold.values()]
+    picks = size if len(folds) == 1 else _PICKS
+    found = [select_greedily(fold.pool, picks) for fold in folds]
+    sizes = [int(np.argmin(losses)) + 1 for _, losses in found]
+    shares = [Counter(picked[:n]) for (picked, _), n in zip(found, sizes, strict=True)]
+    losses = np.array([losses[n - 1] for (_, losses), n in zip(found, sizes, strict=True)])
+    weights = _fold_weights(losses)
+
+    settings = {
+        setting: own
+        for setting in sorted({each.setting for each in boosted})
+        if len(own := {b.fold: b for b in boosted if b.setting == setting}) == len(folds)
+    }
+    kinds = [[fold.mean(share) for fold, share in zip(folds, shares, strict=True)]]
+    for own in settings.values():
+        kinds.append(
+            [f.loss.averaged(own[n].raw.double(), f.y) for n, f in zip(by_fold, folds, strict=True)]
+        )
+    together = _joined(folds, [torch.cat(parts) for parts in kinds], weights)
+    picked, of_kinds = select_greedily(together, _KINDS, first=0)
+    n_kinds = int(np.argmin(of_kinds)) + 1
+    by_kind = np.bincount(picked[:n_kinds], minlength=len(kinds)) / n_kinds
+
+    nets: dict[tuple[str, _Place], float] = {}
+    trees: dict[tuple[str, _Place], float] = {}
+    out_of_fold = []
+    for number, fold, share, weight in zip(by_fold, folds, shares, weights, strict=True):
+        own_nets = {
+            ("net", fold.places[i]): by_kind[0] * n / share.total() for i, n in share.items()
+        }
+        own_trees = {
+            ("tree", (setting, number)): by_kind[1 + i] for i, setting in enumerate(settings)
+        }
+        nets |= {place: weight * value for place, value in own_nets.items()}
+        trees |= {place: value / len(folds) for place, value in own_trees.items()}
+        counts = share_out({**own_nets, **own_trees}, size)
+        raws = [
+            fold.raw[fold.places.index(place)]
+            if kind == "net"
+            else settings[place[0]][number].raw.double()
+            for (kind, place), n in counts.items()
+            for _ in range(n)
+        ]
+        out_of_fold.append((fold.rows, torch.stack(raws)))
+    counts = share_out({**nets, **trees}, size)
+    return Chosen(
+        {place: n for (kind, place), n in counts.items() if kind == "net"},
+        {place: n for (kind, place), n in counts.items() if kind == "tree"},
+        factor,
+        of_kinds[n_kinds - 1],
+        float(np.dot(weights, [losses[0] for _, losses in found])),
+        out_of_fold,
     )
-    return Chosen(counts, float(np.mean(losses)), float(np.mean(alone)))
 
 
-def _pool(
-    jobs: Sequence[Job], histories: Sequence[MemberHistory], places: Sequence[_Place]
-) -> Pool:
-    """The predictions of these snapshots, which are of one fold."""
-    member = places[0][0]
-    rows, held_out = jobs[member].rows, jobs[member].plans[0].val_rows
-    predictions = [histories[member].snapshots()[k].predictions for member, k in places]
-    y = rows.y[held_out]
+@dataclass(frozen=True)
+class _Fold:
+    """The snapshots of the members of one fold, and the rows that they are scored on."""
+
+    loss: Loss
+    places: Sequence[_Place]
+    raw: Tensor  # (K, n, n_outputs), calibrated
+    y: Tensor
+    weight: Tensor | None
+    rows: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        jobs: Sequence[Job],
+        histories: Sequence[MemberHistory],
+        places: Sequence[_Place],
+        factor: float,
+    ) -> Self:
+        rows, held_out = jobs[places[0][0]].rows, jobs[places[0][0]].plans[0].val_rows
+        assert held_out is not None
+        raws = [histories[member].snapshots()[k].raw for member, k in places]
+        y = rows.y[held_out]
+        return cls(
+            histories[places[0][0]].loss,
+            places,
+            torch.stack([raw.double() * factor for raw in raws if raw is not None]),
+            y.double() if y.is_floating_point() else y,
+            None if rows.weight is None else rows.weight[held_out].double(),
+            held_out,
+        )
+
+    @property
+    def pool(self) -> Pool:
+        averaged = torch.stack([self.loss.averaged(raw, self.y) for raw in self.raw])
+        return Pool(self.loss, averaged, self.y, self.weight)
+
+    def mean(self, share: Counter[int]) -> Tensor:
+        """What the picked ones have ``averaged``, (n, k)."""
+        parts = [n * self.loss.averaged(self.raw[i], self.y) for i, n in share.items()]
+        return torch.stack(parts).sum(0) / share.total()
+
+
+def _joined(folds: Sequence[_Fold], kinds: Sequence[Tensor], weights: np.ndarray) -> Pool:
+    """Predictions for the rows of all folds, each of which counts by its fold's weight."""
+    by_row = [
+        (torch.ones(len(f.y), dtype=torch.float64) if f.weight is None else f.weight) * w
+        for f, w in zip(folds, weights * len(folds), strict=True)
+    ]
     return Pool(
-        histories[member].loss,
-        torch.stack([p for p in predictions if p is not None]),
-        y.double() if y.is_floating_point() else y,
-        None if rows.weight is None else rows.weight[held_out].double(),
+        folds[0].loss, torch.stack(list(kinds)), torch.cat([f.y for f in folds]), torch.cat(by_row)
     )
+
+
+def _fold_weights(losses: np.ndarray) -> np.ndarray:
+    """One over the losses, which add up to 1; equal ones where a loss may be negative."""
+    if not (losses > 0).all():
+        return np.full(len(losses), 1 / len(losses))
+    weights = 1 / np.maximum(losses, 1e-3 * losses.mean())
+    return weights / weights.sum()
+
+
+def _common_factor(jobs: Sequence[Job], histories: Sequence[MemberHistory]) -> float:
+    """The factor of all networks' outputs that suits the rows set aside; 1 but of smoothed labels.
+
+    One for all, from each member's best snapshot: one for each would be learned of few rows.
+    """
+    loss = histories[0].loss
+    if loss == jobs[0].config.loss:
+        return 1.0
+    raws, ys, weights = [], [], []
+    for job, history in zip(jobs, histories, strict=True):
+        held_out, snapshots = job.plans[0].val_rows, history.snapshots()
+        if held_out is None or not snapshots:
+            continue
+        raw = min(snapshots, key=lambda snapshot: snapshot.loss).raw
+        assert raw is not None
+        raws.append(raw.double())
+        ys.append(job.rows.y[held_out])
+        own = job.rows.weight
+        weights.append(torch.ones(len(raw)) if own is None else own[held_out])
+    y = torch.cat(ys)[None]
+    factors = best_factors(
+        lambda raw: loss.rows(raw, y.to(raw) if y.is_floating_point() else y),
+        torch.cat(raws)[None],
+        torch.cat(weights)[None],
+    )
+    return float(factors)
+
+
+def share_out(weights: Mapping[K, float], total: int) -> Counter[K]:
+    """Whole numbers in the proportion of the weights, which add up to ``total``.
+
+    >>> share_out({"a": 0.5, "b": 0.3, "c": 0.2}, 4)
+    Counter({'a': 2, 'b': 1, 'c': 1})
+    """
+    sizes = {key: weight / sum(weights.values()) * total for key, weight in weights.items()}
+    counts = Counter({key: int(size) for key, size in sizes.items()})
+    left = sorted(sizes, key=lambda key: counts[key] - sizes[key])[: total - counts.total()]
+    counts.update(left)
+    return +counts
 
 
 def make_groups(
     members: Sequence[BaseMLP],
     jobs: Sequence[Job],
     histories: Sequence[MemberHistory],
-    counts: Mapping[_Place, int],
-) -> tuple[list[BaseMLP], list[int]]:
-    """Make fitted estimators of the chosen networks, one a shape; and each network's position.
+    boosted: Sequence[Boosted],
+    chosen: Chosen,
+) -> tuple[list[BaseMLP], list[Trees], list[int]]:
+    """Make fitted estimators of the chosen networks, one a shape; and the chosen trees.
 
-    Positions are in all groups' networks one after the other, each as often as it is chosen.
+    The last of what is returned are positions in all groups' networks, one after the other, and
+    then the trees, each as often as it is chosen.
     """
     by_shape: dict[object, list[_Place]] = {}
+    counts = chosen.counts
     for place in sorted(counts):
         by_shape.setdefault(jobs[place[0]].spec, []).append(place)
     groups: list[BaseMLP] = []
@@ -535,21 +745,28 @@ def make_groups(
             )
             for member, k in places
         ]
-        members[first].become(job, results)
+        members[first].become(job, results, chosen.factor)
         groups.append(members[first])
         selected += [n_before + i for i, place in enumerate(places) for _ in range(counts[place])]
         n_before += len(places)
-    return groups, selected
+    trees = []
+    for each in boosted:
+        n = chosen.tree_counts.get((each.setting, each.fold), 0)
+        if n:
+            selected += [n_before + len(trees)] * n
+            trees.append(each.trees)
+    return groups, trees, selected
 
 
 def member_table(
     members: Sequence[BaseMLP],
     jobs: Sequence[Job],
     histories: Sequence[MemberHistory],
+    boosted: Sequence[Boosted],
     chosen: Chosen,
 ) -> pd.DataFrame:
-    """One row a member, those without a part in the ensemble included."""
-    n_selected = sum(chosen.counts.values())
+    """One row a member and one for the trees of each setting and fold, whatever they weigh."""
+    n_selected = sum(chosen.counts.values()) + sum(chosen.tree_counts.values())
     rows = []
     for i, (member, job, history) in enumerate(zip(members, jobs, histories, strict=True)):
         counts = [n for (own, _), n in chosen.counts.items() if own == i]
@@ -565,6 +782,21 @@ def member_table(
                 "validation_loss": min(losses, default=np.nan),
                 "n_snapshots": len(counts),
                 "weight": sum(counts) / n_selected,
+            }
+        )
+    for i, each in enumerate(boosted, len(rows)):
+        n = chosen.tree_counts.get((each.setting, each.fold), 0)
+        rows.append(
+            {
+                **dict.fromkeys(rows[0], np.nan),
+                "member": i,
+                "activation": BOOSTING,
+                "learning_rate_init": SETTINGS[each.setting]["learning_rate"],
+                "fold": each.fold,
+                "n_iter": each.trees.n_steps,
+                "validation_loss": each.loss,
+                "n_snapshots": int(n > 0),
+                "weight": n / n_selected,
             }
         )
     return pd.DataFrame(rows)

@@ -19,6 +19,7 @@ from combutab.training._losses import (
     GaussianNLL,
     Loss,
     Pinball,
+    best_factors,
     make_regression_loss,
 )
 from combutab.training._optimizers import (
@@ -67,6 +68,7 @@ __all__ = [
     "TrainConfig",
     "Trainable",
     "VerboseLines",
+    "best_factors",
     "is_per_step",
     "make_regression_loss",
     "schedule_factor",
