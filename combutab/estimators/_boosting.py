@@ -23,8 +23,11 @@ from combutab.training import Rows
 SETTINGS: Sequence[Mapping[str, Any]] = (
     {"learning_rate": 0.1, "max_iter": 300},
     {
-        "learning_rate": 0.1, "max_iter": 300, "min_samples_leaf": 5,
-        "max_features": 0.3, "l2_regularization": 5.0,
+        "learning_rate": 0.1,
+        "max_iter": 300,
+        "min_samples_leaf": 5,
+        "max_features": 0.3,
+        "l2_regularization": 5.0,
     },
 )
 """What the candidates are made with: scikit-learn's defaults, and smaller leaves whose splits may
@@ -91,7 +94,8 @@ class Trees(nn.Module):
                 goes_left = torch.where(sets >= 0, is_left, goes_left)
             at = torch.where(goes_left, get("left")[at], get("right")[at])
         of_output = get("outputs")[:, None] == torch.arange(len(get("baseline")), device=X.device)
-        return get("baseline") + get("value")[at] @ of_output.double()
+        value = get("value")[at]
+        return get("baseline") + value @ of_output.to(value.dtype)
 
     @property
     def n_steps(self) -> int:
@@ -140,34 +144,38 @@ def _check_arrays(arrays: Mapping[str, np.ndarray], n_columns: int, n_outputs: i
     """Refuse arrays of a file that are no trees of so many columns and outputs."""
     if set(arrays) != set(_ARRAYS):
         raise ValueError(f"trees have the arrays {_ARRAYS}, got {sorted(map(str, arrays))[:20]}")
-    n_nodes, n_trees = len(arrays["left"]), len(arrays["roots"])
-    n_sets = len(arrays["left_codes"])
-    shapes = {
-        **dict.fromkeys(("feature", "threshold", "left", "right", "value", "categories"), n_nodes),
-        "roots": n_trees, "outputs": n_trees, "baseline": n_outputs,
-    }
-    wrong = any(arrays[name].shape != (n,) for name, n in shapes.items())
-    if wrong or arrays["left_codes"].shape != (n_sets, _CODES):
+    n_nodes, n_trees, n_sets = (arrays[n].size for n in ("left", "roots", "left_codes"))
+    n_sets //= _CODES
+    of_nodes = ("feature", "threshold", "left", "right", "value", "categories")
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(of_nodes, (n_nodes,))
+    shapes |= {"roots": (n_trees,), "outputs": (n_trees,), "baseline": (n_outputs,)}
+    shapes["left_codes"] = n_sets, _CODES
+    if any(arrays[name].shape != shape for name, shape in shapes.items()):
         raise ValueError("the arrays of its trees do not fit one another")
-    kinds = {name: "f" if name in ("threshold", "value", "baseline") else "i" for name in shapes}
-    if any(arrays[n].dtype.itemsize != 8 or arrays[n].dtype.kind != k for n, k in kinds.items()):
-        raise ValueError("the arrays of its trees have other dtypes than float64 and int64")
-    place = np.arange(n_nodes)
-    leaf = (arrays["left"] == place) & (arrays["right"] == place)
-    ends = np.append(arrays["roots"][1:], n_nodes)[np.cumsum(np.isin(place, arrays["roots"])) - 1]
-    below = [(place < arrays[side]) & (arrays[side] < ends) for side in ("left", "right")]
-    ranges = {"feature": n_columns, "outputs": n_outputs}
-    if (
-        n_trees < 1
-        or arrays["left_codes"].dtype != bool
-        or arrays["roots"][0] != 0
-        or (np.diff(arrays["roots"]) <= 0).any()
-        or arrays["roots"][-1] >= n_nodes
-        or not (leaf | (below[0] & below[1])).all()
-        or any(((arrays[n] < 0) | (arrays[n] >= most)).any() for n, most in ranges.items())
-        or ((arrays["categories"] < -1) | (arrays["categories"] >= n_sets)).any()
-    ):
-        raise ValueError("its trees lead to nodes, columns or outputs that there are not")
+    kinds: dict[str, np.dtype[Any]] = dict.fromkeys(_ARRAYS, np.dtype(np.int64))
+    kinds |= {"left_codes": np.dtype(bool)}
+    kinds |= dict.fromkeys(("threshold", "value", "baseline"), np.dtype(np.float64))
+    if any(arrays[name].dtype != kind for name, kind in kinds.items()):
+        raise ValueError("the arrays of its trees have other dtypes than float64, int64 and bool")
+    ranges = {"feature": (0, n_columns), "outputs": (0, n_outputs), "categories": (-1, n_sets)}
+    if any(((arrays[n] < low) | (arrays[n] >= end)).any() for n, (low, end) in ranges.items()):
+        raise ValueError("its trees name columns, outputs or categories that there are not")
+    if not _are_trees(arrays["roots"], arrays["left"], arrays["right"]):
+        raise ValueError("the nodes of its trees do not lead from their roots to leaves")
+
+
+def _are_trees(roots: np.ndarray, left: np.ndarray, right: np.ndarray) -> bool:
+    """Tell whether each node but the roots has one parent, which lies before it in its own tree."""
+    place = np.arange(len(left))
+    if not len(roots) or roots[0] != 0 or roots[-1] >= len(left) or (np.diff(roots) <= 0).any():
+        return False
+    inner = (left != place) | (right != place)
+    ends = np.append(roots[1:], len(left))[np.searchsorted(roots, place, side="right") - 1]
+    below = np.concatenate([left[inner], right[inner]])
+    in_order = all(
+        (side > place)[inner].all() and (side < ends)[inner].all() for side in (left, right)
+    )
+    return in_order and bool(np.array_equal(np.sort(np.concatenate([roots, below])), place))
 
 
 def _depth(arrays: Mapping[str, np.ndarray]) -> int:
@@ -192,7 +200,8 @@ def boost(
 ) -> Trees | None:
     """Boost trees on some rows until those held out are predicted no better.
 
-    None where the training rows have one class alone.
+    None where scikit-learn has nothing to learn: the training rows have one class or only zeros as
+    counts, or the rows held out have no class that trains.
     """
     codes = np.empty((len(rows.dense), 0)) if rows.codes is None else rows.codes.cpu().numpy()
     X = np.concatenate([codes, rows.dense.double().cpu().numpy()], 1)
@@ -214,9 +223,13 @@ def boost(
             if len(outputs) == 2:  # one number: the log odds of the second
                 outputs = outputs[1:]
         scored = scored[np.isin(y[scored], known)]
+        if not len(scored):
+            return None
         model: BaseEstimator = HistGradientBoostingClassifier(**options)
     else:
         assert isinstance(target, NumberTarget)
+        if target.loss_name == "poisson" and not y[fitted].any():
+            return None
         model = HistGradientBoostingRegressor(loss=target.loss_name, **options)
     own, other = (None if weight is None else weight[part] for part in (fitted, scored))
     with threadpool_limits(torch.get_num_threads(), user_api="openmp"):

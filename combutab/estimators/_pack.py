@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -34,8 +34,8 @@ from combutab.core.rng import Stream, fold_in, seed_from
 from combutab.core.state import unpack
 from combutab.core.tasks import CallbackSupport, fit_task
 from combutab.core.text import known_instead, parse_seconds
-from combutab.core.world import broadcast, plain_parameters, sharing
-from combutab.estimators._base import BaseMLP
+from combutab.core.world import Ranks, broadcast, current, plain_parameters, sharing
+from combutab.estimators._base import BaseMLP, Prepared
 from combutab.estimators._boosting import Trees
 from combutab.estimators._classifier import CLASS_WEIGHT, ClassPredictions, MLPClassifier
 from combutab.estimators._docs import document
@@ -71,6 +71,7 @@ from combutab.estimators._parameters import (
 from combutab.estimators._regressor import LOSSES, MLPRegressor, NumberPredictions
 from combutab.estimators._targets import Answer
 from combutab.nn import ActivationSpec
+from combutab.preprocessing import as_numpy
 from combutab.training import uninterrupted
 
 # ---- A fitted pack as a file, and back: its groups are written as the plain estimators they are
@@ -158,10 +159,12 @@ class BasePack(_Kept):
         none: all train, and all members count alike). None sets ``validation_fraction`` of the
         rows aside, by which all members are chosen. Other folds are given as in scikit-learn.
     boosting : bool, default=True
-        Also let scikit-learn's gradient boosting into the ensemble: `HistGradientBoostingClassifier`
-        or `HistGradientBoostingRegressor` on the same encoded columns, folds and rows that stop it,
-        with two settings, where its choice by these rows gives it a weight. For single targets, and
-        the losses ``"squared_error"``, ``"absolute_error"`` and ``"poisson"``.
+        Whether scikit-learn's gradient boosting may join the ensemble: trees of
+        `HistGradientBoostingClassifier` or `HistGradientBoostingRegressor`, with two settings, on
+        the same encoded columns and folds. They get a weight where they make the loss on the rows
+        set aside smaller. For single targets, and the losses ``"squared_error"``,
+        ``"absolute_error"`` and ``"poisson"``; else, and where no rows are set aside, there are
+        none. Set it to False for networks alone.
     validation_fraction : float, default=0.2
         Share of rows set aside with ``cv=None``, stratified for classes.
     max_ensemble_size : int, default=64
@@ -282,34 +285,16 @@ class BasePack(_Kept):
         with sharing(lambda: f"{words} {sample_weight is None} {X_val is None}"):
             seed = seed_from(self.random_state)
             members = self._draw(seed)
-            automatic = isinstance(self.cv, str)
-            if X_val is not None and self.cv is not None and not automatic:
+            if X_val is not None and not (self.cv is None or isinstance(self.cv, str)):
                 raise ValueError(f"X_val and cv={self.cv!r} do not go together; use cv=None")
             self.__dict__.pop("_groups", None)
-            holds_out = self.cv is None or self.n_members == 1
-            prepared = self._encoding(seed).encode_data(
-                X,
-                y,
-                sample_weight,
-                X_val,
-                y_val,
-                split=holds_out,
-                owner=self,
-                min_rows=MIN_ROWS,
-            )
-            if automatic and X_val is None:
-                n_folds = auto_folds(self.n_members, prepared.n_train)
-                if n_folds is not None:
-                    prepared = split_folds(prepared, n_folds, seed, strict=False)
-            elif isinstance(self.cv, Integral):
-                prepared = split_folds(prepared, int(self.cv), seed)
-            elif self.cv is not None and X_val is None:
-                prepared = given_folds(prepared, self.cv, X, y, sample_weight)
-                self._check_room(len(prepared.splits))
+            prepared = self._prepare(X, y, sample_weight, X_val, y_val, seed)
             jobs, histories = member_jobs(members, prepared)
-            weight = np.ones(_num_samples(X)) if sample_weight is None else sample_weight
-            kept = np.flatnonzero(np.broadcast_to(weight, _num_samples(X)))
-            of_rows = OutOfFold(kept, _num_samples(X)) if len(prepared.splits) > 1 else None
+            of_rows = None
+            if len(prepared.splits) > 1:
+                weight = 1.0 if sample_weight is None else as_numpy(sample_weight)
+                kept = np.flatnonzero(np.broadcast_to(weight, _num_samples(X)))
+                of_rows = OutOfFold(kept, _num_samples(X))
 
             with fit_task(self, X, y, sample_weight, n_parts=len(members)) as task:
 
@@ -328,11 +313,46 @@ class BasePack(_Kept):
                 interrupted = train_members(jobs, histories, deadline, self.n_jobs, report_progress)
                 boosted: list[Boosted] = []
                 if self.boosting and not interrupted and any(h.usable for h in histories):
-                    until = started + seconds
-                    boosted = broadcast(boost_folds(jobs, histories, prepared.target, seed, until))
+                    trees = boost_folds(jobs, histories, prepared.target, seed, started + seconds)
+                    boosted, interrupted = self._collected(trees)
                 return self._keep(
                     members, jobs, histories, boosted, of_rows, interrupted=interrupted
                 )
+
+    def _prepare(
+        self, X: Any, y: Any, sample_weight: Any, X_val: Any, y_val: Any, seed: int
+    ) -> Prepared:
+        """Encode the table, and part its rows as ``cv`` asks for."""
+        automatic = isinstance(self.cv, str)
+        holds_out = self.cv is None or (automatic and self.n_members == 1)
+        prepared = self._encoding(seed).encode_data(
+            X, y, sample_weight, X_val, y_val, split=holds_out, owner=self, min_rows=MIN_ROWS
+        )
+        if self.cv is None or X_val is not None:
+            return prepared
+        if automatic:
+            n_folds = auto_folds(self.n_members, prepared.n_train)
+            if n_folds is None:
+                return prepared
+            return split_folds(prepared, n_folds, seed, strict=False)
+        if isinstance(self.cv, Integral):
+            return split_folds(prepared, int(self.cv), seed)
+        prepared = given_folds(prepared, self.cv, X, y, sample_weight)
+        self._check_room(len(prepared.splits))
+        return prepared
+
+    @staticmethod
+    def _collected(trees: Iterator[Boosted]) -> tuple[list[Boosted], bool]:
+        """The trees, and whether Ctrl-C ended them; where ranks share the fit it ends that."""
+        found: list[Boosted] = []
+        try:
+            for each in trees:
+                found.append(each)
+        except KeyboardInterrupt:
+            if isinstance(current(), Ranks):
+                raise
+            return found, True
+        return broadcast(found), False
 
     def _encoding(self, seed: int) -> BaseMLP:
         """Make the estimator that encodes the table, and sets rows aside."""

@@ -6,11 +6,11 @@ import copy
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -458,7 +458,7 @@ def select_greedily(
     return selected, losses
 
 
-# ---- The ensemble of a pack: which snapshots and trees are chosen, and how often each counts ------
+# ---- The ensemble of a pack: which snapshots and trees are chosen, and how often each counts -----
 
 _Place = tuple[int, int]  # a member and one of its snapshots; or a setting of trees, and a fold
 _PICKS = 8  # of each of several folds
@@ -484,23 +484,22 @@ def boost_folds(
     target: Target,
     seed: int,
     deadline: float,
-) -> list[Boosted]:
+) -> Iterator[Boosted]:
     """Boost trees of each setting without each fold; a setting that is far behind on the first one.
 
     They end where the networks' rows set aside are predicted no better. What is not begun by the
-    deadline is left out.
+    deadline is left out, and so are folds without a network.
     """
-    held_out = jobs[0].plans[0].val_rows
-    if held_out is None or not can_boost(target):
-        return []
+    if jobs[0].plans[0].val_rows is None or not can_boost(target):
+        return
     first: dict[int, int] = {}  # the first member of each fold
     for member, history in enumerate(histories):
-        first.setdefault(history.fold, member)
-    found: list[Boosted] = []
+        if history.usable:
+            first.setdefault(history.fold, member)
     for number, settings in enumerate(SETTINGS):
         for fold, member in first.items():
             if time.time() >= deadline:
-                return found
+                return
             job, loss = jobs[member], histories[member].loss
             plan, rows = job.plans[0], job.rows
             assert plan.val_rows is not None
@@ -513,11 +512,10 @@ def boost_folds(
             raw = trees.predict(rows.dense[plan.val_rows].numpy(), codes)
             of_rows = loss.rows(raw, y.double() if y.is_floating_point() else y)
             own = float(_weighted_mean(of_rows, None if weight is None else weight[plan.val_rows]))
-            found.append(Boosted(number, fold, trees, raw, own))
+            yield Boosted(number, fold, trees, raw, own)
             best = min(s.loss for h in histories if h.fold == fold for s in h.snapshots())
             if len(first) > 1 and fold == next(iter(first)) and own > _BEHIND * best > 0:
                 break
-    return found
 
 
 @dataclass(frozen=True)
@@ -551,74 +549,76 @@ def choose_snapshots(
     """
     by_fold: dict[int, list[_Place]] = {}
     for member, history in enumerate(histories):
-        places = [(member, k) for k in range(len(history.snapshots()))]
-        by_fold.setdefault(history.fold, []).extend(places)
-    by_fold = {fold: places for fold, places in by_fold.items() if places}
+        for k in range(len(history.snapshots())):
+            by_fold.setdefault(history.fold, []).append((member, k))
     if jobs[0].plans[0].val_rows is None:
         return Chosen(Counter(next(iter(by_fold.values()))[:size]))
     factor = _common_factor(jobs, histories)
-    folds = [_Fold.of(jobs, histories, places, factor) for places in by_fold.values()]
-    picks = size if len(folds) == 1 else _PICKS
-    found = [select_greedily(fold.pool, picks) for fold in folds]
-    sizes = [int(np.argmin(losses)) + 1 for _, losses in found]
-    shares = [Counter(picked[:n]) for (picked, _), n in zip(found, sizes, strict=True)]
-    losses = np.array([losses[n - 1] for (_, losses), n in zip(found, sizes, strict=True)])
-    weights = _fold_weights(losses)
-
-    settings = {
-        setting: own
+    folds = []
+    for number, places in sorted(by_fold.items()):
+        trees = {each.setting: each.raw.double() for each in boosted if each.fold == number}
+        folds.append(_Fold.of(jobs, histories, places, factor, trees))
+    n_picks = size if len(folds) == 1 else _PICKS
+    picks = [fold.pick(n_picks) for fold in folds]
+    weights = _fold_weights(np.array([pick.loss for pick in picks]))
+    settings = [
+        setting
         for setting in sorted({each.setting for each in boosted})
-        if len(own := {b.fold: b for b in boosted if b.setting == setting}) == len(folds)
-    }
-    kinds = [[fold.mean(share) for fold, share in zip(folds, shares, strict=True)]]
-    for own in settings.values():
-        kinds.append(
-            [f.loss.averaged(own[n].raw.double(), f.y) for n, f in zip(by_fold, folds, strict=True)]
-        )
-    together = _joined(folds, [torch.cat(parts) for parts in kinds], weights)
-    picked, of_kinds = select_greedily(together, _KINDS, first=0)
-    n_kinds = int(np.argmin(of_kinds)) + 1
-    by_kind = np.bincount(picked[:n_kinds], minlength=len(kinds)) / n_kinds
+        if all(setting in fold.trees for fold in folds)
+    ]
+    by_kind = _kind_weights(folds, picks, settings, weights)
 
-    nets: dict[tuple[str, _Place], float] = {}
-    trees: dict[tuple[str, _Place], float] = {}
-    out_of_fold = []
-    for number, fold, share, weight in zip(by_fold, folds, shares, weights, strict=True):
-        own_nets = {
-            ("net", fold.places[i]): by_kind[0] * n / share.total() for i, n in share.items()
+    of_all: dict[_Part, float] = {}
+    raws = []
+    for fold, pick, weight in zip(folds, picks, weights, strict=True):
+        parts = {
+            **{_Part("net", at): by_kind[0] * share for at, share in pick.shares.items()},
+            **{_Part("tree", (s, fold.number)): by_kind[i] for i, s in enumerate(settings, 1)},
         }
-        own_trees = {
-            ("tree", (setting, number)): by_kind[1 + i] for i, setting in enumerate(settings)
-        }
-        nets |= {place: weight * value for place, value in own_nets.items()}
-        trees |= {place: value / len(folds) for place, value in own_trees.items()}
-        counts = share_out({**own_nets, **own_trees}, size)
-        raws = [
-            fold.raw[fold.places.index(place)]
-            if kind == "net"
-            else settings[place[0]][number].raw.double()
-            for (kind, place), n in counts.items()
-            for _ in range(n)
-        ]
-        out_of_fold.append((fold.rows, torch.stack(raws)))
-    counts = share_out({**nets, **trees}, size)
+        for part, share in parts.items():
+            of_all[part] = share * (weight if part.kind == "net" else 1 / len(folds))
+        raws.append(fold.outputs(_share_out(parts, size)))
+    counts = _share_out(dict(sorted(of_all.items(), key=lambda item: item[0].kind)), size)
+    averages = [
+        torch.stack([fold.averaged(one) for one in raw]).mean(0)
+        for fold, raw in zip(folds, raws, strict=True)
+    ]
+    ensemble = _joined(folds, [torch.cat(averages)], weights)
     return Chosen(
-        {place: n for (kind, place), n in counts.items() if kind == "net"},
-        {place: n for (kind, place), n in counts.items() if kind == "tree"},
+        {part.place: n for part, n in counts.items() if part.kind == "net"},
+        {part.place: n for part, n in counts.items() if part.kind == "tree"},
         factor,
-        of_kinds[n_kinds - 1],
-        float(np.dot(weights, [losses[0] for _, losses in found])),
-        out_of_fold,
+        float(ensemble.losses_with(torch.zeros(()), 0)[0]),
+        float(np.dot(weights, [pick.best_single for pick in picks])),
+        [(fold.rows, raw) for fold, raw in zip(folds, raws, strict=True)],
     )
+
+
+class _Part(NamedTuple):
+    """What counts in an ensemble: a snapshot, a "net", or trees, a "tree"."""
+
+    kind: str
+    place: _Place
+
+
+@dataclass(frozen=True)
+class _Pick:
+    """What a fold's greedy choice found: shares that add up to 1, and losses."""
+
+    shares: Mapping[_Place, float]
+    loss: float
+    best_single: float
 
 
 @dataclass(frozen=True)
 class _Fold:
-    """The snapshots of the members of one fold, and the rows that they are scored on."""
+    """The snapshots and trees of one fold, and the rows that they are scored on."""
 
+    number: int
     loss: Loss
     places: Sequence[_Place]
     raw: Tensor  # (K, n, n_outputs), calibrated
+    trees: Mapping[int, Tensor]  # by setting: (n, n_outputs)
     y: Tensor
     weight: Tensor | None
     rows: Tensor
@@ -630,29 +630,66 @@ class _Fold:
         histories: Sequence[MemberHistory],
         places: Sequence[_Place],
         factor: float,
+        trees: Mapping[int, Tensor],
     ) -> Self:
-        rows, held_out = jobs[places[0][0]].rows, jobs[places[0][0]].plans[0].val_rows
+        member = places[0][0]
+        rows, held_out = jobs[member].rows, jobs[member].plans[0].val_rows
         assert held_out is not None
-        raws = [histories[member].snapshots()[k].raw for member, k in places]
+        raws = [histories[own].snapshots()[k].raw for own, k in places]
         y = rows.y[held_out]
         return cls(
-            histories[places[0][0]].loss,
+            histories[member].fold,
+            histories[member].loss,
             places,
             torch.stack([raw.double() * factor for raw in raws if raw is not None]),
+            trees,
             y.double() if y.is_floating_point() else y,
             None if rows.weight is None else rows.weight[held_out].double(),
             held_out,
         )
 
-    @property
-    def pool(self) -> Pool:
-        averaged = torch.stack([self.loss.averaged(raw, self.y) for raw in self.raw])
-        return Pool(self.loss, averaged, self.y, self.weight)
+    def averaged(self, raw: Tensor) -> Tensor:  # (n, n_outputs) -> (n, k)
+        """What an ensemble averages of raw outputs."""
+        return self.loss.averaged(raw, self.y)
 
-    def mean(self, share: Counter[int]) -> Tensor:
+    def pick(self, n_picks: int) -> _Pick:
+        """Pick snapshots greedily, up to the smallest loss on the way."""
+        pool = Pool(
+            self.loss, torch.stack([self.averaged(raw) for raw in self.raw]), self.y, self.weight
+        )
+        picked, losses = select_greedily(pool, n_picks)
+        n = int(np.argmin(losses)) + 1
+        shares = {self.places[i]: times / n for i, times in Counter(picked[:n]).items()}
+        return _Pick(shares, losses[n - 1], losses[0])
+
+    def mean(self, shares: Mapping[_Place, float]) -> Tensor:
         """What the picked ones have ``averaged``, (n, k)."""
-        parts = [n * self.loss.averaged(self.raw[i], self.y) for i, n in share.items()]
-        return torch.stack(parts).sum(0) / share.total()
+        raws = zip(self.places, self.raw, strict=True)
+        parts = [shares[at] * self.averaged(raw) for at, raw in raws if at in shares]
+        return torch.stack(parts).sum(0)
+
+    def outputs(self, counts: Mapping[_Part, int]) -> Tensor:
+        """Raw outputs of snapshots and trees, each as often as it counts: (N, n, n_outputs)."""
+        of_nets = dict(zip(self.places, self.raw, strict=True))
+        return torch.stack(
+            [
+                of_nets[part.place] if part.kind == "net" else self.trees[part.place[0]]
+                for part, n in counts.items()
+                for _ in range(n)
+            ]
+        )
+
+
+def _kind_weights(
+    folds: Sequence[_Fold], picks: Sequence[_Pick], settings: Sequence[int], weights: np.ndarray
+) -> list[float]:
+    """Weights of the networks, which have one always, and of each setting of trees."""
+    of_nets = [fold.mean(pick.shares) for fold, pick in zip(folds, picks, strict=True)]
+    kinds = [of_nets, *([fold.averaged(fold.trees[s]) for fold in folds] for s in settings)]
+    together = _joined(folds, [torch.cat(parts) for parts in kinds], weights)
+    picked, losses = select_greedily(together, _KINDS, first=0)
+    n = int(np.argmin(losses)) + 1
+    return (np.bincount(picked[:n], minlength=len(kinds)) / n).tolist()
 
 
 def _joined(folds: Sequence[_Fold], kinds: Sequence[Tensor], weights: np.ndarray) -> Pool:
@@ -715,6 +752,16 @@ def share_out(weights: Mapping[K, float], total: int) -> Counter[K]:
     return +counts
 
 
+def _share_out(weights: Mapping[_Part, float], total: int) -> Counter[_Part]:
+    """``share_out`` with one network at least: the encoding and the target are kept by networks."""
+    counts = share_out(weights, total)
+    nets = [part for part in weights if part.kind == "net"]
+    if not any(part in counts for part in nets):
+        counts[counts.most_common(1)[0][0]] -= 1
+        counts[max(nets, key=lambda part: weights[part])] = 1
+    return +counts
+
+
 def make_groups(
     members: Sequence[BaseMLP],
     jobs: Sequence[Job],
@@ -749,7 +796,7 @@ def make_groups(
         groups.append(members[first])
         selected += [n_before + i for i, place in enumerate(places) for _ in range(counts[place])]
         n_before += len(places)
-    trees = []
+    trees: list[Trees] = []
     for each in boosted:
         n = chosen.tree_counts.get((each.setting, each.fold), 0)
         if n:
