@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import time
 import warnings
@@ -484,9 +485,8 @@ class BasePack(_Kept):
 
     def _exported(self, dtype: torch.dtype | None) -> TableModule:
         networks = [group.built_network(dtype=dtype).unflatten() for group in self._groups]
-        return TableModule(
-            self.encoder_, networks, Answer(self.target_), self._selected, self._trees
-        )
+        trees = copy.deepcopy(self._trees)  # the module's own, which may be moved
+        return TableModule(self.encoder_, networks, Answer(self.target_), self._selected, trees)
 
     @property
     def n_iter_(self) -> int:

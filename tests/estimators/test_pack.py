@@ -21,9 +21,10 @@ from combutab import (
 from combutab.estimators import _jobs, _pack, _pack_training
 from combutab.estimators._pack_training import (
     Pool,
+    _fold_weights,
     draw_members,
-    select_from_folds,
     select_greedily,
+    share_out,
 )
 from combutab.nn import Member
 from combutab.training import (
@@ -38,6 +39,7 @@ SMALL = {"hidden_layer_sizes": (8,), "numeric_embedding_dim": 3, "batch_size": 6
 
 
 QUICK = {"n_members": 4, "max_iter": 4, "random_state": 0, "member_params": SMALL}
+QUICK |= {"boosting": False}  # whose tests are in test_boosting.py
 
 
 ARRAY, LABELS = make_classification(160, 4, n_informative=3, n_redundant=0, random_state=0)
@@ -101,7 +103,9 @@ def test_each_member_is_what_a_plain_estimator_with_its_parameters_is(more):
 
 
 def test_the_table_of_members_says_what_was_chosen():
-    pack = PackClassifier(**QUICK | {"activations": ("relu", "mish")}).fit(TABLE, LABELS)
+    sharp = {**SMALL, "label_smoothing": 0.0}  # else losses are once outputs have been scaled
+    pack = PackClassifier(**QUICK | {"member_params": sharp}, activations=("relu", "mish"), cv=None)
+    pack.fit(TABLE, LABELS)
     table = pack.members_
     assert table["activation"].tolist()[:2] == ["relu", "mish"]
     assert table["weight"].sum() == pytest.approx(1.0)
@@ -168,7 +172,14 @@ def test_folds_part_the_rows_and_no_member_sees_its_own(jobs, cv):
             assert share == pytest.approx(LABELS.mean(), abs=0.02)  # stratified
     assert sorted(functools.reduce(operator.iadd, held_out.values(), [])) == list(everything)
     assert pack.members_["fold"].tolist() == [0, 1, 2] * 2
-    np.testing.assert_allclose(pack.members_.groupby("fold")["weight"].sum(), 1 / 3)
+    of_rows = pack.oof_decision_function_
+    inverse = [1 / log_loss(LABELS[rows], of_rows[rows]) for rows in held_out.values()]
+    weights = pack.members_.groupby("fold")["weight"].sum()  # whole 64ths
+    np.testing.assert_allclose(weights, inverse / np.sum(inverse), atol=1 / 64)
+    mean = np.average(
+        1 / np.array(inverse), weights=inverse * np.array([*map(len, held_out.values())])
+    )
+    assert pack.validation_loss_ == pytest.approx(mean)
     assert len(_jobs.plan_stacks(jobs)) == 1  # folds of other sizes and scales, one shape
     assert pack.validation_loss_ <= pack.best_member_validation_loss_
 
@@ -197,6 +208,119 @@ def test_few_rows_all_train_and_all_members_count_alike():
 def test_rare_classes_are_no_obstacle_to_a_hold_out():
     y = np.where(np.arange(len(TABLE)) == 3, "rare", classes())
     assert set(PackClassifier(**QUICK).fit(TABLE, y).classes_) == set(y)
+
+
+def test_where_no_rows_are_set_aside_there_are_no_trees_either():
+    pack = PackClassifier(**QUICK | {"boosting": True}).fit(TABLE[:49], LABELS[:49])
+    assert pack.validation_loss_ is None
+    assert "boosting" not in set(pack.members_["activation"])
+    assert not hasattr(pack, "oof_decision_function_")
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_members", "n_folds"), [(49, 3, 0), (50, 3, 3), (51, 9, 8), (160, 1, 1)]
+)
+def test_auto_is_eight_folds_or_as_many_as_members(jobs, n_rows, n_members, n_folds):
+    pack = PackRegressor(**QUICK | {"n_members": n_members, "max_iter": 1})
+    pack.fit(ARRAY[:n_rows], TARGET[:n_rows])
+    held_out = {
+        None if (rows := job.plans[0].val_rows) is None else (*rows.tolist(),) for job in jobs
+    }
+    assert len(held_out - {None}) == n_folds
+    assert pack.members_["fold"].nunique() == max(1, n_folds)
+    assert hasattr(pack, "oof_prediction_") == (n_folds > 1)
+
+
+def test_auto_goes_by_rows_that_are_given(jobs):
+    pack = PackRegressor(**QUICK)
+    pack.fit(ARRAY[:100], TARGET[:100], X_val=ARRAY[100:], y_val=TARGET[100:])
+    assert {len(job.plans[0].val_rows) for job in jobs} == {60}
+    wrong = pack.predict(ARRAY[100:]) - TARGET[100:]
+    scale = pack._groups[0].target_.scale[0]
+    assert pack.validation_loss_ == pytest.approx(np.mean((wrong / scale) ** 2) / 2, rel=1e-4)
+
+
+def test_one_member_trains_on_the_rows_of_the_one_fold_that_is_given(jobs):
+    fold = np.arange(0, 160, 2), np.arange(1, 160, 2)
+    PackRegressor(**QUICK | {"n_members": 1}, cv=[fold]).fit(ARRAY, TARGET)
+    (job,) = jobs
+    for part, rows in zip(fold, (job.plans[0].rows, job.plans[0].val_rows), strict=True):
+        own = job.rows.y[rows].ravel().numpy()
+        np.testing.assert_allclose(np.corrcoef(own, TARGET[part])[0, 1], 1.0)
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+def test_each_row_is_predicted_by_the_network_that_has_not_seen_it(jobs, zeros):
+    weight = np.ones(len(TABLE))
+    weight[::10] = 1 - zeros
+    pack = PackClassifier(**QUICK | {"n_members": 3, "max_iter": 1}).fit(TABLE, classes(), weight)
+    found, kept = pack.oof_decision_function_, np.flatnonzero(weight)
+    assert found.shape == (len(TABLE), 3)
+    assert np.isnan(found).any(1).tolist() == (weight == 0).tolist()
+    probabilities = torch.softmax(by_hand(pack, TABLE)[0], -1).numpy()
+    owners = []
+    for job in jobs:
+        rows = kept[job.plans[0].val_rows]
+        errors = np.abs(probabilities[:, rows] - found[rows]).max((1, 2))
+        owners.append(int(errors.argmin()))
+        assert errors.min() < 1e-6
+    assert sorted(owners) == [0, 1, 2]
+
+
+def test_a_fold_whose_networks_diverge_or_do_not_begin_has_no_part(monkeypatch):
+    original = _pack_training.MemberHistory.end_epoch
+
+    def end_epoch(track, *arguments):
+        if track.fold != 0:
+            original(track, *arguments)
+
+    monkeypatch.setattr(_pack_training.MemberHistory, "end_epoch", end_epoch)
+    pack = PackClassifier(**QUICK | {"n_members": 3, "boosting": True}).fit(TABLE, LABELS)
+    assert set(pack.members_.loc[pack.members_["weight"] > 0, "fold"]) == {1, 2}
+    assert np.isnan(pack.oof_decision_function_).any(1).mean() == pytest.approx(1 / 3, abs=0.02)
+
+
+@pytest.mark.parametrize("n_rare", [1, 2, 7, 9])
+def test_auto_folds_spread_rare_classes_as_far_as_they_go(n_rare, jobs):
+    y = np.where(np.arange(len(TABLE)) < n_rare, "rare", classes())
+    pack = PackClassifier(**QUICK | {"n_members": 8, "max_iter": 1}).fit(TABLE, y)
+    assert len(jobs) == 8
+    assert pack.oof_decision_function_.shape == (160, len(pack.classes_))
+    if n_rare == 9:  # a class of at least as many rows as folds is in each of them
+        assert all((y[job.plans[0].val_rows] == "rare").any() for job in jobs)
+
+
+def test_without_smoothed_labels_outputs_stay_as_they_are():
+    X, y = ARRAY[:100], LABELS[:100]
+    losses = {}
+    for smoothing in (0.0, 0.1):
+        pack = PackClassifier(**QUICK, max_ensemble_size=1)
+        pack.set_params(member_params={**SMALL, "label_smoothing": smoothing})
+        pack.fit(X, y, X_val=ARRAY[100:], y_val=LABELS[100:])
+        losses[smoothing] = pack.validation_loss_, pack.members_["validation_loss"].min()
+    assert losses[0.0][0] == pytest.approx(losses[0.0][1], rel=1e-5)
+    assert losses[0.1][0] != pytest.approx(losses[0.1][1], rel=1e-3)
+
+
+@pytest.mark.parametrize("total", [1, 2, 7, 64])
+def test_whole_numbers_are_shared_out_by_weights(total):
+    weights = dict(enumerate(np.random.default_rng(total).random(9)))
+    counts = share_out(weights, total)
+    assert counts.total() == total
+    exact = {key: weight / sum(weights.values()) * total for key, weight in weights.items()}
+    assert all(abs(counts[key] - exact[key]) < 1 for key in weights)
+
+
+@pytest.mark.parametrize("losses", [[0.5, 1.0, 2.0], [1e-12, 1.0], [0.0, 1.0], [-0.5, 1.0]])
+def test_folds_count_by_one_over_their_losses(losses):
+    weights = _fold_weights(np.array(losses))
+    assert weights.sum() == pytest.approx(1)
+    if min(losses) <= 0:
+        assert len(set(weights)) == 1
+    elif min(losses) > 1e-3:
+        np.testing.assert_allclose(weights * losses, (weights * losses)[0])
+    else:  # no fold takes all for ever
+        assert weights.max() < 1
 
 
 # ---- the same again -----------------------------------------------------------------------------
@@ -377,16 +501,6 @@ def test_a_large_pool_is_looked_at_in_parts(monkeypatch):
     whole = select_greedily(class_pool(*draw()), 6)
     monkeypatch.setattr(_pack_training, "_VALUES", 1)
     assert select_greedily(class_pool(*draw()), 6) == whole
-
-
-def test_folds_give_equally_many_and_their_mean_loss_is_the_least_on_the_way():
-    pools = [class_pool(*draw(seed)) for seed in range(3)]
-    paths = [select_greedily(pool, 6)[1] for pool in pools]
-    selected, losses, alone = select_from_folds(pools, 6)
-    assert len({len(own) for own in selected}) == 1
-    assert np.mean(losses) == pytest.approx(np.mean(paths, axis=0).min())
-    assert alone == [path[0] for path in paths]
-    assert np.mean(losses) <= np.mean(alone)
 
 
 LOSSES = [
