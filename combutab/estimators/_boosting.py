@@ -83,7 +83,7 @@ class Trees(nn.Module):
         """Raw outputs, as networks give them."""
         get = self.get_buffer
         X = dense.double() if codes is None else torch.cat([codes.double(), dense.double()], 1)
-        at = get("roots").expand(len(X), -1)
+        at = get("roots") + torch.zeros_like(X[:, :1], dtype=torch.int64)
         for _ in range(self.depth):
             values = X.gather(1, get("feature")[at])
             goes_left = values <= get("threshold")[at]
@@ -91,7 +91,8 @@ class Trees(nn.Module):
                 sets = get("categories")[at]
                 code = values.long().clamp(0, _CODES - 1)
                 is_left = get("left_codes").flatten()[sets.clamp_min(0) * _CODES + code]
-                goes_left = torch.where(sets >= 0, is_left, goes_left)
+                split = sets >= 0  # no torch.where of booleans, which ONNX Runtime lacks
+                goes_left = (split & is_left) | (~split & goes_left)
             at = torch.where(goes_left, get("left")[at], get("right")[at])
         of_output = get("outputs")[:, None] == torch.arange(len(get("baseline")), device=X.device)
         value = get("value")[at]
