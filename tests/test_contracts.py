@@ -593,6 +593,8 @@ OF_PACKS |= {"numeric_encoding": "standard", "learning_rate_init": 0.03}
 OF_PACKS |= {"dropout": 0.0, "precision": "float64"}
 TINY_PACK = {"n_members": 3, "max_iter": 12, "activations": ("relu", "combu")}
 TINY_PACK |= {"member_params": OF_PACKS}
+# folds and the leaves of trees count rows, not their weights
+TINY_PACK |= {"cv": None, "boosting": False}
 TINY = {cls: {"epochs": 1, **widths} for cls, widths in WIDTHS.items()}
 TINY[CTGAN] = TINY[CTGAN] | {"batch_size": 20, "pac": 10}
 # Both estimators as they are by default, but for the width of the exact classifier; then each loss,

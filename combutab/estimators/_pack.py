@@ -509,9 +509,10 @@ class BasePack(_Kept):
 
         It loads on any device, and predicts the same. It holds the chosen networks and trees, the
         table of members and their losses, and of the data what the file of a plain estimator holds
-        (`MLPClassifier.save`): no rows. But thresholds of trees lie halfway between two neighbouring
-        values of an encoded column, and leaves may hold a few rows, so that a file with trees is
-        closer to single rows than one of networks only: use ``boosting=False`` where that matters.
+        (`MLPClassifier.save`): no rows. But thresholds of trees lie halfway between two
+        neighbouring values of an encoded column, and leaves may hold a few rows, so that a file
+        with trees is closer to single rows than one of networks only: use ``boosting=False`` where
+        that matters.
 
         Raises
         ------

@@ -366,6 +366,22 @@ def test_modules_predict_the_same(name, packs):
         np.testing.assert_allclose(found, answers(pack), atol=atol, rtol=atol)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_onnx_files_predict_the_same(name, packs):
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    pack = packs[name]
+    X = NEW[list(pack.feature_names_in_)]
+    session = runtime.InferenceSession(pack.to_onnx().SerializeToString())
+    types = {"tensor(string)": object, "tensor(double)": np.float64, "tensor(float)": np.float32}
+    given = {
+        each.name: X[each.name].to_numpy().reshape(-1, 1).astype(types[each.type])
+        for each in session.get_inputs()
+    }
+    found = session.run(None, given)[-1]
+    np.testing.assert_allclose(found.reshape(answers(pack).shape), answers(pack), atol=1e-5)
+
+
 def damage(arrays, name, place, value):
     arrays[name] = arrays[name].copy()
     arrays[name][place] = value
