@@ -590,7 +590,7 @@ TABM = EXACT | {"hidden_layer_sizes": (16,), "n_heads": 3, "n_bins": 6, "numeric
 TABM |= {"learning_rate_init": 0.05, "max_iter": 10}
 OF_PACKS = {"hidden_layer_sizes": (16,), "batch_size": 256, "numeric_embedding_dim": 4}
 OF_PACKS |= {"numeric_encoding": "standard", "learning_rate_init": 0.03}
-OF_PACKS |= {"dropout": 0.0, "precision": "float64"}
+OF_PACKS |= {"dropout": 0.0, "precision": "float64", "learning_rate_factors": None}
 TINY_PACK = {"n_members": 3, "max_iter": 12, "activations": ("relu", "combu")}
 TINY_PACK |= {"member_params": OF_PACKS}
 # folds and the leaves of trees count rows, not their weights
