@@ -57,7 +57,7 @@ combutab.training: BinaryCrossEntropy Callback ConditionSampler Conditions
     CrossEntropy EpochReport FitTasks GaussianNLL Learned Loss MemberPlan MemberResult
     OptimizerConfig PER_STEP Pinball ProgressBar REGRESSION_LOSSES RowOptimizer RowStream Rows
     SCHEDULES SOLVERS StackFile TimeLimit TrainConfig Trainable VerboseLines
-    is_per_step make_regression_loss schedule_factor train train_lbfgs
+    best_factors is_per_step make_regression_loss schedule_factor train train_lbfgs
     train_stack uninterrupted unshared
 """
 
