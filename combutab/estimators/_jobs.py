@@ -315,8 +315,14 @@ def _weights_digest(network: ConstructedNetwork) -> str:
 Scorer = Callable[[Tensor, Tensor, Tensor | None], float]
 
 
-def output_scorer(estimator: Any, scoring: Any, target: Target, rows: Rows) -> Scorer:
-    """The scorer that ``early_stopping_scoring`` names, tried on rows with outputs of zero.
+def output_scorer(
+    estimator: Any,
+    scoring: Any,
+    target: Target,
+    rows: Rows,
+    name: str = "early_stopping_scoring",
+) -> Scorer:
+    """The scorer that the parameter of this name asks for, tried on rows with outputs of zero.
 
     It scores raw outputs, (n_heads, n, n_outputs), by encoded targets and weights: scikit-learn's
     is shown a copy of the estimator that has these outputs.
@@ -324,7 +330,8 @@ def output_scorer(estimator: Any, scoring: Any, target: Target, rows: Rows) -> S
     Raises ValueError if scikit-learn knows none of that name, or it cannot score such rows.
     """
     scorer = check_scoring(estimator, scoring=scoring)
-    made = functools.partial(_score_outputs, copy.copy(estimator), target, scorer, scoring)
+    asked = f"{name}={scoring!r}"
+    made = functools.partial(_score_outputs, copy.copy(estimator), target, scorer, asked)
     made(rows.dense.new_zeros(1, len(rows.y), target.n_raw_outputs), rows.y, rows.weight)
     return made
 
@@ -333,7 +340,7 @@ def _score_outputs(
     estimator: Any,
     target: Target,
     scorer: Callable[..., float],
-    scoring: Any,
+    asked: str,
     raw: Tensor,
     y: Tensor,
     weight: Tensor | None,
@@ -344,10 +351,8 @@ def _score_outputs(
     shown = estimator.with_outputs(raw.cpu().double())
     try:
         return float(scorer(shown, rows, target.decode(y.cpu().numpy()), **more))
-    except ValueError as error:
-        raise ValueError(
-            f"early_stopping_scoring={scoring!r} cannot score the rows set aside: {error}"
-        ) from error
+    except (ValueError, AttributeError) as error:
+        raise ValueError(f"{asked} cannot score the rows set aside: {error}") from error
 
 
 # ---- The task of a fit, for scikit-learn's callbacks: its epochs, and what they would make -------

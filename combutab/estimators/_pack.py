@@ -6,15 +6,17 @@ import copy
 import os
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
+from operator import itemgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 import torch
 from sklearn.base import _fit_context
+from sklearn.metrics import check_scoring
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _num_samples, check_is_fitted
 from torch import Tensor
@@ -42,7 +44,7 @@ from combutab.estimators._classifier import CLASS_WEIGHT, ClassPredictions, MLPC
 from combutab.estimators._docs import document
 from combutab.estimators._export import Exports, TableModule
 from combutab.estimators._fitted import LearnedTable
-from combutab.estimators._jobs import Job, OutOfFold
+from combutab.estimators._jobs import Job, OutOfFold, Scorer, output_scorer
 from combutab.estimators._pack_training import (
     BOOSTING,
     MIN_ROWS,
@@ -166,6 +168,9 @@ class BasePack(_Kept):
         set aside smaller. For single targets, and the losses ``"squared_error"``,
         ``"absolute_error"`` and ``"poisson"``; else, and where no rows are set aside, there are
         none. Set it to False for networks alone.
+    scoring : str, callable or None, default=None
+        What the ensemble is chosen by, of any of scikit-learn's scorers, such as ``"accuracy"``;
+        None is the training's loss. Networks and trees are trained by the loss either way.
     validation_fraction : float, default=0.2
         Share of rows set aside with ``cv=None``, stratified for classes.
     max_ensemble_size : int, default=64
@@ -227,6 +232,7 @@ class BasePack(_Kept):
     max_time: float | str | None = parameter(None, None, str, POSITIVE)
     cv: Any = parameter("auto", StrOptions({"auto"}), "cv_object")
     boosting: bool = parameter(True, "boolean")
+    scoring: str | Callable[..., float] | None = parameter(None, None, str, callable)
     validation_fraction: float = parameter(0.2, Interval(Real, 0, 1, closed="neither"))
     max_ensemble_size: int = parameter(64, COUNT)
     max_iter: int = parameter(80, COUNT)
@@ -291,6 +297,12 @@ class BasePack(_Kept):
             self.__dict__.pop("_groups", None)
             prepared = self._prepare(X, y, sample_weight, X_val, y_val, seed)
             jobs, histories = member_jobs(members, prepared)
+            scorer, (_, held_out) = None, prepared.splits[0]
+            if self.scoring is not None and held_out is not None:
+                rows = prepared.rows.each(itemgetter(held_out))
+                scorer = output_scorer(
+                    members[0], self.scoring, prepared.target, rows, name="scoring"
+                )
             of_rows = None
             if len(prepared.splits) > 1:
                 weight = 1.0 if sample_weight is None else as_numpy(sample_weight)
@@ -317,7 +329,7 @@ class BasePack(_Kept):
                     trees = boost_folds(jobs, histories, prepared.target, seed, started + seconds)
                     boosted, interrupted = self._collected(trees)
                 return self._keep(
-                    members, jobs, histories, boosted, of_rows, interrupted=interrupted
+                    members, jobs, histories, boosted, of_rows, scorer, interrupted=interrupted
                 )
 
     def _prepare(
@@ -369,6 +381,8 @@ class BasePack(_Kept):
             )
         if isinstance(self.cv, Integral):
             self._check_room(int(self.cv))
+        if self.scoring is not None:
+            check_scoring(self, scoring=self.scoring)
         seeds = [fold_in(seed, Stream.MEMBER, i) % (1 << 32) for i in range(self.n_members)]
         drawn = draw_members(self.n_members, self.activations, seed)
         return [
@@ -429,6 +443,7 @@ class BasePack(_Kept):
         histories: Sequence[MemberHistory],
         boosted: Sequence[Boosted],
         of_rows: OutOfFold | None,
+        scorer: Scorer | None,
         *,
         interrupted: bool,
     ) -> Self:
@@ -440,7 +455,7 @@ class BasePack(_Kept):
                 "a lower 'learning_rate_init'"
             )
         size = self.max_ensemble_size
-        chosen = broadcast(choose_snapshots(jobs, histories, boosted, size))
+        chosen = broadcast(choose_snapshots(jobs, histories, boosted, size, scorer))
         groups, trees, selected = make_groups(members, jobs, histories, boosted, chosen)
         target = groups[0].target_
         with uninterrupted():

@@ -29,6 +29,7 @@ from combutab.estimators._boosting import SETTINGS, Trees, boost, can_boost
 from combutab.estimators._jobs import (
     Job,
     Place,
+    Scorer,
     first_states,
     is_interrupted,
     sorted_by_activation,
@@ -418,8 +419,9 @@ class Pool:
     weight: Tensor | None = None
 
     @torch.inference_mode()
-    def losses_with(self, total: Tensor, n_so_far: int) -> np.ndarray:
-        """Losses of the ensemble whose predictions add up to ``total`` and each of the pool's."""
+    def losses_after(self, selected: Sequence[int]) -> np.ndarray:
+        """Losses of the ensemble of these and each of the pool's."""
+        total, n_so_far = self.predictions[list(selected)].double().sum(0), len(selected)
         found = []
         step = max(1, _VALUES // max(1, total.numel()))
         for start in range(0, len(self.predictions), step):
@@ -434,8 +436,21 @@ def _weighted_mean(rows: Tensor, weight: Tensor | None) -> Tensor:  # (..., n) -
     return rows.mean(-1) if weight is None else (rows * weight).sum(-1) / weight.sum()
 
 
+@dataclass(frozen=True)
+class ScoredPool:
+    """What can be chosen from by a score: ``loss`` gives that of an ensemble, smaller is better."""
+
+    loss: Callable[[Sequence[int]], float]
+    n_candidates: int
+
+    def losses_after(self, selected: Sequence[int]) -> np.ndarray:
+        """Losses of the ensemble of these and each of the pool's."""
+        found = [self.loss([*selected, i]) for i in range(self.n_candidates)]
+        return np.nan_to_num(np.array(found), nan=np.inf)
+
+
 def select_greedily(
-    pool: Pool, n_selected: int, *, first: int | None = None
+    pool: Pool | ScoredPool, n_selected: int, *, first: int | None = None
 ) -> tuple[list[int], list[float]]:
     """Pick, again and again, what makes the ensemble's loss smallest; the ``first`` may be given.
 
@@ -446,15 +461,13 @@ def select_greedily(
     list of float
         The ensemble's loss after each pick.
     """
-    total = torch.zeros(pool.predictions.shape[1:], dtype=torch.float64)
     selected: list[int] = []
     losses: list[float] = []
-    for n_so_far in range(n_selected):
-        candidates = pool.losses_with(total, n_so_far)
+    for _ in range(n_selected):
+        candidates = pool.losses_after(selected)
         best = int(candidates.argmin()) if selected or first is None else first
         selected.append(best)
         losses.append(float(candidates[best]))
-        total += pool.predictions[best]
     return selected, losses
 
 
@@ -540,12 +553,14 @@ def choose_snapshots(
     histories: Sequence[MemberHistory],
     boosted: Sequence[Boosted],
     size: int,
+    scorer: Scorer | None = None,
 ) -> Chosen:
     """Choose an ensemble in which ``size`` networks and trees count; without such rows all members.
 
     Of each fold the snapshots are picked greedily. A fold counts by one over the loss of its pick,
     as its few members may all be poor ones. Then the networks, all folds together, and each setting
-    of trees are picked from greedily, by the rows of all folds.
+    of trees are picked from greedily, by the rows of all folds. With a ``scorer`` both choices are
+    by its score instead of the loss.
     """
     by_fold: dict[int, list[_Place]] = {}
     for member, history in enumerate(histories):
@@ -559,22 +574,22 @@ def choose_snapshots(
         trees = {each.setting: each.raw.double() for each in boosted if each.fold == number}
         folds.append(_Fold.of(jobs, histories, places, factor, trees))
     n_picks = size if len(folds) == 1 else _PICKS
-    picks = [fold.pick(n_picks) for fold in folds]
+    picks = [fold.pick(n_picks, scorer) for fold in folds]
     weights = _fold_weights(np.array([pick.loss for pick in picks]))
     settings = [
         setting
         for setting in sorted({each.setting for each in boosted})
         if all(setting in fold.trees for fold in folds)
     ]
-    by_kind = _kind_weights(folds, picks, settings, weights)
+    if scorer is None:
+        by_kind = _kind_weights(folds, picks, settings, weights)
+    else:
+        by_kind = _scored_kind_weights(folds, picks, settings, size, scorer)
 
     of_all: dict[_Part, float] = {}
     raws = []
     for fold, pick, weight in zip(folds, picks, weights, strict=True):
-        parts = {
-            **{_Part("net", at): by_kind[0] * share for at, share in pick.shares.items()},
-            **{_Part("tree", (s, fold.number)): by_kind[i] for i, s in enumerate(settings, 1)},
-        }
+        parts = _parts(fold, pick, settings, by_kind)
         for part, share in parts.items():
             of_all[part] = share * (weight if part.kind == "net" else 1 / len(folds))
         raws.append(fold.outputs(_share_out(parts, size)))
@@ -588,7 +603,7 @@ def choose_snapshots(
         {part.place: n for part, n in counts.items() if part.kind == "net"},
         {part.place: n for part, n in counts.items() if part.kind == "tree"},
         factor,
-        float(ensemble.losses_with(torch.zeros(()), 0)[0]),
+        float(ensemble.losses_after([])[0]),
         float(np.dot(weights, [pick.best_single for pick in picks])),
         [(fold.rows, raw) for fold, raw in zip(folds, raws, strict=True)],
     )
@@ -652,15 +667,23 @@ class _Fold:
         """What an ensemble averages of raw outputs."""
         return self.loss.averaged(raw, self.y)
 
-    def pick(self, n_picks: int) -> _Pick:
-        """Pick snapshots greedily, up to the smallest loss on the way."""
+    def pick(self, n_picks: int, scorer: Scorer | None) -> _Pick:
+        """Pick snapshots greedily, up to the smallest loss, or best score, on the way."""
         pool = Pool(
             self.loss, torch.stack([self.averaged(raw) for raw in self.raw]), self.y, self.weight
         )
         picked, losses = select_greedily(pool, n_picks)
+        best_single = losses[0]
+        if scorer is not None:
+            score = partial(self._minus_score, scorer)
+            picked, losses = select_greedily(ScoredPool(score, len(self.raw)), n_picks)
         n = int(np.argmin(losses)) + 1
         shares = {self.places[i]: times / n for i, times in Counter(picked[:n]).items()}
-        return _Pick(shares, losses[n - 1], losses[0])
+        loss = pool.losses_after(picked[: n - 1])[picked[n - 1]]
+        return _Pick(shares, float(loss), best_single)
+
+    def _minus_score(self, scorer: Scorer, picked: Sequence[int]) -> float:
+        return -scorer(self.raw[list(picked)], self.y, self.weight)
 
     def mean(self, shares: Mapping[_Place, float]) -> Tensor:
         """What the picked ones have ``averaged``, (n, k)."""
@@ -690,6 +713,41 @@ def _kind_weights(
     picked, losses = select_greedily(together, _KINDS, first=0)
     n = int(np.argmin(losses)) + 1
     return (np.bincount(picked[:n], minlength=len(kinds)) / n).tolist()
+
+
+def _parts(
+    fold: _Fold, pick: _Pick, settings: Sequence[int], by_kind: Sequence[float]
+) -> dict[_Part, float]:
+    """What a row of a fold is predicted by, and the weights."""
+    return {
+        **{_Part("net", at): by_kind[0] * share for at, share in pick.shares.items()},
+        **{_Part("tree", (s, fold.number)): by_kind[i] for i, s in enumerate(settings, 1)},
+    }
+
+
+def _scored_kind_weights(
+    folds: Sequence[_Fold],
+    picks: Sequence[_Pick],
+    settings: Sequence[int],
+    size: int,
+    scorer: Scorer,
+) -> list[float]:
+    """``_kind_weights`` by the score of the predictions for the rows of all folds."""
+    y = torch.cat([fold.y for fold in folds])
+    weights = [fold.weight for fold in folds if fold.weight is not None]
+    n_kinds = 1 + len(settings)
+
+    def minus_score(picked: Sequence[int]) -> float:
+        by_kind = (np.bincount(picked, minlength=n_kinds) / len(picked)).tolist()
+        raws = [
+            fold.outputs(_share_out(_parts(fold, pick, settings, by_kind), size))
+            for fold, pick in zip(folds, picks, strict=True)
+        ]
+        return -scorer(torch.cat(raws, 1), y, torch.cat(weights) if weights else None)
+
+    picked, losses = select_greedily(ScoredPool(minus_score, n_kinds), _KINDS, first=0)
+    n = int(np.argmin(losses)) + 1
+    return (np.bincount(picked[:n], minlength=n_kinds) / n).tolist()
 
 
 def _joined(folds: Sequence[_Fold], kinds: Sequence[Tensor], weights: np.ndarray) -> Pool:

@@ -1,0 +1,65 @@
+"""``scoring`` of packs: the ensemble is chosen by scikit-learn's scorers."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.metrics import accuracy_score, f1_score, make_scorer, mean_absolute_error
+
+from combutab import PackClassifier, PackRegressor
+
+X, Y = make_classification(300, 6, n_informative=4, weights=[0.8], flip_y=0.1, random_state=0)
+THREE = np.array(["no", "perhaps", "yes"])[np.digitize(X[:, 0] + 0.5 * X[:, 1], [-0.5, 0.8])]
+QUICK = {"n_members": 4, "max_iter": 6, "random_state": 0}
+QUICK["member_params"] = {"hidden_layer_sizes": (8,), "batch_size": 64, "numeric_embedding_dim": 3}
+
+
+@pytest.mark.parametrize("cv", ["auto", None])
+@pytest.mark.parametrize("y", [Y, THREE])
+def test_no_choice_by_loss_is_more_often_right_where_it_is_chosen(cv, y):
+    """Of the rows set aside, by the weights of the whole choice."""
+    scores = []
+    for scoring in (None, "accuracy"):
+        pack = PackClassifier(**QUICK, cv=cv, scoring=scoring, boosting=False)
+        pack.fit(X[:200], y[:200], *([] if cv else [None, X[200:], y[200:]]))
+        if cv:
+            scores.append(accuracy_score(y[:200], by_class(pack)))
+        else:
+            scores.append(pack.score(X[200:], y[200:]))
+    assert scores[1] >= scores[0]
+
+
+def by_class(pack):
+    return pack.classes_[pack.oof_decision_function_.argmax(1)]
+
+
+def test_a_callable_scorer_is_the_one_of_its_name():
+    packs = [
+        PackClassifier(**QUICK, scoring=scoring).fit(X, Y)
+        for scoring in ("f1", make_scorer(f1_score))
+    ]
+    assert (packs[0].predict_proba(X) == packs[1].predict_proba(X)).all()
+    assert packs[0].members_["weight"].tolist() == packs[1].members_["weight"].tolist()
+
+
+def test_numbers_are_scored_in_their_units():
+    y, seen = 1000 + 50 * X[:, 0] + 20 * Y, []
+
+    def watched(estimator, rows, truth, sample_weight=None):
+        seen.append(truth)
+        return -mean_absolute_error(truth, estimator.predict(rows), sample_weight=sample_weight)
+
+    weight = np.ones(len(X))
+    weight[:20] = 0
+    PackRegressor(**QUICK, scoring=watched).fit(X, y, weight)
+    # of each of four folds, and of all rows together
+    assert {len(truth) for truth in seen} == {70, 280}
+    assert np.allclose(np.sort(seen[-1]), np.sort(y[20:]))
+
+
+@pytest.mark.parametrize(
+    ("scoring", "words"),
+    [("nonsense", "'nonsense' is not a valid scoring value"), ("roc_auc", "scoring='roc_auc' can")],
+)
+def test_what_cannot_score_is_refused_before_training(scoring, words):
+    with pytest.raises(ValueError, match=words):
+        PackRegressor(**QUICK, scoring=scoring).fit(X, X[:, 0])
