@@ -589,7 +589,7 @@ def choose_snapshots(
     of_all: dict[_Part, float] = {}
     raws = []
     for fold, pick, weight in zip(folds, picks, weights, strict=True):
-        parts = _parts(fold, pick, settings, by_kind)
+        parts = _shares_of_parts(fold, pick, settings, by_kind)
         for part, share in parts.items():
             of_all[part] = share * (weight if part.kind == "net" else 1 / len(folds))
         raws.append(fold.outputs(_share_out(parts, size)))
@@ -598,7 +598,7 @@ def choose_snapshots(
         torch.stack([fold.averaged(one) for one in raw]).mean(0)
         for fold, raw in zip(folds, raws, strict=True)
     ]
-    ensemble = _joined(folds, [torch.cat(averages)], weights)
+    ensemble = _pool_of_folds(folds, [torch.cat(averages)], weights)
     return Chosen(
         {part.place: n for part, n in counts.items() if part.kind == "net"},
         {part.place: n for part, n in counts.items() if part.kind == "tree"},
@@ -709,13 +709,13 @@ def _kind_weights(
     """Weights of the networks, which have one always, and of each setting of trees."""
     of_nets = [fold.mean(pick.shares) for fold, pick in zip(folds, picks, strict=True)]
     kinds = [of_nets, *([fold.averaged(fold.trees[s]) for fold in folds] for s in settings)]
-    together = _joined(folds, [torch.cat(parts) for parts in kinds], weights)
+    together = _pool_of_folds(folds, [torch.cat(parts) for parts in kinds], weights)
     picked, losses = select_greedily(together, _KINDS, first=0)
     n = int(np.argmin(losses)) + 1
     return (np.bincount(picked[:n], minlength=len(kinds)) / n).tolist()
 
 
-def _parts(
+def _shares_of_parts(
     fold: _Fold, pick: _Pick, settings: Sequence[int], by_kind: Sequence[float]
 ) -> dict[_Part, float]:
     """What a row of a fold is predicted by, and the weights."""
@@ -740,7 +740,7 @@ def _scored_kind_weights(
     def minus_score(picked: Sequence[int]) -> float:
         by_kind = (np.bincount(picked, minlength=n_kinds) / len(picked)).tolist()
         raws = [
-            fold.outputs(_share_out(_parts(fold, pick, settings, by_kind), size))
+            fold.outputs(_share_out(_shares_of_parts(fold, pick, settings, by_kind), size))
             for fold, pick in zip(folds, picks, strict=True)
         ]
         return -scorer(torch.cat(raws, 1), y, torch.cat(weights) if weights else None)
@@ -750,7 +750,7 @@ def _scored_kind_weights(
     return (np.bincount(picked[:n], minlength=n_kinds) / n).tolist()
 
 
-def _joined(folds: Sequence[_Fold], kinds: Sequence[Tensor], weights: np.ndarray) -> Pool:
+def _pool_of_folds(folds: Sequence[_Fold], kinds: Sequence[Tensor], weights: np.ndarray) -> Pool:
     """Predictions for the rows of all folds, each of which counts by its fold's weight."""
     by_row = [
         (torch.ones(len(f.y), dtype=torch.float64) if f.weight is None else f.weight) * w
