@@ -165,7 +165,10 @@ def _beside_a_guess(estimator: Any, X: pd.DataFrame, y: np.ndarray) -> str:
         )
     val, predicted, apart = found
     train, n = np.delete(np.arange(len(y)), val), len(val)
-    by = ", each predicted by a network that has not seen it," if apart else ""
+    train = train if len(train) else val  # of folds all rows are set aside once
+    pack = hasattr(estimator, "members_")
+    which = "networks that have not seen it" if pack else "a network that has not seen it"
+    by = f", each predicted by {which}," if apart else ""
     where = f"On the {n:,} rows set aside{by}"
     if hasattr(estimator, "classes_"):
         guess = pd.Series(y[train]).mode().tolist()[0]
@@ -187,11 +190,12 @@ def _beside_a_guess(estimator: Any, X: pd.DataFrame, y: np.ndarray) -> str:
         )
     said += "" if better else " It does not beat that guess."
     if apart:
+        what, one = ("networks", "they") if pack else ("epochs", "a network")
         return (
-            f"{said} The best epochs were chosen by these rows, so that a network may do a little "
-            "worse on new ones; these get the networks' mean, which is usually better than one."
+            f"{said} The best {what} were chosen by these rows, so that {one} may do a little "
+            "worse on new ones; these get the mean of all, which is usually better."
         )
-    chosen = "networks were" if hasattr(estimator, "members_") else "epoch was"
+    chosen = "networks were" if pack else "epoch was"
     return f"{said} The best {chosen} chosen by these rows, so that new ones may do a little worse."
 
 
