@@ -896,6 +896,7 @@ def member_table(
                 **dict.fromkeys(rows[0], np.nan),
                 "member": i,
                 "activation": BOOSTING,
+                "depth": 0,
                 "learning_rate_init": SETTINGS[each.setting]["learning_rate"],
                 "fold": each.fold,
                 "n_iter": each.trees.n_steps,
