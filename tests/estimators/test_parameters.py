@@ -56,6 +56,8 @@ OF_PACKS = {
     "max_time": [0, -1.0],
     "activations": ["relu", None],
     "cv": [1, 1.5],
+    "boosting": ["no", None],
+    "scoring": [3],
     "validation_fraction": [0.0, 1.0],
     "max_ensemble_size": [0],
     "member_params": ["relu", [1]],

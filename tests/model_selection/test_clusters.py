@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.model_selection import cross_validate
 
@@ -141,7 +141,9 @@ def test_a_pack_is_of_members_that_others_train(on_dask, monkeypatch):
 
     monkeypatch.setattr(_pack_training.MemberHistory, "end_epoch", at_home)
     there = clone(PACK).fit(X, Y)
-    assert (there.members_["n_iter"] == 3).all()
+    networks = there.members_["activation"] != "boosting"
+    assert networks.sum() == 5
+    assert (there.members_.loc[networks, "n_iter"] == 3).all()
     pd.testing.assert_frame_equal(there.members_, here.members_, check_exact=True)
     pd.testing.assert_frame_equal(there.history_, here.history_, check_exact=True)
     assert there.validation_loss_ == here.validation_loss_
@@ -153,7 +155,8 @@ def test_packs_within_a_task_stay_in_it_and_have_an_epoch_though_late(on_dask):
     with joblib.parallel_config(backend="sequential"):
         here = cross_validate(PACK, X, Y, cv=2)["test_score"]
     log.clear()
-    assert_array_equal(cross_validate(PACK, X, Y, cv=2, n_jobs=2)["test_score"], here)
+    there = cross_validate(PACK, X, Y, cv=2, n_jobs=2)["test_score"]
+    assert_allclose(there, here, rtol=1e-6)  # workers have another number of threads
     keys = {entry.key for entry in log}
     assert any("_fit_and_score" in key for key in keys)
     assert not any("_run_sent" in key for key in keys)

@@ -228,7 +228,7 @@ FORGERIES = {
         ),
         "groups differ in their target",
     ),
-    "a group too few": ("pack", lambda h, a: h["groups"].pop(), "its header asks for"),
+    "a group too few": ("pack", lambda h, a: h["groups"].pop(), "trees have the arrays"),
     "a giant group": ("pack", _set("groups", 0, "n_members", value=10**9), "n_members in a group"),
     "a weight too many": ("pack", lambda h, a: h["members"]["weight"].append(0.5), "equally long"),
     "a loss is text": ("pack", _set("fitted", "validation_loss_", value="low"), "validation_loss_"),
