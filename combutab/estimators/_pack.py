@@ -192,8 +192,9 @@ class BasePack(_Kept):
         Print a line whenever members have been trained.
     n_jobs : int or None, default=None
         Stacks of members that train at the same time: in threads, or in the processes that joblib's
-        context names ("loky", "dask", "ray"), to the same pack. None is as many as torch has
-        threads, or all workers of a cluster. Within a task of a cluster they stay in its process.
+        context names ("loky", "dask", "ray"), to the same pack, up to rounding where each has
+        another number of torch's threads. None is as many as torch has threads, or all workers of a
+        cluster. Within a task of a cluster they stay in its process.
 
     Attributes
     ----------
