@@ -395,10 +395,9 @@ def _write_pairs(page: Page, rows: pd.DataFrame, found: pd.DataFrame) -> None:
     page.text(
         f"Each model beside `{DEFAULTS}` on the splits that both have run on: errors, log "
         "losses and seconds as ratios, geometric means over tables with 95 % intervals, and p "
-        "by Wilcoxon's test over tables, adjusted by Holm's method. With so few tables p "
-        f"cannot be below {least:.2g}."
-        + f" In this table alone, for they have fewer fits: {', '.join(few)}."
-        * bool(few)
+        "by Wilcoxon's test over tables, adjusted by Holm's method."
+        + f" With so few tables p cannot be below {least:.2g}." * (least > 0.005)
+        + f" In this table alone, for they have fewer fits: {', '.join(few)}." * bool(few)
     )
     page.table([f"model / {DEFAULTS}", *pairs.columns], _lines(pairs, "{}"))
 

@@ -164,9 +164,9 @@ def excerpts(root: Path) -> dict[str, str]:
         return "\n".join([machine(results[page]), "", *parts])
 
     return {
-        "predictions.md": "\n".join(
-            [of("quality_predictions"), of("quality_predictions", "At most 3000 training rows")]
-        ),
+        "predictions.md": of("quality_predictions")
+        + "\n"
+        + sections(results["quality_predictions"])["At most 3000 training rows"],
         "generators.md": of("quality_generators"),
         "imputation.md": of("quality_imputation"),
         "scaling_rows.md": of("scaling", "rows", "columns", "members"),
