@@ -7,7 +7,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from operator import itemgetter
 from typing import Any, ClassVar, Self
@@ -59,6 +59,7 @@ from combutab.estimators._pack_training import (
     make_groups,
     member_jobs,
     member_table,
+    scored_by_weights,
     split_folds,
     train_members,
 )
@@ -297,6 +298,16 @@ class BasePack(_Kept):
                 raise ValueError(f"X_val and cv={self.cv!r} do not go together; use cv=None")
             self.__dict__.pop("_groups", None)
             prepared = self._prepare(X, y, sample_weight, X_val, y_val, seed)
+            of_rows = None
+            if len(prepared.splits) > 1:
+                given = 1.0 if sample_weight is None else as_numpy(sample_weight)
+                weight = np.broadcast_to(given, _num_samples(X)).astype(np.float64)
+                kept = np.flatnonzero(weight)
+                of_rows = OutOfFold(kept, len(weight))
+                if getattr(self, "class_weight", None) is not None:
+                    own = None if sample_weight is None else weight[kept]
+                    prepared = scored_by_weights(prepared, own)
+                    of_rows = replace(of_rows, scored_from=len(kept))
             jobs, histories = member_jobs(members, prepared)
             scorer, (_, held_out) = None, prepared.splits[0]
             if self.scoring is not None and held_out is not None:
@@ -304,11 +315,6 @@ class BasePack(_Kept):
                 scorer = output_scorer(
                     members[0], self.scoring, prepared.target, rows, name="scoring"
                 )
-            of_rows = None
-            if len(prepared.splits) > 1:
-                weight = 1.0 if sample_weight is None else as_numpy(sample_weight)
-                kept = np.flatnonzero(np.broadcast_to(weight, _num_samples(X)))
-                of_rows = OutOfFold(kept, _num_samples(X))
 
             with fit_task(self, X, y, sample_weight, n_parts=len(members)) as task:
 
@@ -470,7 +476,7 @@ class BasePack(_Kept):
                 rows = torch.cat([rows for rows, _ in chosen.out_of_fold])
                 values = [target.held_out(raw) for _, raw in chosen.out_of_fold]
                 found = np.full((len(of_rows.kept), *values[0].shape[1:]), np.nan)
-                found[rows] = np.concatenate(values)
+                found[rows - of_rows.scored_from] = np.concatenate(values)
                 setattr(self, target.held_out_name, of_rows.in_given_order(found))
         if interrupted:
             warnings.warn(
@@ -632,7 +638,8 @@ class PackClassifier(ClassPredictions, BasePack):
     ----------
     {parameters}
     class_weight : dict, list of dict, "balanced" or None, default=None
-        Weights of the classes, as in scikit-learn's classifiers.
+        Weights of the classes in training, as in scikit-learn's classifiers; what chooses the
+        ensemble is not weighted by them.
 
     Attributes
     ----------

@@ -30,6 +30,7 @@ from combutab.estimators._jobs import (
     Job,
     Place,
     Scorer,
+    concatenated,
     first_states,
     is_interrupted,
     sorted_by_activation,
@@ -158,6 +159,15 @@ def given_folds(prepared: Prepared, cv: Any, X: Any, y: Any, sample_weight: Any)
             )
         splits.append((train, held_out))
     return replace(prepared, splits=as_splits(broadcast(splits)))  # a splitter may draw
+
+
+def scored_by_weights(prepared: Prepared, weight: np.ndarray | None) -> Prepared:
+    """Folds whose rows weigh so much in scores; class weights are for training alone."""
+    rows, n = prepared.rows, len(prepared.rows.dense)
+    plain = None if weight is None else torch.from_numpy(weight).to(rows.dense.dtype)
+    splits = [(train, None if val is None else val + n) for train, val in prepared.splits]
+    both = concatenated([rows, replace(rows, weight=plain)])
+    return replace(prepared, rows=both, splits=tuple(splits))
 
 
 # ---- The training of a pack's members, of whom snapshots are taken as they learn -----------------
@@ -592,8 +602,8 @@ def choose_snapshots(
         parts = _shares_of_parts(fold, pick, settings, by_kind)
         for part, share in parts.items():
             of_all[part] = share * (weight if part.kind == "net" else 1 / len(folds))
-        raws.append(fold.outputs(_share_out(parts, size)))
-    counts = _share_out(dict(sorted(of_all.items(), key=lambda item: item[0].kind)), size)
+        raws.append(fold.outputs(_count_parts(parts, size)))
+    counts = _count_parts(dict(sorted(of_all.items(), key=lambda item: item[0].kind)), size)
     averages = [
         torch.stack([fold.averaged(one) for one in raw]).mean(0)
         for fold, raw in zip(folds, raws, strict=True)
@@ -740,7 +750,7 @@ def _scored_kind_weights(
     def minus_score(picked: Sequence[int]) -> float:
         by_kind = (np.bincount(picked, minlength=n_kinds) / len(picked)).tolist()
         raws = [
-            fold.outputs(_share_out(_shares_of_parts(fold, pick, settings, by_kind), size))
+            fold.outputs(_count_parts(_shares_of_parts(fold, pick, settings, by_kind), size))
             for fold, pick in zip(folds, picks, strict=True)
         ]
         return -scorer(torch.cat(raws, 1), y, torch.cat(weights) if weights else None)
@@ -810,7 +820,7 @@ def share_out(weights: Mapping[K, float], total: int) -> Counter[K]:
     return +counts
 
 
-def _share_out(weights: Mapping[_Part, float], total: int) -> Counter[_Part]:
+def _count_parts(weights: Mapping[_Part, float], total: int) -> Counter[_Part]:
     """``share_out`` with one network at least: the encoding and the target are kept by networks."""
     counts = share_out(weights, total)
     nets = [part for part in weights if part.kind == "net"]

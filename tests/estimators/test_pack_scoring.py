@@ -63,3 +63,21 @@ def test_numbers_are_scored_in_their_units():
 def test_what_cannot_score_is_refused_before_training(scoring, words):
     with pytest.raises(ValueError, match=words):
         PackRegressor(**QUICK, scoring=scoring).fit(X, X[:, 0])
+
+
+@pytest.mark.parametrize("weight", [None, np.linspace(0.5, 2, len(X))])
+def test_class_weights_are_for_training_alone(weight):
+    """Scores, the loss and the temperature of the rows set aside are not weighted by classes."""
+    seen = []
+
+    def watched(estimator, rows, truth, sample_weight=None):
+        seen.append(np.ones(len(truth)) if sample_weight is None else sample_weight)
+        return accuracy_score(truth, estimator.predict(rows), sample_weight=sample_weight)
+
+    pack = PackClassifier(**QUICK, class_weight="balanced", scoring=watched).fit(X, Y, weight)
+    together = np.sort(seen[-1])
+    expected = np.ones(len(X)) if weight is None else np.sort(weight)
+    np.testing.assert_allclose(together / together.mean(), expected / expected.mean(), rtol=1e-5)
+    assert np.isfinite(pack.oof_decision_function_).all()
+    assert pack.oof_decision_function_.shape == (len(X), 2)
+    assert accuracy_score(Y, by_class(pack)) > 0.6  # each row has its own prediction
