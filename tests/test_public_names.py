@@ -22,10 +22,11 @@ combutab.estimators: BaseMLP FitOutcome FitTask MLPClassifier MLPRegressor PackC
     PackRegressor TabMClassifier TabMRegressor TableModule fit_stacked paper_recipe
     refuse_text
 combutab.evaluation: ActivationRecorder ActivationStats AlignedTables CORRUPTIONS Corruption
-    Interval NemenyiResult Robustness Significance
+    Interval METRICS_BY_TASK NemenyiResult PredictionScores Robustness ScoreMetric Significance
     activation_stats align_tables bootstrap_interval compare_pairs
-    compare_with_best corrected_interval corrected_resampled_ttest corrupt detection fidelity
-    friedman holm interval_words mean_ranks ml_efficacy near_copies nemenyi p_words
+    compare_with_best corrected_interval corrected_resampled_ttest corrupt detection
+    evaluate_held_out evaluate_predictions fidelity find_metric friedman holm interval_words
+    mean_ranks ml_efficacy near_copies nemenyi p_words
     power_decomposition privacy robustness summarise summarise_nemenyi summarise_pairs t_interval
     wilcoxon
 combutab.generators: CTGAN ShortfallError TVAE TabFlow TabFlowImputer check_conditions

@@ -18,6 +18,14 @@ from combutab.evaluation._robustness import (
     corrupt,
     robustness,
 )
+from combutab.evaluation._scores import (
+    METRICS_BY_TASK,
+    PredictionScores,
+    ScoreMetric,
+    evaluate_held_out,
+    evaluate_predictions,
+    find_metric,
+)
 from combutab.evaluation._statistics import (
     Interval,
     NemenyiResult,
@@ -42,13 +50,16 @@ from combutab.evaluation._statistics import (
 
 __all__ = [
     "CORRUPTIONS",
+    "METRICS_BY_TASK",
     "ActivationRecorder",
     "ActivationStats",
     "AlignedTables",
     "Corruption",
     "Interval",
     "NemenyiResult",
+    "PredictionScores",
     "Robustness",
+    "ScoreMetric",
     "Significance",
     "activation_stats",
     "align_tables",
@@ -59,7 +70,10 @@ __all__ = [
     "corrected_resampled_ttest",
     "corrupt",
     "detection",
+    "evaluate_held_out",
+    "evaluate_predictions",
     "fidelity",
+    "find_metric",
     "friedman",
     "holm",
     "interval_words",

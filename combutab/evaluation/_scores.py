@@ -1,0 +1,604 @@
+"""Scores of predictions on rows that were not trained on, with a baseline's beside them."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn import metrics
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
+from sklearn.metrics import get_scorer
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from combutab.core.rng import RandomState, as_generator
+from combutab.core.text import known_instead
+
+# ---- Metrics by their names ----------------------------------------------------------------------
+
+Values = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
+"""Numbers of true classes, predicted ones and probabilities (or true and predicted numbers)."""
+
+
+@dataclass(frozen=True)
+class ScoreMetric:
+    """A metric: its name, how it is written, and what scikit-learn calls its scorers.
+
+    ``scorer`` is that of two classes or of numbers, ``scorer_multiclass`` that of more classes.
+    """
+
+    name: str
+    title: str
+    scorer: str
+    scorer_multiclass: str
+    greater_is_better: bool
+    values: Values
+
+    def scorer_name(self, n_classes: int = 2) -> str:
+        """Scikit-learn's scorer of this metric, for ``scoring=`` of so many classes."""
+        return self.scorer if n_classes <= 2 else self.scorer_multiclass
+
+
+def _over_classes(score: Callable[..., float]) -> Values:
+    """One class against the rest, averaged over the classes; of two, the second one's alone."""
+
+    def values(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
+        if y.ndim > 1 or p.shape[1] == 2:
+            columns = [(y, p[:, 1])] if y.ndim == 1 else list(zip(y.T, p.T, strict=True))
+        else:
+            columns = [(y == k, p[:, k]) for k in range(p.shape[1])]
+        found = [score(own, each) for own, each in columns if 0 < own.sum() < len(own)]
+        return float(np.mean(found)) if found else np.nan
+
+    return values
+
+
+def _log_loss(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
+    own = p[np.arange(len(y)), y] if y.ndim == 1 else np.where(y == 1, p, 1 - p)
+    return float(-np.log(own.clip(np.finfo(float).eps)).mean())
+
+
+def _confusion(y: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.ndarray:
+    """The confusion matrix, which is much quicker than scikit-learn's for many resamples."""
+    cells = np.bincount(y * n_classes + predicted, minlength=n_classes**2)
+    return cells.reshape(n_classes, n_classes)
+
+
+def _f1(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
+    if y.ndim > 1:
+        return float(metrics.f1_score(y, predicted, average="macro", zero_division=0))
+    counts = _confusion(y, predicted, p.shape[1])
+    total = counts.sum(0) + counts.sum(1)
+    found = 2 * counts.diagonal() / np.maximum(total, 1)
+    return float(found[1] if p.shape[1] == 2 else found[total > 0].mean())
+
+
+def _balanced_accuracy(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
+    counts = _confusion(y, predicted, p.shape[1])
+    rows = counts.sum(1)
+    return float((counts.diagonal()[rows > 0] / rows[rows > 0]).mean())
+
+
+def _accuracy(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
+    right = y == predicted
+    return float((right if y.ndim == 1 else right.all(1)).mean())
+
+
+def _of_answers(score: Callable[[Any, Any], float]) -> Values:
+    return lambda y, predicted, p: float(score(y, predicted))
+
+
+_CLASSIFICATION = [
+    ScoreMetric("roc_auc", "ROC AUC", "roc_auc", "roc_auc_ovr", True,
+                _over_classes(metrics.roc_auc_score)),
+    ScoreMetric("log_loss", "log loss", "neg_log_loss", "neg_log_loss", False, _log_loss),
+    ScoreMetric("accuracy", "accuracy", "accuracy", "accuracy", True,
+                _accuracy),
+    ScoreMetric("balanced_accuracy", "balanced accuracy", "balanced_accuracy",
+                "balanced_accuracy", True, _balanced_accuracy),
+    ScoreMetric("average_precision", "average precision", "average_precision",
+                "average_precision", True, _over_classes(metrics.average_precision_score)),
+    ScoreMetric("f1", "F1", "f1", "f1_macro", True, _f1),
+]  # fmt: skip
+_REGRESSION = [
+    ScoreMetric("r2", "R2", "r2", "r2", True, _of_answers(metrics.r2_score)),
+    ScoreMetric("mae", "MAE", "neg_mean_absolute_error", "neg_mean_absolute_error", False,
+                _of_answers(metrics.mean_absolute_error)),
+    ScoreMetric("rmse", "RMSE", "neg_root_mean_squared_error", "neg_root_mean_squared_error",
+                False, _of_answers(metrics.root_mean_squared_error)),
+    ScoreMetric("mape", "MAPE", "neg_mean_absolute_percentage_error",
+                "neg_mean_absolute_percentage_error", False,
+                _of_answers(metrics.mean_absolute_percentage_error)),
+]  # fmt: skip
+METRICS_BY_TASK = {"classification": _CLASSIFICATION, "regression": _REGRESSION}
+"""Task -> the metrics that have a plain name; the first is the task's default."""
+_ALSO = {"auc": "roc_auc", "ap": "average_precision", "macro_f1": "f1", "f1_macro": "f1"}
+
+
+def find_metric(name: str, task: str) -> ScoreMetric:
+    """Find a metric by its plain name or by the name of scikit-learn's scorer.
+
+    Parameters
+    ----------
+    name : str
+        ``"roc_auc"``, ``"ROC AUC"`` or ``"rmse"``, in any case, with spaces, hyphens or
+        underscores, or a name of ``sklearn.metrics.get_scorer_names()``.
+    task : {"classification", "regression"}
+
+    Returns
+    -------
+    ScoreMetric
+
+    Raises
+    ------
+    ValueError
+        If there is no such metric, or it is one of the other task.
+
+    Examples
+    --------
+    >>> from combutab.evaluation import find_metric
+    >>> find_metric("ROC AUC", "classification").scorer_name(3)
+    'roc_auc_ovr'
+    >>> find_metric("neg_mean_absolute_error", "regression").title
+    'MAE'
+    """
+    wanted = re.sub(r"[\s-]+", "_", name.strip().lower())
+    wanted = _ALSO.get(wanted, wanted)
+    for own in (task, *METRICS_BY_TASK):
+        for metric in METRICS_BY_TASK[own]:
+            if wanted in (metric.name, metric.scorer, metric.scorer_multiclass):
+                if own != task:
+                    raise ValueError(f"{name!r} is a metric of {own}, and the task is {task}")
+                return metric
+    try:
+        scorer = get_scorer(wanted)
+    except (ValueError, KeyError):
+        known = [metric.name for metric in METRICS_BY_TASK[task]]
+        raise ValueError(
+            f"{name!r} is no metric; {known_instead(wanted, known)}, or the name of one of "
+            "scikit-learn's scorers"
+        ) from None
+
+    def values(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
+        shown = (_Classes if task == "classification" else _Numbers)(predicted, p)
+        value = float(scorer(shown, np.arange(len(y))[:, None], y))
+        return -value if wanted.startswith("neg_") else value
+
+    title = wanted.removeprefix("neg_").replace("_", " ")
+    return ScoreMetric(wanted, title, wanted, wanted, not wanted.startswith("neg_"), values)
+
+
+class _Numbers(RegressorMixin, BaseEstimator):
+    """Predictions that are known, as an estimator whose rows are their positions."""
+
+    def __init__(self, predicted: np.ndarray, p: np.ndarray) -> None:
+        self.predicted, self.p = predicted, p
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        found: np.ndarray = self.predicted[X[:, 0]]
+        return found
+
+
+class _Classes(ClassifierMixin, _Numbers):
+    @property
+    def classes_(self) -> np.ndarray:
+        return np.arange(self.p.shape[1])
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        found: np.ndarray = self.p[X[:, 0]]
+        return found
+
+
+# ---- Scores, and what they are computed from -----------------------------------------------------
+
+_FEW = 10  # classes, for a confusion matrix
+_QUANTILES = (0.25, 0.5, 0.75, 0.9, 0.95, 1.0)
+_TOO_MANY = 20_000  # rows from which on intervals are narrow, and slow to compute
+_NEAR_ZERO = 1e-3  # of the mean's size: a target nearer to zero has no useful MAPE
+
+
+@dataclass(frozen=True, eq=False)
+class PredictionScores:
+    """Scores of predictions, a baseline's beside them, and where the errors are.
+
+    Parameters
+    ----------
+    task : {"classification", "regression"}
+    metric : str
+        The headline: the first metric of ``table``.
+    table : DataFrame
+        One row per metric, indexed by its name: ``title``, ``score``, ``low`` and ``high`` (the
+        95 % bootstrap interval over rows; NaN where there is none), ``baseline`` and
+        ``greater_is_better``.
+    baseline : str
+        What the baseline predicts, in words.
+    n_rows : int
+        Rows that were scored.
+    confusion : DataFrame or None
+        Rows per true class (index) and predicted class (columns), for at most 10 classes.
+    errors : DataFrame or None
+        Quantiles (index) of the absolute errors of a regressor, ``model`` and ``baseline``.
+    y_true, y_pred : ndarray of shape (n_rows,) or (n_rows, n_outputs)
+        Targets and predictions.
+    y_proba : ndarray of shape (n_rows, n_classes) or None
+        Probabilities of ``classes``.
+    classes : ndarray or None
+    rows : ndarray of shape (n_rows,) or None
+        Positions of these rows in the table that the estimator was fitted to, if they are of it.
+    """
+
+    task: str
+    metric: str
+    table: pd.DataFrame
+    baseline: str
+    n_rows: int
+    confusion: pd.DataFrame | None
+    errors: pd.DataFrame | None
+    y_true: np.ndarray
+    y_pred: np.ndarray
+    y_proba: np.ndarray | None = None
+    classes: np.ndarray | None = None
+    rows: np.ndarray | None = None
+
+    @property
+    def beats_baseline(self) -> bool:
+        """Whether the headline's score is better than the baseline's."""
+        row = self.table.loc[self.metric]
+        better = row["score"] - row["baseline"]
+        return bool((better if row["greater_is_better"] else -better) > 0)
+
+    def formatted(self) -> pd.DataFrame:
+        """The table as text: the score, its interval where there is one, and the baseline's."""
+        rows = {}
+        for _, row in self.table.iterrows():
+            cells = {"score": _written(row["score"]), "baseline": _written(row["baseline"])}
+            if np.isfinite(self.table["low"]).any():
+                known = np.isfinite(row["low"])
+                interval = f"{_written(row['low'])} to {_written(row['high'])}" if known else ""
+                cells = {"score": cells["score"], "95 % interval": interval, **cells}
+            rows[row["title"]] = cells
+        return pd.DataFrame.from_dict(rows, orient="index")
+
+    def __str__(self) -> str:
+        parts = [f"Scores on {self.n_rows:,} rows; baseline: {self.baseline}", ""]
+        parts.append(self.formatted().to_string())
+        if self.confusion is not None:
+            parts += ["", "Confusion matrix (rows: true class, columns: predicted class)"]
+            parts.append(self.confusion.to_string())
+        if self.errors is not None:
+            parts += ["", "Absolute error (share of rows that are at most so far off)"]
+            parts.append(_written_errors(self.errors).to_string())
+        return "\n".join(parts)
+
+    def _repr_html_(self) -> str:
+        frames = [self.formatted(), self.confusion]
+        frames.append(None if self.errors is None else _written_errors(self.errors))
+        head = f"<p>Scores on {self.n_rows:,} rows; baseline: {self.baseline}</p>"
+        return head + "".join(frame.to_html() for frame in frames if frame is not None)
+
+
+def _written(value: float) -> str:
+    """Four digits; numbers of that many before the point in whole.
+
+    >>> _written(0.81237), _written(1234567.8), _written(0.0000123)
+    ('0.8124', '1,234,568', '1.23e-05')
+    """
+    if not np.isfinite(value):
+        return "" if np.isnan(value) else str(value)
+    if value == 0 or 1e-3 <= abs(value) < 1:
+        return f"{value:.4f}"
+    if 1 <= abs(value) < 1e9:
+        return f"{value:,.{max(0, 3 - int(np.log10(abs(value))))}f}"
+    return f"{value:.3g}"
+
+
+def _written_errors(errors: pd.DataFrame) -> pd.DataFrame:
+    shown = errors.map(_written)
+    return shown.set_axis([f"{100 * share:g} %" for share in errors.index])
+
+
+def evaluate_predictions(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    scoring: str | Sequence[str] | None = None,
+    y_train: Any = None,
+    n_resamples: int = 200,
+    random_state: RandomState = 0,
+) -> PredictionScores:
+    """Score a fitted estimator on test rows, beside a baseline that does not use the columns.
+
+    The baseline predicts the classes' shares (and so the most frequent class), or the mean (the
+    median for the absolute error) of the targets.
+
+    Parameters
+    ----------
+    estimator : classifier or regressor
+        Any fitted one of this library or scikit-learn's; a classifier needs ``predict_proba``.
+    X, y : table of shape (n_samples, n_features), targets
+        Rows that it was not fitted to.
+    scoring : str or sequence of str, optional
+        Metrics, the headline first (`find_metric` has their names). By default ROC AUC, log loss,
+        accuracy, balanced accuracy, average precision (of two classes) and F1, or R2, MAE, RMSE
+        and MAPE (where no target is near zero). A name given alone comes first, the others follow.
+    y_train : array-like, optional
+        Targets of the training, of which the baseline is made; by default it is made of ``y``.
+    n_resamples : int, default=200
+        Bootstrap resamples of the rows for the intervals; 0 for none. There are none from 20,000
+        rows on.
+    random_state : int, RandomState, Generator or None, default=0
+        Draws the resamples.
+
+    Returns
+    -------
+    PredictionScores
+
+    Raises
+    ------
+    ValueError
+        If a name is no metric, or the rows cannot be scored.
+
+    Notes
+    -----
+    With two classes, ROC AUC, average precision and F1 are those of ``classes_[1]``; with more,
+    means over the classes.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from combutab.evaluation import evaluate_predictions
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = LogisticRegression(max_iter=5000).fit(X[:400, :4], y[:400])
+    >>> scores = evaluate_predictions(model, X[400:, :4], y[400:], n_resamples=0)
+    >>> [round(float(scores.table[c]["roc_auc"]), 3) for c in ("score", "baseline")]
+    [0.989, 0.5]
+    >>> scores.confusion.to_numpy().tolist()
+    [[39, 0], [16, 114]]
+    """
+    check_is_fitted(estimator)
+    classifies = is_classifier(estimator)
+    answers = estimator.predict_proba(X) if classifies else estimator.predict(X)
+    if isinstance(answers, list):  # scikit-learn's, for several labels
+        answers = np.column_stack([p[:, 1] for p in answers])
+    classes = np.asarray(estimator.classes_) if classifies else None
+    return _scores(classes, answers, y, y_train, scoring, n_resamples, random_state)
+
+
+def evaluate_held_out(
+    estimator: Any,
+    y: Any,
+    *,
+    scoring: str | Sequence[str] | None = None,
+    n_resamples: int = 200,
+    random_state: RandomState = 0,
+) -> PredictionScores:
+    """Score an estimator on the rows that its ``fit`` set aside, beside a baseline.
+
+    Each row is predicted by a network that was not trained on it. But the networks' best epochs
+    were chosen on these rows, so that the scores on new rows may be a little worse.
+
+    Parameters
+    ----------
+    estimator : estimator of this library
+        Just fitted: files do not hold these predictions.
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        All targets that it was fitted to.
+    scoring, n_resamples, random_state
+        As in `evaluate_predictions`.
+
+    Returns
+    -------
+    PredictionScores
+        Its baseline is made of the targets of the rows that were not set aside, if there are any.
+
+    Raises
+    ------
+    ValueError
+        If no rows were set aside.
+
+    Examples
+    --------
+    >>> from combutab import MLPRegressor
+    >>> from combutab.datasets import make_formula
+    >>> from combutab.evaluation import evaluate_held_out
+    >>> X, y = make_formula("ar", n_samples=300, random_state=0)
+    >>> reg = MLPRegressor(max_iter=5, n_iter_no_change=5, random_state=0).fit(X, y)
+    >>> evaluate_held_out(reg, y).n_rows
+    120
+    """
+    check_is_fitted(estimator)
+    answers = getattr(estimator, estimator.target_.held_out_name, None)
+    if answers is None:
+        raise ValueError(
+            f"this {type(estimator).__name__} has no predictions for rows set aside: it trained on "
+            "all rows, or had X_val, or was read from a file; score it on test rows with "
+            "evaluate_predictions"
+        )
+    y = np.asarray(y)
+    if len(y) != len(answers):
+        raise ValueError(f"y has {len(y)} rows, and the estimator was fitted to {len(answers)}")
+    held_out = ~np.isnan(answers.reshape(len(y), -1)).any(1)
+    train = y if held_out.all() else y[~held_out]
+    return _scores(
+        getattr(estimator, "classes_", None),
+        answers[held_out],
+        y[held_out],
+        train,
+        scoring,
+        n_resamples,
+        random_state,
+        np.flatnonzero(held_out),
+    )
+
+
+def _scores(
+    classes: np.ndarray | None,
+    answers: np.ndarray,
+    y: Any,
+    y_train: Any,
+    scoring: str | Sequence[str] | None,
+    n_resamples: int,
+    random_state: RandomState,
+    rows: np.ndarray | None = None,
+) -> PredictionScores:
+    """Scores of probabilities or numbers for targets, and those of a baseline made of others."""
+    y = np.asarray(y)
+    y = column_or_1d(y) if y.ndim == 1 or y.shape[1] == 1 else y
+    train = y if y_train is None else np.asarray(y_train).reshape(-1, *y.shape[1:])
+    if len(y) != len(answers) or not len(y):
+        raise ValueError(f"y has {len(y)} targets for {len(answers)} rows of X")
+    if classes is None:
+        return _number_scores(answers, y, train, scoring, n_resamples, random_state, rows)
+    multilabel = y.ndim == 2
+    numbers, train_numbers = (y, train) if multilabel else _class_places(classes, y, train)
+    if multilabel:
+        shares = train_numbers.mean(0)
+        predicted, guessed = answers > 0.5, np.tile(shares > 0.5, (len(y), 1))
+        words = "the labels' shares"
+    else:
+        shares = np.bincount(train_numbers, minlength=len(classes)) / len(train_numbers)
+        predicted, guessed = answers.argmax(1), np.full(len(y), shares.argmax())
+        label = classes.tolist()[int(shares.argmax())]
+        words = f"the classes' shares (most frequent: {label!r})"
+    without = ["balanced_accuracy"] * multilabel
+    without += ["average_precision"] * (len(classes) > 2 and not multilabel)
+    chosen = _chosen(scoring, "classification", without)
+    table = _table(
+        chosen,
+        scoring is not None,
+        numbers,
+        (predicted.astype(int), answers),
+        lambda metric: (guessed.astype(int), np.tile(shares, (len(y), 1))),
+        n_resamples,
+        random_state,
+    )
+    confusion = None
+    if not multilabel and len(classes) <= _FEW:
+        counts = _confusion(numbers, predicted, len(classes))
+        names = [str(label) for label in classes.tolist()]
+        confusion = pd.DataFrame(
+            counts, pd.Index(names, name="true"), pd.Index(names, name="predicted")
+        )
+    answered = predicted.astype(int) if multilabel else classes[predicted]
+    return PredictionScores(
+        "classification",
+        table.index[0],
+        table,
+        words,
+        len(y),
+        confusion,
+        None,
+        y,
+        answered,
+        answers,
+        classes,
+        rows,
+    )
+
+
+def _class_places(
+    classes: np.ndarray, y: np.ndarray, train: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Labels as their places among the classes; those that are none of them raise an error."""
+    found = pd.Index(classes).get_indexer(y), pd.Index(classes).get_indexer(train)
+    if (found[0] < 0).any():
+        strange = y[found[0] < 0].tolist()[0]
+        raise ValueError(f"y has the class {strange!r}, which the estimator was not fitted to")
+    return found[0], found[1][found[1] >= 0]
+
+
+def _number_scores(
+    answers: np.ndarray,
+    y: np.ndarray,
+    train: np.ndarray,
+    scoring: str | Sequence[str] | None,
+    n_resamples: int,
+    random_state: RandomState,
+    rows: np.ndarray | None,
+) -> PredictionScores:
+    truth, train = y.astype(np.float64), train.astype(np.float64)
+    mean, median = train.mean(0), np.median(train, axis=0)
+
+    def baseline(metric: ScoreMetric) -> tuple[np.ndarray, np.ndarray]:
+        guess = median if metric.name in ("mae", "mape") else mean
+        return np.broadcast_to(guess, truth.shape), truth
+
+    near_zero = np.abs(truth).min() < _NEAR_ZERO * np.abs(truth).mean()
+    chosen = _chosen(scoring, "regression", ["mape"] * bool(near_zero))
+    numbers = (answers, answers)
+    table = _table(chosen, scoring is not None, truth, numbers, baseline, n_resamples, random_state)
+    off = {"model": np.abs(answers - truth), "baseline": np.abs(median - truth)}
+    at = {name: np.quantile(values, _QUANTILES) for name, values in off.items()}
+    errors = pd.DataFrame(at, index=pd.Index(_QUANTILES, name="share of rows"))
+    words = "the mean, or for MAE and MAPE the median"
+    if truth.ndim == 1:
+        words = f"the mean, {mean:.4g}, or for MAE and MAPE the median, {median:.4g}"
+    return PredictionScores(
+        "regression", table.index[0], table, words, len(y), None, errors, y, answers, rows=rows
+    )
+
+
+def _chosen(
+    scoring: str | Sequence[str] | None, task: str, without: Sequence[str] = ()
+) -> list[ScoreMetric]:
+    """The metrics asked for; a single one is followed by the task's others."""
+    usual = [m for m in METRICS_BY_TASK[task] if m.name not in without]
+    if scoring is None:
+        return usual
+    if isinstance(scoring, str):
+        first = find_metric(scoring, task)
+        return [first, *(m for m in usual if m.name != first.name)]
+    return list({m.name: m for m in (find_metric(name, task) for name in scoring)}.values())
+
+
+def _table(
+    chosen: Sequence[ScoreMetric],
+    asked: bool,
+    y: np.ndarray,
+    answers: tuple[np.ndarray, np.ndarray],
+    baseline: Callable[[ScoreMetric], tuple[np.ndarray, np.ndarray]],
+    n_resamples: int,
+    random_state: RandomState,
+) -> pd.DataFrame:
+    """One row per metric that can be computed; the first must be."""
+    n = len(y)
+    draws = np.empty((0, n), dtype=np.int64)
+    if n_resamples and 2 <= n < _TOO_MANY:
+        draws = as_generator(random_state).integers(n, size=(n_resamples, n))
+    found = {}
+    for metric in chosen:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of classes that no row, or no prediction, has
+            try:
+                score = metric.values(y, *answers)
+                beside = metric.values(y, *baseline(metric))
+            except ValueError as error:
+                if asked and metric is chosen[0]:
+                    raise ValueError(f"{metric.name} cannot score these rows: {error}") from error
+                continue
+            if np.isnan(score) and not (asked and metric is chosen[0]):
+                continue
+            drawn = [
+                metric.values(y[rows], *(each[rows] for each in answers))
+                for rows in (draws if np.isfinite(score) else ())
+            ]
+        usable = np.array(drawn)[np.isfinite(drawn)] if drawn else np.empty(0)
+        low, high = np.quantile(usable, [0.025, 0.975]) if len(usable) > 1 else (np.nan, np.nan)
+        found[metric.name] = {
+            "title": metric.title,
+            "score": score,
+            "low": low,
+            "high": high,
+            "baseline": beside,
+            "greater_is_better": metric.greater_is_better,
+        }
+    return pd.DataFrame.from_dict(found, orient="index").rename_axis("metric")

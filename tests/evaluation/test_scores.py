@@ -1,0 +1,170 @@
+"""Scores of predictions beside a baseline's."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+from sklearn import metrics
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.metrics import get_scorer
+
+from combutab import MLPClassifier
+from combutab.evaluation import (
+    METRICS_BY_TASK,
+    evaluate_held_out,
+    evaluate_predictions,
+    find_metric,
+)
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(160, 3))
+NOISY = X[:, 0] + RNG.normal(size=160)
+TARGETS = {
+    "two": np.where(NOISY > 0.8, "yes", "no"),
+    "three": np.digitize(NOISY, [-0.5, 1.0]),
+    "numbers": NOISY + 10,
+    "several": np.column_stack([NOISY, X[:, 1]]),
+}
+TRAIN, TEST = slice(0, 100), slice(100, 160)
+
+
+def fitted(name):
+    y = TARGETS[name]
+    make, dummy = LogisticRegression, DummyClassifier(strategy="prior")
+    if name in ("numbers", "several"):
+        make, dummy = LinearRegression, DummyRegressor()
+    return make().fit(X[TRAIN], y[TRAIN]), dummy.fit(X[TRAIN], y[TRAIN]), y
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_scores_are_those_of_scikit_learns_scorers(name):
+    model, dummy, y = fitted(name)
+    found = evaluate_predictions(model, X[TEST], y[TEST], y_train=y[TRAIN], n_resamples=20)
+    table, numbers = found.table, {"yes": 1, "no": 0}
+    assert found.metric == ("r2" if found.task == "regression" else "roc_auc")
+    assert len(table) >= 3 + (name != "several")
+    for metric in METRICS_BY_TASK[found.task]:
+        if metric.name not in table.index:
+            continue
+        # f1 and average precision of text need the positive class, which scorers cannot have
+        wanted = [numbers[label] for label in y] if name == "two" else y
+        wanted = np.array(wanted)
+        own = clone_fit(model, wanted), clone_fit(dummy, wanted)
+        scorer = get_scorer(metric.scorer_name(2 if name == "two" else 3))
+        sign = 1 if metric.greater_is_better else -1
+        row = table.loc[metric.name]
+        assert_allclose(row["score"], sign * scorer(own[0], X[TEST], wanted[TEST]))
+        if metric.name not in ("mae", "mape"):
+            assert_allclose(row["baseline"], sign * scorer(own[1], X[TEST], wanted[TEST]))
+        assert row["low"] <= row["score"] <= row["high"]
+        assert row["low"] < row["high"]
+    assert found.beats_baseline
+
+
+def clone_fit(model, y):
+    return type(model)(**model.get_params()).fit(X[TRAIN], y[TRAIN])
+
+
+def test_the_median_is_the_baseline_of_absolute_errors():
+    model, _, y = fitted("numbers")
+    found = evaluate_predictions(model, X[TEST], y[TEST], y_train=y[TRAIN], n_resamples=0)
+    off = np.abs(y[TEST] - np.median(y[TRAIN]))
+    assert_allclose(found.table.loc["mae", "baseline"], off.mean())
+    assert_allclose(found.errors["baseline"][0.5], np.median(off))
+    assert_allclose(found.errors["model"][1.0], np.abs(found.y_pred - y[TEST]).max())
+    assert found.table["low"].isna().all()
+
+
+def test_confusion_matrix():
+    model, _, y = fitted("two")
+    found = evaluate_predictions(model, X[TEST], y[TEST], n_resamples=0)
+    expected = metrics.confusion_matrix(y[TEST], model.predict(X[TEST]))
+    assert found.confusion.to_numpy().tolist() == expected.tolist()
+    assert found.confusion.columns.tolist() == ["no", "yes"]
+    assert (found.y_pred == model.predict(X[TEST])).all()
+    for text in (str(found), found._repr_html_()):
+        assert "balanced accuracy" in text
+
+
+def test_several_labels():
+    y = (TARGETS["several"] > 0).astype(int)
+    clf = MLPClassifier((4,), max_iter=2, random_state=0).fit(X[TRAIN], y[TRAIN])
+    found = evaluate_predictions(clf, X[TEST], y[TEST], n_resamples=5)
+    p = clf.predict_proba(X[TEST])
+    assert_allclose(found.table.loc["roc_auc", "score"], metrics.roc_auc_score(y[TEST], p))
+    assert_allclose(
+        found.table.loc["accuracy", "score"], (clf.predict(X[TEST]) == y[TEST]).all(1).mean()
+    )
+    assert found.confusion is None
+
+
+def test_metrics_that_rows_cannot_have_are_left_out():
+    model, _, y = fitted("three")
+    rows = np.flatnonzero(y == 1)[:9]
+    found = evaluate_predictions(model, X[rows], y[rows])
+    assert found.metric == "log_loss"
+    assert "roc_auc" not in found.table.index
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "title", "scorer"),
+    [
+        ("ROC AUC", "classification", "ROC AUC", "roc_auc"),
+        ("balanced-accuracy", "classification", "balanced accuracy", "balanced_accuracy"),
+        ("neg_log_loss", "classification", "log loss", "neg_log_loss"),
+        ("RMSE", "regression", "RMSE", "neg_root_mean_squared_error"),
+        ("neg_median_absolute_error", "regression", "median absolute error", None),
+        ("matthews_corrcoef", "classification", "matthews corrcoef", None),
+    ],
+)
+def test_a_metric_by_any_of_its_names(name, task, title, scorer):
+    metric = find_metric(name, task)
+    assert (metric.title, metric.scorer) == (title, scorer or name)
+    model, _, y = fitted("numbers" if task == "regression" else "three")
+    found = evaluate_predictions(model, X[TEST], y[TEST], scoring=[name], n_resamples=0)
+    value = get_scorer(metric.scorer_name(3))(model, X[TEST], y[TEST])
+    expected = value if metric.greater_is_better else -value
+    assert_allclose(found.table["score"], [expected])
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "says"),
+    [
+        ("acuracy", "classification", "'acuracy' is no metric; did you mean 'accuracy'"),
+        ("r2", "classification", "'r2' is a metric of regression, and the task is classification"),
+    ],
+)
+def test_a_name_that_is_no_metric(name, task, says):
+    with pytest.raises(ValueError, match=says):
+        find_metric(name, task)
+
+
+def test_what_cannot_be_scored():
+    model, _, y = fitted("two")
+    with pytest.raises(ValueError, match="the class 'maybe', which the estimator was not fitted"):
+        evaluate_predictions(model, X[:2], ["no", "maybe"])
+    with pytest.raises(ValueError, match="y has 1 targets for 2 rows"):
+        evaluate_predictions(model, X[:2], ["no"])
+    with pytest.raises(ValueError, match="'r2' is a metric"):
+        evaluate_predictions(model, X[TEST], y[TEST], scoring="r2")
+    clf = MLPClassifier((4,), max_iter=2, early_stopping=False).fit(X, y)
+    with pytest.raises(ValueError, match="trained on all rows"):
+        evaluate_held_out(clf, y)
+
+
+def test_rows_set_aside_in_fit():
+    y = pd.Series(np.tile(TARGETS["two"], 2))
+    table = np.tile(X, (2, 1))
+    clf = MLPClassifier((4,), max_iter=2, random_state=0).fit(table, y)
+    found = evaluate_held_out(clf, y, scoring="log loss", n_resamples=0)
+    assert (
+        found.rows.tolist() == np.flatnonzero(~np.isnan(clf.oof_decision_function_[:, 0])).tolist()
+    )
+    p = clf.oof_decision_function_[found.rows]
+    assert_allclose(found.table["score"].iloc[0], metrics.log_loss(y[found.rows], p))
+    shares = y.drop(found.rows).value_counts(normalize=True)
+    expected = metrics.log_loss(y[found.rows], np.tile(shares[["no", "yes"]], (len(p), 1)))
+    assert_allclose(found.table["baseline"].iloc[0], expected)
+    with pytest.raises(ValueError, match="y has 2 rows, and the estimator was fitted to 320"):
+        evaluate_held_out(clf, y[:2])
