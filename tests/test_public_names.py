@@ -32,6 +32,8 @@ combutab.evaluation: ActivationRecorder ActivationStats AlignedTables CORRUPTION
 combutab.generators: CTGAN ShortfallError TVAE TabFlow TabFlowImputer check_conditions
     find_generators fit_stack patch_ctgan
 combutab.generators.sdv: CTGANSynthesizer TVAESynthesizer TabFlowSynthesizer
+combutab.inspection: Attributions PartialDependence PermutationImportance TableMasker
+    attributions partial_dependence permutation_importance
 combutab.mlflow: load_model log_model save_model
 combutab.model_selection: ActivationComparison BASELINES ComparisonError ComparisonPlan
     DEFAULT_ACTIVATIONS GUESSES METRICS StackedGridSearchCV checkpoint_differences
@@ -44,7 +46,8 @@ combutab.nn: ActivationSpec BlurredCrossEntropy ChainNetwork CodeInputs INITIALI
     StackedNetwork StackedNorm StackedRowDecoder StackedRowEncoder TabMSpec
     TableNetwork build_activation check_activation check_proxy_norm fill_gradients frozen
     gradient_penalty time_inputs
-combutab.plotting: ActivationComparisonDisplay LossCurveDisplay PackDisplay
+combutab.plotting: ActivationComparisonDisplay AttributionDisplay LossCurveDisplay PackDisplay
+    PartialDependenceDisplay PermutationImportanceDisplay
     plot_comparison plot_critical_difference plot_loss_curve plot_pack plot_power
     plot_robustness
 combutab.preprocessing: CategoryColumn ColumnKind EncodedTable IdentifierColumn Identifiers

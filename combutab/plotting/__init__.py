@@ -5,13 +5,21 @@ from combutab.plotting._comparison import (
     plot_comparison,
     plot_critical_difference,
 )
+from combutab.plotting._inspection import (
+    AttributionDisplay,
+    PartialDependenceDisplay,
+    PermutationImportanceDisplay,
+)
 from combutab.plotting._networks import plot_power, plot_robustness
 from combutab.plotting._training import LossCurveDisplay, PackDisplay, plot_loss_curve, plot_pack
 
 __all__ = [
     "ActivationComparisonDisplay",
+    "AttributionDisplay",
     "LossCurveDisplay",
     "PackDisplay",
+    "PartialDependenceDisplay",
+    "PermutationImportanceDisplay",
     "plot_comparison",
     "plot_critical_difference",
     "plot_loss_curve",

@@ -1,0 +1,19 @@
+"""What a fitted model makes of its columns: importances, dependences, attributions of rows."""
+
+from combutab.inspection._attributions import Attributions, TableMasker, attributions
+from combutab.inspection._columns import (
+    PartialDependence,
+    PermutationImportance,
+    partial_dependence,
+    permutation_importance,
+)
+
+__all__ = [
+    "Attributions",
+    "PartialDependence",
+    "PermutationImportance",
+    "TableMasker",
+    "attributions",
+    "partial_dependence",
+    "permutation_importance",
+]

@@ -1,0 +1,439 @@
+"""Permutation importance and partial dependence, on the columns as the user has them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+from scipy import stats
+from sklearn import inspection
+from sklearn.base import is_classifier
+from sklearn.utils import resample
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+
+from combutab.core.rng import RandomState, as_generator
+from combutab.core.text import known_instead, no_column
+from combutab.evaluation import METRICS_BY_TASK, find_metric
+from combutab.preprocessing import ColumnKind, as_numpy, as_pandas, column_kind
+
+# ---- What is explained: a table as a frame, and which number a model gives for a row -------------
+
+
+def as_frame(estimator: Any, X: Any, name: str = "X") -> pd.DataFrame:
+    """A table as a frame, whose columns have the names that the estimator knows.
+
+    Raises ValueError if there are no rows, or two columns of one name.
+    """
+    check_is_fitted(estimator)
+    X = as_pandas(as_numpy(X, name), name)
+    if scipy.sparse.issparse(X):
+        X = X.toarray()
+    if not isinstance(X, pd.DataFrame):
+        X = pd.DataFrame(np.asarray(X))
+        known = getattr(estimator, "feature_names_in_", None)
+        if known is not None and len(known) == X.shape[1]:
+            X.columns = pd.Index(known)
+    if not len(X):
+        raise ValueError(f"{name} has no rows")
+    if not X.columns.is_unique:
+        twice = X.columns[X.columns.duplicated()][0]
+        raise ValueError(f"{name} has two columns named {twice!r}; rename one of them")
+    return X
+
+
+def predicted(estimator: Any, X: Any) -> np.ndarray:
+    """Probabilities of the classes, or numbers: (n, n_outputs)."""
+    of_classes = hasattr(estimator, "classes_") and hasattr(estimator, "predict_proba")
+    found = np.asarray((estimator.predict_proba if of_classes else estimator.predict)(X))
+    return found.reshape(len(found), -1)
+
+
+def output_names(estimator: Any, n_outputs: int) -> list[str]:
+    """Each output of `predicted` in words."""
+    if (classes := getattr(estimator, "classes_", None)) is not None:
+        return [f"probability of {label!r}" for label in np.asarray(classes).tolist()]
+    return ["prediction"] if n_outputs == 1 else [f"output {i}" for i in range(n_outputs)]
+
+
+def find_output(estimator: Any, target: Any, n_outputs: int) -> int | None:
+    """The output that ``target`` names: a class, or the position of one of several numbers.
+
+    Without one it is the only output, the second of two classes, or None where that is open.
+    """
+    classes = getattr(estimator, "classes_", None)
+    labels = list(range(n_outputs)) if classes is None else np.asarray(classes).tolist()
+    if target is None:
+        multilabel = getattr(getattr(estimator, "target_", None), "multilabel", False)
+        two = classes is not None and len(labels) == 2 and not multilabel
+        return 1 if two else 0 if n_outputs == 1 else None
+    target = target.item() if isinstance(target, np.generic) else target
+    if target not in labels:
+        what = "an output" if classes is None else "a class"
+        raise ValueError(f"target={target!r} is not {what}; {known_instead(target, labels)}")
+    return labels.index(target)
+
+
+def sampled_rows(n_rows: int, most: int | None, rng: np.random.Generator) -> np.ndarray:
+    """Positions of all rows, or of so many, drawn without replacement, in order."""
+    if most is None or n_rows <= most:
+        return np.arange(n_rows)
+    return np.sort(rng.choice(n_rows, most, replace=False))
+
+
+def _check_least(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+
+
+# ---- Permutation importance ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class PermutationImportance:
+    """How much worse a model is when the values of a column are shuffled.
+
+    Attributes
+    ----------
+    table : DataFrame
+        One row per column of the table, the most important first: ``column``, ``importance`` (the
+        mean loss of score) and ``low`` and ``high``, the ends of its 95 % interval.
+    importances : DataFrame of shape (n_repeats, n_columns)
+        The loss of score in each repeat.
+    scoring : str
+        What the score is, such as "ROC AUC".
+    greater_is_better : bool
+        Whether the importance is a decrease of the score; else it is an increase.
+    score : float
+        The score of the rows as they are, the mean over the repeats.
+    n_rows : int
+        Rows that each repeat is scored on.
+    """
+
+    table: pd.DataFrame
+    importances: pd.DataFrame
+    scoring: str
+    greater_is_better: bool
+    score: float
+    n_rows: int
+
+    @property
+    def effect(self) -> str:
+        """What an importance is, in words: "decrease of ROC AUC"."""
+        return f"{'decrease' if self.greater_is_better else 'increase'} of {self.scoring}"
+
+
+def permutation_importance(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    scoring: str | Callable[..., float] | None = None,
+    n_repeats: int = 10,
+    max_samples: int = 2000,
+    random_state: RandomState = None,
+    n_jobs: int | None = None,
+) -> PermutationImportance:
+    """Measure how much worse a fitted model predicts when a column is shuffled.
+
+    Each repeat is scikit-learn's `permutation_importance` on a bootstrap sample of the rows
+    (stratified by class), so that the intervals cover both the chance of the shuffles and that of
+    the rows. Columns are shuffled as they are in the table, before they are encoded: a category
+    is one column, whatever number of inputs it becomes.
+
+    Use rows that the model was not fitted on: on others a column that the model has overfitted to
+    seems important. Where two columns say the same, the model may use either, and both may seem
+    unimportant.
+
+    Parameters
+    ----------
+    estimator : fitted classifier or regressor
+        Of this library, or any of scikit-learn's, a pipeline too.
+    X : table of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+    scoring : str, callable or None, default=None
+        A metric's name (`combutab.evaluation.find_metric`), or a function of an estimator, X and y,
+        of which greater is better. None is R2 for numbers, and ROC AUC for classes, of more than
+        two the mean of each against the rest.
+    n_repeats : int, default=10
+        Bootstrap samples, in each of which every column is shuffled once; at least 2.
+    max_samples : int, default=2000
+        Rows in each of them at most. More give narrower intervals, and take longer.
+    random_state : int, RandomState, Generator or None, default=None
+        Random seed of the samples and shuffles.
+    n_jobs : int or None, default=None
+        Processes among which the columns are shared, as in scikit-learn.
+
+    Returns
+    -------
+    PermutationImportance
+
+    Raises
+    ------
+    ValueError
+        If X and y have different numbers of rows, y has missing values, or the score is not a
+        number.
+
+    References
+    ----------
+    L. Breiman, "Random forests", Machine Learning 45, 2001.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from combutab import MLPClassifier
+    >>> from combutab.inspection import permutation_importance
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
+    >>> clf = MLPClassifier(random_state=0).fit(X[::2], y[::2])
+    >>> found = permutation_importance(clf, X[1::2], y[1::2], random_state=0)
+    >>> found.scoring, found.table["column"].iloc[0]
+    ('ROC AUC', 'petal length (cm)')
+    """
+    _check_least("n_repeats", n_repeats, 2)
+    _check_least("max_samples", max_samples, 2)
+    X, labels = as_frame(estimator, X), np.asarray(as_numpy(as_pandas(y, "y"), "y"))
+    check_consistent_length(X, labels)
+    if n_missing := int(pd.isna(labels).sum()):
+        raise ValueError(f"y has {n_missing} missing values; leave these rows out")
+    name, greater_is_better, scorer = _scorer(estimator, labels, scoring)
+    rng = as_generator(random_state)
+    strata = labels if is_classifier(estimator) and labels.ndim == 1 else None
+    rows, scores, n_rows = np.arange(len(X)), [], min(len(X), max_samples)
+    decreases = np.empty((n_repeats, X.shape[1]))
+    for repeat in range(n_repeats):
+        seed, shuffle = (int(each) for each in rng.integers(2**31, size=2))
+        drawn = resample(rows, n_samples=n_rows, stratify=strata, random_state=seed)
+        sample, own = X.iloc[drawn].reset_index(drop=True), labels[drawn]
+        scores.append(float(scorer(estimator, sample, own)))
+        if not np.isfinite(scores[-1]):
+            raise ValueError(
+                f"{name} is {scores[-1]} on these {len(X)} rows; use another scoring, or more rows"
+            )
+        found = inspection.permutation_importance(
+            estimator, sample, own, scoring=scorer, n_repeats=1, n_jobs=n_jobs, random_state=shuffle
+        )
+        decreases[repeat] = found.importances[:, 0]
+    mean, spread = decreases.mean(0), decreases.std(0, ddof=1)
+    # of one bootstrap sample: what new rows would bring
+    half = stats.t.ppf(0.975, n_repeats - 1) * spread
+    table = pd.DataFrame({"column": list(X.columns), "importance": mean})
+    table = table.assign(low=mean - half, high=mean + half)
+    table = table.sort_values("importance", ascending=False, kind="stable", ignore_index=True)
+    frame = pd.DataFrame(decreases, columns=X.columns)
+    score = float(np.mean(scores)) * (1 if greater_is_better else -1)
+    return PermutationImportance(table, frame, name, greater_is_better, score, n_rows)
+
+
+def _scorer(
+    estimator: Any, y: np.ndarray, scoring: str | Callable[..., float] | None
+) -> tuple[str, bool, Callable[..., float]]:
+    """The score's name, whether greater is better, and what computes it, greater for better."""
+    if callable(scoring):
+        return getattr(scoring, "__name__", "score"), True, scoring
+    task = "classification" if is_classifier(estimator) else "regression"
+    metric = find_metric(scoring or METRICS_BY_TASK[task][0].name, task)
+    sign = 1 if metric.greater_is_better else -1
+    if task == "regression":
+
+        def of_numbers(model: Any, X: Any, y: np.ndarray) -> float:
+            answers = model.predict(X)
+            return sign * metric.values(y, answers, answers)
+
+        return metric.title, metric.greater_is_better, of_numbers
+    classes = pd.Index(np.asarray(estimator.classes_))
+    places = y if y.ndim > 1 else classes.get_indexer(pd.Index(y))
+    if (unknown := places < 0).any():
+        raise ValueError(f"y has the class {y[unknown.argmax()]!r}, which the model does not know")
+
+    def score(model: Any, X: Any, y: np.ndarray) -> float:
+        p = predicted(model, X)
+        if y.ndim > 1:
+            return sign * metric.values(y, (p > 0.5).astype(int), p)
+        return sign * metric.values(classes.get_indexer(pd.Index(y)), p.argmax(1), p)
+
+    return metric.title, metric.greater_is_better, score
+
+
+# ---- Partial dependence and individual conditional expectation -----------------------------------
+
+_MOST_CATEGORIES = 20
+_ENDS = 0.05, 0.95  # quantiles between which numbers are varied
+
+
+@dataclass(frozen=True, eq=False)
+class PartialDependence:
+    """What a model predicts when one column is set to each of several values, in all rows.
+
+    Attributes
+    ----------
+    column : hashable
+        The column that is varied.
+    values : list
+        Its values: numbers and dates in order, categories by their frequency.
+    categorical : bool
+        Whether the values are categories, which have no order.
+    average : DataFrame of shape (n_values, n_outputs)
+        The partial dependence: the mean prediction over the rows. Its columns say what is
+        predicted.
+    individual : ndarray of shape (n_outputs, n_rows, n_values)
+        The prediction of each row (ICE, individual conditional expectation).
+    """
+
+    column: Hashable
+    values: list[Any]
+    categorical: bool
+    average: pd.DataFrame
+    individual: np.ndarray
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row per value and output: their mean, and the 5 % and 95 % quantiles over the rows."""
+        parts = []
+        for name, rows in zip(self.average.columns, self.individual, strict=True):
+            low, high = np.quantile(rows, [0.05, 0.95], axis=0)
+            given = {"column": self.column, "value": self.values, "output": name}
+            found = {"mean": self.average[name].to_numpy(), "low": low, "high": high}
+            parts.append(pd.DataFrame({**given, **found}))
+        return pd.concat(parts, ignore_index=True)
+
+
+def partial_dependence(
+    estimator: Any,
+    X: Any,
+    columns: Sequence[Hashable] | None = None,
+    *,
+    target: Any = None,
+    n_values: int = 20,
+    max_samples: int = 200,
+    random_state: RandomState = None,
+) -> list[PartialDependence]:
+    """Compute partial dependence and ICE curves by scikit-learn's `partial_dependence`.
+
+    Columns are varied as they are in the table: numbers and dates over values between their 5 %
+    and 95 % quantiles, categories and booleans over their most frequent values. What
+    scikit-learn's function refuses works here: whole numbers, dates, and columns with missing
+    values (which stay in the other columns, and are not a value to set).
+
+    A column is varied while all others stay: where two go together, that makes rows that there
+    are not.
+
+    Parameters
+    ----------
+    estimator : fitted classifier or regressor
+        Of this library, or any of scikit-learn's, a pipeline too.
+    X : table of shape (n_samples, n_features)
+    columns : sequence of column names, optional
+        Columns to vary; by default all.
+    target : class label or int, optional
+        A class, or the position of one of several outputs. By default the second of two classes,
+        and of more classes or outputs each.
+    n_values : int, default=20
+        Values of a number or a date at most. Of categories the 20 most frequent are set.
+    max_samples : int, default=200
+        Rows that are predicted at most.
+    random_state : int, RandomState, Generator or None, default=None
+        Random seed of the choice of these rows.
+
+    Returns
+    -------
+    list of PartialDependence
+        One per column. A column without any value is left out.
+
+    Raises
+    ------
+    ValueError
+        If there is no such column, class or output.
+
+    References
+    ----------
+    A. Goldstein, A. Kapelner, J. Bleich and E. Pitkin, "Peeking inside the black box", Journal of
+    Computational and Graphical Statistics 24, 2015.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from combutab import MLPRegressor
+    >>> from combutab.inspection import partial_dependence
+    >>> X = pd.DataFrame({"size": [20, 35, 50, 90] * 10, "kind": ["a", "b"] * 20})
+    >>> reg = MLPRegressor(max_iter=10, n_iter_no_change=float("inf"), random_state=0)
+    >>> size, kind = partial_dependence(reg.fit(X, X["size"] * 10.0), X)
+    >>> size.values, kind.values, size.average.shape, size.individual.shape
+    ([20.0, 35.0, 50.0, 90.0], ['a', 'b'], (4, 1), (1, 40, 4))
+    """
+    _check_least("n_values", n_values, 2)
+    _check_least("max_samples", max_samples, 1)
+    frame = as_frame(estimator, X)
+    chosen = list(frame.columns) if columns is None else list(columns)
+    for name in chosen:
+        if name not in frame.columns:
+            raise ValueError(no_column(name, frame.columns))
+    n_outputs = predicted(estimator, frame[:1]).shape[1]
+    names, place = output_names(estimator, n_outputs), find_output(estimator, target, n_outputs)
+    rows = sampled_rows(len(frame), max_samples, as_generator(random_state))
+    found = []
+    for name in chosen:
+        values, categorical = _values_to_set(estimator, frame, name, n_values)
+        if values:
+            individual = _set_in_turn(estimator, frame.iloc[rows], name, values, categorical)
+            own = names if len(individual) > 1 else [names[-1]]  # of two classes, the second
+            if place is not None and len(individual) > 1:
+                individual, own = individual[place : place + 1], [names[place]]
+            elif place == 0 and len(names) == 2:
+                individual, own = 1 - individual, [names[0]]
+            average = pd.DataFrame(individual.mean(1).T, columns=own)
+            found.append(PartialDependence(name, values, categorical, average, individual))
+    return found
+
+
+def _values_to_set(
+    estimator: Any, frame: pd.DataFrame, name: Hashable, n_values: int
+) -> tuple[list[Any], bool]:
+    """The values that a column is set to, and whether they are categories."""
+    column = frame[name].dropna()
+    kinds = getattr(getattr(estimator, "encoder_", None), "kinds_", None)
+    place = int(frame.columns.get_indexer(pd.Index([name]))[0])
+    kind = column_kind(column) if kinds is None else kinds[place]
+    ordered = kind in (ColumnKind.NUMBER, ColumnKind.DATETIME, ColumnKind.TIMEDELTA)
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        column = column.astype(object)
+    if not ordered:
+        return column.value_counts().index[:_MOST_CATEGORIES].tolist(), True
+    if kind == ColumnKind.NUMBER:
+        column = column.astype(np.float64)
+        column = column[np.isfinite(column)]
+    distinct = column.drop_duplicates().sort_values()
+    if len(distinct) > n_values:
+        at = np.linspace(*_ENDS, n_values)
+        distinct = column.quantile(at, interpolation="nearest").drop_duplicates()
+    return distinct.tolist(), False
+
+
+def _set_in_turn(
+    estimator: Any, frame: pd.DataFrame, name: Hashable, values: list[Any], categorical: bool
+) -> np.ndarray:
+    """Predictions with a column set to each value: (n_outputs, n_rows, n_values)."""
+    place = int(frame.columns.get_indexer(pd.Index([name]))[0])
+    grid = np.empty(len(values), dtype=object)
+    grid[:] = values
+    if column_kind(frame[name], by_dtype=True) == ColumnKind.NUMBER:
+        # scikit-learn sets no whole numbers, nor numbers of pandas' own dtypes
+        dtype = object if categorical else np.float64
+        frame, grid = frame.copy(), grid.astype(dtype)
+        frame[name] = frame[name].astype(dtype)
+    with warnings.catch_warnings():
+        # a value in all rows may be one that fit has not kept
+        warnings.filterwarnings("ignore", "hardly a row of", UserWarning)
+        found = inspection.partial_dependence(
+            estimator,
+            frame,
+            [place],
+            custom_values={place: grid},
+            kind="individual",
+            method="brute",
+        )
+    individual: np.ndarray = np.asarray(found["individual"], dtype=np.float64)
+    return individual

@@ -1,0 +1,344 @@
+"""Figures of what a model makes of its columns: importances, dependences, attributions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+
+from combutab.inspection import Attributions, PartialDependence, PermutationImportance
+from combutab.plotting._display import Display, outside_legend, tidy
+
+_BLUE, _VERMILION, _GREY = "#0072B2", "#D55E00", "0.3"
+_ROW = 0.3  # inches a column
+_PANEL = (3.2, 2.5)  # inches
+_BESIDE = 3  # panels
+_LETTERS = 28  # of a name
+
+
+def _shown_name(name: Any, most: int = _LETTERS) -> str:
+    text = " ".join(str(name).split())
+    return text if len(text) <= most else f"{text[: most - 7]}…{text[-6:]}"
+
+
+class PermutationImportanceDisplay(Display):
+    """The permutation importance of each column with its 95 % interval, the largest on top.
+
+    Columns whose interval lies above 0 are filled circles, the others open ones.
+
+    Parameters
+    ----------
+    importance : PermutationImportance
+
+    Attributes
+    ----------
+    ax_ : matplotlib.axes.Axes
+    axes_ : ndarray of matplotlib.axes.Axes
+        It alone.
+    figure_ : matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from combutab.inspection import permutation_importance
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
+    >>> clf = LogisticRegression(max_iter=500).fit(X, y)
+    >>> found = permutation_importance(clf, X, y, n_repeats=3, random_state=0)
+    >>> display = PermutationImportanceDisplay.from_results(found)
+    >>> display.ax_.get_yticklabels()[0].get_text()
+    'petal length (cm)'
+    """
+
+    def __init__(self, *, importance: PermutationImportance) -> None:
+        self.importance = importance
+
+    @classmethod
+    def from_results(
+        cls, importance: PermutationImportance, *, n_columns: int = 20, ax: Any = None
+    ) -> Self:
+        """Draw what `combutab.inspection.permutation_importance` found.
+
+        Parameters
+        ----------
+        importance : PermutationImportance
+        n_columns : int, default=20
+            Columns that are drawn at most, the most important ones.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; by default a figure of its own.
+
+        Returns
+        -------
+        PermutationImportanceDisplay
+        """
+        return cls(importance=importance).plot(n_columns=n_columns, ax=ax)
+
+    def plot(self, *, n_columns: int = 20, ax: Any = None) -> Self:
+        """Draw once more; parameters as of ``from_results``."""
+        from matplotlib.lines import Line2D
+
+        table = self.importance.table[:n_columns]
+        (axes,) = self._make_panels(ax, 1, 1, (7.2, 1.3 + _ROW * len(table)))
+        numbers = table[["importance", "low", "high"]].to_numpy(dtype=float)
+        for row, (mean, low, high) in enumerate(numbers.tolist()):
+            axes.hlines(row, low, high, color=_BLUE, linewidth=1.8, zorder=3)
+            face = _BLUE if low > 0 else "white"
+            axes.plot(mean, row, "o", color=_BLUE, markerfacecolor=face, markersize=7, zorder=4)
+        axes.axvline(0, color="0.45", linewidth=0.8, linestyle="--", zorder=1)
+        axes.set_yticks(
+            range(len(table)), [_shown_name(c) for c in table["column"]], parse_math=False
+        )
+        axes.set_ylim(len(table) - 0.5, -0.5)
+        axes.tick_params(axis="y", length=0)
+        tidy(axes, grid="x")
+        axes.spines["left"].set_visible(False)
+        axes.set_xlabel(f"{self.importance.effect} when the column is shuffled", parse_math=False)
+        open_circle = Line2D(
+            [], [], color=_BLUE, marker="o", markerfacecolor="white", label="interval includes 0"
+        )
+        self._make_legend([open_circle] if (table["low"] <= 0).any() else [])
+        return self
+
+
+class PartialDependenceDisplay(Display):
+    """Partial dependence of a prediction on columns: a panel per column.
+
+    Thin grey lines are rows (ICE), the thick one is their mean. For categories the mean is a dot,
+    and a line reaches from the 5 % to the 95 % quantile of the rows. Where there are several
+    outputs, their means alone are drawn.
+
+    Parameters
+    ----------
+    dependences : sequence of PartialDependence
+
+    Attributes
+    ----------
+    ax_ : matplotlib.axes.Axes
+        The first panel.
+    axes_ : ndarray of matplotlib.axes.Axes
+    figure_ : matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> from combutab.inspection import partial_dependence
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> found = partial_dependence(Ridge().fit(X, y), X, ["bmi", "age"])
+    >>> display = PartialDependenceDisplay.from_results(found)
+    >>> [axes.get_xlabel() for axes in display.axes_]
+    ['bmi', 'age']
+    """
+
+    def __init__(self, *, dependences: Sequence[PartialDependence]) -> None:
+        self.dependences = list(dependences)
+
+    @classmethod
+    def from_results(
+        cls,
+        dependences: PartialDependence | Sequence[PartialDependence],
+        *,
+        n_lines: int = 50,
+        ax: Any = None,
+    ) -> Self:
+        """Draw what `combutab.inspection.partial_dependence` found.
+
+        Parameters
+        ----------
+        dependences : PartialDependence or sequence of them
+        n_lines : int, default=50
+            Rows that are drawn as lines at most; 0 draws the means alone.
+        ax : matplotlib.axes.Axes, or sequence of them, optional
+            Where to draw: one, which is divided among the panels, or one per panel. By default a
+            figure of its own.
+
+        Returns
+        -------
+        PartialDependenceDisplay
+
+        Raises
+        ------
+        ValueError
+            There is nothing to draw.
+        """
+        given = [dependences] if isinstance(dependences, PartialDependence) else dependences
+        return cls(dependences=given).plot(n_lines=n_lines, ax=ax)
+
+    def plot(self, *, n_lines: int = 50, ax: Any = None) -> Self:
+        """Draw once more; parameters as of ``from_results``."""
+        from matplotlib.lines import Line2D
+
+        if not self.dependences:
+            raise ValueError("nothing to draw: no column is given")
+        n = len(self.dependences)
+        beside = min(_BESIDE, n)
+        below = math.ceil(n / beside)
+        # of a last row that is not full the rest stays empty
+        size = (max(4.8, _PANEL[0] * beside), 0.5 + _PANEL[1] * below)
+        panels = self._make_panels(ax, *((below, beside) if ax is None else (1, n)), size)
+        for axes in panels[n:]:
+            axes.remove()
+        panels = panels[:n]
+        self.axes_ = np.array(panels)
+        for axes, found in zip(panels, self.dependences, strict=True):
+            _draw_dependence(axes, found, n_lines)
+        low = min(axes.get_ylim()[0] for axes in panels)
+        high = max(axes.get_ylim()[1] for axes in panels)
+        for axes in panels:
+            axes.set_ylim(low, high)  # a flat curve looks flat
+        names = list(self.dependences[0].average.columns)
+        if len(names) == 1:
+            for axes in panels[::beside]:
+                axes.set_ylabel(_shown_name(names[0]), parse_math=False)
+        else:
+            handles = [
+                Line2D([], [], label=_shown_name(n), **_output_style(i))
+                for i, n in enumerate(names[:9])
+            ]
+            if self._own:
+                outside_legend(self.figure_, handles, "upper", 3)
+            else:
+                self._make_legend(handles)
+        return self
+
+
+def _output_style(i: int) -> dict[str, Any]:
+    """Colour and line style of the i-th output."""
+    colors, styles = (_BLUE, _VERMILION, _GREY), ("-", "--", ":")
+    return {"color": colors[i % 3], "linestyle": styles[i // 3 % 3]}
+
+
+def _draw_dependence(axes: Any, found: PartialDependence, n_lines: int) -> None:
+    one = len(found.average.columns) == 1
+    places: Any = range(len(found.values)) if found.categorical else found.values
+    if isinstance(places, list) and isinstance(places[0], pd.Timedelta):
+        places = [each.total_seconds() / 3600 for each in places]
+    for i, name in enumerate(found.average.columns):
+        mean, rows = found.average[name].to_numpy(), found.individual[i]
+        if found.categorical:
+            shift = 0.0 if one else 0.5 * (i / (len(found.average.columns) - 1) - 0.5)
+            at = np.arange(len(mean)) + shift
+            if one and n_lines:
+                low, high = np.quantile(rows, [0.05, 0.95], axis=0)
+                axes.vlines(at, low, high, color="0.8", linewidth=4, zorder=2)
+            axes.plot(at, mean, "o", color=_output_style(i)["color"], markersize=5, zorder=4)
+            continue
+        if one and n_lines:
+            step = max(1, math.ceil(len(rows) / n_lines))
+            axes.plot(places, rows[::step].T, color="0.8", linewidth=0.6, zorder=2)
+        marker = "o" if len(mean) <= 10 else ""
+        axes.plot(
+            places, mean, linewidth=2.2, marker=marker, markersize=4, zorder=4, **_output_style(i)
+        )
+    tidy(axes, grid="y")
+    unit = " (hours)" if isinstance(found.values[0], pd.Timedelta) else ""
+    axes.set_xlabel(_shown_name(found.column) + unit, parse_math=False)
+    axes.tick_params(labelsize=8)
+    if found.categorical:
+        names = [_shown_name(value, 16) for value in found.values]
+        turned = {"rotation": 40, "ha": "right"} if max(map(len, names)) * len(names) > 24 else {}
+        axes.set_xticks(range(len(names)), names, parse_math=False, **turned)
+        axes.set_xlim(-0.6, len(names) - 0.4)
+    elif isinstance(found.values[0], pd.Timestamp):
+        named = [found.values[0], found.values[len(found.values) // 2], found.values[-1]]
+        form = "%Y-%m-%d" if named[2] - named[0] > pd.Timedelta(days=3) else "%m-%d %H:%M"
+        axes.set_xticks(named, [each.strftime(form) for each in named])
+
+
+class AttributionDisplay(Display):
+    """What each column adds to the prediction of one row, as bars, the largest on top.
+
+    Blue bars to the right make the prediction higher than the base value, orange ones to the left
+    make it lower.
+
+    Parameters
+    ----------
+    attributions : Attributions
+
+    Attributes
+    ----------
+    ax_ : matplotlib.axes.Axes
+    axes_ : ndarray of matplotlib.axes.Axes
+        It alone.
+    figure_ : matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> from combutab.inspection import attributions
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> found = attributions(Ridge(0.01).fit(X, y), X[:1], X, random_state=0)
+    >>> display = AttributionDisplay.from_results(found)
+    >>> [text.get_text() for text in display.ax_.get_yticklabels()][:2]
+    ['s5 = 0.0199', 'bmi = 0.0617']
+    """
+
+    def __init__(self, *, attributions: Attributions) -> None:
+        self.attributions = attributions
+
+    @classmethod
+    def from_results(
+        cls, attributions: Attributions, row: int = 0, *, n_columns: int = 10, ax: Any = None
+    ) -> Self:
+        """Draw what `combutab.inspection.attributions` found for one row.
+
+        Parameters
+        ----------
+        attributions : Attributions
+        row : int, default=0
+            The position of the row among those that were explained.
+        n_columns : int, default=10
+            Bars at most; the other columns are added up.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; by default a figure of its own.
+
+        Returns
+        -------
+        AttributionDisplay
+        """
+        return cls(attributions=attributions).plot(row, n_columns=n_columns, ax=ax)
+
+    def plot(self, row: int = 0, *, n_columns: int = 10, ax: Any = None) -> Self:
+        """Draw once more; parameters as of ``from_results``."""
+        found = self.attributions
+        values = found.values.iloc[row]
+        order = np.argsort(-values.abs().to_numpy(), kind="stable")
+        shown = order if len(order) <= n_columns else order[: n_columns - 1]
+        labels = [
+            f"{_shown_name(values.index[j])} = {_cell(found.data.iloc[row : row + 1, j].iloc[0])}"
+            for j in shown
+        ]
+        bars = values.iloc[shown].tolist()
+        if len(shown) < len(order):
+            labels.append(f"{len(order) - len(shown)} other columns")
+            bars.append(float(values.iloc[order[len(shown) :]].sum()))
+        (axes,) = self._make_panels(ax, 1, 1, (7.2, 1.5 + _ROW * len(bars)))
+        colors = [_BLUE if value >= 0 else _VERMILION for value in bars]
+        axes.barh(range(len(bars)), bars, color=colors, height=0.7, zorder=3)
+        axes.axvline(0, color="0.45", linewidth=0.8, zorder=4)
+        axes.set_yticks(range(len(bars)), labels, parse_math=False)
+        axes.set_ylim(len(bars) - 0.5, -0.5)
+        axes.tick_params(axis="y", length=0)
+        tidy(axes, grid="x")
+        axes.spines["left"].set_visible(False)
+        base, answer = found.base_values[row], found.predictions[row]
+        axes.set_xlabel(f"added to the base value {base:.4g}", parse_math=False)
+        axes.set_title(
+            f"Row {values.name}: {found.outputs[row]} {answer:.4g}",
+            loc="left",
+            fontsize=11,
+            parse_math=False,
+        )
+        return self
+
+
+def _cell(value: Any) -> str:
+    if pd.isna(value):
+        return "missing"
+    if isinstance(value, float | np.floating):
+        return f"{value:.3g}"
+    return str(value)[:20].removesuffix(" 00:00:00")
