@@ -40,6 +40,7 @@ _BOTH = {
     "numeric_embedding_dim": 4,
     "n_frequencies": 16,
     "n_bins": 48,
+    "date_features": ("number",),
     "frequency_scale": 0.1,
     "scale_inputs": False,
     "learning_rate_factors": None,

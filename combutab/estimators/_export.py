@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from combutab._version import __version__
 from combutab.core.files import whole_file
 from combutab.nn import ActivationSpec, TableNetwork, build_activation
-from combutab.preprocessing import TableEncoder
+from combutab.preprocessing import TableEncoder, calendar_phases
 
 if TYPE_CHECKING:
     import onnx
@@ -88,6 +88,11 @@ class TableEncoding(nn.Module):
         }
         for name, array in arrays.items():
             self.register_buffer(name, torch.from_numpy(np.array(array)))
+        numeric = [j for j, kind in enumerate(encoder.kinds_) if kind != "category"]
+        self.calendars = [(numeric.index(c.column), c.parts) for c in encoder.calendars_ if c.parts]
+        for i, calendar in enumerate(c for c in encoder.calendars_ if c.parts):
+            self.register_buffer(f"changes_{i}", torch.from_numpy(calendar.changes.copy()))
+            self.register_buffer(f"offsets_{i}", torch.from_numpy(calendar.offsets.copy()))
         maps = encoder.category_maps_
         self.onehot = [(i, each.width) for i, each in enumerate(maps) if each.onehot]
         self.coded = [i for i, each in enumerate(maps) if not each.onehot]
@@ -96,6 +101,7 @@ class TableEncoding(nn.Module):
         parts = [self._scaled(numbers)] if self.n_numeric else []
         if len(self.get_buffer("indicated")):
             parts.append(torch.isnan(numbers)[:, self.get_buffer("indicated")].float())
+        parts += [self._circles(i, numbers[:, j]) for i, (j, _) in enumerate(self.calendars)]
         if codes is not None:
             for i, width in self.onehot:
                 places = torch.arange(width, device=codes.device)
@@ -120,6 +126,16 @@ class TableEncoding(nn.Module):
         x = torch.clamp(x, -self.limit, self.limit)
         x = torch.where(constant, 0.0, x)
         return torch.where(missing, self.get_buffer("fill"), x).float()
+
+    def _circles(self, i: int, seconds: Tensor) -> Tensor:
+        """Dates, (n,), as sines and cosines of parts of their local time, zeros where missing."""
+        missing = torch.isnan(seconds).unsqueeze(1)
+        moments = torch.where(missing[:, 0], 0.0, seconds)
+        place = (self.get_buffer(f"changes_{i}") <= moments.unsqueeze(1)).sum(1)
+        local = moments + self.get_buffer(f"offsets_{i}")[place]
+        angles = [2 * torch.pi * x.float() for x in calendar_phases(local, self.calendars[i][1])]
+        both = [function(angle) for angle in angles for function in (torch.sin, torch.cos)]
+        return torch.where(missing, 0.0, torch.stack(both, 1))
 
     def _normal_score(self, x: Tensor) -> Tensor:
         knots, last = self.get_buffer("knots"), len(self.get_buffer("knots")) - 1

@@ -430,7 +430,8 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
         rows, to two digits, that have one of them; of numbers and
         dates a mean and a deviation (of fewer than ``min_frequency`` rows: rounded to two digits),
         or quantiles (edges of bins, too) that lie between means of ``min_frequency`` neighbouring
-        rows, and which columns had missing values; the classifier's labels, all of them; the mean
+        rows, and which columns had missing values; the time zone of dates, and what parts they vary
+        in; the classifier's labels, all of them; the mean
         and deviation of the regressor's targets; losses and scores; the parameters as they were
         given. It does not hold a column's smallest and largest value, nor rarer categories. The
         weights are learned from all rows, and no promise is made of what can be computed from them.

@@ -66,6 +66,7 @@ from combutab.estimators._pack_training import (
 from combutab.estimators._parameters import (
     CATEGORICAL_FEATURES,
     COUNT,
+    DATE_FEATURES,
     INFINITE,
     POSITIVE,
     RANDOM_STATE,
@@ -121,7 +122,8 @@ def _read_table(columns: dict[str, Any]) -> pd.DataFrame:
 _OF_THE_PACK = {  # parameters of members that are the pack's to set
     *("activation", "n_members", "bagging", "random_state", "device", "verbose", "callbacks"),
     *("max_iter", "n_iter_no_change", "early_stopping", "early_stopping_scoring", "warm_start"),
-    *("validation_fraction", "categorical_features", "track_metric", "max_fun"),
+    *("validation_fraction", "categorical_features", "date_features", "track_metric"),
+    "max_fun",
 }
 
 
@@ -185,6 +187,8 @@ class BasePack(_Kept):
         set itself, such as ``{"dropout": 0.1, "numeric_encoding": "quantile"}``.
     categorical_features : as in {member}, default="from_dtype"
         Which columns are categorical.
+    date_features : as in {member}, default="auto"
+        What dates become.
     random_state : int, RandomState, Generator or None, default=None
         Fixes what the members are made with, their training, and which rows are set aside.
     device : str or torch.device, default="auto"
@@ -241,6 +245,7 @@ class BasePack(_Kept):
     n_iter_no_change: float = parameter(16, COUNT, INFINITE)
     member_params: Mapping[str, Any] | None = parameter(None, dict, None)
     categorical_features: Any = parameter("from_dtype", *CATEGORICAL_FEATURES)
+    date_features: Any = parameter("auto", *DATE_FEATURES)
     random_state: Any = parameter(None, *RANDOM_STATE)
     device: str | torch.device = parameter("auto", str, torch.device)
     verbose: bool | int = parameter(False, "verbose")
@@ -429,7 +434,10 @@ class BasePack(_Kept):
 
     def _shared(self) -> dict[str, Any]:
         """Parameters of every member, but for what is drawn."""
-        own = ("max_iter", "n_iter_no_change", "validation_fraction", "categorical_features")
+        own = (
+            *("max_iter", "n_iter_no_change", "validation_fraction"),
+            *("categorical_features", "date_features"),
+        )
         return {
             **self._member_defaults,
             "n_members": 1,

@@ -33,7 +33,7 @@ from combutab.nn import (
     check_activation,
     check_proxy_norm,
 )
-from combutab.preprocessing import TableEncoder
+from combutab.preprocessing import TableEncoder, check_date_features
 from combutab.training import (
     PER_STEP,
     SCHEDULES,
@@ -91,6 +91,7 @@ _BOTH: Mapping[str, Any] = MappingProxyType(
         "numeric_embedding_dim": 4,
         "n_frequencies": 16,
         "n_bins": 48,
+        "date_features": ("number",),
         "frequency_scale": 0.1,
         "scale_inputs": False,
         "learning_rate_factors": None,
@@ -163,6 +164,7 @@ NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
 POSITIVE = Interval(Real, 0, None, closed="neither")
 SHARE = Interval(Real, 0, 1, closed="left")
 RANDOM_STATE = ("random_state", np.random.Generator)
+DATE_FEATURES = (StrOptions({"auto"}), "array-like")
 CATEGORICAL_FEATURES = (StrOptions({"from_dtype"}), "array-like", None)
 
 
@@ -307,6 +309,12 @@ class Parameters(_Positional):
         Rows, or share of them, that a value must have to be kept in the fitted estimator and its
         files. Rarer categories become one, as which unseen ones count too; quantiles are taken of
         means of so many neighbours. 1 keeps all.
+    date_features : "auto" or list of str, default="auto"
+        What a date becomes: a list of ``"number"`` (seconds, scaled like other numbers), and of
+        ``"hour"``, ``"dayofweek"``, ``"day"``, ``"month"`` and ``"dayofyear"``, each a sine and a
+        cosine of the local time. ``"auto"`` takes the number and those that the dates have and
+        cover; `combutab.preprocessing.TableEncoder` has the rule. Leave ``"number"`` out where new
+        rows are later than all training rows and no trend is to be extrapolated.
     embedding_dim : int, default=8
         Width of those embeddings.
     numeric_embedding : {"none", "pbld", "piecewise-linear"}, default="pbld"
@@ -379,6 +387,7 @@ class Parameters(_Positional):
     )
     max_onehot: int = parameter(8, Interval(Integral, 0, None, closed="left"))
     min_frequency: float = parameter(5, COUNT, Interval(RealNotInt, 0, 1, closed="neither"))
+    date_features: Any = parameter("auto", *DATE_FEATURES)
     embedding_dim: int = parameter(8, COUNT)
     numeric_embedding: str = parameter("pbld", StrOptions(set(NUMERIC_EMBEDDINGS)))
     numeric_embedding_dim: int = parameter(4, Interval(Integral, 2, None, closed="left"))
@@ -408,6 +417,7 @@ class Parameters(_Positional):
     def _check_parameters(self) -> None:
         """Check what scikit-learn's validation cannot see, before any work on the data."""
         resolve_device(self.device)
+        check_date_features(self.date_features)
         sizes = self.hidden_layer_sizes
         if not isinstance(sizes, str):
             as_list = list(sizes) if isinstance(sizes, Iterable) else [sizes]
@@ -463,6 +473,7 @@ class Parameters(_Positional):
             max_onehot=self.max_onehot,
             min_frequency=self.min_frequency,
             n_bins=self.n_bins if self.numeric_embedding == "piecewise-linear" else None,
+            date_features=self.date_features,
         )
 
     def _train_config(self, n_rows: int, score: str | None, epochs: int | None) -> TrainConfig:

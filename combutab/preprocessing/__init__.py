@@ -6,6 +6,7 @@ from combutab.preprocessing._columns import (
     refuse_large,
 )
 from combutab.preprocessing._encoder import EncodedTable, Span, TableEncoder
+from combutab.preprocessing._features import calendar_phases, check_date_features
 from combutab.preprocessing._inference import (
     OddColumn,
     TargetError,
@@ -66,6 +67,8 @@ __all__ = [
     "as_numpy",
     "as_pandas",
     "binary_unit",
+    "calendar_phases",
+    "check_date_features",
     "column_kind",
     "find_identifiers",
     "infer_task",

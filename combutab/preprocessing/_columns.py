@@ -299,6 +299,18 @@ def _read_times(column: pd.Series, kind: ColumnKind, label: str) -> np.ndarray:
     return column.to_numpy()
 
 
+def time_zone(column: pd.Series) -> tuple[Any, bool]:
+    """The time zone of a column of dates, None if it has none; and whether its dtype tells it."""
+    dtype: Any = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        return time_zone(pd.Series(dtype.categories))
+    if types.is_object_dtype(dtype):
+        dtype = column.infer_objects().dtype
+    arrow = getattr(dtype, "pyarrow_dtype", dtype)
+    told = dtype.kind == "M" or isinstance(dtype, pd.PeriodDtype)
+    return getattr(arrow, "tz", None), told
+
+
 def _parse_times(column: pd.Series, label: str, what: str) -> pd.Series:
     values = column.to_numpy(dtype=object)
     if column.dtype.kind in "biuf":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from numbers import Integral
@@ -36,6 +36,12 @@ from combutab.preprocessing._columns import (
     Key,
     refuse_equal,
     rows_needed,
+)
+from combutab.preprocessing._features import (
+    DATE_PARTS,
+    Calendar,
+    DateCounts,
+    check_date_features,
 )
 from combutab.preprocessing._inference import unlearned
 from combutab.preprocessing._numeric import (
@@ -98,7 +104,8 @@ class TableLearner:
     """Learns the scales and categories of a table that comes in one part or several.
 
     ``labels`` are how errors name the columns. Quantiles are taken from ``sample``, of a table that
-    comes in several parts. ``max_distinct`` categories may be held, over all columns.
+    comes in several parts. ``max_distinct`` categories may be held, over all columns. ``zones`` are
+    the time zones of the columns of dates.
     """
 
     def __init__(
@@ -107,6 +114,7 @@ class TableLearner:
         kinds: Sequence[ColumnKind],
         sample: RowSample | None = None,
         max_distinct: int | None = None,
+        zones: Mapping[int, Any] | None = None,
     ) -> None:
         self._labels, self._kinds, self._sample = labels, kinds, sample
         self._numeric = [j for j, kind in enumerate(kinds) if kind != "category"]
@@ -115,6 +123,7 @@ class TableLearner:
         self._max_distinct = max_distinct
         self._large: dict[int, list[Fraction]] = {}
         self.counts = {j: CategoryCounts() for j, k in enumerate(kinds) if k == "category"}
+        self.dates = {j: DateCounts(zone) for j, zone in (zones or {}).items()}
         self.n_rows = 0
 
     def add(
@@ -136,6 +145,8 @@ class TableLearner:
             if self._sample is not None:
                 self._sample.add(rows, share)
             self._moments.add(rows, share)
+        for j, dates in self.dates.items():
+            dates.add(block.column(self._numeric.index(j)))
         factors = {j: table.factors(j) for j in self.counts}
         for j, counts in self.counts.items():
             counts.add(factors[j])
@@ -159,6 +170,7 @@ class TableLearner:
         method: Method,
         min_frequency: float,
         n_bins: int | None,
+        numbers_of_dates: bool,
         whole: Block | None = None,
         weight: np.ndarray | None = None,
         world: World = ONE_PROCESS,
@@ -166,6 +178,7 @@ class TableLearner:
         """Give the scaler of the numeric columns; refuse numbers that float64 has as one.
 
         Quantiles are those of the ``whole`` table, with the weights of its rows, or of the sample.
+        Without ``numbers_of_dates`` columns of dates become 0.
         """
         for j, numbers in self._large.items():
             refuse_equal(numbers, self._labels[j], self._kinds[j])
@@ -176,9 +189,20 @@ class TableLearner:
                 columns, weight = _filled(*self._sample.result(), stats)
             whole = Block(columns, len(columns[0]) if columns else 0)
             whole.tolerance = self._tolerance
-        booleans = np.array([self._kinds[j] == "bool" for j in self._numeric], dtype=bool)
+        kinds = [self._kinds[j] for j in self._numeric]
+        booleans = np.array([kind == "bool" for kind in kinds], dtype=bool)
+        dates = [kind == "datetime" and not numbers_of_dates for kind in kinds]
         return make_scaler(
-            stats, whole, method, booleans, weight, min_frequency, self.n_rows, n_bins, world
+            stats,
+            whole,
+            method,
+            booleans,
+            np.array(dates, dtype=bool),
+            weight,
+            min_frequency,
+            self.n_rows,
+            n_bins,
+            world,
         )
 
 
@@ -198,7 +222,7 @@ def _filled(
 
 # ---- TableEncoder: a table to the float32 arrays of a network ------------------------------------
 
-SpanKind = Literal["numeric", "indicator", "onehot", "code"]
+SpanKind = Literal["numeric", "indicator", "cyclic", "onehot", "code"]
 
 
 @dataclass(frozen=True)
@@ -217,7 +241,8 @@ class EncodedTable:
     Attributes
     ----------
     dense : ndarray of shape (n_rows, n_dense), float32
-        Scaled numbers, then missing-value indicators, then one-hot columns; all finite.
+        Scaled numbers, then missing-value indicators, then sines and cosines of dates, then
+        one-hot columns; all finite.
     codes : ndarray of shape (n_rows, n_codes), int64
         One column a categorical column of many categories, for embeddings.
     """
@@ -236,6 +261,9 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     - numbers, and datetimes and timedeltas in seconds, are scaled as `numeric` says; columns
       constant in fit become 0; missing values become the mean ("quantile" and "robust": the
       median), and a column that had some in fit gets an indicator column beside it;
+    - a date also becomes sines and cosines of parts of it, as `date_features` says: of the local
+      time in the time zone of the fitted column, to which later ones are converted (a column
+      without one is read as UTC); zeros where it is missing;
     - truth values stay 0 and 1;
     - categories are one-hot encoded, one column a category seen in fit (also where there are two
       only), those of fewer rows than `min_frequency` sharing one, a missing value being one more
@@ -267,7 +295,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     between means of `min_frequency` neighbouring rows, and no column's smallest or largest value is
     kept. It holds the columns' names, the other categories and the share of rows that have one, and
     means and standard deviations of numbers (of fewer rows than `min_frequency`: rounded to two
-    digits).
+    digits). Of dates it also holds the time zone, and which parts of them vary.
 
     Parameters
     ----------
@@ -288,6 +316,14 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         Also learn, in ``numeric_scaler_.edges``, the edges of so many bins of each numeric column,
         of equally many rows each, for the piecewise-linear embeddings of a network. `transform`
         makes no use of them.
+    date_features : "auto" or list of str, default="auto"
+        What a date becomes: its "number" (the seconds, scaled), and, each as a sine and a cosine,
+        the "hour" of the day (with its minutes), "dayofweek", "day" of the month, "month" and
+        "dayofyear". "auto" is the number, and each of the others that the dates have and cover: a
+        part is left out where at least 99 % of the dates, or all but `min_frequency` of them, have
+        the same (as dates without a time have one hour), and where they span less than about two of
+        its periods. Of dates that are months it takes the month, of others the day of the year.
+        Without "number" that column is 0. The difference of two dates is left to you.
 
     Attributes
     ----------
@@ -297,6 +333,8 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     kinds_ : tuple of str
         What each column holds: "number", "bool", "datetime", "timedelta" or "category".
     spans_ : tuple of Span
+    calendars_ : tuple of Calendar
+        Of each column of dates, by ``column``: the ``parts`` that it became, and its time ``zone``.
     n_dense_ : int
     cardinalities_ : tuple of int
         Of each code column: codes lie in ``range(cardinality)``.
@@ -326,6 +364,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     max_onehot: int = 32
     min_frequency: float = 5
     n_bins: int | None = None
+    date_features: Any = "auto"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
@@ -336,6 +375,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
             Interval(RealNotInt, 0, 1, closed="neither"),
         ],
         "n_bins": [Interval(Integral, 1, None, closed="left"), None],
+        "date_features": [StrOptions({"auto"}), "array-like"],
     }
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -417,11 +457,13 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         for X, weight in batches:
             table = read_table(reader, X, reset=learner is None)
             if learner is None:
-                kinds = self._kinds(table if header is None else Table(header))
+                source = table if header is None else Table(header)
+                kinds = self._kinds(source)
                 labels = [table.label(j) for j in range(table.n_columns)]
                 of_quantiles = self.numeric in ("quantile", "robust") or self.n_bins is not None
                 sample = RowSample(n_sample, seed) if of_quantiles else None
-                learner = TableLearner(labels, kinds, sample, max_distinct)
+                zones = _zones(source, kinds)
+                learner = TableLearner(labels, kinds, sample, max_distinct, zones)
             learner.add(table, weight)
         if learner is None:
             raise ValueError("there is no part of a table to fit to: batches are empty")
@@ -450,6 +492,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         table = read_table(self if owner is None else owner, X, reset=False)
+        self._check_zones(table)
         factors = [table.factors(each.column) for each in self.category_maps_]
         block = table.block(self._numeric_columns(), self.kinds_)
         return self._assemble(block, factors, None if fitted else table.label)
@@ -472,6 +515,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         table = read_table(self, X, reset=False)
+        self._check_zones(table)
         block = table.block(self._numeric_columns(), self.kinds_)
         numbers = block.rows(0, block.n_rows)
         missing_mask(numbers, block.label)
@@ -490,14 +534,18 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         return _joined(self.fit_encode(X))
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names of the columns of `transform`: ``age``, ``age_missing``, ``city_Rome``."""
+        """Names of the columns of `transform`: ``age``, ``age_missing``, ``city_Rome``.
+
+        Those of dates are ``sold``, ``sold_hour_sin``, ``sold_hour_cos``, ...
+        """
         check_is_fitted(self)
         inputs = _check_feature_names_in(self, input_features)
         suffixes = {each.column: _suffixes(each) for each in self.category_maps_ if each.onehot}
+        suffixes |= {each.column: each.suffixes() for each in self.calendars_}
         names: list[str] = []
         for span in self.spans_:
             stem = inputs[span.column]
-            if span.kind == "onehot":
+            if span.kind in ("onehot", "cyclic"):
                 names.extend(f"{stem}_{suffix}" for suffix in suffixes[span.column])
             else:
                 names.append(f"{stem}_missing" if span.kind == "indicator" else stem)
@@ -524,6 +572,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
             "feature_names": None if names is None else [str(name) for name in names],
             "scaler": self.numeric_scaler_,
             "categories": list(self.category_maps_),
+            "calendars": list(self.calendars_),
         }
         return arrays, pack(state, arrays)
 
@@ -532,13 +581,15 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         """The encoder that `to_state` described; a ValueError says what of it cannot be."""
         state = unpack_all(meta, arrays, _STATE, "the encoder's state")
         names, kinds, maps = state["feature_names"], state["kinds"], state["categories"]
-        _check_state(names, kinds, state["scaler"], maps)
+        scaler, calendars = state["scaler"], state["calendars"]
+        _check_state(names, kinds, scaler, maps, calendars)
         encoder = cls(**state["parameters"])
         check_parameters(encoder)
+        check_date_features(encoder.date_features)
         encoder.n_features_in_ = len(kinds)
         if names is not None:
             encoder.feature_names_in_ = np.array(names, dtype=object)
-        encoder._set_fitted(list(map(ColumnKind, kinds)), state["scaler"], tuple(maps))
+        encoder._set_fitted(list(map(ColumnKind, kinds)), scaler, tuple(maps), tuple(calendars))
         return encoder
 
     def _take_names(self, owner: Any) -> None:
@@ -546,7 +597,14 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         if hasattr(owner, "feature_names_in_"):
             self.feature_names_in_ = owner.feature_names_in_
 
+    def _check_zones(self, table: Table) -> None:
+        for each in self.calendars_:
+            zone, told = table.zone(each.column)
+            if told and each.parts:
+                each.check_zone(zone, table.label(each.column))
+
     def _kinds(self, table: Table) -> tuple[ColumnKind, ...]:
+        check_date_features(self.date_features)
         mask = categorical_mask(self.categorical_features, table.names, table.n_columns)
         return tuple(
             table.kind(j, None if mask is None else bool(mask[j])) for j in range(table.n_columns)
@@ -557,7 +615,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     ) -> tuple[Block, list[Factors]]:
         kinds = self._kinds(table)
         labels = [table.label(j) for j in range(table.n_columns)]
-        learner = TableLearner(labels, kinds)
+        learner = TableLearner(labels, kinds, zones=_zones(table, kinds))
         block, factors = learner.add(table, weight)
         self._take_over(learner, kinds, labels, block, weight, world)
         return block, list(factors.values())
@@ -566,8 +624,11 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         self, learner: TableLearner, kinds: Sequence[ColumnKind], labels: list[str], *whole: Any
     ) -> None:
         maps = self._learn_maps(learner.counts, labels, learner.n_rows)
-        scaler = learner.scaler(self.numeric, self.min_frequency, self.n_bins, *whole)
-        self._set_fitted(kinds, scaler, maps)
+        numbers = isinstance(self.date_features, str) or "number" in list(self.date_features)
+        scaler = learner.scaler(self.numeric, self.min_frequency, self.n_bins, numbers, *whole)
+        least = rows_needed(self.min_frequency, learner.n_rows)
+        dates = (each.learn(j, self.date_features, least) for j, each in learner.dates.items())
+        self._set_fitted(kinds, scaler, maps, tuple(dates))
 
     def _learn_maps(
         self, counts: dict[int, CategoryCounts], labels: list[str], n_rows: int
@@ -584,12 +645,17 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         return maps
 
     def _set_fitted(
-        self, kinds: Sequence[ColumnKind], scaler: NumericScaler, maps: tuple[CategoryMap, ...]
+        self,
+        kinds: Sequence[ColumnKind],
+        scaler: NumericScaler,
+        maps: tuple[CategoryMap, ...],
+        calendars: tuple[Calendar, ...],
     ) -> None:
         self.kinds_ = tuple(kinds)
         self.numeric_scaler_ = scaler
         self.category_maps_ = maps
-        self.spans_ = _lay_out(self._numeric_columns(), scaler.missing, maps)
+        self.calendars_ = calendars
+        self.spans_ = _lay_out(self._numeric_columns(), scaler.missing, calendars, maps)
         self.n_dense_ = max((s.slice.stop for s in self.spans_ if s.kind != "code"), default=0)
         self.cardinalities_ = tuple(each.width for each in maps if not each.onehot)
         self.categories_ = {m.column: [*m.keys, *([None] if m.missing else [])] for m in maps}
@@ -605,13 +671,19 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         codes = np.empty((block.n_rows, len(self.cardinalities_)), dtype=np.int64)
         apply_numeric(scaler, block, dense)
         dense[:, scaler.n_dense :] = 0.0
-        spans = {span.column: span for span in self.spans_ if span.kind in ("onehot", "code")}
+        numeric, spans = self._numeric_columns(), _spans(self.spans_)
+        for calendar in self.calendars_:
+            if calendar.parts:
+                seconds = block.column(numeric.index(calendar.column))
+                for rows in block.pieces():
+                    place = spans[calendar.column].slice
+                    dense[rows, place] = calendar.encode(seconds[rows])
         for each, factored in zip(self.category_maps_, factors, strict=True):
             named = None if label is None else label(each.column)
             encoded, span = each.encode(factored, named), spans[each.column]
             if each.onehot:
-                rows = np.flatnonzero(encoded >= 0)
-                dense[rows, span.slice.start + encoded[rows]] = 1.0
+                has = np.flatnonzero(encoded >= 0)
+                dense[has, span.slice.start + encoded[has]] = 1.0
             else:
                 codes[:, span.slice.start] = encoded
         return EncodedTable(dense, codes)
@@ -626,12 +698,25 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         return tags
 
 
+def _zones(table: Table, kinds: Sequence[ColumnKind]) -> dict[int, Any]:
+    return {j: table.zone(j)[0] for j, kind in enumerate(kinds) if kind == "datetime"}
+
+
+def _spans(spans: Sequence[Span]) -> dict[int, Span]:
+    """Where the columns lie that are more than a number and an indicator."""
+    return {span.column: span for span in spans if span.kind not in ("numeric", "indicator")}
+
+
 def _lay_out(
-    numeric: Sequence[int], missing: np.ndarray, maps: Sequence[CategoryMap]
+    numeric: Sequence[int],
+    missing: np.ndarray,
+    calendars: Sequence[Calendar],
+    maps: Sequence[CategoryMap],
 ) -> tuple[Span, ...]:
     indicated = [j for j, had_missing in zip(numeric, missing, strict=True) if had_missing]
     widths: list[tuple[int, SpanKind, int]] = [(j, "numeric", 1) for j in numeric]
     widths += [(j, "indicator", 1) for j in indicated]
+    widths += [(each.column, "cyclic", each.width) for each in calendars if each.parts]
     widths += [(each.column, "onehot", each.width) for each in maps if each.onehot]
     ends = np.cumsum([width for _, _, width in widths], dtype=int).tolist()
     spans = [
@@ -675,6 +760,7 @@ _STATE = {
     "feature_names": nullable(several(kind(str))),
     "scaler": kind(NumericScaler),
     "categories": several(kind(CategoryMap)),
+    "calendars": several(kind(Calendar)),
 }
 _ARRAY = kind(np.ndarray)
 _BOOLEAN_ARRAYS = ("constant", "unscaled", "missing")  # of the scaler's arrays
@@ -697,6 +783,17 @@ declare(
         "share": number(),
     },
 )
+declare(
+    Calendar,
+    {
+        "column": whole(),
+        "parts": several(choice(*DATE_PARTS)),
+        "zone": kind(str),
+        "changes": _ARRAY,
+        "offsets": _ARRAY,
+    },
+    Calendar.check,
+)
 
 
 def _check_state(
@@ -704,6 +801,7 @@ def _check_state(
     kinds: list[str],
     scaler: NumericScaler,
     maps: Sequence[CategoryMap],
+    calendars: Sequence[Calendar],
 ) -> None:
     """Refuse a state whose parts are not of one table, or that makes what is no number."""
     numeric = sum(each != "category" for each in kinds)
@@ -726,5 +824,7 @@ def _check_state(
         raise ValueError("the encoder's state has the categories of other columns than its kinds")
     if any(len({*each.keys}) != len(each.keys) for each in maps):
         raise ValueError("the encoder's state has a category twice")
+    if [each.column for each in calendars] != [j for j, k in enumerate(kinds) if k == "datetime"]:
+        raise ValueError("the encoder's state has the dates of other columns than its kinds")
     if names is not None and len({*names}) != len(kinds):
         raise ValueError(f"the encoder's state has {len(names)} names for {len(kinds)} columns")

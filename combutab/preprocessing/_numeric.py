@@ -197,6 +197,7 @@ def make_scaler(
     sample: Block,
     method: Method,
     unscaled: np.ndarray,
+    left_out: np.ndarray,
     weight: np.ndarray | None,
     min_frequency: float,
     n_rows: int,
@@ -205,13 +206,13 @@ def make_scaler(
 ) -> NumericScaler:
     """Make the scaler of columns of these statistics; quantiles are those of the weighted sample.
 
-    `unscaled` marks the columns of truth values; positive weights, (n_rows,), count in quantiles.
-    Where the sample is all `n_rows` rows, nothing is estimated. With `n_bins` it learns the edges
-    of so many bins a column, too. Ranks, of which each has the whole sample, each find the
-    quantiles of a part of the columns.
+    `unscaled` marks the columns of truth values, `left_out` those that become 0; positive weights,
+    (n_rows,), count in quantiles. Where the sample is all `n_rows` rows, nothing is estimated. With
+    `n_bins` it learns the edges of so many bins a column, too. Ranks, of which each has the whole
+    sample, each find the quantiles of a part of the columns.
     """
     size = np.fmax(np.abs(stats.low), np.abs(stats.high))
-    constant = ~(stats.high - stats.low > sample.tolerance * size) & ~unscaled
+    constant = ~(stats.high - stats.low > sample.tolerance * size) & ~unscaled | left_out
     n_columns = sample.n_columns
     few = (stats.n_known < rows_needed(min_frequency, n_rows)) & ~unscaled
     spread = np.where(constant, np.abs(stats.mean), stats.std)
@@ -219,11 +220,11 @@ def make_scaler(
     std = np.where(few, _rounded(stats.std, spread), stats.std)
     group = rows_needed(min_frequency, sample.n_rows)
     centre, scale = np.zeros(n_columns), np.ones(n_columns)
-    fill = np.where(unscaled | (method == "none"), mean, 0.0)
+    fill = np.where((unscaled | (method == "none")) & ~left_out, mean, 0.0)
     knots = np.empty((0, n_columns))
     scaled = np.flatnonzero(~unscaled & ~constant).tolist()
     if method == "none":
-        constant = np.zeros(n_columns, dtype=bool)
+        constant = left_out
     elif method == "standard":
         scale[scaled] = np.maximum(std[scaled], _MIN_SCALE)
         if sample.centred:

@@ -22,6 +22,7 @@ from combutab.preprocessing._columns import (
     large_numbers,
     narrow,
     raise_complex,
+    time_zone,
     to_float,
 )
 
@@ -349,6 +350,10 @@ class Table:
         else:
             source = [to_float(self.column(j), kinds[j], self.label(j)) for j in columns]
         return Block(source, self.n_rows, lambda i: self.label(columns[i]))
+
+    def zone(self, j: int) -> tuple[Any, bool]:
+        """The time zone of column j, of dates; see `time_zone`."""
+        return time_zone(self.column(j))
 
     def large_numbers(
         self, block: Block, columns: Sequence[int], kinds: Sequence[ColumnKind]

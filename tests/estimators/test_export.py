@@ -43,6 +43,7 @@ def mixed_table(n=60):
             "kind": rng.choice(["a", "b", "label"], n),
             "town": rng.choice([f"town {i}" for i in range(9)], n),
             "floor": pd.Categorical(rng.integers(-1, 3, n)),
+            "sold": pd.date_range("1999-01-01", periods=n, freq="1001h", tz="America/New_York"),
         }
     )
     table.loc[::7, "size"] = np.nan
@@ -190,9 +191,11 @@ def feed_of(rows):
     """What the inputs of ``mixed_table``'s model take, by their documentation."""
     feed = {name: rows[[name]].to_numpy(np.float64) for name in ("size", "steps", "same", "open")}
     seconds = (rows[["day"]] - pd.Timestamp(0)) / pd.Timedelta(seconds=1)
+    sold = (rows[["sold"]] - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=1)
     texts = {name: rows[[name]].fillna("").to_numpy(object) for name in ("kind", "town")}
     floors = rows[["floor"]].astype(float).to_numpy()
-    return feed | texts | {"day": seconds.to_numpy(), "floor": floors}
+    times = {"day": seconds.to_numpy(), "sold": sold.to_numpy()}
+    return feed | texts | times | {"floor": floors}
 
 
 BUDGET = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1"))
