@@ -54,7 +54,7 @@ from combutab.estimators._jobs import (
 from combutab.estimators._parameters import AUTO_ROWS
 from combutab.estimators._targets import Target, check_weights
 from combutab.nn import Member, MLPSpec, NetworkSpec
-from combutab.preprocessing import EncodedTable, TableEncoder, as_numpy
+from combutab.preprocessing import EncodedTable, TableEncoder, as_numpy, refuse_cells
 from combutab.training import (
     PER_STEP,
     MemberPlan,
@@ -160,6 +160,8 @@ def check_given(
             f"This {name} estimator requires y to be passed, but the target y is None."
         )
     X, X_val = _indexable(X), _indexable(X_val)
+    for each in (X, X_val):
+        refuse_cells(each)
     check_consistent_length(X, y)
     _check_no_missing(y)
     if X_val is not None:

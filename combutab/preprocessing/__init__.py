@@ -23,7 +23,13 @@ from combutab.preprocessing._parquet import (
     RowGroup,
     parquet_parts,
 )
-from combutab.preprocessing._tables import as_numpy, as_pandas, is_polars, polars_cells
+from combutab.preprocessing._tables import (
+    as_numpy,
+    as_pandas,
+    is_polars,
+    polars_cells,
+    refuse_cells,
+)
 from combutab.preprocessing.modes import (
     CategoryColumn,
     IdentifierColumn,
@@ -79,5 +85,6 @@ __all__ = [
     "polars_cells",
     "put_cells",
     "read_numbers",
+    "refuse_cells",
     "refuse_large",
 ]

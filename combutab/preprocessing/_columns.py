@@ -248,6 +248,7 @@ def refuse_equal(values: Sequence[Fraction], label: str, kind: ColumnKind) -> No
 
 
 def _parse_numbers(column: pd.Series, kind: ColumnKind, label: str) -> np.ndarray:
+    refuse_objects(column, label)
     values = column.to_numpy(dtype=object)
     held = column_kind(column)
     if held in (ColumnKind.DATETIME, ColumnKind.TIMEDELTA):
@@ -312,6 +313,7 @@ def time_zone(column: pd.Series) -> tuple[Any, bool]:
 
 
 def _parse_times(column: pd.Series, label: str, what: str) -> pd.Series:
+    refuse_objects(column, label)
     values = column.to_numpy(dtype=object)
     if column.dtype.kind in "biuf":
         raise ValueError(
@@ -598,7 +600,8 @@ def distinct_values(column: pd.Series, label: str) -> tuple[np.ndarray, list[Any
 def factorize(column: pd.Series, label: str) -> Factors:
     """Codes and distinct keys of a column of any dtype.
 
-    Raises ValueError or TypeError if a value cannot be a category; it names the column by `label`.
+    Raises ValueError or TypeError if a value cannot be a category; it names the column by `label`,
+    and the row.
 
     >>> import pandas as pd
     >>> factors = factorize(pd.Series([1, "1", None, 1.0], dtype=object), "column 0")
@@ -607,13 +610,39 @@ def factorize(column: pd.Series, label: str) -> Factors:
     """
     try:
         codes, values = distinct_values(column, label)
-    except (TypeError, NotImplementedError):
-        keys = [_canonical_key(v, label) if types.is_hashable(v) else repr(v) for v in column]
-        codes, values = distinct_values(pd.Series(keys, dtype=object), label)
+    except (TypeError, NotImplementedError):  # of what is not hashable
+        refuse_objects(column, label)
+        raise
     plain: type | None = _PLAIN_TYPES.get(types.infer_dtype(values, skipna=False))
     if plain is not None:
         return Factors(codes, list(map(plain, values)))  # some are numpy's
+    if any(map(_is_no_value, values)):
+        refuse_objects(column, label)
     return Factors(codes, [_canonical_key(value, label) for value in values])
+
+
+_CONTAINERS = (list, tuple, dict, set, frozenset, np.ndarray, pd.Series, pd.DataFrame, pd.Index)
+
+
+def _is_no_value(value: Any) -> bool:
+    """Tell whether a cell has several values in it, or an object that nothing is known of."""
+    of_object = type(value).__repr__ is object.__repr__
+    return isinstance(value, _CONTAINERS) or of_object or not types.is_hashable(value)
+
+
+def refuse_objects(column: pd.Series, label: str) -> None:
+    """Raise TypeError if a cell holds several values, or an object that is none; it names it."""
+    for i, value in enumerate(column):
+        if _is_no_value(value):
+            kind = "array" if isinstance(value, np.ndarray) else type(value).__name__
+            kind = f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
+            shown = " ".join(repr(value).split())
+            shown = shown if len(shown) <= _MAX_LENGTH else f"{shown[:_MAX_LENGTH]}..."
+            raise TypeError(
+                f"{label}, data row {i + 1:,}, holds {kind}: {shown}; a cell must be one number, "
+                "text, date or boolean: make columns of what is in it, convert the column to "
+                "text, or leave it out"
+            )
 
 
 def _canonical_key(value: Any, label: str) -> Any:
@@ -638,11 +667,6 @@ def _canonical_key(value: Any, label: str) -> Any:
         return pd.Timedelta(value)
     if isinstance(value, pd.Interval | pd.Period | datetime.time):
         return str(value)
-    if type(value).__repr__ is object.__repr__:
-        raise TypeError(
-            f"{label}: a category must be a number, text, a date or a value with a stable repr, "
-            f"got a {type(value).__name__}; convert the column to strings"
-        )
     return repr(value)
 
 

@@ -134,6 +134,7 @@ class TableLearner:
         Those that are no categories are a block, the others factors by position.
         """
         self.n_rows += table.n_rows
+        factors = {j: table.factors(j) for j in self.counts}
         block: Block = table.block(self._numeric, self._kinds)
         self._tolerance = np.maximum(self._tolerance, block.tolerance)
         for j, numbers in table.large_numbers(block, self._numeric, self._kinds).items():
@@ -147,7 +148,6 @@ class TableLearner:
             self._moments.add(rows, share)
         for j, dates in self.dates.items():
             dates.add(block.column(self._numeric.index(j)))
-        factors = {j: table.factors(j) for j in self.counts}
         for j, counts in self.counts.items():
             counts.add(factors[j])
         self._check_distinct()

@@ -22,6 +22,7 @@ from combutab.preprocessing._columns import (
     large_numbers,
     narrow,
     raise_complex,
+    refuse_objects,
     time_zone,
     to_float,
 )
@@ -372,6 +373,36 @@ class Table:
     def factors(self, j: int) -> Factors:
         """Codes and distinct keys of column j."""
         return factorize(self.column(j), self.label(j))
+
+
+def refuse_cells(X: Any) -> None:
+    """Refuse a table with lists or other objects in its cells.
+
+    Anything that is no table is passed over.
+
+    Raises
+    ------
+    TypeError
+        It names the first such cell of a column.
+
+    Examples
+    --------
+    >>> refuse_cells(pd.DataFrame({"tags": ["a", ["b", "c"]]}))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    TypeError: column 'tags', data row 2, holds a list: ['b', 'c']; a cell must be one number, ...
+    """
+    columns: list[tuple[Any, pd.Series]] = []
+    if isinstance(X, pd.DataFrame):
+        columns = [(repr(name), column) for name, column in X.items()]
+    elif isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 2:
+        columns = [(str(j), pd.Series(column)) for j, column in enumerate(X.T)]
+    elif hasattr(X, "height") and is_polars(X):
+        columns = [(repr(each.name), polars_column(each)) for each in X if each.dtype.is_nested()]
+    for name, column in columns:
+        opaque = column.dtype.kind == "O" and not isinstance(column.dtype, pd.CategoricalDtype)
+        if opaque and not pd.api.types.infer_dtype(column, skipna=True).startswith("str"):
+            refuse_objects(column, f"column {name}")
 
 
 def object_column(values: np.ndarray) -> pd.Series:

@@ -61,6 +61,18 @@ def test_a_mixed_table_is_learned_as_it_is():
     assert model.feature_names_in_.tolist() == list(FRAME.columns)
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars", "numpy"])
+def test_a_list_in_a_cell_is_named_by_its_row_in_the_table(library):
+    tags = pd.Series([["a"]] * 300) if library == "polars" else pd.Series(["a"] * 299 + [["b", 1]])
+    X = pd.DataFrame({"size": np.arange(300.0), "tags": tags})
+    row = 1 if library == "polars" else 300
+    if library == "polars":
+        X = pytest.importorskip("polars").DataFrame(X.to_dict("list"))
+    column = "'tags'" if library != "numpy" else "1"
+    with pytest.raises(TypeError, match=rf"column {column}, data row {row}, holds a list: \["):
+        MLPClassifier(n_members=1).fit(X.to_numpy() if library == "numpy" else X, [0, 1] * 150)
+
+
 def test_sparse_formats():
     dense = np.where(X > 3, X, 0)
     sparse = scipy.sparse.csr_array(dense)
