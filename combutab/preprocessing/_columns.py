@@ -616,7 +616,7 @@ def factorize(column: pd.Series, label: str) -> Factors:
     plain: type | None = _PLAIN_TYPES.get(types.infer_dtype(values, skipna=False))
     if plain is not None:
         return Factors(codes, list(map(plain, values)))  # some are numpy's
-    if any(map(_is_no_value, values)):
+    if any(map(_is_opaque, values)):
         refuse_objects(column, label)
     return Factors(codes, [_canonical_key(value, label) for value in values])
 
@@ -624,7 +624,7 @@ def factorize(column: pd.Series, label: str) -> Factors:
 _CONTAINERS = (list, tuple, dict, set, frozenset, np.ndarray, pd.Series, pd.DataFrame, pd.Index)
 
 
-def _is_no_value(value: Any) -> bool:
+def _is_opaque(value: Any) -> bool:
     """Tell whether a cell has several values in it, or an object that nothing is known of."""
     of_object = type(value).__repr__ is object.__repr__
     return isinstance(value, _CONTAINERS) or of_object or not types.is_hashable(value)
@@ -633,7 +633,7 @@ def _is_no_value(value: Any) -> bool:
 def refuse_objects(column: pd.Series, label: str) -> None:
     """Raise TypeError if a cell holds several values, or an object that is none; it names it."""
     for i, value in enumerate(column):
-        if _is_no_value(value):
+        if _is_opaque(value):
             kind = "array" if isinstance(value, np.ndarray) else type(value).__name__
             kind = f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
             shown = " ".join(repr(value).split())
