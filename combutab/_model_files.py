@@ -10,7 +10,6 @@ import functools
 import hashlib
 import importlib
 import inspect
-import json
 import os
 import time
 import warnings
@@ -31,30 +30,26 @@ from combutab._version import __version__
 from combutab.constructions import ConstructedNetwork
 from combutab.core.device import resolve_device
 from combutab.core.files import (
+    MODEL_FORMAT,
     Field,
     check_fields,
     check_parameters,
     check_writable,
     kind,
     number,
-    parse_json,
-    read_tensors,
+    read_model,
     reading,
     several,
     text,
     whole,
-    whole_file,
-    write_tensors,
+    write_model,
 )
 from combutab.core.rng import seed_from
 from combutab.core.state import add_kind, pack, unpack
 from combutab.core.world import broadcast, current
 
-_FORMAT = 2
-_KEY = "combutab"  # of the JSON in the file's header
 _LARGEST = 2**16  # whole number that an activation is made with
 _MOST_EMPTY = 2**10  # networks of a table that has only constants, which are nothing
-_HEADER = {"format": whole(), "version": text(100), "class": text(100), "params": kind(dict)}
 _COLUMN = several(number(finite=False))  # of the history
 _CLASSES: dict[str, type[Loadable]] = {}
 ACTIVATION = Field(
@@ -212,7 +207,7 @@ def load(path: str | os.PathLike[str], *, device: str | torch.device = "auto") -
 def model_header(model: Any) -> dict[str, Any]:
     """Make the header of a model's file: format, version, class and parameters."""
     return {
-        "format": _FORMAT,
+        "format": MODEL_FORMAT,
         "version": __version__,
         "class": type(model).__name__,
         "params": {
@@ -221,42 +216,6 @@ def model_header(model: Any) -> dict[str, Any]:
             if name not in ("callbacks", "device")  # of a process, not of a model
         },
     }
-
-
-def write_model(
-    path: str | os.PathLike[str], header: dict[str, Any], tensors: dict[str, np.ndarray]
-) -> None:
-    """Write a model's file; a failure leaves no half-written one."""
-    packed = json.dumps(header, allow_nan=False)
-    with whole_file(path) as place:
-        write_tensors(place, _KEY, packed, tensors)
-
-
-def read_model(
-    path: str | os.PathLike[str], *, arrays: bool = True
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The header of a model's file, and its arrays by name.
-
-    Raises OSError or ValueError, with the path, if there is no whole file of a model.
-    """
-    path = Path(path)
-    packed, tensors = read_tensors(path, _KEY, arrays=arrays)
-    if packed is None:
-        raise ValueError(f"{path} is a safetensors file, but not a model of combutab")
-    try:
-        header = parse_json(packed)
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged: its header is not JSON ({error})") from error
-    if not isinstance(header, dict) or not {"format", "class"} <= set(header):
-        raise ValueError(f"{path} is damaged: its header is not that of a model of combutab")
-    with reading(path, "model"):
-        if header["format"] != _FORMAT:
-            raise ValueError(
-                f"{path} has format {str(header['format'])[:20]}, this version of combutab reads "
-                f"{_FORMAT}"
-            )
-        check_fields({n: v for n, v in header.items() if n in _HEADER}, _HEADER, "the header")
-    return header, tensors
 
 
 def check_finite(tensors: dict[str, np.ndarray]) -> None:

@@ -147,11 +147,15 @@ def test_other_names_are_no_attributes():
 
 
 def test_the_command_names_what_there_is():
-    from combutab.cli import _compare, _options
+    from combutab import ACTIVATIONS
+    from combutab.cli import _compare, _evaluate, _options
+    from combutab.evaluation._efficacy import _KNOWN
     from combutab.generators import find_generators
     from combutab.model_selection import BASELINES, DEFAULT_ACTIVATIONS
 
     assert {name.lower() for name in find_generators()} == set(_options.GENERATORS)
+    assert set(ACTIVATIONS) == set(_options.ACTIVATIONS)
+    assert set(_KNOWN) == set(_evaluate.LEARNERS)
     assert ",".join(DEFAULT_ACTIVATIONS) == _compare.ACTIVATIONS
     assert ",".join(BASELINES) == _compare.BASELINES
 

@@ -26,6 +26,7 @@ from combutab.cli._impute import impute
 from combutab.cli._predict import predict
 from combutab.cli._sample import sample
 from combutab.cli._synth import synth
+from combutab.core.textfile import TableError
 
 app = typer.Typer(
     add_completion=False,
@@ -50,8 +51,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             return USAGE_ERROR
         return print_error(error.format_message())
     except ValueError as error:
-        from combutab.datasets import TableError  # only now: it takes seconds to import
-
         if not isinstance(error, UserError | TableError):
             raise
         return print_error(with_options(str(error)))

@@ -59,21 +59,24 @@ def compare(
     task: _options.Task = "auto",
     drop: _options.Drop = None,
     sep: _options.Sep = None,
-    decimal: _options.Decimal = ".",
-    encoding: _options.Encoding = "utf-8",
+    decimal: _options.Decimal = None,
+    thousands: _options.Thousands = None,
+    encoding: _options.Encoding = None,
     activations: Annotated[
         str,
         typer.Option(
             help="Names, separated by commas; also pln-N and pls-N.",
+            callback=_options.check_activations,
             show_default=ACTIVATIONS.replace(",", ", "),
         ),
     ] = ACTIVATIONS,
-    seeds: Annotated[int, typer.Option(help="Networks per fold and activation.")] = 5,
-    folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
+    seeds: Annotated[int, typer.Option(help="Networks per fold and activation.", min=1)] = 5,
+    folds: Annotated[int, typer.Option(help="Folds of the cross-validation.", min=2)] = 5,
     epochs: Annotated[
         int | None,
         typer.Option(
             help="Epochs of every network.",
+            min=1,
             show_default="80; for large tables to 20; the recipe's own with --recipe default",
         ),
     ] = None,
@@ -137,16 +140,17 @@ def compare(
     ] = None,
 ) -> None:
     """Find the best activation for a table, and whether the difference is real."""
-    from joblib import cpu_count
-
-    from combutab.cli import _files
-    from combutab.core.device import resolve_device
-    from combutab.model_selection import ComparisonError, plan_comparison
-
     if jobs is not None and cluster is not None:
         raise UserError("--jobs counts threads of this machine: leave it out with --cluster")
-    reading = _files.Reading(sep, decimal, encoding)
+    _options.check_folder(out)
     if data is not None:
+        if target is None:
+            raise UserError(f"name the column of {data} to predict: --target COLUMN")
+        _options.check_table(data, sep, encoding, target=target, drop=drop)
+
+        from combutab.cli import _files
+
+        reading = _files.Reading(sep, decimal, encoding, thousands)
         tables = [_read_features_and_target(data, target, task, drop, reading)]
     else:
         given = {"--target": target, "--metric": metric, "--task": task if task != "auto" else None}
@@ -154,6 +158,12 @@ def compare(
             if value is not None:
                 raise UserError(f"{option} {value} needs a table: combutab compare DATA")
         tables = _default_tables()
+
+    from joblib import cpu_count
+
+    from combutab.core.device import resolve_device
+    from combutab.model_selection import ComparisonError, plan_comparison
+
     comparisons = []
     for name, X, y, forms in tables:
         with refusals(ComparisonError):
@@ -196,13 +206,11 @@ def compare(
 
 
 def _read_features_and_target(
-    data: Path, target: str | None, task: str, drop: list[str] | None, reading: Reading
+    data: Path, target: str, task: str, drop: list[str] | None, reading: Reading
 ) -> tuple[str, pd.DataFrame, pd.Series, FileFormat]:
     from combutab.cli import _files
     from combutab.datasets import split_target
 
-    if target is None:
-        raise UserError(f"name the column of {data} to predict: --target COLUMN")
     table, forms = _files.read_file(data, reading)
     table = _files.leave_out(table, drop, target)
     # a Parquet file's columns may have names that are no text
@@ -261,15 +269,14 @@ def _widths(hidden: str) -> Any:
 
 
 def _check_places(comparison: _Comparison, data: Path | None) -> None:
-    from combutab.cli import _files
 
     files = {name: comparison.folder / name for name in FILES}
     for place in files.values():
         if place.is_dir():
             raise UserError(f"cannot write {place}: it is a directory")
-    _files.check_folder(comparison.folder)
+    _options.check_folder(comparison.folder)
     inputs = {} if data is None else {"DATA": data, **files}
-    _files.check_outputs({"--report": comparison.report}, inputs or files, make_folders=True)
+    _options.check_outputs({"--report": comparison.report}, inputs or files, make_folders=True)
 
 
 def _check_holds_no_other(comparison: _Comparison, force: bool) -> None:
@@ -404,7 +411,7 @@ def _write(comparison: _Comparison, found: ActivationComparison) -> None:
                     found.best_estimator, place, comparison.forms, comparison.target
                 )
     except OSError as error:
-        raise _files.cannot_write(Path(error.filename or folder), error) from error
+        raise _options.cannot_write(Path(error.filename or folder), error) from error
     echo(f"Wrote {', '.join(FILES)} to {folder}", wrap=True)
     if report is not None:
         echo(f"Wrote {report}")

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from combutab.cli._files import FileFormat
     from combutab.reports import SyntheticEvaluation
 
+# of evaluation, which takes seconds to import
+LEARNERS = ["linear", "decision_tree", "random_forest", "hist_gradient_boosting", "mlp", "xgboost"]
+LEARNERS += ["catboost"]
 _ROLES = {"real": "REAL", "synthetic": "SYNTHETIC", "test": "--test"}
 
 
@@ -57,13 +60,14 @@ def evaluate(
     discrete: _options.Discrete = None,
     drop: _options.Drop = None,
     sep: _options.Sep = None,
-    decimal: _options.Decimal = ".",
-    encoding: _options.Encoding = "utf-8",
+    decimal: _options.Decimal = None,
+    thousands: _options.Thousands = None,
+    encoding: _options.Encoding = None,
     learners: Annotated[
         str,
         typer.Option(
-            help="standard, or names separated by commas: linear, decision_tree, random_forest, "
-            "hist_gradient_boosting, mlp, xgboost, catboost."
+            help=f"standard, or names separated by commas: {', '.join(LEARNERS)}.",
+            callback=lambda text: text if text == "standard" else _options.each_of(LEARNERS, text),
         ),
     ] = "standard",
     model: Annotated[
@@ -87,25 +91,34 @@ def evaluate(
     ] = None,
 ) -> None:
     """Say how useful and how alike synthetic rows are, and whether they give real rows away."""
-    from combutab.cli import _files, _generators
-
     paths = {"real": real, "synthetic": synthetic} | ({} if test is None else {"test": test})
     inputs = {_ROLES[role]: path for role, path in paths.items()}
-    _files.check_outputs({"--out": out}, {**inputs, "--model": model})
+    _options.check_outputs({"--out": out}, {**inputs, "--model": model})
     if task != "auto" and target is None:
         raise UserError(f"--task {task} needs a column to predict: --target COLUMN")
+    _options.check_table(real, sep, encoding, target=target, discrete=discrete)
+    for path in list(paths.values())[1:]:
+        _options.check_table(path, sep, encoding)
+    if model is not None:
+        _options.check_model(model)
     _check_same(paths)
+
+    from combutab.cli import _files, _generators
+
     made = {} if model is None else _generators.read_description(model)
-    reading = _files.Reading(sep, decimal, encoding)
-    tables = _alike({role: _files.read_file(path, reading) for role, path in paths.items()})
+    reading = _files.Reading(sep, decimal, encoding, thousands)
+    read = {"real": _files.read_file(real, reading)}
+    for role, path in list(paths.items())[1:]:
+        read[role] = _files.read_file(path, reading, read["real"][1])
+    tables = _alike(read)
     every = dict.fromkeys(column for table in tables.values() for column in table)
-    dropped = _files.find_columns("--drop", drop, every)
+    dropped = _options.find_columns("--drop", drop, every)
     tables = {each: table.drop(columns=dropped, errors="ignore") for each, table in tables.items()}
     columns = tables["real"].columns
     if not len(columns):
         raise UserError("--drop leaves no column of REAL")
-    column = None if target is None else _files.find_target(target, columns)
-    categorical = _files.find_columns("--discrete", discrete, columns)
+    column = None if target is None else _options.find_target(target, columns)
+    categorical = _options.find_columns("--discrete", discrete, columns)
     if column not in (None, *categorical) and tables["real"][column].count():
         _files.task_of(tables["real"][column], task, real, reading, "--task classification")
     _files.hint_at_odd_columns(tables["real"], reading, identifiers=False)
@@ -120,7 +133,7 @@ def evaluate(
         learners=names[0] if len(names) == 1 else names,
         made=made,
         names=file_names(paths),
-        min_frequency=_generators.read_frequency(min_frequency),
+        min_frequency=_options.read_frequency(min_frequency),
         random_state=seed,
         n_jobs=jobs,
     )
@@ -202,7 +215,6 @@ def write_and_print(found: SyntheticEvaluation, path: Path | None) -> None:
 
     Raises UserError where the system refuses.
     """
-    from combutab.cli import _files
     from combutab.reports import write_report
 
     if path is not None:
@@ -210,7 +222,7 @@ def write_and_print(found: SyntheticEvaluation, path: Path | None) -> None:
         try:
             write_report(found, path)
         except OSError as error:
-            raise _files.cannot_write(path, error) from error
+            raise _options.cannot_write(path, error) from error
         echo_on_terminal(f"Wrote {path} ({time.perf_counter() - started:.1f} s)")
     for finding in found.findings:
         level = "not known" if finding.level == "unknown" else finding.level

@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 import codecs
-import fnmatch
 import itertools
-import os
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from pandas.api import types
 
-from combutab._model_files import load, read_model, write_model
+from combutab.cli._amounts import Amounts
+from combutab.cli._amounts import Form as AmountForm
 from combutab.cli._console import UserError, hint, refusals
-from combutab.core.device import resolve_device
-from combutab.core.files import Field, check_fields, check_writable, choice, nullable, whole_file
+from combutab.cli._options import cannot_write, ending, find_columns, find_dropped, is_text_file
+from combutab.core.files import (
+    Field,
+    check_fields,
+    choice,
+    nullable,
+    optional,
+    read_model,
+    whole_file,
+    write_model,
+)
 from combutab.core.progress import interrupts_first
-from combutab.core.text import no_column
+from combutab.core.textfile import (
+    SEPARATORS,
+    detect_encoding,
+    detect_separator,
+    extension_of,
+    read_bytes,
+    text_of,
+)
 from combutab.datasets import TableError, read_cells, read_table
 from combutab.preprocessing import (
     ColumnKind,
@@ -34,120 +49,12 @@ from combutab.preprocessing import (
     read_numbers,
 )
 
-# ---- Checks that results can be written, before they are computed --------------------------------
-
-
-def check_outputs(
-    outputs: Mapping[str, Path | None],
-    inputs: Mapping[str, Path | None],
-    *,
-    make_folders: bool = False,
-) -> None:
-    """Find out whether files can be written, and that none is another one or an input.
-
-    Those that are None are not asked for. Raises UserError with the name of the option.
-    """
-    others = {name: path for name, path in inputs.items() if path is not None}
-    for name, path in outputs.items():
-        if path is None:
-            continue
-        folder = path.parent
-        missing = not make_folders and not folder.is_dir()
-        try:
-            same = [each for each, place in others.items() if path.resolve() == place.resolve()]
-            faults = {
-                "it is a directory": path.is_dir(),
-                "it is read-only": path.exists() and not os.access(path, os.W_OK),
-                f"that is {''.join(same[:1])} as well; choose another file": bool(same),
-                f"{folder} is not a directory": missing and folder.exists(),
-                f"{folder} does not exist; create it first": missing,
-            }
-        except OSError as error:  # of a name that no file can have
-            raise cannot_write(path, error) from error
-        for fault, found in faults.items():
-            if found:
-                raise UserError(f"cannot write {path}: {fault}")
-        check_folder(folder)
-        others[name] = path
-
-
-def check_folder(folder: Path) -> None:
-    """Find out whether files can be written to a folder that may have to be made."""
-    existing = folder.absolute()
-    try:
-        while not existing.exists():
-            if existing.is_symlink():
-                raise UserError(f"cannot write to {folder}: {existing} is a broken link")
-            existing = existing.parent
-        if not existing.is_dir():
-            raise UserError(f"cannot write to {folder}: {existing} is not a directory")
-        check_writable(existing)
-    except OSError as error:
-        raise cannot_write(folder, error) from error
-
-
-def write_whole(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file in whole or not at all.
-
-    Raises UserError where the system refuses, with no file left behind.
-    """
-    try:
-        with whole_file(path) as place:
-            write(place)
-    except OSError as error:
-        raise cannot_write(path, error) from error
-
-
-def cannot_write(place: Path, error: OSError) -> UserError:
-    """Build the error to raise where the system refused to write."""
-    return UserError(f"cannot write to {place}: {error.strerror or error}")
-
-
-# ---- Columns that options name -------------------------------------------------------------------
-
-
-def find_columns(option: str, texts: Sequence[str] | None, columns: Iterable[Any]) -> list[Any]:
-    """Find the columns that an option names: one, or several separated by commas, each time.
-
-    A name may be a pattern, as of files: ``*`` for all, ``street_*`` for some.
-
-    Raises UserError if a name is none of a column.
-
-    >>> find_columns("--drop", ["a,b", "c,d"], ["a", "b", "c,d"])
-    ['a', 'b', 'c,d']
-    >>> find_columns("--drop", ["x*"], ["x1", "x2", "y"])
-    ['x1', 'x2']
-    """
-    by_text = {str(column): column for column in columns}
-    found = []
-    for text in texts or ():
-        for name in [text] if text in by_text else text.split(","):
-            name = name if name in by_text else name.strip()
-            matching = [name] if name in by_text else fnmatch.filter(by_text, name)
-            if not matching:
-                raise UserError(f"{option}: {no_column(name, by_text)}")
-            found += [by_text[each] for each in matching]
-    return list(dict.fromkeys(found))
-
-
-def find_target(text: str, columns: Iterable[Any]) -> Any:
-    """Find the column of this name, or raise a UserError."""
-    by_text = {str(column): column for column in columns}
-    if text not in by_text:
-        raise UserError(f"--target: {no_column(text, by_text)}")
-    return by_text[text]
-
 
 def leave_out(
     table: pd.DataFrame, texts: Sequence[str] | None, target: str | None = None
 ) -> pd.DataFrame:
     """Leave out the columns that --drop names, of which one is to be left, and the target."""
-    dropped = find_columns("--drop", texts, table.columns)
-    if target is not None and target in map(str, dropped):
-        raise UserError(f"--drop leaves out {target!r}, the column to predict")
-    if len(dropped) == table.shape[1]:
-        raise UserError("--drop leaves no column")
-    return table.drop(columns=dropped)
+    return table.drop(columns=find_dropped(texts, table.columns, target))
 
 
 # ---- The format in which a table's file is read, and hints on its odd columns --------------------
@@ -172,30 +79,57 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Reading:
-    """The format of a text file that holds a table."""
+    """The format of a text file that holds a table; what is None is to be detected."""
 
     sep: str | None = None
-    decimal: str = "."
-    encoding: str = "utf-8"
+    decimal: str | None = None
+    encoding: str | None = None
+    thousands: str | None = None
+
+    def detect(self, path: Path, like: FileFormat | None = None) -> Reading:
+        """Fill in the separator and the encoding as a text file has them.
+
+        Where the bytes do not tell, they are those of ``like``, the format of a table before.
+        """
+        decimal = self.decimal
+        if self.thousands in (".", ","):
+            decimal = decimal or {".": ",", ",": "."}[self.thousands]
+            if decimal == self.thousands:
+                raise UserError(f"--decimal and --thousands cannot both be {decimal}")
+        usual = SEPARATORS.get(extension_of(path))
+        if usual is None or None not in (self.sep, self.encoding):
+            return replace(self, decimal=decimal)
+        known = None if like is None else like.encoding
+        data = read_bytes(path, unzip=path.name.lower().endswith(".gz"))
+        encoding = self.encoding or detect_encoding(data, known)
+        if like is not None and like.sep and usual == ",":
+            usual = like.sep
+        sep = self.sep or detect_separator(text_of(path, data, encoding), usual)
+        return replace(self, sep=sep, encoding=encoding, decimal=decimal)
 
     def table(self, path: Path) -> pd.DataFrame:
         """Read the table of a file as pandas does, or raise a TableError."""
+        options = {"decimal": self.decimal or ".", "encoding": self.encoding or "utf-8"}
         try:
             with interrupts_first():  # pandas makes a broken file of Ctrl-C
-                return read_table(path, sep=self.sep, decimal=self.decimal, encoding=self.encoding)
+                return read_table(path, sep=self.sep, **options)
         except ImportError as error:  # the message says how to install what is missing
             raise TableError(str(error)) from error
 
     def cells(self, path: Path, columns: list[int]) -> pd.DataFrame:
         """Read some columns of a text file as they are written."""
-        return read_cells(path, columns, sep=self.sep, encoding=self.encoding)
+        return read_cells(path, columns, sep=self.sep, encoding=self.encoding or "utf-8")
 
 
 def read_to_learn(
-    path: Path, reading: Reading, drop: Sequence[str] | None, discrete: Sequence[str] | None
+    path: Path,
+    reading: Reading,
+    drop: Sequence[str] | None,
+    discrete: Sequence[str] | None,
+    like: FileFormat | None = None,
 ) -> tuple[pd.DataFrame, FileFormat, list[Any]]:
     """The table that a generator is to learn, its forms, and its columns that --discrete names."""
-    table, forms = read_file(path, reading)
+    table, forms = read_file(path, reading, like)
     table = leave_out(table, drop)
     return table, forms, find_columns("--discrete", discrete, table.columns)
 
@@ -237,7 +171,7 @@ def hint_at_odd_columns(
 def _odd_remedy(kind: str, names: list[str], reading: Reading) -> str:
     remedy = _REMEDIES.get(kind)
     if kind == "decimal comma":
-        read = reading.decimal == "."
+        read = reading.decimal != ","
         return "--decimal , reads them" if read else "write them without signs between thousands"
     if kind == "text numbers" and reading.decimal == ",":
         remedy = "--decimal . reads them"
@@ -255,7 +189,6 @@ def _drop_words(names: list[str]) -> str:
 
 # ---- The task that a target asks for; what is wrong with it, in the words of the command line ----
 
-_TASKS = ("auto", "classification", "regression")
 _TARGET_REMEDIES = {
     "cells": "correct these cells or remove their rows",
     "decimal comma": "write them with a decimal point",
@@ -273,8 +206,6 @@ def task_of(y: pd.Series, task: str, data: Path, reading: Reading, classify: str
     where text is no numbers for a regression; by default --task, which takes it for numbers too. A
     UserError says which cells are in the way, and what to do.
     """
-    if task not in _TASKS:
-        raise UserError(f"--task {task} is not one of {', '.join(_TASKS)}")
     try:
         if task == "auto":
             return infer_task(y)
@@ -290,7 +221,7 @@ def task_of(y: pd.Series, task: str, data: Path, reading: Reading, classify: str
 
 
 def _target_remedy(error: TargetError, data: Path, reading: Reading) -> str:
-    if error.fault == "decimal comma" and is_text_file(data) and reading.decimal == ".":
+    if error.fault == "decimal comma" and is_text_file(data) and reading.decimal != ",":
         return "--decimal , reads them"
     if error.fault == "text" and is_text_file(data) and reading.decimal == ",":
         return "--decimal . reads them"
@@ -299,7 +230,6 @@ def _target_remedy(error: TargetError, data: Path, reading: Reading) -> str:
 
 # ---- Tables from files, and to files in the same form: dates, truth values, whole numbers --------
 
-_SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 _DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y")
 _CLOCKS = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%H:%M:%SZ", "%H:%M:%S.%fZ")
 _DATES = (*_DAYS, *map("".join, itertools.product(_DAYS, " T", _CLOCKS)))
@@ -315,8 +245,9 @@ class FileFormat:
     """The format of the values of a file, by the names of its columns as text.
 
     ``dates`` has the form of each column of dates that a text file writes otherwise than pandas,
-    or a Parquet file without a time of day; ``truth`` the words for false and true. ``sep`` and
-    ``decimal`` are those of a text file, as far as they are not the usual ones; ``encoding`` is
+    or a Parquet file without a time of day; ``truth`` the words for false and true; ``amounts`` how
+    numbers are written that have a unit, or other marks than the file's. ``sep`` and ``decimal``
+    are those of a text file, as far as they are not the usual ones; ``encoding`` is
     that of the file that was read, and no other is written than UTF-8. ``guarded`` text files have
     a ``'`` before what a spreadsheet would take for a formula.
     """
@@ -327,6 +258,7 @@ class FileFormat:
     decimal: str = "."
     guarded: bool = False
     encoding: str = "utf-8"
+    amounts: dict[str, AmountForm] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, value: Any) -> FileFormat:
@@ -335,7 +267,8 @@ class FileFormat:
         Raises ValueError if they are none that ``read_file`` finds.
         """
         check_fields(value, _FORMAT, "the format of the table")
-        return cls(**value)
+        amounts = value.get("amounts", {}).items()
+        return cls(**{**value, "amounts": {n: AmountForm.from_json(form) for n, form in amounts}})
 
 
 def _is_encoding(name: Any) -> bool:
@@ -362,13 +295,16 @@ _FORMAT = {
     "decimal": choice(".", ","),
     "guarded": choice(True, False),
     "encoding": Field("a known encoding", _is_encoding),
+    "amounts": optional(Field("forms by column", lambda v: type(v) is dict)),
 }
 
 
 # ---- reading -----------------------------------------------------------------------------------
 
 
-def read_file(path: Path, reading: Reading) -> tuple[pd.DataFrame, FileFormat]:
+def read_file(
+    path: Path, reading: Reading, like: FileFormat | None = None
+) -> tuple[pd.DataFrame, FileFormat]:
     """Read a table as ``combutab.datasets.read_table`` does, and the forms of its values.
 
     In a text file, a column is of
@@ -376,26 +312,127 @@ def read_file(path: Path, reading: Reading) -> tuple[pd.DataFrame, FileFormat]:
     - dates, if all its values are dates in one form (year first, or day or month first where the
       values tell which), with or without a time;
     - whole numbers, also where some are missing;
+    - numbers, if all its values are amounts in one form, such as ``1.507,67 €``;
     - text, if its numbers begin with zeros that would be lost (``00501``).
+
+    What the values do not tell is as in ``like``, the format of a table that was read before. One
+    line says how the file was read, if that is not as UTF-8 with the usual separator and a point.
 
     Raises TableError as ``read_table`` does, and without the library that reads Parquet or Excel.
     """
-    table = reading.table(path)
+    found = reading.detect(path, like)
+    table = found.table(path)
     kind = path.name.lower()
     if kind.endswith(".parquet"):
         return _typed(table, path)
     if not is_text_file(path):  # of Excel, whose cells have types
         return table.apply(_whole), FileFormat()
-    forms = FileFormat(sep=reading.sep, decimal=reading.decimal, encoding=reading.encoding)
+    usual = SEPARATORS[ending(path)]
+    forms = FileFormat(
+        sep=None if found.sep == usual else found.sep,
+        decimal=found.decimal or ".",
+        encoding=found.encoding or "utf-8",
+    )
     plain = [j for j in range(table.shape[1]) if _loses_form(table.iloc[:, j])]
-    if not plain:
-        return table, forms
-    cells = reading.cells(path, plain)
+    cells = found.cells(path, plain) if plain else pd.DataFrame(index=table.index)
 
     def in_form(name: str, column: pd.Series) -> pd.Series:
         return _in_form(column, cells[name], name, forms) if name in cells else column
 
-    return _change_columns(table, in_form), forms
+    table = _change_columns(table, in_form)
+    amounts: dict[str, Amounts] = {}
+    for name in map(str, cells):
+        if column_kind(table[name]) == ColumnKind.TEXT:
+            values = Amounts.split(_distinct(cells[name]))
+            amounts |= {} if values is None else {name: values}
+    if amounts:
+        table = _with_amounts(table, cells, amounts, forms, found, path, like)
+    said = _said(reading, forms, usual)
+    if said:
+        hint(f"{path.name}: read {said}")
+    return table, forms
+
+
+def _distinct(cells: pd.Series) -> pd.Series:
+    return cells.dropna().drop_duplicates().str.strip()
+
+
+def _with_amounts(
+    table: pd.DataFrame,
+    cells: pd.DataFrame,
+    amounts: dict[str, Amounts],
+    forms: FileFormat,
+    reading: Reading,
+    path: Path,
+    like: FileFormat | None,
+) -> pd.DataFrame:
+    """The table with numbers where texts are amounts; notes their form, and the decimal mark."""
+    given, thousands = reading.decimal or "", reading.thousands or ""
+    clear = {each.decimal for each in amounts.values() if not each.is_list(str(reading.sep))}
+    clear.discard("")
+    floats = [j for j, dtype in enumerate(table.dtypes) if types.is_float_dtype(dtype)]
+    if floats and not given:  # 1.234 may be 1234
+        read = reading.cells(path, floats)
+        cells = pd.concat([cells, read.drop(columns=cells.columns, errors="ignore")], axis=1)
+        for name in map(str, read):
+            values = Amounts.split(_distinct(read[name]))
+            if values is None or len(values.marks) < 2:
+                clear.add(".")
+            else:
+                amounts[name] = values
+    if len(clear) == 1:
+        decimal = given or clear.pop()
+    elif clear:
+        decimal = given
+    elif like is not None:
+        decimal = given or like.decimal
+    else:
+        decimal = given or ("." if reading.sep == "," else "")
+    forms.decimal = decimal or "."
+    for name, values in amounts.items():
+        known = None if like is None else like.amounts.get(name)
+        marks: tuple[str, str] | None
+        if known is not None and known.read(values.parts) is not None:
+            marks = known.decimal, known.thousands
+        elif values.is_list(str(reading.sep)) and decimal != ",":
+            continue
+        else:
+            marks = None if given else values.choose("", thousands)
+            marks = marks or values.choose(decimal, thousands)
+        if marks is None or (types.is_float_dtype(table[name].dtype) and marks == (".", "")):
+            continue
+        numbers = values.numbers(*marks)
+        column: pd.Series = cells[name].str.strip().map(numbers)
+        if all(type(number) is int for number in numbers.values()):
+            column = column.astype("Int64" if column.isna().any() else "int64")
+        table[name] = column
+        form = values.form(*marks)
+        if form.unit or form.thousands or form.decimal not in ("", forms.decimal) or not form.plain:
+            forms.amounts[name] = form
+    return table
+
+
+def _said(reading: Reading, forms: FileFormat, usual: str) -> str:
+    """Say what was detected of a text file's format, as far as it is not the plain one."""
+    marks = dict.fromkeys(
+        "' '" if form.thousands.isspace() else repr(form.thousands)
+        for form in forms.amounts.values()
+        if form.thousands
+    )
+    sep = forms.sep or usual
+    parts = {
+        f"separator {sep!r}": reading.sep is None and forms.sep,
+        f"decimal {forms.decimal!r}": reading.decimal is None and forms.decimal != ".",
+        f"thousands {' and '.join(marks)}": reading.thousands is None and marks,
+        f"encoding {forms.encoding}": reading.encoding is None and forms.encoding != "utf-8",
+    }
+    said = [part for part, there in parts.items() if there]
+    units: dict[str, list[str]] = {}
+    for name, form in forms.amounts.items():
+        units.setdefault(form.unit, []).append(name)
+    columns = [f"{list_names(names)} as numbers in {unit}" for unit, names in units.items() if unit]
+    read = f"with {', '.join(said)}" if said else ""
+    return "; ".join(each for each in (read, ", ".join(columns)) if each)
 
 
 def _change_columns(
@@ -408,11 +445,6 @@ def _change_columns(
     return changed
 
 
-def is_text_file(path: Path) -> bool:
-    """Tell from its name whether a table's file is of text, which --decimal and --sep are for."""
-    return path.name.lower().endswith(tuple(_SEPARATORS))
-
-
 def _loses_form(column: pd.Series) -> bool:
     """Tell whether pandas may have read a column so that its text is lost."""
     whole = types.is_float_dtype(column.dtype) and column.isna().any()
@@ -421,7 +453,7 @@ def _loses_form(column: pd.Series) -> bool:
 
 def _in_form(column: pd.Series, cells: pd.Series, name: str, forms: FileFormat) -> pd.Series:
     """Read a column as its cells say, in the table's dtype or a better one; notes its form."""
-    present = cells.dropna().drop_duplicates().str.strip()
+    present = _distinct(cells)
     if present.empty:
         return column
     if column_kind(column) == ColumnKind.BOOL:
@@ -493,30 +525,16 @@ def _typed(table: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, FileFormat]:
 # ---- writing -----------------------------------------------------------------------------------
 
 
-def ending(path: Path) -> str:
-    """The ending that says how a table's file is written.
+def write_whole(path: Path, write: Callable[[Path], None]) -> None:
+    """Write a file in whole or not at all.
 
-    Raises UserError if it is none of those that are known.
+    Raises UserError where the system refuses, with no file left behind.
     """
-    known = (*_SEPARATORS, ".parquet")
-    for each in known:
-        if path.name.lower().endswith(each):
-            return each
-    raise UserError(f"cannot tell what to write to {path}; known endings are {', '.join(known)}")
-
-
-def check_ending(path: Path) -> None:
-    """Find out whether a table can be written to a file of this name.
-
-    Raises UserError if its ending is unknown, or the library for it is not installed.
-    """
-    if ending(path) == ".parquet":
-        try:
-            import pyarrow  # noqa: F401
-        except ImportError as error:
-            raise UserError("writing Parquet needs pyarrow: pip install 'combutab[parquet]'") from (
-                error
-            )
+    try:
+        with whole_file(path) as place:
+            write(place)
+    except OSError as error:
+        raise cannot_write(path, error) from error
 
 
 def write_table(table: pd.DataFrame, forms: FileFormat, path: Path) -> None:
@@ -526,6 +544,8 @@ def write_table(table: pd.DataFrame, forms: FileFormat, path: Path) -> None:
 
     def as_text(name: str, column: pd.Series) -> pd.Series:
         dated = types.is_datetime64_any_dtype(column.dtype)
+        if name in forms.amounts and types.is_numeric_dtype(column.dtype):
+            return column.astype(object).map(forms.amounts[name].write, na_action="ignore")
         if name in forms.dates and dated:
             column = column.dt.strftime(forms.dates[name])
         elif name in forms.truth:
@@ -544,7 +564,7 @@ def write_table(table: pd.DataFrame, forms: FileFormat, path: Path) -> None:
             rewritten = rewritten.rename(columns=_guard)
         rewritten.to_csv(
             place,
-            sep=(kind.startswith(".csv") and forms.sep) or _SEPARATORS[kind],
+            sep=(kind.startswith(".csv") and forms.sep) or SEPARATORS[kind],
             decimal=forms.decimal,
             index=False,
             compression=gzip if kind.endswith(".gz") else None,
@@ -629,10 +649,19 @@ def save_with_format(model: Any, path: Path, forms: FileFormat, target: str | No
     write_model(path, {**header, _FORMS: asdict(forms), **named}, arrays)
 
 
+def read_format(path: Path) -> FileFormat | None:
+    """The format of a model's table, from the model's file if it knows it."""
+    with refusals(OSError, ValueError):
+        header, _ = read_model(path, arrays=False)
+        return FileFormat.from_json(header[_FORMS]) if _FORMS in header else None
+
+
 def load_with_format(
     path: Path, device: str, names: Collection[str], lack: str, maker: str
 ) -> tuple[Any, FileFormat, str | None]:
     """Read a model's file, and the format of its table and the target if it knows them."""
+    from combutab._model_files import load
+
     with known_model(path, names, lack, maker) as header:
         model = load(path, device=device)
         forms = FileFormat.from_json(header[_FORMS]) if _FORMS in header else FileFormat()
@@ -644,18 +673,7 @@ def load_with_format(
 
 def check_device(device: str) -> None:
     """Refuse a device that torch does not have."""
+    from combutab.core.device import resolve_device
+
     with refusals():
         resolve_device(device)
-
-
-def check_replaceable(option: str, path: Path | None) -> None:
-    """Let a model take the place of a model alone, not of a table or of a training's checkpoint."""
-    if path is None or not path.exists() or path.stat().st_size == 0:
-        return
-    try:
-        header, _ = read_model(path, arrays=False)
-        what = "is the checkpoint of a training" if "checkpoint" in header else ""
-    except (OSError, ValueError, KeyError):
-        what = "is no file of a model"
-    if what:
-        raise UserError(f"{option}: {path} is there, and {what}; choose another file, or remove it")

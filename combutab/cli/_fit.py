@@ -51,6 +51,7 @@ def fit(
         str | None,
         typer.Option(
             help="Activation of all hidden layers; also pln-N and pls-N.",
+            callback=_options.check_activations,
             show_default="the model's own",
         ),
     ] = None,
@@ -66,8 +67,9 @@ def fit(
     discrete: _options.Discrete = None,
     drop: _options.Drop = None,
     sep: _options.Sep = None,
-    decimal: _options.Decimal = ".",
-    encoding: _options.Encoding = "utf-8",
+    decimal: _options.Decimal = None,
+    thousands: _options.Thousands = None,
+    encoding: _options.Encoding = None,
     seed: _options.Seed = 0,
     device: _options.Device = "auto",
 ) -> None:
@@ -77,29 +79,33 @@ def fit(
     model is on them, beside a guess. The file holds no rows. Ctrl-C ends the training, and nothing
     is written.
     """
+    started = time.perf_counter()
+    _options.check_outputs({"OUT": out}, {"DATA": data})
+    _options.check_replaceable("--out", out)
+    _options.check_table(data, sep, encoding, target=target, drop=drop, discrete=discrete)
+
     import pandas as pd
 
-    from combutab import estimators
     from combutab.cli import _files
-    from combutab.core.device import resolve_device
     from combutab.datasets import split_target
     from combutab.preprocessing import read_numbers
-    from combutab.training import ProgressBar
 
-    started = time.perf_counter()
-    _files.check_outputs({"OUT": out}, {"DATA": data})
-    _files.check_replaceable("--out", out)
-    _files.check_device(device)
-    reading = _files.Reading(sep, decimal, encoding)
+    reading = _files.Reading(sep, decimal, encoding, thousands)
     table, forms = _files.read_file(data, reading)
     table.columns = pd.Index([str(name) for name in table.columns])
     table = _files.leave_out(table, drop, target)
     X, y = split_target(table, target)
-    for name in _files.find_columns("--discrete", discrete, X.columns):
+    for name in _options.find_columns("--discrete", discrete, X.columns):
         X[name] = X[name].astype("category")
     kind = _files.task_of(y, task, data, reading)
     labels = (read_numbers(y) if kind == "regression" else y).to_numpy()
+    _files.check_device(device)
     _files.hint_at_odd_columns(table, reading, target=target)
+
+    from combutab import estimators
+    from combutab.core.device import resolve_device
+    from combutab.training import ProgressBar
+
     task_name = "Regressor" if kind == "regression" else "Classifier"
     cls: Any = getattr(estimators, _MODELS[model] + task_name)
     options: dict[str, Any] = {"n_members": members, "max_iter": epochs}

@@ -17,9 +17,6 @@ from combutab.cli._console import UserError, echo_on_terminal, own_warnings, ref
 from combutab.cli._files import (
     FileFormat,
     as_parquet,
-    cannot_write,
-    ending,
-    find_columns,
     known_model,
     list_names,
     load_with_format,
@@ -27,13 +24,13 @@ from combutab.cli._files import (
     write_table,
     write_whole,
 )
+from combutab.cli._options import beside, cannot_write, ending, find_columns, read_frequency
 from combutab.core.state import unpack
 from combutab.generators import ShortfallError, find_generators
 from combutab.generators.sampling import RowWriter
 from combutab.preprocessing import ColumnKind, ModeEncoder, column_kind, parquet_parts
 from combutab.training import Callback, ProgressBar
 
-_MIN_FREQUENCY = 5
 _CONTINUOUS = (ColumnKind.NUMBER, ColumnKind.DATETIME, ColumnKind.TIMEDELTA)  # to "auto"
 _FEW = 10  # values of whole numbers that are likely to be categories
 _FILES = "makes no rows", "combutab synth --save"  # what others do not do, and who writes them
@@ -64,23 +61,6 @@ def describe_generator(header: Mapping[str, Any]) -> dict[str, str]:
 
 
 # ---- Options as parameters, and what is looked at before a generator learns a table --------------
-
-
-def read_frequency(min_frequency: float | None) -> float:
-    """A number of rows as an integer, or a share of them; 5 where none is given.
-
-    >>> read_frequency(5.0), read_frequency(0.01), read_frequency(None)
-    (5, 0.01, 5)
-    """
-    if min_frequency is None:
-        return _MIN_FREQUENCY
-    least: float = int(min_frequency) if min_frequency.is_integer() else min_frequency
-    if 0 < least < 1 or (isinstance(least, int) and least >= 1):
-        return least
-    raise UserError(
-        "--min-frequency is a whole number of rows, or a share of them between 0 and 1, got "
-        f"{min_frequency:g}"
-    )
 
 
 def read_protection(
@@ -225,20 +205,6 @@ class TrainingRun(Callback):
             kept = kept.removeprefix("; nothing is kept")
             kept += f"; the same command goes on from {self.checkpoint}"
         return when + kept
-
-
-def beside(path: Path, what: str) -> Path:
-    """The path of a file like another one.
-
-    >>> beside(Path("rows.csv.gz"), "1").name, beside(Path("model"), "interrupted").name
-    ('rows-1.csv.gz', 'model-interrupted')
-    """
-    try:
-        end = len(ending(path))
-    except UserError:
-        end = len(path.suffix)
-    stem = path.name[: len(path.name) - end]
-    return path.with_name(f"{stem}-{what}{path.name[len(stem) :]}")
 
 
 # ---- Rows of a generator, to a file --------------------------------------------------------------

@@ -39,8 +39,9 @@ def impute(
     identifiers: _options.Identifiers = None,
     drop: _options.Drop = None,
     sep: _options.Sep = None,
-    decimal: _options.Decimal = ".",
-    encoding: _options.Encoding = "utf-8",
+    decimal: _options.Decimal = None,
+    thousands: _options.Thousands = None,
+    encoding: _options.Encoding = None,
     epochs: _options.Epochs = None,
     max_time: _options.MaxTime = None,
     seed: _options.Seed = 0,
@@ -63,26 +64,33 @@ def impute(
         if model_file is not None and value is not None:
             raise UserError(f"{option} is for a training, but {model_file} has been trained")
 
-    from combutab.cli import _files, _generators
-    from combutab.core.device import resolve_device
-
     started = time.perf_counter()
-    _files.check_ending(out)
-    places = (
-        [out] if n_draws == 1 else [_generators.beside(out, str(i + 1)) for i in range(n_draws)]
-    )
+    _options.check_ending(out)
+    places = [out] if n_draws == 1 else [_options.beside(out, str(i + 1)) for i in range(n_draws)]
     inputs = {"DATA": data, "--model-file": model_file}
-    _files.check_outputs({"--save": save}, inputs)
+    _options.check_outputs({"--save": save}, inputs)
     for place in places:
-        _files.check_outputs({"OUT": place}, inputs | {"--save": save})
-    _files.check_replaceable("--save", save)
-    _files.check_device(device)
-    reading = _files.Reading(sep, decimal, encoding)
-    table, forms, listed = _files.read_to_learn(data, reading, drop, discrete)
+        _options.check_outputs({"OUT": place}, inputs | {"--save": save})
+    _options.check_replaceable("--save", save)
+    if model_file is not None:
+        _options.check_model(model_file)
+    named = None if identifiers == ["none"] else identifiers
+    _options.check_table(data, sep, encoding, drop=drop, discrete=discrete, identifiers=named)
+
+    from combutab.cli import _files
+
+    reading = _files.Reading(sep, decimal, encoding, thousands)
+    like = None if model_file is None else _files.read_format(model_file)
+    table, forms, listed = _files.read_to_learn(data, reading, drop, discrete, like)
     _files.hint_before_learning(table, reading, forms, out, guard_formulas)
     n_missing = int(table.isna().to_numpy().sum())
     if not n_missing:
         raise UserError(f"{data} has no missing cell to fill")
+
+    from combutab.cli import _generators
+    from combutab.core.device import resolve_device
+
+    _files.check_device(device)
     if model_file is not None:
         generator, _ = _generators.load_generator(model_file, device)
     else:

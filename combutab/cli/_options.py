@@ -1,25 +1,38 @@
 """The options that several commands have, each declared once, and the checks of their values.
 
-Nothing here imports a heavy library, so that help and wrong usage are answered at once.
+Nothing here imports a heavy library, so that help and errors are printed at once.
 """
 
 from __future__ import annotations
 
+import codecs
+import fnmatch
+import os
+import re
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from combutab.core.text import parse_seconds
+from combutab.cli._console import UserError
+from combutab.core.text import did_you_mean, no_column, parse_seconds
+from combutab.core.textfile import SEPARATORS, TableError, check_separator, read_header
 
 READABLE = ".csv, .tsv (both also with .gz), .parquet or .xlsx"
 TABLE = f"Table with a header line: {READABLE}"
 GENERATORS = ["ctgan", "tabflow", "tvae"]  # of combutab.generators, which takes seconds to import
+ACTIVATIONS = [  # of combutab.activations, as well
+    *("relu", "leaky_relu", "prelu", "elu", "selu", "celu", "pelu", "silu", "swish", "gelu"),
+    *("mish", "tanh", "sigmoid", "logistic", "hardsilu", "softplus", "nlrelu", "identity", "dyt"),
+    *("derf", "snake", "rational", "blend", "combu", "combu-random", "complex-combu", "pln"),
+    *("pln-4", "pln-8", "pls", "pls-2", "la-silu", "la-hardsilu"),
+]
 _SEP = 'What is between the cells of a text file, such as ";", "|" or "tab".'
 _DECIMAL = '"," if a text file has numbers such as 0,125; "." if 0.125.'
+_THOUSANDS = 'What is between thousands in a text file, such as ",", "." or "space".'
 _ENCODING = "Encoding of a text file, such as latin-1 or cp1252."
-_FITTED = "as the model's table"
 
 
 def generator_names() -> list[str]:
@@ -34,6 +47,26 @@ def one_of(names: list[str], name: str) -> str:
     if name.lower() not in names:
         raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, names))}.")
     return name.lower()
+
+
+def each_of(names: list[str], text: str) -> str:
+    """Return names that an option names, separated by commas."""
+    return ",".join(one_of(names, name.strip()) for name in text.split(","))
+
+
+def check_activations(text: str | None) -> str | None:
+    """Find out whether activations that an option names, separated by commas, are known."""
+    package = sys.modules.get("combutab.activations")
+    known = ACTIVATIONS if package is None else list(package.ACTIVATIONS)
+    for name in () if text is None else text.split(","):
+        plain = re.sub("^(blend-)+", "", name.strip())
+        if plain not in known and not re.fullmatch(r"(pln|pls)-\d+", plain):
+            hint = did_you_mean(plain, known, n=1)
+            raise typer.BadParameter(
+                f"unknown activation {name.strip()!r}{f' ({hint})' if hint else ''}; known: "
+                f"{', '.join(known)}, pln-N, pls-N, blend-NAME"
+            )
+    return text
 
 
 def _generator_name(name: str | None) -> str | None:
@@ -53,7 +86,36 @@ def _seconds(text: str | None) -> float | None:
 
 def _as_separator(text: str | None) -> str | None:
     """Take the option as the separator itself; a tab is hard to write on a command line."""
-    return "\t" if text in ("tab", "\\t") else text
+    separator = "\t" if text in ("tab", "\\t") else text
+    try:
+        return None if separator is None else check_separator(separator)
+    except TableError as error:
+        raise typer.BadParameter(f"{error}.") from None
+
+
+def _as_decimal(text: str | None) -> str | None:
+    if text in (None, ".", ","):
+        return text
+    raise typer.BadParameter(f"{text!r} is neither a point nor a comma.")
+
+
+def _as_thousands(text: str | None) -> str | None:
+    if text in (None, ".", ",", "'", "space", " "):
+        return " " if text == "space" else text
+    raise typer.BadParameter(f"{text!r} is not a point, a comma, ' or space.")
+
+
+def _as_encoding(text: str | None) -> str | None:
+    try:
+        return text if text is None or codecs.lookup(text) else None
+    except LookupError:
+        raise typer.BadParameter(f"there is no encoding {text!r}.") from None
+
+
+def _as_device(text: str) -> str:
+    if re.fullmatch(r"auto|cpu(:0)?|cuda(:\d+)?", text):
+        return text
+    raise typer.BadParameter(f"{text!r} is not auto, cpu, cuda or cuda:N.")
 
 
 def columns_option(help: str, **settings: Any) -> Any:
@@ -74,21 +136,17 @@ Guard = Annotated[
     ),
 ]
 Sep = Annotated[
-    str | None, typer.Option(help=_SEP, callback=_as_separator, show_default="by its ending")
+    str | None, typer.Option(help=_SEP, callback=_as_separator, show_default="detected")
 ]
-Decimal = Annotated[str, typer.Option(help=_DECIMAL)]
-Encoding = Annotated[str, typer.Option(help=_ENCODING)]
-FittedSep = Annotated[
+Decimal = Annotated[
+    str | None, typer.Option(help=_DECIMAL, callback=_as_decimal, show_default="detected")
+]
+Thousands = Annotated[
     str | None,
-    typer.Option(
-        help=_SEP,
-        callback=_as_separator,
-        show_default="of a .csv as in the model's; else by its ending",
-    ),
+    typer.Option(help=_THOUSANDS, callback=_as_thousands, show_default="detected"),
 ]
-FittedDecimal = Annotated[str | None, typer.Option(help=_DECIMAL, show_default=_FITTED)]
-FittedEncoding = Annotated[
-    str | None, typer.Option(help=_ENCODING, show_default="UTF-8, or as in the model's")
+Encoding = Annotated[
+    str | None, typer.Option(help=_ENCODING, callback=_as_encoding, show_default="detected")
 ]
 Drop = Annotated[list[str] | None, columns_option("Columns, separated by commas, to leave out.")]
 Discrete = Annotated[
@@ -98,8 +156,14 @@ Discrete = Annotated[
         "booleans are categories in any case."
     ),
 ]
-Task = Annotated[str, typer.Option(help="auto, classification or regression.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+TASKS = ["auto", "classification", "regression"]
+Task = Annotated[
+    str,
+    typer.Option(
+        help="auto, classification or regression.", callback=lambda task: one_of(TASKS, task)
+    ),
+]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", callback=_as_device)]
 Seed = Annotated[
     int,
     typer.Option(help="Random seed: the same one gives the same results.", min=0, max=2**32 - 1),
@@ -126,11 +190,36 @@ Generator = Annotated[
         show_default="tabflow",
     ),
 ]
+
+
+def read_frequency(min_frequency: float | None) -> float:
+    """A number of rows as an integer, or a share of them; 5 where none is given.
+
+    >>> read_frequency(5.0), read_frequency(0.01), read_frequency(None)
+    (5, 0.01, 5)
+    """
+    if min_frequency is None:
+        return 5
+    least: float = int(min_frequency) if min_frequency.is_integer() else min_frequency
+    if 0 < least < 1 or (isinstance(least, int) and least >= 1):
+        return least
+    raise UserError(
+        "--min-frequency is a whole number of rows, or a share of them between 0 and 1, got "
+        f"{min_frequency:g}"
+    )
+
+
+def _as_frequency(min_frequency: float | None) -> float | None:
+    read_frequency(min_frequency)
+    return min_frequency
+
+
 MinFrequency = Annotated[
     float | None,
     typer.Option(
         help="Rows that must have a value (below 1: share of them) for it to be made, or kept in a "
         "file. 1 keeps all values, and the least and the greatest numbers, as they are.",
+        callback=_as_frequency,
         show_default="5",
     ),
 ]
@@ -157,3 +246,208 @@ Save = Annotated[
         "It is written as soon as it is trained."
     ),
 ]
+
+
+# ---- Checks that results can be written, before they are computed --------------------------------
+
+
+def check_outputs(
+    outputs: Mapping[str, Path | None],
+    inputs: Mapping[str, Path | None],
+    *,
+    make_folders: bool = False,
+) -> None:
+    """Find out whether files can be written, and that none is another one or an input.
+
+    Those that are None are not asked for. Raises UserError with the name of the option.
+    """
+    others = {name: path for name, path in inputs.items() if path is not None}
+    for name, path in outputs.items():
+        if path is None:
+            continue
+        folder = path.parent
+        missing = not make_folders and not folder.is_dir()
+        try:
+            same = [each for each, place in others.items() if path.resolve() == place.resolve()]
+            faults = {
+                "it is a directory": path.is_dir(),
+                "it is read-only": path.exists() and not os.access(path, os.W_OK),
+                f"that is {''.join(same[:1])} as well; choose another file": bool(same),
+                f"{folder} is not a directory": missing and folder.exists(),
+                f"{folder} does not exist; create it first": missing,
+            }
+        except OSError as error:  # of a name that no file can have
+            raise cannot_write(path, error) from error
+        for fault, found in faults.items():
+            if found:
+                raise UserError(f"cannot write {path}: {fault}")
+        check_folder(folder)
+        others[name] = path
+
+
+def check_folder(folder: Path) -> None:
+    """Find out whether files can be written to a folder that may have to be made."""
+    from combutab.core.files import check_writable
+
+    existing = folder.absolute()
+    try:
+        while not existing.exists():
+            if existing.is_symlink():
+                raise UserError(f"cannot write to {folder}: {existing} is a broken link")
+            existing = existing.parent
+        if not existing.is_dir():
+            raise UserError(f"cannot write to {folder}: {existing} is not a directory")
+        check_writable(existing)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+
+
+def cannot_write(place: Path, error: OSError) -> UserError:
+    """Build the error to raise where the system refused to write."""
+    return UserError(f"cannot write to {place}: {error.strerror or error}")
+
+
+# ---- Columns that options name -------------------------------------------------------------------
+
+
+def find_columns(option: str, texts: Sequence[str] | None, columns: Iterable[Any]) -> list[Any]:
+    """Find the columns that an option names: one, or several separated by commas, each time.
+
+    A name may be a pattern, as of files: ``*`` for all, ``street_*`` for some.
+
+    Raises UserError if a name is none of a column.
+
+    >>> find_columns("--drop", ["a,b", "c,d"], ["a", "b", "c,d"])
+    ['a', 'b', 'c,d']
+    >>> find_columns("--drop", ["x*"], ["x1", "x2", "y"])
+    ['x1', 'x2']
+    """
+    by_text = {str(column): column for column in columns}
+    found = []
+    for text in texts or ():
+        for name in [text] if text in by_text else text.split(","):
+            name = name if name in by_text else name.strip()
+            matching = [name] if name in by_text else fnmatch.filter(by_text, name)
+            if not matching:
+                raise UserError(f"{option}: {no_column(name, by_text)}")
+            found += [by_text[each] for each in matching]
+    return list(dict.fromkeys(found))
+
+
+def find_target(text: str, columns: Iterable[Any]) -> Any:
+    """Find the column of this name, or raise a UserError."""
+    by_text = {str(column): column for column in columns}
+    if text not in by_text:
+        raise UserError(f"--target: {no_column(text, by_text)}")
+    return by_text[text]
+
+
+def find_dropped(
+    texts: Sequence[str] | None, columns: Iterable[Any], target: str | None = None
+) -> list[Any]:
+    """Find the columns that --drop names, of which one is to be left, and the target."""
+    columns = list(columns)
+    dropped = find_columns("--drop", texts, columns)
+    if target is not None and target in map(str, dropped):
+        raise UserError(f"--drop leaves out {target!r}, the column to predict")
+    if len(dropped) == len(columns):
+        raise UserError("--drop leaves no column")
+    return dropped
+
+
+def check_table(
+    path: Path,
+    sep: str | None,
+    encoding: str | None,
+    *,
+    target: str | None = None,
+    drop: Sequence[str] | None = None,
+    **columns: Sequence[str] | None,
+) -> None:
+    """Find out whether a table's file can be read and has the columns that options name.
+
+    What is named in ``columns`` are those options, beside --target and --drop. Only a text file's
+    header is read; raises TableError and UserError.
+    """
+    names = read_header(path, sep, encoding)
+    if names is None:
+        return
+    dropped = find_dropped(drop, names, target)
+    names = [name for name in names if name not in dropped]
+    if target is not None:
+        find_target(target, names)
+    for option, texts in columns.items():
+        find_columns(f"--{option}", texts, names)
+
+
+# ---- Files that options name ---------------------------------------------------------------------
+
+
+def is_text_file(path: Path) -> bool:
+    """Tell from its name whether a table's file is of text, which --decimal and --sep are for."""
+    return path.name.lower().endswith(tuple(SEPARATORS))
+
+
+def ending(path: Path) -> str:
+    """The ending that says how a table's file is written.
+
+    Raises UserError if it is none of those that are known.
+    """
+    known = (*SEPARATORS, ".parquet")
+    for each in known:
+        if path.name.lower().endswith(each):
+            return each
+    raise UserError(f"cannot tell what to write to {path}; known endings are {', '.join(known)}")
+
+
+def beside(path: Path, what: str) -> Path:
+    """The path of a file like another one.
+
+    >>> beside(Path("rows.csv.gz"), "1").name, beside(Path("model"), "interrupted").name
+    ('rows-1.csv.gz', 'model-interrupted')
+    """
+    try:
+        end = len(ending(path))
+    except UserError:
+        end = len(path.suffix)
+    stem = path.name[: len(path.name) - end]
+    return path.with_name(f"{stem}-{what}{path.name[len(stem) :]}")
+
+
+def check_ending(path: Path) -> None:
+    """Find out whether a table can be written to a file of this name.
+
+    Raises UserError if its ending is unknown, or the library for it is not installed.
+    """
+    if ending(path) == ".parquet":
+        try:
+            import pyarrow  # noqa: F401
+        except ImportError as error:
+            raise UserError("writing Parquet needs pyarrow: pip install 'combutab[parquet]'") from (
+                error
+            )
+
+
+def check_model(path: Path) -> None:
+    """Find out whether a file is that of a model, before what loads it is imported."""
+    from combutab.core.files import read_model
+
+    try:
+        read_model(path, arrays=False)
+    except (OSError, ValueError) as error:
+        raise UserError(str(error)) from error
+
+
+def check_replaceable(option: str, path: Path | None) -> None:
+    """Let a model take the place of a model alone, not of a table or of a training's checkpoint."""
+    if path is None or not path.exists() or path.stat().st_size == 0:
+        return
+    from combutab.core.files import read_model
+
+    try:
+        header, _ = read_model(path, arrays=False)
+        what = "is the checkpoint of a training" if "checkpoint" in header else ""
+    except (OSError, ValueError, KeyError):
+        what = "is no file of a model"
+    if what:
+        raise UserError(f"{option}: {path} is there, and {what}; choose another file, or remove it")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
 
     from combutab.cli._files import FileFormat, Reading
     from combutab.preprocessing import TableEncoder
-
-_PART = 2**20  # letters
 
 
 def predict(
@@ -43,25 +40,33 @@ def predict(
             "Columns of DATA, separated by commas, to write beside the predictions; '*' for all."
         ),
     ] = None,
-    sep: _options.FittedSep = None,
-    decimal: _options.FittedDecimal = None,
-    encoding: _options.FittedEncoding = None,
+    sep: _options.Sep = None,
+    decimal: _options.Decimal = None,
+    thousands: _options.Thousands = None,
+    encoding: _options.Encoding = None,
     device: _options.Device = "auto",
     guard_formulas: _options.Guard = False,
 ) -> None:
     """Write what a model predicts for each row of a table, in the order of the rows.
 
-    The model's file says what the table was like that it was fitted on: dates, --sep, --decimal and
-    --encoding. DATA is read in the same way, unless they are given; text of UTF-8 as that.
+    Dates and amounts are read in the form of the table that the model was fitted on, and so is what
+    DATA itself does not tell of --sep, --decimal, --thousands and --encoding.
     """
+    started = time.perf_counter()
+    _options.check_ending(out)
+    _options.check_outputs({"OUT": out}, {"MODEL": model, "DATA": data})
+    _options.check_model(model)
+    _options.check_table(data, sep, encoding, keep=keep)
+
     import pandas as pd
 
-    import combutab.estimators as estimators
     from combutab.cli import _files
 
-    started = time.perf_counter()
-    _files.check_ending(out)
-    _files.check_outputs({"OUT": out}, {"MODEL": model, "DATA": data})
+    given = _files.Reading(sep, decimal, encoding, thousands)
+    table, own = _files.read_file(data, given, _files.read_format(model))
+
+    import combutab.estimators as estimators
+
     _files.check_device(device)
     names = [name for name in estimators.__all__ if name.endswith(("Classifier", "Regressor"))]
     estimator, forms, target = _files.load_with_format(
@@ -69,9 +74,9 @@ def predict(
     )
     if proba and not hasattr(estimator, "classes_"):
         raise UserError(f"--proba needs a classifier, and {model} is a regressor")
-    reading = _reading_as_fitted(sep, decimal, encoding, forms, data)
-    table = reading.table(data)
-    kept = _cells_of(table, _files.find_columns("--keep", keep, table.columns), reading, data)
+    own = own if _options.is_text_file(data) else forms
+    reading = _files.Reading(own.sep, own.decimal, own.encoding)
+    kept = _cells_of(table, _options.find_columns("--keep", keep, table.columns), reading, data)
     X = _fitted_columns(table, estimator.encoder_, forms, reading, data)
     with refusals(ValueError, TypeError, prefix=f"{data}: "):
         predicted = estimator.predict(X)
@@ -85,8 +90,8 @@ def predict(
     first = str(made.columns[0])
     form = _files.FileFormat(
         truth={first: words} if words and made[first].dtype.kind == "b" else {},
-        sep=reading.sep or forms.sep,
-        decimal=reading.decimal,
+        sep=own.sep or (forms.sep if own.decimal == forms.decimal else None),
+        decimal=own.decimal,
         guarded=guard_formulas,
     )
     _files.hint_at_formulas(table, form, out)
@@ -114,49 +119,11 @@ def _predicted_table(
 # ---- New rows as the model's encoder takes them ------------------------------------------------
 
 
-def _reading_as_fitted(
-    sep: str | None, decimal: str | None, encoding: str | None, forms: FileFormat, path: Path
-) -> Reading:
-    """How to read the new rows: what is not given, as the model's table was read."""
-    from combutab.cli import _files
-
-    given = _files.Reading(sep, decimal or ".", encoding or "utf-8")
-    if decimal is None:  # a comma cannot be asked for between cells, and be within them
-        decimal = "." if sep == "," else forms.decimal
-    if sep is None and path.name.lower().endswith((".csv", ".csv.gz")):
-        sep = forms.sep
-    if encoding is None:  # text of another encoding is hardly ever text of UTF-8 as well
-        encoding = forms.encoding if _files.is_text_file(path) and not _is_utf8(path) else "utf-8"
-    reading = _files.Reading(sep, decimal, encoding)
-    if _files.is_text_file(path) and reading != given:
-        between = f"--sep {reading.sep!r} " if reading.sep else ""
-        echo_on_terminal(
-            f"{path.name} is read as the model's table was: {between}--decimal {reading.decimal} "
-            f"--encoding {reading.encoding}"
-        )
-    return reading
-
-
-def _is_utf8(path: Path) -> bool:
-    opened = gzip.open if path.name.lower().endswith(".gz") else open
-    try:
-        with opened(path, "rt", encoding="utf-8") as file:
-            while file.read(_PART):
-                pass
-    except UnicodeDecodeError:
-        return False
-    except (OSError, EOFError):  # which reading the table tells better
-        return True
-    return True
-
-
 def _cells_of(table: pd.DataFrame, names: list[Any], reading: Reading, path: Path) -> pd.DataFrame:
     """Some columns as the file has them."""
     import pandas as pd
 
-    from combutab.cli import _files
-
-    if not _files.is_text_file(path) or not names:
+    if not _options.is_text_file(path) or not names:
         return table[names]
     places = table.columns.get_indexer(pd.Index(names)).tolist()
     return reading.cells(path, places)[names]
@@ -168,8 +135,8 @@ def _fitted_columns(
     """The columns that the model was fitted with, in their order, and read as they were then."""
     import pandas as pd
 
-    from combutab.cli import _files
     from combutab.core.text import no_column
+    from combutab.preprocessing import ColumnKind, column_kind
 
     names = getattr(encoder, "feature_names_in_", None)
     if names is None:
@@ -190,13 +157,13 @@ def _fitted_columns(
         place = places[str(name)]
         column = table.iloc[:, place]
         of_text = j in maps and any(isinstance(key, str) for key in maps[j].keys)
-        numbers = pd.api.types.is_numeric_dtype(column.dtype) and column.notna().any()
+        read = column_kind(column) != ColumnKind.TEXT and column.notna().any()  # as something else
         dated = encoder.kinds_[j] == "datetime" and name in forms.dates
-        if _files.is_text_file(path) and ((of_text and numbers) or dated):
+        if _options.is_text_file(path) and ((of_text and read) or dated):
             column = reading.cells(path, [place]).iloc[:, 0]
             if dated:
                 column = _dates_as_fitted(column, forms.dates[name], name, path)
-        elif of_text and numbers:
+        elif of_text and pd.api.types.is_numeric_dtype(column.dtype) and read:
             raise UserError(
                 f"{path}: column {name!r} holds numbers; the model was fitted with text there"
             )

@@ -25,12 +25,14 @@ def sample(
 
     The same rows, conditions and seed as there give the same table as there.
     """
+    started = time.perf_counter()
+    _options.check_ending(out)
+    _options.check_outputs({"OUT": out}, {"MODEL": model})
+    _options.check_model(model)
+
     from combutab.cli import _files, _generators
     from combutab.cli._conditions import parse_conditions
 
-    started = time.perf_counter()
-    _files.check_ending(out)
-    _files.check_outputs({"OUT": out}, {"MODEL": model})
     _files.check_device(device)
     generator, forms = _generators.load_generator(model, device)
     forms.guarded |= guard_formulas

@@ -26,6 +26,7 @@ def synth(
         str | None,
         typer.Option(
             help="Activation of all hidden layers; also pln-N, pls-N, and original.",
+            callback=lambda name: name if name == "original" else _options.check_activations(name),
             show_default="the generator's own",
         ),
     ] = None,
@@ -37,8 +38,9 @@ def synth(
     identifiers: _options.Identifiers = None,
     drop: _options.Drop = None,
     sep: _options.Sep = None,
-    decimal: _options.Decimal = ".",
-    encoding: _options.Encoding = "utf-8",
+    decimal: _options.Decimal = None,
+    thousands: _options.Thousands = None,
+    encoding: _options.Encoding = None,
     condition: _options.Conditions = None,
     epochs: _options.Epochs = None,
     max_time: _options.MaxTime = None,
@@ -80,25 +82,31 @@ def synth(
 
     Ctrl-C ends the training and writes what it has learned, beside files that are there.
     """
+    started = time.perf_counter()
+    _options.check_ending(out)
+    outputs = {"OUT": out, "--save": save, "--report": report, "--checkpoint": checkpoint}
+    _options.check_outputs(outputs, {"DATA": data})
+    _options.check_replaceable("--save", save)
+    _check_report_options(report, target, holdout, condition)
+    named = {"discrete": discrete, "identifiers": None if identifiers == ["none"] else identifiers}
+    _options.check_table(data, sep, encoding, target=target, drop=drop, **named)
+
+    from combutab.cli import _files
+
+    reading = _files.Reading(sep, decimal, encoding, thousands)
+    table, forms, listed = _files.read_to_learn(data, reading, drop, discrete)
+    column = None if target is None else _options.find_target(target, table.columns)
+    if target is not None and column not in listed and table[column].count():
+        classify = f"--discrete {shlex.quote(target)}"
+        _files.task_of(table[column], "auto", data, reading, classify)
+
     from combutab._model_files import model_header
-    from combutab.cli import _files, _generators
+    from combutab.cli import _generators
     from combutab.cli._conditions import parse_conditions, warn_if_unmet
     from combutab.cli._evaluate import evaluate_tables, file_names, write_and_print
     from combutab.core.device import resolve_device
 
-    started = time.perf_counter()
-    _files.check_ending(out)
-    outputs = {"OUT": out, "--save": save, "--report": report, "--checkpoint": checkpoint}
-    _files.check_outputs(outputs, {"DATA": data})
-    _files.check_replaceable("--save", save)
     _files.check_device(device)
-    _check_report_options(report, target, holdout, condition)
-    reading = _files.Reading(sep, decimal, encoding)
-    table, forms, listed = _files.read_to_learn(data, reading, drop, discrete)
-    column = None if target is None else _files.find_target(target, table.columns)
-    if target is not None and column not in listed and table[column].count():
-        classify = f"--discrete {shlex.quote(target)}"
-        _files.task_of(table[column], "auto", data, reading, classify)
     _files.hint_before_learning(table, reading, forms, out, guard_formulas)
     n_rows = len(table) if rows is None else rows
     streamed = report is None and _generators.is_streamed(out, condition)

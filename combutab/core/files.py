@@ -541,3 +541,46 @@ def _short(value: Any) -> str:
 def check_parameters(estimator: Any) -> None:
     """Hold parameters against an estimator's ``_parameter_constraints``, as its ``fit`` does."""
     estimator._validate_params()
+
+
+# ---- Files of models: arrays, and a header that says what they are -------------------------------
+
+MODEL_FORMAT = 2
+_KEY = "combutab"  # of the JSON in the file's header
+_HEADER = {"format": whole(), "version": text(100), "class": text(100), "params": kind(dict)}
+
+
+def write_model(
+    path: str | os.PathLike[str], header: dict[str, Any], tensors: dict[str, np.ndarray]
+) -> None:
+    """Write a model's file; a failure leaves no half-written one."""
+    packed = json.dumps(header, allow_nan=False)
+    with whole_file(path) as place:
+        write_tensors(place, _KEY, packed, tensors)
+
+
+def read_model(
+    path: str | os.PathLike[str], *, arrays: bool = True
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The header of a model's file, and its arrays by name.
+
+    Raises OSError or ValueError, with the path, if there is no whole file of a model.
+    """
+    path = Path(path)
+    packed, tensors = read_tensors(path, _KEY, arrays=arrays)
+    if packed is None:
+        raise ValueError(f"{path} is a safetensors file, but not a model of combutab")
+    try:
+        header = parse_json(packed)
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: its header is not JSON ({error})") from error
+    if not isinstance(header, dict) or not {"format", "class"} <= set(header):
+        raise ValueError(f"{path} is damaged: its header is not that of a model of combutab")
+    with reading(path, "model"):
+        if header["format"] != MODEL_FORMAT:
+            raise ValueError(
+                f"{path} has format {str(header['format'])[:20]}, this version of combutab reads "
+                f"{MODEL_FORMAT}"
+            )
+        check_fields({n: v for n, v in header.items() if n in _HEADER}, _HEADER, "the header")
+    return header, tensors

@@ -21,10 +21,10 @@ from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from datetime import timedelta
 from numbers import Number
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:  # torch takes a second to import, and one process needs nothing of it here
+    from torch import Tensor
 
 T = TypeVar("T")
 
@@ -109,11 +109,15 @@ class Ranks(World):
         self._communicate(lambda: self._dist.broadcast(tensor, group=self._of(tensor), group_src=0))
 
     def all(self, truths: Tensor) -> Tensor:
+        import torch
+
         missing = (~truths).to(torch.int64)
         self.all_reduce(missing)
         return missing == 0
 
     def all_gather(self, own: Tensor, n: int) -> Tensor:
+        import torch
+
         start, stop = self.span(n)
         k = own.shape[1] // (stop - start)
         number = torch.uint8 if own.dtype == torch.bool else own.dtype
@@ -153,6 +157,8 @@ class Ranks(World):
         if not tensor.is_cuda:
             return self._group
         if self._cuda_group is None:
+            import torch
+
             at = tensor.device
             places = self.all_gather_object(
                 (socket.gethostname(), str(torch.cuda.get_device_properties(at)))
@@ -224,6 +230,8 @@ def broadcast(value: T) -> T:
 
 def check_same(ranks: Ranks, tables: Sequence[Tensor | None]) -> None:
     """Refuse tables that differ by rank: sums over the ranks' rows would be of nothing."""
+    import torch
+
     outline, *others = ranks.all_gather_object(_outline(tables))
     for number, other in enumerate(others, 1):
         if other.shape != outline.shape or not torch.allclose(
@@ -256,6 +264,8 @@ def _is_plain(value: Any) -> bool:
 
 def _outline(tables: Sequence[Tensor | None]) -> Tensor:
     """A few numbers that other rows, or these in another order, would have others of."""
+    import torch
+
     sizes = [0.0 if table is None else table.numel() for table in tables]
     found = [torch.tensor(sizes, dtype=torch.float64)]
     for table in tables:
@@ -392,6 +402,8 @@ def _part() -> None:
 
 def _own_gpu() -> Any:
     """The context in which "cuda" is the GPU that torchrun counts as this rank's."""
+    import torch
+
     number = os.environ.get("LOCAL_RANK", "")
     if torch.cuda.is_available() and number.isdigit() and torch.cuda.current_device() == 0:
         return torch.cuda.device(int(number) % torch.cuda.device_count())

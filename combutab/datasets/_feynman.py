@@ -11,15 +11,17 @@ import tempfile
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from combutab.core.rng import RandomState, as_generator
 from combutab.core.text import did_you_mean
 from combutab.datasets._files import TableError, read_table
 from combutab.datasets._formulas import check_formula, evaluate_formula
+
+if TYPE_CHECKING:
+    from combutab.core.rng import RandomState
 
 DATA_HOME_VARIABLE = "COMBUTAB_DATA"
 
@@ -122,6 +124,8 @@ def load_feynman(
     >>> X.shape, y.name, bool(np.allclose(y, 2 * np.sin(X["t"])))
     ((5, 1), 'y', True)
     """
+    from combutab.core.rng import as_generator  # imports torch
+
     if not 0.0 <= noise < math.inf:
         raise ValueError(f"noise must be a fraction of at least 0, got {noise}")
     n_samples = operator.index(n_samples)

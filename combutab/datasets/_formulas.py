@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr
 from scipy.stats import rankdata
 
-from combutab.core.rng import RandomState, as_generator
-
 if TYPE_CHECKING:
     import sympy
+
+    from combutab.core.rng import RandomState
 
 
 # ---- Formulas in text, parsed from a whitelist; nothing in the text is ever executed -------------
@@ -313,6 +313,8 @@ def make_formula(
     n_samples = operator.index(n_samples)
     if n_samples < 1:
         raise ValueError(f"n_samples must be at least 1, got {n_samples}")
+    from combutab.core.rng import as_generator  # imports torch
+
     columns = formula.draw(as_generator(random_state), n_samples)
     target = formula.evaluate(columns)
     X = pd.DataFrame(columns)

@@ -3,10 +3,12 @@
 A row is ``what follows the command -> what is said``; ``...`` in it stands for anything.
 """
 
+import json
 import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -15,7 +17,8 @@ import pandas as pd
 import pytest
 
 from combutab import MLPClassifier
-from combutab.cli import _files, main
+from combutab.cli import main
+from combutab.core import files as core_files
 from combutab.generators import CTGAN
 from tests.cli.people import people
 
@@ -30,19 +33,19 @@ MANY = "1" + "0" * 17
 
 REFUSED = {
     COMPARE: f"""
-        --folds 1 -> --folds must be a whole number of at least 2, got 1
-        --epochs 0 -> --epochs must be a whole number of at least 1, got 0
+        --folds 1 -> Invalid value for '--folds': ...equal to 2
+        --epochs 0 -> Invalid value for '--epochs': ...equal to 1
         --recipe best -> --recipe must be one of paper, default, got 'best'
         --hidden 128, -> --hidden must be 'auto' or widths such as 128,128, got '128,'
         --activations relu,reloo -> unknown activation 'reloo' (did you mean 'relu'?)
         --activations 'relu, relu' -> activation 'relu' is named twice
-        --device abacus -> device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got 'ab
-        --task ranking -> --task ranking is not one of auto, classification, regression
+        --device abacus -> 'abacus' is not auto, cpu, cuda or cuda:N
+        --task ranking -> 'ranking' is not one of 'auto', 'classification', 'regression'
         --task regression -> the target 'dear' has text that is not numbers
         --metric mae -> --metric must be one of accuracy, f1, log_loss, roc_auc for class
         --drop b -> --drop: there is no column 'b'
         --drop dear -> --drop leaves out 'dear', the column to predict
-        --decimal ';' -> decimal must be a point or a comma, got ';'
+        --decimal ';' -> '--decimal': ';' is neither a point nor a comma
         --sep ';;' -> sep must be one sign, such as ; or tab, got ';;'
         --encoding latin-99 -> there is no encoding 'latin-99'
         --out real.csv -> cannot write to real.csv: ...real.csv is not a directory
@@ -81,14 +84,14 @@ REFUSED = {
         --drop city --condition city=Rome -> there is no column 'city'
         --condition city -> a condition is COLUMN=VALUE, ..., got 'city'
         --condition city=q -> 'city' has no value 'q'; there are 'Oslo', 'Rome'
-        --device abacus -> device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got 'abacus'
+        --device abacus -> 'abacus' is not auto, cpu, cuda or cuda:N
         --max-time=-5 -> Invalid value for '--max-time'...'-5' is no number of seconds
         --target dear -> --target dear is for a report: --report report.html
         --holdout 0.1 -> --holdout 0.1 is for a report: --report report.html
         --report real.csv -> cannot write real.csv: that is DATA as well
         --report m --save m -> cannot write m: that is --save as well
         --report r --target dea -> there is no column 'dea'; did you mean 'dear'?
-        --report r --target dear --drop dear -> there is no column 'dear'
+        --report r --target dear --drop dear -> --drop leaves out 'dear', the column to predict
         --report r --target dear --drop age,city,price -> there is no column beside 'dear' to
         --report r --holdout 0.95 -> --holdout must lie between 0 and 0.9, got 0.95
         --report r --holdout nan -> --holdout must lie between 0 and 0.9, got nan
@@ -151,7 +154,7 @@ REFUSED = {
         dear --drop dear -> --drop leaves out 'dear'
         dear --model forest -> 'mlp', 'pack', 'tabm'
         dear --task regression -> the target 'dear' has text that is not numbers: 'yes'
-        dear --task guess -> --task guess is not one of
+        dear --task guess -> 'guess' is not one of
         dear -o real.csv -> that is DATA as well
         dear -o note -> is no file of a model
     """,
@@ -229,7 +232,7 @@ def test_refused(complaint, command, options, says):
     [
         (f"{SYNTH} --activation reloo", "unknown activation 'reloo' (did you mean 'relu'?)"),
         (f"{SYNTH} --batch-size 64", "pac=10 must divide --batch-size=64: ... --batch-size=60"),
-        (f"{EVALUATE} --target dear --learners oracle", "unknown learner 'oracle'; known are "),
+        (f"{EVALUATE} --target dear --learners oracle", "'oracle' is not one of 'linear', "),
         (f"{FIT} dear --activation rleu", "did you mean 'relu'"),
     ],
 )
@@ -307,7 +310,7 @@ def test_a_read_only_folder_is_found_out_beforehand(folder, complaint, monkeypat
         if Path(asked).absolute() == folder:
             raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(_files, "check_writable", refuse)
+    monkeypatch.setattr(core_files, "check_writable", refuse)
     assert f"cannot write to {place}: Permission denied" in complaint(*command.split())
 
 
@@ -383,3 +386,100 @@ def test_what_goes_wrong_in_a_generator_is_said(
 
     monkeypatch.setattr(CTGAN, method, fail)
     assert says in complaint(*command.split())
+
+
+# ---- Errors come before libraries are imported, which takes seconds ------------------------------
+
+RUN = """
+import json, shlex, sys
+from combutab.cli import main
+codes = [main(shlex.split(line)) for line in sys.stdin]
+print(json.dumps({"codes": codes, "imported": list(sys.modules)}))
+"""
+WITHOUT_PANDAS = """
+    fit none.csv --target dear -o m
+    fit taken.csv --target dear -o m
+    fit empty.csv --target dear -o m
+    fit real.txt --target dear -o m
+    fit real.csv --target deer -o m
+    fit real.csv --target dear -o m --drop nope
+    fit real.csv --target dear -o m --discrete nope
+    fit real.csv --target dear -o no/m
+    fit real.csv --target dear -o note
+    fit real.csv --target dear -o m --activation reloo
+    fit real.csv --target dear -o m --device abacus
+    fit real.csv --target dear -o m --task guess
+    fit zip.csv --target dear -o m
+    predict none real.csv -o o.csv
+    predict note real.csv -o o.csv
+    predict cut real.csv -o o.csv
+    predict other none.csv -o o.csv
+    predict other real.csv -o o.txt
+    predict other real.csv -o o.csv --keep nope
+    sample none -o o.csv
+    sample cut -o o.csv
+    sample model -o o.txt
+    synth none.csv -o o.csv
+    synth real.csv -o o.xlsx
+    synth real.csv -o o.csv --identifiers nope
+    synth real.csv -o o.csv --min-frequency 0
+    synth real.csv -o o.csv --report r --holdout 2
+    synth real.csv -o o.csv --report r --target deer
+    impute none.csv -o o.csv
+    impute holes.csv -o o.csv --drop nope
+    impute holes.csv -o o.csv --model-file none
+    evaluate none.csv made.csv
+    evaluate real.csv none.csv
+    evaluate real.csv made.csv --target deer
+    evaluate real.csv made.csv --test none.csv
+    evaluate real.csv made.csv --learners oracle
+    compare none.csv --target dear
+    compare real.csv --target deer
+    compare real.csv --target dear --activations relu,reloo
+    compare real.csv --target dear --folds 1
+    compare real.csv --target dear --out note
+"""
+WITHOUT_TORCH = """
+    fit real.csv --target dear -o m --task regression
+    fit real.csv --target same -o m
+    fit gaps.csv --target dear -o m
+    fit short.csv --target dear -o m
+    fit days.csv --target day -o m
+    synth days.csv -o o.csv --report r --target day
+    synth short.csv -o o.csv
+    impute real.csv -o o.csv
+    compare real.csv --target dear --task regression
+    compare gaps.csv --target dear
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "libraries"),
+    [
+        (WITHOUT_PANDAS, {"pandas", "torch", "sklearn", "scipy", "pyarrow"}),
+        (WITHOUT_TORCH, {"torch"}),
+    ],
+)
+def test_errors_come_before_libraries_are_imported(folder, lines, libraries):
+    Path("empty.csv").touch()
+    Path("zip.csv").write_bytes(b"PK\x03\x04")
+    Path("real.txt").write_text("dear")
+    Path("short.csv").write_text("a,dear\n1,yes\n2\n")
+    rows = pd.read_csv("real.csv").assign(same=1)
+    rows.to_csv("real.csv", index=False)
+    rows.assign(dear=rows["dear"].where(rows.index > 2)).to_csv("gaps.csv", index=False)
+    commands = [line.strip() for line in lines.strip().splitlines()]
+    done = subprocess.run(
+        [sys.executable, "-c", RUN],
+        input="\n".join(commands),
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=True,
+    )
+    errors = done.stderr.splitlines()
+    assert len(errors) == len(commands)
+    assert all(line.startswith("combutab: error: ") for line in errors), errors
+    found = json.loads(done.stdout)
+    assert found["codes"] == [2] * len(commands)
+    assert not libraries & {name.partition(".")[0] for name in found["imported"]}

@@ -1,13 +1,19 @@
 """Files come back in the form that they had: dates, truth values, whole numbers, zeros in front."""
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
+import combutab
 from combutab.cli import main
+from combutab.cli._amounts import Amounts
 from combutab.cli._files import FileFormat, Reading, read_file, write_table
+from combutab.datasets import TableError
+from tests.cli.exports import COUNTRIES, sales, write_export
 
 
 def read(text, tmp_path, name="t.csv"):
@@ -110,6 +116,7 @@ def test_forms_of_a_strangers_file():
         ("decimal", ";"),
         ("encoding", "klingon"),
         ("encoding", 8),
+        ("amounts", []),
     ):
         with pytest.raises(ValueError, match=f"{field} in the format of the table must be"):
             FileFormat.from_json(known | {field: value})
@@ -134,3 +141,173 @@ def test_a_synthetic_table_and_a_sample_have_the_files_form(tmp_path, monkeypatc
     assert (made["zip"] == "002").all()
     assert (made["ok"] == "true").all()
     assert made["n"].dropna().str.fullmatch(r"\d{1,2}").all()
+
+
+# ---- Exports: separators, encodings and amounts --------------------------------------------------
+
+SAID = {
+    "us": "read with thousands ','; 'revenue' as numbers in $, 'discount' as numbers in %",
+    "ledger": "read with thousands ','; 'discount' as numbers in %",
+    "de": "read with separator ';', decimal ',', thousands '.', encoding cp1252; 'revenue' as "
+    "numbers in €, 'discount' as numbers in %",
+    "sap": "read with separator ';', decimal ',', thousands '.', encoding latin-1; 'revenue' as "
+    "numbers in EUR, 'discount' as numbers in %",
+    "fr": "read with separator ';', decimal ',', thousands ' '; 'revenue' as numbers in €, "
+    "'discount' as numbers in %",
+    "ch": "read with separator ';', thousands \"'\", encoding latin-1; 'revenue' as numbers in "
+    "CHF, 'discount' as numbers in %",
+    "se": "read with decimal ',', thousands ' ', encoding utf-16; 'revenue' as numbers in kr, "
+    "'discount' as numbers in %",
+}
+
+
+def export_path(folder, name, country):
+    return folder / f"{name}.{'tsv' if COUNTRIES[country].sep == chr(9) else 'csv'}"
+
+
+@pytest.mark.parametrize("country", COUNTRIES)
+def test_an_export_is_read_as_what_it_means_and_written_as_it_was(tmp_path, capsys, country):
+    meant = sales(200)
+    path = write_export(meant, export_path(tmp_path, "sales", country), country)
+    table, forms = read_file(path, Reading())
+    assert capsys.readouterr().err == f"combutab: {path.name}: {SAID[country]}\n"
+    pd.testing.assert_frame_equal(table, meant, check_dtype=False)
+    out = export_path(tmp_path, "out", country)
+    write_table(table, FileFormat.from_json(json.loads(json.dumps(asdict(forms)))), out)
+    assert out.read_text("utf-8") == path.read_bytes().decode(COUNTRIES[country].encoding)
+
+
+TEXT = None  # what no number is made of
+AMOUNTS = [  # values, what they mean, separator
+    (["1.507,67 €", "-3,20 €"], [1507.67, -3.2], ";"),
+    (["$1,200", "$950"], [1200, 950], ","),
+    (["1.200 €", "950 €"], [1200, 950], ";"),
+    (["12 %", "7,5 %"], [12, 7.5], ";"),
+    (["(1,200.00)", "3.50"], [-1200, 3.5], ","),
+    (["1.234,50-", "2,00"], [-1234.5, 2], ";"),
+    (["1\u202f234,5", "12,5"], [1234.5, 12.5], ";"),
+    (["CHF 1'200.50", "CHF -1.00"], [1200.5, -1], ";"),
+    (["1.234.567", "2.345"], [1234567, 2345], ";"),
+    (["1 200", "900"], [1200, 900], ","),
+    (["12,50", "9,99"], [12.5, 9.99], ","),
+    (["1,3", "2,7"], [1.3, 2.7], ";"),
+    (["1.234", "2.5"], [1.234, 2.5], ";"),
+    (["1,234", "2,5"], [1.234, 2.5], ";"),
+    (["1,234", "12,345,678"], [1234, 12345678], ";"),
+    (["1,2", "1,3"], TEXT, ","),  # lists
+    (["1,2", "1,2,3"], TEXT, ";"),
+    (["1,234", "2,345"], TEXT, ";"),
+    (["5 €", "6 $"], TEXT, ";"),
+    (["5 €", "6"], TEXT, ";"),
+    (["5 €", "gratis"], TEXT, ";"),
+    (["01234", "99999"], TEXT, ";"),
+    (["0123 €", "5 €"], TEXT, ";"),
+    (["1.2.3", "1.10.2"], TEXT, ","),
+    (["192.168.100.101", "192.168.100.254"], TEXT, ","),
+    (["+49 363 889", "+49 111 222"], TEXT, ","),
+    (["974 760 673", "111 222 333"], TEXT, ","),
+    (["(12)", "(13)"], TEXT, ","),
+    (["A-1", "5-"], TEXT, ","),
+    (["1,234.5", "1.234,5"], TEXT, ";"),
+    (["1e5 €", "2 €"], TEXT, ";"),
+]
+
+
+@pytest.mark.parametrize(("values", "meant", "sep"), AMOUNTS)
+def test_amounts_are_numbers_where_all_values_agree(tmp_path, values, meant, sep):
+    rows = pd.DataFrame({"a": [*values, *values, None], "b": "x"})
+    rows.to_csv(tmp_path / "t.csv", index=False, sep=sep)
+    table, forms = read_file(tmp_path / "t.csv", Reading())
+    if meant is TEXT:
+        assert table["a"].dropna().tolist() == [*values, *values]
+        assert forms.decimal == "."
+        return
+    assert table["a"].dropna().tolist() == [*meant, *meant]
+    write_table(table, forms, tmp_path / "out.csv")
+    if values[0] not in ("1.234", "12,50"):  # of a plain number no form is kept
+        assert (tmp_path / "out.csv").read_text() == (tmp_path / "t.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("beside", "meant"),
+    [(["2,5", "7,25"], [1234, 5678]), (["2.5", "7.25"], [1.234, 5.678]), (["x", "y"], TEXT)],
+)
+def test_other_columns_tell_what_a_point_is(tmp_path, beside, meant):
+    rows = pd.DataFrame({"a": ["1.234", "5.678"], "b": beside, "c": ["1,111", "2,222"]})
+    rows.to_csv(tmp_path / "t.csv", index=False, sep=";")
+    table, _ = read_file(tmp_path / "t.csv", Reading())
+    assert table["a"].tolist() == ([1.234, 5.678] if meant is TEXT else meant)
+    other = {TEXT: ["1,111", "2,222"], 1234: [1.111, 2.222], 1.234: [1111, 2222]}
+    assert table["c"].tolist() == other[meant and meant[0]]
+
+
+@pytest.mark.parametrize(
+    ("reading", "meant"),
+    [
+        (Reading(thousands="."), [1234, 5678]),
+        (Reading(decimal=","), [1234, 5678]),
+        (Reading(decimal="."), [1.234, 5.678]),
+        (Reading(thousands=","), [1.234, 5.678]),
+    ],
+)
+def test_what_options_say_counts(tmp_path, capsys, reading, meant):
+    (tmp_path / "t.csv").write_text("a;b\n1.234;974 760 673\n5.678;111 222 333\n")
+    table, _ = read_file(tmp_path / "t.csv", reading)
+    assert table["a"].tolist() == meant
+    assert table["b"].tolist() == ["974 760 673", "111 222 333"]
+    table, _ = read_file(tmp_path / "t.csv", Reading(thousands=" "))
+    assert table["b"].tolist() == [974760673, 111222333]
+    capsys.readouterr()
+
+
+def test_text_in_unknown_letters_is_not_guessed(tmp_path):
+    for encoding, text in {"cp1251": "Москва", "koi8-r": "Москва", "gbk": "北京市上海"}.items():
+        (tmp_path / "t.csv").write_bytes(f"a,b\n{text},1\n".encode(encoding))
+        with pytest.raises(TableError, match="is not utf-8"):
+            read_file(tmp_path / "t.csv", Reading())
+        table, _ = read_file(tmp_path / "t.csv", Reading(encoding=encoding))
+        assert table["a"].tolist() == [text]
+
+
+def test_a_model_reads_and_writes_amounts_in_the_form_of_its_table(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    meant = sales(120)[["revenue", "discount", "weight", "calls", "city"]]
+    write_export(meant.assign(since=pd.Timestamp("2024-12-31")), Path("t.csv"), "de")
+    options = ["--epochs", "1", "--activation", "relu"]
+    assert (
+        main(["fit", "t.csv", "--target", "revenue", "-o", "m", "--drop", "since", *options]) == 0
+    )
+    reg = combutab.load("m")
+    X = meant.drop(columns="revenue")
+    # which alone tell nothing of points and commas
+    rows = "calls;city;discount;weight\n3;Köln;12,5 %;1.234\n0;Málaga;;2.345\n"
+    Path("new.csv").write_text(rows, "latin-1")
+    assert main(["predict", "m", "new.csv", "-o", "out.csv", "--keep", "*"]) == 0
+    found = pd.read_csv("out.csv", sep=";", decimal=",", thousands=".")
+    new = pd.DataFrame({"discount": [12.5, None], "weight": [1234.0, 2345.0], "calls": [3, 0]})
+    new["city"] = ["Köln", "Málaga"]
+    np.testing.assert_allclose(found["predicted_revenue"], reg.predict(new[X.columns]))
+    assert Path("out.csv").read_text().splitlines()[1].startswith("3;Köln;12,5 %;1.234;")
+    options = ["--model", "tvae", "--epochs", "1", "--batch-size", "20", "--save", "g"]
+    assert main(["synth", "t.csv", "-o", "made.csv", *options]) == 0
+    assert main(["sample", "g", "-o", "more.csv", "--rows", "120"]) == 0
+    assert Path("made.csv").read_text() == Path("more.csv").read_text()
+    made = pd.read_csv("made.csv", sep=";", dtype=str)
+    assert made["revenue"].str.fullmatch(r"-?\d{1,3}(\.\d{3})*,\d\d €").all()
+    assert made["discount"].dropna().str.fullmatch(r"\d+,\d %").all()
+    assert main(["impute", "t.csv", "-o", "full.csv", "--model-file", "g"]) == 0
+    full = pd.read_csv("full.csv", sep=";", dtype=str)
+    assert full["discount"].str.fullmatch(r"\d+,\d %").all()
+    capsys.readouterr()
+
+
+def test_forms_of_amounts_of_a_strangers_file():
+    form = asdict(Amounts.split(["1.507,67 €"]).form(",", "."))
+    known = asdict(FileFormat()) | {"amounts": {"a": form}}
+    assert asdict(FileFormat.from_json(known)) == known
+    for field, value in {
+        "decimal": "x", "thousands": "12", "digits": -1, "positive": "{0.__class__}",
+        "negative": "{} €", "unknown": 1,
+    }.items():  # fmt: skip
+        with pytest.raises((ValueError, TypeError)):
+            FileFormat.from_json(known | {"amounts": {"a": form | {field: value}}})

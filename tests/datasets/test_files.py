@@ -141,11 +141,11 @@ def test_missing_file_and_directory(tmp_path):
 
 
 def test_unreadable_file(tmp_path, monkeypatch):
-    def refuse(self):
+    def refuse(self, mode):
         raise PermissionError(13, "Permission denied")
 
     path = write(tmp_path, "t.csv", CSV)
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
     assert "cannot read" in complaint(path)
 
 

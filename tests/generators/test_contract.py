@@ -9,8 +9,9 @@ import pytest
 
 import combutab
 from combutab import TVAE, _model_files
-from combutab._model_files import loadable, read_model
+from combutab._model_files import loadable
 from combutab.cli import main
+from combutab.core.files import read_model, write_model
 from combutab.core.rng import normals, uniforms
 from combutab.generators import find_generators
 from combutab.generators._base import COUNT, POSITIVE, SHARED_CONSTRAINTS, BaseGenerator
@@ -203,7 +204,7 @@ def test_parameters_that_it_was_not_fitted_with_are_refused(
     registered(random_state=0).fit(TABLE).save(tmp_path / "model")
     header, arrays = read_model(tmp_path / "model")
     header["as_fitted"][name] = value
-    _model_files.write_model(tmp_path / "model", header, arrays)
+    write_model(tmp_path / "model", header, arrays)
     with pytest.raises(ValueError, match=says):
         combutab.load(tmp_path / "model")
 

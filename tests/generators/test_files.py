@@ -11,8 +11,8 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import make_pipeline
 
 import combutab
-from combutab import CTGAN, TVAE, _model_files
-from combutab._model_files import read_model
+from combutab import CTGAN, TVAE
+from combutab.core.files import read_model, write_model
 from combutab.training import TimeLimit
 from tests.generators.small import EVERY, make
 from tests.models import Told
@@ -59,7 +59,7 @@ def test_a_file_that_lacks_an_array_is_refused(damage, says, tmp_path):
     make(CTGAN, epochs=1).fit(TABLE).save(tmp_path / "model")
     header, arrays = read_model(tmp_path / "model")
     damage(header, arrays)
-    _model_files.write_model(tmp_path / "model", header, arrays)
+    write_model(tmp_path / "model", header, arrays)
     with pytest.raises(ValueError, match=says):
         CTGAN.load(tmp_path / "model")
 
@@ -122,7 +122,7 @@ def test_files_and_pickles_say_the_same(tmp_path):
     assert said(combutab.load(path)) == said(pickle.loads(pickle.dumps(model))) == said(model)
     header, arrays = read_model(path)
     header["fitted"]["_ended"] = "diverged"
-    _model_files.write_model(path, header, arrays)
+    write_model(path, header, arrays)
     with pytest.raises(ValueError, match="_ended"):
         combutab.load(path)
 

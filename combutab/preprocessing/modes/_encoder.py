@@ -15,7 +15,6 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from combutab.core.files import check_parameters
-from combutab.core.rng import seed_from
 from combutab.core.state import pack, unpack_all, with_lists
 from combutab.preprocessing._columns import rows_needed
 from combutab.preprocessing._parquet import ParquetTable
@@ -330,6 +329,8 @@ class ModeEncoder(BaseEstimator):
         return self._fit(schema, WholeColumns(table, columns, check), table.n_rows)
 
     def _fit(self, schema: TableSchema, columns: Sequence[pd.Series], n_rows: int) -> ModeEncoder:
+        from combutab.core.rng import seed_from  # imports torch
+
         min_count = rows_needed(self.min_frequency, n_rows)
         made = choose_identifiers(self.identifiers, schema, columns, min_count)
         formats = choose_formats(self.discrete_columns, schema, columns, min_count, made)
@@ -428,6 +429,8 @@ class ModeEncoder(BaseEstimator):
 
     def _draws(self, random_state: Any) -> dict[int, np.random.Generator]:
         """Random numbers for the modes of each column, by its span."""
+        from combutab.core.rng import seed_from  # imports torch
+
         seed = seed_from(self.random_state if random_state is None else random_state)
         keys = self.schema_.keys
         return {

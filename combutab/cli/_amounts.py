@@ -1,0 +1,256 @@
+"""Amounts in text files, such as "1.507,67 €", "$1,200", "12 %" and "(3.50)", and their form.
+
+A column is of amounts if all its values have one form: at most one unit (a currency or percent),
+one decimal mark and one mark between thousands. "1.234" may be 1.234 or 1234; other values of the
+column tell which, or other columns of the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+_MARKS = ".,"
+_ALIKE = (" \u00a0\u202f", "'’")  # spaces, apostrophes
+_GAPS = "".join(_ALIKE)  # between thousands
+_NAMES = "AED AUD BGN BRL CAD CHF CNY CZK DKK EUR GBP HKD HUF ILS INR ISK JPY KRW MXN NOK NZD PLN"
+_NAMES += " RON RUB SAR SEK SGD THB TRY UAH USD ZAR kr Kr zł Kč Ft Fr SFr Rs"
+_UNIT = rf"(?:(?:US|A|C|R)?[$¢-¥\u20a0-\u20cf]|[%‰]|(?:{'|'.join(_NAMES.split())})(?![^\W\d_])\.?)?"
+_SPACE = r"[ \u00a0\u202f]?"
+_NUMBER = rf"([.,]?\d(?:[\d.,{_GAPS}]*\d)?)"
+_SIGN = "([-+\u2212]?)"
+_AMOUNT = re.compile(
+    rf"(\(?){_SIGN}{_SPACE}({_UNIT}){_SPACE}{_SIGN}{_SPACE}{_NUMBER}"
+    rf"{_SPACE}({_UNIT}){_SPACE}(-?){_SPACE}({_UNIT})(\)?)"
+)
+_MOST = 40  # characters of an amount
+_MIN_ID = 7  # digits: as many in all values, in groups, are an identifier
+_MAX_DIGITS = 15  # that a float keeps
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a column's numbers are written.
+
+    ``decimal`` and ``thousands`` are marks, ``""`` where there are none; ``digits`` those after the
+    decimal mark, None where values have more and fewer; in ``positive`` and ``negative``, such as
+    ``"{} €"`` and ``"({} €)"``, is what stands around a number.
+    """
+
+    decimal: str
+    thousands: str
+    digits: int | None
+    positive: str
+    negative: str
+
+    @classmethod
+    def from_json(cls, value: Any) -> Form:
+        """Read a form of a stranger's file; raises ValueError if no column has it."""
+        form = cls(**value) if isinstance(value, dict) else None
+        if (
+            form is None
+            or form.decimal not in ("", *_MARKS)
+            or form.thousands not in ("", *_MARKS, *_GAPS)
+            or not (form.digits is None or (type(form.digits) is int and 0 <= form.digits <= 30))
+        ):
+            raise ValueError(f"not a form of amounts: {value!r:.100}")
+        for template, sign in ((form.positive, 1), (form.negative, -1)):
+            found = _Amount.split(template.replace("{}", "1"))
+            if found is None or found.negative != (sign < 0):
+                raise ValueError(f"not a form of amounts: {template!r:.100}")
+        return form
+
+    @property
+    def unit(self) -> str:
+        """The currency or percent sign; empty if there is none."""
+        return _unit_of(self.positive)
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing stands around the numbers but a sign in front."""
+        return (self.positive, self.negative) == ("{}", "-{}")
+
+    def write(self, value: float) -> str:
+        """Write a number in this form."""
+        size = Decimal(f"{abs(value):.{_MAX_DIGITS}g}" if isinstance(value, float) else abs(value))
+        plain = format(size, ",f" if self.digits is None else f",.{self.digits}f")
+        around = self.negative if value < 0 and plain.strip("0.,") else self.positive
+        return around.format(plain.translate({ord("."): self.decimal, ord(","): self.thousands}))
+
+    def read(self, texts: Iterable[str]) -> dict[str, float] | None:
+        """Read values in this form, or with marks of it alone; None if some have another."""
+        found = Amounts.split(texts)
+        marks = (self.decimal, self.thousands)
+        if found is None or not any(found.readable(*each) for each in (marks, (self.decimal, ""))):
+            return None
+        return found.numbers(*marks) if found.units <= {"", self.unit} else None
+
+
+@dataclass(frozen=True)
+class _Amount:
+    """A value's parts: the digits with their marks, and what stands around them."""
+
+    digits: str
+    around: str
+    negative: bool
+    plus: bool
+
+    @classmethod
+    def split(cls, text: str) -> _Amount | None:
+        match = _AMOUNT.fullmatch(text) if len(text) <= _MOST else None
+        if match is None:
+            return None
+        opened, *_, closed = match.groups()
+        signs = "".join(match[j] for j in (2, 4, 7))
+        units = [match[j] for j in (3, 6, 8) if match[j]]
+        if bool(opened) != bool(closed) or len(signs) + bool(opened) > 1 or len(units) > 1:
+            return None
+        around = f"{text[: match.start(5)]}{{}}{text[match.end(5) :]}"
+        return cls(match[5], around, bool(opened) or signs in ("-", "\u2212"), signs == "+")
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """The values of a column, all of which may be amounts, by their texts."""
+
+    parts: Mapping[str, _Amount]
+
+    @classmethod
+    def split(cls, texts: Iterable[str]) -> Amounts | None:
+        """Split values that may be amounts in one unit; None if some are not."""
+        parts = {}
+        for text in texts:
+            part = _Amount.split(text)
+            if part is None:
+                return None
+            parts[text] = part
+        found = cls(parts)
+        return found if parts and len(found.units) == 1 else None
+
+    @cached_property
+    def units(self) -> set[str]:
+        """Units of the values, the empty one where there is none."""
+        return {_unit_of(part.around) for part in self._parts}
+
+    @property
+    def has_unit(self) -> bool:
+        """Whether the values have a unit."""
+        return self.units != {""}
+
+    @cached_property
+    def marks(self) -> list[tuple[str, str]]:
+        """The decimal and thousands marks by which all values are numbers: none, one pair or two.
+
+        >>> columns = ["1.507,67 €"], ["1.234", "1.5"], ["1.234"], ["$1.234"], ["1.2.3"], ["$5"]
+        >>> [Amounts.split(texts).marks for texts in columns]
+        [[(',', '.')], [('.', '')], [('.', ''), (',', '.')], [(',', '.')], [], [('', '')]]
+        """
+        return [pair for pair in self._pairs if not self._is_name(*pair)]
+
+    @cached_property
+    def _pairs(self) -> list[tuple[str, str]]:
+        seen = {sign for part in self._parts for sign in part.digits if not sign.isdigit()}
+        gaps = "".join(sorted(seen & set(_GAPS)))
+        inner = sorted(seen & set(_MARKS))
+        if gaps:
+            pairs = [(mark, gaps) for mark in inner or [""]]
+        elif len(inner) == 1:
+            pairs = [(inner[0], ""), (_MARKS.replace(inner[0], ""), inner[0])]
+        else:
+            pairs = [(".", ","), (",", ".")] if inner else [("", "")]
+        found = [pair for pair in pairs if self.readable(*pair)]
+        # prices have no three decimals
+        return found[1:] if len(found) == 2 and self.units.isdisjoint({"", "%", "‰"}) else found
+
+    def choose(self, decimal: str, thousands: str) -> tuple[str, str] | None:
+        """Choose the marks where the file's are known, or empty; None where that leaves two.
+
+        A mark between thousands that is known is one, also where all values have as many digits.
+        """
+        alike = set(next((gaps for gaps in _ALIKE if thousands and thousands in gaps), thousands))
+        found = [
+            pair
+            for pair in self._pairs
+            if (pair in self.marks or alike & set(pair[1]))
+            and (not decimal or pair[0] in ("", decimal))
+            and (not thousands or not pair[1] or alike & set(pair[1]))
+        ]
+        return found[0] if len(found) == 1 else None
+
+    @property
+    def decimal(self) -> str:
+        """The file's decimal mark, if the values tell it."""
+        return self.marks[0][0] if len(self.marks) == 1 else ""
+
+    def is_list(self, sep: str) -> bool:
+        """Tell whether values may be lists, such as "1,2" where commas part the cells.
+
+        Cents tell that they are not: as many digits after each comma, or a zero right after it.
+        """
+        if sep != "," or self.has_unit or self.marks != [(",", "")]:
+            return False
+        after = [part.digits.partition(",")[2] for part in self._parts if "," in part.digits]
+        cents = len({*map(len, after)}) == 1 and len(after) > 1 and len(after[0]) > 1
+        return not cents and not any(re.match("0.", each) for each in after)
+
+    def readable(self, decimal: str, thousands: str) -> bool:
+        """Tell whether all values are numbers with these marks."""
+        whole = r"(?:0|[1-9]\d*)"
+        if thousands:
+            whole = rf"(?:0|[1-9]\d*|[1-9]\d{{0,2}}(?:[{re.escape(thousands)}]\d{{3}})+)"
+        fraction = rf"{re.escape(decimal)}\d+" if decimal else "(?!)"
+        number = re.compile(rf"{whole}(?:{fraction})?|{fraction}")
+        return all(
+            number.fullmatch(part.digits) and sum(map(str.isdigit, part.digits)) <= _MAX_DIGITS
+            for part in self._parts
+        )
+
+    def _is_name(self, decimal: str, thousands: str) -> bool:
+        """Tell whether groups of digits are names rather than numbers: of phones, hosts, firms."""
+        digits = [part.digits for part in self._parts]
+        if self.has_unit or any(decimal in each for each in digits if decimal):
+            return False
+        if not thousands:  # a plain number, with a sign behind it or in parentheses
+            return not decimal
+        groups = [re.split(f"[{re.escape(thousands)}]", each) for each in digits]
+        if any(part.plus for part in self._parts):
+            return True
+        if all(len(each) == 4 and max(map(int, each)) < 256 for each in groups):
+            return True
+        lengths = {sum(map(len, each)) for each in groups}
+        least = 1 if set(thousands) & set(_GAPS) else _MIN_ID
+        return len(digits) > 1 and len(lengths) == 1 and lengths.pop() >= least
+
+    def numbers(self, decimal: str, thousands: str) -> dict[str, float]:
+        """Read the values: integers if none has a decimal mark."""
+        kind: Any = float if any(decimal in p.digits for p in self._parts if decimal) else int
+        drop = {ord(mark): None for mark in thousands} | ({ord(decimal): "."} if decimal else {})
+        found = {text: kind(part.digits.translate(drop)) for text, part in self.parts.items()}
+        return {text: -n if self.parts[text].negative else n for text, n in found.items()}
+
+    @property
+    def _parts(self) -> Collection[_Amount]:
+        return self.parts.values()
+
+    def form(self, decimal: str, thousands: str) -> Form:
+        """The form of the values; of several ways to write a sign or a space the most frequent."""
+        used = [part.digits for part in self._parts]
+        after = {len(each.partition(decimal)[2]) if decimal else 0 for each in used}
+        minus = Counter(part.around for part in self._parts if part.negative)
+        plain = Counter(part.around for part in self._parts if not part.negative and not part.plus)
+        if not plain:
+            plain = Counter(re.sub("[-+\u2212()]", "", part.around) for part in self._parts)
+        ((positive, _),) = plain.most_common(1)
+        negative = minus.most_common(1)[0][0] if minus else f"-{positive}"
+        gap = max(thousands, key="".join(used).count) if thousands else ""
+        digits = after.pop() if len(after) == 1 else None
+        return Form(decimal, gap, digits, positive, negative)
+
+
+def _unit_of(around: str) -> str:
+    return re.sub(r"[-+\u2212(){}\s.]", "", around)
