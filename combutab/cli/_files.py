@@ -343,7 +343,7 @@ def read_file(
     amounts: dict[str, Amounts] = {}
     for name in map(str, cells):
         if column_kind(table[name]) == ColumnKind.TEXT:
-            values = Amounts.split(_distinct(cells[name]))
+            values = Amounts.split(_present_texts(cells[name]))
             amounts |= {} if values is None else {name: values}
     if amounts:
         table = _with_amounts(table, cells, amounts, forms, found, path, like)
@@ -353,7 +353,7 @@ def read_file(
     return table, forms
 
 
-def _distinct(cells: pd.Series) -> pd.Series:
+def _present_texts(cells: pd.Series) -> pd.Series:
     return cells.dropna().drop_duplicates().str.strip()
 
 
@@ -375,7 +375,7 @@ def _with_amounts(
         read = reading.cells(path, floats)
         cells = pd.concat([cells, read.drop(columns=cells.columns, errors="ignore")], axis=1)
         for name in map(str, read):
-            values = Amounts.split(_distinct(read[name]))
+            values = Amounts.split(_present_texts(read[name]))
             if values is None or len(values.marks) < 2:
                 clear.add(".")
             else:
@@ -453,7 +453,7 @@ def _loses_form(column: pd.Series) -> bool:
 
 def _in_form(column: pd.Series, cells: pd.Series, name: str, forms: FileFormat) -> pd.Series:
     """Read a column as its cells say, in the table's dtype or a better one; notes its form."""
-    present = _distinct(cells)
+    present = _present_texts(cells)
     if present.empty:
         return column
     if column_kind(column) == ColumnKind.BOOL:
