@@ -7,7 +7,7 @@ And is the difference real?
 
     python examples/which_activation.py [--out FOLDER]
 
-Writes FOLDER/which_activation.csv (one row a fit) and FOLDER/which_activation.png. The command
+Writes FOLDER/which_activation.csv (one row per fit) and FOLDER/which_activation.png. The command
 ``combutab compare DATA.csv --target COLUMN`` does the same for a file.
 """
 
@@ -32,11 +32,10 @@ def main() -> None:
         X,
         y,
         activations=["relu", "elu", "gelu", "combu", "pln-4", "la-silu"],
-        seeds=2,  # networks a fold: their scores are averaged
+        seeds=2,  # networks per fold: their scores are averaged
         folds=4,
-        epochs=40,
+        epochs=40,  # at most: the networks stop early
         hidden=(64, 64),
-        estimator_params={"learning_rate_init": 2e-3},
         name="Gaussian density",
     )
     print(found.summary[["activation", "mean", "low", "high", "p"]].round(3).to_string(index=False))

@@ -298,7 +298,14 @@ def comparison(folder):
     from combutab.model_selection import compare_activations
 
     found = compare_activations(
-        X, C, activations=["relu", "pln-4"], seeds=2, folds=2, epochs=3, hidden=(8, 8)
+        X,
+        C,
+        activations=["relu", "pln-4"],
+        seeds=2,
+        folds=2,
+        epochs=3,
+        hidden=(8, 8),
+        recipe="paper",
     )
     scores = found.results[["activation", "seed", "fold", found.metric]]
     return [scores, found.sentences, found.best]

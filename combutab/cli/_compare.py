@@ -75,24 +75,26 @@ def compare(
     epochs: Annotated[
         int | None,
         typer.Option(
-            help="Epochs of every network.",
+            help="Epochs of every network; of the default recipe the most, as its networks stop "
+            "early.",
             min=1,
-            show_default="80; for large tables to 20; the recipe's own with --recipe default",
+            show_default="100; 80, for large tables down to 20, with --recipe paper",
         ),
     ] = None,
     hidden: Annotated[str, typer.Option(help="Widths such as 128,128, or auto.")] = "auto",
     recipe: Annotated[
         str,
         typer.Option(
-            help="paper, which is the CombU paper's network, or default, the estimators' own; "
-            "either way one network for each seed."
+            help="Networks to compare in: default, which are those of `combutab fit`, or paper, "
+            "the CombU paper's; either way one network for each seed."
         ),
-    ] = "paper",
+    ] = "default",
     metric: Annotated[
         str | None,
         typer.Option(
-            help="accuracy, f1, log_loss or roc_auc; r2, mae or mse.",
-            show_default="accuracy or r2",
+            help="What to compare by: accuracy, balanced_accuracy, f1, roc_auc, average_precision "
+            "or log_loss; r2, mae, rmse, mse or mape.",
+            show_default="accuracy, or roc_auc where one class has two thirds of the rows; r2",
         ),
     ] = None,
     test: Annotated[
@@ -310,7 +312,7 @@ def _announce(plan: ComparisonPlan) -> None:
     product = " x ".join(f"{n} {what}{'s' * (n > 1)}" for n, what in counts)
     echo(
         f"{plan.data}: {len(plan.y)} rows, {plan.task}; training {plan.n_networks} networks "
-        f"({product}), hidden layers {'-'.join(map(str, plan.hidden))}, {plan.epochs} epochs, "
+        f"({product}), hidden layers {'-'.join(map(str, plan.hidden))}, {plan.epoch_words}, "
         f"on {plan.device}",
         error=True,
     )

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from scipy.linalg import LinAlgWarning
-from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning
 
 from combutab.core.parallel import on_cluster
@@ -38,6 +38,7 @@ from combutab.model_selection._plan import (
     Metric,
     Recipe,
     Task,
+    epoch_words,
     grade,
     grade_classes,
     grade_numbers,
@@ -63,15 +64,17 @@ class ActivationComparison:
     task : {"classification", "regression"}
     metric : str
         The column of ``results`` that the activations are compared by.
-    results : DataFrame, one row a fit
-        data, activation, fold, seed, n_train, n_test, the task's scores (accuracy, f1, log_loss,
-        roc_auc; or r2, mae, mse), seconds, epochs, and constant: whether the network answers the
-        same for all rows of its test fold. A fit that diverged has no scores.
+    results : DataFrame, one row per fit
+        data, activation, fold, seed, n_train, n_test, the task's scores (accuracy,
+        balanced_accuracy, f1, roc_auc, average_precision, log_loss; or r2, mae, rmse, mse, mape),
+        seconds, epochs, and constant: whether the network answers the same for all rows of its test
+        fold. A fit that diverged has no scores.
     summary : DataFrame, one row an activation, the best first
         As from `combutab.evaluation.compare_with_best`: activation, mean, low, high, mean_rank, p,
         distinguishable, n_resamples, test; intervals end where the score's range does. With the
-        guess among the baselines also p_guess, of the same test against it, with Holm's correction
-        for all activations, and beats_guess: better than it, and p_guess < 0.05.
+        guess among the baselines also p_guess, of the same test against it by ``guess_metric``,
+        with Holm's correction for all activations, and beats_guess: better than it, and
+        p_guess < 0.05.
     sentences : str
         The summary in words, one sentence a line.
     best : str
@@ -79,20 +82,24 @@ class ActivationComparison:
     best_estimator : MLPClassifier or MLPRegressor or None
         The best activation's network, fitted to all rows; None where ``refit=False``.
     settings : dict
-        What was asked for and what ``"auto"`` became: recipe, seeds, folds, epochs, hidden, test,
-        device, random_state, baselines.
-    baselines : DataFrame, one row a baseline, the best first
+        What was asked for and what ``"auto"`` became: recipe, seeds, folds, epochs, hidden, split,
+        test, device, random_state, baselines.
+    baselines : DataFrame, one row per baseline, the best first
         baseline, mean, low, high, n_resamples and test as in ``summary``; p of the best activation
-        against it (of the guess: the p_guess; of the others with Holm's correction for these) and
-        distinguishable, whether p < 0.05.
+        against it by ``metric`` (of the guess with Holm's correction for all activations, of the
+        others with Holm's correction for these) and distinguishable, whether p < 0.05.
     baseline_results : DataFrame, one row a baseline and fold
         data, baseline, fold, n_train, n_test, the task's scores and seconds. The guess has each
         score from the guess that is right for it: accuracy from the most frequent class, f1 from
-        classes drawn as often as they occur, log_loss and roc_auc from the classes' shares, mae
-        from the median, r2 and mse from the mean.
+        classes drawn as often as they occur, the scores of probabilities from the classes' shares,
+        mae from the median, mape from the number with the least of it, r2, rmse and mse from the
+        mean.
     other_measures : str
         A sentence that names the measures by which an activation beats the guess, where the best
-        one does not by ``metric``; else empty. It is among ``sentences`` too.
+        one does not by ``guess_metric``; else empty. It is among ``sentences`` too.
+    guess_metric : str
+        The metric by which activations are tested against the guess: ``metric``, or ROC AUC in
+        place of a metric of predicted labels, which has no power where classes are uneven.
     """
 
     data: str
@@ -107,6 +114,7 @@ class ActivationComparison:
     baselines: pd.DataFrame = field(default_factory=pd.DataFrame)
     baseline_results: pd.DataFrame = field(default_factory=pd.DataFrame)
     other_measures: str = ""
+    guess_metric: str = ""
 
     @property
     def winner(self) -> str | None:
@@ -122,10 +130,10 @@ class ActivationComparison:
     @property
     def design(self) -> str:
         """The numbers of folds, seeds and epochs, for titles."""
-        folds, seeds, epochs = (self.settings[name] for name in ("folds", "seeds", "epochs"))
-        return (
-            f"{folds} folds x {seeds} seed{'s' * (seeds > 1)}, {epochs} epoch{'s' * (epochs > 1)}"
-        )
+        folds, seeds = self.settings["folds"], self.settings["seeds"]
+        kind = {"random": "", "groups": " of whole groups"}
+        by = kind.get(self.settings["split"], f" ({self.settings['split']})")
+        return f"{folds} folds{by} x {seeds} seed{'s' * (seeds > 1)}, {epoch_words(self.settings)}"
 
 
 def shown_range(
@@ -206,20 +214,19 @@ class _NetworkCounter(Callback):
         self.finished = n_networks
         self.progress(n_networks)
 
+    def on_train_results(self, results: Callable[[], list[Any]]) -> None:
+        self.results = results
+
     def on_train_begin(self, n_members: int, max_epochs: int) -> None:
-        self.n_members, self.max_epochs = n_members, max_epochs
-        self.epoch, self.any_finite = 0, True
+        self.n_members = n_members
 
     def on_epoch_end(self, report: EpochReport) -> None:
-        self.epoch = report.epoch
-        self.any_finite = bool(np.isfinite(report.train_loss).any())
         self.progress(self.finished + self.n_members * report.epoch / report.max_epochs)
 
     def on_train_end(self) -> None:
-        # The loop turns Ctrl-C into early results and would go on with the next stack. Stacks
-        # that neither fail nor diverge as a whole have no other early end here.
-        stopped = self.epoch < self.max_epochs and self.any_finite
-        if stopped and sys.exc_info()[0] is None:
+        # the loop turns Ctrl-C into early results and would go on with the next stack
+        failed = sys.exc_info()[0] is not None
+        if not failed and any(result.reason == "interrupted" for result in self.results()):
             raise KeyboardInterrupt
         self.finished += self.n_members
         self.progress(self.finished)
@@ -229,12 +236,16 @@ class _NetworkCounter(Callback):
 
 GUESSES = {
     "accuracy": "always the most frequent class",
+    "balanced_accuracy": "always the most frequent class",
     "f1": "classes drawn as often as they occur",
-    "log_loss": "the classes' shares for every row",
     "roc_auc": "the same for every row",
+    "average_precision": "the same for every row",
+    "log_loss": "the classes' shares for every row",
     "r2": "always the mean",
     "mae": "always the median",
+    "rmse": "always the mean",
     "mse": "always the mean",
+    "mape": "always the number with the least MAPE",
 }
 """The answer of the baseline "guess", by metric: the best of a DummyClassifier or -Regressor."""
 
@@ -272,12 +283,16 @@ def _guess(plan: ComparisonPlan, fold: int) -> dict[str, float]:
     unit = _target_unit(plan)
     unseen, truth = np.zeros((len(test), 1)), plan.y[test]
     if plan.task == "regression":
-        scores: dict[str, float] = {}
-        for strategy in ("median", "mean"):  # the mean's last: r2 and mse are its
-            answers = DummyRegressor(strategy=strategy).fit(X, y / unit).predict(unseen) * unit
-            graded = grade_numbers(answers, truth, plan.target_std)
-            scores = graded | ({"mae": scores["mae"]} if scores else {})
-        return scores
+        constants = {
+            "mape": _least_mape(y / unit),
+            "mae": np.median(y / unit),
+            "mean": np.mean(y / unit),
+        }
+        graded = {
+            name: grade_numbers(np.full(len(test), constant * unit), truth, plan.target_std)
+            for name, constant in constants.items()
+        }
+        return graded["mean"] | {name: graded[name][name] for name in ("mae", "mape")}
     prior = DummyClassifier(strategy="prior").fit(X, y)
     scores = grade_classes(prior.predict_proba(unseen), prior.classes_, truth)
     draws = int(np.clip(_DRAWN_ROWS // len(test), 1, _DRAWS))
@@ -287,6 +302,13 @@ def _guess(plan: ComparisonPlan, fold: int) -> dict[str, float]:
     ]
     f1 = [grade_classes(g.predict_proba(unseen), g.classes_, truth)["f1"] for g in drawn]
     return scores | {"f1": float(np.mean(f1))}
+
+
+def _least_mape(y: np.ndarray) -> float:
+    """Return the constant of the least MAPE: the median, weighted by 1 / abs(y)."""
+    y = np.sort(y[y != 0])
+    weight = np.cumsum(1 / np.abs(y))
+    return float(y[np.searchsorted(weight, weight[-1] / 2)])
 
 
 def _learner(
@@ -354,8 +376,7 @@ def judge(
     the best first. ``results`` and ``scored`` have the scores of the networks, and of the baselines
     by fold.
     """
-    folds = results.groupby(["activation", "fold"])[plan.metric].mean()
-    nets = {name: folds[name].to_numpy() for name in summary["activation"]}
+    nets = _fold_means(results, summary, plan.metric)
     by_name = {
         str(name): rows.sort_values("fold")[plan.metric].to_numpy()
         for name, rows in scored.groupby("baseline", sort=False)
@@ -365,11 +386,13 @@ def judge(
     others = [name for name in known if name != "guess"]
     p = dict(zip(others, holm([plan.p_value(best, known[name]) for name in others]), strict=True))
     if "guess" in known:
-        guess = known["guess"]
-        p_guess = holm([plan.p_value(scores, guess) for scores in nets.values()])
-        better = [plan.is_better(scores.mean(), guess.mean()) for scores in nets.values()]
+        p["guess"] = holm([plan.p_value(scores, known["guess"]) for scores in nets.values()])[0]
+        metric = plan.guess_metric
+        guess = scored[scored["baseline"] == "guess"].sort_values("fold")[metric].to_numpy()
+        tested = _fold_means(results, summary, metric).values()
+        p_guess = holm([plan.p_value(scores, guess) for scores in tested])
+        better = [plan.is_better(scores.mean(), guess.mean(), metric) for scores in tested]
         summary = summary.assign(p_guess=p_guess, beats_guess=(p_guess < _ALPHA) & better)
-        p["guess"] = p_guess[0]
     rows = []
     for name, scores in known.items():
         interval = corrected_interval(scores, n_train=plan.n_train, n_test=plan.n_test)
@@ -385,6 +408,12 @@ def judge(
     return summary, table.iloc[order].reset_index(drop=True)
 
 
+def _fold_means(results: pd.DataFrame, summary: pd.DataFrame, metric: str) -> dict[str, np.ndarray]:
+    """Each activation's scores by fold, the mean of its seeds, in the order of the summary."""
+    folds = results.groupby(["activation", "fold"])[metric].mean()
+    return {name: folds[name].to_numpy() for name in summary["activation"]}
+
+
 def other_measures(
     plan: ComparisonPlan, summary: pd.DataFrame, results: pd.DataFrame, scored: pd.DataFrame
 ) -> str:
@@ -397,11 +426,9 @@ def other_measures(
     guesses = scored[scored["baseline"] == "guess"].sort_values("fold")
     tested = []
     for metric, measure in METRICS[plan.task].items():
-        means = results.groupby(["activation", "fold"])[metric].mean()
         guess = guesses[metric].to_numpy()
-        for name in summary["activation"]:
-            scores = means[name].to_numpy()
-            if metric != plan.metric and np.isfinite([scores, guess]).all():
+        for name, scores in _fold_means(results, summary, metric).items():
+            if metric != plan.guess_metric and np.isfinite([scores, guess]).all():
                 ahead = (scores.mean() - guess.mean()) * (1 if measure.greater_is_better else -1)
                 words = f"{measure.label} ({name} {scores.mean():.4g}, the guess {guess.mean():.4g}"
                 tested.append((metric, ahead, plan.p_value(scores, guess), words))
@@ -418,27 +445,39 @@ def sentences(
     plan: ComparisonPlan,
     summary: pd.DataFrame,
     results: pd.DataFrame,
+    scored: pd.DataFrame,
     baselines: pd.DataFrame,
     others_beat: str,
 ) -> list[str]:
     """Say the summary in sentences, the verdict first; ``others_beat`` is `other_measures`."""
     first, *others = summarise(summary, score=plan.measure.label).splitlines()
-    guess = baselines[baselines["baseline"] == "guess"]
+    guesses = scored[scored["baseline"] == "guess"]
     lines = [first]
-    if len(guess):
-        lines = _guess_sentences(plan, first, summary, float(guess["mean"].iloc[0]), others_beat)
+    if "beats_guess" in summary:
+        lines = _guess_sentences(plan, first, summary, results, guesses, others_beat)
     lines += _learner_sentences(plan, summary, baselines[baselines["baseline"] != "guess"])
-    return [*lines, *others, *_constant_sentences(plan, results)]
+    lines += [*others, _measures_sentence(plan, summary, results, guesses)]
+    return [*lines, *_constant_sentences(plan, results)]
 
 
 def _guess_sentences(
-    plan: ComparisonPlan, first: str, summary: pd.DataFrame, mean: float, others_beat: str
+    plan: ComparisonPlan,
+    first: str,
+    summary: pd.DataFrame,
+    results: pd.DataFrame,
+    guesses: pd.DataFrame,
+    others_beat: str,
 ) -> list[str]:
-    best, label = summary.iloc[0], plan.measure.label
-    guess = f"the guess ({GUESSES[plan.metric]}) has a mean {label} of {mean:.4g}"
+    best, metric = summary.iloc[0], plan.guess_metric
+    name, label, p = best["activation"], METRICS[plan.task][metric].label, p_words(best["p_guess"])
+    mean, score = float(guesses[metric].mean()), _mean_score(results, name, metric)
+    guess = f"the guess ({GUESSES[metric]}) has a mean {label} of {mean:.4g}"
     beaten = summary["beats_guess"].astype(bool)
     if best["beats_guess"]:
-        lines = [first, f"It beats guessing ({p_words(best['p_guess'])}): {guess}."]
+        lines = [first, f"It beats guessing ({p}): {guess}."]
+        if metric != plan.metric:
+            lines[1] = f"It beats guessing by {label} ({score:.4g}, the guess {mean:.4g}, {p})."
+            lines += _no_better_words(plan, best, float(guesses[plan.metric].mean()))
         short = f"No better than guessing at the {100 * _ALPHA:g} % level"
         return lines + _beating_words(short, summary[~beaten])
     none = "The best mean is no winner"
@@ -447,17 +486,44 @@ def _guess_sentences(
     n, k = len(summary), int(best["n_resamples"])
     if plan.test == "wilcoxon" and n * 2.0 ** (1 - k) >= _ALPHA:
         why = f"over {k} resamples the Wilcoxon test cannot tell any of {n} from a guess"
-    elif plan.is_better(best["mean"], mean):
-        p = p_words(best["p_guess"])
-        why = f"{best['activation']} is not significantly different from it ({p})"
+    elif plan.is_better(score, mean, metric):
+        why = f"{name} is not significantly different from it ({p})"
     else:
-        why = f"{best['activation']} has {best['mean']:.4g}"
+        why = f"{name} has {score:.4g}"
     return [
         f"{none}: {guess}, and {why}.",
         *([others_beat] if others_beat else ()),
         f"Of the activations {first}",
         *_beating_words("These beat guessing", summary[beaten]),
     ]
+
+
+def _no_better_words(plan: ComparisonPlan, best: pd.Series, guess: float) -> list[str]:
+    """Say so where the guess is as good by the metric, which goes by predicted labels."""
+    if plan.is_better(best["mean"], guess):
+        return []
+    return [
+        f"By {plan.measure.label} the guess ({GUESSES[plan.metric]}) is as good, with "
+        f"{guess:.4g}: where classes are uneven, compare by roc_auc, average_precision or log_loss."
+    ]
+
+
+def _measures_sentence(
+    plan: ComparisonPlan, summary: pd.DataFrame, results: pd.DataFrame, guesses: pd.DataFrame
+) -> str:
+    """Give the best activation's mean by the other measures."""
+    best = summary["activation"].iloc[0]
+    named = []
+    for metric, measure in METRICS[plan.task].items():
+        score = _mean_score(results, best, metric)
+        if metric != plan.metric and np.isfinite(score):
+            guess = f" (the guess {guesses[metric].mean():.3g})" if len(guesses) else ""
+            named.append(f"{measure.label} {score:.4g}{guess}")
+    return f"By other measures {best} has {_and(named)}."
+
+
+def _mean_score(results: pd.DataFrame, activation: str, metric: str) -> float:
+    return float(results.loc[results["activation"] == activation, metric].mean(skipna=False))
 
 
 def _beating_words(what: str, rows: pd.DataFrame) -> list[str]:
@@ -582,7 +648,7 @@ def run_comparison(
         estimator = _refit(plan, best, counter) if refit else None
     trained = results[results["activation"].isin(complete)]
     others_beat = other_measures(plan, summary, trained, scored)
-    words = sentences(plan, summary, trained, baselines, others_beat)
+    words = sentences(plan, summary, trained, scored, baselines, others_beat)
     return ActivationComparison(
         data=plan.data,
         task=plan.task,
@@ -596,6 +662,7 @@ def run_comparison(
         baselines=baselines,
         baseline_results=scored,
         other_measures=others_beat,
+        guess_metric=plan.guess_metric,
     )
 
 
@@ -744,17 +811,18 @@ def compare_activations(
     random_state: int = 0,
     estimator_params: Mapping[str, Any] | None = None,
     baselines: str | Sequence[str] | None = BASELINES,
-    recipe: Recipe = "paper",
+    recipe: Recipe = "default",
     name: str = "data",
     progress: Progress | bool | None = None,
     refit: bool = True,
     n_jobs: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    cv: Any = None,
+    groups: Any = None,
 ) -> ActivationComparison:
     """Compare activation functions on one table by cross-validation over several seeds.
 
-    All activations x folds x seeds train as stacks, each network for the same fixed number of
-    epochs. Folds are stratified by class (regression: shuffled) and the same for every
+    All activations x folds x seeds train as stacks. Folds are stratified by class (regression: shuffled) and the same for every
     activation; preprocessing is fitted inside each fold. Seeds change initial weights, shuffles
     and dropout, not the folds, so the statistical unit is the fold: scores are averaged over
     seeds first.
@@ -773,12 +841,16 @@ def compare_activations(
         and the two LayerActs.
     seeds, folds : int, default=5
     epochs : int, optional
-        Default: 80; for tables of more than 3,500 training rows as many as about 600 steps of
-        the optimiser take, but at least 20. Of ``recipe="default"`` the estimators' ``max_iter``.
+        Epochs of every network. With ``recipe="default"`` these are the most that are trained, as
+        networks stop early; the default is the estimators' ``max_iter``. With ``recipe="paper"``
+        all are trained; the default is 80, and for tables of more than 3,500 training rows as many
+        as about 600 steps of the optimiser take, but at least 20.
     hidden : "auto" or sequence of int, default="auto"
         Hidden layers; ``"auto"`` is the recipe's rule for the folds' number of training rows.
     metric : str, optional
-        What to compare by: accuracy (default), f1, log_loss or roc_auc; r2 (default), mae or mse.
+        What to compare by: accuracy, balanced_accuracy, f1, roc_auc, average_precision or log_loss;
+        r2, mae, rmse, mse or mape. Default: r2; for a classification accuracy, or, where one class
+        has more than two thirds of the rows, roc_auc (log_loss where a test fold lacks a class).
     test : {"corrected-t", "wilcoxon"}, default="corrected-t"
         Against the best, with Holm's correction.
     device : str, default="auto"
@@ -789,16 +861,23 @@ def compare_activations(
     baselines : sequence of str, default=("guess", "linear", "boosting")
         What the networks are measured against, on the same folds and the same encoded columns:
         scikit-learn's DummyClassifier or DummyRegressor, LogisticRegression or Ridge, and
-        HistGradientBoosting, once a fold. An activation that does not beat the guess is no winner.
-        None or () for none.
-    recipe : {"paper", "default"}, default="paper"
-        The networks that the activations are compared in: the CombU paper's (`paper_recipe`), or
-        the estimators' defaults, which take longer. Either way each seed is one network, and all
-        epochs are trained.
+        HistGradientBoosting, once per fold. An activation that does not beat the guess is no
+        winner; that is tested by ROC AUC in place of accuracy, balanced accuracy and F1, which have
+        no power where classes are uneven. None or () for none.
+    recipe : {"default", "paper"}, default="default"
+        The networks that the activations are compared in: those of the estimators' default
+        parameters, early stopping included, or the CombU paper's (`paper_recipe`), which are
+        trained for a fixed number of epochs. Either way each seed is one network.
     name : str, default="data"
         What ``results`` calls the data set.
     progress, refit, n_jobs, checkpoint
         As in `run_comparison`.
+    cv : splitter of scikit-learn's or iterable of (train, test) rows, optional
+        Folds in place of ``folds``, such as ``TimeSeriesSplit(5)`` for rows in the order of time.
+        What the tests assume then is in the guide's chapter on statistics.
+    groups : array-like of shape (n_samples,), optional
+        The group of each row, such as a customer: rows of a group are in the same fold. By default
+        of ``cv`` in ``folds`` folds, for a classification with classes as even as may be.
 
     Returns
     -------
@@ -837,6 +916,8 @@ def compare_activations(
         baselines=baselines,
         recipe=recipe,
         name=name,
+        cv=cv,
+        groups=groups,
     )
     return run_comparison(
         plan, progress=progress, refit=refit, n_jobs=n_jobs, checkpoint=checkpoint

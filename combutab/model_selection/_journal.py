@@ -22,7 +22,7 @@ from combutab.activations import make_activation
 from combutab.core.files import whole_file
 from combutab.model_selection._plan import ComparisonError, ComparisonPlan
 
-_FORMAT = "scores of combutab, 1"
+_FORMAT = "scores of combutab, 2"
 _WHAT = ("activation", "baseline", "fold", "seed")  # identify a record
 Record = dict[str, Any]
 
@@ -111,6 +111,7 @@ def describe_plan(plan: ComparisonPlan) -> dict[str, Any]:
         "activations": list(plan.activations),
         "activation code": _activation_digest(plan),
         **plan.settings,
+        "folds' rows": _split_digest(plan),
         "estimator_params": {name: repr(v) for name, v in sorted(plan.estimator_params.items())},
         "versions": versions | {"scikit-learn": sklearn.__version__},
     }
@@ -136,6 +137,13 @@ def table_digest(X: Any, y: np.ndarray) -> str:
     for array in (*parts, np.asarray(y)):
         digest.update(f"{array.dtype} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _split_digest(plan: ComparisonPlan) -> str:
+    digest = hashlib.sha256()
+    for part in (part for split in plan.splits for part in split):
+        digest.update(np.asarray(part, dtype=np.int64).tobytes() + b"|")
     return digest.hexdigest()
 
 
@@ -178,6 +186,8 @@ def _difference(name: str, was: Any, now: Any) -> str:
         return "other values or columns"
     if name == "activation code":
         return "other activations"
+    if name == "folds' rows":
+        return "other rows in the folds"
     if isinstance(was, dict) and isinstance(now, dict):
         keys = [key for key in {**was, **now} if was.get(key) != now.get(key)]
         return ", ".join(_difference(key, was.get(key), now.get(key)) for key in keys)

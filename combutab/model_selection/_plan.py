@@ -12,17 +12,27 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 import pandas as pd
 import torch
+from scipy.stats import hmean
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import (
     accuracy_score,
+    average_precision_score,
     f1_score,
     log_loss,
     mean_absolute_error,
+    mean_absolute_percentage_error,
     mean_squared_error,
     r2_score,
+    recall_score,
     roc_auc_score,
 )
-from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    check_cv,
+)
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
@@ -69,17 +79,23 @@ class Metric:
 METRICS: dict[Task, dict[str, Metric]] = {
     "classification": {
         "accuracy": Metric("accuracy", True, high=1.0),
+        "balanced_accuracy": Metric("balanced accuracy", True, high=1.0),
         "f1": Metric("macro F1", True, high=1.0),
-        "log_loss": Metric("log loss", False),
         "roc_auc": Metric("ROC AUC", True, high=1.0),
+        "average_precision": Metric("average precision", True, high=1.0),
+        "log_loss": Metric("log loss", False),
     },
     "regression": {
         "r2": Metric("R2", True, low=-np.inf, high=1.0),
         "mae": Metric("MAE", False, unit="standard deviations of the target"),
+        "rmse": Metric("RMSE", False, unit="standard deviations of the target"),
         "mse": Metric("MSE", False, unit="variances of the target"),
+        "mape": Metric("MAPE", False, unit="shares of the target"),
     },
 }
-"""Task -> name of a score column -> what it is; the first is the task's default."""
+"""Task -> name of a score column -> what it is."""
+_LABEL_METRICS = ("accuracy", "balanced_accuracy", "f1")  # of predicted labels, not probabilities
+_UNEVEN = 2 / 3  # share of the most frequent class above which accuracy is not the default
 
 
 def score_classifier(estimator: BaseMLP, X: Any, y: np.ndarray) -> dict[str, float]:
@@ -94,8 +110,10 @@ def score_classifier(estimator: BaseMLP, X: Any, y: np.ndarray) -> dict[str, flo
     Returns
     -------
     dict
-        accuracy, f1 (macro), log_loss and roc_auc: NaN where ``y`` lacks a class; of more than two
-        classes the unweighted mean of one against the rest.
+        accuracy, balanced_accuracy, f1 (macro), roc_auc, average_precision and log_loss. ROC AUC
+        and average precision are NaN where ``y`` lacks a class. For two classes average precision
+        is that of ``classes_[1]``, as in scikit-learn; for more classes both are the unweighted
+        mean of one class against the rest.
 
     Raises
     ------
@@ -121,7 +139,8 @@ def score_regressor(
     Returns
     -------
     dict
-        r2; mae in units of ``target_std``; mse in units of its square.
+        r2; mae and rmse in units of ``target_std``; mse in units of its square; mape, a share of
+        the target, NaN where a target is 0.
 
     Raises
     ------
@@ -157,16 +176,32 @@ def grade_classes(
     _refuse_non_finite(probabilities)
     probabilities /= probabilities.sum(axis=1, keepdims=True)  # float32's sums are not quite 1
     labels = classes[probabilities.argmax(axis=1)]
-    area = np.nan
-    if len(np.unique(y)) == len(classes):
-        scores = probabilities[:, 1] if len(classes) == 2 else probabilities
-        area = roc_auc_score(y, scores, multi_class="ovr", labels=classes)
+    area = precision = np.nan
+    present = np.unique(y)
+    if len(present) == len(classes):
+        area, precision = _ranking_scores(y, probabilities, classes)
+    # the mean recall of the classes that there are; scikit-learn's own warns of the others
+    recall = recall_score(y, labels, labels=present, average="macro", zero_division=0)
     return {
         "accuracy": float(accuracy_score(y, labels)),
+        "balanced_accuracy": float(recall),
         "f1": float(f1_score(y, labels, average="macro", zero_division=0)),
-        "log_loss": float(log_loss(y, probabilities, labels=classes)),
         "roc_auc": float(area),
+        "average_precision": float(precision),
+        "log_loss": float(log_loss(y, probabilities, labels=classes)),
     }
+
+
+def _ranking_scores(
+    y: np.ndarray, probabilities: np.ndarray, classes: np.ndarray
+) -> tuple[float, float]:
+    """ROC AUC and average precision."""
+    if len(classes) == 2:
+        scores = probabilities[:, 1]
+        precision = average_precision_score(y, scores, pos_label=classes[1])
+        return roc_auc_score(y, scores), precision
+    area = roc_auc_score(y, probabilities, multi_class="ovr", labels=classes)
+    return area, average_precision_score(y, probabilities)
 
 
 def grade_numbers(predicted: np.ndarray, y: np.ndarray, target_std: float) -> dict[str, float]:
@@ -175,10 +210,13 @@ def grade_numbers(predicted: np.ndarray, y: np.ndarray, target_std: float) -> di
     unit = float(binary_unit(np.asarray(target_std)))  # squares of huge and tiny numbers are lost
     predicted, y, target_std = predicted / unit, y / unit, target_std / unit
     error, truth = (predicted - y) / target_std, np.zeros(len(y))
+    mse = float(mean_squared_error(truth, error))
     return {
         "r2": float(r2_score(y, predicted)),
         "mae": float(mean_absolute_error(truth, error)),
-        "mse": float(mean_squared_error(truth, error)),
+        "rmse": float(np.sqrt(mse)),
+        "mse": mse,
+        "mape": float(mean_absolute_percentage_error(y, predicted)) if y.all() else np.nan,
     }
 
 
@@ -269,6 +307,48 @@ def make_splits(y: np.ndarray, task: Task, folds: int, random_state: int) -> tup
         return tuple(splitter.split(y, y))
 
 
+def given_splits(X: Any, y: np.ndarray, task: Task, cv: Any, groups: Any) -> tuple[Split, ...]:
+    """Split the rows as a splitter of scikit-learn's says, or into the pairs that are given."""
+    if isinstance(cv, Integral | str):
+        raise ComparisonError(
+            f"cv must be a splitter or pairs of training and test rows, got {cv!r}; for a number of "
+            "folds use folds="
+        )
+    try:
+        pairs = check_cv(cv).split(X, y, groups)
+        splits = tuple((np.asarray(train), np.asarray(test)) for train, test in pairs)
+        answers = [(y[train], y[test]) for train, test in splits]
+    except (ValueError, TypeError, IndexError) as error:
+        raise ComparisonError(f"these {len(y)} rows cannot be split: {one_line(error)}") from error
+    if len(splits) < 2:
+        raise ComparisonError(f"cv must give at least 2 folds, got {len(splits)}")
+    for fold, ((train, test), (learned, tested)) in enumerate(zip(splits, answers, strict=True)):
+        where = f"fold {fold} of {len(splits)}"
+        if len(np.intersect1d(train, test)):
+            raise ComparisonError(f"{where} has rows that are trained on and tested on")
+        if len(np.unique(learned)) < 2 or len(test) < 2:
+            raise ComparisonError(
+                f"{where} has {len(train)} training rows with {len(np.unique(learned))} different "
+                f"target(s), and {len(test)} test rows; each part needs 2"
+            )
+        unknown = np.setdiff1d(tested, learned)
+        if task == "classification" and len(unknown):
+            raise ComparisonError(
+                f"{where} is tested on class {unknown.tolist()[0]!r}, which its training rows lack; use "
+                "fewer folds, or leave that class out"
+            )
+    return splits
+
+
+def group_splitter(task: Task, folds: int, groups: Any, random_state: int) -> Any:
+    """Make the splitter that keeps the rows of a group together; classes stay as even as may be."""
+    n_groups = len(pd.unique(pd.Series(np.asarray(groups))))
+    if n_groups < folds:
+        raise ComparisonError(f"{folds} folds are more than the {n_groups} groups; use fewer folds")
+    kind = StratifiedGroupKFold if task == "classification" else GroupKFold
+    return kind(folds, shuffle=True, random_state=random_state)
+
+
 def _check_class_sizes(classes: np.ndarray, counts: np.ndarray, folds: int) -> None:
     # A class spreads its rows over as many test folds. With two rows or more, each training set
     # has some of it, and the comparison is sound; a single row is never trained on when tested.
@@ -301,22 +381,47 @@ def _class_words(classes: np.ndarray) -> str:
     return f"classes {first}{more} have"
 
 
-def check_every_class_tested(y: np.ndarray, splits: Sequence[Split]) -> None:
-    """Refuse folds that lack a class in a test fold, which ROC AUC needs."""
-    n_classes = len(np.unique(y))
-    for fold, (_, test) in enumerate(splits):
-        if len(np.unique(y[test])) < n_classes:
+def default_metric(y: np.ndarray, task: Task, splits: Sequence[Split]) -> str:
+    """Return the metric to compare by where none is asked for.
+
+    R2 for a regression. For a classification accuracy, unless one class has more than two thirds
+    of the rows: then ROC AUC, or log loss where a test fold lacks a class.
+    """
+    if task == "regression":
+        return "r2"
+    counts = np.unique(y, return_counts=True)[1]
+    if counts.max() <= _UNEVEN * len(y):
+        return "accuracy"
+    return "roc_auc" if _fold_without_a_class(y, splits) is None else "log_loss"
+
+
+def check_metric(metric: str, y: np.ndarray, splits: Sequence[Split]) -> None:
+    """Refuse a metric that is not defined for these targets."""
+    if metric in ("roc_auc", "average_precision"):
+        fold = _fold_without_a_class(y, splits)
+        if fold is not None:
             raise ComparisonError(
-                f"roc_auc needs every class in every test fold, and fold {fold} lacks one; "
+                f"{metric} needs every class in every test fold, and fold {fold} lacks one; "
                 "use fewer folds or another metric"
             )
+    if metric == "mape" and not y.all():
+        raise ComparisonError(
+            f"mape divides by the target, which is 0 in {int((y == 0).sum())} row(s); use mae or "
+            "rmse"
+        )
+
+
+def _fold_without_a_class(y: np.ndarray, splits: Sequence[Split]) -> int | None:
+    n_classes = len(np.unique(y))
+    lacking = (i for i, (_, test) in enumerate(splits) if len(np.unique(y[test])) < n_classes)
+    return next(lacking, None)
 
 
 # ---- Check what a comparison is asked for, and settle what was left to choose, before any
 # training
 
 Test = Literal["corrected-t", "wilcoxon"]
-Recipe = Literal["paper", "default"]
+Recipe = Literal["default", "paper"]
 
 DEFAULT_ACTIVATIONS = (
     *("relu", "elu", "selu", "swish", "nlrelu", "gelu", "combu"),  # the CombU paper's
@@ -359,16 +464,30 @@ class ComparisonPlan:
     random_state: int
     estimator_params: dict[str, Any]
     baselines: tuple[str, ...] = BASELINES
-    recipe: Recipe = "paper"
+    recipe: Recipe = "default"
+    split: str = "random"
 
     @property
     def measure(self) -> Metric:
         """The metric's name for people, its range, and which way is better."""
         return METRICS[self.task][self.metric]
 
-    def is_better(self, a: float, b: float) -> bool:
-        """Tell whether one value of the metric is better than another."""
-        return bool(a > b if self.measure.greater_is_better else a < b)
+    @property
+    def guess_metric(self) -> str:
+        """The metric by which networks are tested against the guess.
+
+        Accuracy, balanced accuracy and F1 go by the predicted labels: where classes are uneven, a
+        network that has learned much may name the most frequent class for every row. ROC AUC takes
+        their place, if every test fold has every class.
+        """
+        lacking = _fold_without_a_class(self.y, self.splits)
+        if self.metric not in _LABEL_METRICS or lacking is not None:
+            return self.metric
+        return "roc_auc"
+
+    def is_better(self, a: float, b: float, metric: str = "") -> bool:
+        """Tell whether one value of a metric, by default the plan's, is better than another."""
+        return bool(a > b if METRICS[self.task][metric or self.metric].greater_is_better else a < b)
 
     def p_value(self, a: np.ndarray, b: np.ndarray) -> float:
         """Test the scores of two models over the folds."""
@@ -380,9 +499,14 @@ class ComparisonPlan:
     @property
     def settings(self) -> dict[str, Any]:
         """What was asked for, and what was left to choose, by name."""
-        names = ("recipe", "seeds", "epochs", "hidden", "test", "device", "random_state")
+        names = ("recipe", "seeds", "epochs", "hidden", "split", "test", "device", "random_state")
         found = {name: getattr(self, name) for name in (*names, "baselines")}
         return found | {"folds": len(self.splits)}
+
+    @property
+    def epoch_words(self) -> str:
+        """The number of epochs in words."""
+        return epoch_words(self.settings)
 
     @property
     def n_networks(self) -> int:
@@ -391,8 +515,12 @@ class ComparisonPlan:
 
     @property
     def n_train(self) -> float:
-        """Mean number of training rows."""
-        return float(np.mean([len(train) for train, _ in self.splits]))
+        """Harmonic mean of the numbers of training rows.
+
+        The corrected t-test divides by it: it is as careful as the small training sets that come
+        first in a split by time ask for.
+        """
+        return float(hmean([len(train) for train, _ in self.splits]))
 
     @property
     def n_test(self) -> float:
@@ -427,17 +555,29 @@ class ComparisonPlan:
         """An unfitted network; ``key`` and the random state give its seed."""
         # A fold's networks have seeds of their own: shared ones would tie the folds together.
         # The activations share them, as they share the folds: their differences are paired.
+        fixed = {"n_iter_no_change": float("inf")} if self.recipe == "paper" else {}
         return _make_estimator(
             self.task,
             self.recipe,
             activation=self.activations[activation],
             hidden_layer_sizes=self.hidden,
             max_iter=self.epochs,
-            n_iter_no_change=float("inf"),
+            **fixed,
             random_state=fold_in(self.random_state, Stream.COMPARED, *key) >> 32,
             device=self.device,
             **self.estimator_params,
         )
+
+
+def epoch_words(settings: Mapping[str, Any]) -> str:
+    """The number of epochs of a comparison's settings, in words.
+
+    >>> epoch_words({"recipe": "default", "epochs": 100})
+    'up to 100 epochs'
+    """
+    epochs = int(settings["epochs"])
+    most = "up to " if settings["recipe"] == "default" else ""
+    return f"{most}{epochs} epoch{'s' * (epochs > 1)}"
 
 
 def default_epochs(n_train: float) -> int:
@@ -466,8 +606,10 @@ def plan_comparison(
     random_state: int = 0,
     estimator_params: Mapping[str, Any] | None = None,
     baselines: str | Sequence[str] | None = BASELINES,
-    recipe: str = "paper",
+    recipe: str = "default",
     name: str = "data",
+    cv: Any = None,
+    groups: Any = None,
 ) -> ComparisonPlan:
     """Check data and settings of a comparison; `compare_activations` describes them.
 
@@ -481,7 +623,7 @@ def plan_comparison(
     >>> from sklearn.datasets import load_iris
     >>> plan = plan_comparison(*load_iris(return_X_y=True), seeds=2)
     >>> plan.n_networks, plan.epochs, plan.hidden
-    (100, 80, (128, 128))
+    (100, 100, (256, 256, 256))
     """
     counts = {"seeds": (seeds, 1), "folds": (folds, 2), "random_state": (random_state, 0)}
     if epochs is not None:
@@ -494,14 +636,25 @@ def plan_comparison(
     X = np.asarray(X) if isinstance(X, list | tuple) else X
     series = read_target(y, _num_samples(X))
     resolved = find_task(series, task)
-    metric = next(iter(METRICS[resolved])) if metric is None else metric
-    _check_choice("metric", metric, tuple(METRICS[resolved]), f" for {resolved}")
+    if metric is not None:
+        _check_choice("metric", metric, tuple(METRICS[resolved]), f" for {resolved}")
     target = (
         classification_target(series) if resolved == "classification" else regression_target(series)
     )
-    splits = make_splits(target, resolved, folds, random_state)
-    if metric == "roc_auc":
-        check_every_class_tested(target, splits)
+    split = "random"
+    if groups is not None:
+        groups, split = _read_groups(groups, len(target)), "groups"
+        cv = group_splitter(resolved, folds, groups, random_state) if cv is None else cv
+    if cv is None:
+        splits = make_splits(target, resolved, folds, random_state)
+    else:
+        splits = given_splits(X, target, resolved, cv, groups)
+        if hasattr(cv, "split"):
+            split = split if isinstance(cv, GroupKFold | StratifiedGroupKFold) else repr(cv)
+        else:
+            split = "as given"
+    metric = metric or default_metric(target, resolved, splits)
+    check_metric(metric, target, splits)
     n_train = float(np.mean([len(train) for train, _ in splits]))
     params = dict(estimator_params or {})
     for given in params.keys() & _OWN_PARAMS.keys():
@@ -530,7 +683,18 @@ def plan_comparison(
         estimator_params=params,
         baselines=_known_baselines(baselines),
         recipe=recipe,
+        split=split,
     )
+
+
+def _read_groups(groups: Any, n_rows: int) -> np.ndarray:
+    """The group of each row, as a number."""
+    values = pd.Series(groups.to_pandas() if hasattr(groups, "to_pandas") else np.asarray(groups))
+    if len(values) != n_rows:
+        raise ComparisonError(f"there are {n_rows} rows, and groups of {len(values)}")
+    if values.isna().any():
+        raise ComparisonError(f"groups has {values.isna().sum()} missing value(s)")
+    return pd.factorize(values)[0]
 
 
 def _make_estimator(task: Task, recipe: Recipe, **params: Any) -> BaseMLP:

@@ -33,11 +33,15 @@ _NAMED = 3  # names in a sentence before the others are counted
 # What a score says of a model, and the score by itself
 _PHRASES = {
     "accuracy": ("names the right class for {} of new rows", "{:.1%}"),
+    "balanced_accuracy": ("has a balanced accuracy of {} on new rows", "{:.1%}"),
+    "average_precision": ("has an average precision of {} on new rows (1 is perfect)", "{:.3g}"),
     "r2": ("explains {} of the variation in new rows", "{:.1%}"),
     "f1": ("has a macro F1 of {} on new rows (1 is perfect)", "{:.3g}"),
     "roc_auc": ("has a ROC AUC of {} on new rows (0.5 is chance, 1 perfect)", "{:.3g}"),
     "log_loss": ("has a log loss of {} on new rows (0 is perfect)", "{:.3g}"),
     "mae": ("is off by {} standard deviations of the target, on average", "{:.3g}"),
+    "rmse": ("has an RMSE of {} standard deviations of the target", "{:.3g}"),
+    "mape": ("is off by {} of the target, on average", "{:.1%}"),
     "mse": ("has a mean squared error of {} variances of the target", "{:.3g}"),
 }
 
@@ -60,15 +64,15 @@ def verdict_cards(found: ActivationComparison) -> list[Card]:
     return [card for card in cards if card is not None]
 
 
-def _score_in_words(found: ActivationComparison, value: float) -> str:
+def _score_in_words(metric: str, value: float) -> str:
     """A score as people say it: shares in percent."""
-    return _PHRASES[found.metric][1].format(value).replace("%", " %")
+    return _PHRASES[metric][1].format(value).replace("%", " %")
 
 
-def _score_told(found: ActivationComparison, value: float) -> str:
-    if found.metric == "r2" and value < 0.0005:  # 0.0 %
+def _score_told(metric: str, value: float) -> str:
+    if metric == "r2" and value < 0.0005:  # 0.0 %
         return f"explains nothing of the variation in new rows (R2 {value:.2g})"
-    return _PHRASES[found.metric][0].format(_score_in_words(found, value))
+    return _PHRASES[metric][0].format(_score_in_words(metric, value))
 
 
 def _best_card(found: ActivationComparison) -> Card:
@@ -90,27 +94,33 @@ def _best_card(found: ActivationComparison) -> Card:
 
 
 def _guess_card(found: ActivationComparison) -> Card:
-    line, label = found.summary.iloc[0], found.measure.label
-    low, high = (_score_in_words(found, line[end]) for end in ("low", "high"))
-    guess = found.baselines[found.baselines.get("baseline", pd.Series(dtype=str)) == "guess"]
+    line, metric = found.summary.iloc[0], found.guess_metric
+    label = METRICS[found.task][metric].label
+    low, high = (_score_in_words(found.metric, line[end]) for end in ("low", "high"))
+    score, scored = _score_told(found.metric, line["mean"]), found.baseline_results
+    guess = scored[scored.get("baseline", pd.Series(dtype=str)) == "guess"]
     subject, others = "Better than a guess", found.other_measures
     if not len(guess):
         subject, why, level, word = "What it learned", "unknown", "unknown", "no guess beside"
     elif found.winner:
-        why, level, word = "yes", "good", "yes"
+        why, level, word = "yes", "good", "yes" if metric == found.metric else f"by {label}"
     else:
         why = "best" if found.summary["beats_guess"].any() else "none"
         level, word = ("fair", f"not by {label}") if others else ("poor", "no")
+    if metric != found.metric:
+        of_best = found.results.loc[found.results["activation"] == found.best, metric]
+        score += f" and {_score_told(metric, float(of_best.mean()))}"
     short, *said = say(
         "guess_card",
         why=why,
         best=_first_names([found.best]),
-        score=_score_told(found, line["mean"]),
+        score=score,
         label=label,
         others=others,
-        guess=GUESSES[found.metric],
-        guessing=_score_told(found, float(guess["mean"].iloc[0])) if len(guess) else "",
+        guess=GUESSES[metric],
+        guessing=_score_told(metric, float(guess[metric].mean())) if len(guess) else "",
         around=(low, high) if low != high else (),
+        measure="" if metric == found.metric else found.measure.label,
     )
     return Card(subject, level, word, short, tuple(said))
 
@@ -139,7 +149,9 @@ def _learners_card(found: ActivationComparison) -> Card | None:
         which=_first_names(which),
         n=len(which),
         label=label[0].upper() + label[1:],
-        scores=", ".join(f"{name} {_score_in_words(found, score)}" for name, score in scores),
+        scores=", ".join(
+            f"{name} {_score_in_words(found.metric, score)}" for name, score in scores
+        ),
     )
     return Card("Better than simpler models", level, word, short, tuple(said))
 
@@ -214,7 +226,10 @@ def comparison_page(found: ActivationComparison) -> str:
         summary=_score_rows(found, found.summary),
         guessed="p_guess" in found.summary,
         baselines=_score_rows(found, found.baselines),
-        guess=GUESSES[found.metric],
+        guess=GUESSES[found.guess_metric],
+        guess_label=METRICS[found.task][found.guess_metric].label
+        if found.guess_metric != found.metric
+        else "",
         picture=dot_plot(found),
         folds=_fold_table(found),
         other=_other(found),

@@ -44,7 +44,6 @@ def real_difference() -> ActivationComparison:
         activations=["gelu", "la-silu", "sigmoid", "identity"],
         epochs=25,
         hidden=(32, 32),
-        recipe="default",
         name="hardness",
         **ALIKE,
     )

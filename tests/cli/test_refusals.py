@@ -35,7 +35,7 @@ REFUSED = {
     COMPARE: f"""
         --folds 1 -> Invalid value for '--folds': ...equal to 2
         --epochs 0 -> Invalid value for '--epochs': ...equal to 1
-        --recipe best -> --recipe must be one of paper, default, got 'best'
+        --recipe best -> --recipe must be one of default, paper, got 'best'
         --hidden 128, -> --hidden must be 'auto' or widths such as 128,128, got '128,'
         --activations relu,reloo -> unknown activation 'reloo' (did you mean 'relu'?)
         --activations 'relu, relu' -> activation 'relu' is named twice

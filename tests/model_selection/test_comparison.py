@@ -7,13 +7,17 @@ from scipy import stats
 from sklearn.datasets import load_diabetes, load_iris, load_wine
 from sklearn.metrics import (
     accuracy_score,
+    average_precision_score,
+    balanced_accuracy_score,
     f1_score,
     log_loss,
     mean_absolute_error,
+    mean_absolute_percentage_error,
     mean_squared_error,
     r2_score,
     roc_auc_score,
 )
+from sklearn.model_selection import GroupKFold, TimeSeriesSplit
 from torch import nn
 
 from combutab import MLPClassifier, MLPRegressor
@@ -30,6 +34,8 @@ pytestmark = pytest.mark.usefixtures("few_trees")
 
 
 SMALL = {"activations": ["relu", "combu"], "seeds": 2, "folds": 3, "epochs": 3, "hidden": [8]}
+SMALL |= {"recipe": "paper"}
+CLASS_SCORES = ["accuracy", "balanced_accuracy", "f1", "roc_auc", "average_precision", "log_loss"]
 
 
 KEYS = ["data", "activation", "fold", "seed", "n_train", "n_test"]
@@ -60,7 +66,7 @@ def regressed(diabetes):
 
 def test_one_row_a_fit(classified, wine):
     results = classified.results
-    scores = ["accuracy", "f1", "log_loss", "roc_auc"]
+    scores = CLASS_SCORES
     assert results.columns.tolist() == [*KEYS, *scores, "seconds", "epochs", "constant"]
     assert len(results) == 2 * 3 * 2
     assert not results.duplicated(["activation", "fold", "seed"]).any()
@@ -83,6 +89,10 @@ def test_scores_are_those_of_a_fit_to_the_training_rows_alone(classified, wine):
     assert row["f1"] == pytest.approx(f1_score(truth, predicted, average="macro"))
     assert row["log_loss"] == pytest.approx(log_loss(truth, shares), rel=1e-4)
     assert row["roc_auc"] == pytest.approx(roc_auc_score(truth, shares, multi_class="ovr"))
+    assert row["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(truth, predicted))
+    one_against_rest = np.eye(3)[truth]
+    wanted = average_precision_score(one_against_rest, shares, average="macro")
+    assert row["average_precision"] == pytest.approx(wanted)
 
 
 def test_regression_errors_are_in_units_of_the_targets_deviation(regressed, diabetes):
@@ -95,6 +105,9 @@ def test_regression_errors_are_in_units_of_the_targets_deviation(regressed, diab
     assert row["r2"] == pytest.approx(r2_score(truth, predicted), abs=1e-4)
     assert row["mae"] == pytest.approx(mean_absolute_error(truth, predicted) / sd, rel=1e-4)
     assert row["mse"] == pytest.approx(mean_squared_error(truth, predicted) / sd**2, rel=1e-4)
+    assert row["rmse"] == pytest.approx(row["mse"] ** 0.5)
+    wanted = mean_absolute_percentage_error(truth, predicted)
+    assert row["mape"] == pytest.approx(wanted, rel=1e-4)
 
 
 def test_folds_are_stratified_and_a_partition(wine):
@@ -117,7 +130,7 @@ def test_activations_share_folds_and_seeds(wine):
 
 
 def test_the_random_state_decides_folds_and_weights(wine, classified):
-    scores = ["accuracy", "f1", "log_loss", "roc_auc"]
+    scores = CLASS_SCORES
     again = compare_activations(*wine, **SMALL, refit=False)
     np.testing.assert_array_equal(again.results[scores], classified.results[scores])
     assert again.best_estimator is None
@@ -132,8 +145,9 @@ def test_the_fold_is_the_unit(regressed):
     folds = regressed.results.groupby(["activation", "fold"])["mae"].mean().unstack(0)
     best, other = regressed.summary["activation"]
     d = (folds[best] - folds[other]).to_numpy()
-    sizes = regressed.results.groupby("fold")[["n_train", "n_test"]].first().mean()
-    t = d.mean() / np.sqrt((1 / 3 + sizes["n_test"] / sizes["n_train"]) * d.var(ddof=1))
+    sizes = regressed.results.groupby("fold")[["n_train", "n_test"]].first()
+    ratio = sizes["n_test"].mean() / stats.hmean(sizes["n_train"])
+    t = d.mean() / np.sqrt((1 / 3 + ratio) * d.var(ddof=1))
     assert regressed.summary["p"].iloc[1] == pytest.approx(2 * stats.t.sf(abs(t), df=2))
     np.testing.assert_allclose(regressed.summary["mean"], folds.mean()[[best, other]])
     assert regressed.best == best
@@ -197,6 +211,28 @@ def test_progress_rises_to_the_end(wine):
     assert seen[-1] == 13
 
 
+def test_networks_stop_early_and_an_interrupt_is_still_one():
+    """Also of the refit, whose own fit would end early and keep what it has."""
+    X = np.random.default_rng(0).normal(size=(100, 2))
+    settings = SMALL | {"recipe": "default", "epochs": 60, "folds": 2, "baselines": None}
+    settings |= {"activations": ["relu"], "seeds": 2}
+    settings |= {"estimator_params": {"learning_rate_init": 0.05, "early_stopping": True}}
+    y = np.random.default_rng(1).normal(size=100)
+    seen = []
+    found = compare_activations(X, y, **settings, progress=seen.append)
+    assert found.results["epochs"].min() < 60  # nothing can be learned
+    assert seen[-1] == 5
+    assert found.design == "2 folds x 2 seeds, up to 60 epochs"
+    for at in (1, 4.1):
+
+        def interrupt(done, at=at):
+            if done >= at:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            compare_activations(X, y, **settings, progress=interrupt)
+
+
 def test_an_error_is_not_taken_for_an_interrupt(wine):
     def fail(done):
         raise OSError("the terminal is gone")
@@ -220,6 +256,7 @@ def test_defaults():
     assert len(DEFAULT_ACTIVATIONS) == 10
     assert plan.n_networks == 250
     assert (plan.task, plan.metric, plan.test) == ("classification", "accuracy", "corrected-t")
+    assert plan.recipe == "default"
     assert plan_comparison(X, X[:, 0]).metric == "r2"
     assert [*plan_comparison(X, y, activations={"relu": 0, "tanh": 0}.keys()).activations] == [
         "relu",
@@ -230,13 +267,15 @@ def test_defaults():
 @pytest.mark.parametrize(("n_rows", "hidden"), [(1248, (128,) * 2), (1252, (256,) * 5)])
 def test_auto_hidden_goes_by_training_rows_and_is_one_for_all_folds(n_rows, hidden):
     X = np.arange(2.0 * n_rows).reshape(-1, 2)
-    assert plan_comparison(X, X[:, 0]).hidden == hidden
-    assert plan_comparison(X[:1249], X[:1249, 0]).hidden in ((128,) * 2, (256,) * 5)
+    assert plan_comparison(X, X[:, 0], recipe="paper").hidden == hidden
+    border = plan_comparison(X[:1249], X[:1249, 0], recipe="paper").hidden
+    assert border in ((128,) * 2, (256,) * 5)
 
 
 def test_large_tables_get_fewer_epochs():
     X = np.arange(40_000.0).reshape(-1, 2)
-    epochs = [plan_comparison(X[:n], X[:n, 0]).epochs for n in (500, 4_000, 8_000, 20_000)]
+    sizes = 500, 4_000, 8_000, 20_000
+    epochs = [plan_comparison(X[:n], X[:n, 0], recipe="paper").epochs for n in sizes]
     assert epochs == [80, 80, 46, 20]
 
 
@@ -283,8 +322,9 @@ IRIS_X, IRIS_Y = load_iris(return_X_y=True)
         ({"y": pd.date_range("2020", periods=150)}, "dates or times"),
         ({"X": np.where(IRIS_X > 7, np.inf, IRIS_X)}, "inf"),
         ({"task": "ranking"}, "task must be one of auto, classification, regression, got 'rank"),
+        ({"metric": "mape", "y": IRIS_Y, "task": "regression"}, r"which is 0 in 50 row\(s\)"),
         ({"metric": "r2"}, "metric must be one of accuracy, .* for classification, got 'r2'"),
-        ({"recipe": "best"}, "recipe must be one of paper, default, got 'best'"),
+        ({"recipe": "best"}, "recipe must be one of default, paper, got 'best'"),
         ({"test": "anova"}, "test must be one of corrected-t, wilcoxon, got 'anova'"),
         ({"seeds": 0}, "seeds must be a whole number of at least 1, got 0"),
         ({"folds": 1}, "folds must be a whole number of at least 2, got 1"),
@@ -315,9 +355,96 @@ def test_what_is_refused_before_training(change, says):
 
 
 @pytest.mark.filterwarnings("ignore:class 2 has fewer rows")
-def test_roc_auc_needs_every_class_in_every_fold():
-    with pytest.raises(ComparisonError, match="roc_auc needs every class in every test fold"):
-        plan_comparison(IRIS_X[:102], IRIS_Y[:102], **SMALL, metric="roc_auc")
+@pytest.mark.parametrize("metric", ["roc_auc", "average_precision"])
+def test_metrics_that_need_every_class_in_every_fold(metric):
+    with pytest.raises(ComparisonError, match=f"{metric} needs every class in every test fold"):
+        plan_comparison(IRIS_X[:102], IRIS_Y[:102], **SMALL, metric=metric)
+
+
+@pytest.mark.parametrize(
+    ("counts", "metric", "guess_metric"),
+    [
+        ((60, 40), "accuracy", "roc_auc"),
+        ((66, 33), "accuracy", "roc_auc"),
+        ((68, 32), "roc_auc", "roc_auc"),
+        ((50, 48, 2), "accuracy", "accuracy"),  # a test fold lacks the last class
+        ((90, 8, 2), "log_loss", "log_loss"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:class 2 has fewer rows")
+def test_the_default_metric_and_that_of_the_guess_have_power_where_classes_are_uneven(
+    counts, metric, guess_metric
+):
+    y = np.repeat(np.arange(len(counts)), counts)
+    made = plan_comparison(np.arange(len(y))[:, None], y, **SMALL)
+    assert (made.metric, made.guess_metric) == (metric, guess_metric)
+
+
+# ---- folds by group, by time, or as given --------------------------------------------------------
+
+GROUPS = np.arange(150) % 10
+
+
+def test_rows_of_a_group_are_in_one_fold(tmp_path):
+    made = plan_comparison(IRIS_X, IRIS_Y, **SMALL, groups=[f"patient {each}" for each in GROUPS])
+    assert made.settings["split"] == "groups"
+    tested = np.concatenate([test for _, test in made.splits])
+    assert sorted(tested) == list(range(150))
+    for train, test in made.splits:
+        assert not set(GROUPS[train]) & set(GROUPS[test])
+        assert set(IRIS_Y[test]) == {0, 1, 2}
+    by_group = plan_comparison(IRIS_X, IRIS_X[:, 0], **SMALL, groups=GROUPS)
+    assert not set(GROUPS[by_group.splits[1][0]]) & set(GROUPS[by_group.splits[1][1]])
+    # kept scores are of these folds alone
+    path = tmp_path / "scores.jsonl"
+    settings = SMALL | {"checkpoint": path, "refit": False, "baselines": None, "seeds": 1}
+    found = compare_activations(IRIS_X, IRIS_Y, **settings, groups=GROUPS)
+    assert found.design == "3 folds of whole groups x 1 seed, 3 epochs"
+    with pytest.raises(ComparisonError, match="other rows in the folds"):
+        compare_activations(IRIS_X, IRIS_Y, **settings, groups=np.arange(150) % 15)
+
+
+def test_folds_of_a_splitter_and_what_the_test_makes_of_them():
+    X = np.random.default_rng(0).normal(size=(120, 2))
+    y = X[:, 0] + 0.1 * X[:, 1]
+    cv = TimeSeriesSplit(4)
+    settings = SMALL | {"refit": False, "baselines": None, "cv": cv}
+    found = compare_activations(X, y, **settings)
+    sizes = found.results.groupby("fold")[["n_train", "n_test"]].first()
+    assert sizes["n_train"].tolist() == [24, 48, 72, 96]
+    assert found.settings["folds"] == 4
+    assert found.design.startswith("4 folds (TimeSeriesSplit(")
+    folds = found.results.groupby(["activation", "fold"])["r2"].mean().unstack(0)
+    best, other = found.summary["activation"]
+    d = (folds[best] - folds[other]).to_numpy()
+    ratio = (24 / sizes["n_train"]).mean()  # of each fold's test rows to its training rows
+    t = d.mean() / np.sqrt((1 / 4 + ratio) * d.var(ddof=1))
+    assert found.summary["p"].iloc[1] == pytest.approx(2 * stats.t.sf(abs(t), df=3))
+    pairs = [*cv.split(X)]
+    same = plan_comparison(X, y, **SMALL | {"cv": pairs})
+    assert all((a[1] == b[1]).all() for a, b in zip(same.splits, pairs, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"cv": 5}, "cv must be a splitter or pairs .* got 5; for a number of folds use folds="),
+        ({"cv": [([0, 60], [1, 61])]}, "cv must give at least 2 folds, got 1"),
+        ({"cv": [([0, 1, 99], [1, 2])] * 2}, "fold 0 of 2 has rows that are trained on and tested"),
+        ({"cv": [([0, 1], [2, 3])] * 2}, r"2 training rows with 1 different target\(s\)"),
+        ({"cv": [([0, 999], [2, 3])] * 2}, "these 150 rows cannot be split: index 999"),
+        ({"cv": TimeSeriesSplit(3)}, "fold 0 of 3 .* training rows with 1 different|lack"),
+        ({"cv": [([0, 70], [2, 149])] * 2}, "is tested on class 2, which its training rows lack"),
+        ({"cv": GroupKFold(3)}, "cannot be split: .*groups"),
+        ({"groups": GROUPS[:-1]}, "there are 150 rows, and groups of 149"),
+        ({"groups": np.where(GROUPS == 1, np.nan, 0)}, r"groups has 15 missing value\(s\)"),
+        ({"groups": GROUPS % 2}, "3 folds are more than the 2 groups"),
+    ],
+)
+def test_folds_that_are_refused(change, says):
+    with pytest.raises(ComparisonError, match=says) as caught:
+        plan_comparison(IRIS_X, IRIS_Y, **SMALL | change)
+    assert "\n" not in str(caught.value)
 
 
 # ---- the networks that activations are compared in: the CombU paper's, or the defaults -----------
@@ -340,35 +467,37 @@ def plan(task, **settings):
 
 
 @pytest.mark.parametrize("task", TARGETS)
-def test_by_default_they_are_the_paper_s_whatever_the_defaults_are(task, no_defaults):
-    made = plan(task)
+def test_they_can_be_the_paper_s_whatever_the_defaults_are(task, no_defaults):
+    made = plan(task, recipe="paper")
     settled = {"hidden_layer_sizes": (128, 128), "max_iter": 80, "n_iter_no_change": np.inf}
     for key in ((), (1, 2)):
         network = shape_of(made.estimator("relu", *key))
         assert network == PAPER[task] | settled | {"activation": "relu"}
     assert made.encoder().numeric == "standard"
     assert made.n_inputs == FRAME.shape[1]
-    changed = plan(task, estimator_params={"dropout": 0.4}, epochs=7, hidden=[5])
+    params = {"dropout": 0.4}
+    changed = plan(task, recipe="paper", estimator_params=params, epochs=7, hidden=[5])
     network = shape_of(changed.estimator("relu"))
     settled |= {"hidden_layer_sizes": (5,), "max_iter": 7}
     assert network == PAPER[task] | settled | {"activation": "relu", "dropout": 0.4}
 
 
 @pytest.mark.parametrize("task", TARGETS)
-def test_or_the_defaults_with_their_own_epochs_and_layers(task, monkeypatch):
+def test_by_default_they_are_those_that_users_get(task, monkeypatch):
     kind = MLPClassifier if task == "classification" else MLPRegressor
     changed = kind.__init__.__kwdefaults__ | {"max_iter": 17, "dropout": 0.35}
     monkeypatch.setattr(kind.__init__, "__kwdefaults__", changed)
-    made = plan(task, recipe="default")
-    own = kind(activation="relu", n_iter_no_change=np.inf, n_members=1)  # for each seed
+    made = plan(task)
+    own = kind(activation="relu", n_members=1)  # for each seed
     own.hidden_layer_sizes = own._hidden_layer_sizes(75)
     assert shape_of(made.estimator("relu")) == shape_of(own)
     assert (made.epochs, made.hidden) == (17, own.hidden_layer_sizes)
-    network = plan(task, recipe="default", epochs=3, hidden=[5]).estimator("relu")
+    network = plan(task, epochs=3, hidden=[5]).estimator("relu")
     assert (network.max_iter, network.hidden_layer_sizes, network.dropout) == (3, (5,), 0.35)
 
 
 def test_embedded_numbers_are_more_inputs():
     """Of which the announced time goes by."""
     embedded = {"numeric_embedding": "pbld", "numeric_embedding_dim": 3}
-    assert plan("classification", estimator_params=embedded).n_inputs == 3 * FRAME.shape[1]
+    made = plan("classification", recipe="paper", estimator_params=embedded)
+    assert made.n_inputs == 3 * FRAME.shape[1]

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from html import escape
 from xml.etree import ElementTree
 
 import matplotlib
@@ -11,13 +12,13 @@ import pytest
 from sklearn.datasets import load_diabetes, load_iris
 from torch import nn
 
-from combutab.model_selection import ActivationComparison, compare_activations
+from combutab.model_selection import METRICS, ActivationComparison, compare_activations
 from combutab.reports import render_report
 from combutab.reports._comparison import verdict_cards
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 
-SMALL = {"seeds": 2, "folds": 4, "hidden": [16], "refit": False}
+SMALL = {"seeds": 2, "folds": 4, "hidden": [16], "refit": False, "recipe": "paper"}
 SMALL["estimator_params"] = {"learning_rate_init": 0.01}
 
 
@@ -108,17 +109,17 @@ def test_folds_and_other_measures_are_means_of_the_fits(classified):
         np.testing.assert_allclose(np.array(scores, dtype=float), wanted, atol=0.000501)
     header, *rows = table(page, "Means of all measures")
     assert [each.split("\n")[0] for each in header[1:]] == [
-        *("accuracy", "macro F1", "log loss", "ROC AUC")
+        *("accuracy", "balanced accuracy", "macro F1", "ROC AUC", "average precision", "log loss")
     ]
     assert [each.split("\n")[1] for each in header[1:]] == [
-        f"{way} is better" for way in ("higher", "higher", "lower", "higher")
+        f"{way} is better" for way in [*["higher"] * 5, "lower"]
     ]
     assert [name for name, *_ in rows[3:]] == classified.baselines["baseline"].tolist()
     fits = pd.concat(
         [results, classified.baseline_results.rename(columns={"baseline": "activation"})]
     )
     for name, *scores in rows:
-        wanted = fits[fits["activation"] == name][["accuracy", "f1", "log_loss", "roc_auc"]]
+        wanted = fits[fits["activation"] == name][list(METRICS["classification"])]
         np.testing.assert_allclose(
             np.array(scores, dtype=float), wanted.mean(), rtol=0.001, atol=0.0005
         )
@@ -126,7 +127,7 @@ def test_folds_and_other_measures_are_means_of_the_fits(classified):
 
 def test_the_head_and_the_settings(classified, regressed):
     shown = text(render_report(classified))
-    assert all(line.replace("&", "&amp;") in shown for line in classified.sentences.splitlines())
+    assert all(escape(line, quote=False) in shown for line in classified.sentences.splitlines())
     assert "Rows 150 Task classification Compared by accuracy (higher is better)" in shown
     assert "24 networks: 3 activations, 4 folds x 2 seeds, 20 epochs" in shown
     assert "Hidden layers 16 units" in shown
@@ -230,6 +231,8 @@ def scored(p, mean=0.9, p_guess=0.001, learners=()):
     return ActivationComparison(
         *("data", "classification", "accuracy", pd.DataFrame(), summary, "", "relu", None, {}),
         baselines=baselines,
+        baseline_results=pd.DataFrame({"baseline": ["guess"], "accuracy": [0.5]}),
+        guess_metric="accuracy",
     )
 
 
@@ -280,5 +283,6 @@ def test_cards_have_scores_that_people_say():
 def test_cards_without_baselines_or_others():
     found = scored([0.3, 0.2])
     alone = found.summary.iloc[:1].drop(columns=["p_guess", "beats_guess"])
-    cards = verdict_cards(replace(found, summary=alone, baselines=pd.DataFrame()))
+    nothing = dict.fromkeys(["baselines", "baseline_results"], pd.DataFrame())
+    cards = verdict_cards(replace(found, summary=alone, **nothing))
     assert [card.word for card in cards] == ["one alone", "no guess beside"]
