@@ -60,7 +60,7 @@ def draw(train: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> Figure:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
-    out = parser.parse_args().out
+    out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
 
     train, held_out = load()
     generator = TVAE(epochs=150, batch_size=50, argmax=False, random_state=0).fit(train)

@@ -67,7 +67,7 @@ def draw(true: pd.Series, predicted: np.ndarray, known: pd.Series) -> Figure:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path(), help="folder for the files")
-    out = parser.parse_args().out
+    out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
 
     X, y = make_flats(n_rows=2000, seed=0)
     X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)

@@ -26,7 +26,7 @@ from combutab.plotting import PackDisplay
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path(), help="folder for the file")
-    out = parser.parse_args().out
+    out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
 
     X, y = make_friedman1(n_samples=800, noise=1.0, random_state=0)  # five of ten inputs matter
     X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)

@@ -48,7 +48,7 @@ def draw(importances: np.ndarray, names: list[str]) -> Figure:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
-    out = parser.parse_args().out
+    out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
 
     X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
     X["sex"] = X["sex"].map({1: "one", 2: "two"}).astype("category")

@@ -110,7 +110,7 @@ def draw(X: pd.DataFrame, y: np.ndarray, curves: dict[str, np.ndarray], axis: np
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
-    out = parser.parse_args().out
+    out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
 
     X, y = make_planets(n_rows=200, seed=0)
     common = {"solver": "lbfgs", "dropout": 0, "precision": "float64", "max_iter": 2000}

@@ -53,7 +53,7 @@ def draw(bands: dict[str, np.ndarray], grid: np.ndarray, X: np.ndarray, y: np.nd
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
-    out = parser.parse_args().out
+    out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
 
     X, y = make_data(n_rows=1500, seed=0)
     X_test, y_test = make_data(n_rows=5000, seed=1)

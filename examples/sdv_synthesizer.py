@@ -75,7 +75,7 @@ def draw(tables: dict[str, pd.DataFrame]) -> Figure:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path(), help="folder for the files")
-    out = parser.parse_args().out
+    out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
 
     stays = make_stays(1000)
     metadata = Metadata.detect_from_dataframes({"stays": stays})

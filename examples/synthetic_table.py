@@ -64,7 +64,7 @@ def draw(tables: dict[str, pd.DataFrame]) -> Figure:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path(), help="folder for the files")
-    out = parser.parse_args().out
+    out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
 
     # the held-out rows are for the report: the generator does not learn from them
     real, held_out = train_test_split(make_patients(1500), test_size=0.3, random_state=0)

@@ -107,7 +107,7 @@ def draw(errors: dict[str, dict[str, list[float]]]) -> Figure:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
-    out = parser.parse_args().out
+    out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
 
     images, labels = load_digits(return_X_y=True)
     X = torch.tensor(images / 8 - 1, dtype=torch.float32).view(-1, 8, 8)

@@ -31,7 +31,7 @@ RATES = [0.001, 0.005, 0.025]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
-    out = parser.parse_args().out
+    out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
 
     X, y = load_digits(return_X_y=True)
     X, X_test, y, y_test = train_test_split(X, y, stratify=y, train_size=600, random_state=0)

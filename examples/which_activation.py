@@ -24,7 +24,7 @@ from combutab.plotting import ActivationComparisonDisplay
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path(), help="folder for the files")
-    out = parser.parse_args().out
+    out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
 
     # a density of nine variables: the target is known exactly, there is no noise
     X, y = make_formula("gs", n_samples=800, random_state=0)

@@ -1,5 +1,6 @@
 """README.md says what is so: its blocks run, its commands exist, what it leads to is complete."""
 
+import ast
 import contextlib
 import doctest
 import importlib
@@ -7,9 +8,9 @@ import inspect
 import io
 import os
 import re
-import runpy
 import subprocess
 import sys
+import types
 import warnings
 from pathlib import Path
 from unittest import mock
@@ -151,14 +152,21 @@ APART = "fit_a_dataframe"
 SHORT = {"evaluate_synthetic", "synthetic_table"}  # their reports: all else is as in a user's run
 
 
+IPYTHON_DOC = "Automatically created module for IPython interactive environment"
+
+
 def run(name, folder):
-    """What an example prints, run in this process: in one of its own, imports take most time."""
+    """What an example prints as a downloaded notebook: cells, with a kernel's arguments.
+
+    In this process: in one of its own, imports take most time.
+    """
     if name in NEEDS:
         module, what = NEEDS[name]
         pytest.importorskip(module, reason=f"needs {what}")
     output, errors = io.StringIO(), io.StringIO()
     with (
-        mock.patch.object(sys, "argv", [f"{name}.py"]),
+        mock.patch.object(sys, "argv", ["ipykernel_launcher.py", "-f", "kernel-1.json"]),
+        mock.patch.dict(sys.modules, {"__main__": types.ModuleType("__main__", IPYTHON_DOC)}),
         contextlib.chdir(folder),
         contextlib.redirect_stdout(output),
         contextlib.redirect_stderr(errors),
@@ -167,7 +175,11 @@ def run(name, folder):
         short_reports() if name in SHORT else contextlib.nullcontext(),
     ):
         warnings.simplefilter("error")
-        runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+        path = EXAMPLES / f"{name}.py"
+        docstring, *cells = ast.parse(path.read_text("utf-8")).body
+        assert isinstance(docstring.value.value, str)  # a notebook's first cell, as Markdown
+        code = compile(ast.Module(cells, type_ignores=[]), path, "exec")
+        exec(code, vars(sys.modules["__main__"]))
     assert errors.getvalue() == ""
     return output.getvalue()
 

@@ -1,7 +1,8 @@
-"""Fitted estimators in notebooks: learning curves as data, and drawn in scikit-learn's HTML."""
+"""Fitted estimators and results in notebooks: HTML with small charts in SVG."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -192,4 +193,83 @@ def _svg(values: pd.Series, column: str, best: int | None) -> str:
         f'aria-hidden="true" style="border-bottom: 1px solid gray"><polyline points="{line}" '
         f'fill="none" stroke="{color}" stroke-width="1.5"/>{dot if np.isfinite(height) else ""}'
         "</svg>"
+    )
+
+
+# ---- Results in notebooks: sentences, a chart of means with their intervals, and tables ----------
+
+_NAMES, _BARS, _NUMBERS, _ROW = 190, 300, 80, 22  # widths of the chart's parts, height of a row
+_LETTERS = 26  # of a name, at most
+_MAIN, _OTHER = "#0072B2", "#D55E00"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A row of `interval_chart`: a mean, the ends of its interval, and whether it is a baseline."""
+
+    name: str
+    mean: float
+    low: float
+    high: float
+    baseline: bool = False
+
+
+def interval_chart(rows: Sequence[Interval], ends: tuple[float, float], axis: str) -> str:
+    """Draw means with their intervals as SVG, one row each, from the first end to the second.
+
+    A mean beyond an end is a triangle at it. ``axis`` says what is drawn.
+    """
+    low, high = ends
+    scale = _BARS / ((high - low) or 1.0)
+
+    def place(value: float) -> float:
+        return round(_NAMES + 8 + min(max((value - low) * scale, 0.0), _BARS), 1)
+
+    parts = []
+    for i, row in enumerate(rows):
+        y, color = _ROW * i + _ROW / 2, _OTHER if row.baseline else _MAIN
+        short = row.name if len(row.name) <= _LETTERS else f"{row.name[: _LETTERS - 1]}…"
+        x = place(row.mean)
+        mark = f'<circle cx="{x}" cy="{y}" r="4" fill="{color}"/>'
+        if not low <= row.mean <= high:
+            tip = 8 if row.mean > high else -8
+            mark = f'<path d="M {x} {y - 5} v 10 l {tip} -5 z" fill="{color}"/>'
+        parts.append(
+            f"<g><title>{escape(row.name)}: {row.mean:.4g} ({row.low:.4g} to {row.high:.4g})"
+            f'</title><text x="{_NAMES}" y="{y + 4}" text-anchor="end">{escape(short)}</text>'
+            f'<line x1="{place(row.low)}" x2="{place(row.high)}" y1="{y}" y2="{y}" '
+            f'stroke="{color}" stroke-width="2"/>{mark}'
+            f'<text x="{_NAMES + _BARS + 20}" y="{y + 4}">{row.mean:.4g}</text></g>'
+        )
+    width, bottom = _NAMES + _BARS + _NUMBERS, _ROW * len(rows)
+    left, right = place(low), place(high)
+    parts.append(
+        f'<path d="M {left} {bottom} H {right}" stroke="gray"/>'
+        f'<text x="{left}" y="{bottom + 15}">{low:.4g}</text>'
+        f'<text x="{right}" y="{bottom + 15}" text-anchor="end">{high:.4g}</text>'
+    )
+    return (
+        f'<svg width="{width}" height="{bottom + 20}" viewBox="0 0 {width} {bottom + 20}" '
+        f'role="img" aria-label="{escape(axis)}" font-size="12" fill="currentColor" '
+        f'style="max-width: 100%">{"".join(parts)}</svg>'
+    )
+
+
+def result_html(
+    title: str,
+    sentences: Iterable[str],
+    figure: str = "",
+    caption: str = "",
+    tables: Iterable[tuple[str, pd.DataFrame]] = (),
+) -> str:
+    """Lay out a result: its title and sentences, a figure, and tables that can be unfolded."""
+    lines = "".join(f"<li>{escape(line)}</li>" for line in sentences)
+    drawn = f"<figcaption><small>{escape(caption)}</small></figcaption>" if figure else ""
+    folded = "".join(
+        f"<details><summary>{escape(name)}</summary>{table.to_html(index=False)}</details>"
+        for name, table in tables
+    )
+    return (
+        f'<div style="max-width: 60em"><p><b>{escape(title)}</b></p>'
+        f'<figure style="margin: 0.5em 0">{figure}{drawn}</figure><ul>{lines}</ul>{folded}</div>'
     )

@@ -17,6 +17,7 @@ from scipy.linalg import LinAlgWarning
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning
 
+from combutab.core.html import Interval, interval_chart, result_html
 from combutab.core.parallel import on_cluster
 from combutab.core.progress import bar_width, left_column, make_bar
 from combutab.core.rng import Stream, fold_in
@@ -126,6 +127,24 @@ class ActivationComparison:
     def measure(self) -> Metric:
         """The metric's name for people, its unit, and which way is better."""
         return METRICS[self.task][self.metric]
+
+    def _repr_html_(self) -> str:
+        """The result in a notebook: means with their intervals, the sentences, and the tables."""
+        kinds = (("activation", self.summary, False), ("baseline", self.baselines, True))
+        rows = [
+            Interval(str(line[kind]), line["mean"], line["low"], line["high"], baseline)
+            for kind, table, baseline in kinds
+            for line in table.to_dict("records")
+        ]
+        ends = shown_range(self.results, self.summary, self.metric, self.baselines)
+        caption = f"Mean {self.measure.description} and 95 % interval; baselines in orange."
+        return result_html(
+            f"{self.data}: which activation is best? {self.measure.label}, {self.design}",
+            self.sentences.splitlines(),
+            interval_chart(rows, ends, caption),
+            caption,
+            [("Activations", self.summary), ("Baselines", self.baselines)],
+        )
 
     @property
     def design(self) -> str:
@@ -283,10 +302,10 @@ def _guess(plan: ComparisonPlan, fold: int) -> dict[str, float]:
     unit = _target_unit(plan)
     unseen, truth = np.zeros((len(test), 1)), plan.y[test]
     if plan.task == "regression":
-        constants = {
+        constants: dict[str, float] = {
             "mape": _least_mape(y / unit),
-            "mae": np.median(y / unit),
-            "mean": np.mean(y / unit),
+            "mae": float(np.median(y / unit)),
+            "mean": float(np.mean(y / unit)),
         }
         graded = {
             name: grade_numbers(np.full(len(test), constant * unit), truth, plan.target_std)
@@ -822,10 +841,10 @@ def compare_activations(
 ) -> ActivationComparison:
     """Compare activation functions on one table by cross-validation over several seeds.
 
-    All activations x folds x seeds train as stacks. Folds are stratified by class (regression: shuffled) and the same for every
-    activation; preprocessing is fitted inside each fold. Seeds change initial weights, shuffles
-    and dropout, not the folds, so the statistical unit is the fold: scores are averaged over
-    seeds first.
+    All activations x folds x seeds train as stacks. Folds are stratified by class (regression:
+    shuffled) and the same for every activation; preprocessing is fitted inside each fold. Seeds
+    change initial weights, shuffles and dropout, not the folds, so the statistical unit is the
+    fold: scores are averaged over seeds first.
 
     Parameters
     ----------

@@ -311,8 +311,8 @@ def given_splits(X: Any, y: np.ndarray, task: Task, cv: Any, groups: Any) -> tup
     """Split the rows as a splitter of scikit-learn's says, or into the pairs that are given."""
     if isinstance(cv, Integral | str):
         raise ComparisonError(
-            f"cv must be a splitter or pairs of training and test rows, got {cv!r}; for a number of "
-            "folds use folds="
+            f"cv must be a splitter or pairs of training and test rows, got {cv!r}; for a number "
+            "of folds use folds="
         )
     try:
         pairs = check_cv(cv).split(X, y, groups)
@@ -334,8 +334,8 @@ def given_splits(X: Any, y: np.ndarray, task: Task, cv: Any, groups: Any) -> tup
         unknown = np.setdiff1d(tested, learned)
         if task == "classification" and len(unknown):
             raise ComparisonError(
-                f"{where} is tested on class {unknown.tolist()[0]!r}, which its training rows lack; use "
-                "fewer folds, or leave that class out"
+                f"{where} is tested on class {unknown.tolist()[0]!r}, which its training rows "
+                "lack; use fewer folds, or leave that class out"
             )
     return splits
 

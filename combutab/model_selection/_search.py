@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from sklearn import get_config
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import ConvergenceWarning
@@ -16,9 +17,12 @@ from sklearn.model_selection import GridSearchCV, ParameterGrid, check_cv
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import _num_samples
 
+from combutab.core.html import Interval, interval_chart, result_html
 from combutab.core.tasks import has_callbacks
 from combutab.core.world import plain_parameters
 from combutab.estimators import BaseMLP, FitOutcome, FitTask, fit_stacked, refuse_text
+
+_SHOWN = 12  # candidates in a notebook
 
 
 class StackedGridSearchCV(GridSearchCV):
@@ -110,6 +114,28 @@ class StackedGridSearchCV(GridSearchCV):
         self.cv_results_["mean_fit_time"] = seconds.mean(1)
         self.cv_results_["std_fit_time"] = seconds.std(1)
         return self
+
+    def _html_repr(self) -> str:
+        """The diagram of scikit-learn and, once fitted, the candidates' scores below it."""
+        shown: str = super()._html_repr()
+        results = getattr(self, "cv_results_", {})
+        name = self.refit if isinstance(self.refit, str) else "score"
+        if f"mean_test_{name}" not in results:
+            return shown
+        table = pd.DataFrame(results)
+        mean, deviation = table[f"mean_test_{name}"], table[f"std_test_{name}"]
+        best = table.assign(low=mean - deviation, high=mean + deviation).dropna(subset="low")
+        best = best.sort_values(f"rank_test_{name}", kind="stable").head(_SHOWN)
+        if best.empty:
+            return shown
+        rows = [
+            Interval(", ".join(f"{n}={v}" for n, v in params.items()) or "as given", *numbers)
+            for params, *numbers in best[["params", f"mean_test_{name}", "low", "high"]].to_numpy()
+        ]
+        caption = "Mean test score over the folds and its standard deviation."
+        title = f"{len(table)} candidates, {len(rows)} of them shown, the best first"
+        chart = interval_chart(rows, (best["low"].min(), best["high"].max()), caption)
+        return shown + result_html(title, [], chart, caption)
 
     def _obstacle(self, params: dict[str, Any], candidates: list[dict[str, Any]]) -> str | None:
         """Say why this search cannot be stacked; None if it can."""

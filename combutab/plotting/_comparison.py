@@ -8,7 +8,7 @@ import numpy as np
 
 from combutab.evaluation import NemenyiResult
 from combutab.model_selection import ActivationComparison, shown_range
-from combutab.plotting._display import Display, outside_legend, tidy
+from combutab.plotting._display import Display, new_figure, outside_legend, tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -227,8 +227,6 @@ def plot_critical_difference(result: NemenyiResult) -> Figure:
     >>> [label.get_text() for label in figure.axes[0].texts[:3]]
     ['combu (1.00)', 'relu (2.00)', 'tanh (3.00)']
     """
-    from matplotlib.figure import Figure
-
     ranks, k = result.mean_ranks, len(result.mean_ranks)
     over = 0.008 * k  # ends of bars beyond the ranks: a bar of equal ranks is seen, too
     bars = [
@@ -240,7 +238,7 @@ def plot_critical_difference(result: NemenyiResult) -> Figure:
     bottom = first_label + (k + 1) // 2 - 0.4
     labels = [f"{name} ({rank:.2f})" for name, rank in ranks.items()]
     width = max(7.2, 4.0 + 2 * _CHARACTER * max(map(len, labels)))
-    figure = Figure(figsize=(width, 0.8 + _LABEL_ROW * (bottom - _TOP)), layout="constrained")
+    figure = new_figure((width, 0.8 + _LABEL_ROW * (bottom - _TOP)))
     axes = figure.add_subplot()
     left, right = 0.85, max(k, 1 + result.critical_difference) + 0.15
     for (low, high), level in zip(bars, levels, strict=True):

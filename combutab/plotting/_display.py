@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 def tidy(axes: Axes, grid: Literal["x", "y"] | None = None) -> None:
@@ -33,6 +35,21 @@ def outside_legend(
     )
 
 
+def _png(figure: Any) -> bytes:
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=100)
+    return file.getvalue()
+
+
+def new_figure(size: tuple[float, float]) -> Figure:
+    """Make a figure that pyplot does not know, and that a notebook shows all the same."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    vars(figure)["_repr_png_"] = partial(_png, figure)
+    return figure
+
+
 class Display:
     """A drawing as scikit-learn's displays are: made by a ``from_`` method, drawn by ``plot``.
 
@@ -49,22 +66,19 @@ class Display:
         """The picture, for a notebook; None where the figure is the user's, who shows it."""
         if not self._own:
             return None
-        file = io.BytesIO()
-        self.figure_.savefig(file, format="png", dpi=100)
-        return file.getvalue()
+        return _png(self.figure_)
 
     def _make_panels(
         self, ax: Any, n_rows: int, n_columns: int, figsize: tuple[float, float], **shared: Any
     ) -> list[Axes]:
         """Set the attributes, and return the panels: in a new figure, or where ``ax`` says."""
         from matplotlib.axes import Axes
-        from matplotlib.figure import Figure
         from matplotlib.gridspec import GridSpecFromSubplotSpec
 
         self._own = ax is None
         n_panels = n_rows * n_columns
         if ax is None:
-            figure = Figure(figsize=figsize, layout="constrained")
+            figure = new_figure(figsize)
             panels = figure.subplots(n_rows, n_columns, squeeze=False, **shared).ravel().tolist()
         elif isinstance(ax, Axes) and n_panels == 1:
             panels = [ax]

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from combutab.evaluation import Robustness
-from combutab.plotting._display import outside_legend, tidy
+from combutab.plotting._display import new_figure, outside_legend, tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,7 +70,6 @@ def plot_power(power: pd.DataFrame | Mapping[str, pd.DataFrame]) -> Figure:
     >>> figure.get_supylabel()
     'share of the power'
     """
-    from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     networks = {"": power} if isinstance(power, pd.DataFrame) else dict(power)
@@ -79,7 +78,7 @@ def plot_power(power: pd.DataFrame | Mapping[str, pd.DataFrame]) -> Figure:
     columns = min(_COLUMNS, len(networks))
     rows = math.ceil(len(networks) / columns)
     size = (max(5.2, _PANEL[0] * columns), 0.9 + _PANEL[1] * rows)
-    figure = Figure(figsize=size, layout="constrained")
+    figure = new_figure(size)
     panels = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()
     for axes in panels[len(networks) :]:
         axes.remove()
@@ -136,7 +135,6 @@ def plot_robustness(result: Robustness) -> Figure:
     >>> [label.get_text() for label in figure.axes[1].get_yticklabels()]
     ['scale', 'rounding']
     """
-    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     scores = result.scores
@@ -144,7 +142,7 @@ def plot_robustness(result: Robustness) -> Figure:
     wrong = scores[scores["severity"] > 0]
     corruptions = wrong["corruption"].unique().tolist()
     height = max(3.0, 1.6 + _ROW * len(corruptions))
-    figure = Figure(figsize=(8.6, height), layout="constrained")
+    figure = new_figure((8.6, height))
     by_severity, by_corruption = figure.subplots(1, 2)
     handles = []
     for i, name in enumerate(names):

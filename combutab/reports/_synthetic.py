@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from combutab.core.html import Interval, interval_chart, result_html
 from combutab.evaluation import (
     AlignedTables,
     align_tables,
@@ -26,6 +27,7 @@ from combutab.reports._charts import is_identifier, least_rows
 from combutab.reports._findings import (
     HELD_OUT,
     NOTHING,
+    REAL,
     SYNTHETIC,
     TRAINING,
     Disclosed,
@@ -120,6 +122,35 @@ class SyntheticEvaluation:
     seconds: Mapping[str, float]
     names: Mapping[str, str]
     least_rows: int
+
+    def _repr_html_(self) -> str:
+        """The findings in a notebook, with the learners' scores beside each other."""
+        sentences = [
+            f"{each.subject.capitalize()}, {each.level}: {' '.join([each.sentence, *each.notes])}"
+            for each in self.findings
+        ]
+        title = f"{self.names['synthetic']}: {' '.join(each.short for each in self.findings)}"
+        chart, caption = "", ""
+        if self.efficacy is not None:
+            metric = "r2" if self.task == "regression" else "roc_auc"
+            scores = self.efficacy[self.efficacy["metric"] == metric].dropna(subset="mean")
+            rows = [
+                Interval(
+                    f"{line['learner']}, {line['source']} rows",
+                    line["mean"],
+                    line["mean"] - 2 * line["se"],
+                    line["mean"] + 2 * line["se"],
+                    line["source"] == REAL,
+                )
+                for line in scores.fillna({"se": 0.0}).to_dict("records")
+            ]
+            low = max(min((row.low for row in rows), default=0.0), -1.0)
+            caption = (
+                f"{'R2' if metric == 'r2' else 'ROC AUC'} on real rows after training on synthetic "
+                "rows (blue) and on real ones (orange), with two standard errors."
+            )
+            chart = interval_chart(rows, (low, 1.0), caption)
+        return result_html(title, sentences, chart, caption)
 
 
 def evaluate_synthetic(

@@ -1,5 +1,7 @@
 """compare_activations: networks, folds, seeds, scores, the verdict, and what is refused."""
 
+from xml.etree import ElementTree
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -198,6 +200,18 @@ def test_an_activation_that_fails_is_left_out_and_named(wine):
     assert "bad is left out, 6 of its 6 fits failed: Solver produced non-finite" in found.sentences
     with pytest.raises(ComparisonError, match="no activation could be trained in all"):
         compare_activations(*wine, **SMALL | {"activations": {"bad": lambda width: Explodes()}})
+
+
+def test_a_notebook_shows_a_chart_and_the_words(classified):
+    shown = classified._repr_html_()
+    page = ElementTree.fromstring(shown)
+    names = [each.text for each in page.iter("title")]
+    rows = [*classified.summary["activation"], *classified.baselines["baseline"]]
+    assert [name.split(":")[0] for name in names] == rows
+    lines = [each.text for each in page.iter("li")]
+    assert lines == classified.sentences.splitlines()
+    assert shown.startswith("<div")
+    assert "accuracy" in page.find("p/b").text
 
 
 # ---- progress and interrupts -----------------------------------------------------------------
