@@ -198,13 +198,13 @@ def _svg(values: pd.Series, column: str, best: int | None) -> str:
 
 # ---- Results in notebooks: sentences, a chart of means with their intervals, and tables ----------
 
-_NAMES, _BARS, _NUMBERS, _ROW = 190, 300, 80, 22  # widths of the chart's parts, height of a row
-_LETTERS = 26  # of a name, at most
+_BARS, _NUMBERS, _ROW = 300, 80, 22  # widths of the chart's parts, and the height of a row
+_LETTERS, _LETTER = 50, 7  # of a name, at most, and the width of one
 _MAIN, _OTHER = "#0072B2", "#D55E00"
 
 
 @dataclass(frozen=True)
-class Interval:
+class ChartRow:
     """A row of `interval_chart`: a mean, the ends of its interval, and whether it is a baseline."""
 
     name: str
@@ -214,16 +214,17 @@ class Interval:
     baseline: bool = False
 
 
-def interval_chart(rows: Sequence[Interval], ends: tuple[float, float], axis: str) -> str:
+def interval_chart(rows: Sequence[ChartRow], ends: tuple[float, float], axis: str) -> str:
     """Draw means with their intervals as SVG, one row each, from the first end to the second.
 
     A mean beyond an end is a triangle at it. ``axis`` says what is drawn.
     """
     low, high = ends
     scale = _BARS / ((high - low) or 1.0)
+    names = _LETTER * min(max((len(row.name) for row in rows), default=0), _LETTERS) + 10
 
     def place(value: float) -> float:
-        return round(_NAMES + 8 + min(max((value - low) * scale, 0.0), _BARS), 1)
+        return round(names + 8 + min(max((value - low) * scale, 0.0), _BARS), 1)
 
     parts = []
     for i, row in enumerate(rows):
@@ -236,12 +237,12 @@ def interval_chart(rows: Sequence[Interval], ends: tuple[float, float], axis: st
             mark = f'<path d="M {x} {y - 5} v 10 l {tip} -5 z" fill="{color}"/>'
         parts.append(
             f"<g><title>{escape(row.name)}: {row.mean:.4g} ({row.low:.4g} to {row.high:.4g})"
-            f'</title><text x="{_NAMES}" y="{y + 4}" text-anchor="end">{escape(short)}</text>'
+            f'</title><text x="{names}" y="{y + 4}" text-anchor="end">{escape(short)}</text>'
             f'<line x1="{place(row.low)}" x2="{place(row.high)}" y1="{y}" y2="{y}" '
             f'stroke="{color}" stroke-width="2"/>{mark}'
-            f'<text x="{_NAMES + _BARS + 20}" y="{y + 4}">{row.mean:.4g}</text></g>'
+            f'<text x="{names + _BARS + 20}" y="{y + 4}">{row.mean:.4g}</text></g>'
         )
-    width, bottom = _NAMES + _BARS + _NUMBERS, _ROW * len(rows)
+    width, bottom = names + _BARS + _NUMBERS, _ROW * len(rows)
     left, right = place(low), place(high)
     parts.append(
         f'<path d="M {left} {bottom} H {right}" stroke="gray"/>'

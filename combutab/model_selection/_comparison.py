@@ -17,7 +17,7 @@ from scipy.linalg import LinAlgWarning
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning
 
-from combutab.core.html import Interval, interval_chart, result_html
+from combutab.core.html import ChartRow, interval_chart, result_html
 from combutab.core.parallel import on_cluster
 from combutab.core.progress import bar_width, left_column, make_bar
 from combutab.core.rng import Stream, fold_in
@@ -132,7 +132,7 @@ class ActivationComparison:
         """The result in a notebook: means with their intervals, the sentences, and the tables."""
         kinds = (("activation", self.summary, False), ("baseline", self.baselines, True))
         rows = [
-            Interval(str(line[kind]), line["mean"], line["low"], line["high"], baseline)
+            ChartRow(str(line[kind]), line["mean"], line["low"], line["high"], baseline)
             for kind, table, baseline in kinds
             for line in table.to_dict("records")
         ]

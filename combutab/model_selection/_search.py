@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV, ParameterGrid, check_cv
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import _num_samples
 
-from combutab.core.html import Interval, interval_chart, result_html
+from combutab.core.html import ChartRow, interval_chart, result_html
 from combutab.core.tasks import has_callbacks
 from combutab.core.world import plain_parameters
 from combutab.estimators import BaseMLP, FitOutcome, FitTask, fit_stacked, refuse_text
@@ -129,7 +129,7 @@ class StackedGridSearchCV(GridSearchCV):
         if best.empty:
             return shown
         rows = [
-            Interval(", ".join(f"{n}={v}" for n, v in params.items()) or "as given", *numbers)
+            ChartRow(", ".join(f"{n}={v}" for n, v in params.items()) or "as given", *numbers)
             for params, *numbers in best[["params", f"mean_test_{name}", "low", "high"]].to_numpy()
         ]
         caption = "Mean test score over the folds and its standard deviation."

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from combutab.core.html import Interval, interval_chart, result_html
+from combutab.core.html import ChartRow, interval_chart, result_html
 from combutab.evaluation import (
     AlignedTables,
     align_tables,
@@ -135,7 +135,7 @@ class SyntheticEvaluation:
             metric = "r2" if self.task == "regression" else "roc_auc"
             scores = self.efficacy[self.efficacy["metric"] == metric].dropna(subset="mean")
             rows = [
-                Interval(
+                ChartRow(
                     f"{line['learner']}, {line['source']} rows",
                     line["mean"],
                     line["mean"] - 2 * line["se"],
