@@ -176,7 +176,7 @@ class Amounts:
         found = [
             pair
             for pair in self._pairs
-            if (pair in self.marks or alike & set(pair[1]))
+            if not self._is_name(*pair, as_long=not alike & set(pair[1]))
             and (not decimal or pair[0] in ("", decimal))
             and (not thousands or not pair[1] or alike & set(pair[1]))
         ]
@@ -210,8 +210,11 @@ class Amounts:
             for part in self._parts
         )
 
-    def _is_name(self, decimal: str, thousands: str) -> bool:
-        """Tell whether groups of digits are names rather than numbers: of phones, hosts, firms."""
+    def _is_name(self, decimal: str, thousands: str, *, as_long: bool = True) -> bool:
+        """Tell whether groups of digits are names rather than numbers: of phones, hosts, firms.
+
+        ``as_long`` takes them for names where all values have as many digits.
+        """
         digits = [part.digits for part in self._parts]
         if self.has_unit or any(decimal in each for each in digits if decimal):
             return False
@@ -224,7 +227,7 @@ class Amounts:
             return True
         lengths = {sum(map(len, each)) for each in groups}
         least = 1 if set(thousands) & set(_GAPS) else _MIN_ID
-        return len(digits) > 1 and len(lengths) == 1 and lengths.pop() >= least
+        return as_long and len(digits) > 1 and len(lengths) == 1 and lengths.pop() >= least
 
     def numbers(self, decimal: str, thousands: str) -> dict[str, float]:
         """Read the values: integers if none has a decimal mark."""

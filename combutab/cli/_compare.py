@@ -58,6 +58,7 @@ def compare(
     target: Annotated[str | None, typer.Option(help="Column of DATA to predict.")] = None,
     task: _options.Task = "auto",
     drop: _options.Drop = None,
+    drop_missing_target: _options.DropMissing = False,
     sep: _options.Sep = None,
     decimal: _options.Decimal = None,
     thousands: _options.Thousands = None,
@@ -153,7 +154,7 @@ def compare(
         from combutab.cli import _files
 
         reading = _files.Reading(sep, decimal, encoding, thousands)
-        tables = [_read_features_and_target(data, target, task, drop, reading)]
+        tables = [_read_features_and_target(data, target, task, drop, reading, drop_missing_target)]
     else:
         given = {"--target": target, "--metric": metric, "--task": task if task != "auto" else None}
         for option, value in given.items():
@@ -208,13 +209,13 @@ def compare(
 
 
 def _read_features_and_target(
-    data: Path, target: str, task: str, drop: list[str] | None, reading: Reading
+    data: Path, target: str, task: str, drop: list[str] | None, reading: Reading, drop_missing: bool
 ) -> tuple[str, pd.DataFrame, pd.Series, FileFormat]:
     from combutab.cli import _files
     from combutab.datasets import split_target
 
     table, forms = _files.read_file(data, reading)
-    table = _files.leave_out(table, drop, target)
+    table = _files.leave_out(table, drop, target, drop_missing)
     # a Parquet file's columns may have names that are no text
     names = {str(column): column for column in table.columns}
     X, y = split_target(table, names.get(target, target))

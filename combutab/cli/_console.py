@@ -26,6 +26,18 @@ _PARAMETERS = {
     rf"(?:^|(?<=each width of ))({_OF_COMPARE})(?= must)": lambda name: f"--{name[1]}",
     r"\buse task (?=regression)": lambda name: "use --task ",
 }
+# Advice of the library that is for Python, and what a command has instead
+_ADVICE = {
+    r"Try another learning_rate_init than .*": "Try more --epochs or another --activation.",
+    r"Lower learning_rate_init=\S+, or set max_grad_norm\.": "Try another --activation.",
+    r"\blist it in identifiers\b": "name it in --identifiers",
+    r" See early_stopping_scoring\.": "",
+    r"\bconvert (the column|it) to what it was in fit": r"write \1 as in the model's table",
+    r"\bthat fit kept\b": "of the model",
+    r"\bfit (kept|has seen)\b": "the model's table had",
+    r"convert them to numbers and use a regressor": "--task regression",
+    r"\bconvert to (numbers|dates)\b": r"write them as \1 in the file",
+}
 
 
 class UserError(ValueError):
@@ -139,8 +151,8 @@ def with_options(message: str) -> str:
     >>> with_options("n_samples=5 is less than min_frequency=9, in column 'min_frequency'")
     "n_samples=5 is less than --min-frequency=9, in column 'min_frequency'"
     """
-    for parameter, option in _PARAMETERS.items():
-        message = re.sub(parameter, option, message)
+    for parameter, option in (_ADVICE | _PARAMETERS).items():
+        message = re.sub(parameter, option, message, flags=re.DOTALL)
     return message
 
 
@@ -166,7 +178,9 @@ def _warning_words(message: Warning | str) -> str:
         return with_options(str(message))
     ways = "join them into groups" if "min_frequency" in message.remedy else message.remedy
     it = "it" if len(message.columns) == 1 else "them"
-    return f"{message.problem}; {ways + ', or ' if ways else ''}--drop leaves {it} out"
+    return with_options(
+        f"{message.problem}; {ways + ', or ' if ways else ''}--drop leaves {it} out"
+    )
 
 
 @contextmanager

@@ -51,10 +51,33 @@ from combutab.preprocessing import (
 
 
 def leave_out(
-    table: pd.DataFrame, texts: Sequence[str] | None, target: str | None = None
+    table: pd.DataFrame,
+    texts: Sequence[str] | None,
+    target: str | None = None,
+    drop_missing: bool = False,
 ) -> pd.DataFrame:
-    """Leave out the columns that --drop names, of which one is to be left, and the target."""
-    return table.drop(columns=find_dropped(texts, table.columns, target))
+    """Leave out the columns that --drop names, and if wanted the rows in which a target is missing.
+
+    Raises UserError if no column would be left, or the target's is named; or rows without it are
+    not to be dropped, or all are.
+    """
+    table = table.drop(columns=find_dropped(texts, table.columns, target))
+    missing = pd.Series(False, table.index)
+    for place, name in enumerate(table.columns):
+        if str(name) == target:
+            missing |= table.iloc[:, place].isna()
+    n = int(missing.sum())
+    if not n:
+        return table
+    if n == len(table):
+        raise UserError(f"the target {target!r} is missing in all {n:,} rows")
+    if not drop_missing:
+        raise UserError(
+            f"the target {target!r} has {n:,} missing value(s), the first in data row "
+            f"{int(missing.argmax()) + 1:,}; --drop-missing-target leaves these rows out"
+        )
+    hint(f"{n:,} of {len(table):,} rows are left out, in which the target {target!r} is missing")
+    return table[~missing].reset_index(drop=True)
 
 
 # ---- The format in which a table's file is read, and hints on its odd columns --------------------
@@ -66,8 +89,6 @@ _REMEDIES = {
     "header": "add a line with the names of the columns",
     "missing code": "leave these cells empty if it does",
     "missing mark": "leave these cells empty if it does",
-    "thousands": "write them without",
-    "sign": "write them without",
     "few texts": "mend these cells",
     "text numbers": "write them as numbers",
     "dates": "write all of them as 2024-12-31",
@@ -150,34 +171,45 @@ def hint_at_odd_columns(
 
     ``identifiers`` says whether to tell of those too. No column can be left out that is the target.
     """
-    by_kind: dict[tuple[str, str], list[OddColumn]] = {}
+    by_kind: dict[tuple[str, str, str], list[OddColumn]] = {}
     for odd in odd_columns(table):
         if odd.column != target and (identifiers or odd.kind != "identifier"):
-            by_kind.setdefault((odd.kind, odd.taken), []).append(odd)
+            mark = _thousands_of(table[odd.column]) if odd.kind == "thousands" else ""
+            by_kind.setdefault((odd.kind, odd.taken, mark), []).append(odd)
         elif odd.column == target and odd.kind in _OF_TARGETS:
             missing = "missing" in odd.kind
             remedy = "remove these rows if it does" if missing else _REMEDIES[odd.kind]
             shown = f"{odd.why} ({odd.example})"
             hint(f"the target {str(target)!r} is taken for {odd.taken}, {shown}; {remedy}")
-    for (kind, taken), found in by_kind.items():
+    for (kind, taken, mark), found in by_kind.items():
         names, example = [str(odd.column) for odd in found], found[0].example
         if example and len(names) > 1:
             example = f"{names[0]!r}: {example}"
         shown = f"{found[0].why} ({example})" if example else found[0].why
-        are, remedy = "is" if len(names) == 1 else "are", _odd_remedy(kind, names, reading)
+        are = "is" if len(names) == 1 else "are"
+        remedy = _odd_remedy(kind, names, reading, mark)
         hint(f"{list_names(names)} {are} taken for {taken}, {shown}; {remedy}")
 
 
-def _odd_remedy(kind: str, names: list[str], reading: Reading) -> str:
+def _odd_remedy(kind: str, names: list[str], reading: Reading, mark: str) -> str:
     remedy = _REMEDIES.get(kind)
     if kind == "decimal comma":
         read = reading.decimal != ","
-        return "--decimal , reads them" if read else "write them without signs between thousands"
+        return "--decimal , reads them" if read else _drop_words(names)
+    if mark:
+        remedy = f"--thousands {shlex.quote(mark)} reads them"
     if kind == "text numbers" and reading.decimal == ",":
         remedy = "--decimal . reads them"
-    if remedy and kind in ("header", "missing code"):
+    if remedy and kind == "header":
         return remedy
     return f"{remedy}, or {_drop_words(names)}" if remedy else _drop_words(names)
+
+
+def _thousands_of(column: pd.Series) -> str:
+    """The mark that --thousands reads a column by; empty if there is none."""
+    values = Amounts.split(_present_texts(column))
+    marks = [m for m in ",. '" if values is not None and values.choose("", m)]
+    return "space" if marks[:1] == [" "] else "".join(marks[:1])
 
 
 def _drop_words(names: list[str]) -> str:
@@ -389,6 +421,14 @@ def _with_amounts(
     else:
         decimal = given or ("." if reading.sep == "," else "")
     forms.decimal = decimal or "."
+    if not decimal and reading.sep != ",":
+        unclear = [name for name in amounts if types.is_float_dtype(table[name].dtype)]
+        if unclear:
+            example = next(iter(amounts[unclear[0]].parts))
+            hint(
+                f"{list_names(unclear)}: a point is read as a decimal point, as in {example}; "
+                "--thousands . reads it as a mark between thousands"
+            )
     for name, values in amounts.items():
         known = None if like is None else like.amounts.get(name)
         marks: tuple[str, str] | None

@@ -66,6 +66,7 @@ def fit(
     epochs: _options.Epochs = None,
     discrete: _options.Discrete = None,
     drop: _options.Drop = None,
+    drop_missing_target: _options.DropMissing = False,
     sep: _options.Sep = None,
     decimal: _options.Decimal = None,
     thousands: _options.Thousands = None,
@@ -93,7 +94,7 @@ def fit(
     reading = _files.Reading(sep, decimal, encoding, thousands)
     table, forms = _files.read_file(data, reading)
     table.columns = pd.Index([str(name) for name in table.columns])
-    table = _files.leave_out(table, drop, target)
+    table = _files.leave_out(table, drop, target, drop_missing_target)
     X, y = split_target(table, target)
     for name in _options.find_columns("--discrete", discrete, X.columns):
         X[name] = X[name].astype("category")

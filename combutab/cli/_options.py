@@ -149,6 +149,12 @@ Encoding = Annotated[
     str | None, typer.Option(help=_ENCODING, callback=_as_encoding, show_default="detected")
 ]
 Drop = Annotated[list[str] | None, columns_option("Columns, separated by commas, to leave out.")]
+DropMissing = Annotated[
+    bool,
+    typer.Option(
+        "--drop-missing-target", help="Leave out the rows in which the target is missing."
+    ),
+]
 Discrete = Annotated[
     list[str] | None,
     columns_option(

@@ -173,9 +173,10 @@ def split_target(table: pd.DataFrame, target: Hashable) -> tuple[pd.DataFrame, p
             f"the table has no column but the target {target!r}: nothing to learn from"
         )
     y = table[target]
-    _refuse_rows(target, "missing", y.isna().to_numpy())
+    without = f"table.dropna(subset=[{target!r}]) leaves these rows out"
+    _refuse_rows(target, "missing", y.isna().to_numpy(), without)
     if pd.api.types.is_float_dtype(y.dtype):
-        _refuse_rows(target, "infinite", np.isinf(y.to_numpy(dtype=float)))
+        _refuse_rows(target, "infinite", np.isinf(y.to_numpy(dtype=float)), "correct these values")
     if y.nunique() < 2:
         raise TableError(
             f"the target {target!r} is {y.iloc[0]!s} in all {len(y)} rows: "
@@ -202,11 +203,11 @@ def _parse(path: Path, data: bytes, separator: str, encoding: str, **options: An
         raise TableError(f"cannot parse {path}: {one_line(error)}") from error
 
 
-def _refuse_rows(target: Hashable, what: str, bad: np.ndarray) -> None:
+def _refuse_rows(target: Hashable, what: str, bad: np.ndarray, way_out: str) -> None:
     if bad.any():
         raise TableError(
             f"the target {target!r} has {int(bad.sum())} {what} value(s), the first in data row "
-            f"{int(bad.argmax()) + 1}; drop these rows or fill them in"
+            f"{int(bad.argmax()) + 1}; {way_out}"
         )
 
 

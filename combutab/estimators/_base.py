@@ -188,12 +188,15 @@ def _indexable(X: Any) -> Any:
 
 
 def _check_no_missing(y: Any) -> None:
-    """Missing text labels, which scikit-learn's checks pass over."""
+    """Missing targets: scikit-learn's checks pass over those of text, and name no way out."""
     if scipy.sparse.issparse(y):
         return
     labels = np.asarray(y)
-    if labels.ndim and labels.dtype.kind in "OT" and pd.isna(labels).any():
-        raise ValueError("Input y contains NaN (missing values); drop those rows first")
+    if labels.ndim and labels.dtype.kind in "OTf" and pd.isna(labels).any():
+        raise ValueError(
+            "Input y contains NaN (missing values); drop those rows first, such as by "
+            "table.dropna(subset=[target])"
+        )
 
 
 def weighted_rows(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, np.ndarray, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from numbers import Integral
@@ -21,6 +22,7 @@ from combutab.preprocessing import (
     ColumnKind,
     TargetError,
     as_pandas,
+    infer_task,
     read_numbers,
     refuse_large,
 )
@@ -171,7 +173,25 @@ def checked_labels(y: Any, estimator: BaseEstimator) -> np.ndarray:
             "values. Fit one classifier a column (sklearn.multioutput.MultiOutputClassifier)."
         )
     labels: np.ndarray = y
+    _warn_of_numbers(labels, type(estimator).__name__)
     return labels
+
+
+def _warn_of_numbers(labels: np.ndarray, name: str) -> None:
+    """Warn of labels that are nearly all different texts: numbers or names rather than classes."""
+    if labels.ndim != 1 or labels.dtype.kind not in "OUT":
+        return
+    n_classes = len(pd.unique(pd.Series(labels)))
+    if n_classes <= len(labels) / 2:
+        return
+    try:
+        infer_task(labels)
+    except TargetError as error:
+        warnings.warn(
+            f"{name} takes each of {n_classes:,} different texts for a class, but y "
+            f"{error.problem}; convert them to numbers and use a regressor if they are numbers",
+            stacklevel=2,
+        )
 
 
 # Beyond these, products with losses and penalties leave float32, in which networks train.

@@ -12,7 +12,7 @@ from sklearn.metrics import log_loss
 
 import combutab
 from combutab import MLPClassifier, MLPRegressor, PackRegressor
-from combutab.cli import main
+from combutab.cli import _files, main
 from tests.cli.people import people
 
 COLUMNS = ["age", "city", "zip", "since", "floor"]
@@ -239,7 +239,7 @@ def write_target(y):
     ("last", "says"),
     [
         ("n.a!", "has 399 numbers, and 'n.a!' (data row 400); correct these cells or remove their"),
-        ("", "has 1 missing value(s), the first in data row 400"),
+        ("", "the first in data row 400; --drop-missing-target leaves these rows out"),
     ],
 )
 def test_a_bad_cell_makes_no_classifier(here, complaint, last, says):
@@ -249,6 +249,33 @@ def test_a_bad_cell_makes_no_classifier(here, complaint, last, says):
     compare = ["compare", "target.csv", "--target", "y"]
     for arguments in (fit, [*fit, "--task", "regression"], compare):
         assert says in complaint(*arguments)
+
+
+@pytest.mark.parametrize("command", ["fit", "compare"])
+def test_rows_without_a_target_are_dropped_if_wanted(here, monkeypatch, capsys, command):
+    rows = write_target([*np.arange(50) / 8, *[""] * 10])
+    arguments = [command, "target.csv", "--target", "y", "--drop-missing-target"]
+    arguments += ["-o", "t.safetensors"] if command == "fit" else ["--folds", "2"]
+    seen = []
+
+    def note(first, second, *given, **options):
+        seen.append((first, second))
+        raise ValueError("noted")
+
+    place = "split_target" if command == "fit" else "task_of"
+    monkeypatch.setattr(*{
+        "split_target": (combutab.datasets, "split_target"),
+        "task_of": (_files, "task_of"),
+    }[place], note)  # fmt: skip
+    with pytest.raises(ValueError, match="noted"):
+        main(arguments)
+    assert len(seen[0][0]) == 50
+    said = "10 of 60 rows are left out, in which the target 'y' is missing"
+    assert said in capsys.readouterr().err
+    write_target([""] * 60)
+    assert len(rows) == 60
+    assert main(arguments) == 2
+    assert "the target 'y' is missing in all 60 rows" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
