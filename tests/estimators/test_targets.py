@@ -472,3 +472,19 @@ def test_stacked_fits_warn_once_an_estimator():
         StackedGridSearchCV(MLPClassifier(**LEARNS), {"alpha": [0.0, 1e4]}, cv=3).fit(ROWS, YES)
         assert len(caught) == 2 + 3  # a fold each
     assert all("answers class 'no'" in str(w.message) for w in caught)
+
+
+@pytest.mark.parametrize(
+    ("form", "says"),
+    [
+        (lambda i: f"{i},5", "y has 60 numbers with a decimal comma, such as '0,5'"),
+        (lambda i: f"${i}", "numbers with a sign of currency or percent, such as '\\$0'"),
+        (lambda i: f"P{i}", "y has 60 different texts in 60 rows"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:The number of unique classes")
+def test_a_classifier_warns_of_classes_that_seem_to_be_numbers_or_names(form, says):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    clf = MLPClassifier(max_iter=1, hidden_layer_sizes=(2,), n_iter_no_change=np.inf)
+    with pytest.warns(UserWarning, match=f"takes each of 60 different texts for a class, .*{says}"):
+        clf.fit(X, [form(i) for i in range(60)])
