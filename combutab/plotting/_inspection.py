@@ -129,7 +129,7 @@ class PartialDependenceDisplay(Display):
     >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
     >>> found = partial_dependence(Ridge().fit(X, y), X, ["bmi", "age"])
     >>> display = PartialDependenceDisplay.from_results(found)
-    >>> [axes.get_xlabel() for axes in display.axes_]
+    >>> [axes.get_title(loc="left") for axes in display.axes_]
     ['bmi', 'age']
     """
 
@@ -183,17 +183,21 @@ class PartialDependenceDisplay(Display):
             axes.remove()
         panels = panels[:n]
         self.axes_ = np.array(panels)
+        lying = [_lies(found) for found in self.dependences]
         for axes, found in zip(panels, self.dependences, strict=True):
             _draw_dependence(axes, found, n_lines)
-        low = min(axes.get_ylim()[0] for axes in panels)
-        high = max(axes.get_ylim()[1] for axes in panels)
-        for axes in panels:
-            axes.set_ylim(low, high)  # a flat curve looks flat
+        ends = [
+            axes.get_xlim() if lies else axes.get_ylim()
+            for axes, lies in zip(panels, lying, strict=True)
+        ]
+        same = min(low for low, _ in ends), max(high for _, high in ends)
         names = list(self.dependences[0].average.columns)
-        if len(names) == 1:
-            for axes in panels[::beside]:
-                axes.set_ylabel(_shown_name(names[0]), parse_math=False)
-        else:
+        answer = _shown_name(names[0]) if len(names) == 1 else "prediction"
+        for axes, lies in zip(panels, lying, strict=True):
+            (axes.set_xlim if lies else axes.set_ylim)(same)  # a flat curve looks flat
+            label: Any = axes.set_xlabel if lies else axes.set_ylabel
+            label(answer, parse_math=False, fontsize=9)
+        if len(names) > 1:
             handles = [
                 Line2D([], [], label=_shown_name(n), **_output_style(i))
                 for i, n in enumerate(names[:9])
@@ -211,11 +215,17 @@ def _output_style(i: int) -> dict[str, Any]:
     return {"color": colors[i % 3], "linestyle": styles[i // 3 % 3]}
 
 
+def _lies(found: PartialDependence) -> bool:
+    """Whether the names of categories are too long to stand below a panel: they go beside it."""
+    names = [_shown_name(value, 16) for value in found.values]
+    return found.categorical and len(names) * max(map(len, names)) > 24
+
+
 def _draw_dependence(axes: Any, found: PartialDependence, n_lines: int) -> None:
-    one = len(found.average.columns) == 1
+    one, lies = len(found.average.columns) == 1, _lies(found)
     places: Any = range(len(found.values)) if found.categorical else found.values
-    if isinstance(places, list) and isinstance(places[0], pd.Timedelta):
-        places = [each.total_seconds() / 3600 for each in places]
+    if isinstance(found.values[0], pd.Timedelta):
+        places = [each.total_seconds() / 3600 for each in found.values]
     for i, name in enumerate(found.average.columns):
         mean, rows = found.average[name].to_numpy(), found.individual[i]
         if found.categorical:
@@ -223,25 +233,26 @@ def _draw_dependence(axes: Any, found: PartialDependence, n_lines: int) -> None:
             at = np.arange(len(mean)) + shift
             if one and n_lines:
                 low, high = np.quantile(rows, [0.05, 0.95], axis=0)
-                axes.vlines(at, low, high, color="0.8", linewidth=4, zorder=2)
-            axes.plot(at, mean, "o", color=_output_style(i)["color"], markersize=5, zorder=4)
+                (axes.hlines if lies else axes.vlines)(at, low, high, color="0.8", linewidth=4)
+            dots = (mean, at) if lies else (at, mean)
+            axes.plot(*dots, "o", color=_output_style(i)["color"], markersize=5, zorder=4)
             continue
         if one and n_lines:
             step = max(1, math.ceil(len(rows) / n_lines))
             axes.plot(places, rows[::step].T, color="0.8", linewidth=0.6, zorder=2)
-        marker = "o" if len(mean) <= 10 else ""
-        axes.plot(
-            places, mean, linewidth=2.2, marker=marker, markersize=4, zorder=4, **_output_style(i)
-        )
-    tidy(axes, grid="y")
+        look = {"marker": "o" if len(mean) <= 10 else "", "markersize": 4, **_output_style(i)}
+        axes.plot(places, mean, linewidth=2.2, zorder=4, **look)
+    tidy(axes, grid="x" if lies else "y")
     unit = " (hours)" if isinstance(found.values[0], pd.Timedelta) else ""
-    axes.set_xlabel(_shown_name(found.column) + unit, parse_math=False)
+    axes.set_title(_shown_name(found.column) + unit, loc="left", fontsize=10, parse_math=False)
     axes.tick_params(labelsize=8)
     if found.categorical:
         names = [_shown_name(value, 16) for value in found.values]
-        turned = {"rotation": 40, "ha": "right"} if max(map(len, names)) * len(names) > 24 else {}
-        axes.set_xticks(range(len(names)), names, parse_math=False, **turned)
-        axes.set_xlim(-0.6, len(names) - 0.4)
+        ends = (len(names) - 0.4, -0.6) if lies else (-0.6, len(names) - 0.4)
+        ticks: Any = axes.set_yticks if lies else axes.set_xticks
+        size = 8 if len(names) <= 12 else 6.5
+        ticks(range(len(names)), names, parse_math=False, fontsize=size)
+        (axes.set_ylim if lies else axes.set_xlim)(*ends)
     elif isinstance(found.values[0], pd.Timestamp):
         named = [found.values[0], found.values[len(found.values) // 2], found.values[-1]]
         form = "%Y-%m-%d" if named[2] - named[0] > pd.Timedelta(days=3) else "%m-%d %H:%M"

@@ -1,13 +1,16 @@
 """Reports: what was found, as a page that a person reads."""
 
 from combutab.reports._findings import Finding
+from combutab.reports._model import ModelReport, report_model
 from combutab.reports._synthetic import SyntheticEvaluation, evaluate_synthetic
 from combutab.reports._write import render_report, write_report
 
 __all__ = [
     "Finding",
+    "ModelReport",
     "SyntheticEvaluation",
     "evaluate_synthetic",
     "render_report",
+    "report_model",
     "write_report",
 ]

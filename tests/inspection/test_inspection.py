@@ -223,7 +223,7 @@ def test_dependences_of_messy_columns(fitted, name, n):
     assert len(table) == n * len(found[0].values)
     assert (table["low"] <= table["high"]).all()
     display = PartialDependenceDisplay.from_results(found)
-    assert [axes.get_xlabel() for axes in display.axes_][:2] == ["number", "whole"]
+    assert [axes.get_title(loc="left") for axes in display.axes_][:2] == ["number", "whole"]
     display.figure_.canvas.draw()
 
 

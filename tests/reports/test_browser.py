@@ -11,8 +11,9 @@ import pytest
 from sklearn.datasets import load_iris
 from torch import nn
 
+from combutab import MLPClassifier
 from combutab.model_selection import compare_activations
-from combutab.reports import evaluate_synthetic, render_report
+from combutab.reports import evaluate_synthetic, render_report, report_model
 from tests.reports.page_checks import CHECKS, look, structure
 
 pytestmark = pytest.mark.usefixtures("short_reports")
@@ -71,7 +72,27 @@ def compared():
     )
 
 
+def modelled():
+    train, rows = flats(120, 0, 8), flats(120, 1, 8)
+    rows["let"] = rows["let"].replace("yes", SCRIPT)
+    train["let"] = train["let"].replace("yes", SCRIPT)
+    clf = MLPClassifier(max_iter=3, n_iter_no_change=np.inf, random_state=0, max_onehot=10)
+    clf.fit(train.drop(columns="let"), train["let"])
+    return report_model(
+        clf,
+        rows.drop(columns="let"),
+        rows["let"],
+        explain=rows.drop(columns="let")[:1],
+        target=IMAGE,
+        facts={"File": SCRIPT},
+        warnings=[SCRIPT],
+        file=SCRIPT,
+        n_repeats=2,
+    )
+
+
 PAGES = {
+    "model": modelled,
     "synthetic": lambda: evaluated(6),
     "synthetic, 50 columns": lambda: evaluated(50),
     "comparison": compared,
@@ -113,12 +134,13 @@ def test_pages(browser, page, name, check):
     ("name", "texts"),
     [
         ("synthetic", [f"150 in {SCRIPT}", f"150 in {IMAGE}", f"File\n{SCRIPT}"]),
+        ("model", [SCRIPT, f"MLPClassifier of {IMAGE}", f"combutab predict {SCRIPT}"]),
         ("comparison", [SCRIPT, IMAGE, f"{SCRIPT}: which activation is best?"]),
     ],
 )
 def test_names_and_values_are_text(browser, page, name, texts):
     browser.open(page(name))
-    assert browser.title.startswith(SCRIPT)
+    assert browser.title.startswith((SCRIPT, "MLPClassifier"))
     look(browser, "openAll")
     shown = browser.ask("return document.body.innerText")
     assert [text for text in texts if text not in shown] == []

@@ -1,0 +1,486 @@
+"""The report of a fitted model: what it learned from, how good it is, what it goes by."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import is_classifier
+
+from combutab._version import __version__
+from combutab.core.rng import RandomState, as_generator
+from combutab.evaluation import PredictionScores, evaluate_predictions
+from combutab.inspection import (
+    Attributions,
+    PartialDependence,
+    PermutationImportance,
+    attributions,
+    partial_dependence,
+    permutation_importance,
+)
+from combutab.plotting import (
+    AttributionDisplay,
+    PartialDependenceDisplay,
+    PermutationImportanceDisplay,
+)
+from combutab.preprocessing import as_pandas
+from combutab.reports._charts import least_rows, shorten_middle
+from combutab.reports._page import inline_svg, number, render, svg_style, versions
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+    from matplotlib.figure import Figure
+
+_CURVES = 6  # columns whose partial dependence is drawn, the most important ones
+_BINS = 10  # of a calibration curve, and groups of predicted numbers
+_ENOUGH = 50  # rows for either
+_LINES = 50  # rows that are drawn (ICE)
+_NOT_TOLD = {"callbacks", "verbose", "device", "n_jobs"}  # parameters that change no model
+
+
+@dataclass(frozen=True, eq=False)
+class ModelReport:
+    """What there is to tell of a fitted model; `write_report` makes a page of it.
+
+    Attributes
+    ----------
+    model : str
+        The estimator's class.
+    target : str or None
+        Name of what it predicts.
+    facts : dict of str to str
+        What was learned from what.
+    scored : str
+        Which rows the scores and importances are of, in a sentence.
+    scores : PredictionScores or None
+    importance : PermutationImportance or None
+    dependences : list of PartialDependence
+        Of the most important columns.
+    attributions : Attributions or None
+        Of rows that were asked for.
+    columns : DataFrame
+        One row per column: what it holds, the share of missing values, what became of it.
+    warnings : list of str
+        The warnings of the fit.
+    file : str
+        The model's file, for the examples of its use.
+    min_frequency : float
+        How many rows, or which share, must have a category for the page to show it.
+    """
+
+    model: str
+    target: str | None
+    facts: dict[str, str]
+    scored: str
+    scores: PredictionScores | None
+    importance: PermutationImportance | None
+    dependences: list[PartialDependence]
+    attributions: Attributions | None
+    columns: pd.DataFrame
+    warnings: list[str] = field(default_factory=list)
+    file: str = "model.safetensors"
+    min_frequency: float = 5
+
+    @property
+    def title(self) -> str:
+        """The model, and what it predicts."""
+        return self.model if self.target is None else f"{self.model} of {self.target}"
+
+
+def report_model(
+    estimator: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    scores: PredictionScores | None = None,
+    explain: Any = None,
+    target: str | None = None,
+    facts: Mapping[str, str] | None = None,
+    scored: str = "",
+    warnings: Sequence[str] = (),
+    file: str = "model.safetensors",
+    scoring: str | None = None,
+    n_repeats: int = 10,
+    columns: Sequence[Any] | None = None,
+    min_frequency: float = 5,
+    random_state: RandomState = 0,
+) -> ModelReport:
+    """Find out what there is to tell of a fitted model, from rows that it was not fitted to.
+
+    Parameters
+    ----------
+    estimator : fitted classifier or regressor
+        Of this library, or any of scikit-learn's; a classifier needs ``predict_proba``.
+    X : table of shape (n_samples, n_features)
+        Rows that the model was not fitted to.
+    y : array-like of shape (n_samples,), optional
+        Their targets. Without, there are no scores and no importances.
+    scores : PredictionScores, optional
+        Scores that are known, such as those of `combutab.evaluation.evaluate_held_out`; by default
+        they are computed of X and y.
+    explain : table, optional
+        Rows whose predictions are to be attributed to the columns. The report shows their values.
+    target : str, optional
+        Name of what is predicted; by default that of ``y``, if it has one.
+    facts : mapping of str to str, optional
+        What else to tell of the fit, such as the seconds that it took.
+    scored : str, optional
+        A sentence on the rows of X; by default that they are rows which were given.
+    warnings : sequence of str, optional
+        The warnings of the fit.
+    file : str, default="model.safetensors"
+        The model's file, for the examples of its use.
+    scoring : str, optional
+        The metric of the importances, and the headline of the scores; by default ROC AUC or R2.
+    n_repeats : int, default=10
+        Repeats of the permutation importance.
+    columns : sequence of column names, optional
+        Columns whose partial dependence is drawn; by default the six most important ones.
+    min_frequency : int or float, default=5
+        How many rows, or which share of them, must have a category for the report to show it.
+    random_state : int, RandomState, Generator or None, default=0
+        Random seed of what is sampled.
+
+    Returns
+    -------
+    ModelReport
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from combutab import MLPClassifier
+    >>> from combutab.reports import report_model, write_report
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
+    >>> clf = MLPClassifier(max_iter=30, random_state=0).fit(X[::2], y[::2])
+    >>> found = report_model(clf, X[1::2], y[1::2], n_repeats=2)
+    >>> found.title, found.scores.metric, len(found.dependences)
+    ('MLPClassifier of target', 'roc_auc', 4)
+    """
+    frame = as_pandas(X)
+    frame = frame if isinstance(frame, pd.DataFrame) else pd.DataFrame(np.asarray(frame))
+    least = least_rows(min_frequency, len(frame))
+    rng = as_generator(random_state)
+    if target is None and getattr(y, "name", None) is not None:
+        target = str(y.name)
+    importance = None
+    if y is not None:
+        if scores is None:
+            scores = evaluate_predictions(estimator, X, y, scoring=scoring, random_state=rng)
+        importance = permutation_importance(
+            estimator, X, y, scoring=scoring, n_repeats=n_repeats, random_state=rng
+        )
+    if columns is None:
+        columns = list(frame) if importance is None else importance.table["column"].tolist()
+        columns = columns[:_CURVES]
+    dependences = partial_dependence(estimator, X, columns, random_state=rng)
+    given = None if explain is None else attributions(estimator, explain, X, random_state=rng)
+    return ModelReport(
+        type(estimator).__name__,
+        target,
+        {**model_facts(estimator), **(facts or {})},
+        scored or f"The scores and importances are of {len(frame):,} rows that were given.",
+        scores,
+        importance,
+        [_shown_values(each, frame, least) for each in dependences],
+        given,
+        column_table(estimator, frame),
+        list(dict.fromkeys(map(str, warnings))),
+        file,
+        min_frequency,
+    )
+
+
+def _shown_values(found: PartialDependence, frame: pd.DataFrame, least: int) -> PartialDependence:
+    """Without the categories that too few rows have."""
+    if not found.categorical:
+        return found
+    counts = frame[found.column].value_counts()
+    kept = [i for i, value in enumerate(found.values) if counts.get(value, 0) >= least]
+    return replace(
+        found,
+        values=[found.values[i] for i in kept],
+        average=found.average.iloc[kept].reset_index(drop=True),
+        individual=found.individual[:, :, kept],
+    )
+
+
+def model_facts(estimator: Any) -> dict[str, str]:
+    """What a fitted estimator says of itself: epochs, networks, parameters, versions."""
+    facts = {"Model": type(estimator).__name__}
+    if hasattr(estimator, "n_features_in_"):
+        facts["Columns to predict from"] = f"{estimator.n_features_in_:,}"
+    classes = getattr(estimator, "classes_", None)
+    if is_classifier(estimator) and classes is not None:
+        facts["Classes"] = f"{len(classes):,}"
+    members = getattr(estimator, "members_", None)
+    if members is not None:
+        chosen = int((members["weight"] > 0).sum())
+        facts["Members"] = f"{len(members):,} trained, {chosen:,} of them in the ensemble"
+    elif hasattr(estimator, "history_"):
+        facts["Networks"] = f"{max(1, estimator.history_['member'].nunique()):,}"
+    if hasattr(estimator, "n_iter_"):
+        facts["Epochs"] = f"{np.max(estimator.n_iter_):,}"
+    defaults = inspect.signature(type(estimator)).parameters
+    changed = [
+        f"{name}={value!r}"
+        for name, value in estimator.get_params(deep=False).items()
+        if name not in _NOT_TOLD
+        and name in defaults
+        and not _is_default(value, defaults[name].default)
+    ]
+    facts["Parameters that are not the defaults"] = ", ".join(changed)[:1000] or "none"
+    facts["Versions"] = ", ".join(f"{name} {each}" for name, each in versions().items())
+    return facts
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    try:
+        return bool(value is default or value == default)
+    except ValueError:  # arrays
+        return False
+
+
+def column_table(estimator: Any, X: pd.DataFrame) -> pd.DataFrame:
+    """One row per column of a table: its kind, its missing values, and what it is encoded as."""
+    encoder = getattr(estimator, "encoder_", None)
+    missing = X.isna().mean().to_numpy()
+    if encoder is None or len(encoder.kinds_) != X.shape[1]:
+        kinds, became = [str(dtype) for dtype in X.dtypes], [""] * X.shape[1]
+    else:
+        kinds, maps = list(map(str, encoder.kinds_)), {m.column: m for m in encoder.category_maps_}
+        became = [_became(encoder, maps.get(j), j) for j in range(X.shape[1])]
+    found = {"column": list(X.columns), "kind": kinds, "missing": missing, "became": became}
+    return pd.DataFrame(found)
+
+
+def _became(encoder: Any, categories: Any, column: int) -> str:
+    spans = [span for span in encoder.spans_ if span.column == column]
+    width = sum(span.slice.stop - span.slice.start for span in spans)
+    if categories is None:
+        indicated = any(span.kind == "indicator" for span in spans)
+        plural = "" if width == 1 else "s"
+        return f"{width} input{plural}" + ", one says where it is missing" * indicated
+    n = len(categories.keys)
+    kept = f"{n:,} categor{'y' if n == 1 else 'ies'}"
+    if not n:
+        return "no category is frequent enough to be kept"
+    kept += ", rarer ones count as one" if categories.rare or not categories.onehot else ""
+    return f"{kept}; {'one input each' if categories.onehot else 'a learned vector each'}"
+
+
+# ---- The page ------------------------------------------------------------------------------------
+
+
+def model_page(found: ModelReport) -> str:
+    """Render one self-contained HTML page of what there is to tell of a model."""
+    with svg_style():
+        figures = {
+            "importance": _importance_figure(found.importance),
+            "dependences": _dependence_figure(found.dependences),
+            "fit": _fit_figure(found.scores),
+            "rows": _row_figures(found.attributions),
+        }
+    sections = [
+        ("scores", "Scores", found.scores),
+        ("importance", "Importance", found.importance),
+        ("dependence", "Dependence", found.dependences),
+        ("rows", "Rows", found.attributions),
+        ("columns", "Columns", True),
+        ("use", "How to use it", True),
+        ("reading", "How to read", True),
+    ]
+    return render(
+        "model.html",
+        version=__version__,
+        sections=[(anchor, name) for anchor, name, there in sections if there],
+        found=found,
+        figures=figures,
+        score_rows=[] if found.scores is None else found.scores.formatted().reset_index()
+        .rename(columns={"index": "metric", "95 % interval": "interval"}).to_dict("records"),
+        verdict=_verdict(found.scores),
+        said={
+            "importance": _importance_said(found.importance),
+            "dependences": _dependences_said(found.dependences),
+            "rows": _rows_said(found.attributions),
+        },
+        confusion=_confusion_rows(found.scores),
+        errors=_errors(found.scores),
+        least=found.min_frequency,
+    )  # fmt: skip
+
+
+def _verdict(scores: PredictionScores | None) -> str:
+    """Whether the model beats the baseline, in a sentence."""
+    if scores is None:
+        return ""
+    row: Any = scores.table.loc[scores.metric]
+    title, score, baseline = row["title"], row["score"], row["baseline"]
+    beside = f"{title} {number(score)}, that of the baseline {number(baseline)}"
+    if not scores.beats_baseline:
+        return f"The model is no better than the baseline: {beside}."
+    ends = (row["low"], row["high"])
+    near = ends[0] <= baseline <= ends[1]
+    if near:
+        return f"The model may be no better than the baseline: {beside}, within the interval."
+    return f"The model is better than the baseline: {beside}."
+
+
+def _confusion_rows(scores: PredictionScores | None) -> dict[str, Any] | None:
+    if scores is None or scores.confusion is None:
+        return None
+    table = scores.confusion
+    names = [shorten_middle(str(name), 24) for name in table.columns]
+    rows = [(shorten_middle(str(name), 24), row.tolist()) for name, row in table.iterrows()]
+    return {"names": names, "rows": rows}
+
+
+def _errors(scores: PredictionScores | None) -> list[tuple[str, str, str]]:
+    """Quantiles of the absolute errors. The largest, which is one row's, is left out."""
+    if scores is None or scores.errors is None:
+        return []
+    table = scores.errors[scores.errors.index < 1]
+    numbers = table[["model", "baseline"]].to_numpy(dtype=float)
+    return [
+        (f"{100 * share:g} %", number(own), number(other))
+        for share, (own, other) in zip(table.index.to_numpy(float), numbers, strict=True)
+    ]
+
+
+def _importance_said(found: PermutationImportance | None) -> str:
+    """Which columns matter most."""
+    if found is None:
+        return ""
+    names = found.table.loc[found.table["low"] > 0, "column"].astype(str).tolist()
+    if not names:
+        return "No column is important beyond chance."
+    most = ", ".join(names[:3])
+    return f"Most important: {most}. {len(names)} of {len(found.table)} columns are beyond chance."
+
+
+def _dependences_said(found: Sequence[PartialDependence]) -> str:
+    """The column with which the mean prediction changes most."""
+    spans = [
+        (float(np.ptp(column.to_numpy(dtype=float))), each.column, name, column)
+        for each in found
+        for name, column in each.average.items()
+        if len(column)
+    ]
+    if not spans:
+        return ""
+    _, column, name, values = max(spans, key=lambda span: span[0])
+    low, high = number(float(values.min())), number(float(values.max()))
+    return f"It changes most with {column}: the mean {name} lies between {low} and {high}."
+
+
+def _rows_said(found: Attributions | None) -> list[str]:
+    """Of each row the prediction, and the column that adds most to it."""
+    said = []
+    for i in range(0 if found is None else len(found.values)):
+        assert found is not None
+        values = found.values.iloc[i].to_numpy(dtype=float)
+        most = int(np.abs(values).argmax())
+        answer, base = float(found.predictions[i]), float(found.base_values[i])
+        said.append(
+            f"Row {found.values.index[i]}: {found.outputs[i]} {number(answer)}, on average "
+            f"{number(base)}. The largest part is that of {found.values.columns[most]}: "
+            f"{number(float(values[most]))}."
+        )
+    return said
+
+
+def _importance_figure(found: PermutationImportance | None) -> Markup | str:
+    if found is None:
+        return ""
+    figure = PermutationImportanceDisplay.from_results(found).figure_
+    numbers = found.table[["importance", "low", "high"]].to_numpy(dtype=float)[:20]
+    told = [
+        f"{name}: {number(mean)}, from {number(low)} to {number(high)}"
+        for name, (mean, low, high) in zip(found.table["column"], numbers, strict=False)
+    ]
+    return inline_svg(figure, "Permutation importance", "; ".join(told), kind="fixed")
+
+
+def _dependence_figure(found: list[PartialDependence]) -> Markup | str:
+    shown = [each for each in found if each.values]
+    if not shown:
+        return ""
+    figure = PartialDependenceDisplay.from_results(shown, n_lines=_LINES).figure_
+    told = []
+    for each in shown:
+        for name, column in each.average.items():
+            mean = column.to_numpy(dtype=float)
+            told.append(f"{each.column}: mean {name} from {number(mean.min())} to "
+                        f"{number(mean.max())}")  # fmt: skip
+    return inline_svg(figure, "Partial dependence", "; ".join(told), kind="fixed")
+
+
+def _row_figures(found: Attributions | None) -> list[Markup]:
+    if found is None:
+        return []
+    figures = []
+    for i, label in enumerate(found.values.index):
+        values = found.values.iloc[i]
+        values = values.iloc[np.argsort(-values.abs().to_numpy(), kind="stable")]
+        largest = zip(values.index[:10], values.to_numpy(float)[:10].tolist(), strict=True)
+        told = [f"{name}: {number(each)}" for name, each in largest]
+        figure = AttributionDisplay.from_results(found, i).figure_
+        figures.append(
+            inline_svg(figure, f"Attributions of row {label}", "; ".join(told), kind="fixed")
+        )
+    return figures
+
+
+def _fit_figure(scores: PredictionScores | None) -> tuple[Markup, str] | None:
+    """A calibration curve, or predicted and true numbers: the picture, and what it shows."""
+    if scores is None or scores.n_rows < _ENOUGH or scores.y_true.ndim > 1:
+        return None
+    if scores.y_proba is not None and scores.classes is not None:
+        classes = scores.classes.tolist()
+        if len(classes) == 2:
+            x, hit = scores.y_proba[:, 1], scores.y_true == scores.classes[1]
+            names = f"predicted probability of {classes[1]!r}", "share of the rows that have it"
+        else:
+            x, hit = scores.y_proba.max(1), scores.y_true == scores.y_pred
+            names = "probability of the predicted class", "share of the rows that have it"
+        title, limits = "Calibration curve", (0.0, 1.0)
+    elif scores.y_pred.ndim == 1:
+        x, hit = scores.y_pred, scores.y_true
+        names, title = ("predicted", "true"), "Predicted and true values"
+        limits = None
+    else:
+        return None
+    figure, told = _grouped(np.asarray(x, float), np.asarray(hit, float), names, limits)
+    return inline_svg(figure, title, told, kind="fixed"), title
+
+
+def _grouped(
+    x: np.ndarray, y: np.ndarray, names: tuple[str, str], limits: tuple[float, float] | None
+) -> tuple[Figure, str]:
+    """Means of y over groups of equally many rows, by x; without limits, also most of y."""
+    from matplotlib.figure import Figure
+
+    n_groups = max(2, min(_BINS, len(x) // 20))
+    order = np.argsort(x, kind="stable")
+    groups = np.array_split(order, n_groups)
+    at = np.array([x[rows].mean() for rows in groups])
+    mean = np.array([y[rows].mean() for rows in groups])
+    figure = Figure(figsize=(4.6, 3.4), layout="constrained")
+    axes = figure.add_subplot()
+    ends = limits or (float(min(at.min(), mean.min())), float(max(at.max(), mean.max())))
+    axes.plot(ends, ends, color="0.45", linestyle="--", linewidth=0.9)
+    if limits is None:
+        low, high = np.array([np.quantile(y[rows], [0.1, 0.9]) for rows in groups]).T
+    else:
+        half = 1.96 * np.sqrt(mean * (1 - mean) / np.array([len(rows) for rows in groups]))
+        low, high = np.clip(mean - half, 0, 1), np.clip(mean + half, 0, 1)
+    axes.vlines(at, low, high, color="#0072B2", linewidth=1.6)
+    axes.plot(at, mean, "o", color="#0072B2", markersize=5)
+    axes.set_xlabel(names[0], parse_math=False)
+    axes.set_ylabel(names[1], parse_math=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    told = "; ".join(f"{number(a)}: {number(b)}" for a, b in zip(at, mean, strict=True))
+    return figure, f"Means by groups of rows: {told}"

@@ -1,0 +1,89 @@
+"""The report of a fitted model: what it says, and what of the rows it does not show."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from combutab import MLPClassifier, MLPRegressor
+from combutab.evaluation import evaluate_held_out
+from combutab.reports import render_report, report_model, write_report
+
+FAST = {"hidden_layer_sizes": (16,), "max_iter": 8, "n_iter_no_change": np.inf, "random_state": 0}
+
+
+def rows(n=240, seed=0):
+    rng = np.random.default_rng(seed)
+    city = rng.choice(["Rome", "Oslo"], n).astype(object)
+    city[0] = "a place that one row has"
+    table = pd.DataFrame({"age": rng.normal(40, 10, n), "city": city, "noise": rng.random(n)})
+    y = np.where(table["age"] + 10 * (city == "Rome") + rng.normal(0, 3, n) > 45, "yes", "no")
+    return table, pd.Series(y, name="churn")
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    X, y = rows()
+    return MLPClassifier(**FAST).fit(X, y)
+
+
+def test_the_page_of_a_classifier(classifier, tmp_path):
+    X, y = rows(seed=1)
+    write_report(classifier, tmp_path / "model.html", X, y)
+    page = (tmp_path / "model.html").read_text("utf-8")
+    text = re.sub(r"<[^>]+>", " ", page)
+    for said in (
+        "MLPClassifier of churn",
+        "The model is better than the baseline: ROC AUC",
+        "Confusion matrix",
+        "Calibration curve",
+        "Most important: age",
+        "2 categories, rarer ones count as one; one input each",
+        "combutab predict model.safetensors",
+        "hidden_layer_sizes=(16,)",
+    ):
+        assert said in text, said
+    assert "a place that one row has" not in page
+    assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
+
+
+def test_scores_that_are_known_and_rows_that_are_explained(classifier):
+    X, y = rows()
+    scores = evaluate_held_out(classifier, y)
+    found = report_model(classifier, X, y, scores=scores, explain=X[1:3], n_repeats=2)
+    assert found.scores is scores
+    assert found.attributions.values.shape == (2, 3)
+    text = re.sub(r"<[^>]+>", " ", render_report(found))
+    assert f"Scores on {scores.n_rows:,} rows" in text
+    assert "Row 1: probability of" in text
+
+
+def test_the_page_of_a_regressor_and_of_another_librarys_model():
+    X, _ = rows()
+    y = 3 * X["age"].to_numpy()
+    text = re.sub(r"<[^>]+>", " ", render_report(MLPRegressor(**FAST).fit(X, y), X, y))
+    assert "Predicted and true values" in text
+    assert "Absolute errors" in text
+    ages, labels = X[["age"]], X["age"] > 40
+    text = re.sub(
+        r"<[^>]+>", " ", render_report(LogisticRegression().fit(ages, labels), ages, labels)
+    )
+    assert "LogisticRegression" in text
+    assert "ROC AUC 1" in text
+
+
+def test_a_model_that_has_learned_nothing():
+    X, _ = rows(80)
+    y = np.random.default_rng(3).random(80) < 0.5
+    found = report_model(
+        LogisticRegression(C=1e-9).fit(X[["noise"]], y), X[["noise"]], ~y, n_repeats=2
+    )
+    assert "no better than the baseline" in render_report(found)
+
+
+def test_an_estimator_needs_rows(classifier, tmp_path):
+    with pytest.raises(TypeError, match="needs rows that it was not fitted to: pass X and y"):
+        write_report(classifier, tmp_path / "model.html")
+    assert not list(tmp_path.iterdir())
