@@ -213,7 +213,8 @@ def model_header(model: Any) -> dict[str, Any]:
         "params": {
             name: encode(value, name)
             for name, value in model.get_params(deep=False).items()
-            if name not in ("callbacks", "device")  # of a process, not of a model
+            # of a process or of the table that was fitted, not of a model
+            if name not in ("callbacks", "device", "validation_split")
         },
     }
 

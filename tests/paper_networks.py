@@ -1,6 +1,7 @@
 """What the CombU paper's network was when it was the default: all parameters, as literals."""
 
 UNSHAPELY = {"random_state", "verbose", "warm_start", "device", "track_metric", "callbacks"}
+UNSHAPELY |= {"max_time"}
 _BOTH = {
     "hidden_layer_sizes": "paper",
     "activation": "combu",
@@ -17,6 +18,7 @@ _BOTH = {
     "nesterovs_momentum": True,
     "early_stopping": False,
     "validation_fraction": 0.1,
+    "validation_split": None,
     "beta_1": 0.9,
     "beta_2": 0.999,
     "epsilon": 1e-8,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import time
 import warnings
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,19 +14,48 @@ import typer
 
 from combutab.cli import _options
 from combutab.cli._console import (
+    UserError,
     echo,
     echo_on_terminal,
     no_early_ends,
     own_warnings,
     refusals,
     spinner,
+    warn,
+    with_options,
 )
+from combutab.core.text import known_instead, no_column
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     import pandas as pd
 
+    from combutab.evaluation import ScoreMetric
+
 _MODELS = {"mlp": "MLP", "pack": "Pack", "tabm": "TabM"}  # the estimators' names begin so
+_PRESETS = ("fast", "default", "best")
+# Parameters that other options set
+_OPTIONS = {
+    "n_members": "--members",
+    "max_iter": "--epochs",
+    "random_state": "--seed",
+    "device": "--device",
+    "activation": "--activation",
+    "activations": "--activation",
+    "max_time": "--max-time",
+    "validation_split": "--split",
+    "cv": "--split",
+}
+_WORDS = {"true": True, "false": False, "none": None}
+_NOT_SET = {"callbacks", "verbose", "warm_start", "n_jobs", "member_params"}
+
+
+def _split_names(text: str) -> str:
+    if text == "random" or re.fullmatch(r"(time|group):.+", text, re.DOTALL):
+        return text
+    raise typer.BadParameter(f"{text!r} is not random, time:COLUMN or group:COLUMN.")
 
 
 def fit(
@@ -38,15 +69,42 @@ def fit(
             help="File for the model, such as model.safetensors, for `combutab predict`.",
         ),
     ],
-    model: Annotated[
+    preset: Annotated[
         str,
         typer.Option(
-            metavar=f"<{'|'.join(_MODELS)}>",
-            callback=lambda name: _options.one_of([*_MODELS], name),
-            help="A perceptron, a pack of many kinds of them, or TabM.",
+            metavar=f"<{'|'.join(_PRESETS)}>",
+            callback=lambda name: _options.one_of([*_PRESETS], name),
+            help="fast trains one network, default two, best a pack of many (--model pack).",
         ),
-    ] = "mlp",
+    ] = "default",
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar=f"<{'|'.join(_MODELS)}>",
+            callback=lambda name: name and _options.one_of([*_MODELS], name),
+            help="A perceptron, a pack of many kinds of them, or TabM.",
+            show_default="mlp; pack with --preset best",
+        ),
+    ] = None,
     task: _options.Task = "auto",
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="Metric that comes first in the table of scores, and that the best epoch is "
+            "chosen by: roc_auc, log_loss, accuracy, balanced_accuracy, average_precision, f1; "
+            "r2, mae, rmse, mape; or one of scikit-learn's scorers.",
+            show_default="roc_auc or r2; epochs are chosen by the loss",
+        ),
+    ] = None,
+    split: Annotated[
+        str,
+        typer.Option(
+            metavar="<random|time:COLUMN|group:COLUMN>",
+            callback=_split_names,
+            help="Which rows are set aside: a random fifth, the latest fifth by a column of dates "
+            "or numbers, or whole groups that a column names (which is then not learned from).",
+        ),
+    ] = "random",
     activation: Annotated[
         str | None,
         typer.Option(
@@ -64,6 +122,16 @@ def fit(
         ),
     ] = None,
     epochs: _options.Epochs = None,
+    max_time: _options.MaxTime = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="A parameter of the estimator, such as learning_rate_init=0.01 or dropout=0.3. "
+            "May be given several times.",
+        ),
+    ] = None,
     discrete: _options.Discrete = None,
     drop: _options.Drop = None,
     drop_missing_target: _options.DropMissing = False,
@@ -76,11 +144,12 @@ def fit(
 ) -> None:
     """Fit a model that predicts one column of a table from the others.
 
-    Where rows are set aside (of 200 or more; a pack's, of 50), the last line says how good the
-    model is on them, beside a guess. The file holds no rows. Ctrl-C ends the training, and nothing
-    is written.
+    Where rows are set aside (from 200 on, for a pack from 50), it prints the scores on them, beside
+    those of a baseline that does not use the other columns. The file holds no rows. Ctrl-C ends the
+    training, and nothing is written.
     """
     started = time.perf_counter()
+    name = _model_name(preset, model)
     _options.check_outputs({"OUT": out}, {"DATA": data})
     _options.check_replaceable("--out", out)
     _options.check_table(data, sep, encoding, target=target, drop=drop, discrete=discrete)
@@ -96,8 +165,8 @@ def fit(
     table.columns = pd.Index([str(name) for name in table.columns])
     table = _files.leave_out(table, drop, target, drop_missing_target)
     X, y = split_target(table, target)
-    for name in _options.find_columns("--discrete", discrete, X.columns):
-        X[name] = X[name].astype("category")
+    for column in _options.find_columns("--discrete", discrete, X.columns):
+        X[column] = X[column].astype("category")
     kind = _files.task_of(y, task, data, reading)
     labels = (read_numbers(y) if kind == "regression" else y).to_numpy()
     _files.check_device(device)
@@ -105,120 +174,275 @@ def fit(
 
     from combutab import estimators
     from combutab.core.device import resolve_device
-    from combutab.training import ProgressBar
+    from combutab.evaluation import find_metric
 
-    task_name = "Regressor" if kind == "regression" else "Classifier"
-    cls: Any = getattr(estimators, _MODELS[model] + task_name)
-    options: dict[str, Any] = {"n_members": members, "max_iter": epochs}
+    with refusals(prefix="--metric: "):
+        measure = None if metric is None else find_metric(metric, kind)
+    plain, cls = (
+        getattr(estimators, each + ("Regressor" if kind == "regression" else "Classifier"))
+        for each in ("MLP", name)
+    )
+    options: dict[str, Any] = {"n_members": members, "max_iter": epochs, "max_time": max_time}
     options |= {"random_state": seed, "device": device}
-    if model == "pack":
-        options["activations"] = None if activation is None else [activation]
-    else:
-        options["activation"] = activation
-        options["callbacks"] = [ProgressBar(cls.__name__, transient=True)]
+    options |= {"activation": activation} if name != "Pack" else {}
+    if name == "Pack" and activation is not None:
+        options["activations"] = [activation]
+    if name == "MLP" and preset == "fast":
+        options["n_members"] = members or 1
+    options |= _settings(cls, plain, settings or ())
+    options |= _scoring(cls, measure, labels)
     estimator = cls(**{name: value for name, value in options.items() if value is not None})
+    X, groups = _set_aside(estimator, X, split)
     echo_on_terminal(
         f"{data.name}: {len(X):,} rows, {X.shape[1]} columns to predict {target!r} from; "
         f"{cls.__name__}, on {resolve_device(device)}"
     )
-    _train_whole(estimator, X, labels)
+    _train_whole(estimator, X, labels, groups)
+    estimator.set_params(**({"cv": "auto"} if name == "Pack" else {"validation_split": None}))
     _files.write_whole(out, lambda place: _files.save_with_format(estimator, place, forms, target))
-    echo(f"{cls.__name__} of {target!r}: {_held_out_score(estimator)}")
-    echo(_beside_a_guess(estimator, X, labels))
+    if split == "random":
+        _warn_of_time_order(X, labels, kind)
+    _show_scores(estimator, labels, target, metric)
     echo_on_terminal(f"Wrote the model to {out} ({time.perf_counter() - started:.1f} s)")
 
 
-def _train_whole(estimator: Any, X: pd.DataFrame, y: np.ndarray) -> None:
+# ---- Options: the model, its parameters, and the metric ------------------------------------------
+
+
+def _model_name(preset: str, model: str | None) -> str:
+    """The beginning of the estimator's name; raises UserError where the options disagree."""
+    if (preset, model) in {("best", "mlp"), ("best", "tabm"), ("fast", "pack")}:
+        raise UserError(
+            f"--preset {preset} and --model {model} do not go together: --preset best is "
+            "--model pack, and a pack is not fast; leave one of them out"
+        )
+    return _MODELS[model or ("pack" if preset == "best" else "mlp")]
+
+
+def _settings(cls: Any, plain: Any, texts: Sequence[str]) -> dict[str, Any]:
+    """The estimator's parameters that ``--set`` gives; a pack's members are of the class ``plain``.
+
+    Raises UserError if there is no such parameter, or another option sets it.
+    """
+    found: dict[str, Any] = {}
+    own = cls().get_params(deep=False)
+    members = plain().get_params(deep=False) if "member_params" in own else {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not value:
+            raise UserError(f"--set {text}: give NAME=VALUE, such as --set dropout=0.3")
+        if name in _OPTIONS:
+            raise UserError(f"--set {name}: use {_OPTIONS[name]}")
+        if name in _NOT_SET or name not in own | members:
+            known = sorted((own.keys() | members.keys()) - _OPTIONS.keys() - _NOT_SET)
+            raise UserError(
+                f"--set {name}: {cls.__name__} has no such parameter; {known_instead(name, known)}"
+            )
+        read: Any = _WORDS.get(value.lower(), value)
+        with suppress(ValueError, SyntaxError):  # of a word
+            read = ast.literal_eval(value)
+        if name in own:
+            found[name] = read
+        else:
+            found.setdefault("member_params", {})[name] = read
+    return found
+
+
+def _scoring(cls: Any, metric: ScoreMetric | None, labels: np.ndarray) -> dict[str, Any]:
+    """The parameter that has epochs, or a pack's networks, chosen by a metric.
+
+    The loss does as well for log loss, R2 and RMSE. It has to, too, for metrics that scikit-learn's
+    scorers cannot compute for these labels, or of rows that lack a class.
+    """
+    import numpy as np
+
+    if metric is None or metric.name in ("log_loss", "r2", "rmse"):
+        return {}
+    classifies = "Classifier" in cls.__name__
+    n_classes = len(np.unique(labels)) if classifies else 2
+    numbered = n_classes == 2 and set(np.unique(labels).tolist()) <= {0, 1}
+    needs = {"roc_auc": n_classes == 2, "average_precision": numbered, "f1": numbered}
+    needs["f1"] |= n_classes > 2
+    if not needs.get(metric.name, True):
+        return {}
+    which = "scoring" if hasattr(cls, "scoring") else "early_stopping_scoring"
+    return {which: metric.scorer_name(n_classes)}
+
+
+# ---- Rows that are set aside: the latest ones, or whole groups -----------------------------------
+
+
+def _set_aside(estimator: Any, X: pd.DataFrame, split: str) -> tuple[pd.DataFrame, Any]:
+    """Have an estimator set aside the rows that ``--split`` asks for.
+
+    Returns the table without the column of groups, and the groups if there are any.
+
+    Raises UserError if there is no such column, or it does not order or group the rows.
+    """
+    how, _, column = split.partition(":")
+    if how == "random":
+        return X, None
+    if column not in X:
+        raise UserError(f"--split {split}: {no_column(column, X.columns)}")
+    n_missing = int(X[column].isna().sum())
+    if n_missing:
+        raise UserError(
+            f"--split {split}: {column!r} has {n_missing} missing value(s); remove those rows, or "
+            "fill them in"
+        )
+    pack = hasattr(estimator, "cv")
+    if how == "time":
+        latest = _latest(X[column], estimator.validation_fraction, split)
+        if pack:
+            estimator.set_params(cv=latest)
+        else:
+            two = 2 if estimator.n_members == "auto" else estimator.n_members
+            estimator.set_params(validation_split=latest, n_members=two)
+        return X, None
+    if X.shape[1] == 1:
+        raise UserError(f"--split {split} leaves no column to learn from")
+    if X[column].nunique() < 2:
+        raise UserError(f"--split {split}: all rows are of one group")
+    if not pack:
+        estimator.set_params(early_stopping=True)
+    return X.drop(columns=column), X[column].astype(str).to_numpy()
+
+
+def _latest(column: pd.Series, fraction: float, split: str) -> np.ndarray:
+    """A mask of the latest rows; rows of the same time are on one side."""
+    import numpy as np
+    import pandas as pd
+
+    types = pd.api.types
+    if not types.is_datetime64_any_dtype(column.dtype) and not types.is_numeric_dtype(column.dtype):
+        raise UserError(
+            f"--split {split}: {column.name!r} holds {str(column.iloc[0])!r:.40}, which is neither "
+            "a date in one form nor a number"
+        )
+    ranks = column.rank(method="min").to_numpy()
+    first = np.sort(ranks)[len(ranks) - max(1, round(fraction * len(ranks)))]
+    latest: np.ndarray = ranks >= first if first > 1 else ranks > first
+    if not latest.any():
+        raise UserError(f"--split {split}: {column.name!r} is the same in all rows")
+    return latest
+
+
+_ENOUGH, _MOST = 500, 4000  # rows for a look at the order, at least and at most
+_MUCH = 0.1  # difference of R2 or ROC AUC that is worth a warning
+
+
+def _warn_of_time_order(X: pd.DataFrame, y: np.ndarray, kind: str) -> None:
+    """Warn where rows are in the order of dates, and random rows say too much of later ones.
+
+    Small gradient-boosted trees are trained on the earliest four fifths of the rows, and on a
+    random four fifths: what they score on the others shows the difference within a second.
+    """
+    import numpy as np
+    import pandas as pd
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    from combutab.evaluation import evaluate_predictions
+
+    rows = np.arange(len(X)) if len(X) <= _MOST else np.linspace(0, len(X) - 1, _MOST).astype(int)
+    if len(rows) < _ENOUGH:
+        return
+    dates = [
+        name
+        for name, column in X.items()
+        if pd.api.types.is_datetime64_any_dtype(column.dtype)
+        and column.nunique() > len(X) // 20
+        and (column.dropna().is_monotonic_increasing or column.dropna().is_monotonic_decreasing)
+    ]
+    if not dates:
+        return
+    named, table = str(dates[0]), X.iloc[rows]
+    order = np.argsort(table[named].to_numpy(), kind="stable")
+    numbers = np.column_stack([_as_number(column) for _, column in table.items()])
+    labels = pd.factorize(y[rows])[0] if kind != "regression" else y[rows].astype(float)
+    trees: Any = HistGradientBoostingRegressor
+    if kind != "regression":
+        trees = HistGradientBoostingClassifier
+    n_train, found = len(rows) * 4 // 5, []
+    for places in (order, np.random.default_rng(0).permutation(len(rows))):
+        train, test = places[:n_train], places[n_train:]
+        test = test[np.isin(labels[test], labels[train])] if kind != "regression" else test
+        model = trees(max_iter=50, early_stopping=False, random_state=0)
+        model.fit(numbers[train], labels[train])
+        scoring = ["r2" if kind == "regression" else "roc_auc"]
+        scores = evaluate_predictions(
+            model, numbers[test], labels[test], scoring=scoring, n_resamples=50
+        )
+        found.append(scores.table.iloc[0])
+    later, random = found
+    if random["score"] - later["score"] > _MUCH and random["low"] > later["high"]:
+        warn(
+            f"the rows are in the order of {named!r}, and trees that are trained on the earlier "
+            f"ones score {later['title']} {later['score']:.2f} on the latest, but "
+            f"{random['score']:.2f} on random rows: the scores below are too good for rows to "
+            f"come; --split time:{named} sets the latest aside"
+        )
+
+
+def _as_number(column: pd.Series) -> np.ndarray:
+    import pandas as pd
+
+    if pd.api.types.is_datetime64_any_dtype(column.dtype):
+        return column.astype("int64").to_numpy(dtype=float)
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return column.to_numpy(dtype=float, na_value=float("nan"))
+    return pd.factorize(column)[0].astype(float)
+
+
+# ---- Training, and scores on the rows that were set aside ----------------------------------------
+
+
+def _train_whole(estimator: Any, X: pd.DataFrame, y: np.ndarray, groups: Any = None) -> None:
+    from combutab.training import ProgressBar
+
+    pack = not hasattr(estimator, "callbacks")
+    named = f"{type(estimator).__name__}"
+    if not pack:
+        estimator.set_params(callbacks=[ProgressBar(named, transient=True)])
     try:
         with refusals(ValueError, TypeError), own_warnings(), no_early_ends():
             warnings.filterwarnings("always", category=UserWarning)
             warnings.filterwarnings("error", "Training interrupted", UserWarning)
-            bar = hasattr(estimator, "callbacks")  # a pack has none
-            with nullcontext() if bar else spinner(f"Training {estimator.n_members} networks"):
-                estimator.fit(X, y)
+            with spinner(f"Training {estimator.n_members} networks") if pack else nullcontext():
+                try:
+                    estimator.fit(X, y, groups=groups)
+                except ValueError as error:  # scikit-learn's, of a parameter
+                    says = re.sub(
+                        r"^The '(\w+)' parameter of \w+ must", r"--set \1 must", str(error)
+                    )
+                    raise UserError(with_options(says)) from error
     except KeyboardInterrupt:
         raise KeyboardInterrupt("; nothing is kept") from None
 
 
-def _held_out_score(estimator: Any) -> str:
-    """How good the estimator is on rows that were set aside."""
-    if hasattr(estimator, "validation_loss_"):
-        name, value, n = "loss", estimator.validation_loss_, estimator.n_iter_
-    else:
-        own = "accuracy" if hasattr(estimator, "classes_") else "R2"
-        name = estimator.early_stopping_scoring or own
-        value, history = estimator.best_validation_score_, estimator.history_
-        if value is not None:  # the mean over the networks
-            value = history.groupby("member")["validation_score"].max().mean()
-            value = -value if name == "loss" else value
-        n = int(history["epoch"].max())
-    after = f"{n} epoch{'s' * (n != 1)}"
-    if value is None:
-        return f"{after}, no rows set aside"
-    return f"{name} {value:.4g} on rows that were set aside, {after}"
+def _show_scores(estimator: Any, y: np.ndarray, target: str, metric: str | None) -> None:
+    """Print how the estimator was trained, and its scores on the rows that were set aside."""
+    from combutab.evaluation import evaluate_held_out
 
-
-def _beside_a_guess(estimator: Any, X: pd.DataFrame, y: np.ndarray) -> str:
-    """How good the estimator is on the rows that were set aside, beside a guess without columns."""
-    import numpy as np
-    import pandas as pd
-    from sklearn.metrics import r2_score
-
-    found = _held_out_predictions(estimator, X, y)
-    if found is None:
-        return (
-            "How good it is on new rows was not measured: of so few, all are trained on. "
-            "`combutab compare` measures, by cross-validation."
+    pack, n = hasattr(estimator, "members_"), int(estimator.history_["epoch"].max())
+    n_networks = len(estimator.members_) if pack else estimator.history_["member"].nunique()
+    echo(
+        f"{type(estimator).__name__} of {target!r}: {n_networks} "
+        f"network{'s' * (n_networks != 1)}, {n} epoch{'s' * (n != 1)}"
+    )
+    if not hasattr(estimator, estimator.target_.held_out_name):
+        echo(
+            "No scores: with so few rows, all are trained on. `combutab compare` measures by "
+            "cross-validation."
         )
-    val, predicted, apart = found
-    train, n = np.delete(np.arange(len(y)), val), len(val)
-    train = train if len(train) else val  # of folds all rows are set aside once
-    pack = hasattr(estimator, "members_")
-    which = "networks that have not seen it" if pack else "a network that has not seen it"
-    by = f", each predicted by {which}," if apart else ""
-    where = f"On the {n:,} rows set aside{by}"
-    if hasattr(estimator, "classes_"):
-        guess = pd.Series(y[train]).mode().tolist()[0]
-        right, by_guess = (np.mean(answer == y[val]) for answer in (predicted, guess))
-        better = right > by_guess
-        said = (
-            f"{where} it is right on {100 * right:.1f} %; always answering "
-            f"{guess!r}, the most frequent, on {100 * by_guess:.1f} %."
-        )
-    else:
-        numbers = y.astype(float)
-        guess, truth = float(np.median(numbers[train])), numbers[val]
-        off, by_guess = (np.abs(answer - truth).mean() for answer in (predicted, guess))
-        better = off < by_guess
-        said = (
-            f"{where} it is off by {off:.4g} on average (R2 "
-            f"{r2_score(truth, predicted):.3f}); always answering the median, {guess:.4g}, by "
-            f"{by_guess:.4g}."
-        )
-    said += "" if better else " It does not beat that guess."
-    if apart:
-        what, one = ("networks", "they") if pack else ("epochs", "a network")
-        return (
-            f"{said} The best {what} were chosen by these rows, so that {one} may do a little "
-            "worse on new ones; these get the mean of all, which is usually better."
-        )
-    chosen = "networks were" if pack else "epoch was"
-    return f"{said} The best {chosen} chosen by these rows, so that new ones may do a little worse."
-
-
-def _held_out_predictions(
-    estimator: Any, X: pd.DataFrame, y: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, bool] | None:
-    """Rows that were set aside, predictions for them by networks that have not trained on them.
-
-    The last says whether each network has set aside rows of its own.
-    """
-    import numpy as np
-
-    out_of_fold = getattr(estimator, estimator.target_.held_out_name, None)
-    if out_of_fold is not None:
-        rows = np.flatnonzero(~np.isnan(out_of_fold.reshape(len(y), -1)).any(1))
-        found = out_of_fold[rows]
-        return rows, estimator.classes_[found.argmax(1)] if found.ndim > 1 else found, True
-    parts = estimator.held_out_rows(y)
-    return None if parts is None else (parts[1], estimator.predict(X.iloc[parts[1]]), False)
+        return
+    with refusals(prefix="--metric: "):
+        found = evaluate_held_out(estimator, y, scoring=metric)
+    for line in str(found).splitlines():
+        echo(line)
+    echo("")
+    if not found.beats_baseline:
+        echo(f"The model's {found.table['title'].iloc[0]} is not better than the baseline's.")
+    echo(
+        "No row was scored by a network that was trained on it. But the best epochs were chosen on "
+        "these rows, so that scores on new rows may be a little worse."
+    )

@@ -20,7 +20,16 @@ import pandas as pd
 import scipy.sparse
 import torch
 from sklearn.base import BaseEstimator, _fit_context
-from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    PredefinedSplit,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    TimeSeriesSplit,
+    check_cv,
+    train_test_split,
+)
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import (
@@ -37,7 +46,7 @@ from combutab.core.world import broadcast, plain_parameters, sharing
 from combutab.estimators._fitted import (
     Fitted,
     Unfinished,
-    held_out_outputs,
+    held_out_answers,
     unfinished,
 )
 from combutab.estimators._initial import initial_states
@@ -95,13 +104,23 @@ def check_bagging(parameters: Mapping[str, Any]) -> None:
 
 
 def shuffled_folds(
-    asked: str, n_folds: int, n_rows: int, seed: int, labels: np.ndarray | None
+    asked: str,
+    n_folds: int,
+    n_rows: int,
+    seed: int,
+    labels: np.ndarray | None,
+    groups: np.ndarray | None = None,
 ) -> Splits:
     """Training and validation rows of each fold, with equal shares of each of the labels.
 
-    Raises ValueError, beginning with what was ``asked``, if a label has too few rows.
+    Rows of one of the ``groups`` are in one fold; shares are then as equal as groups allow.
+
+    Raises ValueError, beginning with what was ``asked``, if a label has too few rows, or there are
+    too few groups.
     """
     state = fold_in(seed, Stream.SPLIT) % (1 << 32)
+    if groups is not None:
+        return as_splits(_group_folds(asked, n_folds, groups, labels, state))
     folds = KFold(n_folds, shuffle=True, random_state=state)
     if labels is not None:
         names, counts = np.unique(labels, return_counts=True)
@@ -115,9 +134,88 @@ def shuffled_folds(
     return as_splits(folds.split(np.empty(n_rows), labels))
 
 
+def _group_folds(
+    asked: str, n_folds: int, groups: np.ndarray, labels: np.ndarray | None, state: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    n_groups = len(pd.unique(groups))
+    if n_groups < n_folds:
+        raise ValueError(
+            f"{asked} needs a group for each of {n_folds} folds, and groups has {n_groups} "
+            f"different value{'s' * (n_groups != 1)} in {len(groups)} rows"
+        )
+    kind = GroupKFold if labels is None else StratifiedGroupKFold
+    splitter = kind(n_folds, shuffle=True, random_state=state)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of a label that some folds lack
+        return list(splitter.split(np.empty(len(groups)), labels, groups))
+
+
 def as_splits(folds: Iterable[tuple[np.ndarray, np.ndarray]]) -> Splits:
     """Training and validation rows as tensors."""
     return tuple((torch.from_numpy(train), torch.from_numpy(val)) for train, val in folds)
+
+
+# ---- Rows set aside as the user says: validation_split, a pack's cv ------------------------------
+
+
+def given_splits(
+    given: Any, name: str, X: Any, y: Any, groups: Any, weight: Any = None
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Training and validation rows of each split that the parameter ``name`` gives.
+
+    ``given`` is a splitter, an iterable of (train, test), or an array: a mask of the validation
+    rows, their positions, or a fold for each row. Rows of ``weight`` 0 are left out and not
+    counted.
+
+    Raises ValueError if a split lacks rows, or has one on both sides.
+    """
+    n_rows = _num_samples(X)
+    shown = repr(given) if hasattr(given, "split") else name
+    try:
+        splits = list(check_cv(_as_cv(given, name, n_rows)).split(X, y, groups))
+    except (ValueError, TypeError, IndexError) as error:
+        way_out = "; give groups to fit" if groups is None and "groups" in str(error) else ""
+        raise ValueError(f"{name} cannot split these {n_rows} rows: {error}{way_out}") from error
+    kept = np.ones(n_rows, dtype=bool) if np.ndim(weight) == 0 else np.asarray(weight) > 0
+    positions = np.cumsum(kept) - 1  # rows of weight 0 are gone
+    if not splits:
+        raise ValueError(f"{shown} sets no row aside")
+    found = []
+    for sides in splits:
+        rows = [np.arange(n_rows)[np.asarray(side)] for side in sides]
+        train, val = (positions[side[kept[side]]] for side in rows)
+        n_both = len(np.intersect1d(train, val))
+        if n_both or not len(train) or not len(val):
+            raise ValueError(
+                f"{shown} has a split of {len(train)} training and {len(val)} validation rows, "
+                f"{n_both} of them in both; each part needs rows, and they may have none in common"
+            )
+        found.append((np.sort(train), np.sort(val)))
+    return broadcast(found)  # a splitter may draw
+
+
+def _as_cv(given: Any, name: str, n_rows: int) -> Any:
+    """What ``check_cv`` takes, of what may be an array."""
+    if hasattr(given, "split"):
+        return given
+    if not hasattr(given, "__array__"):
+        given = list(given)
+        if given and not np.isscalar(given[0]):  # pairs of training and validation rows
+            return given
+    values = np.asarray(np.asarray(given).tolist())  # pandas' own booleans as numpy's
+    if values.ndim != 1 or values.dtype.kind not in "biu" or not values.size:
+        raise ValueError(
+            f"an array must have one boolean or integer per row, or the positions of rows, got "
+            f"{values.dtype} of shape {values.shape}"
+        )
+    if len(values) == n_rows:
+        return PredefinedSplit(np.where(values, 0, -1) if values.dtype.kind == "b" else values)
+    if values.dtype.kind == "b" or not ((values >= 0) & (values < n_rows)).all():
+        what = "booleans" if values.dtype.kind == "b" else "positions"
+        raise ValueError(f"there are {len(values)} {what}, from {values.min()} to {values.max()}")
+    chosen = np.full(n_rows, -1)
+    chosen[values] = 0
+    return PredefinedSplit(chosen)
 
 
 # ---- Data of a fit, from arguments to encoded rows: checks, weights, validation split, targets
@@ -168,6 +266,24 @@ def check_given(
         check_consistent_length(X_val, y_val)
         _check_no_missing(y_val)
     return X, X_val
+
+
+def checked_groups(groups: Any, X: Any) -> np.ndarray | None:
+    """The group of each row as a number, (n_samples,).
+
+    Raises ValueError if there is not one for each row, or one is missing.
+    """
+    if groups is None:
+        return None
+    values = pd.Series(np.asarray(as_numpy(groups, "groups"), dtype=object).tolist())
+    if len(values) != _num_samples(X):
+        raise ValueError(f"groups has {len(values)} values for {_num_samples(X)} rows")
+    codes = pd.factorize(values)[0]
+    if (codes < 0).any():
+        raise ValueError(
+            f"groups has {(codes < 0).sum()} missing values; give those rows groups, or drop them"
+        )
+    return codes
 
 
 def _indexable(X: Any) -> Any:
@@ -291,6 +407,7 @@ class BaseMLP(Fitted):
     # what ``encode_data`` depends on beside the encoder's parameters
     _data_parameters: ClassVar[tuple[str, ...]] = (
         *("solver", "precision", "early_stopping", "validation_fraction", "warm_start", "bagging"),
+        "validation_split",
     )
 
     def _check_parameters(self) -> None:
@@ -308,6 +425,7 @@ class BaseMLP(Fitted):
         X_val: Any = None,
         y_val: Any = None,
         *,
+        groups: Any = None,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Fit to a table.
@@ -323,6 +441,10 @@ class BaseMLP(Fitted):
         X_val, y_val : as X and y, optional
             Your own validation set. Given one, training stops early on it, and the weights of the
             best epoch are kept, whatever ``early_stopping`` says.
+        groups : array-like of shape (n_samples,), optional
+            The group of each row, such as a customer or a patient: where rows are set aside, these
+            are whole groups, so that the validation score is that for new groups. A
+            ``validation_split`` that is a splitter is given them.
         checkpoint : path, optional
             A file that the training is written to every half minute and at its end. If it is there,
             training goes on where it stood, to the same result as in one go. It holds the
@@ -355,7 +477,9 @@ class BaseMLP(Fitted):
         self._validate(fresh=fresh)
         given = sample_weight is None, X_val is None, fresh
         with sharing(partial(self._words, given)), self._file(broadcast(checkpoint)) as file:
-            prepared = self.encode_data(X, y, sample_weight, X_val, y_val, fresh=fresh)
+            prepared = self.encode_data(
+                X, y, sample_weight, X_val, y_val, groups=groups, fresh=fresh
+            )
             job = self.make_job(prepared, fresh=fresh)
             found = partial(self._fitted_attributes, job, fresh=fresh)
             with epoch_tasks(self, job, found, X, y, sample_weight) as told:
@@ -380,7 +504,7 @@ class BaseMLP(Fitted):
                 f"{which} takes no checkpoint: a file is of one training from its beginning, by "
                 "'adam', 'adamw' or 'sgd'"
             )
-        file = Checkpoint(path, self, free=("verbose",))
+        file = Checkpoint(path, self, free=("verbose", "max_time"))
         with holding(file.seed):
             yield file
 
@@ -407,6 +531,7 @@ class BaseMLP(Fitted):
         classes: np.ndarray | None = None,
         owner: BaseEstimator | None = None,
         min_rows: int = AUTO_ROWS,
+        groups: Any = None,
     ) -> Prepared:
         """Check and encode the data; a fresh encoding is learned on the training rows alone.
 
@@ -424,12 +549,22 @@ class BaseMLP(Fitted):
                 f"bagging={self.bagging!r} takes no X_val and y_val: each member validates on a "
                 "fold of its own; set bagging=None"
             )
-        weight = weight_val = encoded_val = kept = out_of_fold = None
+        weight = weight_val = encoded_val = out_of_fold = given = None
         splits: Splits = ()
         own = False
         n_given = _num_samples(X)
+        kept = np.arange(n_given)
+        groups = checked_groups(groups, X)
+        if split and self.validation_split is not None:
+            if X_val is not None:
+                raise ValueError(
+                    "X_val and validation_split do not go together; set validation_split=None"
+                )
+            cv = self.validation_split
+            given = given_splits(cv, "validation_split", X, y, groups, sample_weight)
         if sample_weight is not None:
             X, y, weight, kept = weighted_rows(X, y, sample_weight)
+            groups = None if groups is None else groups[kept]
         y = self._checked_target(y, "y", owner)
         target = self._learn_target(y, weight, classes) if fresh else self.target_.widened(y)
         encoded = target.encode(y, self.precision, complete=not fresh and split)
@@ -437,19 +572,22 @@ class BaseMLP(Fitted):
             y_val = self._checked_target(y_val, "y_val", owner)
             encoded_val = target.encode(y_val, self.precision)
         elif bagged:
-            splits = self._folds(target, encoded)
-        elif split and self._stops_early(len(encoded), min_rows):
-            (train, val), *other = self._parts(target, encoded, fresh=fresh)
+            splits = self._folds(target, encoded, given, groups)
+        elif given is not None or (split and self._stops_early(len(encoded), min_rows)):
+            (train, val), *other = self._parts(target, encoded, given, groups, fresh=fresh)
             if other:
                 splits = as_splits([(train, val), *other])
             else:
+                if fresh:  # an earlier fit may have trained on these rows
+                    kept = kept[np.concatenate([train, val])]
+                    out_of_fold = OutOfFold(kept, n_given, same_rows=True)
                 own = True  # rows of the same table
                 X, X_val = _safe_indexing(X, train), _safe_indexing(X, val)
                 encoded, encoded_val = encoded[train], encoded[val]
                 if weight is not None:
                     weight, weight_val = weight[train], weight[val]
         if splits:  # of members that set aside different rows, so that all train
-            out_of_fold = OutOfFold(np.arange(n_given) if kept is None else kept, n_given)
+            out_of_fold = OutOfFold(kept, n_given)
         total = self._weigh(target, encoded, weight)
         if total is not None:
             check_weights(total, "class_weight times sample_weight")
@@ -463,7 +601,9 @@ class BaseMLP(Fitted):
         )
         dtype = Precision(self.precision).dtype
         rows, n = encoded_rows(table, encoded, total, dtype), len(encoded)
-        if out_of_fold is not None and total is not weight:  # class weights are for training alone
+        if (
+            splits and out_of_fold is not None and total is not weight
+        ):  # class weights are for training alone
             rows = concatenated([rows, encoded_rows(table, encoded, weight, dtype)])
             out_of_fold = replace(out_of_fold, scored_from=n)
             splits = tuple((train, val + n) for train, val in splits if val is not None)
@@ -479,9 +619,23 @@ class BaseMLP(Fitted):
         labels = target.strata(encoded)
         return None if labels is None else target.decode(labels)
 
-    def _folds(self, target: Target, encoded: np.ndarray) -> Splits:
+    def _folds(
+        self,
+        target: Target,
+        encoded: np.ndarray,
+        given: list[tuple[np.ndarray, np.ndarray]] | None,
+        groups: np.ndarray | None,
+    ) -> Splits:
         """The splits of ``bagging="cv"``."""
         n_members = _BAGGED if self.n_members == "auto" else int(self.n_members)
+        if given is not None:
+            n_members = len(given) if self.n_members == "auto" else n_members
+            if not 2 <= len(given) <= n_members:
+                raise ValueError(
+                    "bagging='cv' needs at least two splits, and a member for each: "
+                    f"validation_split has {len(given)}, n_members={self.n_members!r}"
+                )
+            return as_splits(given)
         seed, n_rows = seed_from(self.random_state), len(encoded)
         if n_rows < 2 * n_members:
             raise ValueError(
@@ -489,17 +643,33 @@ class BaseMLP(Fitted):
                 f"n_samples={n_rows}"
             )
         asked = f"bagging='cv', {n_members=}"
-        return shuffled_folds(asked, n_members, n_rows, seed, self._strata(target, encoded))
+        labels = self._strata(target, encoded)
+        return shuffled_folds(asked, n_members, n_rows, seed, labels, groups)
 
     def _parts(
-        self, target: Target, encoded: np.ndarray, *, fresh: bool
+        self,
+        target: Target,
+        encoded: np.ndarray,
+        given: list[tuple[np.ndarray, np.ndarray]] | None,
+        groups: np.ndarray | None,
+        *,
+        fresh: bool,
     ) -> list[tuple[np.ndarray, np.ndarray]]:
         """One split, or two that set different rows aside, equally many, where there are enough.
 
         There are two for two networks that ``n_members="auto"`` makes, or has made.
         """
-        train, val = self._split(target, encoded)
         two = self.n_members == "auto" and (fresh or len(self._states) == 2)
+        if given is not None:
+            last = isinstance(self.validation_split, TimeSeriesSplit)
+            return given[-1:] if last else given[: 1 + two]
+        if groups is not None:
+            self._n_held_out(len(encoded))
+            n_folds = max(2, min(round(1 / self.validation_fraction), len(pd.unique(groups))))
+            seed, labels = seed_from(self.random_state), self._strata(target, encoded)
+            state = fold_in(seed, Stream.SPLIT) % (1 << 32)
+            return _group_folds("early stopping", n_folds, groups, labels, state)[: 1 + two]
+        train, val = self._split(target, encoded)
         if not two or len(train) < len(val) + 2:
             return [(train, val)]
         rest, other = self._split(target, encoded, among=train)
@@ -515,13 +685,8 @@ class BaseMLP(Fitted):
         Raises ValueError if there would be fewer than two of the latter, or a label has one row.
         """
         n_rows, fraction = len(encoded), self.validation_fraction
-        n_val, strata = int(np.ceil(fraction * n_rows)), self._strata(target, encoded)
+        n_val, strata = self._n_held_out(n_rows), self._strata(target, encoded)
         rows, seed = np.arange(n_rows), fold_in(seed_from(self.random_state), Stream.SPLIT)
-        if n_val < 2:
-            raise ValueError(
-                "The validation set is too small. Increase 'validation_fraction' or the size of "
-                f"your dataset: validation_fraction={fraction} of {n_rows} rows."
-            )
         if among is not None:
             rows, seed = among, fold_in(seed, Stream.SPLIT)
             strata = None if strata is None else strata[among]
@@ -537,18 +702,15 @@ class BaseMLP(Fitted):
         )
         return np.sort(train), np.sort(val)
 
-    def held_out_rows(
-        self, y: Any, *, min_rows: int = AUTO_ROWS
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Positions of the rows that ``fit`` to these targets trains on, and of those set aside.
-
-        With an int as ``random_state``. None where all rows train. Where there are several
-        networks, these are the first one's.
-        """
-        y = self._checked_target(as_numpy(y, "y"), "y", self)
-        target = self._learn_target(y, None, None)
-        encoded = target.encode(y, self.precision)
-        return self._split(target, encoded) if self._stops_early(len(encoded), min_rows) else None
+    def _n_held_out(self, n_rows: int) -> int:
+        """Rows that each network sets aside; raises ValueError if these are fewer than two."""
+        n_val = int(np.ceil(self.validation_fraction * n_rows))
+        if n_val < 2:
+            raise ValueError(
+                "The validation set is too small. Increase 'validation_fraction' or the size of "
+                f"your dataset: validation_fraction={self.validation_fraction} of {n_rows} rows."
+            )
+        return n_val
 
     def encoding_key(self) -> str:
         """Return a key that is equal for estimators whose ``encode_data`` does the same."""
@@ -659,11 +821,10 @@ class BaseMLP(Fitted):
         with uninterrupted():
             found = self._fitted_attributes(job, results, fresh=fresh)
             for name in {"loss_curve_", held_out} & vars(self).keys():
-                delattr(self, name)  # which lbfgs, or no bagging, has none of
+                delattr(self, name)  # which lbfgs, or a fit to all rows, has none of
             self.__dict__.update(found)
             if job.out_of_fold is not None:
-                values = self.target_.held_out(held_out_outputs(self.network(), job).double())
-                setattr(self, held_out, job.out_of_fold.in_given_order(values))
+                setattr(self, held_out, held_out_answers(self.network(), job, self.target_))
             notes = unfinished(
                 job, results, converges=converges, in_parts=converges and self.warm_start
             )

@@ -51,9 +51,23 @@ from combutab.training import MemberResult, is_per_step
 _ROWS = 2048  # looked at, and computed at a time
 
 
+def held_out_answers(net: TableNetwork, job: Job, target: Target) -> np.ndarray:
+    """What members answer for the rows that they set aside, (n_given, ...), NaN for others."""
+    assert job.out_of_fold is not None
+    if not job.out_of_fold.same_rows:
+        values = target.held_out(held_out_outputs(net, job).double())
+        return job.out_of_fold.in_given_order(values)
+    rows = job.plans[0].val_rows
+    assert rows is not None
+    found = target.held_out(_outputs(net, job, rows).double())
+    values = np.full((len(job.out_of_fold.kept), *found.shape[1:]), np.nan)
+    values[rows.numpy()] = found
+    return job.out_of_fold.in_given_order(values)
+
+
 @torch.inference_mode()
 def held_out_outputs(net: TableNetwork, job: Job) -> Tensor:
-    """Raw outputs of each row by the member that has not trained on it, (n_heads, n, n_outputs).
+    """Raw outputs of each row by a member that set it aside, (n_heads, n, n_outputs).
 
     NaN where there is no such member.
     """
@@ -76,12 +90,19 @@ def held_out_outputs(net: TableNetwork, job: Job) -> Tensor:
     return raw
 
 
+def _outputs(net: TableNetwork, job: Job, rows: Tensor) -> Tensor:
+    """Raw outputs of all members for these rows, (n_networks, n, n_outputs)."""
+    codes = None if job.rows.codes is None else job.rows.codes[rows]
+    context = job.config.precision.context(net.device)
+    return net.predict(job.rows.dense[rows], codes, _ROWS, context).cpu()
+
+
 def scored_outputs(net: TableNetwork, job: Job) -> tuple[Tensor, Tensor]:
     """Raw outputs, (n_networks, n, n_outputs), for rows that the fit is scored on, and which.
 
     These are the validation rows, or where there are none the training rows: a sample, if many.
     """
-    if job.out_of_fold is not None:
+    if job.out_of_fold is not None and job.has_folds:
         outputs = held_out_outputs(net, job)
         held_out = [plan.val_rows for plan in job.plans[: net.n_members]]
         left_out = torch.cat([rows for rows in held_out if rows is not None]).unique()
@@ -91,9 +112,7 @@ def scored_outputs(net: TableNetwork, job: Job) -> tuple[Tensor, Tensor]:
     if len(rows) > _ROWS:
         sample = np.random.default_rng(0).permutation(len(rows))[:_ROWS]
         rows = rows[torch.from_numpy(sample)]
-    codes = None if job.rows.codes is None else job.rows.codes[rows]
-    context = job.config.precision.context(net.device)
-    return net.predict(job.rows.dense[rows], codes, _ROWS, context).cpu(), rows
+    return _outputs(net, job, rows), rows
 
 
 # ---- Attributes of a fitted estimator, from what training found ----------------------------------

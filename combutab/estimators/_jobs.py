@@ -6,6 +6,7 @@ import copy
 import functools
 import hashlib
 import threading
+import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -57,16 +58,18 @@ _EVEN = 4  # a shape's stacks are a multiple of this many, for as many threads t
 
 @dataclass(frozen=True)
 class OutOfFold:
-    """Where the rows that members are scored on are in the table that ``fit`` was given."""
+    """Where the rows that members are scored on are in the table that ``fit`` was given.
+
+    Members set aside different rows, or, where ``same_rows``, all the same ones.
+    """
 
     kept: np.ndarray  # (n,) the encoded rows' positions
     n_given: int  # rows of that table
     scored_from: int = 0  # where a copy of the rows begins that weigh what they do in scores
+    same_rows: bool = False
 
     def in_given_order(self, values: np.ndarray) -> np.ndarray:
         """(n, ...) of the encoded rows -> (n_given, ...), NaN for rows that were left out."""
-        if len(self.kept) == self.n_given:
-            return values
         full = np.full((self.n_given, *values.shape[1:]), np.nan, dtype=values.dtype)
         full[self.kept] = values
         return full
@@ -84,7 +87,12 @@ class Job:
     device: torch.device
     max_fun: int = 15000
     start_states: tuple[dict[str, Tensor], ...] | None = None
-    out_of_fold: OutOfFold | None = None  # members validate on folds of their own
+    out_of_fold: OutOfFold | None = None  # where rows of the table itself are set aside
+
+    @property
+    def has_folds(self) -> bool:
+        """Tell whether members set aside different rows."""
+        return self.out_of_fold is not None and not self.out_of_fold.same_rows
 
 
 @dataclass(frozen=True)
@@ -265,7 +273,7 @@ _OF_TRAINING = {
     *("early_stopping_scoring", "learning_rate_factors", "regularization_schedule"),
     *("epsilon", "n_iter_no_change", "max_fun", "dropout", "weight_decay", "max_grad_norm"),
     *("device", "precision", "track_metric", "callbacks", "class_weight", "label_smoothing"),
-    *("calibration", "bagging"),
+    *("calibration", "bagging", "validation_split", "max_time"),
 }
 
 
@@ -384,9 +392,12 @@ def train_job(
 ) -> list[MemberResult]:
     """Train a job, stack by stack: a result a member, but for those that an interrupt left out."""
     results: list[MemberResult | None] = [None] * len(job.members)
-    for i, stack in enumerate(plan_stacks([job])):
+    stacks, end = plan_stacks([job]), time.perf_counter() + job.config.max_seconds
+    for i, stack in enumerate(stacks):
         part = None if file is None else file.part(f"{i}.")
-        trained = train_one_stack([job], stack, callbacks, part)
+        left = max(end - time.perf_counter(), 0.0) / (len(stacks) - i)
+        own = replace(job, config=replace(job.config, max_seconds=left))
+        trained = train_one_stack([own], stack, callbacks, part)
         for place, result in zip(stack, trained, strict=True):
             results[place.member] = result
         if is_interrupted(trained):
@@ -592,7 +603,7 @@ def train_shared(
     world = current()
     if file is not None:
         tables_read = job.rows.tensors()
-        for plan in job.plans if job.out_of_fold is not None else job.plans[:1]:
+        for plan in job.plans if job.has_folds else job.plans[:1]:
             tables_read += [plan.rows, plan.val_rows]
         file.begin(f"{job.device.type} {[plan.seed for plan in job.plans]}", tables_read)
 

@@ -38,7 +38,13 @@ from combutab.core.state import unpack
 from combutab.core.tasks import CallbackSupport, fit_task
 from combutab.core.text import known_instead, parse_seconds
 from combutab.core.world import Ranks, broadcast, current, plain_parameters, sharing
-from combutab.estimators._base import BaseMLP, Prepared
+from combutab.estimators._base import (
+    BaseMLP,
+    Prepared,
+    as_splits,
+    checked_groups,
+    given_splits,
+)
 from combutab.estimators._boosting import Trees
 from combutab.estimators._classifier import CLASS_WEIGHT, ClassPredictions, MLPClassifier
 from combutab.estimators._docs import document
@@ -54,7 +60,6 @@ from combutab.estimators._pack_training import (
     boost_folds,
     choose_snapshots,
     draw_members,
-    given_folds,
     history_table,
     make_groups,
     member_jobs,
@@ -123,7 +128,7 @@ _OF_THE_PACK = {  # parameters of members that are the pack's to set
     *("activation", "n_members", "bagging", "random_state", "device", "verbose", "callbacks"),
     *("max_iter", "n_iter_no_change", "early_stopping", "early_stopping_scoring", "warm_start"),
     *("validation_fraction", "categorical_features", "date_features", "track_metric"),
-    "max_fun",
+    *("max_fun", "max_time", "validation_split"),
 }
 
 
@@ -158,12 +163,13 @@ class BasePack(_Kept):
         the epoch: the pack is made of what is found by then, and members that have not begun are
         left out; other machines go by their own clocks. Which these are depends on the machine, so
         that such a fit cannot be repeated exactly.
-    cv : "auto", int, splitter, iterable of (train, test) or None, default="auto"
+    cv : "auto", int, splitter, iterable of (train, test), array-like or None, default="auto"
         A number splits the rows into so many folds; each member trains without one of them, in
         turns, and is chosen by its loss on that fold, so that all rows train. The encoding is
         learned on all rows. ``"auto"`` is 8 folds, or as many as members (of fewer than 50 rows
         none: all train, and all members count alike). None sets ``validation_fraction`` of the
-        rows aside, by which all members are chosen. Other folds are given as in scikit-learn.
+        rows aside, by which all members are chosen. Other folds are given as in scikit-learn, or as
+        an array: a boolean mask of the rows set aside, their positions, or a fold for each row.
     boosting : bool, default=True
         Whether scikit-learn's gradient boosting may join the ensemble: trees of
         `HistGradientBoostingClassifier` or `HistGradientBoostingRegressor`, with two settings, on
@@ -259,7 +265,14 @@ class BasePack(_Kept):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, X_val: Any = None, y_val: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        X_val: Any = None,
+        y_val: Any = None,
+        *,
+        groups: Any = None,
     ) -> Self:
         """Fit to a table.
 
@@ -273,6 +286,9 @@ class BasePack(_Kept):
             Rows of weight 0 are left out.
         X_val, y_val : as X and y, optional
             Your own rows to choose by, instead of a part of these.
+        groups : array-like of shape (n_samples,), optional
+            The group of each row, such as a customer or a patient: each is in one fold as a whole.
+            A ``cv`` that is a splitter is given them.
 
         Returns
         -------
@@ -302,9 +318,9 @@ class BasePack(_Kept):
             if X_val is not None and not (self.cv is None or isinstance(self.cv, str)):
                 raise ValueError(f"X_val and cv={self.cv!r} do not go together; use cv=None")
             self.__dict__.pop("_groups", None)
-            prepared = self._prepare(X, y, sample_weight, X_val, y_val, seed)
-            of_rows = None
-            if len(prepared.splits) > 1:
+            prepared = self._prepare(X, y, sample_weight, X_val, y_val, groups, seed)
+            of_rows = prepared.out_of_fold
+            if of_rows is None and X_val is None and prepared.splits[0][1] is not None:
                 given = 1.0 if sample_weight is None else as_numpy(sample_weight)
                 weight = np.broadcast_to(given, _num_samples(X)).astype(np.float64)
                 kept = np.flatnonzero(weight)
@@ -345,26 +361,39 @@ class BasePack(_Kept):
                 )
 
     def _prepare(
-        self, X: Any, y: Any, sample_weight: Any, X_val: Any, y_val: Any, seed: int
+        self, X: Any, y: Any, sample_weight: Any, X_val: Any, y_val: Any, groups: Any, seed: int
     ) -> Prepared:
         """Encode the table, and part its rows as ``cv`` asks for."""
         automatic = isinstance(self.cv, str)
         holds_out = self.cv is None or (automatic and self.n_members == 1)
         prepared = self._encoding(seed).encode_data(
-            X, y, sample_weight, X_val, y_val, split=holds_out, owner=self, min_rows=MIN_ROWS
+            X,
+            y,
+            sample_weight,
+            X_val,
+            y_val,
+            split=holds_out,
+            owner=self,
+            min_rows=MIN_ROWS,
+            groups=groups,
         )
         if self.cv is None or X_val is not None:
             return prepared
+        groups = checked_groups(groups, X)
+        if not automatic and not isinstance(self.cv, Integral):
+            splits = given_splits(self.cv, "cv", as_numpy(X), as_numpy(y), groups, sample_weight)
+            self._check_room(len(splits))
+            return replace(prepared, splits=as_splits(splits))
+        if groups is not None and sample_weight is not None:
+            groups = groups[np.broadcast_to(as_numpy(sample_weight), len(groups)) > 0]
         if automatic:
             n_folds = auto_folds(self.n_members, prepared.n_train)
             if n_folds is None:
                 return prepared
-            return split_folds(prepared, n_folds, seed, strict=False)
-        if isinstance(self.cv, Integral):
-            return split_folds(prepared, int(self.cv), seed)
-        prepared = given_folds(prepared, self.cv, X, y, sample_weight)
-        self._check_room(len(prepared.splits))
-        return prepared
+            if groups is not None:
+                n_folds = max(2, min(n_folds, len(np.unique(groups))))
+            return split_folds(prepared, n_folds, seed, groups, strict=False)
+        return split_folds(prepared, int(self.cv), seed, groups)
 
     @staticmethod
     def _collected(trees: Iterator[Boosted]) -> tuple[list[Boosted], bool]:

@@ -17,14 +17,12 @@ import pandas as pd
 import torch
 from joblib import parallel_config
 from joblib.parallel import get_active_backend
-from sklearn.model_selection import check_cv
-from sklearn.utils.validation import _num_samples
 from torch import Tensor
 
 from combutab.core.parallel import Failed, on_worker
 from combutab.core.rng import Stream, fold_in
-from combutab.core.world import Ranks, broadcast, current
-from combutab.estimators._base import BaseMLP, Prepared, as_splits, shuffled_folds
+from combutab.core.world import Ranks, current
+from combutab.estimators._base import BaseMLP, Prepared, shuffled_folds
 from combutab.estimators._boosting import SETTINGS, Trees, boost, can_boost
 from combutab.estimators._jobs import (
     Job,
@@ -119,10 +117,18 @@ def auto_folds(n_members: int, n_rows: int) -> int | None:
     return n_folds if n_rows >= MIN_ROWS and n_folds > 1 else None
 
 
-def split_folds(prepared: Prepared, cv: int, seed: int, *, strict: bool = True) -> Prepared:
+def split_folds(
+    prepared: Prepared,
+    cv: int,
+    seed: int,
+    groups: np.ndarray | None = None,
+    *,
+    strict: bool = True,
+) -> Prepared:
     """Split all rows into folds, stratified for classes: each sets one aside.
 
-    If it is not ``strict``, a rare class may be missing from some folds.
+    Rows of one of the ``groups`` are in one fold. If it is not ``strict``, a rare class may be
+    missing from some folds.
 
     Raises ValueError if there are too few rows, or of a class.
     """
@@ -136,29 +142,7 @@ def split_folds(prepared: Prepared, cv: int, seed: int, *, strict: bool = True) 
         named = np.where(rare[2][rare[1]] < cv, "", named.astype(str))
         if (named == "").sum() < cv:
             named[named == ""] = named[named != ""][0] if (named != "").any() else ""
-    return replace(prepared, splits=shuffled_folds(f"cv={cv}", cv, n_rows, seed, named))
-
-
-def given_folds(prepared: Prepared, cv: Any, X: Any, y: Any, sample_weight: Any) -> Prepared:
-    """The folds of a splitter, or of an iterable of (training rows, rows set aside).
-
-    Raises ValueError if a fold lacks rows, or has one on both sides.
-    """
-    weights = np.ones(_num_samples(X)) if np.ndim(sample_weight) == 0 else np.asarray(sample_weight)
-    kept = weights > 0
-    positions = np.cumsum(kept) - 1  # rows of weight 0 are gone
-    splits = []
-    for sides in check_cv(cv).split(X, y):
-        train, held_out = (positions[np.asarray(s)[kept[np.asarray(s)]]] for s in sides)
-        n_both = len(np.intersect1d(train, held_out))
-        if n_both or not len(train) or not len(held_out):
-            raise ValueError(
-                f"cv={cv!r} has a fold of {len(train)} rows that train and {len(held_out)} that "
-                f"are set aside, {n_both} of them both; each row may have one part, and each part "
-                "needs rows"
-            )
-        splits.append((train, held_out))
-    return replace(prepared, splits=as_splits(broadcast(splits)))  # a splitter may draw
+    return replace(prepared, splits=shuffled_folds(f"cv={cv}", cv, n_rows, seed, named, groups))
 
 
 def scored_by_weights(prepared: Prepared, weight: np.ndarray | None) -> Prepared:

@@ -15,12 +15,13 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.metrics import check_scoring
-from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOptions
+from sklearn.utils._param_validation import HasMethods, Interval, Options, RealNotInt, StrOptions
 
 from combutab.constructions import ConstructedNetwork
 from combutab.core.device import PRECISIONS, Precision, resolve_device
 from combutab.core.html import FittedHTML
 from combutab.core.tasks import CallbackSupport
+from combutab.core.text import parse_seconds
 from combutab.estimators._initial import check_initial, initial_widths
 from combutab.estimators._jobs import architecture_parameters
 from combutab.nn import (
@@ -68,6 +69,7 @@ _BOTH: Mapping[str, Any] = MappingProxyType(
         "nesterovs_momentum": True,
         "early_stopping": False,
         "validation_fraction": 0.1,
+        "validation_split": None,
         "beta_1": 0.9,
         "beta_2": 0.999,
         "epsilon": 1e-8,
@@ -115,8 +117,8 @@ def paper_recipe(task: Literal["classification", "regression"], **changes: Any) 
     """The CombU paper's network: parameters of MLPClassifier or MLPRegressor.
 
     Every parameter that the network, its encoding or its training depends on is among them; not
-    those of where, whence and how loudly it trains: ``random_state``, ``device``, ``warm_start``,
-    ``callbacks``, ``verbose``, ``track_metric``.
+    those of where, whence, how long and how loudly it trains: ``random_state``, ``device``,
+    ``warm_start``, ``max_time``, ``callbacks``, ``verbose``, ``track_metric``.
 
     Parameters
     ----------
@@ -236,6 +238,10 @@ class Parameters(_Positional):
         Exponent of ``"invscaling"``.
     max_iter : int, default=100
         Epochs at most (lbfgs: iterations).
+    max_time : float, str or None, default=None
+        Seconds, or text such as ``"90s"``, ``"2min"`` or ``"1h"``, after which training ends with
+        the epoch; the best one so far is kept. Such a fit cannot be repeated exactly. In searches
+        it is the time of each stack of networks. Not for lbfgs.
     shuffle : bool, default=True
         Draw the rows anew for each epoch's batches.
     random_state : int, RandomState, Generator or None, default=None
@@ -257,6 +263,15 @@ class Parameters(_Positional):
         score stalls, and keep the best epoch's weights. ``"auto"`` does so from 200 rows on.
     validation_fraction : float, default=0.2
         Share of rows set aside by each network.
+    validation_split : splitter, iterable of (train, test), array-like or None, default=None
+        Which rows are set aside, instead of a random ``validation_fraction``: one of scikit-learn's
+        splitters or the splits themselves; a boolean mask of the validation rows, or their
+        positions; or one integer for each row, its fold (-1: always trains). Use it where rows are
+        not independent: ``TimeSeriesSplit()``, or a mask of the latest rows, for a series, so that
+        networks are validated on rows later than those they train on. The first split is used (of
+        ``TimeSeriesSplit`` the last), the first two by the two networks of ``n_members="auto"``,
+        and all with ``bagging="cv"``. Files do not hold it. For rows that belong to groups, such as
+        the visits of one patient, give ``groups`` to ``fit``.
     early_stopping_scoring : str, callable or None, default="loss"
         The score of the rows set aside: ``"loss"``, which is minus the training's loss (without
         label smoothing), any of scikit-learn's scorers, or None for accuracy and R2.
@@ -292,7 +307,8 @@ class Parameters(_Positional):
         set different rows aside, so that all rows train, and encoding and target's scaling are
         learned of all rows. It trains five with ``bagging="cv"``, and one else: on small tables,
         with ``X_val`` or lbfgs, in ``partial_fit`` and ``fit_parquet``, and where
-        ``validation_fraction`` leaves no other rows to set aside. One takes half the time of two.
+        ``validation_fraction`` or ``validation_split`` leaves no other rows to set aside. One takes
+        half the time of two.
     bagging : {"cv"} or None, default=None
         ``"cv"`` splits the rows into as many folds as members (stratified for classes): each member
         trains on the others and has its own fold as validation rows, so that all rows train and
@@ -354,6 +370,7 @@ class Parameters(_Positional):
     learning_rate_init: float = parameter(0.002, POSITIVE)
     power_t: float = parameter(0.5, NOT_NEGATIVE)
     max_iter: int = parameter(100, COUNT)
+    max_time: float | str | None = parameter(None, None, str, POSITIVE)
     shuffle: bool = parameter(True, "boolean")
     random_state: Any = parameter(None, *RANDOM_STATE)
     tol: float = parameter(1e-6, NOT_NEGATIVE)
@@ -363,6 +380,9 @@ class Parameters(_Positional):
     nesterovs_momentum: bool = parameter(True, "boolean")
     early_stopping: bool | str = parameter("auto", "boolean", StrOptions({"auto"}))
     validation_fraction: float = parameter(0.2, SHARE)
+    validation_split: Any = parameter(
+        None, None, "array-like", HasMethods(["split", "get_n_splits"])
+    )
     beta_1: float = parameter(0.9, SHARE)
     beta_2: float = parameter(0.95, SHARE)
     epsilon: float = parameter(1e-8, POSITIVE)
@@ -432,6 +452,17 @@ class Parameters(_Positional):
         check_proxy_norm(self.proxy_norm, self.normalization)
         if self.early_stopping_scoring not in (None, "loss"):
             check_scoring(self, scoring=self.early_stopping_scoring)
+        parse_seconds(self.max_time)
+        if self.max_time is not None and self.solver == "lbfgs":
+            raise ValueError("solver='lbfgs' has no epochs to end with: set max_time=None")
+        if self.validation_split is not None and (
+            self.solver == "lbfgs" or (self.early_stopping is False and self.bagging is None)
+        ):
+            why = "solver='lbfgs'" if self.solver == "lbfgs" else "early_stopping=False"
+            raise ValueError(
+                f"{why} sets no rows aside, and validation_split is given; set one of them to "
+                "another value"
+            )
         check_rate_factors(self._rate_factors())
         for callback in self.callbacks or ():
             if not callable(getattr(callback, "on_epoch_end", None)):
@@ -494,6 +525,7 @@ class Parameters(_Positional):
             ),
             batch_size=self._checked_batch_size(n_rows),
             max_epochs=epochs or self.max_iter,
+            max_seconds=parse_seconds(self.max_time),
             score=score,
             calibrated=score is not None and self._calibrates(),
             learning_rate=learning_rate,

@@ -488,6 +488,10 @@ class StreamedMLP(BaseMLP):
             raise ValueError("solver='lbfgs' needs all rows at once; use 'adam', 'adamw' or 'sgd'")
         if self.warm_start:
             raise ValueError("fit_parquet starts anew: set warm_start=False")
+        if self.validation_split is not None:
+            raise ValueError(
+                "fit_parquet sets a random share of the rows aside: set validation_split=None"
+            )
         if self.bagging is not None:
             raise ValueError(
                 f"bagging={self.bagging!r} needs each member to see rows of its own, and "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import warnings
 from collections.abc import Callable, Sequence
@@ -266,8 +267,13 @@ class PredictionScores:
             rows[row["title"]] = cells
         return pd.DataFrame.from_dict(rows, orient="index")
 
+    @property
+    def _head(self) -> str:
+        aside = "" if self.rows is None else " set aside"
+        return f"Scores on {self.n_rows:,} rows{aside}; baseline: {self.baseline}"
+
     def __str__(self) -> str:
-        parts = [f"Scores on {self.n_rows:,} rows; baseline: {self.baseline}", ""]
+        parts = [self._head, ""]
         parts.append(self.formatted().to_string())
         if self.confusion is not None:
             parts += ["", "Confusion matrix (rows: true class, columns: predicted class)"]
@@ -280,7 +286,7 @@ class PredictionScores:
     def _repr_html_(self) -> str:
         frames = [self.formatted(), self.confusion]
         frames.append(None if self.errors is None else _written_errors(self.errors))
-        head = f"<p>Scores on {self.n_rows:,} rows; baseline: {self.baseline}</p>"
+        head = f"<p>{html.escape(self._head)}</p>"
         return head + "".join(frame.to_html() for frame in frames if frame is not None)
 
 

@@ -87,6 +87,7 @@ class TrainConfig:
     optimizer: OptimizerConfig
     batch_size: int
     max_epochs: int
+    max_seconds: float = np.inf
     # "accuracy", "r2", "loss" (with a minus sign), or "scorer", a plan's own: members have val_rows
     score: str | None = None
     calibrated: bool = False  # raw outputs are scaled to suit val_rows, before they are scored
@@ -110,7 +111,9 @@ class MemberResult:
     optimizer: dict[str, Tensor] = field(default_factory=dict)
     epochs: int = 0
     t: int = 0
-    reason: str = ""  # "max_iter", "no_improvement", "callback", "interrupted", "diverged"
+    reason: str = (
+        ""  # "max_iter", "no_improvement", "callback", "max_time", "interrupted", "diverged"
+    )
     train_loss: list[float] = field(default_factory=list)
     validation_score: list[float] = field(default_factory=list)
     learning_rate: list[float] = field(default_factory=list)

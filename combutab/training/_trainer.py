@@ -265,7 +265,7 @@ _NUMBERS = ("epochs", "t", "best_loss", "best_score", "n_iter_no_improvement", "
 _COUNTS = ("epochs", "t", "n_iter_no_improvement")
 _PROGRESS = {"epochs": whole(), "members": several(whole())}  # in training
 _BEST = ("best", "best_buffers")  # each member's weights and buffers of its best epoch
-_REASONS = ("", "max_iter", "no_improvement", "callback", "interrupted", "diverged")
+_REASONS = ("", "max_iter", "no_improvement", "callback", "interrupted", "diverged", "max_time")
 
 
 class StackFile(Protocol):
@@ -639,7 +639,7 @@ def train_stack(
             "callbacks and checkpoint, which are then shared out"
         )
     training = StackTraining(net, data, plans, config, stream, file)
-    return train(training, config.max_epochs, callbacks)
+    return train(training, config.max_epochs, callbacks, config.max_seconds)
 
 
 # ---- L-BFGS on the whole data set, one member at a time, with scipy's solver (as scikit-learn)

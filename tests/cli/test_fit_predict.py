@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import log_loss
 
 import combutab
 from combutab import MLPClassifier, MLPRegressor, PackRegressor
 from combutab.cli import _files, main
+from combutab.evaluation import evaluate_held_out
 from tests.cli.people import people
 
 COLUMNS = ["age", "city", "zip", "since", "floor"]
@@ -100,100 +100,165 @@ def test_new_rows_have_the_separators_of_the_fit(here, shown_on_terminal):
     assert "g-new.csv: read with separator ';', decimal ',', encoding latin-1" in shown
 
 
-@pytest.fixture
-def rows_set_aside(monkeypatch):
-    """The rows that estimators are asked for predictions of, as ``fit`` says how good they are."""
-    asked = []
-    for cls in (MLPClassifier, PackRegressor):
-        predict = cls.predict
-
-        def noted(self, X, predict=predict):
-            asked.append(X)
-            return predict(self, X)
-
-        monkeypatch.setattr(cls, "predict", noted)
-    return asked
+def fitted_again(model, X, y, **given):
+    """The estimator of a model's file, fitted in Python, with predictions for rows set aside."""
+    return type(model)(**model.get_params()).fit(X, y, **given)
 
 
-def test_a_classifier_is_measured_by_rows_that_it_has_not_learned_from(
-    here, capsys, rows_set_aside
+MODELS = [
+    ("dear", "price", [], 80),  # two networks, each a fifth
+    ("dear", "price", ["--preset", "fast"], 40),
+    ("price", "dear", [], 80),
+    ("price", "dear", ["--model", "pack", "--members", "2"], 200),
+]
+
+
+@pytest.mark.parametrize(("target", "other", "options", "n_rows"), MODELS)
+def test_scores_are_those_of_rows_that_networks_were_not_trained_on(
+    here, capsys, target, other, options, n_rows
 ):
     rows = table(200, 7)
     write(rows, here / "many.csv")
-    options = ["--drop", "price,since", "--epochs", "2", "--members", "1"]
-    assert main(["fit", "many.csv", "--target", "dear", "-o", "m.safetensors", *options]) == 0
-    words = capsys.readouterr().out.splitlines()[1]
-    clf = combutab.load("m.safetensors")
-    (X,) = rows_set_aside
-    y = rows["dear"][X.index]
-    assert len(y) == 40
-    # that they are the rows set aside: the best epoch's score is minus their loss
-    loss = log_loss(y, clf.predict_proba(X))
-    np.testing.assert_allclose(clf.best_validation_score_, -loss, rtol=1e-4)
-    right = sum(a == b for a, b in zip(clf.predict(X), y, strict=True)) / 40
-    yes = (rows["dear"].drop(X.index) == "yes").mean()
-    guess = "yes" if yes > 0.5 else "no"
-    by_guess = sum(each == guess for each in y) / 40
-    assert words.startswith(
-        f"On the 40 rows set aside it is right on {100 * right:.1f} %; always answering '{guess}', "
-        f"the most frequent, on {100 * by_guess:.1f} %. "
-    )
-    assert ("does not beat" in words) == (right <= by_guess)
+    options = [*options, "--drop", f"{other},since", "--epochs", "2", "-o", "m.safetensors"]
+    assert main(["fit", "many.csv", "--target", target, *options]) == 0
+    out = capsys.readouterr().out
+    model = combutab.load("m.safetensors")
+    X, y = rows[model.feature_names_in_], rows[target].to_numpy()
+    again = fitted_again(model, X, y)
+    expected = evaluate_held_out(again, y)
+    assert expected.n_rows == n_rows
+    assert str(expected) in out
+    networks = {40: "1 network", 80: "2 networks"}.get(n_rows, "networks")
+    assert re.match(rf"{type(model).__name__} of '{target}': .*{networks}, 2 epochs\n", out)
+    worse = "is not better than the baseline's" in out
+    assert worse is not expected.beats_baseline
 
 
-def test_two_networks_are_measured_each_by_the_rows_that_it_has_not_learned_from(here, capsys):
+def test_the_metric_comes_first_and_chooses_the_epoch(here, capsys):
     rows = table(200, 7)
-    write(rows, here / "two.csv")
-    for target, cls, other in (("dear", MLPClassifier, "price"), ("price", MLPRegressor, "dear")):
-        options = ["--drop", f"{other},since", "--epochs", "2", "-o", "two.safetensors"]
-        assert main(["fit", "two.csv", "--target", target, *options]) == 0
-        first, words = capsys.readouterr().out.splitlines()[:2]
-        model, y = combutab.load("two.safetensors"), rows[target].to_numpy()
-        X = rows[model.feature_names_in_]
-        splits = cls(**model.get_params()).encode_data(X, y).splits
-        apart = [val.numpy() for _, val in splits]
-        val = np.unique(np.concatenate(apart))
-        assert [len(each) for each in (*apart, val)] == [40, 40, 80]
-        raw = model._raw(X)  # of the two networks
-        losses, answers = [], np.empty_like(y)
-        for own, held_out in zip(raw, apart, strict=True):
-            if cls is MLPClassifier:
-                p = 1 / (1 + np.exp(-own.numpy()[held_out, 0]))
-                answers[held_out] = np.where(p > 0.5, "yes", "no")
-                losses.append(log_loss(y[held_out], p))
-            else:
-                mean, deviation = y.mean(), y.std()
-                answers[held_out] = mean + deviation * own.numpy()[held_out, 0]
-                losses.append(((answers[held_out] - y[held_out]) ** 2).mean() / y.var() / 2)
-        assert first.startswith(
-            f"{cls.__name__} of {target!r}: loss {np.mean(losses):.4g} on rows that were set aside"
-        )
-        where = "On the 80 rows set aside, each predicted by a network that has not seen it, it is "
-        said = f"right on {100 * np.mean(answers[val] == y[val]):.1f} %; always"
-        if cls is MLPRegressor:
-            off = answers[val] - y[val]
-            r2 = 1 - (off**2).sum() / ((y[val] - y[val].mean()) ** 2).sum()
-            said = f"off by {abs(off).mean():.4g} on average (R2 {r2:.3f}); always"
-        assert words.startswith(where + said)
-        assert "get the mean of all" in words
+    write(rows, here / "many.csv")
+    fit = ["fit", "many.csv", "--epochs", "2", "--drop", "since", "-o", "m.safetensors"]
+    for target, metric, title, scoring in [
+        ("dear", "balanced-accuracy", "balanced accuracy", "balanced_accuracy"),
+        ("dear", "ROC AUC", "ROC AUC", "roc_auc"),
+        ("dear", "f1", "F1", "loss"),  # of text labels scikit-learn's scorer knows no positive one
+        ("price", "mae", "MAE", "neg_mean_absolute_error"),
+        ("price", "rmse", "RMSE", "loss"),
+    ]:
+        assert main([*fit, "--target", target, "--metric", metric, "--preset", "fast"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[4].startswith(f"{title} ")
+        assert combutab.load("m.safetensors").early_stopping_scoring == scoring
+    pack = ["--model", "pack", "--members", "2", "--metric", "accuracy"]
+    assert main([*fit, "--target", "dear", *pack]) == 0
+    assert combutab.load("m.safetensors").scoring == "accuracy"
 
 
-def test_a_regressor_is_measured_in_the_units_of_its_target(here, capsys):
-    rows = table(60, 8)
-    write(rows, here / "some.csv")
-    options = ["--model", "pack", "--members", "2", "--epochs", "1", "--drop", "dear,since"]
-    assert main(["fit", "some.csv", "--target", "price", "-o", "r.safetensors", *options]) == 0
-    words = capsys.readouterr().out.splitlines()[1]
-    price = rows["price"].to_numpy()
-    pack = combutab.PackRegressor(n_members=2, max_iter=1, random_state=0)
-    pack.fit(rows.drop(columns=["price", "dear", "since"]), price)
-    wrong = pack.oof_prediction_ - price
-    r2 = 1 - (wrong**2).sum() / ((price - price.mean()) ** 2).sum()
-    assert words.startswith(
-        "On the 60 rows set aside, each predicted by networks that have not seen it, it is off by "
-        f"{abs(wrong).mean():.4g} on average (R2 {r2:.3f}); always answering the median, "
-        f"{np.median(price):.4g}, by {abs(price - np.median(price)).mean():.4g}."
+@pytest.fixture
+def series(here):
+    """Rows in the order of time, whose target drifts."""
+    rng = np.random.default_rng(0)
+    n = 600
+    rows = table(n, 3)[["age", "city"]]
+    rows["when"] = pd.date_range("2024-01-01", periods=n, freq="h")
+    rows["who"] = rng.choice([f"customer {i}" for i in range(30)], n)
+    rows["load"] = np.arange(n) / 10 + rng.normal(size=n)
+    rows.to_csv("series.csv", index=False)
+    return rows
+
+
+SERIES = ("fit", "series.csv", "--target", "load", "-o", "s.safetensors", "--epochs", "1")
+
+
+@pytest.mark.parametrize("options", [[], ["--model", "pack", "--members", "2"]])
+def test_the_latest_rows_are_set_aside(series, capsys, options):
+    assert main([*SERIES, "--split", "time:when", *options]) == 0
+    out, err = capsys.readouterr()
+    assert "random rows" not in err
+    model, latest = combutab.load("s.safetensors"), np.arange(600) >= 480
+    assert "when" in model.feature_names_in_
+    X, y = series[model.feature_names_in_], series["load"].to_numpy()
+    model.set_params(**({"cv": latest} if options else {"validation_split": latest}))
+    again = fitted_again(model, X, y)
+    assert len(again.members_ if options else again._states) >= 2
+    assert evaluate_held_out(again, y).rows.tolist() == np.flatnonzero(latest).tolist()
+    assert str(evaluate_held_out(again, y)) in out
+
+
+@pytest.mark.parametrize("options", [[], ["--model", "pack", "--members", "2"]])
+def test_whole_groups_are_set_aside(series, capsys, options):
+    assert main([*SERIES, "--split", "group:who", *options]) == 0
+    out = capsys.readouterr().out
+    model = combutab.load("s.safetensors")
+    assert model.feature_names_in_.tolist() == ["age", "city", "when"]
+    X, y = series[model.feature_names_in_], series["load"].to_numpy()
+    again = fitted_again(model, X, y, groups=series["who"])
+    assert str(evaluate_held_out(again, y)) in out
+    series.drop(columns="load").head().to_csv("new.csv", index=False)
+    assert main(["predict", "s.safetensors", "new.csv", "-o", "o.csv"]) == 0
+
+
+def test_a_random_split_of_a_series_is_warned_of(series, capsys):
+    main([*SERIES, "--preset", "fast"])
+    err = capsys.readouterr().err
+    assert "the rows are in the order of 'when'" in err
+    assert "--split time:when sets the latest aside" in err
+    series.sample(frac=1, random_state=0).to_csv("series.csv", index=False)
+    main([*SERIES, "--preset", "fast"])
+    assert "in the order" not in capsys.readouterr().err
+    series.assign(load=series["load"] - np.arange(600) / 10).to_csv("series.csv", index=False)
+    main([*SERIES, "--preset", "fast"])
+    assert "in the order" not in capsys.readouterr().err
+
+
+def test_parameters_and_time_as_options(series, capsys):
+    given = ["--set", "dropout=0.3", "--set", "hidden_layer_sizes=(8,)", "--set", "init=kaiming"]
+    given += ["--set", "early_stopping=true", "--max-time", "1h", "--preset", "fast"]
+    assert main([*SERIES, *given]) == 0
+    model = combutab.load("s.safetensors")
+    assert (model.dropout, model.hidden_layer_sizes, model.init) == (0.3, (8,), "kaiming")
+    assert (model.early_stopping, model.max_time, model.n_members) == (True, 3600, 1)
+    given = ["--set", "dropout=0.3", "--set", "boosting=False", "--members", "2"]
+    assert main([*SERIES, *given, "--preset", "best"]) == 0
+    pack = combutab.load("s.safetensors")
+    assert (type(pack), pack.boosting, pack.member_params) == (
+        PackRegressor,
+        False,
+        {"dropout": 0.3},
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (
+            ["--split", "time:wen"],
+            "--split time:wen: there is no column 'wen'; did you mean 'when'",
+        ),
+        (["--split", "time:city"], "'city' holds .* neither a date in one form nor a number"),
+        (["--split", "latest"], "'latest' is not random, time:COLUMN or group:COLUMN"),
+        (["--metric", "acuracy"], "--metric: 'acuracy' is no metric"),
+        (
+            ["--metric", "roc_auc"],
+            "--metric: 'roc_auc' is a metric of classification, .* regression",
+        ),
+        (
+            ["--preset", "fast", "--model", "pack"],
+            "--preset fast and --model pack do not go together",
+        ),
+        (
+            ["--set", "droput=0.3"],
+            "--set droput: MLPRegressor has no such .* did you mean 'dropout'",
+        ),
+        (["--set", "dropout"], "give NAME=VALUE, such as --set dropout=0.3"),
+        (["--set", "n_members=3"], "--set n_members: use --members"),
+        (["--set", "dropout=2"], "--set dropout must be a float in the range .* Got 2 instead"),
+        (["--set", "loss=sqared"], "--set loss must be a str among"),
+    ],
+)
+def test_options_that_cannot_be(series, complaint, options, says):
+    line = complaint(*SERIES, *options)
+    assert re.search(says, line), line
 
 
 def test_a_model_of_columns_without_names(here):
@@ -297,7 +362,7 @@ def test_the_option_that_an_error_names_is_a_way_out(
     monkeypatch.setattr(fit_estimator, lambda *given: learned.append(given))
     with pytest.raises(AttributeError):  # of an estimator that is not fitted
         main([*fit, *option])
-    ((estimator, _, y),) = learned
+    ((estimator, _, y, _),) = learned
     kind = MLPClassifier if "classification" in option else MLPRegressor
     assert (type(estimator), y.dtype == float) == (kind, kind is MLPRegressor)
 

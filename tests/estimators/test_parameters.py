@@ -50,6 +50,8 @@ CONSTRAINED = {
     "regularization_schedule": ["adaptive", 1.0],
     "early_stopping_scoring device": [3],
     "callbacks": ["bar", 3],
+    "max_time": [0, -1.0],
+    "validation_split": [5, "group"],
 }
 OF_PACKS = {
     "n_members max_iter n_iter_no_change": [0, 2.5],
@@ -199,8 +201,8 @@ def test_folds_that_cannot_be():
         (PackRegressor, 5, (X[:4], Y[:4]), "cv=5 needs as many rows, got n_samples=4; use cv=None"),
         (PackClassifier, 4, (X, rare), "cv=4 needs a row of each class.* class rare has 3 row"),
         (PackClassifier, 3, (X, Y, None, X, Y), "X_val and cv=3 do not go together; use cv=None"),
-        (PackRegressor, [(range(10), range(5, 15))], (X, Y), "10 rows that train and 10 .*, 5 of"),
-        (PackRegressor, [(np.arange(0), np.arange(5))], (X, Y), "0 rows that train"),
+        (PackRegressor, [(range(10), range(5, 15))], (X, Y), "10 training and 10 .*, 5 of"),
+        (PackRegressor, [(np.arange(0), np.arange(5))], (X, Y), "0 training"),
     ]:
         with pytest.raises(ValueError, match=words):
             cls(**quick, cv=cv).fit(*data)
