@@ -412,9 +412,8 @@ class MLPClassifier(ClassPredictions, StreamedMLP):
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     oof_decision_function_ : ndarray of shape (n_samples, n_classes)
-        Of each row the probabilities by the member that has not trained on it, where members set
-        aside different rows (`n_members`). NaN for rows on which all train, and rows of weight 0.
-        Files do not hold it.
+        Probabilities of the rows that ``fit`` set aside, each by networks that were not trained on
+        it. NaN for other rows, and rows of weight 0. Files do not hold it.
     {attributes}
 
     Examples

@@ -403,9 +403,8 @@ class MLPRegressor(NumberPredictions, StreamedMLP):
     Attributes
     ----------
     oof_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-        Of each row the prediction by the member that has not trained on it, where members set aside
-        different rows (`n_members`). NaN for rows on which all train, and rows of weight 0. Files
-        do not hold it.
+        Predictions for the rows that ``fit`` set aside, each by networks that were not trained on
+        it. NaN for other rows, and rows of weight 0. Files do not hold it.
     {attributes}
 
     Examples

@@ -228,7 +228,7 @@ def test_auto_is_eight_folds_or_as_many_as_members(jobs, n_rows, n_members, n_fo
     }
     assert len(held_out - {None}) == n_folds
     assert pack.members_["fold"].nunique() == max(1, n_folds)
-    assert hasattr(pack, "oof_prediction_") == (n_folds > 1)
+    assert hasattr(pack, "oof_prediction_") == (n_folds > 0)
 
 
 def test_auto_goes_by_rows_that_are_given(jobs):
