@@ -192,7 +192,7 @@ def fit(
     options |= _settings(cls, plain, settings or ())
     options |= _scoring(cls, measure, labels)
     estimator = cls(**{name: value for name, value in options.items() if value is not None})
-    X, groups = _set_aside(estimator, X, split)
+    X, groups = _hold_out(estimator, X, split)
     echo_on_terminal(
         f"{data.name}: {len(X):,} rows, {X.shape[1]} columns to predict {target!r} from; "
         f"{cls.__name__}, on {resolve_device(device)}"
@@ -272,7 +272,7 @@ def _scoring(cls: Any, metric: ScoreMetric | None, labels: np.ndarray) -> dict[s
 # ---- Rows that are set aside: the latest ones, or whole groups -----------------------------------
 
 
-def _set_aside(estimator: Any, X: pd.DataFrame, split: str) -> tuple[pd.DataFrame, Any]:
+def _hold_out(estimator: Any, X: pd.DataFrame, split: str) -> tuple[pd.DataFrame, Any]:
     """Have an estimator set aside the rows that ``--split`` asks for.
 
     Returns the table without the column of groups, and the groups if there are any.
@@ -357,7 +357,7 @@ def _warn_of_time_order(X: pd.DataFrame, y: np.ndarray, kind: str) -> None:
         return
     named, table = str(dates[0]), X.iloc[rows]
     order = np.argsort(table[named].to_numpy(), kind="stable")
-    numbers = np.column_stack([_as_number(column) for _, column in table.items()])
+    numbers = np.column_stack([_as_floats(column) for _, column in table.items()])
     labels = pd.factorize(y[rows])[0] if kind != "regression" else y[rows].astype(float)
     trees: Any = HistGradientBoostingRegressor
     if kind != "regression":
@@ -383,7 +383,7 @@ def _warn_of_time_order(X: pd.DataFrame, y: np.ndarray, kind: str) -> None:
         )
 
 
-def _as_number(column: pd.Series) -> np.ndarray:
+def _as_floats(column: pd.Series) -> np.ndarray:
     import pandas as pd
 
     if pd.api.types.is_datetime64_any_dtype(column.dtype):

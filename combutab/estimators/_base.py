@@ -158,7 +158,7 @@ def as_splits(folds: Iterable[tuple[np.ndarray, np.ndarray]]) -> Splits:
 # ---- Rows set aside as the user says: validation_split, a pack's cv ------------------------------
 
 
-def given_splits(
+def validation_splits(
     given: Any, name: str, X: Any, y: Any, groups: Any, weight: Any = None
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Training and validation rows of each split that the parameter ``name`` gives.
@@ -561,7 +561,7 @@ class BaseMLP(Fitted):
                     "X_val and validation_split do not go together; set validation_split=None"
                 )
             cv = self.validation_split
-            given = given_splits(cv, "validation_split", X, y, groups, sample_weight)
+            given = validation_splits(cv, "validation_split", X, y, groups, sample_weight)
         if sample_weight is not None:
             X, y, weight, kept = weighted_rows(X, y, sample_weight)
             groups = None if groups is None else groups[kept]

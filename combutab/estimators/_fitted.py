@@ -59,7 +59,7 @@ def held_out_answers(net: TableNetwork, job: Job, target: Target) -> np.ndarray:
         return job.out_of_fold.in_given_order(values)
     rows = job.plans[0].val_rows
     assert rows is not None
-    found = target.held_out(_outputs(net, job, rows).double())
+    found = target.held_out(_raw_outputs_of(net, job, rows).double())
     values = np.full((len(job.out_of_fold.kept), *found.shape[1:]), np.nan)
     values[rows.numpy()] = found
     return job.out_of_fold.in_given_order(values)
@@ -90,7 +90,7 @@ def held_out_outputs(net: TableNetwork, job: Job) -> Tensor:
     return raw
 
 
-def _outputs(net: TableNetwork, job: Job, rows: Tensor) -> Tensor:
+def _raw_outputs_of(net: TableNetwork, job: Job, rows: Tensor) -> Tensor:
     """Raw outputs of all members for these rows, (n_networks, n, n_outputs)."""
     codes = None if job.rows.codes is None else job.rows.codes[rows]
     context = job.config.precision.context(net.device)
@@ -112,7 +112,7 @@ def scored_outputs(net: TableNetwork, job: Job) -> tuple[Tensor, Tensor]:
     if len(rows) > _ROWS:
         sample = np.random.default_rng(0).permutation(len(rows))[:_ROWS]
         rows = rows[torch.from_numpy(sample)]
-    return _outputs(net, job, rows), rows
+    return _raw_outputs_of(net, job, rows), rows
 
 
 # ---- Attributes of a fitted estimator, from what training found ----------------------------------

@@ -43,7 +43,7 @@ from combutab.estimators._base import (
     Prepared,
     as_splits,
     checked_groups,
-    given_splits,
+    validation_splits,
 )
 from combutab.estimators._boosting import Trees
 from combutab.estimators._classifier import CLASS_WEIGHT, ClassPredictions, MLPClassifier
@@ -381,7 +381,9 @@ class BasePack(_Kept):
             return prepared
         groups = checked_groups(groups, X)
         if not automatic and not isinstance(self.cv, Integral):
-            splits = given_splits(self.cv, "cv", as_numpy(X), as_numpy(y), groups, sample_weight)
+            splits = validation_splits(
+                self.cv, "cv", as_numpy(X), as_numpy(y), groups, sample_weight
+            )
             self._check_room(len(splits))
             return replace(prepared, splits=as_splits(splits))
         if groups is not None and sample_weight is not None:
