@@ -192,7 +192,7 @@ def fit(
     options |= _settings(cls, plain, settings or ())
     options |= _scoring(cls, measure, labels)
     estimator = cls(**{name: value for name, value in options.items() if value is not None})
-    X, groups = _hold_out(estimator, X, split)
+    X, groups = _rows_of_split(estimator, X, split)
     echo_on_terminal(
         f"{data.name}: {len(X):,} rows, {X.shape[1]} columns to predict {target!r} from; "
         f"{cls.__name__}, on {resolve_device(device)}"
@@ -272,7 +272,7 @@ def _scoring(cls: Any, metric: ScoreMetric | None, labels: np.ndarray) -> dict[s
 # ---- Rows that are set aside: the latest ones, or whole groups -----------------------------------
 
 
-def _hold_out(estimator: Any, X: pd.DataFrame, split: str) -> tuple[pd.DataFrame, Any]:
+def _rows_of_split(estimator: Any, X: pd.DataFrame, split: str) -> tuple[pd.DataFrame, Any]:
     """Have an estimator set aside the rows that ``--split`` asks for.
 
     Returns the table without the column of groups, and the groups if there are any.
