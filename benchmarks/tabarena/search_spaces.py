@@ -14,7 +14,7 @@ def mlp_space() -> dict[str, Any]:
     return {
         "activation": Categorical(*_ACTIVATIONS),
         "hidden_layer_sizes": Categorical((256,), (256, 256), (256, 256, 256), (512, 512)),
-        "learning_rate_init": Real(5e-4, 1e-2, log=True),
+        "learning_rate_init": Real(1e-3, 2e-2, log=True),
         "dropout": Real(0.0, 0.4),
         "weight_decay": Real(1e-3, 1e-1, log=True),
         "frequency_scale": Real(0.03, 3.0, log=True),

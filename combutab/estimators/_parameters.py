@@ -155,7 +155,7 @@ def paper_recipe(task: Literal["classification", "regression"], **changes: Any) 
     return {**_RECIPES[task], **changes}
 
 
-_HIDDEN = (256,) * 3  # layers of "auto"
+_HIDDEN = (256, 256)  # layers of "auto"
 _RATE_FACTORS = {"bias": 0.1, "scale": 6.0}  # of "auto"; RealMLP's for these two
 AUTO_ROWS = 200  # from which on early_stopping="auto" sets some aside
 
@@ -215,7 +215,7 @@ class Parameters(_Positional):
     ----------
     hidden_layer_sizes : "auto", "paper", int or sequence of int, default="auto"
         Units of each hidden layer. ``"paper"`` is the CombU paper's rule: (128, 128) below 1,000
-        training rows, else (256,) * 5. ``"auto"`` is (256, 256, 256).
+        training rows, else (256,) * 5. ``"auto"`` is (256, 256).
     activation : str or callable, default="combu"
         A name of ``combutab.activations.ACTIVATIONS`` (``"relu"``, ``"combu"``, ``"pln-8"``,
         ``"la-silu"``, scikit-learn's ``"logistic"``, ...) or a callable ``width -> nn.Module``.
@@ -232,7 +232,7 @@ class Parameters(_Positional):
         (constant in ``partial_fit``); for every solver but lbfgs. ``"coslog4"`` falls to zero after
         a 15th, a fifth, seven 15ths and all of the epochs, as networks overfit some tables early
         and others late; the best epoch is kept.
-    learning_rate_init : float, default=0.002, of regressors 0.004
+    learning_rate_init : float, default=0.004, of regressors 0.008
         Initial (for ``"one-cycle"``: largest) learning rate.
     power_t : float, default=0.5
         Exponent of ``"invscaling"``.
@@ -367,7 +367,7 @@ class Parameters(_Positional):
     alpha: float = parameter(0.0, NOT_NEGATIVE)
     batch_size: int | str = parameter("auto", StrOptions({"auto", "paper"}), COUNT)
     learning_rate: str = parameter("coslog4", StrOptions(set(SCHEDULES)))
-    learning_rate_init: float = parameter(0.002, POSITIVE)
+    learning_rate_init: float = parameter(0.004, POSITIVE)
     power_t: float = parameter(0.5, NOT_NEGATIVE)
     max_iter: int = parameter(100, COUNT)
     max_time: float | str | None = parameter(None, None, str, POSITIVE)

@@ -425,7 +425,7 @@ class MLPRegressor(NumberPredictions, StreamedMLP):
     quantiles: Sequence[float] = parameter((0.05, 0.5, 0.95), "array-like")
     scale_target: bool = parameter(True, "boolean")
     clip_predictions: bool = parameter(True, "boolean")
-    learning_rate_init: float = 0.004
+    learning_rate_init: float = 0.008
 
     _target_class = NumberTarget
     _data_parameters = (
