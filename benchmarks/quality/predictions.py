@@ -81,6 +81,9 @@ VARIANTS: dict[str, tuple[tuple[type, type], dict[str, Any]]] = {  # what defaul
     "combutab, four members": (_MLP, {"n_members": 4, "bagging": "cv"}),
     "combutab Pack, no trees": (_PACK, {"boosting": False}),
     "combutab Pack, hold-out": (_PACK, {"cv": None}),
+    "combutab Pack, 5 s": (_PACK, {"max_time": 5.0}),
+    "combutab Pack, 10 s": (_PACK, {"max_time": 10.0}),
+    "combutab Pack, 20 s": (_PACK, {"max_time": 20.0}),
 }
 PACKAGES = {"CatBoost": "catboost", "LightGBM": "lightgbm"} | dict.fromkeys(
     ("RealMLP-TD", "TabM-D"), "pytabkit"
