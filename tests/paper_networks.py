@@ -43,6 +43,7 @@ _BOTH = {
     "n_frequencies": 16,
     "n_bins": 48,
     "date_features": ("number",),
+    "text_features": "ignore",
     "frequency_scale": 0.1,
     "scale_inputs": False,
     "learning_rate_factors": None,

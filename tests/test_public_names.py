@@ -51,9 +51,9 @@ combutab.plotting: ActivationComparisonDisplay AttributionDisplay LossCurveDispl
     plot_comparison plot_critical_difference plot_loss_curve plot_pack plot_power
     plot_robustness
 combutab.preprocessing: CategoryColumn ColumnKind EncodedTable IdentifierColumn Identifiers
-    IncompleteTable ModeEncoder ModeTable Moments NumberColumn OddColumn ParquetParts ParquetTable
-    Paths RowGroup RowLayout RowSpan RunningMoments Span TableEncoder TargetError
-    UnlearnedWarning append_cells as_numpy as_pandas binary_unit calendar_phases
+    IncompleteTable ModeEncoder ModeTable Moments NumberColumn OddColumn OddColumnWarning
+    ParquetParts ParquetTable Paths RowGroup RowLayout RowSpan RunningMoments Span TableEncoder
+    TargetError UnlearnedWarning append_cells as_numpy as_pandas binary_unit calendar_phases
     check_date_features column_kind find_identifiers infer_task is_polars missing_codes odd_columns
     parquet_parts polars_cells put_cells read_numbers refuse_cells refuse_large
 combutab.reports: Finding ModelReport SyntheticEvaluation evaluate_synthetic render_report

@@ -162,7 +162,8 @@ def one_line_warnings() -> Iterator[None]:
     shown: set[str] = set()
 
     def show(message: Warning | str, *args: Any, **kwargs: Any) -> None:
-        if str(message) not in shown:  # networks of all folds may say the same
+        # networks of all folds may say the same, and commands have hints at odd columns
+        if str(message) not in shown and type(message).__name__ != "OddColumnWarning":
             warn(_warning_words(message))
         shown.add(str(message))
 

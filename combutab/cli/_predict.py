@@ -157,6 +157,7 @@ def _fitted_columns(
         place = places[str(name)]
         column = table.iloc[:, place]
         of_text = j in maps and any(isinstance(key, str) for key in maps[j].keys)
+        of_text = of_text or encoder.kinds_[j] == "text"
         read = column_kind(column) != ColumnKind.TEXT and column.notna().any()  # as something else
         dated = encoder.kinds_[j] == "datetime" and name in forms.dates
         if _options.is_text_file(path) and ((of_text and read) or dated):

@@ -72,6 +72,7 @@ class TableEncoding(nn.Module):
 
     def __init__(self, encoder: TableEncoder) -> None:
         super().__init__()
+        encoder.refuse_text()
         scaler = encoder.numeric_scaler_
         self.method, self.limit, self.n_numeric = scaler.method, scaler.limit, scaler.n_columns
         arrays = {
@@ -88,7 +89,7 @@ class TableEncoding(nn.Module):
         }
         for name, array in arrays.items():
             self.register_buffer(name, torch.from_numpy(np.array(array)))
-        numeric = [j for j, kind in enumerate(encoder.kinds_) if kind != "category"]
+        numeric = [j for j, kind in enumerate(encoder.kinds_) if kind not in ("category", "text")]
         self.calendars = [(numeric.index(c.column), c.parts) for c in encoder.calendars_ if c.parts]
         for i, calendar in enumerate(c for c in encoder.calendars_ if c.parts):
             self.register_buffer(f"changes_{i}", torch.from_numpy(calendar.changes.copy()))
@@ -369,8 +370,9 @@ class Exports(BaseEstimator):
         ImportError
             If onnx or onnxscript is not installed: ``pip install 'combutab[onnx]'``.
         ValueError
-            If an activation cannot be expressed, which is named, a column is named as no input can
-            be, has categories of several types that are written alike, or the weights take 2 GB.
+            If an activation cannot be expressed, which is named, a column is free text, is named as
+            no input can be, has categories of several types that are written alike, or the
+            weights take 2 GB.
         OSError
             If the file cannot be written.
 
@@ -578,7 +580,7 @@ class _Inputs:
     def add_columns(self, encoder: TableEncoder) -> None:
         """An input a column, or one of all where they are numbers without names."""
         names = getattr(encoder, "feature_names_in_", None)
-        if names is None and not encoder.category_maps_:
+        if names is None and not {"category", "text"} & {*encoder.kinds_}:
             self._add("X", {"kind": "number"}, width=len(encoder.kinds_))
             self.numbers.append("X")
             return
@@ -586,6 +588,8 @@ class _Inputs:
         maps = {each.column: each for each in encoder.category_maps_}
         for j, (column, name) in enumerate(zip(columns, _input_names(columns), strict=True)):
             described: dict[str, Any] = {"column": column, "kind": str(encoder.kinds_[j])}
+            if encoder.kinds_[j] == "text":  # which is left out
+                continue
             if j not in maps:
                 self._add(name, described)
                 self.numbers.append(name)

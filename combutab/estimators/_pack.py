@@ -75,6 +75,7 @@ from combutab.estimators._parameters import (
     INFINITE,
     POSITIVE,
     RANDOM_STATE,
+    TEXT_FEATURES,
     DeclaredParameters,
     parameter,
 )
@@ -128,7 +129,7 @@ _OF_THE_PACK = {  # parameters of members that are the pack's to set
     *("activation", "n_members", "bagging", "random_state", "device", "verbose", "callbacks"),
     *("max_iter", "n_iter_no_change", "early_stopping", "early_stopping_scoring", "warm_start"),
     *("validation_fraction", "categorical_features", "date_features", "track_metric"),
-    *("max_fun", "max_time", "validation_split"),
+    *("text_features", "max_fun", "max_time", "validation_split"),
 }
 
 
@@ -195,6 +196,8 @@ class BasePack(_Kept):
         Which columns are categorical.
     date_features : as in {member}, default="auto"
         What dates become.
+    text_features : {{"auto", "ignore"}}, default="auto"
+        What becomes of free text.
     random_state : int, RandomState, Generator or None, default=None
         Fixes what the members are made with, their training, and which rows are set aside.
     device : str or torch.device, default="auto"
@@ -252,6 +255,7 @@ class BasePack(_Kept):
     member_params: Mapping[str, Any] | None = parameter(None, dict, None)
     categorical_features: Any = parameter("from_dtype", *CATEGORICAL_FEATURES)
     date_features: Any = parameter("auto", *DATE_FEATURES)
+    text_features: str = parameter("auto", TEXT_FEATURES)
     random_state: Any = parameter(None, *RANDOM_STATE)
     device: str | torch.device = parameter("auto", str, torch.device)
     verbose: bool | int = parameter(False, "verbose")
@@ -467,7 +471,7 @@ class BasePack(_Kept):
         """Parameters of every member, but for what is drawn."""
         own = (
             *("max_iter", "n_iter_no_change", "validation_fraction"),
-            *("categorical_features", "date_features"),
+            *("categorical_features", "date_features", "text_features"),
         )
         return {
             **self._member_defaults,

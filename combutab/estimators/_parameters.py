@@ -94,6 +94,7 @@ _BOTH: Mapping[str, Any] = MappingProxyType(
         "n_frequencies": 16,
         "n_bins": 48,
         "date_features": ("number",),
+        "text_features": "ignore",
         "frequency_scale": 0.1,
         "scale_inputs": False,
         "learning_rate_factors": None,
@@ -167,6 +168,7 @@ POSITIVE = Interval(Real, 0, None, closed="neither")
 SHARE = Interval(Real, 0, 1, closed="left")
 RANDOM_STATE = ("random_state", np.random.Generator)
 DATE_FEATURES = (StrOptions({"auto"}), "array-like")
+TEXT_FEATURES = StrOptions({"auto", "ignore"})
 CATEGORICAL_FEATURES = (StrOptions({"from_dtype"}), "array-like", None)
 
 
@@ -331,6 +333,10 @@ class Parameters(_Positional):
         cosine of the local time. ``"auto"`` takes the number and those that the dates have and
         cover; `combutab.preprocessing.TableEncoder` has the rule. Leave ``"number"`` out where new
         rows are later than all training rows and no trend is to be extrapolated.
+    text_features : {"auto", "ignore"}, default="auto"
+        What becomes of columns of free text: up to 30 numbers each, from hashed n-grams of
+        characters by a truncated SVD, or nothing. `combutab.preprocessing.TableEncoder` says which
+        columns are free text.
     embedding_dim : int, default=8
         Width of those embeddings.
     numeric_embedding : {"none", "pbld", "piecewise-linear"}, default="pbld"
@@ -408,6 +414,7 @@ class Parameters(_Positional):
     max_onehot: int = parameter(8, Interval(Integral, 0, None, closed="left"))
     min_frequency: float = parameter(5, COUNT, Interval(RealNotInt, 0, 1, closed="neither"))
     date_features: Any = parameter("auto", *DATE_FEATURES)
+    text_features: Literal["auto", "ignore"] = parameter("auto", TEXT_FEATURES)
     embedding_dim: int = parameter(8, COUNT)
     numeric_embedding: str = parameter("pbld", StrOptions(set(NUMERIC_EMBEDDINGS)))
     numeric_embedding_dim: int = parameter(4, Interval(Integral, 2, None, closed="left"))
@@ -505,6 +512,7 @@ class Parameters(_Positional):
             min_frequency=self.min_frequency,
             n_bins=self.n_bins if self.numeric_embedding == "piecewise-linear" else None,
             date_features=self.date_features,
+            text_features=self.text_features,
         )
 
     def _train_config(self, n_rows: int, score: str | None, epochs: int | None) -> TrainConfig:

@@ -573,6 +573,9 @@ class StreamedMLP(BaseMLP):
                 )
 
         header = source.table.header(source.features)
+        for name in source.features:  # text is categories to us, and may be free text
+            if str(source.table.type_of(name)) in ("string", "large_string", "string_view"):
+                header[name] = header[name].astype(object)
         encoder = self.make_encoder().fit_batches(
             batches(),
             header=header,

@@ -9,6 +9,7 @@ from combutab.preprocessing._encoder import EncodedTable, Span, TableEncoder
 from combutab.preprocessing._features import calendar_phases, check_date_features
 from combutab.preprocessing._inference import (
     OddColumn,
+    OddColumnWarning,
     TargetError,
     UnlearnedWarning,
     infer_task,
@@ -58,6 +59,7 @@ __all__ = [
     "Moments",
     "NumberColumn",
     "OddColumn",
+    "OddColumnWarning",
     "ParquetParts",
     "ParquetTable",
     "Paths",

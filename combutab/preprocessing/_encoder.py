@@ -39,11 +39,16 @@ from combutab.preprocessing._columns import (
 )
 from combutab.preprocessing._features import (
     DATE_PARTS,
+    TEXT_SAMPLE,
     Calendar,
     DateCounts,
+    TextMap,
     check_date_features,
+    ignored_text,
+    is_free_text,
+    learn_text,
 )
-from combutab.preprocessing._inference import unlearned
+from combutab.preprocessing._inference import odd_categories, unlearned
 from combutab.preprocessing._numeric import (
     Method,
     Moments,
@@ -117,13 +122,15 @@ class TableLearner:
         zones: Mapping[int, Any] | None = None,
     ) -> None:
         self._labels, self._kinds, self._sample = labels, kinds, sample
-        self._numeric = [j for j, kind in enumerate(kinds) if kind != "category"]
+        self._numeric = _numeric(kinds)
         self._moments = RunningMoments(len(self._numeric), lambda i: labels[self._numeric[i]])
         self._tolerance = np.zeros(len(self._numeric))
         self._max_distinct = max_distinct
         self._large: dict[int, list[Fraction]] = {}
         self.counts = {j: CategoryCounts() for j, k in enumerate(kinds) if k == "category"}
         self.dates = {j: DateCounts(zone) for j, zone in (zones or {}).items()}
+        self.texts = {j: RowSample(TEXT_SAMPLE, j) for j, k in enumerate(kinds) if k == "text"}
+        self.lacking: set[int] = set()  # texts in some rows
         self.n_rows = 0
 
     def add(
@@ -131,10 +138,10 @@ class TableLearner:
     ) -> tuple[Block, dict[int, Factors]]:
         """Take one part, and the positive weights of its rows; return its columns as they are read.
 
-        Those that are no categories are a block, the others factors by position.
+        Those that are no categories or text are a block, the others factors by position.
         """
         self.n_rows += table.n_rows
-        factors = {j: table.factors(j) for j in self.counts}
+        factors = {j: table.factors(j) for j in (*self.counts, *self.texts)}
         block: Block = table.block(self._numeric, self._kinds)
         self._tolerance = np.maximum(self._tolerance, block.tolerance)
         for j, numbers in table.large_numbers(block, self._numeric, self._kinds).items():
@@ -150,6 +157,10 @@ class TableLearner:
             dates.add(block.column(self._numeric.index(j)))
         for j, counts in self.counts.items():
             counts.add(factors[j])
+        for j, sample in self.texts.items():
+            known = factors[j].codes[factors[j].codes >= 0]
+            sample.add(np.array(factors[j].keys, dtype=object)[known], None)
+            self.lacking |= {j} if len(known) < table.n_rows else set()
         self._check_distinct()
         return block, factors
 
@@ -222,7 +233,7 @@ def _filled(
 
 # ---- TableEncoder: a table to the float32 arrays of a network ------------------------------------
 
-SpanKind = Literal["numeric", "indicator", "cyclic", "onehot", "code"]
+SpanKind = Literal["numeric", "indicator", "cyclic", "onehot", "text", "code"]
 
 
 @dataclass(frozen=True)
@@ -242,7 +253,7 @@ class EncodedTable:
     ----------
     dense : ndarray of shape (n_rows, n_dense), float32
         Scaled numbers, then missing-value indicators, then sines and cosines of dates, then
-        one-hot columns; all finite.
+        one-hot columns, then those of free text; all finite.
     codes : ndarray of shape (n_rows, n_codes), int64
         One column a categorical column of many categories, for embeddings.
     """
@@ -270,7 +281,9 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
       if fit saw it; an unseen category counts as a rare one, or is all zeros if there were none;
     - a column of more than `max_onehot` categories (the rare ones count as one) becomes integer
       codes: 0 for unseen and rare categories and those that fit saw once, then the others in
-      order, then missing if fit saw it.
+      order, then missing if fit saw it;
+    - free text becomes up to 30 numbers, as `text_features` says, and an indicator if fit saw
+      missing ones, which get the mean.
 
     Categories that fit sees keep their type: 1 and "1" are two of them, but 1, 1.0 and True are
     one, as in Python. In later tables a category may be of another type: one that equals no fitted
@@ -295,7 +308,9 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     between means of `min_frequency` neighbouring rows, and no column's smallest or largest value is
     kept. It holds the columns' names, the other categories and the share of rows that have one, and
     means and standard deviations of numbers (of fewer rows than `min_frequency`: rounded to two
-    digits). Of dates it also holds the time zone, and which parts of them vary.
+    digits). Of dates it also holds the time zone, and which parts of them vary. Of free text it
+    holds no text: how many texts have an n-gram of a hash, where `min_frequency` of them do, and
+    directions among the hashes.
 
     Parameters
     ----------
@@ -324,6 +339,14 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         the same (as dates without a time have one hour), and where they span less than about two of
         its periods. Of dates that are months it takes the month, of others the day of the year.
         Without "number" that column is 0. The difference of two dates is left to you.
+    text_features : {"auto", "ignore"}, default="auto"
+        What becomes of free text: columns of string or object dtype that hold only text, of which
+        more than half of the rows, and at least 20, have one of their own, of 5 words on average (a
+        word is two letters or more, without digits, so that keys such as "A-10293" have none, and
+        names of people too few); of a table in parts the first part decides. "auto": n-grams of 3
+        and 4 characters within words, of the first 1,000 characters, are hashed to 8,192 numbers
+        and weighted by tf-idf; a truncated SVD of 10,000 texts at most gives the up to 30 columns,
+        scaled. The state grows by a megabyte at most. "ignore": the column is left out.
 
     Attributes
     ----------
@@ -331,10 +354,13 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only where all names are strings.
     kinds_ : tuple of str
-        What each column holds: "number", "bool", "datetime", "timedelta" or "category".
+        What each column holds: "number", "bool", "datetime", "timedelta", "category" or "text",
+        which is free text; other text is a category.
     spans_ : tuple of Span
     calendars_ : tuple of Calendar
         Of each column of dates, by ``column``: the ``parts`` that it became, and its time ``zone``.
+    text_maps_ : tuple of TextMap
+        Of each column of free text.
     n_dense_ : int
     cardinalities_ : tuple of int
         Of each code column: codes lie in ``range(cardinality)``.
@@ -365,6 +391,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     min_frequency: float = 5
     n_bins: int | None = None
     date_features: Any = "auto"
+    text_features: Literal["auto", "ignore"] = "auto"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
@@ -376,6 +403,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         ],
         "n_bins": [Interval(Integral, 1, None, closed="left"), None],
         "date_features": [StrOptions({"auto"}), "array-like"],
+        "text_features": [StrOptions({"auto", "ignore"})],
     }
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -454,21 +482,22 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         """
         reader, learner = self if owner is None else owner, None
         kinds: tuple[ColumnKind, ...] = ()
+        undeclared: list[int] = []
         for X, weight in batches:
             table = read_table(reader, X, reset=learner is None)
             if learner is None:
                 source = table if header is None else Table(header)
-                kinds = self._kinds(source)
+                kinds = self._kinds(source, table)
                 labels = [table.label(j) for j in range(table.n_columns)]
                 of_quantiles = self.numeric in ("quantile", "robust") or self.n_bins is not None
                 sample = RowSample(n_sample, seed) if of_quantiles else None
-                zones = _zones(source, kinds)
+                zones, undeclared = _zones(source, kinds), self._undeclared(source)
                 learner = TableLearner(labels, kinds, sample, max_distinct, zones)
             learner.add(table, weight)
         if learner is None:
             raise ValueError("there is no part of a table to fit to: batches are empty")
         self._take_names(reader)
-        self._take_over(learner, kinds, labels)
+        self._take_over(learner, kinds, labels, undeclared)
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -493,7 +522,8 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         table = read_table(self if owner is None else owner, X, reset=False)
         self._check_zones(table)
-        factors = [table.factors(each.column) for each in self.category_maps_]
+        coded = [j for j, kind in enumerate(self.kinds_) if kind in ("category", "text")]
+        factors = {j: table.factors(j) for j in coded}
         block = table.block(self._numeric_columns(), self.kinds_)
         return self._assemble(block, factors, None if fitted else table.label)
 
@@ -506,14 +536,15 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
             The columns that are no categories, NaN where missing.
         codes : ndarray of shape (n_rows, n_categorical), int64
             The others, as the `CategoryMap` of each gives them: where they become one-hot columns
-            which of these is 1, or -1 for none.
+            which of these is 1, or -1 for none. Free text that is left out is in neither.
 
         Raises
         ------
         ValueError
-            As `encode`.
+            As `encode`; if a column is free text.
         """
         check_is_fitted(self)
+        self.refuse_text()
         table = read_table(self, X, reset=False)
         self._check_zones(table)
         block = table.block(self._numeric_columns(), self.kinds_)
@@ -536,16 +567,18 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the columns of `transform`: ``age``, ``age_missing``, ``city_Rome``.
 
-        Those of dates are ``sold``, ``sold_hour_sin``, ``sold_hour_cos``, ...
+        Those of dates are ``sold``, ``sold_hour_sin``, ``sold_hour_cos``, ..., and those of free
+        text ``review_svd0``, ``review_svd1``, ...
         """
         check_is_fitted(self)
         inputs = _check_feature_names_in(self, input_features)
         suffixes = {each.column: _suffixes(each) for each in self.category_maps_ if each.onehot}
         suffixes |= {each.column: each.suffixes() for each in self.calendars_}
+        suffixes |= {each.column: each.suffixes() for each in self.text_maps_}
         names: list[str] = []
         for span in self.spans_:
             stem = inputs[span.column]
-            if span.kind in ("onehot", "cyclic"):
+            if span.kind in ("onehot", "cyclic", "text"):
                 names.extend(f"{stem}_{suffix}" for suffix in suffixes[span.column])
             else:
                 names.append(f"{stem}_missing" if span.kind == "indicator" else stem)
@@ -573,6 +606,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
             "scaler": self.numeric_scaler_,
             "categories": list(self.category_maps_),
             "calendars": list(self.calendars_),
+            "texts": list(self.text_maps_),
         }
         return arrays, pack(state, arrays)
 
@@ -581,15 +615,16 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         """The encoder that `to_state` described; a ValueError says what of it cannot be."""
         state = unpack_all(meta, arrays, _STATE, "the encoder's state")
         names, kinds, maps = state["feature_names"], state["kinds"], state["categories"]
-        scaler, calendars = state["scaler"], state["calendars"]
-        _check_state(names, kinds, scaler, maps, calendars)
+        scaler, calendars, texts = state["scaler"], state["calendars"], state["texts"]
+        _check_state(names, kinds, scaler, {"category": maps, "datetime": calendars, "text": texts})
         encoder = cls(**state["parameters"])
         check_parameters(encoder)
         check_date_features(encoder.date_features)
         encoder.n_features_in_ = len(kinds)
         if names is not None:
             encoder.feature_names_in_ = np.array(names, dtype=object)
-        encoder._set_fitted(list(map(ColumnKind, kinds)), scaler, tuple(maps), tuple(calendars))
+        own = map(tuple, (maps, calendars, texts))
+        encoder._set_fitted(list(map(ColumnKind, kinds)), scaler, *own)
         return encoder
 
     def _take_names(self, owner: Any) -> None:
@@ -603,41 +638,117 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
             if told and each.parts:
                 each.check_zone(zone, table.label(each.column))
 
-    def _kinds(self, table: Table) -> tuple[ColumnKind, ...]:
+    def refuse_text(self) -> None:
+        """Raise ValueError if a column is encoded as free text, naming it."""
+        names = getattr(self, "feature_names_in_", None)
+        for each in self.text_maps_:
+            if each.width:
+                name = each.column if names is None else repr(names[each.column])
+                raise ValueError(
+                    f"column {name} is free text, which neither a torch module nor an ONNX model "
+                    "takes; fit with text_features='ignore', or without the column"
+                )
+
+    def describe_columns(self) -> dict[Any, str]:
+        """What each column became, in words.
+
+        Returns
+        -------
+        dict
+            From the columns' names (positions, where they have none).
+
+        Examples
+        --------
+        >>> times = pd.date_range("2024-01-01", periods=60, freq="D")
+        >>> X = pd.DataFrame({"day": times, "kind": ["a", "b"] * 30, "size": range(60)})
+        >>> TableEncoder().fit(X).describe_columns()
+        {'day': 'date: number, dayofweek, day', 'kind': 'category: 2 columns', 'size': 'number'}
+        """
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        said = dict(enumerate(map(str, self.kinds_)))
+        for calendar in self.calendars_:
+            number = ["number"] * self._takes_numbers()
+            parts = ", ".join([*number, *calendar.parts]) or "left out"
+            said[calendar.column] = f"date: {parts}"
+        for each in self.category_maps_:
+            into = f"{each.width} columns" if each.onehot else f"embedding of {each.width} codes"
+            said[each.column] = f"category: {into}"
+        for text in self.text_maps_:
+            n = len(text.components)
+            into = f"{n} columns of its n-grams of characters" if n else "left out"
+            said[text.column] = f"free text: {into}"
+        return {name: said[j] for j, name in enumerate(names)}
+
+    def _takes_numbers(self) -> bool:
+        """Whether dates become numbers, too."""
+        return isinstance(self.date_features, str) or "number" in list(self.date_features)
+
+    def _kinds(self, table: Table, first: Table | None = None) -> tuple[ColumnKind, ...]:
+        """The kinds of columns by their dtypes, and by the values of the first part."""
         check_date_features(self.date_features)
         mask = categorical_mask(self.categorical_features, table.names, table.n_columns)
-        return tuple(
+        kinds = [
             table.kind(j, None if mask is None else bool(mask[j])) for j in range(table.n_columns)
-        )
+        ]
+        values = table if first is None else first
+        for j in self._undeclared(table):
+            if kinds[j] == "category" and is_free_text(values.factors(j)):
+                kinds[j] = ColumnKind.TEXT
+        return tuple(kinds)
+
+    def _undeclared(self, table: Table) -> list[int]:
+        """Columns that neither the user nor a dtype of pandas calls categories."""
+        by_dtype = isinstance(self.categorical_features, str)
+        return [j for j in range(table.n_columns) if by_dtype and table.is_open(j)]
 
     def _learn(
         self, table: Table, weight: np.ndarray | None = None, world: World = ONE_PROCESS
-    ) -> tuple[Block, list[Factors]]:
+    ) -> tuple[Block, dict[int, Factors]]:
         kinds = self._kinds(table)
         labels = [table.label(j) for j in range(table.n_columns)]
         learner = TableLearner(labels, kinds, zones=_zones(table, kinds))
         block, factors = learner.add(table, weight)
-        self._take_over(learner, kinds, labels, block, weight, world)
-        return block, list(factors.values())
+        undeclared = self._undeclared(table)
+        self._take_over(learner, kinds, labels, undeclared, block, weight, world)
+        return block, factors
 
     def _take_over(
-        self, learner: TableLearner, kinds: Sequence[ColumnKind], labels: list[str], *whole: Any
+        self,
+        learner: TableLearner,
+        kinds: Sequence[ColumnKind],
+        labels: list[str],
+        undeclared: Sequence[int],
+        *whole: Any,
     ) -> None:
-        maps = self._learn_maps(learner.counts, labels, learner.n_rows)
-        numbers = isinstance(self.date_features, str) or "number" in list(self.date_features)
+        maps = self._learn_maps(learner.counts, labels, learner.n_rows, undeclared)
+        numbers = self._takes_numbers()
         scaler = learner.scaler(self.numeric, self.min_frequency, self.n_bins, numbers, *whole)
         least = rows_needed(self.min_frequency, learner.n_rows)
         dates = (each.learn(j, self.date_features, least) for j, each in learner.dates.items())
-        self._set_fitted(kinds, scaler, maps, tuple(dates))
+        texts = (
+            learn_text(j, sample.result()[0].tolist(), least, missing=j in learner.lacking)
+            if self.text_features == "auto"
+            else ignored_text(j)
+            for j, sample in learner.texts.items()
+        )
+        self._set_fitted(kinds, scaler, maps, tuple(dates), tuple(texts))
 
     def _learn_maps(
-        self, counts: dict[int, CategoryCounts], labels: list[str], n_rows: int
+        self,
+        counts: dict[int, CategoryCounts],
+        labels: list[str],
+        n_rows: int,
+        undeclared: Sequence[int],
     ) -> tuple[CategoryMap, ...]:
-        """The categories that are kept; a warning names the columns of which none is."""
+        """The categories that are kept; warnings name columns of which none is, and odd ones."""
         min_count = rows_needed(self.min_frequency, n_rows)
         maps = tuple(each.learn(j, self.max_onehot, min_count) for j, each in counts.items())
         lost = {m.column: counts[m.column].seen for m in maps if not m.keys}
         lost = {j: seen for j, seen in lost.items() if len(seen) > 1}
+        read = {labels[j]: counts[j].seen for j in undeclared if j in counts and j not in lost}
+        for odd in odd_categories(read):
+            warnings.warn(odd, stacklevel=2)
         if lost:
             named = {labels[j]: seen for j, seen in lost.items()}
             for warning in unlearned(named, max(min_count, 2)):
@@ -650,21 +761,26 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         scaler: NumericScaler,
         maps: tuple[CategoryMap, ...],
         calendars: tuple[Calendar, ...],
+        texts: tuple[TextMap, ...],
     ) -> None:
         self.kinds_ = tuple(kinds)
         self.numeric_scaler_ = scaler
         self.category_maps_ = maps
         self.calendars_ = calendars
-        self.spans_ = _lay_out(self._numeric_columns(), scaler.missing, calendars, maps)
+        self.text_maps_ = texts
+        self.spans_ = _lay_out(self._numeric_columns(), scaler.missing, calendars, maps, texts)
         self.n_dense_ = max((s.slice.stop for s in self.spans_ if s.kind != "code"), default=0)
         self.cardinalities_ = tuple(each.width for each in maps if not each.onehot)
         self.categories_ = {m.column: [*m.keys, *([None] if m.missing else [])] for m in maps}
 
     def _numeric_columns(self) -> list[int]:
-        return [j for j, kind in enumerate(self.kinds_) if kind != "category"]
+        return _numeric(self.kinds_)
 
     def _assemble(
-        self, block: Block, factors: Sequence[Factors], label: Callable[[int], str] | None = None
+        self,
+        block: Block,
+        factors: Mapping[int, Factors],
+        label: Callable[[int], str] | None = None,
     ) -> EncodedTable:
         scaler = self.numeric_scaler_
         dense = np.empty((block.n_rows, self.n_dense_), dtype=np.float32)
@@ -678,9 +794,12 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
                 for rows in block.pieces():
                     place = spans[calendar.column].slice
                     dense[rows, place] = calendar.encode(seconds[rows])
-        for each, factored in zip(self.category_maps_, factors, strict=True):
+        for text in self.text_maps_:
+            if text.width:
+                dense[:, spans[text.column].slice] = text.encode(factors[text.column])
+        for each in self.category_maps_:
             named = None if label is None else label(each.column)
-            encoded, span = each.encode(factored, named), spans[each.column]
+            encoded, span = each.encode(factors[each.column], named), spans[each.column]
             if each.onehot:
                 has = np.flatnonzero(encoded >= 0)
                 dense[has, span.slice.start + encoded[has]] = 1.0
@@ -698,6 +817,11 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         return tags
 
 
+def _numeric(kinds: Sequence[ColumnKind]) -> list[int]:
+    """Columns that are read as numbers."""
+    return [j for j, kind in enumerate(kinds) if kind not in ("category", "text")]
+
+
 def _zones(table: Table, kinds: Sequence[ColumnKind]) -> dict[int, Any]:
     return {j: table.zone(j)[0] for j, kind in enumerate(kinds) if kind == "datetime"}
 
@@ -712,12 +836,14 @@ def _lay_out(
     missing: np.ndarray,
     calendars: Sequence[Calendar],
     maps: Sequence[CategoryMap],
+    texts: Sequence[TextMap],
 ) -> tuple[Span, ...]:
     indicated = [j for j, had_missing in zip(numeric, missing, strict=True) if had_missing]
     widths: list[tuple[int, SpanKind, int]] = [(j, "numeric", 1) for j in numeric]
     widths += [(j, "indicator", 1) for j in indicated]
     widths += [(each.column, "cyclic", each.width) for each in calendars if each.parts]
     widths += [(each.column, "onehot", each.width) for each in maps if each.onehot]
+    widths += [(each.column, "text", each.width) for each in texts if each.width]
     ends = np.cumsum([width for _, _, width in widths], dtype=int).tolist()
     spans = [
         Span(column, kind, slice(end - width, end))
@@ -753,7 +879,7 @@ def _distinct(names: Sequence[str]) -> list[str]:
 
 # ---- What a fitted TableEncoder consists of, as a state declares it ------------------------------
 
-_ENCODED = ("number", "bool", "datetime", "timedelta", "category")
+_ENCODED = ("number", "bool", "datetime", "timedelta", "category", "text")
 _STATE = {
     "parameters": kind(dict),
     "kinds": several(choice(*_ENCODED), 1),
@@ -761,8 +887,10 @@ _STATE = {
     "scaler": kind(NumericScaler),
     "categories": several(kind(CategoryMap)),
     "calendars": several(kind(Calendar)),
+    "texts": several(kind(TextMap)),
 }
 _ARRAY = kind(np.ndarray)
+_OWN = {"category": "categories", "datetime": "dates", "text": "texts"}  # in errors
 _BOOLEAN_ARRAYS = ("constant", "unscaled", "missing")  # of the scaler's arrays
 _QUANTILE_ARRAYS = ("knots", "edges")  # the others have an entry for each column
 declare(
@@ -794,17 +922,25 @@ declare(
     },
     Calendar.check,
 )
+declare(
+    TextMap,
+    {
+        "column": whole(),
+        **dict.fromkeys(("weights", "components", "centre", "scale"), _ARRAY),
+        "missing": kind(bool),
+    },
+    TextMap.check,
+)
 
 
 def _check_state(
     names: list[str] | None,
     kinds: list[str],
     scaler: NumericScaler,
-    maps: Sequence[CategoryMap],
-    calendars: Sequence[Calendar],
+    own: Mapping[str, Sequence[Any]],
 ) -> None:
     """Refuse a state whose parts are not of one table, or that makes what is no number."""
-    numeric = sum(each != "category" for each in kinds)
+    numeric = sum(each not in ("category", "text") for each in kinds)
     arrays = {name: array for name, array in vars(scaler).items() if name != "method"}
     wrong = [
         name
@@ -820,11 +956,10 @@ def _check_state(
     lacks = (scaler.method == "quantile") != (len(scaler.knots) > 0)
     if lacks or any((np.diff(arrays[name], axis=0) < 0).any() for name in _QUANTILE_ARRAYS):
         raise ValueError("the encoder's state has quantiles that do not increase, or lacks them")
-    if [each.column for each in maps] != [j for j, k in enumerate(kinds) if k == "category"]:
-        raise ValueError("the encoder's state has the categories of other columns than its kinds")
-    if any(len({*each.keys}) != len(each.keys) for each in maps):
+    for what, name in _OWN.items():
+        if [each.column for each in own[what]] != [j for j, k in enumerate(kinds) if k == what]:
+            raise ValueError(f"the encoder's state has the {name} of other columns than its kinds")
+    if any(len({*each.keys}) != len(each.keys) for each in own["category"]):
         raise ValueError("the encoder's state has a category twice")
-    if [each.column for each in calendars] != [j for j, k in enumerate(kinds) if k == "datetime"]:
-        raise ValueError("the encoder's state has the dates of other columns than its kinds")
     if names is not None and len({*names}) != len(kinds):
         raise ValueError(f"the encoder's state has {len(names)} names for {len(kinds)} columns")

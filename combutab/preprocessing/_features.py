@@ -1,14 +1,17 @@
-"""What becomes of dates beside their number: parts of the calendar, as sine and cosine."""
+"""What dates and free text become: parts of the calendar on circles, and weights of n-grams."""
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
+
+from combutab.preprocessing._columns import Factors
 
 # ---- Dates: hour, weekday, day, month and day of the year, each as a point on a circle -----------
 
@@ -226,3 +229,139 @@ def _offsets(zone: Any) -> tuple[np.ndarray, np.ndarray]:
         late = offset(middle) != found[places]
         before, after = np.where(late, before, middle), np.where(late, middle, after)
     return after.astype(np.float64), np.append(found[:1], found[places + 1])
+
+
+# ---- Free text: weights of hashed n-grams of characters, and their main directions ---------------
+
+_MIN_WORDS = 5  # on average: names of people, titles and addresses have fewer
+_MIN_TEXTS = 20  # different ones
+_MIN_DISTINCT = 0.5  # of the rows have a text of their own
+_N_LOOKED_AT = 500  # texts whose words are counted
+# of letters alone, so that the parts of a key are none; in writing without spaces two letters count
+_WORD = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]{2}|\b[^\W\d_]{2,}\b")
+_MAX_CHARACTERS = 1_000  # of a text
+_N_BUCKETS = 2**13  # of hashed n-grams
+_MAX_COMPONENTS = 30
+TEXT_SAMPLE = 10_000  # texts that the directions are learned from
+_CHUNK = 1_000  # texts that are encoded at a time
+
+
+def is_free_text(factors: Factors) -> bool:
+    """Tell whether a column is free text.
+
+    It holds only text, more than half of the rows (and at least 20) have one of their own, and a
+    text has 5 words on average: sequences of two letters or more, without digits.
+    """
+    texts = factors.keys[:: 1 + len(factors.keys) // _N_LOOKED_AT]
+    if not texts or not all(isinstance(text, str) for text in texts):
+        return False
+    n_words = sum(len(_WORD.findall(text[:_MAX_CHARACTERS])) for text in map(str, texts))
+    n_rows = int((factors.codes >= 0).sum())
+    return (
+        n_words >= _MIN_WORDS * len(texts)
+        and len(factors.keys) >= max(_MIN_TEXTS, _MIN_DISTINCT * n_rows)
+        and all(isinstance(text, str) for text in factors.keys)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class TextMap:
+    """How a column of free text is encoded: no text, but weights of hashed n-grams.
+
+    An n-gram's ``weights`` are 0 where fewer than `min_frequency` of the texts have it. It takes
+    one megabyte at most.
+    """
+
+    column: int
+    weights: np.ndarray  # (n_buckets,) float32, the inverse document frequencies; empty if ignored
+    components: np.ndarray  # (n_components, n_buckets) float32
+    centre: np.ndarray  # (n_components,) float32
+    scale: np.ndarray  # (n_components,) float32
+    missing: bool  # a column tells of missing texts
+
+    @property
+    def width(self) -> int:
+        """Columns that it fills."""
+        return len(self.components) + self.missing
+
+    def suffixes(self) -> list[str]:
+        """Names of those columns, behind the name of the text."""
+        return [f"svd{i}" for i in range(len(self.components))] + ["missing"] * self.missing
+
+    def check(self) -> None:
+        """Raise ValueError if its arrays are not of one encoding."""
+        n, width = len(self.components), len(self.weights)
+        shapes = {"weights": (width,), "components": (n, width), "centre": (n,), "scale": (n,)}
+        arrays = {name: getattr(self, name) for name in shapes}
+        if (
+            any(a.shape != shapes[name] or a.dtype != np.float32 for name, a in arrays.items())
+            or width not in (0, _N_BUCKETS)
+            or n > _MAX_COMPONENTS
+            or not all(np.isfinite(array).all() for array in arrays.values())
+            or not (self.scale > 0).all()
+        ):
+            raise ValueError("the encoder's state has arrays that are of no text's encoding")
+
+    def encode(self, factors: Factors) -> np.ndarray:
+        """A column -> (n, width) float32; a missing text has the mean of all."""
+        found = np.zeros((len(factors.keys) + 1, self.width), dtype=np.float32)
+        n = len(self.components)
+        for start in range(0, len(factors.keys) if n else 0, _CHUNK):
+            rows = _weighted(factors.keys[start : start + _CHUNK], self.weights)
+            directions = np.asarray(rows @ self.components.T)
+            found[start : start + len(directions), :n] = (directions - self.centre) / self.scale
+        found[-1, n:] = 1.0  # gathered by code -1
+        return found[factors.codes]
+
+
+def learn_text(column: int, texts: Sequence[str], min_count: int, *, missing: bool) -> TextMap:
+    """Learn the main directions of a sample of texts.
+
+    N-grams of 3 and 4 characters within words, hashed to 8,192 numbers, weighted by how rare they
+    are (tf-idf) and projected on 30 directions at most by a truncated SVD, whose seed is fixed.
+    """
+    from sklearn.decomposition import TruncatedSVD
+
+    counts = _hashed(texts)
+    n_having = np.bincount(counts.indices, minlength=_N_BUCKETS)
+    weights = np.log((1 + len(texts)) / (1 + n_having)) + 1
+    weights = np.where(n_having >= min_count, weights, 0.0).astype(np.float32)
+    n_components = min(_MAX_COMPONENTS, len(texts) - 1, int((weights > 0).sum()) - 1)
+    if n_components < 1:
+        return ignored_text(column)
+    rows = _weighted(texts, weights)
+    svd = TruncatedSVD(n_components, random_state=0).fit(rows)
+    components = svd.components_.astype(np.float32)
+    directions = np.asarray(rows @ components.T)
+    scale = directions.std(axis=0)
+    kept = scale > 1e-6
+    centre = directions.mean(axis=0)
+    return TextMap(column, weights, components[kept], centre[kept], scale[kept], missing)
+
+
+def ignored_text(column: int) -> TextMap:
+    """A column of free text that is left out."""
+    none = np.empty(0, dtype=np.float32)
+    return TextMap(column, none, none.reshape(0, 0), none, none, missing=False)
+
+
+def _hashed(texts: Iterable[Any]) -> Any:
+    """Counts of hashed n-grams: sparse (n, n_buckets) float32."""
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    vectorizer = HashingVectorizer(
+        analyzer="char_wb",
+        ngram_range=(3, 4),
+        n_features=_N_BUCKETS,
+        norm=None,
+        alternate_sign=False,
+        dtype=np.float32,
+    )
+    return vectorizer.transform(str(text)[:_MAX_CHARACTERS] for text in texts)
+
+
+def _weighted(texts: Iterable[Any], weights: np.ndarray) -> Any:
+    """Weighted n-grams, each row of length 1."""
+    from sklearn.preprocessing import normalize
+
+    return normalize(_hashed(texts).multiply(weights).tocsr())

@@ -149,6 +149,53 @@ class UnlearnedWarning(UserWarning):
         return f"{self.problem}; {self.remedy + ', or ' if self.remedy else ''}leave {it} out"
 
 
+class OddColumnWarning(UserWarning):
+    """Text that is dates or numbers, in a column that is encoded as categories."""
+
+
+_WAYS = {  # what to do with such a column
+    "dates": "pandas.to_datetime reads them",
+    "unclear dates": "pandas.to_datetime reads them, with dayfirst=True where the day is first",
+    "mixed dates": "bring them into one order, and pandas.to_datetime reads them",
+    "decimal comma": "write a point for the comma, and pandas.to_numeric reads them",
+    "thousands": "remove what stands between thousands, and pandas.to_numeric reads them",
+    "sign": "remove the sign, and pandas.to_numeric reads them",
+    "few texts": "pandas.to_numeric reads them, with errors='coerce'",
+    "missing mark": "pandas.to_numeric reads them, with errors='coerce'",
+    "text numbers": "pandas.to_numeric reads them",
+}
+_OF_CODES = ("few texts", "missing mark", "text numbers")  # which whole numbers may well be
+_N_LOOKED_AT = 2_000  # categories of a column
+
+
+def odd_categories(columns: Mapping[str, Mapping[Any, int]]) -> Iterator[OddColumnWarning]:
+    """Say of columns of text that they look like dates or amounts, and what to do.
+
+    ``columns`` has the values of each, and how many rows have them. Whole numbers may be codes of
+    categories, and nothing is said of them.
+    """
+    for name, seen in columns.items():
+        texts = dict(itertools.islice(seen.items(), _N_LOOKED_AT))
+        if not texts or not all(isinstance(value, str) for value in texts):
+            continue
+        rows: dict[str, int] = {}
+        for value, count in texts.items():
+            rows[value.strip()] = rows.get(value.strip(), 0) + count
+        found = _number_texts(rows, sum(rows.values())) or dates_in(rows, sum(rows.values()))
+        if found is None:
+            continue
+        kind, why, example = found
+        numbers = [value for value in rows if _DECIMAL_NUMBER.fullmatch(value)]
+        if kind in _OF_CODES and (
+            len(numbers) <= _MAX_CLASSES or all("." not in value for value in numbers)
+        ):
+            continue
+        yield OddColumnWarning(
+            f"{name} is encoded as categories, {why} ({example}): {_WAYS[kind]}. If they are "
+            "categories, convert the column to the dtype 'category'"
+        )
+
+
 def unlearned(
     columns: Mapping[str, Mapping[Any, int]], min_count: int
 ) -> Iterator[UnlearnedWarning]:
@@ -175,7 +222,7 @@ def _look(seen: Mapping[Any, int], min_count: int) -> tuple[str, str]:
             what = "dates" if dates_in(rows, n) is not None else "numbers"
             return f"its values look like {what}, but were read as text", f"convert to {what}"
     if len(seen) > n / 2:
-        return "nearly every row has a value of its own, as identifiers and free text have", ""
+        return "nearly every row has a value of its own, as identifiers have", ""
     remedy = "set min_frequency=2 to keep those that 2 rows have"
     return f"fewer than {min_count} rows have each of its categories", remedy
 

@@ -303,6 +303,7 @@ class Table:
         self.n_rows, self.n_columns = data.shape
         self.names: list[Any] | None = None
         self._columns: list[pd.Series] = []
+        self._factors: dict[int, Factors] = {}
         self._uniform: Any = None  # numbers or booleans of one dtype, in two dimensions
         if isinstance(data, pd.DataFrame):
             self.names = list(data.columns)
@@ -342,6 +343,11 @@ class Table:
             return ColumnKind.BOOL if self._uniform.dtype.kind == "b" else ColumnKind.NUMBER
         return encoded_kind(self.column(j), categorical, self.label(j))
 
+    def is_open(self, j: int) -> bool:
+        """Whether nobody made column j categories: it is no ``category`` of pandas."""
+        of_array = self._uniform is not None
+        return of_array or not isinstance(self.column(j).dtype, pd.CategoricalDtype)
+
     def block(self, columns: Sequence[int], kinds: Sequence[ColumnKind]) -> Block:
         """The named columns as numbers."""
         source: Any
@@ -372,7 +378,9 @@ class Table:
 
     def factors(self, j: int) -> Factors:
         """Codes and distinct keys of column j."""
-        return factorize(self.column(j), self.label(j))
+        if j not in self._factors:
+            self._factors[j] = factorize(self.column(j), self.label(j))
+        return self._factors[j]
 
 
 def refuse_cells(X: Any) -> None:

@@ -375,7 +375,7 @@ def test_a_column_that_nothing_is_learned_from_is_told_of_in_the_words_of_the_co
     assert main(["fit", "t.csv", "--target", "y", "-o", "t.safetensors", "--epochs", "1"]) == 0
     err = capsys.readouterr().err
     assert "'paid': its values look like numbers, but were read as text; convert to numb" in err
-    assert "'id': nearly every row has a value of its own, as identifiers and free text" in err
+    assert "'id': nearly every row has a value of its own, as identifiers have" in err
     assert "max_onehot" not in err
     assert "min_frequency" not in err
 
