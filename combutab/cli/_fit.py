@@ -201,7 +201,7 @@ def fit(
     estimator.set_params(**({"cv": "auto"} if name == "Pack" else {"validation_split": None}))
     for name, words in estimator.encoder_.describe_columns().items():
         if words.startswith(("date", "free text")):
-            echo_on_terminal(f"{name!r} is taken as {words}")
+            echo_on_terminal(f"{name!r}: {words}")
     _files.write_whole(out, lambda place: _files.save_with_format(estimator, place, forms, target))
     if split == "random":
         _warn_of_time_order(X, labels, kind)

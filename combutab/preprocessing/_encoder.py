@@ -676,7 +676,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
             said[each.column] = f"category: {into}"
         for text in self.text_maps_:
             n = len(text.components)
-            into = f"{n} columns of its n-grams of characters" if n else "left out"
+            into = f"{n} columns from hashed n-grams of characters" if n else "left out"
             said[text.column] = f"free text: {into}"
         return {name: said[j] for j, name in enumerate(names)}
 

@@ -11,7 +11,8 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from combutab.preprocessing._columns import ColumnKind, column_kind
+from combutab.preprocessing._columns import ColumnKind, column_kind, factorize
+from combutab.preprocessing._features import is_free_text
 from combutab.preprocessing._tables import as_pandas
 from combutab.preprocessing.modes import find_identifiers
 
@@ -246,9 +247,13 @@ def _odd(name: Any, column: pd.Series) -> Iterator[OddColumn]:
         yield from _odd_numbers(name, present, len(column))
     elif is_text(column):
         yield from _odd_text(name, present)
-    if find_identifiers(column) is not None:
+    if find_identifiers(column) is not None and not _is_free_text(column):
         why = "though they seem to be names of the rows"
         yield OddColumn(name, "identifier", "values to learn from", why)
+
+
+def _is_free_text(column: pd.Series) -> bool:
+    return is_text(column) and is_free_text(factorize(column, str(column.name)))
 
 
 def is_text(column: pd.Series) -> bool:

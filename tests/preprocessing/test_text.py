@@ -8,7 +8,12 @@ import pytest
 from numpy.testing import assert_allclose
 
 from combutab import MLPClassifier, MLPRegressor, load
-from combutab.preprocessing import OddColumnWarning, TableEncoder, UnlearnedWarning
+from combutab.preprocessing import (
+    OddColumnWarning,
+    TableEncoder,
+    UnlearnedWarning,
+    odd_columns,
+)
 
 GOOD = ["a joy to use every day", "sturdy, quick and beautiful", "we would buy it again at once"]
 BAD = ["it broke in the first week", "flimsy, slow and far too loud", "the seller never replied"]
@@ -68,7 +73,8 @@ def test_columns_of_a_text_and_of_missing_ones():
     assert rows[3, 1:].tolist() == [0] * (len(names) - 2) + [1]
     again = TableEncoder().fit_transform(table)
     assert (again == rows).all()
-    assert "30 columns of its n-grams" in encoder.describe_columns()["review"]
+    assert odd_columns(table) == []  # nor is it taken for names of rows
+    assert "30 columns from hashed n-grams" in encoder.describe_columns()["review"]
     odd = table.assign(review=["", "!?", 7, "a" * 10**6, *table["review"][4:]])
     assert np.isfinite(encoder.transform(odd)).all()
 

@@ -1,0 +1,238 @@
+"""What do dates and free text add to a fit, beside HistGradientBoosting and skrub?
+
+Three tables of regression, each with a column that is neither a number nor a category:
+
+- rentals: made up, like bike sharing: counts by the hour, with a trend, a season, rush hours on
+  working days, a weather's temperature and noise; the last quarter of the time is the test;
+- beijing: PM2.5 in Beijing by the hour, 2010 to 2014, every third hour; the last quarter is the
+  test. It is read from --data-home (beijing.csv.gz of TabDiff's data), and left out without it;
+- reviews: made up: a text of some 20 words, of which a few are good or bad, a price and a kind;
+  their rating is predicted, of rows at random.
+
+Our regressor has its defaults, once with date_features=["number"] and text_features="ignore" (the
+time is a number, text is left out), and once as it is; for the two series also without the number.
+HistGradientBoosting has the same columns, as numbers and categories, and once behind our
+TableEncoder; skrub's tabular_pipeline is its own encoding before it. R2 of the test rows, with 95 %
+intervals by the bootstrap over them: they say nothing of other times, or of another training.
+
+    python -m benchmarks.quality.real_tables [--quick] [--data-home FOLDER] [--seeds 1]
+
+--quick trains for two epochs, on few rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.metrics import r2_score
+from sklearn.pipeline import make_pipeline
+
+from benchmarks.papers.common.command import Experiment, Job, Study
+from benchmarks.papers.common.page import Page
+from benchmarks.papers.common.results import Row
+from combutab import MLPRegressor
+from combutab.preprocessing import TableEncoder
+
+N_RESAMPLES = 1000
+SETTINGS = ("data", "seed", "model")
+RESULTS = ("n_train", "n_test", "r2", "r2_low", "r2_high", "seconds")
+Split = tuple[pd.DataFrame, np.ndarray, np.ndarray, np.ndarray]  # X, y, training and test rows
+
+# ---- the tables ----------------------------------------------------------------------------------
+
+
+def rentals(seed: int, n: int = 17_000) -> Split:
+    """Two years of made-up counts by the hour; (X, y, train, test)."""
+    rng = np.random.default_rng(seed)
+    times = pd.Series(pd.date_range("2022-01-01", periods=n, freq="h"))
+    hour, day = times.dt.hour, times.dt.dayofyear
+    rush = np.exp(-((hour - 8) ** 2) / 4) + 1.2 * np.exp(-((hour - 17.5) ** 2) / 6)
+    leisure = 0.9 * np.exp(-((hour - 14) ** 2) / 18)
+    season = np.cos(2 * np.pi * (day - 190) / 365)
+    warmth = 12 + 10 * season + 4 * np.sin(2 * np.pi * (hour - 9) / 24) + rng.normal(0, 3, n)
+    level = 120 * (1 + 0.4 * np.arange(n) / n) * (1 + 0.2 * season)
+    shape = 0.15 + np.where(times.dt.dayofweek < 5, rush, leisure)
+    y = level * shape * (1 + 0.015 * (warmth - 12)) * rng.lognormal(0, 0.15, n)
+    return pd.DataFrame({"time": times, "temperature": warmth}), y.to_numpy(), *_in_time(n)
+
+
+def beijing(seed: int, home: Path, step: int = 3) -> Split:
+    """Every third hour of the air of Beijing; (X, y, train, test)."""
+    table = pd.read_csv(home / "beijing.csv.gz").dropna()
+    table.insert(0, "time", pd.to_datetime(table[["year", "month", "day", "hour"]]))
+    table = table.sort_values("time")[::step].reset_index(drop=True)
+    y = table["pm2.5"].to_numpy(dtype=np.float64)
+    X = table[["time", "DEWP", "TEMP", "PRES", "Iws", "Is", "Ir", "cbwd"]]
+    return X, y, *_in_time(len(X))
+
+
+GOOD = "great lovely excellent perfect comfortable sturdy beautiful reliable quick fantastic"
+BAD = "terrible broken cheap awful flimsy disappointing slow useless defective poor"
+OTHERS = (
+    "the this it was we bought ordered box product colour size table chair lamp arrived delivery "
+    "yesterday for our kitchen office with a and but very really quite again"
+)
+
+
+def reviews(seed: int, n: int = 4_000) -> Split:
+    """Made-up reviews and their ratings; (X, y, train, test)."""
+    rng = np.random.default_rng(seed)
+    good, bad, others = (words.split() for words in (GOOD, BAD, OTHERS))
+    quality, price = rng.normal(size=n), rng.gamma(4, 20, n)
+    texts = []
+    for each in quality:
+        words = [*rng.choice(others, rng.integers(8, 24))]
+        for praised in rng.random(rng.integers(2, 6)) < 1 / (1 + np.exp(-2 * each)):
+            words.insert(rng.integers(len(words) + 1), rng.choice(good if praised else bad))
+        texts.append(" ".join(words))
+    kind = rng.choice(["chair", "lamp", "table"], n)
+    y = np.clip(np.round(3 + 1.2 * quality + 0.004 * (price - 80) + rng.normal(0, 0.3, n)), 1, 5)
+    order = rng.permutation(n)
+    X = pd.DataFrame({"review": texts, "price": price, "kind": kind})
+    return X, y, order[: 3 * n // 4], order[3 * n // 4 :]
+
+
+def _in_time(n: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.arange(3 * n // 4), np.arange(3 * n // 4, n)
+
+
+# ---- the models ----------------------------------------------------------------------------------
+
+WITHOUT: dict[str, Any] = {"date_features": ["number"], "text_features": "ignore"}
+NO_TREND = {"date_features": ["hour", "dayofweek", "dayofyear"]}
+
+
+def _ours(seed: int, quick: bool, **parameters: Any) -> Any:
+    short = {"max_iter": 2, "n_iter_no_change": np.inf} if quick else {}
+    return MLPRegressor(random_state=seed, **short, **parameters)
+
+
+def _plain(X: pd.DataFrame) -> pd.DataFrame:
+    """Dates as numbers, categories as such, and no text."""
+    X = X.drop(columns=["review"], errors="ignore")
+    dates = X.select_dtypes("datetime").columns
+    X = X.assign(**{name: X[name].astype("int64") / 1e9 for name in dates})
+    return X.assign(**{n: X[n].astype("category") for n in X if X[n].dtype.kind not in "if"})
+
+
+def _boosting(seed: int, quick: bool) -> Any:
+    few = {"max_iter": 5} if quick else {}
+    return HistGradientBoostingRegressor(random_state=seed, **few)
+
+
+def _skrub(seed: int, quick: bool) -> Any:
+    from skrub import tabular_pipeline
+
+    return tabular_pipeline(_boosting(seed, quick))
+
+
+Model = tuple[Callable[[int, bool], Any], Callable[[pd.DataFrame], pd.DataFrame]]
+MODELS: dict[str, Model] = {
+    "ours": (_ours, pd.DataFrame),
+    "ours, without": (partial(_ours, **WITHOUT), pd.DataFrame),
+    "ours, no number": (partial(_ours, **NO_TREND), pd.DataFrame),
+    "HistGradientBoosting": (_boosting, _plain),
+    "our encoder, HistGradientBoosting": (
+        lambda seed, quick: make_pipeline(TableEncoder(), _boosting(seed, quick)),
+        pd.DataFrame,
+    ),
+    "skrub, HistGradientBoosting": (_skrub, pd.DataFrame),
+}
+
+
+def measure(split: Split, model: str, seed: int, *, quick: bool = False) -> Row:
+    """Fit a model to the training rows, and score it on the others."""
+    (make, columns), (X, y, train, test) = MODELS[model], split
+    X, started = columns(X), time.perf_counter()
+    fitted = make(seed, quick).fit(X.iloc[train], y[train])
+    truth, predicted = y[test], fitted.predict(X.iloc[test])
+    seconds = time.perf_counter() - started
+    rng = np.random.default_rng(0)
+    draws = (rng.integers(len(test), size=len(test)) for _ in range(20 if quick else N_RESAMPLES))
+    scores = [r2_score(truth[draw], predicted[draw]) for draw in draws]
+    ends = (r2_score(truth, predicted), *np.quantile(scores, [0.025, 0.975]))
+    counts = {"n_train": str(len(train)), "n_test": str(len(test))}
+    named = dict(zip(RESULTS[2:5], ends, strict=True))
+    return counts | {n: f"{v:.4f}" for n, v in named.items()} | {"seconds": f"{seconds:.3g}"}
+
+
+def _run(data: str, seed: int, model: str, home: Path | None, quick: bool) -> list[Row]:
+    if data == "beijing":
+        assert home is not None
+        split = beijing(seed, home, 100 if quick else 3)
+    else:
+        make = {"rentals": rentals, "reviews": reviews}[data]
+        split = make(seed, 300) if quick else make(seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return [measure(split, model, seed, quick=quick)]
+
+
+def _jobs(arguments: argparse.Namespace) -> Iterator[Job]:
+    home = Path(arguments.data_home or os.environ.get("COMBUTAB_DATA") or ".")
+    there = (home / "beijing.csv.gz").is_file()
+    for data in ["rentals", *(["beijing"] if there else []), "reviews"]:
+        for seed in range(1 if arguments.quick else arguments.seeds):
+            for model in MODELS:
+                if model == "ours, no number" and data == "reviews":
+                    continue
+                if model.startswith("skrub") and not find_spec("skrub"):
+                    continue
+                wanted = [dict(zip(SETTINGS, (data, str(seed), model), strict=True))]
+                run = partial(_run, data, seed, model, home, arguments.quick)
+                yield Job(wanted, run, f"{data}, seed {seed}, {model}")
+
+
+# ---- the page ------------------------------------------------------------------------------------
+
+
+def _write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None:
+    page.text(
+        "R2 of the test rows: the last quarter of the time (rentals, beijing), or rows at random "
+        "(reviews); 95 % intervals by the bootstrap over test rows; of several seeds, means. "
+        "“Without” is our regressor with dates as numbers and no text; HistGradientBoosting has "
+        "the same columns. Seconds are those of fit and predict, on a machine that may have had "
+        "other work."
+    )
+    if not (rows["model"].str.startswith("skrub")).any():
+        page.text("Not run: skrub, which is not installed.")
+    for data, own in rows.groupby("data", sort=False):
+        page.heading(f"{data}: {own['n_train'].iloc[0]} rows learned from")
+        means = own.groupby("model", sort=False)[["r2", "r2_low", "r2_high", "seconds"]].mean()
+        page.table(
+            ["model", "R2", "95 % interval", "seconds"],
+            [
+                [str(name), f"{r2:.3f}", f"[{low:.3f}, {high:.3f}]", f"{seconds:.3g}"]
+                for name, r2, low, high, seconds in means.itertuples()
+            ],
+        )
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seeds", type=int, default=1, help="of made-up rows and models")
+    parser.add_argument("--data-home", help="folder with beijing.csv.gz")
+
+
+STUDY = Study(
+    "quality_real_tables",
+    "quality_real_tables",
+    __doc__.splitlines()[0],
+    "benchmarks.quality.real_tables",
+    [Experiment("quality_real_tables", SETTINGS, RESULTS, _jobs)],
+    _write,
+    _add_arguments,
+)
+
+if __name__ == "__main__":
+    STUDY.main()
