@@ -199,9 +199,9 @@ def fit(
     )
     _train_whole(estimator, X, labels, groups)
     estimator.set_params(**({"cv": "auto"} if name == "Pack" else {"validation_split": None}))
-    for name, words in estimator.encoder_.describe_columns().items():
+    for column, words in estimator.encoder_.describe_columns().items():
         if words.startswith(("date", "free text")):
-            echo_on_terminal(f"{name!r}: {words}")
+            echo_on_terminal(f"{column!r}: {words}")
     _files.write_whole(out, lambda place: _files.save_with_format(estimator, place, forms, target))
     if split == "random":
         _warn_of_time_order(X, labels, kind)

@@ -152,6 +152,10 @@ STUDIES = {
             and (rows.loc[rows["model"] == "real rows", "linear_mae"].dropna() < 0.1).all()
         ),
     ),
+    "quality.real_tables": Quick(
+        counts={"model": {"ours": 2, "HistGradientBoosting": 2}}, words=("## reviews: 225 rows",),
+        holds=lambda rows: (rows["r2_low"] <= rows["r2_high"]).all(),
+    ),
     "quality.imputation": Quick(
         data="two", to_go="2 of 2 to go", words=("## one: 80 rows",),
         holds=lambda rows: rows["coverage"].notna().groupby(rows["model"]).all().sum() == 3,
