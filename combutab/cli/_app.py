@@ -21,6 +21,7 @@ from combutab.cli._console import (
     with_options,
 )
 from combutab.cli._evaluate import evaluate
+from combutab.cli._explain import explain
 from combutab.cli._fit import fit
 from combutab.cli._impute import impute
 from combutab.cli._predict import predict
@@ -82,6 +83,7 @@ for _command, _line in (
     (compare, "Find the best activation for a table."),
     (fit, "Fit a model that predicts one column of a table."),
     (predict, "Write what a model predicts for each row of a table."),
+    (explain, "Say which columns a model goes by, and how."),
     (synth, "Write a synthetic table like a real one."),
     (sample, "Write rows of a generator that `combutab synth` has trained."),
     (impute, "Fill the missing cells of a table."),

@@ -77,7 +77,7 @@ def predict(
     own = own if _options.is_text_file(data) else forms
     reading = _files.Reading(own.sep, own.decimal, own.encoding)
     kept = _cells_of(table, _options.find_columns("--keep", keep, table.columns), reading, data)
-    X = _fitted_columns(table, estimator.encoder_, forms, reading, data)
+    X = fitted_columns(table, estimator.encoder_, forms, reading, data)
     with refusals(ValueError, TypeError, prefix=f"{data}: "):
         predicted = estimator.predict(X)
         probabilities = estimator.predict_proba(X) if proba else None
@@ -129,7 +129,7 @@ def _cells_of(table: pd.DataFrame, names: list[Any], reading: Reading, path: Pat
     return reading.cells(path, places)[names]
 
 
-def _fitted_columns(
+def fitted_columns(
     table: pd.DataFrame, encoder: TableEncoder, forms: FileFormat, reading: Reading, path: Path
 ) -> pd.DataFrame:
     """The columns that the model was fitted with, in their order, and read as they were then."""

@@ -1,0 +1,259 @@
+"""``combutab explain``: which columns a fitted model goes by, and how."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from combutab.cli import _options
+from combutab.cli._console import UserError, echo, echo_on_terminal, hint, refusals, spinner
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from combutab.cli._files import Reading
+    from combutab.reports import ModelReport
+
+
+def _row_numbers(texts: list[str] | None) -> list[str] | None:
+    for text in texts or ():
+        for each in text.split(","):
+            if not each.strip().isdecimal() or int(each) < 1:
+                raise typer.BadParameter(
+                    f"{each.strip()!r} is no row: 1 is the first below the header."
+                )
+    return texts
+
+
+def explain(
+    model: Annotated[
+        Path, typer.Argument(help="File that `combutab fit` wrote, or an estimator's save.")
+    ],
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="Table with the columns that the model was fitted with and the target, best of "
+            f"rows that it was not fitted on. {_options.READABLE}."
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="File for a page with figures, such as explain.html: importances, partial "
+            "dependences, scores, explained rows.",
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(help="Column of DATA with the target.", show_default="the model's"),
+    ] = None,
+    rows: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NUMBERS",
+            callback=_row_numbers,
+            help="Rows of DATA, separated by commas, whose predictions are attributed to the "
+            "columns. 1 is the first row.",
+        ),
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        _options.columns_option(
+            "Columns, separated by commas, whose partial dependence is drawn.",
+            show_default="the six most important",
+        ),
+    ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="Score whose loss is the importance, such as log_loss, accuracy or mae.",
+            show_default="roc_auc; r2 of a regressor",
+        ),
+    ] = None,
+    repeats: Annotated[
+        int,
+        typer.Option(help="Bootstrap samples in which each column is shuffled.", min=2, max=1000),
+    ] = 10,
+    min_frequency: Annotated[
+        float,
+        typer.Option(
+            help="Rows that must have a category (below 1: share of them) for the page to show it."
+        ),
+    ] = 5,
+    sep: _options.Sep = None,
+    decimal: _options.Decimal = None,
+    thousands: _options.Thousands = None,
+    encoding: _options.Encoding = None,
+    seed: _options.Seed = 0,
+    device: _options.Device = "auto",
+) -> None:
+    """Say which columns a fitted model goes by, and how.
+
+    The importance of a column is the loss of score when its values are shuffled. Rows that the
+    model was fitted on make columns that it has overfitted to look important. Without the target in
+    DATA there are no importances, but --out and --rows work.
+    """
+    started = time.perf_counter()
+    least = _options.read_frequency(min_frequency)
+    _options.check_outputs({"--out": out}, {"MODEL": model, "DATA": data})
+    _options.check_model(model)
+    _options.check_table(data, sep, encoding, target=target, columns=columns)
+
+    import numpy as np
+    import pandas as pd
+
+    from combutab.cli import _files
+    from combutab.cli._predict import fitted_columns
+
+    given = _files.Reading(sep, decimal, encoding, thousands)
+    table, own = _files.read_file(data, given, _files.read_format(model))
+
+    import combutab.estimators as estimators
+    from combutab.evaluation import find_metric
+    from combutab.reports import report_model, write_report
+
+    _files.check_device(device)
+    names = [name for name in estimators.__all__ if name.endswith(("Classifier", "Regressor"))]
+    estimator, forms, known = _files.load_with_format(
+        model, device, names, "predicts nothing", "combutab fit"
+    )
+    task = "classification" if hasattr(estimator, "classes_") else "regression"
+    with refusals(prefix="--metric: "):
+        metric = metric and find_metric(metric, task).name
+    own = own if _options.is_text_file(data) else forms
+    reading = _files.Reading(own.sep, own.decimal, own.encoding)
+    name = None if target is None else _options.find_target(target, table.columns)
+    if name is None and str(known) in map(str, table.columns):
+        name = _options.find_target(str(known), table.columns)
+    if name is None and out is None and rows is None:
+        missing = "its target" if known is None else f"the target {known!r}"
+        raise UserError(
+            f"{data} does not have {missing}, without which no importance can be measured; give "
+            "--target, or --out or --rows for what needs no target"
+        )
+    X = fitted_columns(table, estimator.encoder_, forms, reading, data)
+    X.index = pd.RangeIndex(1, len(X) + 1)
+    places = [int(each) for text in rows or () for each in text.split(",")]
+    for place in places:
+        if place > len(X):
+            raise UserError(f"--rows: there is no row {place}; {data} has {len(X):,}")
+    chosen = _options.find_columns("--columns", columns, X.columns) if columns else None
+    y, scored = None, X
+    if name is not None:
+        if len(getattr(estimator.target_, "names", ())) > 1:
+            raise UserError("a model of several targets cannot be explained here")
+        y, kept = _known_targets(table[name], estimator, reading, data)
+        scored = X[kept]
+        if not kept.all():
+            n = int((~kept).sum())
+            hint(f"{n:,} row{'s' * (n != 1)} without a target left out of the scores")
+    with refusals(ValueError, TypeError, prefix=f"{data}: "), spinner("Explaining"):
+        found = report_model(
+            estimator,
+            scored,
+            y,
+            explain=X.loc[places] if places else None,
+            target=known if name is None else str(name),
+            scored=f"The scores and importances are of {len(scored):,} rows of {data.name}.",
+            file=model.name,
+            scoring=metric,
+            n_repeats=repeats,
+            columns=chosen if out is not None else (),
+            min_frequency=least,
+            random_state=np.random.default_rng(seed),
+        )
+        if out is not None:
+            _files.write_whole(out, lambda place: write_report(found, place))
+    _print_report(found)
+    if out is not None:
+        echo_on_terminal(f"Wrote {out} ({time.perf_counter() - started:.1f} s)")
+
+
+def _known_targets(
+    column: pd.Series, estimator: Any, reading: Reading, path: Path
+) -> tuple[Any, Any]:
+    """The targets as the model knows them, and which rows have one."""
+    import pandas as pd
+
+    from combutab.preprocessing import read_numbers
+
+    kept = column.notna().to_numpy()
+    if not kept.any():
+        raise UserError(f"{path}: the target {str(column.name)!r} is empty in all rows")
+    classes = getattr(estimator, "classes_", None)
+    if classes is None:
+        with refusals(prefix=f"{path}: the target {str(column.name)!r}: "):
+            return read_numbers(column[kept]).to_numpy(), kept
+    labels = classes.tolist()
+    if all(isinstance(label, str) for label in labels) and column.dtype != object:
+        if _options.is_text_file(path):  # numbers in this file, text in the model's
+            place = int(
+                pd.Index(reading.table(path).columns).get_indexer(pd.Index([column.name]))[0]
+            )
+            column = reading.cells(path, [place]).iloc[:, 0]
+        column = column.astype(str)
+    values = column[kept].to_numpy(dtype=object)
+    for value in pd.unique(values):
+        if value not in labels:
+            raise UserError(
+                f"{path}: the target {str(column.name)!r} has the value {value!r}, which the model "
+                f"does not know; its classes are {', '.join(map(repr, labels[:8]))}"
+                f"{', ...' if len(labels) > 8 else ''}"
+            )
+    return values if classes.dtype == object else values.astype(classes.dtype), kept
+
+
+def _print_report(found: ModelReport) -> None:
+    """Importances, and attributions of rows, as tables."""
+    import pandas as pd
+
+    if found.importance is not None:
+        table, importance = found.importance.table, found.importance
+        echo(
+            f"Permutation importance: {importance.effect} when a column is shuffled "
+            f"({importance.scoring} {_four_digits(importance.score)}, {importance.n_rows:,} rows)"
+        )
+        echo("")
+        both = zip(table["low"], table["high"], strict=True)
+        ends = [f"{_four_digits(low)} to {_four_digits(high)}" for low, high in both]
+        shown = {"column": table["column"].astype(str)}
+        shown["importance"] = table["importance"].map(_four_digits)
+        _print_table(pd.DataFrame({**shown, "95 % interval": ends}))
+    if found.attributions is None:
+        return
+    every = found.attributions.table
+    for i, label in enumerate(found.attributions.values.index):
+        base, answer = found.attributions.base_values[i], found.attributions.predictions[i]
+        if i or found.importance is not None:
+            echo("")
+        echo(
+            f"Row {label}: {found.attributions.outputs[i]} {_four_digits(answer)}, on average "
+            f"{_four_digits(base)}; the difference by column"
+        )
+        echo("")
+        own = every[every["row"] == label]
+        cells = {
+            "column": own["column"].astype(str),
+            "value": own["value"].map(str).str.removesuffix(" 00:00:00"),
+        }
+        _print_table(pd.DataFrame({**cells, "attribution": own["attribution"].map(_four_digits)}))
+
+
+def _four_digits(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def _print_table(table: pd.DataFrame) -> None:
+    widths = [max(map(len, [str(name), *table[name]])) for name in table]
+    left = [0] + [1] * (table.shape[1] - 1)
+    for row in [list(map(str, table.columns)), *table.to_numpy().tolist()]:
+        cells = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, left, strict=True)
+        ]
+        echo("  ".join(cells).rstrip())
