@@ -48,8 +48,8 @@ def evaluate(
         Path | None,
         typer.Option(
             help="Real rows that the generator has not seen: learners are tested on them, and "
-            "privacy is judged beside them. Without, learners are tested on a fifth of REAL, and "
-            "of privacy copies alone are known."
+            "privacy is judged beside them. Without, learners are tested on each fifth of REAL in "
+            "turn, and of privacy copies alone are known."
         ),
     ] = None,
     out: Annotated[
@@ -70,6 +70,13 @@ def evaluate(
             callback=lambda text: text if text == "standard" else _options.each_of(LEARNERS, text),
         ),
     ] = "standard",
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="What the usefulness is judged by: roc_auc, log_loss or accuracy; r2 or mae.",
+            show_default="roc_auc or r2",
+        ),
+    ] = None,
     model: Annotated[
         Path | None,
         typer.Option(
@@ -130,6 +137,7 @@ def evaluate(
         target=column,
         task=task,
         categorical=categorical,
+        metric=metric,
         learners=names[0] if len(names) == 1 else names,
         made=made,
         names=file_names(paths),
@@ -226,6 +234,7 @@ def write_and_print(found: SyntheticEvaluation, path: Path | None) -> None:
         echo_on_terminal(f"Wrote {path} ({time.perf_counter() - started:.1f} s)")
     for finding in found.findings:
         level = "not known" if finding.level == "unknown" else finding.level
-        echo(f"{finding.subject}: {level}. {finding.short}")
+        figure = f"{finding.figure}, " if finding.figure else ""
+        echo(f"{finding.subject}: {figure}{level}. {finding.short}")
         for line in (finding.sentence, *finding.notes):
             echo(line, indent=2)

@@ -365,21 +365,22 @@ def _score_classes(
         area = float(np.mean([roc_auc_score(truth == c, chances[:, c]) for c in present]))
     else:
         notes.append("one class in the test rows: no ROC AUC")
-    log_loss = np.nan
+    losses = np.full(len(truth), np.nan)
     if fitted is None or hasattr(fitted, "predict_proba"):
         given = chances[np.arange(len(truth)), truth]  # 0 of a class that was never learned
-        log_loss = -float(np.log(np.maximum(given, np.finfo(np.float64).eps)).mean())
+        losses = -np.log(np.maximum(given, np.finfo(np.float64).eps))
     f1 = f1_score(truth, predicted, labels=present, average="macro", zero_division=0)
     scores = {
         "accuracy": float((predicted == truth).mean()),
         "f1_macro": float(f1),
         "roc_auc": area,
-        "log_loss": log_loss,
+        "log_loss": float(losses.mean()),
     }
     again = {}
     if split.resamples is not None:
         again["accuracy"] = (predicted == truth)[split.resamples].mean(axis=1)
         again["roc_auc"] = _areas(truth, chances, present, split.resamples)
+        again["log_loss"] = losses[split.resamples].mean(axis=1)
     return scores, again
 
 
@@ -445,6 +446,7 @@ def _score_quantities(
     }
     again = {}
     if split.resamples is not None:
+        again["mae"] = np.abs(error)[split.resamples].mean(axis=1)
         errors = (error**2)[split.resamples].mean(axis=1)
         variances = (truth / problem.scale)[split.resamples].var(axis=1)
         differ = variances > 0
@@ -507,7 +509,7 @@ def ml_efficacy(
         than "real" the mean is, in either direction of the metric; ``n_tables``; ``note``: what is
         to be known of the score, "" where there is nothing. With ``n_resamples``, ``se`` and
         ``gap_se``, standard errors of ``mean`` and ``gap`` by the bootstrap over the test rows, of
-        accuracy, roc_auc and r2 (NaN of the others).
+        accuracy, roc_auc, log_loss, r2 and mae (NaN of the others).
 
         Metrics of a classification are accuracy, f1_macro and roc_auc (over the classes in the
         test rows; one against the rest, where there are several), and log_loss (NaN of

@@ -58,6 +58,8 @@ class Finding:
         What limits it.
     headline : str
         A few words without numbers, where those of the level do not fit.
+    figure : str
+        The number that decides, with its interval, if there is one.
     """
 
     subject: str
@@ -65,6 +67,7 @@ class Finding:
     sentence: str
     notes: tuple[str, ...] = ()
     headline: str = ""
+    figure: str = ""
 
     @property
     def short(self) -> str:
@@ -632,6 +635,15 @@ def _give_or_take(off: float) -> str:
 
 REAL = "real"  # a source of ml_efficacy
 NOTHING = "Models trained on it do no better than guessing."
+EFFICACY_METRICS = {
+    "accuracy": "accuracy",
+    "roc_auc": "ROC AUC",
+    "log_loss": "log loss",
+    "r2": "R²",
+    "mae": "mean absolute error",
+}
+"""Metrics that may decide on the usefulness, and their names in sentences."""
+_LOSSES = ("log_loss", "mae")
 _SOME = 0.1  # skill over guessing that is no longer next to nothing
 _ROUGH = 0.005  # two standard errors of the share that is kept, from where they are told
 
@@ -650,12 +662,21 @@ class _Skill:
     note: str  # of the training on the synthetic rows
 
     @property
+    def label(self) -> str:
+        return EFFICACY_METRICS[self.metric]
+
+    @property
     def learner_name(self) -> str:
         return LEARNERS.get(self.learner, self.learner)
 
     @property
+    def sign(self) -> int:
+        """-1 for a metric of which less is better."""
+        return -1 if self.metric in _LOSSES else 1
+
+    @property
     def over_guessing(self) -> float:
-        return self.real - self.guess
+        return self.sign * (self.real - self.guess)
 
     @property
     def is_one(self) -> bool:
@@ -663,48 +684,64 @@ class _Skill:
 
     @property
     def may_be_some(self) -> bool:
-        """Tell whether the real rows may teach what is worth telling, for all that is known."""
+        """Tell whether the real rows may hold what is worth telling, for all that is known."""
         return not self.over_guessing + 2 * self.error < _SOME
 
     @property
     def kept(self) -> float:
         """The share of the skill that is kept: below 0 of what is worse than guessing."""
-        return (self.synthetic - self.guess) / self.over_guessing
+        return self.sign * (self.synthetic - self.guess) / self.over_guessing
+
+    def off(self, share: float) -> float:
+        """Two standard errors of the share that is kept, if it is this one in truth.
+
+        Of synthetic - guess - share * (real - guess) = (synthetic - real) + (1 - share) * (real -
+        guess): as in Fieller's interval of a ratio, the real rows' error counts the less, the
+        nearer the share is to 1.
+        """
+        return 2 * math.hypot(self.gap_error, (1 - share) * self.error) / self.over_guessing
 
     @property
-    def off(self) -> float:
-        """Two standard errors of it."""
-        return 2 * (self.gap_error + abs(1 - self.kept) * self.error) / self.over_guessing
+    def level(self) -> str:
+        """The level of the share that is kept; "unknown" if it may be poor as well as good."""
+        may_be_poor = self.kept - self.off(KEPT_FAIR) < KEPT_FAIR
+        may_be_good = self.kept + self.off(KEPT_GOOD) + _ROUNDING >= KEPT_GOOD
+        if may_be_poor and may_be_good:
+            return "unknown"
+        return level_of(self.kept, KEPT_GOOD, KEPT_FAIR)
 
-    def told(self, score: float) -> str:
-        if self.metric == "roc_auc":
-            return f"{score:.3f}"
-        if score < 0:
-            return f"nothing (R² {score:.2f})"
-        return f"{100 * score:.1f} %"
+    @property
+    def difference(self) -> str:
+        """What is lost by training on the synthetic rows, with its interval."""
+        gap = self.synthetic - self.real
+        low, high = gap - 2 * self.gap_error, gap + 2 * self.gap_error
+        return f"{gap:+.3f} (95 % interval {low:+.3f} to {high:+.3f})"
 
 
 def judge_usefulness(
     efficacy: pd.DataFrame,
     *,
     target: Hashable,
+    metric: str,
     guess: float,
     n_test: int,
+    n_rare: int,
     seen: bool,
     again: pd.DataFrame | None = None,
 ) -> Finding:
-    """Say which share of what the real rows teach is in the synthetic ones.
+    """Say which share of the skill over guessing is kept by learning from the synthetic rows.
 
     ``efficacy`` is of `ml_efficacy`, with the sources "real" and "synthetic", tested on ``n_test``
-    rows; ``guess`` is the share of the most frequent class in these, 0 of a regression, and
+    rows; ``metric`` is the one that decides, ``guess`` is what guessing has of it, ``n_rare`` the
+    number of test rows but for those of the most frequent class (all for a regression), and
     ``seen`` says whether the generator may have learned from them. ``again`` is of `ml_efficacy`
     too, with synthetic rows that were drawn anew from the synthetic ones, a source each.
     """
-    skill = _best(efficacy, guess, n_test)
+    skill = _best(efficacy, metric, guess, n_rare if metric == "roc_auc" else n_test, n_test)
     if again is not None:
         skill = _with_chance(skill, again)
     rows = counted(n_test, "real row" if seen else "held-out real row")
-    level, headline, share, off = "unknown", "", "", ""
+    level, headline, share, off, figure = "unknown", "", "", "", ""
     if n_test < FEWEST:
         why = "few"
     elif math.isnan(skill.real):
@@ -714,22 +751,26 @@ def judge_usefulness(
     elif math.isnan(skill.synthetic):
         why = "no score"
     else:
-        why, level = "kept", level_within(skill.kept, skill.off, KEPT_GOOD, KEPT_FAIR)
-        ends = np.array([skill.kept, skill.kept - skill.off, skill.kept + skill.off])
+        why, level = "kept", skill.level
+        around = skill.off(min(max(skill.kept, 0.0), 1.0))
+        ends = np.array([skill.kept, skill.kept - around, skill.kept + around])
         kept, low, high = np.clip(ends, 0.0, 1.0).tolist()
         share = {0.0: "nothing", 1.0: "all"}.get(kept, percent(kept))
         rough = max(kept - low, high - kept)
         off = _give_or_take(rough) if rough > _ROUGH else ""
         headline = NOTHING if level == "poor" and kept == 0 else ""
+        figure = f"difference of {skill.label} {skill.difference}"
     facts = {"skill": skill, "name": repr(str(target)), "rows": rows, "n_test": n_test}
     sentences = say("usefulness", why=why, level=level, share=share, off=off, **facts)
     notes = say("usefulness_notes", seen=seen, note=skill.note if why == "kept" else "")
-    return Finding("usefulness", level, " ".join(sentences), tuple(notes), headline)
+    return Finding("usefulness", level, " ".join(sentences), tuple(notes), headline, figure)
 
 
-def best_learner(efficacy: pd.DataFrame, *, guess: float, n_test: int) -> str:
+def best_learner(efficacy: pd.DataFrame, metric: str) -> str:
     """The learner that is best after training on the real rows."""
-    return _best(efficacy, guess, n_test).learner
+    table = efficacy[(efficacy["metric"] == metric) & (efficacy["source"] == REAL)]
+    scores = table["mean"] * (-1 if metric in _LOSSES else 1)
+    return str(table["learner"].iloc[int(scores.fillna(-math.inf).argmax())])
 
 
 def _with_chance(skill: _Skill, again: pd.DataFrame) -> _Skill:
@@ -739,44 +780,35 @@ def _with_chance(skill: _Skill, again: pd.DataFrame) -> _Skill:
     rows it is tested on. What is worse than guessing counts as guessing: R² has no lower end.
     """
     own = again[(again["metric"] == skill.metric) & (again["learner"] == skill.learner)]
-    scores = own.loc[own["source"] != REAL, "mean"].clip(lower=skill.guess)
-    by_chance = float(np.sqrt(((scores - max(skill.synthetic, skill.guess)) ** 2).mean()))
+    scores = skill.sign * (own.loc[own["source"] != REAL, "mean"] - skill.guess).to_numpy()
+    made = max(skill.sign * (skill.synthetic - skill.guess), 0.0)
+    by_chance = float(np.sqrt(((np.maximum(scores, 0.0) - made) ** 2).mean()))
     return replace(skill, gap_error=math.hypot(skill.gap_error, by_chance))
 
 
-def _best(efficacy: pd.DataFrame, guess: float, n_test: int) -> _Skill:
-    if (efficacy["metric"] == "r2").any():
-        return _best_by(efficacy, "r2", guess, n_test)
-    skill = _best_by(efficacy, "accuracy", guess, n_test)
-    if not skill.is_one:
-        # its error is that of the rarer classes
-        area = _best_by(efficacy, "roc_auc", 0.5, (1 - guess) * n_test)
-        skill = area if area.is_one else skill
-    return skill
-
-
-def _best_by(efficacy: pd.DataFrame, metric: str, guess: float, n: float) -> _Skill:
-    table = efficacy[efficacy["metric"] == metric]
-    real = table[table["source"] == REAL]
-    best = real.iloc[int(real["mean"].fillna(-math.inf).argmax())]
-    taught = table[(table["source"] == SYNTHETIC) & (table["learner"] == best["learner"])].iloc[0]
-    score = float(best["mean"])
+def _best(efficacy: pd.DataFrame, metric: str, guess: float, n: float, n_test: int) -> _Skill:
+    learner = best_learner(efficacy, metric)
+    own = efficacy[(efficacy["metric"] == metric) & (efficacy["learner"] == learner)]
+    real, taught = (own[own["source"] == source].iloc[0] for source in (REAL, SYNTHETIC))
+    score = float(real["mean"])
     error = _score_error(metric, score, n)
     return _Skill(
         metric,
-        str(best["learner"]),
+        learner,
         score,
         float(taught["mean"]),
         guess,
-        max(error, float(np.nan_to_num(best["se"]))),
+        max(error, float(np.nan_to_num(real["se"]))),
         # of scores that are equal in a few rows, the difference is not certain either
-        max(error if n < FEW else 0.0, float(np.nan_to_num(taught["gap_se"]))),
+        max(error if n_test < FEW else 0.0, float(np.nan_to_num(taught["gap_se"]))),
         str(taught["note"]),
     )
 
 
 def _score_error(metric: str, score: float, n: float) -> float:
-    """Estimate the standard error of a score on n rows."""
+    """Estimate the standard error of a score on n rows; 0 of a metric without an upper end."""
+    if metric in _LOSSES:
+        return 0.0
     if metric == "r2":  # as of a squared correlation, for many rows
         score = min(max(score, 0.0), 1.0)
         return 2 * math.sqrt(score) * (1 - score) / math.sqrt(n)

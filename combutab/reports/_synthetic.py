@@ -25,6 +25,7 @@ from combutab.evaluation import (
 from combutab.preprocessing import as_pandas, infer_task, refuse_large
 from combutab.reports._charts import is_identifier, least_rows
 from combutab.reports._findings import (
+    EFFICACY_METRICS,
     HELD_OUT,
     NOTHING,
     REAL,
@@ -47,7 +48,8 @@ from combutab.reports._page import say, versions
 from combutab.reports._yardsticks import measure_yardsticks, share_by_chance
 
 _NAMES = {"real": "real table", "synthetic": "synthetic table", "test": "held-out real table"}
-_SET_ASIDE = 0.2  # of the real rows, for learners to be tested on where there are no others
+_PARTS = 5  # of the real rows, each tested on in turn where there are no held-out rows
+_ENOUGH = 5000  # real rows of which one such part is enough, and below which all take turns
 _OVERLAP = 0.05  # of the held-out rows; with more of them among the others, they are not held out
 _FOLDS = 5
 _RESAMPLES = 100  # of the rows that learners are tested on, for what chance may do
@@ -71,11 +73,13 @@ class SyntheticEvaluation:
         The target of a classification is a category.
     target : column name or None
     task : {"classification", "regression"} or None
+    metric : str or None
+        The metric by which the usefulness is judged; None without ``efficacy``.
     guess : float or None
-        What guessing scores: the share of the most frequent class in the rows tested on, or the
-        R2 of the mean, 0; None without ``efficacy``.
+        What guessing has of this metric: 0.5 of ROC AUC, 0 of R2; None without ``efficacy``.
     efficacy : DataFrame or None
-        Of `ml_efficacy`; None without a target, or where nothing can be learned of it.
+        Of `ml_efficacy`; None without a target, or where nothing can be learned of it. Without
+        ``real_test`` the mean over the parts of ``real_train`` that take turns as test rows.
     fidelity, detection : DataFrame
         Of these evaluators. Sources are "synthetic" and, with ``test``, "held-out real".
         ``detection`` has no rows where there are too few to learn from.
@@ -109,6 +113,7 @@ class SyntheticEvaluation:
     kinds: Mapping[Hashable, str]
     target: Hashable | None
     task: Task | None
+    metric: str | None
     guess: float | None
     efficacy: pd.DataFrame | None = field(repr=False)
     fidelity: pd.DataFrame = field(repr=False)
@@ -126,13 +131,13 @@ class SyntheticEvaluation:
     def _repr_html_(self) -> str:
         """The findings in a notebook, with the learners' scores beside each other."""
         sentences = [
-            f"{each.subject.capitalize()}, {each.level}: {' '.join([each.sentence, *each.notes])}"
+            f"{each.subject.capitalize()}: {' '.join([each.sentence, *each.notes])} ({each.level})"
             for each in self.findings
         ]
         title = f"{self.names['synthetic']}: {' '.join(each.short for each in self.findings)}"
         chart, caption = "", ""
         if self.efficacy is not None:
-            metric = "r2" if self.task == "regression" else "roc_auc"
+            metric = str(self.metric)
             scores = self.efficacy[self.efficacy["metric"] == metric].dropna(subset="mean")
             rows = [
                 ChartRow(
@@ -145,11 +150,12 @@ class SyntheticEvaluation:
                 for line in scores.fillna({"se": 0.0}).to_dict("records")
             ]
             low = max(min((row.low for row in rows), default=0.0), -1.0)
+            high = max((row.high for row in rows), default=1.0)
             caption = (
-                f"{'R2' if metric == 'r2' else 'ROC AUC'} on real rows after training on synthetic "
+                f"{EFFICACY_METRICS[metric]} on real rows after training on synthetic "
                 "rows (blue) and on real ones (orange), with two standard errors."
             )
-            chart = interval_chart(rows, (low, 1.0), caption)
+            chart = interval_chart(rows, (low, high), caption)
         return result_html(title, sentences, chart, caption)
 
 
@@ -162,6 +168,7 @@ def evaluate_synthetic(
     task: Task | Literal["auto"] = "auto",
     categorical: Collection[Hashable] = (),
     learners: Any = "standard",
+    metric: str | None = None,
     made: Mapping[str, str] | None = None,
     names: Mapping[str, str] | None = None,
     min_frequency: float = 5,
@@ -178,8 +185,9 @@ def evaluate_synthetic(
     synthetic : table
         Columns as those of ``real_train``, in any order; values may have other dtypes.
     real_test : table, optional
-        Real rows that the generator has not seen. Without them learners are tested on a fifth of
-        ``real_train``, and of privacy no more is known than copies.
+        Real rows that the generator has not seen. Without them each fifth of ``real_train`` in
+        turn is what learners are tested on (from 5,000 rows on the first of them), and of privacy
+        no more is known than copies.
     target : column name, optional
         A column that is worth predicting; without it nothing is known of the usefulness.
     task : {"auto", "classification", "regression"}, default="auto"
@@ -187,6 +195,9 @@ def evaluate_synthetic(
         Columns of numbers or dates that are categories.
     learners : default="standard"
         As in `ml_efficacy`.
+    metric : str, optional
+        The metric by which the usefulness is judged: "roc_auc" (default), "log_loss" or "accuracy";
+        of a regression "r2" (default) or "mae".
     made : mapping of str to str, optional
         How the synthetic table was made, for the report.
     names : mapping, optional
@@ -247,45 +258,23 @@ def evaluate_synthetic(
     goal, efficacy, guess = None, None, None
     usefulness = _unjudged(aligned, target)
     if usefulness is None:
-        train, test = aligned["real"], aligned.tables.get("test")
-        if test is None:
-            train, test = _set_aside(train, target, random_state)
-        with clock("ml_efficacy", "training learners on real and on synthetic rows"):
-            efficacy = ml_efficacy(
-                real_train=train,
-                real_test=test,
-                synthetic=aligned["synthetic"],
-                target=target,
-                task=task,
-                learners=learners,
-                n_resamples=_RESAMPLES,
-                **options,
-            )
-        goal = _task_of(efficacy)
-        known = test[target].dropna()
-        guess = 0.0 if goal == "regression" else float(known.value_counts(normalize=True).max())
+        if metric is not None:
+            column = aligned["real"][target].dropna()
+            known_task = "classification" if target in categorical else infer_task(column)
+            _check_metric(metric, known_task if task == "auto" else task)
         judge = partial(
-            judge_usefulness,
-            efficacy,
-            target=target,
-            guess=guess,
-            n_test=len(known),
-            seen="test" not in given,
+            _judge_usefulness, aligned["synthetic"], target, task, metric, learners, clock, options
         )
-        usefulness = judge()
-        if usefulness.level == "poor":
-            best = best_learner(efficacy, guess=guess, n_test=len(known))
-            with clock("ml_efficacy", "training a learner on synthetic rows drawn anew"):
-                again = ml_efficacy(
-                    real_train=train,
-                    real_test=test,
-                    synthetic=_draw_anew(aligned["synthetic"], target, random_state),
-                    target=target,
-                    task=goal,
-                    learners={best: learners[best]} if isinstance(learners, Mapping) else best,
-                    **options,
-                )
-            usefulness = judge(again=again)
+        real, test = aligned["real"], aligned.tables.get("test")
+        splits = _parts(real, target, random_state) if test is None else [(real, test)]
+        usefulness, efficacy, metric, guess = judge(splits, seen=test is None)
+        if test is not None and usefulness.level == "unknown" and len(real) < _ENOUGH:
+            # few held-out rows: all real rows are tested on in turn
+            splits = _parts(pd.concat([real, test], ignore_index=True), target, random_state)
+            again = judge(splits, seen=True)
+            if again[0].level != "unknown":
+                usefulness, efficacy, metric, guess = again
+        goal = _task_of(efficacy)
         if goal == "classification":
             aligned = _align(given, named, [*categorical, target])
 
@@ -354,6 +343,7 @@ def evaluate_synthetic(
         kinds=aligned.kinds,
         target=target,
         task=goal,
+        metric=None if efficacy is None else metric,
         guess=guess,
         efficacy=efficacy,
         fidelity=alike,
@@ -464,14 +454,95 @@ def _draw_anew(table: pd.DataFrame, target: Hashable, seed: int) -> dict[str, pd
     return {f"anew {k}": table.iloc[rows].reset_index(drop=True) for k, rows in enumerate(drawn)}
 
 
-def _set_aside(
+def _judge_usefulness(
+    synthetic: pd.DataFrame,
+    target: Hashable,
+    task: str,
+    metric: str | None,
+    learners: Any,
+    clock: _Clock,
+    options: Mapping[str, Any],
+    splits: list[tuple[pd.DataFrame, pd.DataFrame]],
+    *,
+    seen: bool,
+) -> tuple[Finding, pd.DataFrame, str, float]:
+    """The finding, the scores that it is of, the metric, and what guessing has of it."""
+    score = partial(_efficacy_of_splits, splits, target=target, **options)
+    with clock("ml_efficacy", "training learners on real and on synthetic rows"):
+        efficacy = score(synthetic=synthetic, task=task, learners=learners, n_resamples=_RESAMPLES)
+    goal = _task_of(efficacy)
+    metric = metric or ("r2" if goal == "regression" else "roc_auc")
+    known = pd.concat([test[target] for _, test in splits]).dropna()
+    most = 0 if goal == "regression" else int(known.value_counts().max())
+    judge = partial(
+        judge_usefulness,
+        efficacy,
+        target=target,
+        metric=metric,
+        guess=_guess_score(metric, known, splits[0][0][target]),
+        n_test=len(known),
+        n_rare=len(known) - most,
+        seen=seen,
+    )
+    finding = judge()
+    if finding.level == "poor":
+        best = best_learner(efficacy, metric)
+        with clock("ml_efficacy", "training a learner on synthetic rows drawn anew"):
+            again = score(
+                synthetic=_draw_anew(synthetic, target, options["random_state"]),
+                task=goal,
+                learners={best: learners[best]} if isinstance(learners, Mapping) else best,
+            )
+        finding = judge(again=again)
+    return finding, efficacy, metric, judge.keywords["guess"]
+
+
+def _parts(
     table: pd.DataFrame, target: Hashable, seed: int
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The rows to learn from and those to be tested on; of the rows that have a target."""
+) -> list[tuple[pd.DataFrame, pd.DataFrame]]:
+    """Real rows to learn from and to be tested on, parts in turn; of rows that have a target."""
     known = table[table[target].notna()]
     order = np.random.default_rng(seed).permutation(len(known))
-    n = max(1, round(_SET_ASIDE * len(known)))
-    return known.iloc[order[n:]], known.iloc[order[:n]]
+    parts = np.array_split(order, min(_PARTS, len(known)))
+    taken = parts[:1] if len(known) >= _ENOUGH else parts
+    return [(known.iloc[np.setdiff1d(order, part)], known.iloc[part]) for part in taken]
+
+
+def _efficacy_of_splits(
+    splits: list[tuple[pd.DataFrame, pd.DataFrame]], **options: Any
+) -> pd.DataFrame:
+    """The mean of `ml_efficacy` over splits whose test rows are different ones."""
+    found = [ml_efficacy(real_train=train, real_test=test, **options) for train, test in splits]
+    if len(found) == 1:
+        return found[0]
+    table = pd.concat(found, ignore_index=True)
+    groups = table.groupby(["learner", "metric", "source"], sort=False)
+    combined = groups[["mean", "sd", "gap"]].mean()
+    for name in ("se", "gap_se"):
+        if name in table:  # of the mean of independent errors
+            combined[name] = groups[name].agg(lambda each: np.sqrt((each**2).mean() / len(each)))
+    combined["n_tables"] = groups["n_tables"].first()
+    combined["note"] = groups["note"].agg(lambda each: "; ".join(dict.fromkeys(filter(None, each))))
+    return combined.reset_index()[[*found[0].columns]]
+
+
+def _check_metric(metric: str, task: str) -> None:
+    regression = ("r2", "mae")
+    known = regression if task == "regression" else [*EFFICACY_METRICS.keys() - regression]
+    if metric not in known:
+        names = ", ".join(sorted(known))
+        raise ValueError(f"metric must be one of {names} for {task}, got {metric!r}")
+
+
+def _guess_score(metric: str, tested: pd.Series, real: pd.Series) -> float:
+    """Score of predictions that do not use the columns."""
+    if metric == "mae":
+        return float((tested - tested.median()).abs().mean() / (real.std(ddof=0) or 1.0))
+    if metric not in ("accuracy", "log_loss"):
+        return 0.0 if metric == "r2" else 0.5
+    shares = tested.value_counts(normalize=True).to_numpy()
+    shares = shares[shares > 0]
+    return float(shares.max() if metric == "accuracy" else -(shares * np.log(shares)).sum())
 
 
 def _seen(train: pd.DataFrame, test: pd.DataFrame) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from combutab._version import __version__
 from combutab.reports import _findings
 from combutab.reports._charts import Chart, category_bars, histogram, is_identifier, shorten_middle
-from combutab.reports._findings import C2ST, HELD_OUT, LEARNERS, SYNTHETIC
+from combutab.reports._findings import C2ST, HELD_OUT, LEARNERS, SYNTHETIC, best_learner
 from combutab.reports._page import inline_svg, number, render, svg_style
 from combutab.reports._synthetic import SyntheticEvaluation
 from combutab.reports._yardsticks import associations
@@ -101,12 +101,17 @@ def _efficacy(found: SyntheticEvaluation) -> dict[str, Any] | None:
         }
         for (learner, metric), row in rows.items()
     ]
-    main = "r2" if found.task == "regression" else "accuracy"
+    main = str(found.metric)
     shown = [each for each in scores if each["metric"] == main]
+    best = best_learner(found.efficacy, main)
+    top = max([1.0, *(row[kind] for row in shown for kind in ("real", "synthetic"))])
     notes = list(dict.fromkeys(note for note in found.efficacy["note"] if note))
     return {
         "main": _METRICS[main],
-        "best": max(shown, key=lambda row: np.nan_to_num(row["real"], nan=-np.inf)),
+        "best": next(
+            row for row in shown if row["learner"] == LEARNERS.get(best, best).removeprefix("a ")
+        ),
+        "top": float(np.nan_to_num(top, nan=1.0)),
         "shown": shown,
         "guess": found.guess,
         "all": scores,

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from combutab.evaluation import align_tables, detection, fidelity, ml_efficacy, privacy
-from combutab.reports import evaluate_synthetic
+from combutab.reports import evaluate_synthetic, render_report
 from combutab.reports._findings import count_copies, count_values, find_copies
 from combutab.reports._yardsticks import share_by_chance
 
@@ -107,6 +107,40 @@ def test_a_shuffled_target_teaches_nothing():
         f.fidelity.query("aspect == 'pairs' and source == 'synthetic'") for f in (found, before)
     ]
     assert pairs[0]["mean"].mean() < pairs[1]["mean"].mean()
+
+
+def churners(n, seed):
+    """Rows of which one in five is "yes", never with more than even chances."""
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(rng.normal(size=(n, 3)), columns=list("abc"))
+    chance = np.where(table["a"] > 0.5, 0.5, 0.03)
+    return table.assign(churned=np.where(rng.random(n) < chance, "yes", "no"))
+
+
+@pytest.mark.usefixtures("short_report")
+@pytest.mark.parametrize("n", [300, 1000])
+@pytest.mark.parametrize(("shuffled", "level"), [(False, "good"), (True, "poor")])
+def test_few_rows_of_uneven_classes_get_a_verdict(n, shuffled, level):
+    real, rows = churners(n, 0), churners(n, 1)
+    if shuffled:
+        rng = np.random.default_rng(2)
+        rows = pd.DataFrame({name: rng.permutation(rows[name]) for name in rows})
+    options = {"target": "churned", "learners": ["linear"]}
+    found = evaluate(rows, real_train=real[n // 5 :], real_test=real[: n // 5], **options)
+    usefulness = found.findings[0]
+    assert usefulness.level == level
+    assert usefulness.sentence.startswith("ROC AUC on ")
+    assert usefulness.figure.startswith("difference of ROC AUC ")
+    assert "(95 % interval " in usefulness.figure
+
+
+def test_the_metric_is_the_users_choice():
+    found = evaluate(FRESH, metric="log_loss", learners=["linear"])
+    assert (found.metric, found.findings[0].level) == ("log_loss", "good")
+    assert found.findings[0].sentence.startswith("log loss on 300 held-out real rows: 0.")
+    assert "Log loss of the linear model: 0." in render_report(found)
+    with pytest.raises(ValueError, match="one of accuracy, log_loss, roc_auc for classification"):
+        evaluate(FRESH, metric="r2")
 
 
 def test_near_copies_of_a_part_are_found():
@@ -226,8 +260,8 @@ def test_without_held_out_rows():
     assert found.test is None
     assert found.privacy is None
     assert set(found.fidelity["source"]) == set(found.detection["source"]) == {"synthetic"}
-    assert "of 60 real rows" in found.findings[0].sentence  # a fifth of 300
-    assert "set aside" in found.findings[0].notes[0]
+    assert "on 300 real rows" in found.findings[0].sentence  # each fifth in turn
+    assert "each fifth in turn" in found.findings[0].notes[0]
 
 
 @pytest.mark.usefixtures("short_report")
