@@ -14,6 +14,7 @@ from combutab.cli import _options
 from combutab.cli._console import UserError, echo, refusals
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
     from rich.table import Table
 
@@ -73,6 +74,16 @@ def compare(
     ] = ACTIVATIONS,
     seeds: Annotated[int, typer.Option(help="Networks per fold and activation.", min=1)] = 5,
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.", min=2)] = 5,
+    split: Annotated[
+        str,
+        typer.Option(
+            metavar="<random|time:COLUMN|group:COLUMN>",
+            callback=_options.check_split,
+            help="Folds of random rows, of whole groups that a column names (which is then not "
+            "learned from), or of periods by a column of dates or numbers, each tested on by "
+            "networks that were trained on the earlier ones.",
+        ),
+    ] = "random",
     epochs: Annotated[
         int | None,
         typer.Option(
@@ -157,6 +168,7 @@ def compare(
         tables = [_read_features_and_target(data, target, task, drop, reading, drop_missing_target)]
     else:
         given = {"--target": target, "--metric": metric, "--task": task if task != "auto" else None}
+        given["--split"] = split if split != "random" else None
         for option, value in given.items():
             if value is not None:
                 raise UserError(f"{option} {value} needs a table: combutab compare DATA")
@@ -169,6 +181,7 @@ def compare(
 
     comparisons = []
     for name, X, y, forms in tables:
+        X, y, folding = _folding(X, y, split, folds)
         with refusals(ComparisonError):
             plan = plan_comparison(
                 X,
@@ -186,6 +199,7 @@ def compare(
                 baselines=[] if baselines == "none" else [n.strip() for n in baselines.split(",")],
                 recipe=recipe,
                 name=name,
+                **folding,
             )
         folder, page = out, report
         if data is None:
@@ -222,6 +236,37 @@ def _read_features_and_target(
     _files.task_of(y, task, data, reading)
     _files.hint_at_odd_columns(table, reading, target=y.name)
     return data.name.split(".")[0], X, y, forms
+
+
+def _folding(
+    X: pd.DataFrame, y: pd.Series, split: str, folds: int
+) -> tuple[pd.DataFrame, pd.Series, dict[str, Any]]:
+    """Return the table, in the order of time if it is split so, and how its folds are made."""
+    from combutab.cli import _files
+
+    if split == "random":
+        return X, y, {}
+    how, column = _files.column_of_split(X, split)
+    if how == "group":
+        return X.drop(columns=column), y, {"groups": X[column].astype(str).to_numpy()}
+    order = X[column].argsort(kind="stable")
+    X, y = (each.iloc[order].reset_index(drop=True) for each in (X, y))
+    return X, y, {"cv": _periods(split, X[column].to_numpy(), folds)}
+
+
+def _periods(split: str, times: np.ndarray, folds: int) -> Any:
+    """Make scikit-learn's splitter by time; it is called as the option."""
+    from sklearn.model_selection import TimeSeriesSplit
+
+    class Periods(TimeSeriesSplit):
+        def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[Any]:
+            for train, test in super().split(X):
+                yield train[times[train] < times[test[0]]], test  # rows of one time: on one side
+
+        def __repr__(self) -> str:
+            return split
+
+    return Periods(folds)
 
 
 def _default_tables() -> list[tuple[str, pd.DataFrame, pd.Series, FileFormat]]:

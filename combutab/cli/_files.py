@@ -30,6 +30,7 @@ from combutab.core.files import (
     write_model,
 )
 from combutab.core.progress import interrupts_first
+from combutab.core.text import no_column
 from combutab.core.textfile import (
     SEPARATORS,
     detect_encoding,
@@ -301,6 +302,34 @@ class FileFormat:
         check_fields(value, _FORMAT, "the format of the table")
         amounts = value.get("amounts", {}).items()
         return cls(**{**value, "amounts": {n: AmountForm.from_json(form) for n, form in amounts}})
+
+
+def column_of_split(X: pd.DataFrame, split: str) -> tuple[str, Any]:
+    """Return how ``--split`` splits rows, "time" or "group", and the name of the column.
+
+    Raises UserError if there is no such column, or it does not order or group the rows.
+    """
+    how, _, column = split.partition(":")
+    if column not in X:
+        raise UserError(f"--split {split}: {no_column(column, X.columns)}")
+    n_missing = int(X[column].isna().sum())
+    if n_missing:
+        raise UserError(
+            f"--split {split}: {column!r} has {n_missing} missing value(s); remove those rows, or "
+            "fill them in"
+        )
+    types, dtype = pd.api.types, X[column].dtype
+    ordered = types.is_datetime64_any_dtype(dtype) or types.is_numeric_dtype(dtype)
+    if how == "time" and not ordered:
+        raise UserError(
+            f"--split {split}: {column!r} holds {str(X[column].iloc[0])!r:.40}, which is neither a "
+            "date in one form nor a number"
+        )
+    if how == "group" and X.shape[1] == 1:
+        raise UserError(f"--split {split} leaves no column to learn from")
+    if how == "group" and X[column].nunique() < 2:
+        raise UserError(f"--split {split}: all rows are of one group")
+    return how, column
 
 
 def _is_encoding(name: Any) -> bool:

@@ -24,7 +24,7 @@ from combutab.cli._console import (
     warn,
     with_options,
 )
-from combutab.core.text import known_instead, no_column
+from combutab.core.text import known_instead
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,12 +50,6 @@ _OPTIONS = {
 }
 _WORDS = {"true": True, "false": False, "none": None}
 _NOT_SET = {"callbacks", "verbose", "warm_start", "n_jobs", "member_params"}
-
-
-def _split_names(text: str) -> str:
-    if text == "random" or re.fullmatch(r"(time|group):.+", text, re.DOTALL):
-        return text
-    raise typer.BadParameter(f"{text!r} is not random, time:COLUMN or group:COLUMN.")
 
 
 def fit(
@@ -100,7 +94,7 @@ def fit(
         str,
         typer.Option(
             metavar="<random|time:COLUMN|group:COLUMN>",
-            callback=_split_names,
+            callback=_options.check_split,
             help="Which rows are set aside: a random fifth, the latest fifth by a column of dates "
             "or numbers, or whole groups that a column names (which is then not learned from).",
         ),
@@ -282,17 +276,11 @@ def _rows_of_split(estimator: Any, X: pd.DataFrame, split: str) -> tuple[pd.Data
 
     Raises UserError if there is no such column, or it does not order or group the rows.
     """
-    how, _, column = split.partition(":")
-    if how == "random":
+    from combutab.cli import _files
+
+    if split == "random":
         return X, None
-    if column not in X:
-        raise UserError(f"--split {split}: {no_column(column, X.columns)}")
-    n_missing = int(X[column].isna().sum())
-    if n_missing:
-        raise UserError(
-            f"--split {split}: {column!r} has {n_missing} missing value(s); remove those rows, or "
-            "fill them in"
-        )
+    how, column = _files.column_of_split(X, split)
     pack = hasattr(estimator, "cv")
     if how == "time":
         latest = _latest(X[column], estimator.validation_fraction, split)
@@ -302,10 +290,6 @@ def _rows_of_split(estimator: Any, X: pd.DataFrame, split: str) -> tuple[pd.Data
             two = 2 if estimator.n_members == "auto" else estimator.n_members
             estimator.set_params(validation_split=latest, n_members=two)
         return X, None
-    if X.shape[1] == 1:
-        raise UserError(f"--split {split} leaves no column to learn from")
-    if X[column].nunique() < 2:
-        raise UserError(f"--split {split}: all rows are of one group")
     if not pack:
         estimator.set_params(early_stopping=True)
     return X.drop(columns=column), X[column].astype(str).to_numpy()
@@ -314,14 +298,7 @@ def _rows_of_split(estimator: Any, X: pd.DataFrame, split: str) -> tuple[pd.Data
 def _latest(column: pd.Series, fraction: float, split: str) -> np.ndarray:
     """A mask of the latest rows; rows of the same time are on one side."""
     import numpy as np
-    import pandas as pd
 
-    types = pd.api.types
-    if not types.is_datetime64_any_dtype(column.dtype) and not types.is_numeric_dtype(column.dtype):
-        raise UserError(
-            f"--split {split}: {column.name!r} holds {str(column.iloc[0])!r:.40}, which is neither "
-            "a date in one form nor a number"
-        )
     ranks = column.rank(method="min").to_numpy()
     first = np.sort(ranks)[len(ranks) - max(1, round(fraction * len(ranks)))]
     latest: np.ndarray = ranks >= first if first > 1 else ranks > first

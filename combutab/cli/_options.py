@@ -54,6 +54,13 @@ def each_of(names: list[str], text: str) -> str:
     return ",".join(one_of(names, name.strip()) for name in text.split(","))
 
 
+def check_split(text: str) -> str:
+    """Return what --split names: random, or how and by which column rows are split."""
+    if text == "random" or re.fullmatch(r"(time|group):.+", text, re.DOTALL):
+        return text
+    raise typer.BadParameter(f"{text!r} is not random, time:COLUMN or group:COLUMN.")
+
+
 def check_activations(text: str | None) -> str | None:
     """Find out whether activations that an option names, separated by commas, are known."""
     package = sys.modules.get("combutab.activations")

@@ -92,7 +92,10 @@ def make_bar(*columns: Any, transient: bool = False) -> Progress:
 
         def __init__(self) -> None:
             self._to = io.StringIO()
-            console = Console(file=self._to, width=_NOTEBOOK_WIDTH, force_jupyter=False)
+            # without colours, whose codes a page or a diff of the notebook would show
+            console = Console(
+                file=self._to, width=_NOTEBOOK_WIDTH, force_jupyter=False, color_system=None
+            )
             super().__init__(
                 *columns, console=console, auto_refresh=False, speed_estimate_period=_RECENT
             )
@@ -120,7 +123,8 @@ def make_bar(*columns: Any, transient: bool = False) -> Progress:
 
         def stop(self) -> None:
             if self._handle is not None:
-                line = {"text/plain": ""} if transient else self._line()
+                empty = {"text/plain": "", "text/html": ""}  # which takes no line
+                line = empty if transient else self._line()
                 self._handle.update(line, raw=True)
                 self._handle = None
 

@@ -46,6 +46,7 @@ class FitTask:
     y: Any
     data_key: object
     sample_weight: Any = None
+    groups: Any = None
 
 
 def fit_stacked(
@@ -256,5 +257,5 @@ def _prepare(task: FitTask, encoded: dict[object, Prepared]) -> Job:
     estimator = task.estimator.checked()
     key = (task.data_key, type(estimator), estimator.encoding_key())
     if key not in encoded:
-        encoded[key] = estimator.encode_data(task.X, task.y, task.sample_weight)
+        encoded[key] = estimator.encode_data(task.X, task.y, task.sample_weight, groups=task.groups)
     return estimator.make_job(encoded[key])

@@ -215,7 +215,8 @@ def no_word_of_names() -> Iterator[None]:
 
 def encode_features(train: Any, *others: Any) -> list[np.ndarray]:
     """Features as float32 arrays of equal width; all that is learned is learned from ``train``."""
-    encoder = TableEncoder(min_frequency=1)  # what is learned here is not kept
+    # what is learned here is not kept; parts of dates would hide near copies among more columns
+    encoder = TableEncoder(min_frequency=1, date_features=["number"])
     with no_word_of_names():
         first = encoder.fit_encode(train)
     sizes = np.array(encoder.cardinalities_, dtype=np.float32)

@@ -720,6 +720,7 @@ def _train_and_score(
     """All fits' scores, and of each activation with a failed fit its first error."""
     train = [plan.rows(rows) for rows, _ in plan.splits]
     test = [plan.rows(rows) for _, rows in plan.splits]
+    groups = [None if plan.groups is None else plan.groups[rows] for rows, _ in plan.splits]
     places: list[dict[str, Any]] = [
         {"activation": name, "fold": fold, "seed": seed}
         for name in plan.activations
@@ -729,7 +730,7 @@ def _train_and_score(
     records = [journal.get(**place) for place in places]
     kept = {i for i, record in enumerate(records) if record is not None}
     tasks = [
-        FitTask(plan.estimator(name, fold, seed), X, y, data_key=fold)
+        FitTask(plan.estimator(name, fold, seed), X, y, data_key=fold, groups=groups[fold])
         for name, fold, seed in (place.values() for place in places)
         for X, y in (train[fold],)
     ]
@@ -806,7 +807,8 @@ def _left_out_sentences(
 
 def _refit(plan: ComparisonPlan, activation: str, counter: _NetworkCounter) -> BaseMLP:
     estimator = plan.estimator(activation)
-    (outcome,) = fit_stacked([FitTask(estimator, plan.X, plan.y, "all")], callbacks=[counter])
+    task = FitTask(estimator, plan.X, plan.y, "all", groups=plan.groups)
+    (outcome,) = fit_stacked([task], callbacks=[counter])
     if outcome.error is not None:
         raise ComparisonError(
             f"{activation} could not be fitted to all rows: {one_line(outcome.error)}"

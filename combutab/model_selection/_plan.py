@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Integral
@@ -31,6 +31,7 @@ from sklearn.model_selection import (
     KFold,
     StratifiedGroupKFold,
     StratifiedKFold,
+    TimeSeriesSplit,
     check_cv,
 )
 from sklearn.utils import _safe_indexing
@@ -340,6 +341,20 @@ def given_splits(X: Any, y: np.ndarray, task: Task, cv: Any, groups: Any) -> tup
     return splits
 
 
+class LatestRows:
+    """Splitter that sets the latest fifth of rows in the order of time aside."""
+
+    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[Split]:
+        rows = np.arange(_num_samples(X))
+        yield tuple(np.split(rows, [len(rows) - max(1, len(rows) // 5)]))  # type: ignore[misc]
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        return 1
+
+    def __repr__(self) -> str:
+        return "LatestRows()"
+
+
 def group_splitter(task: Task, folds: int, groups: Any, random_state: int) -> Any:
     """Make the splitter that keeps the rows of a group together; classes stay as even as may be."""
     n_groups = len(pd.unique(pd.Series(np.asarray(groups))))
@@ -433,6 +448,7 @@ BASELINES = ("guess", "linear", "boosting")
 _BATCH = 500  # rows, of the paper's recipe
 _STEPS = 600  # of the optimiser, wanted of large tables
 _MIN_EPOCHS, _MAX_EPOCHS = 20, 80
+_AUTO_ROWS = 200  # from which on the estimators' networks stop early
 _OWN_PARAMS = {  # set by the comparison, by other names or for a reason
     "activation": "activations",
     "hidden_layer_sizes": "hidden",
@@ -466,6 +482,7 @@ class ComparisonPlan:
     baselines: tuple[str, ...] = BASELINES
     recipe: Recipe = "default"
     split: str = "random"
+    groups: np.ndarray | None = None
 
     @property
     def measure(self) -> Metric:
@@ -661,6 +678,10 @@ def plan_comparison(
         raise ComparisonError(
             f"estimator_params has {given!r}, which the comparison sets: use {_OWN_PARAMS[given]}="
         )
+    stops_early = recipe == "default" and min(len(train) for train, _ in splits) >= _AUTO_ROWS
+    if isinstance(cv, TimeSeriesSplit) and stops_early:
+        # epochs are chosen by the latest of the training rows, as the score is that of later ones
+        params = {"validation_split": LatestRows()} | params
     start = _make_estimator(resolved, recipe)
     widths = _hidden_widths(hidden, start, n_train)
     if epochs is None:
@@ -684,6 +705,7 @@ def plan_comparison(
         baselines=_known_baselines(baselines),
         recipe=recipe,
         split=split,
+        groups=groups,
     )
 
 

@@ -88,6 +88,27 @@ def test_options_reach_the_comparison(folder, capsys, iris):
     assert set(baselines) == {"linear"}
 
 
+@pytest.mark.parametrize("split", ["time:day", "group:who"])
+def test_rows_are_split_by_time_or_by_group(split, folder, capsys, iris):
+    days = pd.date_range("2024-01-01", periods=75).repeat(2)
+    kinds = iris["kind"].to_numpy()[np.arange(150) * 50 % 149 % 150]
+    table = iris.assign(day=days, who=np.arange(150) % 15 + 100, kind=kinds)
+    table.sample(frac=1, random_state=0).to_csv("days.csv", index=False)
+    assert main(["compare", "days.csv", "--target", "kind", *QUICK, "--split", split]) == 0
+    results = pd.read_csv("combutab-compare/results.csv").groupby("fold")[["n_train", "n_test"]]
+    n_train, n_test = results.first().to_numpy().T.tolist()
+    out = capsys.readouterr().out
+    columns = combutab.load("combutab-compare/best_model.safetensors").feature_names_in_
+    if split == "time:day":
+        assert (n_train, n_test) == ([38, 76, 112], [37, 37, 37])  # 39 and 113, but for a day
+        assert "3 folds (time:day) x 1 seed" in out
+        assert "day" in columns
+    else:
+        assert (n_train, n_test) == ([100] * 3, [50] * 3)
+        assert "3 folds of whole groups x 1 seed" in out
+        assert "who" not in columns
+
+
 def test_without_data_two_data_sets_are_compared(tmp_path, monkeypatch, capsys, files):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")

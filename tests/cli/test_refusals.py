@@ -35,6 +35,9 @@ REFUSED = {
     COMPARE: f"""
         --folds 1 -> Invalid value for '--folds': ...equal to 2
         --epochs 0 -> Invalid value for '--epochs': ...equal to 1
+        --split days:a -> Invalid value for '--split': 'days:a' is not random, time:COLUMN or...
+        --split time:when -> --split time:when: there is no column 'when'
+        --split time:city -> --split time:city: 'city' holds ...
         --recipe best -> --recipe must be one of default, paper, got 'best'
         --hidden 128, -> --hidden must be 'auto' or widths such as 128,128, got '128,'
         --activations relu,reloo -> unknown activation 'reloo' (did you mean 'relu'?)
@@ -42,7 +45,7 @@ REFUSED = {
         --device abacus -> 'abacus' is not auto, cpu, cuda or cuda:N
         --task ranking -> 'ranking' is not one of 'auto', 'classification', 'regression'
         --task regression -> the target 'dear' has text that is not numbers
-        --metric mae -> --metric must be one of accuracy, f1, log_loss, roc_auc for class
+        --metric mae -> --metric must be one of accuracy, balanced_accuracy, f1, roc_auc, av
         --drop b -> --drop: there is no column 'b'
         --drop dear -> --drop leaves out 'dear', the column to predict
         --decimal ';' -> '--decimal': ';' is neither a point nor a comma
@@ -61,6 +64,7 @@ REFUSED = {
     "compare": """
         real.csv -> name the column of real.csv to predict: --target COLUMN
         --target kind -> --target kind needs a table: combutab compare DATA
+        --split time:day -> --split time:day needs a table: combutab compare DATA
     """,
     SYNTH: f"""
         -o taken -> cannot tell what to write to taken;

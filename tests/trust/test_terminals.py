@@ -70,6 +70,7 @@ def notebook(monkeypatch):
 
     module = types.ModuleType("IPython.display")
     module.display = display
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as ipykernel sets it
     monkeypatch.setattr(builtins, "get_ipython", ZMQInteractiveShell, raising=False)
     monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
     monkeypatch.setitem(sys.modules, "IPython.display", module)
