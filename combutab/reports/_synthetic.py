@@ -266,11 +266,13 @@ def evaluate_synthetic(
             _judge_usefulness, aligned["synthetic"], target, task, metric, learners, clock, options
         )
         real, test = aligned["real"], aligned.tables.get("test")
-        splits = _parts(real, target, random_state) if test is None else [(real, test)]
+        splits = _parts_in_turn(real, target, random_state) if test is None else [(real, test)]
         usefulness, efficacy, metric, guess = judge(splits, seen=test is None)
         if test is not None and usefulness.level == "unknown" and len(real) < _ENOUGH:
             # few held-out rows: all real rows are tested on in turn
-            splits = _parts(pd.concat([real, test], ignore_index=True), target, random_state)
+            splits = _parts_in_turn(
+                pd.concat([real, test], ignore_index=True), target, random_state
+            )
             again = judge(splits, seen=True)
             if again[0].level != "unknown":
                 usefulness, efficacy, metric, guess = again
@@ -497,7 +499,7 @@ def _judge_usefulness(
     return finding, efficacy, metric, judge.keywords["guess"]
 
 
-def _parts(
+def _parts_in_turn(
     table: pd.DataFrame, target: Hashable, seed: int
 ) -> list[tuple[pd.DataFrame, pd.DataFrame]]:
     """Real rows to learn from and to be tested on, parts in turn; of rows that have a target."""
