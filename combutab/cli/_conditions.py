@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from combutab.cli._amounts import Form as AmountForm
 from combutab.cli._console import UserError, refusals, warn
 from combutab.cli._files import FileFormat
 from combutab.core.text import known_instead, no_column
@@ -128,7 +129,8 @@ def _parser(values: Sequence[Any], name: str, forms: FileFormat) -> Parse | None
     if values and all(isinstance(v, pd.Timedelta) for v in values):
         return _parse_duration
     if all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
-        return _parse_number
+        plain = AmountForm(forms.decimal, "", None, "{}", "-{}")
+        return partial(_parse_number, form=forms.amounts.get(name, plain))
     return None
 
 
@@ -189,7 +191,10 @@ def _parse_value(name: str, text: str, parse: Parse) -> tuple[Any, Any]:
         raise UserError(f"in the condition on {name!r}: {error}") from error
 
 
-def _parse_number(text: str) -> tuple[Any, Any]:
+def _parse_number(text: str, form: AmountForm | None = None) -> tuple[Any, Any]:
+    """Read a number as the column's file writes it, or as Python does."""
+    if form is not None and (read := form.read([text])) is not None:
+        return read[text], read[text]
     try:
         number: int | float = int(text)
     except ValueError:

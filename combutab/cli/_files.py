@@ -406,7 +406,7 @@ def read_file(
         if column_kind(table[name]) == ColumnKind.TEXT:
             values = Amounts.split(_present_texts(cells[name]))
             amounts |= {} if values is None else {name: values}
-    if amounts:
+    if amounts or (found.sep == ";" and not found.decimal):
         table = _with_amounts(table, cells, amounts, forms, found, path, like)
     said = _said(reading, forms, usual)
     if said:
@@ -450,7 +450,7 @@ def _with_amounts(
     else:
         decimal = given or ("." if reading.sep == "," else "")
     forms.decimal = decimal or "."
-    if not decimal and reading.sep != ",":
+    if not decimal and reading.sep == ";":  # of countries that have decimal commas, mostly
         unclear = [name for name in amounts if types.is_float_dtype(table[name].dtype)]
         if unclear:
             example = next(iter(amounts[unclear[0]].parts))

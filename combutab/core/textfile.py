@@ -83,6 +83,8 @@ def text_of(path: Path, data: bytes, encoding: str) -> str:
     text = _decode(path, data, encoding)
     if not text.strip():
         raise TableError(f"{path} is empty")
+    if re.match(r"sep=.\r?\n", text):
+        raise TableError(f"{path} begins with {text[:5]!r}, which is for spreadsheets: remove it")
     return text
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from combutab.cli._amounts import Form
 from combutab.cli._conditions import parse_conditions
 from combutab.cli._console import UserError
 from combutab.cli._files import FileFormat
@@ -158,3 +159,18 @@ def test_some_of_many_values_are_named():
     with pytest.raises(UserError) as error:
         parse_conditions(["a=q"], encoder, FileFormat())
     assert str(error.value).endswith("'value007' and 92 more")
+
+
+def test_numbers_are_read_in_the_form_of_the_file(table):
+    amounts = {"price": Form(",", ".", 2, "{} €", "-{} €")}
+    wide = ModeEncoder(n_modes=1, max_rows=1).fit(table[["price", "share"]] * 1000)
+    forms = FileFormat(decimal=",", amounts=amounts)
+    for text, expected in {
+        "price=1.250 €": {"price": [1250]},
+        "price=1.250..3.000,50": {"price": (1250, 3000.5)},
+        "price=-1250.0": {"price": [-1250]},
+        "share=500,5..": {"share": (500.5, None)},
+    }.items():
+        assert parse_conditions([text], wide, forms) == expected
+    with pytest.raises(UserError, match="'1 250 kr' is no number"):
+        parse_conditions(["price=1 250 kr"], wide, forms)

@@ -252,7 +252,11 @@ def test_other_columns_tell_what_a_point_is(tmp_path, beside, meant):
 )
 def test_what_options_say_counts(tmp_path, capsys, reading, meant):
     (tmp_path / "t.csv").write_text("a;b\n1.234;974 760 673\n5.678;111 222 333\n")
+    table, _ = read_file(tmp_path / "t.csv", Reading())
+    assert table["a"].tolist() == [1.234, 5.678]
+    assert "--thousands . reads it as a mark between thousands" in capsys.readouterr().err
     table, _ = read_file(tmp_path / "t.csv", reading)
+    assert "--thousands" not in capsys.readouterr().err
     assert table["a"].tolist() == meant
     assert table["b"].tolist() == ["974 760 673", "111 222 333"]
     table, _ = read_file(tmp_path / "t.csv", Reading(thousands=" "))

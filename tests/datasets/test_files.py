@@ -91,6 +91,7 @@ def test_parquet_keeps_columns_and_a_named_index(tmp_path, index):
         ("t.csv", b"a,b\n1,caf\xe9\n", "is not utf-8: byte 0xe9 at offset 9; perhaps encoding="),
         ("t.csv", b"a,b,a,c,b\n1,2,3,4,5\n", "more than one column named 'a', 'b'"),
         ("t.csv", b"a,b\n1,\x00\n", "NUL bytes"),
+        ("t.csv", b"sep=,\r\na,b\r\n1,2\r\n", "begins with 'sep=,', which is for spreadsheets"),
         ("t.csv", b"PAR1\x15\x04", r"is a Parquet file: rename it to \.parquet"),
         ("t.csv", b"PK\x03\x04\x14", "spreadsheet"),
         ("t.csv", gzip.compress(b"a,b\n1,2\n", mtime=0), r"rename it to \.csv\.gz"),
