@@ -18,7 +18,14 @@ from pandas.api import types
 from combutab.cli._amounts import Amounts
 from combutab.cli._amounts import Form as AmountForm
 from combutab.cli._console import UserError, hint, refusals
-from combutab.cli._options import cannot_write, ending, find_columns, find_dropped, is_text_file
+from combutab.cli._options import (
+    cannot_write,
+    ending,
+    find_columns,
+    find_dropped,
+    find_targets,
+    is_text_file,
+)
 from combutab.core.files import (
     Field,
     check_fields,
@@ -64,9 +71,8 @@ def leave_out(
     """
     table = table.drop(columns=find_dropped(texts, table.columns, target))
     missing = pd.Series(False, table.index)
-    for place, name in enumerate(table.columns):
-        if str(name) == target:
-            missing |= table.iloc[:, place].isna()
+    for name in () if target is None else find_targets(target, table.columns):
+        missing |= table[name].isna()
     n = int(missing.sum())
     if not n:
         return table
@@ -170,18 +176,20 @@ def hint_at_odd_columns(
 ) -> None:
     """Say of columns that may not be what they seem what they are taken for, a line a kind.
 
-    ``identifiers`` says whether to tell of those too. No column can be left out that is the target.
+    ``identifiers`` says whether to tell of those too. No column can be left out that is the target,
+    or one of a list of them.
     """
+    targets = target if isinstance(target, list) else [target]
     by_kind: dict[tuple[str, str, str], list[OddColumn]] = {}
     for odd in odd_columns(table):
-        if odd.column != target and (identifiers or odd.kind != "identifier"):
+        if odd.column not in targets and (identifiers or odd.kind != "identifier"):
             mark = _thousands_of(table[odd.column]) if odd.kind == "thousands" else ""
             by_kind.setdefault((odd.kind, odd.taken, mark), []).append(odd)
-        elif odd.column == target and odd.kind in _OF_TARGETS:
+        elif odd.column in targets and odd.kind in _OF_TARGETS:
             missing = "missing" in odd.kind
             remedy = "remove these rows if it does" if missing else _REMEDIES[odd.kind]
             shown = f"{odd.why} ({odd.example})"
-            hint(f"the target {str(target)!r} is taken for {odd.taken}, {shown}; {remedy}")
+            hint(f"the target {str(odd.column)!r} is taken for {odd.taken}, {shown}; {remedy}")
     for (kind, taken, mark), found in by_kind.items():
         names, example = [str(odd.column) for odd in found], found[0].example
         if example and len(names) > 1:
@@ -684,6 +692,7 @@ def list_names(names: Sequence[str]) -> str:
 
 # ---- Files of models, which know the format of their table too -----------------------------------
 
+Targets = str | list[str] | None
 _FORMS, _TARGET = "forms", "target"  # of the header of a model's file
 
 
@@ -710,8 +719,8 @@ def known_model(
         raise UserError(str(error)) from error
 
 
-def save_with_format(model: Any, path: Path, forms: FileFormat, target: str | None = None) -> None:
-    """Write a model's file that knows the format of its table too, and an estimator's target."""
+def save_with_format(model: Any, path: Path, forms: FileFormat, target: Targets = None) -> None:
+    """Write a model's file that knows the format of its table too, and an estimator's targets."""
     model.save(path)
     header, arrays = read_model(path)
     named = {} if target is None else {_TARGET: target}
@@ -727,15 +736,16 @@ def read_format(path: Path) -> FileFormat | None:
 
 def load_with_format(
     path: Path, device: str, names: Collection[str], lack: str, maker: str
-) -> tuple[Any, FileFormat, str | None]:
-    """Read a model's file, and the format of its table and the target if it knows them."""
+) -> tuple[Any, FileFormat, Targets]:
+    """Read a model's file, and the format of its table and the targets if it knows them."""
     from combutab._model_files import load
 
     with known_model(path, names, lack, maker) as header:
         model = load(path, device=device)
         forms = FileFormat.from_json(header[_FORMS]) if _FORMS in header else FileFormat()
         target = header.get(_TARGET)
-        if not (target is None or isinstance(target, str)):
+        every: list[Any] = target if isinstance(target, list) else [target]
+        if not (target is None or all(isinstance(name, str) for name in every)):
             raise TypeError(f"the target is {target!r:.50}")
     return model, forms, target
 

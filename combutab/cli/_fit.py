@@ -54,7 +54,12 @@ _NOT_SET = {"callbacks", "verbose", "warm_start", "n_jobs", "member_params"}
 
 def fit(
     data: _options.Table,
-    target: Annotated[str, typer.Option(help="Column of DATA to predict.")],
+    target: Annotated[
+        str,
+        typer.Option(
+            help="Column of DATA to predict; several columns of numbers separated by commas."
+        ),
+    ],
     out: Annotated[
         Path,
         typer.Option(
@@ -146,8 +151,11 @@ def fit(
     name = _model_name(preset, model)
     _options.check_outputs({"OUT": out}, {"DATA": data})
     _options.check_replaceable("--out", out)
-    _options.check_table(data, sep, encoding, target=target, drop=drop, discrete=discrete)
+    _options.check_table(
+        data, sep, encoding, target=target, several=True, drop=drop, discrete=discrete
+    )
 
+    import numpy as np
     import pandas as pd
 
     from combutab.cli import _files
@@ -158,13 +166,24 @@ def fit(
     table, forms = _files.read_file(data, reading)
     table.columns = pd.Index([str(name) for name in table.columns])
     table = _files.leave_out(table, drop, target, drop_missing_target)
-    X, y = split_target(table, target)
+    targets = _options.find_targets(target, table.columns)
+    Y = [split_target(table, name)[1] for name in targets]
+    X = table.drop(columns=targets)
+    if not X.shape[1]:
+        raise UserError("--target names all columns: nothing to learn from")
     for column in _options.find_columns("--discrete", discrete, X.columns):
         X[column] = X[column].astype("category")
-    kind = _files.task_of(y, task, data, reading)
-    labels = (read_numbers(y) if kind == "regression" else y).to_numpy()
+    kinds = [_files.task_of(y, task, data, reading) for y in Y]
+    kind = kinds[0]
+    if len(Y) > 1 and "classification" in kinds:
+        raise UserError(
+            f"several targets are for regression, and {targets[kinds.index('classification')]!r} "
+            "seems to hold classes; fit a model for each, or give --task regression"
+        )
+    numbers = [(read_numbers(y) if kind == "regression" else y).to_numpy() for y in Y]
+    labels = numbers[0] if len(Y) == 1 else np.column_stack(numbers)
     _files.check_device(device)
-    _files.hint_at_odd_columns(table, reading, target=target)
+    _files.hint_at_odd_columns(table, reading, target=targets)
 
     from combutab import estimators
     from combutab.core.device import resolve_device
@@ -188,18 +207,19 @@ def fit(
     estimator = cls(**{name: value for name, value in options.items() if value is not None})
     X, groups = _rows_of_split(estimator, X, split)
     echo_on_terminal(
-        f"{data.name}: {len(X):,} rows, {X.shape[1]} columns to predict {target!r} from; "
-        f"{cls.__name__}, on {resolve_device(device)}"
+        f"{data.name}: {len(X):,} rows, {X.shape[1]} columns to predict "
+        f"{_files.list_names(targets)} from; {cls.__name__}, on {resolve_device(device)}"
     )
     _train_whole(estimator, X, labels, groups)
     estimator.set_params(**({"cv": "auto"} if name == "Pack" else {"validation_split": None}))
     for column, words in estimator.encoder_.describe_columns().items():
         if words.startswith(("date", "free text")):
             echo_on_terminal(f"{column!r}: {words}")
-    _files.write_whole(out, lambda place: _files.save_with_format(estimator, place, forms, target))
-    if split == "random":
+    kept = targets[0] if len(Y) == 1 else targets
+    _files.write_whole(out, lambda place: _files.save_with_format(estimator, place, forms, kept))
+    if split == "random" and len(Y) == 1:
         _warn_of_time_order(X, labels, kind)
-    _show_scores(estimator, labels, target, metric)
+    _show_scores(estimator, labels, targets, metric)
     echo_on_terminal(f"Wrote the model to {out} ({time.perf_counter() - started:.1f} s)")
 
 
@@ -399,14 +419,14 @@ def _train_whole(estimator: Any, X: pd.DataFrame, y: np.ndarray, groups: Any = N
         raise KeyboardInterrupt("; nothing is kept") from None
 
 
-def _show_scores(estimator: Any, y: np.ndarray, target: str, metric: str | None) -> None:
+def _show_scores(estimator: Any, y: np.ndarray, targets: list[str], metric: str | None) -> None:
     """Print how the estimator was trained, and its scores on the rows that were set aside."""
     from combutab.evaluation import evaluate_held_out
 
     pack, n = hasattr(estimator, "members_"), int(estimator.history_["epoch"].max())
     n_networks = len(estimator.members_) if pack else estimator.history_["member"].nunique()
     echo(
-        f"{type(estimator).__name__} of {target!r}: {n_networks} "
+        f"{type(estimator).__name__} of {', '.join(map(repr, targets))}: {n_networks} "
         f"network{'s' * (n_networks != 1)}, {n} epoch{'s' * (n != 1)}"
     )
     if not hasattr(estimator, estimator.target_.held_out_name):
@@ -420,9 +440,21 @@ def _show_scores(estimator: Any, y: np.ndarray, target: str, metric: str | None)
     for line in str(found).splitlines():
         echo(line)
     echo("")
+    if len(targets) > 1:
+        echo(f"These are means over the targets. R2 of each: {_each_score(estimator, y, targets)}.")
     if not found.beats_baseline:
         echo(f"The model's {found.table['title'].iloc[0]} is not better than the baseline's.")
     echo(
         "No row was scored by a network that was trained on it. But the best epochs were chosen on "
         "these rows, so that scores on new rows may be a little worse."
     )
+
+
+def _each_score(estimator: Any, y: np.ndarray, targets: list[str]) -> str:
+    import numpy as np
+    from sklearn.metrics import r2_score
+
+    answers = getattr(estimator, estimator.target_.held_out_name)
+    rows = ~np.isnan(answers).any(1)
+    scores = r2_score(y[rows], answers[rows], multioutput="raw_values")
+    return ", ".join(f"{name!r} {r2:.4g}" for name, r2 in zip(targets, scores, strict=True))

@@ -355,14 +355,34 @@ def find_target(text: str, columns: Iterable[Any]) -> Any:
     return by_text[text]
 
 
+def find_targets(text: str, columns: Iterable[Any], *, several: bool = True) -> list[Any]:
+    """Find the columns to predict: the one of this name, or several separated by commas.
+
+    >>> find_targets("a,b", ["a", "b", "c"]), find_targets("a,b", ["a,b", "c"])
+    (['a', 'b'], ['a,b'])
+    """
+    columns = list(columns)
+    known = set(map(str, columns))
+    names = list(dict.fromkeys(name.strip() for name in text.split(",")))
+    if text in known or known.isdisjoint(names):
+        names = [text]
+    if len(names) > 1 and not several:
+        raise UserError(
+            f"--target names {len(names)} columns, {', '.join(map(repr, names))}; name one "
+            "(`combutab fit` learns several columns of numbers at once)"
+        )
+    return [find_target(name, columns) for name in names]
+
+
 def find_dropped(
     texts: Sequence[str] | None, columns: Iterable[Any], target: str | None = None
 ) -> list[Any]:
     """Find the columns that --drop names, of which one is to be left, and the target."""
     columns = list(columns)
     dropped = find_columns("--drop", texts, columns)
-    if target is not None and target in map(str, dropped):
-        raise UserError(f"--drop leaves out {target!r}, the column to predict")
+    for name in () if target is None else find_targets(target, columns):
+        if name in dropped:
+            raise UserError(f"--drop leaves out {str(name)!r}, the column to predict")
     if len(dropped) == len(columns):
         raise UserError("--drop leaves no column")
     return dropped
@@ -374,21 +394,22 @@ def check_table(
     encoding: str | None,
     *,
     target: str | None = None,
+    several: bool = False,
     drop: Sequence[str] | None = None,
     **columns: Sequence[str] | None,
 ) -> None:
     """Find out whether a table's file can be read and has the columns that options name.
 
-    What is named in ``columns`` are those options, beside --target and --drop. Only a text file's
-    header is read; raises TableError and UserError.
+    What is named in ``columns`` are those options, beside --target, which may name ``several``, and
+    --drop. Only a text file's header is read; raises TableError and UserError.
     """
     names = read_header(path, sep, encoding)
     if names is None:
         return
+    if target is not None:
+        find_targets(target, names, several=several)
     dropped = find_dropped(drop, names, target)
     names = [name for name in names if name not in dropped]
-    if target is not None:
-        find_target(target, names)
     for option, texts in columns.items():
         find_columns(f"--{option}", texts, names)
 

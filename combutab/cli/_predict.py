@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from combutab.cli._files import FileFormat, Reading
+    from combutab.cli._files import FileFormat, Reading, Targets
     from combutab.preprocessing import TableEncoder
 
 
@@ -86,7 +86,7 @@ def predict(
     if clash:
         raise UserError(f"--keep names {clash[0]!r}, which the predictions are called too")
     table = pd.concat([kept, made], axis=1)
-    words = forms.truth.get(target or "")
+    words = forms.truth.get(target) if isinstance(target, str) else None
     first = str(made.columns[0])
     form = _files.FileFormat(
         truth={first: words} if words and made[first].dtype.kind == "b" else {},
@@ -101,15 +101,18 @@ def predict(
 
 
 def _predicted_table(
-    predicted: np.ndarray, probabilities: np.ndarray | None, estimator: Any, target: str | None
+    predicted: np.ndarray, probabilities: np.ndarray | None, estimator: Any, target: Targets
 ) -> pd.DataFrame:
     import pandas as pd
 
-    name = "predicted" if target is None else f"predicted_{target}"
+    name = f"predicted_{target}" if isinstance(target, str) else "predicted"
     if predicted.ndim == 1:
         columns = {name: predicted}
     else:
-        columns = {f"{name}_{j}": column for j, column in enumerate(predicted.T)}
+        names = target if isinstance(target, list) else range(predicted.shape[1])
+        columns = {
+            f"{name}_{each}": column for each, column in zip(names, predicted.T, strict=True)
+        }
     if probabilities is not None:
         labels = estimator.classes_.tolist()
         columns |= {f"probability_{v}": p for v, p in zip(labels, probabilities.T, strict=True)}

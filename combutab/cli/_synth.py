@@ -88,8 +88,10 @@ def synth(
     _options.check_outputs(outputs, {"DATA": data})
     _options.check_replaceable("--save", save)
     _check_report_options(report, target, holdout, condition)
-    named = {"discrete": discrete, "identifiers": None if identifiers == ["none"] else identifiers}
-    _options.check_table(data, sep, encoding, target=target, drop=drop, **named)
+    named = None if identifiers == ["none"] else identifiers
+    _options.check_table(
+        data, sep, encoding, target=target, drop=drop, discrete=discrete, identifiers=named
+    )
 
     from combutab.cli import _files
 

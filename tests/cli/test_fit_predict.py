@@ -374,7 +374,7 @@ def test_a_column_that_nothing_is_learned_from_is_told_of_in_the_words_of_the_co
     ).to_csv("t.csv")
     assert main(["fit", "t.csv", "--target", "y", "-o", "t.safetensors", "--epochs", "1"]) == 0
     err = capsys.readouterr().err
-    assert "'paid': its values look like numbers, but were read as text; convert to numb" in err
+    assert "'paid': its values look like numbers, but were read as text; write them as" in err
     assert "'id': nearly every row has a value of its own, as identifiers have" in err
     assert "max_onehot" not in err
     assert "min_frequency" not in err
@@ -389,3 +389,31 @@ def test_an_interrupt_leaves_nothing(here, monkeypatch, capsys, files):
     assert main([*FIT, "dear"]) == 130
     assert capsys.readouterr().err == "combutab: interrupted; nothing is kept\n"
     assert files(here) == before
+
+
+@pytest.mark.parametrize("model", ["mlp", "pack"])
+def test_several_targets(tmp_path, monkeypatch, capsys, complaint, model):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"x": rng.normal(size=220), "kind": rng.choice(list("pq"), 220)})
+    rows = rows.assign(a=rows["x"] * 2, **{"b, c": 3 - rows["x"]})
+    rows.to_csv("t.csv", index=False)
+    options = ["--model", model, "--epochs", "2", "--drop", "kind", *["--members", "2"]]
+    assert main(["fit", "t.csv", "--target", "a,b", "-o", "m", *options]) == 2
+    assert "--target: there is no column 'b'" in capsys.readouterr().err
+    rows = rows.rename(columns={"b, c": "b"})
+    rows.to_csv("t.csv", index=False)
+    assert main(["fit", "t.csv", "--target", "a, b", "-o", "m", *options]) == 0
+    out = capsys.readouterr().out
+    assert "of 'a', 'b': " in out
+    assert re.search(r"means over the targets\. R2 of each: 'a' -?[\d.e-]+, 'b' -?[\d.e-]+\.", out)
+    assert main(["predict", "m", "t.csv", "-o", "o.csv"]) == 0
+    found = pd.read_csv("o.csv")
+    assert list(found) == ["predicted_a", "predicted_b"]
+    np.testing.assert_allclose(found, combutab.load("m").predict(rows[["x"]]))
+    fit = ["fit", "t.csv", "-o", "new", "--target"]
+    assert "several targets are for regression, and 'kind' seems" in complaint(*fit, "a,kind")
+    assert "--target names all columns" in complaint(*fit, "a,b", "--drop", "x,kind")
+    assert "--drop leaves out 'b'" in complaint(*fit, "a,b", "--drop", "b")
+    for command in (["compare", "t.csv"], ["evaluate", "t.csv", "t.csv"]):
+        assert "--target names 2 columns, 'a', 'b'; name one" in complaint(*command, "--target=a,b")
