@@ -122,6 +122,11 @@ def explain(
     estimator, forms, known = _files.load_with_format(
         model, device, names, "predicts nothing", "combutab fit"
     )
+    if isinstance(known, list):
+        raise UserError(
+            f"{model} predicts {len(known)} columns, and a model of one can be explained: fit one "
+            "for each"
+        )
     task = "classification" if hasattr(estimator, "classes_") else "regression"
     with refusals(prefix="--metric: "):
         metric = metric and find_metric(metric, task).name

@@ -164,24 +164,34 @@ def fitted_columns(
         read = column_kind(column) != ColumnKind.TEXT and column.notna().any()  # as something else
         dated = encoder.kinds_[j] == "datetime" and name in forms.dates
         if _options.is_text_file(path) and ((of_text and read) or dated):
-            column = reading.cells(path, [place]).iloc[:, 0]
-            if dated:
-                column = _dates_as_fitted(column, forms.dates[name], name, path)
+            cells = reading.cells(path, [place]).iloc[:, 0]
+            column = _dates_as_fitted(cells, column, forms.dates[name], path) if dated else cells
         elif of_text and pd.api.types.is_numeric_dtype(column.dtype) and read:
             raise UserError(
                 f"{path}: column {name!r} holds numbers; the model was fitted with text there"
             )
+        elif encoder.kinds_[j] == "number" and column_kind(column) == ColumnKind.TEXT:
+            texts = column.dropna().astype(str)
+            odd = texts[pd.to_numeric(texts, errors="coerce").isna()]
+            if len(odd):
+                raise UserError(
+                    f"{path}: column {name!r} holds text such as {odd.iloc[0]!r:.40}; the model "
+                    "was fitted with numbers there"
+                )
         columns[name] = column
     return pd.DataFrame(columns)
 
 
-def _dates_as_fitted(cells: pd.Series, form: str, name: str, path: Path) -> pd.Series:
+def _dates_as_fitted(cells: pd.Series, column: pd.Series, form: str, path: Path) -> pd.Series:
+    """Dates in the form of the model's table, or in another one that the column was read in."""
     import pandas as pd
 
     try:
         return pd.to_datetime(cells.str.strip(), format=form)
     except ValueError as error:
+        if pd.api.types.is_datetime64_any_dtype(column.dtype):
+            return column
         raise UserError(
-            f"{path}: column {name!r} does not hold dates as the model was fitted with, such as "
-            f"{pd.Timestamp('2024-12-31').strftime(form)}: {str(error).splitlines()[0]}"
+            f"{path}: column {cells.name!r} does not hold dates as the model's table does, such as "
+            f"{pd.Timestamp('2024-12-31').strftime(form)}"
         ) from error

@@ -79,6 +79,18 @@ def test_new_rows_are_read_as_those_of_the_fit(here, capsys):
     pd.testing.assert_frame_equal(pd.read_parquet("out.parquet"), expected[["predicted_dear"]])
 
 
+def test_dates_in_another_form_are_read_in_theirs(here):
+    new = table(12, 1)
+    new["since"] = pd.Timestamp("2024-03-25")
+    predictions = []
+    for form in ("%d.%m.%Y", "%Y-%m-%d", "%m/%d/%Y"):
+        rows = new.assign(since=new["since"].dt.strftime(form))
+        rows.to_csv("form.csv", index=False)
+        assert main(["predict", "model.safetensors", "form.csv", "-o", "out.csv", "--proba"]) == 0
+        predictions.append(Path("out.csv").read_text())
+    assert len(set(predictions)) == 1
+
+
 def test_new_rows_have_the_separators_of_the_fit(here, shown_on_terminal):
     rows = table(40, 6).assign(city=lambda each: each["city"] + "\u00e9", age=np.arange(40) + 0.25)
     german = {"index": False, "sep": ";", "decimal": ",", "encoding": "latin-1"}
@@ -411,6 +423,7 @@ def test_several_targets(tmp_path, monkeypatch, capsys, complaint, model):
     found = pd.read_csv("o.csv")
     assert list(found) == ["predicted_a", "predicted_b"]
     np.testing.assert_allclose(found, combutab.load("m").predict(rows[["x"]]))
+    assert "m predicts 2 columns, and a model of one" in complaint("explain", "m", "t.csv")
     fit = ["fit", "t.csv", "-o", "new", "--target"]
     assert "several targets are for regression, and 'kind' seems" in complaint(*fit, "a,kind")
     assert "--target names all columns" in complaint(*fit, "a,b", "--drop", "x,kind")

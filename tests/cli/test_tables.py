@@ -292,6 +292,10 @@ def test_a_model_reads_and_writes_amounts_in_the_form_of_its_table(tmp_path, mon
     new["city"] = ["Köln", "Málaga"]
     np.testing.assert_allclose(found["predicted_revenue"], reg.predict(new[X.columns]))
     assert Path("out.csv").read_text().splitlines()[1].startswith("3;Köln;12,5 %;1.234;")
+    Path("bad.csv").write_text(rows.replace("12,5 %", "12,5 Prozent"), "latin-1")
+    assert main(["predict", "m", "bad.csv", "-o", "out.csv"]) == 2
+    says = "column 'discount' holds text such as '12,5 Prozent'; the model was fitted with numbers"
+    assert says in capsys.readouterr().err
     options = ["--model", "tvae", "--epochs", "1", "--batch-size", "20", "--save", "g"]
     assert main(["synth", "t.csv", "-o", "made.csv", *options]) == 0
     assert main(["sample", "g", "-o", "more.csv", "--rows", "120"]) == 0
