@@ -185,6 +185,21 @@ def _warning_words(message: Warning | str) -> str:
 
 
 @contextmanager
+def noted_warnings() -> Iterator[list[str]]:
+    """Note what the warnings in here say, beside printing them."""
+    noted: list[str] = []
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def note(message: Warning | str, *args: Any, **kwargs: Any) -> None:
+            noted.append(_warning_words(message))
+            show(message, *args, **kwargs)
+
+        warnings.showwarning = note
+        yield noted
+
+
+@contextmanager
 def own_warnings() -> Iterator[None]:
     """Let the library's warnings to its caller be printed, whatever filters there are."""
     with warnings.catch_warnings():

@@ -6,7 +6,7 @@ import ast
 import re
 import time
 import warnings
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,10 +18,12 @@ from combutab.cli._console import (
     echo,
     echo_on_terminal,
     no_early_ends,
+    noted_warnings,
     own_warnings,
     refusals,
     spinner,
     warn,
+    with_options,
 )
 from combutab.core.text import known_instead
 
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from combutab.evaluation import ScoreMetric
+    from combutab.evaluation import PredictionScores, ScoreMetric
+    from combutab.reports import ModelReport
 
 _MODELS = {"mlp": "MLP", "pack": "Pack", "tabm": "TabM"}  # the estimators' names begin so
 _PRESETS = ("fast", "default", "best")
@@ -47,7 +50,6 @@ _OPTIONS = {
     "validation_split": "--split",
     "cv": "--split",
 }
-_OF_PARAMETER = r"^The '(\w+)' parameter of \w+ "
 _WORDS = {"true": True, "false": False, "none": None}
 _NOT_SET = {"callbacks", "verbose", "warm_start", "n_jobs", "member_params"}
 
@@ -131,6 +133,13 @@ def fit(
             "May be given several times.",
         ),
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            help="File for a report, such as model.html: scores beside a baseline's, importances, "
+            "what became of the columns, how to use the model."
+        ),
+    ] = None,
     discrete: _options.Discrete = None,
     drop: _options.Drop = None,
     drop_missing_target: _options.DropMissing = False,
@@ -149,7 +158,7 @@ def fit(
     """
     started = time.perf_counter()
     name = _model_name(preset, model)
-    _options.check_outputs({"OUT": out}, {"DATA": data})
+    _options.check_outputs({"OUT": out, "--report": report}, {"DATA": data})
     _options.check_replaceable("--out", out)
     _options.check_table(
         data, sep, encoding, target=target, several=True, drop=drop, discrete=discrete
@@ -210,7 +219,8 @@ def fit(
         f"{data.name}: {len(X):,} rows, {X.shape[1]} columns to predict "
         f"{_files.list_names(targets)} from; {cls.__name__}, on {resolve_device(device)}"
     )
-    _train_whole(estimator, X, labels, groups)
+    with noted_warnings() as noted:
+        _train_whole(estimator, X, labels, groups)
     estimator.set_params(**({"cv": "auto"} if name == "Pack" else {"validation_split": None}))
     for column, words in estimator.encoder_.describe_columns().items():
         if words.startswith(("date", "free text")):
@@ -219,8 +229,29 @@ def fit(
     _files.write_whole(out, lambda place: _files.save_with_format(estimator, place, forms, kept))
     if split == "random" and len(Y) == 1:
         _warn_of_time_order(X, labels, kind)
-    _show_scores(estimator, labels, targets, metric)
-    echo_on_terminal(f"Wrote the model to {out} ({time.perf_counter() - started:.1f} s)")
+    scores = _show_scores(estimator, labels, targets, metric)
+    seconds = time.perf_counter() - started
+    if report is not None:
+        aside = "none" if scores is None else f"{scores.n_rows:,}, {split}"
+        facts = {"Table": data.name, "Target": ", ".join(targets), "Rows": f"{len(X):,}"}
+        facts |= {"Rows set aside": aside, "Date": time.strftime("%Y-%m-%d")}
+        facts["Seconds"] = f"{seconds:.1f}"
+        with spinner("Writing the report"):
+            from combutab.reports import write_report
+
+            found = _report(
+                estimator,
+                X,
+                labels,
+                scores,
+                target=", ".join(targets),
+                facts=facts,
+                warnings=noted,
+                file=out.name,
+                scoring=metric,
+            )
+            _files.write_whole(report, lambda place: write_report(found, place))
+    echo_on_terminal(f"Wrote the model to {out} ({seconds:.1f} s)")
 
 
 # ---- Options: the model, its parameters, and the metric ------------------------------------------
@@ -396,66 +427,37 @@ def _as_floats(column: pd.Series) -> np.ndarray:
 # ---- Training, and scores on the rows that were set aside ----------------------------------------
 
 
-class _NetworksBar:
-    """A bar of a pack's networks that are trained, told by scikit-learn's callbacks."""
-
-    def __init__(self, estimator: Any) -> None:
-        self.name, self.n_networks = type(estimator).__name__, estimator.n_members
-        self.seconds = float("inf") if estimator.max_time is None else estimator.max_time
-
-    def setup(self, estimator: Any, context: Any) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-
-        from combutab.core.progress import left_column, make_bar
-
-        text = TextColumn("{task.description}", markup=False)
-        columns = text, BarColumn(), MofNCompleteColumn(), TextColumn("networks"), left_column()
-        self.bar = make_bar(*columns, transient=True)
-        end = time.monotonic() + self.seconds
-        self.task = self.bar.add_task(self.name, total=self.n_networks, end=end)
-        self.bar.start()
-
-    def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
-        """Nothing is shown of a network that begins."""
-
-    def on_fit_task_end(self, estimator: Any, context: Any) -> None:
-        if context.task_name == "member":
-            self.bar.advance(self.task)
-
-    def teardown(self, estimator: Any, context: Any) -> None:
-        self.bar.stop()
-        del self.bar, self.task
-
-
 def _train_whole(estimator: Any, X: pd.DataFrame, y: np.ndarray, groups: Any = None) -> None:
     from combutab.training import ProgressBar
 
-    shown: AbstractContextManager[Any] = nullcontext()
-    if hasattr(estimator, "callbacks"):
-        bar = ProgressBar(type(estimator).__name__, transient=True)
-        estimator.set_params(callbacks=[bar])
-    elif hasattr(estimator, "set_callbacks"):
-        estimator.set_callbacks(_NetworksBar(estimator))
-    else:  # scikit-learn before 1.9
-        shown = spinner(f"Training {estimator.n_members} networks")
+    pack = not hasattr(estimator, "callbacks")
+    named = f"{type(estimator).__name__}"
+    if not pack:
+        estimator.set_params(callbacks=[ProgressBar(named, transient=True)])
     try:
         with refusals(ValueError, TypeError), own_warnings(), no_early_ends():
             warnings.filterwarnings("always", category=UserWarning)
             warnings.filterwarnings("error", "Training interrupted", UserWarning)
-            with shown:
-                estimator.fit(X, y, groups=groups)
-    except UserError as error:  # scikit-learn's words of a parameter, among them
-        raise UserError(re.sub(_OF_PARAMETER, r"--set \1 ", str(error))) from error
+            with spinner(f"Training {estimator.n_members} networks") if pack else nullcontext():
+                try:
+                    estimator.fit(X, y, groups=groups)
+                except ValueError as error:  # scikit-learn's, of a parameter
+                    says = re.sub(
+                        r"^The '(\w+)' parameter of \w+ must", r"--set \1 must", str(error)
+                    )
+                    raise UserError(with_options(says)) from error
     except KeyboardInterrupt:
         raise KeyboardInterrupt("; nothing is kept") from None
 
 
-def _show_scores(estimator: Any, y: np.ndarray, targets: list[str], metric: str | None) -> None:
+def _show_scores(
+    estimator: Any, y: np.ndarray, targets: list[str], metric: str | None
+) -> PredictionScores | None:
     """Print how the estimator was trained, and its scores on the rows that were set aside."""
     from combutab.evaluation import evaluate_held_out
 
-    n = int(estimator.history_["epoch"].max())
-    n_networks = estimator.history_["member"].nunique()
+    pack, n = hasattr(estimator, "members_"), int(estimator.history_["epoch"].max())
+    n_networks = len(estimator.members_) if pack else estimator.history_["member"].nunique()
     echo(
         f"{type(estimator).__name__} of {', '.join(map(repr, targets))}: {n_networks} "
         f"network{'s' * (n_networks != 1)}, {n} epoch{'s' * (n != 1)}"
@@ -465,7 +467,7 @@ def _show_scores(estimator: Any, y: np.ndarray, targets: list[str], metric: str 
             "No scores: with so few rows, all are trained on. `combutab compare` measures by "
             "cross-validation."
         )
-        return
+        return None
     with refusals(prefix="--metric: "):
         found = evaluate_held_out(estimator, y, scoring=metric)
     for line in str(found).splitlines():
@@ -479,6 +481,7 @@ def _show_scores(estimator: Any, y: np.ndarray, targets: list[str], metric: str 
         "No row was scored by a network that was trained on it. But the best epochs were chosen on "
         "these rows, so that scores on new rows may be a little worse."
     )
+    return found
 
 
 def _each_score(estimator: Any, y: np.ndarray, targets: list[str]) -> str:
@@ -489,3 +492,25 @@ def _each_score(estimator: Any, y: np.ndarray, targets: list[str]) -> str:
     rows = ~np.isnan(answers).any(1)
     scores = r2_score(y[rows], answers[rows], multioutput="raw_values")
     return ", ".join(f"{name!r} {r2:.4g}" for name, r2 in zip(targets, scores, strict=True))
+
+
+def _report(
+    estimator: Any, X: pd.DataFrame, y: np.ndarray, scores: PredictionScores | None, **told: Any
+) -> ModelReport:
+    """The model card: of the rows that were set aside, or where there are none, of all."""
+    from combutab.reports import report_model
+
+    if scores is None or scores.rows is None:
+        scored = (
+            "No rows were set aside, so that there are no scores. The importances are of the rows "
+            "that the model was trained on: they say what it goes by, not what helps on new rows."
+        )
+        return report_model(estimator, X, y, with_scores=False, scored=scored, **told)
+    scored = (
+        "The scores are of the rows that were set aside, each predicted by networks that were not "
+        "trained on it; the best epochs were chosen on these rows. The importances are of the "
+        "saved model on the same rows. Where its networks set aside different rows, others of them "
+        "were trained on a row."
+    )
+    rows = scores.rows
+    return report_model(estimator, X.iloc[rows], y[rows], scores=scores, scored=scored, **told)

@@ -106,7 +106,8 @@ def attributions(
         and of more classes the one that is predicted for the row.
     method : {"auto", "integrated_gradients", "shapley"}, default="auto"
         "auto" is integrated gradients for networks, and Shapley values for packs that contain
-        trees, which have no gradients, and for estimators of other libraries.
+        trees, which have no gradients, for models of free text, and for estimators of other
+        libraries.
     n_background : int, default=50
         Background rows that are compared with at most.
     random_state : int, RandomState, Generator or None, default=None
@@ -190,14 +191,18 @@ def _differentiable(estimator: Any, method: Method) -> TableModule | None:
     """The estimator as a module with gradients; None where Shapley values are to be computed."""
     if method == "shapley":
         return None
-    module = estimator.to_torch() if hasattr(estimator, "to_torch") else None
+    module, why = None, "is no network of this library"
+    if hasattr(estimator, "to_torch"):
+        try:
+            module, why = estimator.to_torch(), "contains trees"
+        except ValueError as error:  # of columns of text
+            why = f"cannot give them: {error}"
     if module is not None and not len(module.trees):
         return module.requires_grad_(False)
     if method == "auto":
         return None
-    what = "is no network of this library" if module is None else "contains trees"
     raise ValueError(
-        f"integrated gradients need gradients, and this {type(estimator).__name__} {what}; use "
+        f"integrated gradients need gradients, and this {type(estimator).__name__} {why}; use "
         "method='shapley'"
     )
 

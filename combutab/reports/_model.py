@@ -97,6 +97,7 @@ def report_model(
     y: Any = None,
     *,
     scores: PredictionScores | None = None,
+    with_scores: bool = True,
     explain: Any = None,
     target: str | None = None,
     facts: Mapping[str, str] | None = None,
@@ -122,6 +123,9 @@ def report_model(
     scores : PredictionScores, optional
         Scores that are known, such as those of `combutab.evaluation.evaluate_held_out`; by default
         they are computed of X and y.
+    with_scores : bool, default=True
+        Whether to compute scores that are not given; of rows that the model was fitted to they
+        would be too good.
     explain : table, optional
         Rows whose predictions are to be attributed to the columns. The report shows their values.
     target : str, optional
@@ -168,7 +172,7 @@ def report_model(
         target = str(y.name)
     importance = None
     if y is not None:
-        if scores is None:
+        if scores is None and with_scores:
             scores = evaluate_predictions(estimator, X, y, scoring=scoring, random_state=rng)
         importance = permutation_importance(
             estimator, X, y, scoring=scoring, n_repeats=n_repeats, random_state=rng
@@ -181,7 +185,7 @@ def report_model(
     return ModelReport(
         type(estimator).__name__,
         target,
-        {**model_facts(estimator), **(facts or {})},
+        {**(facts or {}), **model_facts(estimator)},
         scored or f"The scores and importances are of {len(frame):,} rows that were given.",
         scores,
         importance,
@@ -252,12 +256,15 @@ def column_table(estimator: Any, X: pd.DataFrame) -> pd.DataFrame:
         kinds, became = [str(dtype) for dtype in X.dtypes], [""] * X.shape[1]
     else:
         kinds, maps = list(map(str, encoder.kinds_)), {m.column: m for m in encoder.category_maps_}
-        became = [_became(encoder, maps.get(j), j) for j in range(X.shape[1])]
+        words = list(encoder.describe_columns().values())
+        became = [_became(encoder, maps.get(j), j, words[j]) for j in range(X.shape[1])]
     found = {"column": list(X.columns), "kind": kinds, "missing": missing, "became": became}
     return pd.DataFrame(found)
 
 
-def _became(encoder: Any, categories: Any, column: int) -> str:
+def _became(encoder: Any, categories: Any, column: int, words: str) -> str:
+    if words.startswith(("date", "free text")):
+        return words.partition(": ")[2]
     spans = [span for span in encoder.spans_ if span.column == column]
     width = sum(span.slice.stop - span.slice.start for span in spans)
     if categories is None:

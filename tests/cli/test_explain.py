@@ -100,3 +100,39 @@ def test_a_table_without_the_target(here, complaint):
     said = complaint("explain", "code.safetensors", "none.csv")
     assert "does not have the target 'code'" in said
     assert "--rows" in said
+
+
+# ---- combutab fit --report -----------------------------------------------------------------------
+
+
+def text_of(path):
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", path.read_text("utf-8")))
+
+
+def test_the_report_of_a_fit_is_of_the_rows_set_aside(here, tmp_path, capsys):
+    out, report = tmp_path / "model.safetensors", tmp_path / "model.html"
+    options = ["--set", "early_stopping=True", "--report", str(report), "--out", str(out)]
+    assert main(["fit", "flats.csv", "--target", "code", *SMALL, *options]) == 0
+    n = re.search(r"Scores on (\d+) rows set aside", capsys.readouterr().out)[1]
+    text = text_of(report)
+    for said in (
+        f"Rows set aside {n}, random",
+        f"Scores on {n} rows",
+        "Table flats.csv",
+        "Rows 120",
+    ):
+        assert said in text, said
+    assert "combutab predict model.safetensors" in text
+    assert "hidden_layer_sizes=(16,)" in text
+
+
+def test_without_rows_set_aside_the_report_has_no_scores_but_the_warnings(here, tmp_path):
+    out, report = tmp_path / "model.safetensors", tmp_path / "model.html"
+    rows().assign(name=[f"row {i}" for i in range(120)]).to_csv(tmp_path / "a.csv", index=False)
+    given = [str(tmp_path / "a.csv"), "--target", "rent", *SMALL]
+    assert main(["fit", *given, "--report", str(report), "--out", str(out)]) == 0
+    text = text_of(report)
+    assert "No rows were set aside, so that there are no scores" in text
+    assert "95 % intervals" not in text
+    assert "Warnings of the fit" in text
+    assert "row 7" not in text
