@@ -259,14 +259,15 @@ def _periods(split: str, times: np.ndarray, folds: int) -> Any:
     from sklearn.model_selection import TimeSeriesSplit
 
     class Periods(TimeSeriesSplit):
+        name: str
+
         def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[Any]:
             for train, test in super().split(X):
                 yield train[times[train] < times[test[0]]], test  # rows of one time: on one side
 
-        def __repr__(self) -> str:
-            return split
-
-    return Periods(folds)
+    periods = Periods(folds)
+    periods.name = split
+    return periods
 
 
 def _default_tables() -> list[tuple[str, pd.DataFrame, pd.Series, FileFormat]]:

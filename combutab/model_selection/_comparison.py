@@ -720,7 +720,7 @@ def _train_and_score(
     """All fits' scores, and of each activation with a failed fit its first error."""
     train = [plan.rows(rows) for rows, _ in plan.splits]
     test = [plan.rows(rows) for _, rows in plan.splits]
-    groups = [None if plan.groups is None else plan.groups[rows] for rows, _ in plan.splits]
+    groups = [plan.groups_of(rows) for rows, _ in plan.splits]
     places: list[dict[str, Any]] = [
         {"activation": name, "fold": fold, "seed": seed}
         for name in plan.activations
@@ -807,7 +807,7 @@ def _left_out_sentences(
 
 def _refit(plan: ComparisonPlan, activation: str, counter: _NetworkCounter) -> BaseMLP:
     estimator = plan.estimator(activation)
-    task = FitTask(estimator, plan.X, plan.y, "all", groups=plan.groups)
+    task = FitTask(estimator, plan.X, plan.y, "all", groups=plan.groups_of(np.arange(len(plan.y))))
     (outcome,) = fit_stacked([task], callbacks=[counter])
     if outcome.error is not None:
         raise ComparisonError(

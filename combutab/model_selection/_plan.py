@@ -564,6 +564,12 @@ class ComparisonPlan:
         """Features and targets of some rows."""
         return _safe_indexing(self.X, index), self.y[index]
 
+    def groups_of(self, index: np.ndarray) -> np.ndarray | None:
+        """Groups of some rows, for early stopping; None where there are fewer than two."""
+        if self.groups is None or len(np.unique(self.groups[index])) < 2:
+            return None
+        return self.groups[index]
+
     def encoder(self) -> TableEncoder:
         """An unfitted encoder of the table, as the networks have one."""
         return _make_estimator(self.task, self.recipe, **self.estimator_params).make_encoder()
@@ -667,7 +673,8 @@ def plan_comparison(
     else:
         splits = given_splits(X, target, resolved, cv, groups)
         if hasattr(cv, "split"):
-            split = split if isinstance(cv, GroupKFold | StratifiedGroupKFold) else repr(cv)
+            by_group = isinstance(cv, GroupKFold | StratifiedGroupKFold)
+            split = split if by_group else getattr(cv, "name", type(cv).__name__)
         else:
             split = "as given"
     metric = metric or default_metric(target, resolved, splits)

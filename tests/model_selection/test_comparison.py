@@ -427,7 +427,7 @@ def test_folds_of_a_splitter_and_what_the_test_makes_of_them():
     sizes = found.results.groupby("fold")[["n_train", "n_test"]].first()
     assert sizes["n_train"].tolist() == [24, 48, 72, 96]
     assert found.settings["folds"] == 4
-    assert found.design.startswith("4 folds (TimeSeriesSplit(")
+    assert found.design == "4 folds (TimeSeriesSplit) x 2 seeds, 3 epochs"
     folds = found.results.groupby(["activation", "fold"])["r2"].mean().unstack(0)
     best, other = found.summary["activation"]
     d = (folds[best] - folds[other]).to_numpy()
