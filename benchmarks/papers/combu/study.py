@@ -256,10 +256,12 @@ def as_text(values: dict[str, object]) -> Row:
 def score(net: object, X: pd.DataFrame, y: pd.Series, y_train: pd.Series) -> dict[str, object]:
     """Scores of a fitted estimator; errors in standard deviations of the training rows' target."""
     if is_classifier(net):
-        return dict(score_classifier(net, X, np.asarray(y)))
-    scale = float(np.std(y_train))
-    scores = score_regressor(net, X, np.asarray(y), target_std=scale)
-    return {**scores, "target_std_train": scale}
+        scores = score_classifier(net, X, np.asarray(y))
+    else:
+        scale = float(np.std(y_train))
+        scores = score_regressor(net, X, np.asarray(y), target_std=scale)
+        scores["target_std_train"] = scale
+    return {name: scores[name] for name in (*SCORES, "target_std_train") if name in scores}
 
 
 def _curves(history: pd.DataFrame, block: int, task: str) -> dict[str, object]:
