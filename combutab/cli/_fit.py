@@ -160,9 +160,9 @@ def fit(
     name = _model_name(preset, model)
     _options.check_outputs({"OUT": out, "--report": report}, {"DATA": data})
     _options.check_replaceable("--out", out)
-    _options.check_table(
-        data, sep, encoding, target=target, several=True, drop=drop, discrete=discrete
-    )
+    by = [split.partition(":")[2]] if ":" in split else None
+    named = {"drop": drop, "discrete": discrete, f"split {split}": by}
+    _options.check_table(data, sep, encoding, target=target, several=True, **named)
 
     import numpy as np
     import pandas as pd

@@ -414,6 +414,12 @@ WITHOUT_PANDAS = """
     fit real.csv --target dear -o m --device abacus
     fit real.csv --target dear -o m --task guess
     fit zip.csv --target dear -o m
+    fit real.csv --target dear -o m --split time:nope
+    fit real.csv --target dear -o m --split nope
+    fit real.csv --target dear,nope -o m
+    explain none real.csv
+    explain other none.csv
+    explain other real.csv --target nope
     predict none real.csv -o o.csv
     predict note real.csv -o o.csv
     predict cut real.csv -o o.csv
