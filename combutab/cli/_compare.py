@@ -67,7 +67,7 @@ def compare(
     activations: Annotated[
         str,
         typer.Option(
-            help="Names, separated by commas; also pln-N and pls-N.",
+            help="What to compare, separated by commas; also pln-N and pls-N.",
             callback=_options.check_activations,
             show_default=ACTIVATIONS.replace(",", ", "),
         ),
