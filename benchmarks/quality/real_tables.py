@@ -52,8 +52,8 @@ Split = tuple[pd.DataFrame, np.ndarray, np.ndarray, np.ndarray]  # X, y, trainin
 # ---- the tables ----------------------------------------------------------------------------------
 
 
-def rentals(seed: int, n: int = 17_000) -> Split:
-    """Two years of made-up counts by the hour; (X, y, train, test)."""
+def rentals(seed: int, n: int = 12_000) -> Split:
+    """Made-up counts of 500 days by the hour; (X, y, train, test)."""
     rng = np.random.default_rng(seed)
     times = pd.Series(pd.date_range("2022-01-01", periods=n, freq="h"))
     hour, day = times.dt.hour, times.dt.dayofyear
