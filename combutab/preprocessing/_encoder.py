@@ -48,7 +48,7 @@ from combutab.preprocessing._features import (
     is_free_text,
     learn_text,
 )
-from combutab.preprocessing._inference import odd_categories, unlearned
+from combutab.preprocessing._inference import UnlearnedWarning, odd_categories, unlearned
 from combutab.preprocessing._numeric import (
     Method,
     Moments,
@@ -726,13 +726,23 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         scaler = learner.scaler(self.numeric, self.min_frequency, self.n_bins, numbers, *whole)
         least = rows_needed(self.min_frequency, learner.n_rows)
         dates = (each.learn(j, self.date_features, least) for j, each in learner.dates.items())
-        texts = (
+        texts = tuple(
             learn_text(j, sample.result()[0].tolist(), least, missing=j in learner.lacking)
             if self.text_features == "auto"
             else ignored_text(j)
             for j, sample in learner.texts.items()
         )
-        self._set_fitted(kinds, scaler, maps, tuple(dates), tuple(texts))
+        empty = [labels[text.column] for text in texts if not text.width]
+        if len(empty) == len(kinds):
+            raise ValueError(
+                f"text_features={self.text_features!r} leaves nothing to learn from: the table has "
+                f"free text only ({', '.join(empty)}); give other columns"
+            )
+        if empty and self.text_features == "auto":
+            named = ", ".join(empty)
+            problem = f"nothing is learned from {named}: free text without n-grams in common"
+            warnings.warn(UnlearnedWarning(problem, "", tuple(empty)), stacklevel=3)
+        self._set_fitted(kinds, scaler, maps, tuple(dates), texts)
 
     def _learn_maps(
         self,

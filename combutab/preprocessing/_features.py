@@ -330,11 +330,14 @@ def learn_text(column: int, texts: Sequence[str], min_count: int, *, missing: bo
     if n_components < 1:
         return ignored_text(column)
     rows = _weighted(texts, weights)
-    svd = TruncatedSVD(n_components, random_state=0).fit(rows)
+    with np.errstate(divide="ignore", invalid="ignore"):  # where all texts are as one
+        svd = TruncatedSVD(n_components, random_state=0).fit(rows)
     components = svd.components_.astype(np.float32)
     directions = np.asarray(rows @ components.T)
     scale = directions.std(axis=0)
-    kept = scale > 1e-6
+    kept = scale > 1e-4  # of rows of length 1; less is rounding
+    if not kept.any():
+        return ignored_text(column)
     centre = directions.mean(axis=0)
     return TextMap(column, weights, components[kept], centre[kept], scale[kept], missing)
 

@@ -88,6 +88,15 @@ def test_ignored_text_leaves_no_column_and_no_warning():
     assert codes.shape == (200, 0)
 
 
+def test_text_of_which_nothing_is_left_is_named():
+    with pytest.raises(ValueError, match=r"'ignore' leaves nothing .* only \(column 'review'\)"):
+        MLPClassifier(text_features="ignore").fit(X[["review"]], GOODNESS)
+    alike = X.assign(review=[f"each one is like the others {i}" for i in range(200)])
+    with pytest.warns(UnlearnedWarning, match="nothing is learned from column 'review': free text"):
+        encoder = TableEncoder(min_frequency=0.9).fit(alike)
+    assert encoder.n_dense_ == 1
+
+
 def test_state_holds_no_text_and_is_bounded():
     encoder = TableEncoder().fit(X)
     arrays, meta = encoder.to_state()
