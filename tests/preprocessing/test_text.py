@@ -91,7 +91,9 @@ def test_ignored_text_leaves_no_column_and_no_warning():
 def test_text_of_which_nothing_is_left_is_named():
     with pytest.raises(ValueError, match=r"'ignore' leaves nothing .* only \(column 'review'\)"):
         MLPClassifier(text_features="ignore").fit(X[["review"]], GOODNESS)
-    alike = X.assign(review=[f"each one is like the others {i}" for i in range(200)])
+    letters = np.array([*"abcdefghijklmnop"])
+    strange = [" ".join("".join(RNG.choice(letters, 5)) for _ in range(6)) for _ in range(200)]
+    alike = X.assign(review=strange)
     with pytest.warns(UnlearnedWarning, match="nothing is learned from column 'review': free text"):
         encoder = TableEncoder(min_frequency=0.9).fit(alike)
     assert encoder.n_dense_ == 1
