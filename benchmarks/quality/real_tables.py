@@ -4,7 +4,7 @@ Three tables of regression, each with a column that is neither a number nor a ca
 
 - rentals: made up, like bike sharing: counts by the hour, with a trend, a season, rush hours on
   working days, a weather's temperature and noise; the last quarter of the time is the test;
-- beijing: PM2.5 in Beijing by the hour, 2010 to 2014, every third hour; the last quarter is the
+- beijing: PM2.5 in Beijing by the hour, 2010 to 2014, every seventh hour; the last quarter is the
   test. It is read from --data-home (beijing.csv.gz of TabDiff's data), and left out without it;
 - reviews: made up: a text of some 20 words, of which a few are good or bad, a price and a kind;
   their rating is predicted, of rows at random.
@@ -52,8 +52,8 @@ Split = tuple[pd.DataFrame, np.ndarray, np.ndarray, np.ndarray]  # X, y, trainin
 # ---- the tables ----------------------------------------------------------------------------------
 
 
-def rentals(seed: int, n: int = 12_000) -> Split:
-    """Made-up counts of 500 days by the hour; (X, y, train, test)."""
+def rentals(seed: int, n: int = 5_000) -> Split:
+    """Made-up counts of 208 days by the hour; (X, y, train, test)."""
     rng = np.random.default_rng(seed)
     times = pd.Series(pd.date_range("2022-01-01", periods=n, freq="h"))
     hour, day = times.dt.hour, times.dt.dayofyear
@@ -67,8 +67,8 @@ def rentals(seed: int, n: int = 12_000) -> Split:
     return pd.DataFrame({"time": times, "temperature": warmth}), y.to_numpy(), *_in_time(n)
 
 
-def beijing(seed: int, home: Path, step: int = 3) -> Split:
-    """Every third hour of the air of Beijing; (X, y, train, test)."""
+def beijing(seed: int, home: Path, step: int = 7) -> Split:
+    """Every seventh hour of the air of Beijing; (X, y, train, test)."""
     table = pd.read_csv(home / "beijing.csv.gz").dropna()
     table.insert(0, "time", pd.to_datetime(table[["year", "month", "day", "hour"]]))
     table = table.sort_values("time")[::step].reset_index(drop=True)
@@ -85,7 +85,7 @@ OTHERS = (
 )
 
 
-def reviews(seed: int, n: int = 4_000) -> Split:
+def reviews(seed: int, n: int = 2_000) -> Split:
     """Made-up reviews and their ratings; (X, y, train, test)."""
     rng = np.random.default_rng(seed)
     good, bad, others = (words.split() for words in (GOOD, BAD, OTHERS))
@@ -170,7 +170,7 @@ def measure(split: Split, model: str, seed: int, *, quick: bool = False) -> Row:
 def _run(data: str, seed: int, model: str, home: Path | None, quick: bool) -> list[Row]:
     if data == "beijing":
         assert home is not None
-        split = beijing(seed, home, 100 if quick else 3)
+        split = beijing(seed, home, 100 if quick else 7)
     else:
         make = {"rentals": rentals, "reviews": reviews}[data]
         split = make(seed, 300) if quick else make(seed)
