@@ -210,9 +210,13 @@ def _as_cv(given: Any, name: str, n_rows: int) -> Any:
         )
     if len(values) == n_rows:
         return PredefinedSplit(np.where(values, 0, -1) if values.dtype.kind == "b" else values)
-    if values.dtype.kind == "b" or not ((values >= 0) & (values < n_rows)).all():
-        what = "booleans" if values.dtype.kind == "b" else "positions"
-        raise ValueError(f"there are {len(values)} {what}, from {values.min()} to {values.max()}")
+    if values.dtype.kind == "b":
+        raise ValueError(
+            f"a mask needs one boolean per row, got {len(values)}; in cross-validation and "
+            "searches, whose tables are parts, give a splitter"
+        )
+    if not ((values >= 0) & (values < n_rows)).all():
+        raise ValueError(f"positions go from {values.min()} to {values.max()}")
     chosen = np.full(n_rows, -1)
     chosen[values] = 0
     return PredefinedSplit(chosen)

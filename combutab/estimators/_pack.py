@@ -586,8 +586,8 @@ class BasePack(_Kept):
         """
         if self.cv is not None and not isinstance(self.cv, Integral | str):
             raise ValueError(
-                f"cv={self.cv!r} cannot be saved; set_params(cv=None) first, which changes no "
-                "prediction, or pickle the pack"
+                f"cv={repr(self.cv)[:80]} cannot be saved; set_params(cv=None) first, which "
+                "changes no prediction, or pickle the pack"
             )
         super().save(path)
 

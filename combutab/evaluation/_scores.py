@@ -60,7 +60,7 @@ def _over_classes(score: Callable[..., float]) -> Values:
 
 def _log_loss(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
     own = p[np.arange(len(y)), y] if y.ndim == 1 else np.where(y == 1, p, 1 - p)
-    return float(-np.log(own.clip(np.finfo(float).eps)).mean())
+    return float(abs(np.log(own.clip(np.finfo(float).eps)).mean()))
 
 
 def _confusion(y: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.ndarray:
@@ -372,6 +372,11 @@ def evaluate_predictions(
     """
     check_is_fitted(estimator)
     classifies = is_classifier(estimator)
+    if classifies and not hasattr(estimator, "predict_proba"):
+        raise ValueError(
+            f"{type(estimator).__name__} has no predict_proba: the scores need probabilities "
+            "(sklearn.calibration.CalibratedClassifierCV gives it some)"
+        )
     answers = estimator.predict_proba(X) if classifies else estimator.predict(X)
     if isinstance(answers, list):  # scikit-learn's, for several labels
         answers = np.column_stack([p[:, 1] for p in answers])
@@ -462,6 +467,8 @@ def _scores(
     train = y if y_train is None else np.asarray(y_train).reshape(-1, *y.shape[1:])
     if len(y) != len(answers) or not len(y):
         raise ValueError(f"y has {len(y)} targets for {len(answers)} rows of X")
+    if pd.isna(y).any() or pd.isna(train).any():
+        raise ValueError("y has missing values; leave those rows out")
     if classes is None:
         return _number_scores(answers, y, train, scoring, n_resamples, random_state, rows)
     multilabel = y.ndim == 2
@@ -560,6 +567,8 @@ def _chosen(
     usual = [m for m in METRICS_BY_TASK[task] if m.name not in without]
     if scoring is None:
         return usual
+    if not len(scoring):
+        raise ValueError("scoring is empty: name a metric, or leave it out")
     if isinstance(scoring, str):
         first = find_metric(scoring, task)
         return [first, *(m for m in usual if m.name != first.name)]

@@ -144,7 +144,7 @@ def test_in_pipelines_and_searches():
 @pytest.mark.parametrize(
     ("options", "groups", "says"),
     [
-        ({"validation_split": LAST[:-1]}, None, r"59 booleans"),
+        ({"validation_split": LAST[:-1]}, None, "one boolean per row, got 59"),
         (
             {"validation_split": [0, 60]},
             None,

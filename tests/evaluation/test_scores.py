@@ -8,6 +8,7 @@ from sklearn import metrics
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import get_scorer
+from sklearn.svm import LinearSVC
 
 from combutab import MLPClassifier
 from combutab.evaluation import (
@@ -148,6 +149,12 @@ def test_what_cannot_be_scored():
         evaluate_predictions(model, X[:2], ["no"])
     with pytest.raises(ValueError, match="'r2' is a metric"):
         evaluate_predictions(model, X[TEST], y[TEST], scoring="r2")
+    with pytest.raises(ValueError, match="y has missing values"):
+        evaluate_predictions(model, X[:2], ["no", None])
+    with pytest.raises(ValueError, match="scoring is empty"):
+        evaluate_predictions(model, X[TEST], y[TEST], scoring=[])
+    with pytest.raises(ValueError, match="LinearSVC has no predict_proba"):
+        evaluate_predictions(LinearSVC().fit(X, y), X, y)
     clf = MLPClassifier((4,), max_iter=2, early_stopping=False).fit(X, y)
     with pytest.raises(ValueError, match="trained on all rows"):
         evaluate_held_out(clf, y)
