@@ -2,6 +2,7 @@
 
 import functools
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -474,3 +475,21 @@ def test_metadata_routing():
         with pytest.warns(UserWarning, match="metadata routing is on"):
             search.fit(X, Y, sample_weight=np.ones(150))
         search.fit(X, Y)  # without metadata there is nothing to route
+
+
+# ---- in a notebook ---------------------------------------------------------------------------
+
+
+def test_a_notebook_shows_the_candidates_the_best_first():
+    grid = {"activation": ["relu", "combu"], "learning_rate_init": [0.02, 1e-5]}
+    search = StackedGridSearchCV(CLASSIFIER, grid, cv=2)
+    assert "candidates" not in search._repr_html_()
+    shown = search.fit(X, Y)._repr_mimebundle_()["text/html"]
+    assert "4 candidates, 4 of them shown, the best first" in shown
+    rows = re.findall(r"<title>(.*?): ([\d.]+) \(", shown)
+    names = [", ".join(f"{k}={v}" for k, v in p.items()) for p in search.cv_results_["params"]]
+    order = np.argsort(search.cv_results_["rank_test_score"], kind="stable")
+    assert [name for name, _ in rows] == [names[i] for i in order]
+    assert float(rows[0][1]) == pytest.approx(search.best_score_, rel=1e-3)
+    several = StackedGridSearchCV(CLASSIFIER, grid, cv=2, scoring=["accuracy"], refit=False)
+    assert several.fit(X, Y)._repr_html_()  # the scores have other names

@@ -1,5 +1,7 @@
 """The figures of what networks do, and of tables that have gone wrong."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -70,6 +72,12 @@ def test_robustness_by_severity_and_by_corruption(result):
     assert dots.get_xdata().tolist() == pytest.approx([0.81, 0.76])
     assert clean.get_xdata() == [0.9, 0.9]
     assert left.get_ylabel() == "r2"
+
+
+def test_a_notebook_shows_the_figure(result):
+    figure = plot_robustness(result)
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    assert pickle.loads(pickle.dumps(figure)).axes  # as any figure of matplotlib
 
 
 def test_nothing_to_draw():

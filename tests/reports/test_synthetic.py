@@ -3,6 +3,7 @@
 import functools
 import math
 from fractions import Fraction
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -141,6 +142,16 @@ def test_the_metric_is_the_users_choice():
     assert "Log loss of the linear model: 0." in render_report(found)
     with pytest.raises(ValueError, match="one of accuracy, log_loss, roc_auc for classification"):
         evaluate(FRESH, metric="r2")
+
+
+def test_a_notebook_shows_the_scores_and_the_findings():
+    found = evaluated("fresh")
+    page = ElementTree.fromstring(found._repr_html_())
+    titles = [each.text.split(":")[0] for each in page.iter("title")]
+    assert titles == ["linear, real rows", "linear, synthetic rows"]
+    lines = [each.text for each in page.iter("li")]
+    assert [line.split(":")[0] for line in lines] == ["Usefulness", "Likeness", "Privacy"]
+    assert all(f.sentence in line for f, line in zip(found.findings, lines, strict=True))
 
 
 def test_near_copies_of_a_part_are_found():
