@@ -103,6 +103,8 @@ def evaluate(
     _options.check_outputs({"--out": out}, {**inputs, "--model": model})
     if task != "auto" and target is None:
         raise UserError(f"--task {task} needs a column to predict: --target COLUMN")
+    if metric is not None and target is None:
+        raise UserError(f"--metric {metric} needs a column to predict: --target COLUMN")
     _options.check_table(real, sep, encoding, target=target, discrete=discrete)
     for path in list(paths.values())[1:]:
         _options.check_table(path, sep, encoding)

@@ -137,6 +137,7 @@ REFUSED = {
         holes.csv -o out.csv --model-file real.csv -> real.csv
     """,
     EVALUATE: """
+        --metric roc_auc -> --metric roc_auc needs a column to predict: --target COLUMN
         -o real.csv -> cannot write real.csv: that is REAL as well; choose another file
         -o ./made.csv -> cannot write made.csv: that is SYNTHETIC as well
         -o held.csv --test held.csv -> cannot write held.csv: that is --test as well
