@@ -1,7 +1,7 @@
 """Which columns does a network use?
 =================================
 
-scikit-learn's permutation importance answers.
+Permutation importance answers, and the parts of one prediction.
 
 ::
 
@@ -16,33 +16,12 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 from sklearn.datasets import load_diabetes
-from sklearn.inspection import permutation_importance
 from sklearn.model_selection import train_test_split
 
 from combutab import MLPRegressor
-
-
-def draw(importances: np.ndarray, names: list[str]) -> Figure:
-    """Draw a dot a shuffle and their mean, (n_columns, n_repeats), the most important on top."""
-    order = importances.mean(axis=1).argsort()
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    axes = figure.add_subplot()
-    rows = np.arange(len(names))
-    heights = np.repeat(rows, importances.shape[1])
-    axes.scatter(importances[order].ravel(), heights, s=10, color="0.6", label="one shuffle")
-    means = importances[order].mean(axis=1)
-    axes.scatter(means, rows, s=160, color="#0072B2", marker="|", linewidths=3, label="mean")
-    axes.set_yticks(rows, [names[i] for i in order])
-    axes.axvline(0.0, color="0.6", linewidth=0.8, linestyle="--", zorder=0)
-    axes.grid(axis="x", color="0.92")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.set_xlabel("loss of R2 on held-out rows when the column is shuffled")
-    axes.set_title("Diabetes, mean of 10 networks", loc="left")
-    axes.legend(frameon=False, loc="lower right")
-    return figure
+from combutab.inspection import attributions, permutation_importance
+from combutab.plotting import PermutationImportanceDisplay
 
 
 def main() -> None:
@@ -66,11 +45,13 @@ def main() -> None:
     print(f"R2 on held-out rows: {model.score(X_test, y_test):.3f}")
 
     # columns are shuffled before encoding, so a category stays one column
-    result = permutation_importance(model, X_test, y_test, n_repeats=20, random_state=0)
-    for i in (-result.importances_mean).argsort():
-        mean, std = result.importances_mean[i], result.importances_std[i]
-        print(f"{X.columns[i]:6} {mean:6.3f} +- {std:.3f}")
-    draw(result.importances, list(X.columns)).savefig(out / "permutation_importance.png", dpi=100)
+    found = permutation_importance(model, X_test, y_test, n_repeats=20, random_state=0)
+    print(found.table.round(3).to_string(index=False))
+    why = attributions(model, X_test[:1], X_train, random_state=0)
+    print(f"\nThe first prediction is {why.predictions[0]:.0f}, the mean {why.base_values[0]:.0f}:")
+    print(why.table[["column", "value", "attribution"]].to_string(index=False))
+    figure = PermutationImportanceDisplay.from_results(found).figure_
+    figure.savefig(out / "permutation_importance.png", dpi=100)
 
 
 if __name__ == "__main__":

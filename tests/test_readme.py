@@ -267,10 +267,14 @@ def test_a_pack_names_what_it_chose(outputs, tmp_path):
 
 
 def test_permutation_importance_finds_what_matters(outputs, tmp_path):
-    lines = printed(outputs, "permutation_importance", tmp_path).splitlines()[1:]
+    text = printed(outputs, "permutation_importance", tmp_path)
+    lines = text.partition("The first prediction")[0].splitlines()[2:-1]
     names = [line.split()[0] for line in lines]
     assert {"bmi", "s5"} == set(names[:2])
     assert names.index("noise") > 4
+    answer, mean = numbers(r"(?:prediction is|the mean) (\d+)", text)
+    parts = numbers(r"(?m)(-?[\d.]+)$", text.partition("The first prediction")[2])
+    assert sum(parts) == pytest.approx(answer - mean, abs=2)
 
 
 def test_quantiles_cover_what_they_say(outputs, tmp_path):

@@ -365,6 +365,10 @@ class ClassPredictions(ClassifierMixin):
         raw = self._raw(X)
         return self.target_.held_out(raw)
 
+    def __call__(self, X: Any) -> np.ndarray:
+        """``predict_proba``, for libraries that take a function, such as ``shap.Explainer``."""
+        return self.predict_proba(X)
+
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithms of ``predict_proba``, (n_samples, n_classes)."""
         with np.errstate(divide="ignore"):  # log(0) is -inf, as in scikit-learn

@@ -324,6 +324,11 @@ class NumberPredictions(RegressorMixin):
     target_: NumberTarget
     _raw: Callable[[Any], Tensor]  # a table -> raw outputs, (n_networks, n_samples, n_outputs)
 
+    def __call__(self, X: Any) -> np.ndarray:
+        """``predict``, for libraries that take a function, such as ``shap.Explainer``."""
+        found: np.ndarray = self.predict(X)
+        return found
+
     def predict(
         self, X: Any, quantiles: Sequence[float] | None = None, return_std: bool = False
     ) -> Any:

@@ -337,3 +337,20 @@ def test_a_masker_gives_rows_that_the_model_takes(fitted):
     assert (shown.dtypes == X.dtypes).all()
     own = fitted("classifier").predict_proba(X[:1])
     np.testing.assert_allclose(fitted("classifier").predict_proba(shown), own.repeat(10, 0), 1e-4)
+
+
+@pytest.mark.parametrize("name", ["classifier", "regressor"])
+def test_shaps_explainers_take_estimators_and_tables_of_any_columns(fitted, name):
+    shap = pytest.importorskip("shap", reason="needs shap")
+    estimator, of_numbers = fitted(name), X[["number", "gaps"]].fillna(0.0)
+    small = type(estimator)(**NETWORK).fit(
+        of_numbers, SIGNAL > 1 if name == "classifier" else SIGNAL
+    )
+    for model in (small, small.predict_proba if name == "classifier" else small.predict):
+        found = shap.Explainer(model, of_numbers[:20])(of_numbers[:2])
+        total = found.values.sum(axis=1) + found.base_values
+        np.testing.assert_allclose(total, small(of_numbers[:2]), rtol=1e-4)
+    explainer = shap.Explainer(estimator, TableMasker(X, max_samples=5))
+    found = explainer(X[:1])
+    total = found.values.sum(axis=1) + found.base_values
+    np.testing.assert_allclose(total, estimator(X[:1]), rtol=1e-4)
