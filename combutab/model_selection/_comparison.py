@@ -151,7 +151,8 @@ class ActivationComparison:
         """The numbers of folds, seeds and epochs, for titles."""
         folds, seeds = self.settings["folds"], self.settings["seeds"]
         kind = {"random": "", "groups": " of whole groups"}
-        by = kind.get(self.settings["split"], f" ({self.settings['split']})")
+        split = self.settings.get("split", "random")  # results of earlier versions have none
+        by = kind.get(split, f" ({split})")
         return f"{folds} folds{by} x {seeds} seed{'s' * (seeds > 1)}, {epoch_words(self.settings)}"
 
 

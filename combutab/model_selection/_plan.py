@@ -599,7 +599,7 @@ def epoch_words(settings: Mapping[str, Any]) -> str:
     'up to 100 epochs'
     """
     epochs = int(settings["epochs"])
-    most = "up to " if settings["recipe"] == "default" else ""
+    most = "up to " if settings.get("recipe") == "default" else ""
     return f"{most}{epochs} epoch{'s' * (epochs > 1)}"
 
 
