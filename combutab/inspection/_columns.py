@@ -373,6 +373,12 @@ def partial_dependence(
             raise ValueError(no_column(name, frame.columns))
     n_outputs = predicted(estimator, frame[:1]).shape[1]
     names, place = output_names(estimator, n_outputs), find_output(estimator, target, n_outputs)
+    multilabel = getattr(getattr(estimator, "target_", None), "multilabel", False)
+    if multilabel and len(names) == 2 and place == 0:  # which scikit-learn takes for two classes
+        raise ValueError(
+            f"of two labels there is the partial dependence of the second only, got {target=}; fit "
+            "a classifier for this label"
+        )
     rows = sampled_rows(len(frame), max_samples, as_generator(random_state))
     found = []
     for name in chosen:

@@ -234,6 +234,17 @@ def test_columns_and_classes_that_there_are_not(fitted):
         partial_dependence(fitted("classifier"), X, ["text"], target="yes")
 
 
+def test_two_labels_are_not_two_classes():
+    rows = known_rows(60)
+    labels = np.c_[rows["a"] > 0, rows["b"] > 0].astype(int)
+    clf = MLPClassifier(**NETWORK).fit(rows, labels)
+    (second,) = partial_dependence(clf, rows, ["b"], max_samples=60)
+    expected = clf.predict_proba(rows.assign(b=second.values[-1]))[:, 1]
+    np.testing.assert_allclose(second.individual[0, :, -1], expected, rtol=1e-4)
+    with pytest.raises(ValueError, match="of the second only, got target=0"):
+        partial_dependence(clf, rows, ["b"], target=0)
+
+
 # ---- attributions --------------------------------------------------------------------------------
 
 
