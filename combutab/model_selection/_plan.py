@@ -645,8 +645,8 @@ def plan_comparison(
     --------
     >>> from sklearn.datasets import load_iris
     >>> plan = plan_comparison(*load_iris(return_X_y=True), seeds=2)
-    >>> plan.n_networks, plan.epochs, plan.hidden
-    (100, 100, (256, 256, 256))
+    >>> plan.n_networks, plan.metric, plan.recipe
+    (100, 'accuracy', 'default')
     """
     counts = {"seeds": (seeds, 1), "folds": (folds, 2), "random_state": (random_state, 0)}
     if epochs is not None:
