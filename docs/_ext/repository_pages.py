@@ -165,8 +165,10 @@ def excerpts(root: Path) -> dict[str, str]:
 
     return {
         "predictions.md": of("quality_predictions")
-        + "\n"
-        + sections(results["quality_predictions"])["At most 3000 training rows"],
+        + "".join(
+            f"\n**{title}**\n{sections(results['quality_predictions'])[title]}"
+            for title in ("At most 500 training rows", "At most 3000 training rows")
+        ),
         "generators.md": of("quality_generators"),
         "imputation.md": of("quality_imputation"),
         "scaling_rows.md": of("scaling", "rows", "columns", "members"),
