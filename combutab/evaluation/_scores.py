@@ -160,8 +160,8 @@ def find_metric(name: str, task: str) -> ScoreMetric:
     except (ValueError, KeyError):
         known = [metric.name for metric in METRICS_BY_TASK[task]]
         raise ValueError(
-            f"{name!r} is no metric; {known_instead(wanted, known)}, or the name of one of "
-            "scikit-learn's scorers"
+            f"{name!r} is no metric; {known_instead(wanted, known)} (or any of scikit-learn's "
+            "scorers)"
         ) from None
 
     def values(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
@@ -270,7 +270,10 @@ class PredictionScores:
     @property
     def _head(self) -> str:
         aside = "" if self.rows is None else " set aside"
-        return f"Scores on {self.n_rows:,} rows{aside}; baseline: {self.baseline}"
+        head = f"Scores on {self.n_rows:,} rows{aside}; baseline: {self.baseline}"
+        if self.y_true.ndim > 1 or self.classes is None or len(self.classes) != 2:
+            return head
+        return f"{head}; F1 and average precision: of {self.classes.tolist()[1]!r}"
 
     def __str__(self) -> str:
         parts = [self._head, ""]

@@ -211,7 +211,7 @@ def permutation_importance(
         scores.append(float(scorer(estimator, sample, own)))
         if not np.isfinite(scores[-1]):
             raise ValueError(
-                f"{name} is {scores[-1]} on these {len(X)} rows; use another scoring, or more rows"
+                f"{name} is {scores[-1]} on {len(X)} row(s); use another scoring, or more rows"
             )
         found = inspection.permutation_importance(
             estimator, sample, own, scoring=scorer, n_repeats=1, n_jobs=n_jobs, random_state=shuffle
