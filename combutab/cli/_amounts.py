@@ -116,7 +116,12 @@ class _Amount:
 
 @dataclass(frozen=True)
 class Amounts:
-    """The values of a column, all of which may be amounts, by their texts."""
+    """The values of a column, all of which may be amounts, by their texts.
+
+    >>> columns = ["1.507,67 €"], ["1.234", "1.5"], ["1.234"], ["$1.234"], ["1.2.3"], ["$5"]
+    >>> [Amounts.split(texts).marks for texts in columns]
+    [[(',', '.')], [('.', '')], [('.', ''), (',', '.')], [(',', '.')], [], [('', '')]]
+    """
 
     parts: Mapping[str, _Amount]
 
@@ -144,12 +149,7 @@ class Amounts:
 
     @cached_property
     def marks(self) -> list[tuple[str, str]]:
-        """The decimal and thousands marks by which all values are numbers: none, one pair or two.
-
-        >>> columns = ["1.507,67 €"], ["1.234", "1.5"], ["1.234"], ["$1.234"], ["1.2.3"], ["$5"]
-        >>> [Amounts.split(texts).marks for texts in columns]
-        [[(',', '.')], [('.', '')], [('.', ''), (',', '.')], [(',', '.')], [], [('', '')]]
-        """
+        """The decimal and thousands marks by which all values are numbers: none, one pair or two."""
         return [pair for pair in self._pairs if not self._is_name(*pair)]
 
     @cached_property

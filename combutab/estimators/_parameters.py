@@ -240,10 +240,6 @@ class Parameters(_Positional):
         Exponent of ``"invscaling"``.
     max_iter : int, default=100
         Epochs at most (lbfgs: iterations).
-    max_time : float, str or None, default=None
-        Seconds, or text such as ``"90s"``, ``"2min"`` or ``"1h"``, after which training ends with
-        the epoch; the best one so far is kept. Such a fit cannot be repeated exactly. In searches
-        it is the time of each stack of networks. Not for lbfgs.
     shuffle : bool, default=True
         Draw the rows anew for each epoch's batches.
     random_state : int, RandomState, Generator or None, default=None
@@ -265,15 +261,6 @@ class Parameters(_Positional):
         score stalls, and keep the best epoch's weights. ``"auto"`` does so from 200 rows on.
     validation_fraction : float, default=0.2
         Share of rows set aside by each network.
-    validation_split : splitter, iterable of (train, test), array-like or None, default=None
-        Which rows are set aside, instead of a random ``validation_fraction``: one of scikit-learn's
-        splitters or the splits themselves; a boolean mask of the validation rows, or their
-        positions; or one integer for each row, its fold (-1: always trains). Use it where rows are
-        not independent: ``TimeSeriesSplit()``, or a mask of the latest rows, for a series, so that
-        networks are validated on rows later than those they train on. The first split is used (of
-        ``TimeSeriesSplit`` the last), the first two by the two networks of ``n_members="auto"``,
-        and all with ``bagging="cv"``. Files do not hold it. For rows that belong to groups, such as
-        the visits of one patient, give ``groups`` to ``fit``.
     early_stopping_scoring : str, callable or None, default="loss"
         The score of the rows set aside: ``"loss"``, which is minus the training's loss (without
         label smoothing), any of scikit-learn's scorers, or None for accuracy and R2.
@@ -283,6 +270,19 @@ class Parameters(_Positional):
         Epochs without improvement after which training stops; ``inf`` runs ``max_iter`` epochs.
     max_fun : int, default=15000
         Function calls of lbfgs at most.
+    max_time : float, str or None, default=None
+        Seconds, or text such as ``"90s"``, ``"2min"`` or ``"1h"``, after which training ends with
+        the epoch; the best one so far is kept. Such a fit cannot be repeated exactly. In searches
+        it is the time of each stack of networks. Not for lbfgs.
+    validation_split : splitter, iterable of (train, test), array-like or None, default=None
+        Which rows are set aside, instead of a random ``validation_fraction``: one of scikit-learn's
+        splitters or the splits themselves; a boolean mask of the validation rows, or their
+        positions; or one integer for each row, its fold (-1: always trains). Use it where rows are
+        not independent: ``TimeSeriesSplit()``, or a mask of the latest rows, for a series, so that
+        networks are validated on rows later than those they train on. The first split is used (of
+        ``TimeSeriesSplit`` the last), the first two by the two networks of ``n_members="auto"``,
+        and all with ``bagging="cv"``. Files do not hold it. For rows that belong to groups, such as
+        the visits of one patient, give ``groups`` to ``fit``.
     dropout : float, default=0.15
         Share of hidden units dropped in training, rounded to 1/256 (but never to 0).
     weight_decay : float, default=0.02
@@ -376,7 +376,6 @@ class Parameters(_Positional):
     learning_rate_init: float = parameter(0.004, POSITIVE)
     power_t: float = parameter(0.5, NOT_NEGATIVE)
     max_iter: int = parameter(100, COUNT)
-    max_time: float | str | None = parameter(None, None, str, POSITIVE)
     shuffle: bool = parameter(True, "boolean")
     random_state: Any = parameter(None, *RANDOM_STATE)
     tol: float = parameter(1e-6, NOT_NEGATIVE)
@@ -386,9 +385,6 @@ class Parameters(_Positional):
     nesterovs_momentum: bool = parameter(True, "boolean")
     early_stopping: bool | str = parameter("auto", "boolean", StrOptions({"auto"}))
     validation_fraction: float = parameter(0.2, SHARE)
-    validation_split: Any = parameter(
-        None, None, "array-like", HasMethods(["split", "get_n_splits"])
-    )
     beta_1: float = parameter(0.9, SHARE)
     beta_2: float = parameter(0.95, SHARE)
     epsilon: float = parameter(1e-8, POSITIVE)
@@ -396,6 +392,10 @@ class Parameters(_Positional):
     max_fun: int = parameter(15000, COUNT)
     early_stopping_scoring: str | Callable[..., float] | None = parameter(
         "loss", None, str, callable
+    )
+    max_time: float | str | None = parameter(None, None, str, POSITIVE)
+    validation_split: Any = parameter(
+        None, None, "array-like", HasMethods(["split", "get_n_splits"])
     )
     dropout: float = parameter(0.15, SHARE)
     weight_decay: float = parameter(0.02, NOT_NEGATIVE)

@@ -190,8 +190,8 @@ def permutation_importance(
     >>> X, y = load_iris(return_X_y=True, as_frame=True)
     >>> clf = MLPClassifier(random_state=0).fit(X[::2], y[::2])
     >>> found = permutation_importance(clf, X[1::2], y[1::2], random_state=0)
-    >>> found.scoring, found.table["column"].iloc[0]
-    ('ROC AUC', 'petal length (cm)')
+    >>> found.scoring, found.table["column"].iloc[0][:5]
+    ('ROC AUC', 'petal')
     """
     _check_least("n_repeats", n_repeats, 2)
     _check_least("max_samples", max_samples, 2)

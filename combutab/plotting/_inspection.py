@@ -284,8 +284,8 @@ class AttributionDisplay(Display):
     >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
     >>> found = attributions(Ridge(0.01).fit(X, y), X[:1], X, random_state=0)
     >>> display = AttributionDisplay.from_results(found)
-    >>> [text.get_text() for text in display.ax_.get_yticklabels()][:2]
-    ['s5 = 0.0199', 'bmi = 0.0617']
+    >>> [text.get_text() for text in display.ax_.get_yticklabels()][:1]
+    ['bmi = 0.0617']
     """
 
     def __init__(self, *, attributions: Attributions) -> None:

@@ -140,7 +140,8 @@ def test_skill_by_chance_is_within_what_is_told():
     table = efficacy(gap_se=0.01, roc_auc=(0.9, 0.6))
     alone = usefulness(table)
     told = "keep 25 % of the gain over guessing in predicting 'income', give or take"
-    assert f"{told} 7" in alone.sentence
+    error = math.sqrt(0.9 * 0.1 / 4000)  # of the score of the real rows
+    assert f"{told} {200 * math.hypot(0.01, 0.75 * error) / 0.4:.0f} points" in alone.sentence
     again = pd.concat(
         [
             efficacy(roc_auc=(0.9, made)).replace("synthetic", f"anew {k}")
@@ -149,7 +150,6 @@ def test_skill_by_chance_is_within_what_is_told():
     )
     found = usefulness(table, again=again)
     by_chance = math.sqrt((0.1**2 + 0.1**2 + 0.05**2 + 0.06**2) / 4)
-    error = math.sqrt(0.9 * 0.1 / 4000)  # of the share of the real rows' skill
     off = 200 * math.hypot(0.01, by_chance, 0.75 * error) / 0.4
     assert f"{told} {off:.0f} points" in found.sentence
     assert found.level == "poor"

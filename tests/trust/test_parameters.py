@@ -52,6 +52,8 @@ CHANGES = {
     "epsilon": ({}, 1e-8, 1e-1),
     "n_iter_no_change": ({"tol": 9.0}, INF, 1),
     "max_fun": ({"solver": "lbfgs", "max_iter": 50}, 3, 30),
+    "max_time": ({}, None, 1e-9),
+    "validation_split": ({"early_stopping": True}, None, np.arange(20)),
     "dropout": ({}, 0.0, 0.5),
     "weight_decay": ({"solver": "adamw"}, 0.01, 5.0),
     "max_grad_norm": ({"solver": "sgd"}, None, 1e-3),
@@ -66,6 +68,8 @@ CHANGES = {
         ["few", "many", "a"],
     ),
     "numeric_encoding": ({}, "standard", "robust"),
+    "date_features": ({}, ["number"], "auto"),
+    "text_features": ({}, "ignore", "auto"),
     "max_onehot": ({}, 32, 1),
     "min_frequency": ({}, 5, 2),
     "embedding_dim": ({}, 8, 4),
@@ -93,6 +97,7 @@ CHANGES = {
 # What a call of one epoch has no use for, as its docstring says.
 NOT_OF_AN_EPOCH = {
     *("max_iter", "n_iter_no_change", "tol", "warm_start", "validation_fraction", "max_fun"),
+    *("max_time", "validation_split"),
     *("early_stopping_scoring", "calibration", "bagging", "regularization_schedule"),
 }
 SETTLED = {
@@ -100,7 +105,7 @@ SETTLED = {
     *("categorical_features", "numeric_encoding", "max_onehot", "min_frequency", "embedding_dim"),
     *("loss", "quantiles", "scale_target", "clip_predictions"),
     *("numeric_embedding", "numeric_embedding_dim", "n_frequencies", "frequency_scale"),
-    *("scale_inputs", "n_bins"),
+    *("scale_inputs", "n_bins", "date_features", "text_features"),
 }
 CASES = [
     (cls, name)
