@@ -149,7 +149,7 @@ class Amounts:
 
     @cached_property
     def marks(self) -> list[tuple[str, str]]:
-        """The decimal and thousands marks by which all values are numbers: none, one pair or two."""
+        """The decimal and thousands marks by which all values are numbers: up to two pairs."""
         return [pair for pair in self._pairs if not self._is_name(*pair)]
 
     @cached_property

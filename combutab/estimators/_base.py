@@ -865,10 +865,10 @@ class BaseMLP(Fitted):
         That call also settles what the network is made of: parameters that shape it cannot be
         changed afterwards; those of the training can (another solver begins without momentum).
         ``max_iter``, ``max_time``, ``max_fun``, ``warm_start``, ``validation_fraction``,
-        ``validation_split`` and ``early_stopping_scoring`` have no part in an epoch, ``tol`` and ``n_iter_no_change`` in
-        that of ``learning_rate="adaptive"`` alone. ``regularization_schedule`` and the schedules
-        of ``learning_rate`` that go over ``max_iter`` epochs have no end to go by: dropout, decay
-        and rate are constant here. ``early_stopping="auto"`` sets no rows aside; True is refused.
+        ``validation_split`` and ``early_stopping_scoring`` have no effect on an epoch, ``tol`` and
+        ``n_iter_no_change`` only with ``learning_rate="adaptive"``. ``regularization_schedule`` and
+        the schedules of ``learning_rate`` that go over ``max_iter`` epochs have no end to go by:
+        dropout, decay and rate are constant here. ``early_stopping="auto"`` sets no rows aside; True is refused.
 
         Parameters
         ----------
