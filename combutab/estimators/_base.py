@@ -868,7 +868,8 @@ class BaseMLP(Fitted):
         ``validation_split`` and ``early_stopping_scoring`` have no effect on an epoch, ``tol`` and
         ``n_iter_no_change`` only with ``learning_rate="adaptive"``. ``regularization_schedule`` and
         the schedules of ``learning_rate`` that go over ``max_iter`` epochs have no end to go by:
-        dropout, decay and rate are constant here. ``early_stopping="auto"`` sets no rows aside; True is refused.
+        dropout, decay and rate are constant here. ``early_stopping="auto"`` sets no rows aside;
+        True is refused.
 
         Parameters
         ----------
