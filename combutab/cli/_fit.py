@@ -6,7 +6,7 @@ import ast
 import re
 import time
 import warnings
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +23,6 @@ from combutab.cli._console import (
     refusals,
     spinner,
     warn,
-    with_options,
 )
 from combutab.core.text import known_instead
 
@@ -50,6 +49,7 @@ _OPTIONS = {
     "validation_split": "--split",
     "cv": "--split",
 }
+_OF_PARAMETER = r"^The '(\w+)' parameter of \w+ "
 _WORDS = {"true": True, "false": False, "none": None}
 _NOT_SET = {"callbacks", "verbose", "warm_start", "n_jobs", "member_params"}
 
@@ -427,25 +427,56 @@ def _as_floats(column: pd.Series) -> np.ndarray:
 # ---- Training, and scores on the rows that were set aside ----------------------------------------
 
 
+class _NetworksBar:
+    """A bar of a pack's networks that are trained, told by scikit-learn's callbacks."""
+
+    def __init__(self, estimator: Any) -> None:
+        self.name, self.n_networks = type(estimator).__name__, estimator.n_members
+        self.seconds = float("inf") if estimator.max_time is None else estimator.max_time
+
+    def setup(self, estimator: Any, context: Any) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+
+        from combutab.core.progress import left_column, make_bar
+
+        text = TextColumn("{task.description}", markup=False)
+        columns = text, BarColumn(), MofNCompleteColumn(), TextColumn("networks"), left_column()
+        self.bar = make_bar(*columns, transient=True)
+        end = time.monotonic() + self.seconds
+        self.task = self.bar.add_task(self.name, total=self.n_networks, end=end)
+        self.bar.start()
+
+    def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
+        """Nothing is shown of a network that begins."""
+
+    def on_fit_task_end(self, estimator: Any, context: Any) -> None:
+        if context.task_name == "member":
+            self.bar.advance(self.task)
+
+    def teardown(self, estimator: Any, context: Any) -> None:
+        self.bar.stop()
+        del self.bar, self.task
+
+
 def _train_whole(estimator: Any, X: pd.DataFrame, y: np.ndarray, groups: Any = None) -> None:
     from combutab.training import ProgressBar
 
-    pack = not hasattr(estimator, "callbacks")
-    named = f"{type(estimator).__name__}"
-    if not pack:
-        estimator.set_params(callbacks=[ProgressBar(named, transient=True)])
+    shown: AbstractContextManager[Any] = nullcontext()
+    if hasattr(estimator, "callbacks"):
+        bar = ProgressBar(type(estimator).__name__, transient=True)
+        estimator.set_params(callbacks=[bar])
+    elif hasattr(estimator, "set_callbacks"):
+        estimator.set_callbacks(_NetworksBar(estimator))
+    else:  # scikit-learn before 1.9
+        shown = spinner(f"Training {estimator.n_members} networks")
     try:
         with refusals(ValueError, TypeError), own_warnings(), no_early_ends():
             warnings.filterwarnings("always", category=UserWarning)
             warnings.filterwarnings("error", "Training interrupted", UserWarning)
-            with spinner(f"Training {estimator.n_members} networks") if pack else nullcontext():
-                try:
-                    estimator.fit(X, y, groups=groups)
-                except ValueError as error:  # scikit-learn's, of a parameter
-                    says = re.sub(
-                        r"^The '(\w+)' parameter of \w+ must", r"--set \1 must", str(error)
-                    )
-                    raise UserError(with_options(says)) from error
+            with shown:
+                estimator.fit(X, y, groups=groups)
+    except UserError as error:  # scikit-learn's words of a parameter, among them
+        raise UserError(re.sub(_OF_PARAMETER, r"--set \1 ", str(error))) from error
     except KeyboardInterrupt:
         raise KeyboardInterrupt("; nothing is kept") from None
 
@@ -456,8 +487,8 @@ def _show_scores(
     """Print how the estimator was trained, and its scores on the rows that were set aside."""
     from combutab.evaluation import evaluate_held_out
 
-    pack, n = hasattr(estimator, "members_"), int(estimator.history_["epoch"].max())
-    n_networks = len(estimator.members_) if pack else estimator.history_["member"].nunique()
+    n = int(estimator.history_["epoch"].max())
+    n_networks = estimator.history_["member"].nunique()
     echo(
         f"{type(estimator).__name__} of {', '.join(map(repr, targets))}: {n_networks} "
         f"network{'s' * (n_networks != 1)}, {n} epoch{'s' * (n != 1)}"

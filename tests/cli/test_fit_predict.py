@@ -140,8 +140,8 @@ def test_scores_are_those_of_rows_that_networks_were_not_trained_on(
     expected = evaluate_held_out(again, y)
     assert expected.n_rows == n_rows
     assert str(expected) in out
-    networks = {40: "1 network", 80: "2 networks"}.get(n_rows, "networks")
-    assert re.match(rf"{type(model).__name__} of '{target}': .*{networks}, 2 epochs\n", out)
+    networks = "1 network" if n_rows == 40 else "2 networks"
+    assert out.startswith(f"{type(model).__name__} of '{target}': {networks}, 2 epochs\n")
     worse = "is not better than the baseline's" in out
     assert worse is not expected.beats_baseline
 
@@ -221,6 +221,13 @@ def test_a_random_split_of_a_series_is_warned_of(series, capsys):
     series.assign(load=series["load"] - np.arange(600) / 10).to_csv("series.csv", index=False)
     main([*SERIES, "--preset", "fast"])
     assert "in the order" not in capsys.readouterr().err
+
+
+def test_a_bar_counts_a_packs_networks(series, shown_on_terminal):
+    pytest.importorskip("sklearn.callback", reason="needs scikit-learn 1.9")
+    options = ["--model", "pack", "--members", "2", "--max-time", "1h", "--set", "boosting=false"]
+    shown = shown_on_terminal(*SERIES, *options)
+    assert re.search(r"PackRegressor .*\D2/2\D.*networks.* left", shown, re.DOTALL)
 
 
 def test_parameters_and_time_as_options(series, capsys):
