@@ -236,7 +236,7 @@ def fit(
         facts = {"Table": data.name, "Target": ", ".join(targets), "Rows": f"{len(X):,}"}
         facts |= {"Rows set aside": aside, "Date": time.strftime("%Y-%m-%d")}
         facts["Seconds"] = f"{seconds:.1f}"
-        with spinner("Writing the report"):
+        with refusals(ValueError, prefix="--report: "), spinner("Writing the report"):
             from combutab.reports import write_report
 
             found = _report(
@@ -397,6 +397,8 @@ def _warn_of_time_order(X: pd.DataFrame, y: np.ndarray, kind: str) -> None:
     for places in (order, np.random.default_rng(0).permutation(len(rows))):
         train, test = places[:n_train], places[n_train:]
         test = test[np.isin(labels[test], labels[train])] if kind != "regression" else test
+        if not len(test):  # all classes of the latest rows are new
+            return
         model = trees(max_iter=50, early_stopping=False, random_state=0)
         model.fit(numbers[train], labels[train])
         scoring = ["r2" if kind == "regression" else "roc_auc"]

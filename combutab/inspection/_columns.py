@@ -158,7 +158,7 @@ def permutation_importance(
     scoring : str, callable or None, default=None
         A metric's name (`combutab.evaluation.find_metric`), or a function of an estimator, X and y,
         of which greater is better. None is R2 for numbers, and ROC AUC for classes, of more than
-        two the mean of each against the rest.
+        two the mean of each against the rest; log loss where all of ``y`` is one class.
     n_repeats : int, default=10
         Bootstrap samples, in each of which every column is shuffled once; at least 2.
     max_samples : int, default=2000
@@ -211,7 +211,7 @@ def permutation_importance(
         scores.append(float(scorer(estimator, sample, own)))
         if not np.isfinite(scores[-1]):
             raise ValueError(
-                f"{name} is {scores[-1]} on {len(X)} row(s); use another scoring, or more rows"
+                f"{name} is {scores[-1]} on {len(X)} row(s); use another metric, or more rows"
             )
         found = inspection.permutation_importance(
             estimator, sample, own, scoring=scorer, n_repeats=1, n_jobs=n_jobs, random_state=shuffle
@@ -235,7 +235,10 @@ def _scorer(
     if callable(scoring):
         return getattr(scoring, "__name__", "score"), True, scoring
     task = "classification" if is_classifier(estimator) else "regression"
-    metric = find_metric(scoring or METRICS_BY_TASK[task][0].name, task)
+    if scoring is None:
+        one_class = task == "classification" and y.ndim == 1 and len(pd.unique(pd.Series(y))) == 1
+        scoring = "log_loss" if one_class else METRICS_BY_TASK[task][0].name
+    metric = find_metric(scoring, task)
     sign = 1 if metric.greater_is_better else -1
     if task == "regression":
 

@@ -223,6 +223,17 @@ def test_a_random_split_of_a_series_is_warned_of(series, capsys):
     assert "in the order" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("split", ["random", "time:when"])
+def test_the_latest_rows_are_all_of_a_new_class(series, capsys, split):
+    late = np.arange(600) >= 480
+    series.assign(load=np.where(late, "late", "early")).to_csv("series.csv", index=False)
+    given = ["--preset", "fast", "--split", split, "--report", "r.html"]
+    assert main([*SERIES, *given]) == 0
+    assert "Confusion matrix" in capsys.readouterr().out
+    page = Path("r.html").read_text("utf-8")
+    assert ("increase of log loss" in page) == (split != "random")
+
+
 def test_a_bar_counts_a_packs_networks(series, shown_on_terminal):
     pytest.importorskip("sklearn.callback", reason="needs scikit-learn 1.9")
     options = ["--model", "pack", "--members", "2", "--max-time", "1h", "--set", "boosting=false"]
