@@ -166,7 +166,7 @@ def run(name, folder):
     output, errors = io.StringIO(), io.StringIO()
     with (
         mock.patch.object(sys, "argv", ["ipykernel_launcher.py", "-f", "kernel-1.json"]),
-        mock.patch.dict(sys.modules, {"__main__": types.ModuleType("__main__", IPYTHON_DOC)}),
+        pytest.MonkeyPatch.context() as patch,  # which, unlike patch.dict, keeps new modules
         contextlib.chdir(folder),
         contextlib.redirect_stdout(output),
         contextlib.redirect_stderr(errors),
@@ -175,6 +175,7 @@ def run(name, folder):
         short_reports() if name in SHORT else contextlib.nullcontext(),
     ):
         warnings.simplefilter("error")
+        patch.setitem(sys.modules, "__main__", types.ModuleType("__main__", IPYTHON_DOC))
         path = EXAMPLES / f"{name}.py"
         docstring, *cells = ast.parse(path.read_text("utf-8")).body
         assert isinstance(docstring.value.value, str)  # a notebook's first cell, as Markdown

@@ -287,11 +287,9 @@ def test_prediction_needs_the_columns(file, tmp_path):
         nameless.predict_parquet(file)
 
 
-def test_without_pyarrow(file):
-    with (
-        mock.patch.dict(sys.modules, {"pyarrow": None}),
-        pytest.raises(ImportError, match=re.escape("pip install 'combutab[parquet]'")),
-    ):
+def test_without_pyarrow(file, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match=re.escape("pip install 'combutab[parquet]'")):
         fit(file)
 
 
