@@ -10,13 +10,14 @@ Models that have run on fewer splits are compared with our defaults alone, on th
 have.
 
     python -m benchmarks.quality.predictions [--quick] [--data-home FOLDER] [--splits 3]
-        [--rows 500 3000 10000] [--models NAME ...] [--data NAME ...]
+        [--rows 500 3000 10000] [--models NAME ...] [--data NAME ...] [--untimed]
 
 The tables are the CombU paper's eight, from OpenML, or all CSV files in --data-home (or
 COMBUTAB_DATA) and its folders openml, tuning and synthesis; `benchmarks.quality.tables` says what
 their targets and categories are. More rows than a smaller number of --rows are drawn of tables that
 have them. Peers come with `pip install 'combutab[bench]'`; what is not installed is left out, and
 the page says so. A run that was stopped goes on where it stood. --quick trains ours for two epochs.
+--untimed leaves the seconds out, for a machine that has other work.
 """
 
 from __future__ import annotations
@@ -194,9 +195,11 @@ def split_rows(X: pd.DataFrame, split: int, most: int) -> tuple[np.ndarray, np.n
 
 
 def _run(
-    arguments: tuple[Any, ...], classify: bool, n_train: int, n_test: int, quick: bool
+    fit: tuple[Any, ...], classify: bool, n_train: int, n_test: int, arguments: argparse.Namespace
 ) -> list[Row]:
-    found = call_apart(measure, *arguments, here=quick)
+    found = call_apart(measure, *fit, here=arguments.quick)
+    if arguments.untimed:
+        del found["seconds"]
     task = "classification" if classify else "regression"
     row: Row = {"task": task, "n_train": str(n_train), "n_test": str(n_test)}
     names = ("test_error", "log_loss", "seconds", "megabytes")
@@ -221,7 +224,7 @@ def _jobs(arguments: argparse.Namespace) -> Iterator[Job]:
             values = (name, split, model, most)
             wanted = dict(zip(SETTINGS, map(str, values), strict=True))
             given = (model, name, split, most, n_threads, home, arguments.quick)
-            run = partial(_run, given, classify, len(train), len(test), arguments.quick)
+            run = partial(_run, given, classify, len(train), len(test), arguments)
             yield Job([wanted], run, f"{name}, split {split}, {most} rows, {model}")
 
 
@@ -414,6 +417,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rows", type=int, nargs="+", default=[3000], help="training rows at most (%(default)s)"
     )
     parser.add_argument("--splits", type=int, default=3)
+    parser.add_argument("--untimed", action="store_true", help="for a machine with other work")
     parser.add_argument("--data", nargs="+", metavar="NAME", help="some of the tables")
     usual = [*OURS, *PEERS]
     parser.add_argument("--models", nargs="+", choices=MODELS, default=usual, metavar="NAME")
