@@ -34,7 +34,7 @@ import os
 import subprocess
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from typing import Any, Literal
@@ -152,7 +152,13 @@ def read_rows(data: str, data_home: str | None) -> tuple[pd.DataFrame, str, bool
     return table[y.notna()].reset_index(drop=True), target, classify
 
 
-def _run(arguments: tuple[Any, ...], quick: bool) -> list[Row]:
+def run_apart(
+    measure: Callable[..., dict[str, Any]],
+    arguments: tuple[Any, ...],
+    results: Sequence[str],
+    quick: bool,
+) -> list[Row]:
+    """Measure in a process of its own, or here for a quick form; the row of these results."""
     try:
         found = call_apart(measure, *arguments, here=quick)
     except subprocess.CalledProcessError as error:  # a peer's failure is a result
@@ -160,7 +166,16 @@ def _run(arguments: tuple[Any, ...], quick: bool) -> list[Row]:
         found = {"error": last[:200]}
     numbers = {n: f"{v:.6g}" for n, v in found.items() if isinstance(v, float) and not np.isnan(v)}
     texts = {n: str(v) for n, v in found.items() if not isinstance(v, float)}
-    return [dict.fromkeys(RESULTS, "") | texts | numbers]
+    return [dict.fromkeys(results, "") | texts | numbers]
+
+
+def installed(models: Iterable[str]) -> list[str]:
+    """Those of the models that can be run here; what is left out is printed, and why."""
+    reasons = {model: why_not(model) for model in models}
+    for model, why in reasons.items():
+        if why:
+            print(f"skipped: {model}: {why}", flush=True)
+    return [model for model, why in reasons.items() if not why]
 
 
 def _jobs(arguments: argparse.Namespace) -> Iterator[Job]:
@@ -169,12 +184,7 @@ def _jobs(arguments: argparse.Namespace) -> Iterator[Job]:
     unknown = set(arguments.data or ()) - {*there, *known_names()}
     if unknown:
         raise ValueError(f"--data: no table {sorted(unknown)}; there are {sorted(there)}")
-    models = []
-    for model in arguments.models:
-        if why := why_not(model):
-            print(f"skipped: {model}: {why}", flush=True)
-        else:
-            models.append(model)
+    models = installed(arguments.models)
     quick, n_threads = arguments.quick, torch.get_num_threads()
     most = 200 if quick else arguments.rows
     for data in (arguments.data or there)[: 2 if quick else None]:
@@ -185,7 +195,7 @@ def _jobs(arguments: argparse.Namespace) -> Iterator[Job]:
                     wanted = dict(zip(SETTINGS, map(str, values), strict=True))
                     given = (model, data, split, seed, most, n_threads, home, quick)
                     label = f"{data}, split {split}, seed {seed}, {model}"
-                    yield Job([wanted], partial(_run, given, quick), label)
+                    yield Job([wanted], partial(run_apart, measure, given, RESULTS, quick), label)
 
 
 # ---- the page ----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What makes the synthetic tables that are compared: ours, other packages', and two yardsticks.
+"""What makes the synthetic tables that are compared: ours, other packages', and three yardsticks.
 
 All have their own defaults and learn on a CPU. Those that take no missing values learn from means
 and from a category "missing", which is made a gap again in their rows.
@@ -95,6 +95,17 @@ def _real(task: Task) -> Sample:
     return lambda n: task.table.iloc[:n]
 
 
+def _independent(task: Task) -> Sample:
+    """Each column drawn for itself: what single columns are worth."""
+    rng = np.random.default_rng(task.seed)
+
+    def sample(n: int) -> pd.DataFrame:
+        columns = {c: task.table[c].iloc[rng.integers(len(task.table), size=n)] for c in task.table}
+        return pd.DataFrame({c: own.reset_index(drop=True) for c, own in columns.items()})
+
+    return sample
+
+
 def smote(task: Task, n_neighbors: int = 5) -> Sample:
     """Rows between a row and one of its nearest neighbours, which of a class are in that class.
 
@@ -180,9 +191,36 @@ def _ddpm(task: Task) -> Sample:
     return lambda n: task.with_gaps(model.generate(count=n).dataframe())
 
 
+def _forest(task: Task) -> Sample:
+    from ForestDiffusion import ForestDiffusionModel
+
+    # numbers and codes of categories; a label has trees of its own
+    whole = task.without_gaps()
+    texts = {c: whole[c].astype("category") for c in task.discrete}
+    codes = whole.assign(**{c: own.cat.codes for c, own in texts.items()}).astype(float)
+    label = codes.pop(task.target).to_numpy() if task.classify else None
+    places = {c: i for i, c in enumerate(codes)}
+    few = [places[c] for c in texts if c in places and len(texts[c].cat.categories) < 3]
+    many = [places[c] for c in texts if c in places and places[c] not in few]
+    integers = [places[c] for c in task.table.select_dtypes("integer")]
+    options = {"bin_indexes": few, "cat_indexes": many, "int_indexes": integers, "n_jobs": 1}
+    options |= {"seed": task.seed, "nthread": 1}
+    options |= task.short(n_t=3, duplicate_K=2, n_estimators=2)
+    model = ForestDiffusionModel(codes.to_numpy(), label_y=label, **options)
+
+    def sample(n: int) -> pd.DataFrame:
+        names = [*codes, *([task.target] if task.classify else [])]
+        rows = pd.DataFrame(model.generate(batch_size=n), columns=names).astype(float)
+        back = {c: own.cat.categories[rows[c].astype(int)] for c, own in texts.items()}
+        return task.with_gaps(rows.assign(**back)[list(task.table)])
+
+    return sample
+
+
 REAL, TVAE = "real rows", "combutab TVAE"
 SYNTHESIZERS = {
     REAL: Synthesizer(_real),  # those learned from, once more: what the best scores are
+    "independent columns": Synthesizer(_independent),
     "SMOTE": Synthesizer(smote),
     **{
         f"combutab {name}": Synthesizer(partial(_ours, name), name=name)
@@ -191,5 +229,6 @@ SYNTHESIZERS = {
     **{f"ctgan {name}": Synthesizer(partial(_ctgan, name), "ctgan") for name in ("TVAE", "CTGAN")},
     "sdv GaussianCopula": Synthesizer(_copula, "sdv.single_table"),
     "mostlyai TabularARGN": Synthesizer(_argn, "mostlyai.engine"),
+    "ForestDiffusion": Synthesizer(_forest, "ForestDiffusion"),
     "synthcity TabDDPM": Synthesizer(_ddpm, "synthcity.plugins.generic.plugin_ddpm"),
 }

@@ -152,6 +152,15 @@ STUDIES = {
             and (rows.loc[rows["model"] == "real rows", "linear_mae"].dropna() < 0.1).all()
         ),
     ),
+    "quality.diffusion_sets": Quick(
+        shlex.join(["--models", *SAMPLED]), "two", counts={"data": {"one": 3, "two": 3}},
+        to_go="6 of 6 to go", words=("Models not run: independent columns", "## two: 72 training"),
+        holds=lambda rows: (
+            rows[["logistic_c2st", "shape", "trend", "dcr_share"]].stack().between(0, 1).all()
+            and (rows.loc[rows["model"] == "real rows", ["shape", "trend"]] == 1).all(axis=None)
+            and rows["mle"].notna().all() == (find_spec("xgboost") is not None)
+        ),
+    ),
     "quality.real_tables": Quick(
         counts={"model": {"ours": 2, "HistGradientBoosting": 2}}, words=("## reviews: 225 rows",),
         holds=lambda rows: (rows["r2_low"] <= rows["r2_high"]).all(),

@@ -1,0 +1,409 @@
+"""The benchmark of the diffusion literature: its tables and splits, its scores, its page."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.spatial.distance import cdist
+from sklearn.model_selection import train_test_split
+
+from benchmarks.papers.common.page import Page
+from benchmarks.quality import diffusion_scores as scores
+from benchmarks.quality import diffusion_sets as sets
+from benchmarks.quality import diffusion_tables as tables
+from benchmarks.quality.synthesizers import SYNTHESIZERS, Task
+
+# ---- tables and splits --------------------------------------------------------------------------
+
+
+def test_the_seed_grows_until_every_category_is_learned_from():
+    kinds = ["a"] * 50 + [f"rare {i}" for i in range(10)]
+    table = pd.DataFrame({"kind": pd.Categorical(kinds)})
+    state = np.random.get_state()
+    order, seed = np.arange(60), 1234
+    while True:  # as process_dataset.py does, with numpy's global state
+        np.random.seed(seed)
+        np.random.shuffle(order)
+        if len({kinds[i] for i in order[:54]}) == 11:
+            break
+        seed += 1
+    np.random.set_state(state)
+    assert seed > 1234, "a first split that lacks a category"
+    train, test = tables.random_split(table, ["kind"])
+    np.testing.assert_array_equal(train, order[:54])
+    np.testing.assert_array_equal(test, order[54:])
+    unique = pd.DataFrame({"kind": pd.Categorical(map(str, range(60)))})
+    with pytest.raises(ValueError, match=r"every category of 'kind'.*merge its rare categories"):
+        tables.random_split(unique, ["kind"])
+
+
+def adult(n, seed):
+    """Rows of UCI's adult, with its question marks."""
+    rng = np.random.default_rng(seed)
+    numbers = {name: rng.integers(1, 90, n) for name in tables._ADULT}
+    rows = pd.DataFrame(numbers)
+    for name in tables.LAYOUTS["adult"].categories:
+        rows[name] = rng.choice(["Private", "?", "Some-college"], n)
+    return rows.assign(income=rng.choice(["<=50K", ">50K"], n))
+
+
+def test_adult_is_the_same_in_every_form(tmp_path, monkeypatch):
+    rows, more = adult(60, 0), adult(40, 1)
+    folders = [tmp_path / name for name in ("uci", "two files", "one file")]
+    for folder in folders:
+        folder.mkdir()
+    lines = rows.astype(str).agg(", ".join, axis=1)
+    (folders[0] / "adult.data").write_text("\n".join(lines))
+    lines = more.astype(str).agg(", ".join, axis=1) + "."
+    (folders[0] / "adult.test").write_text("|1x3 Cross validator\n" + "\n".join(lines))
+    openml = [name.replace(".", "-") for name in tables._ADULT[:-1]] + ["class"]
+    rows.set_axis(openml, axis=1).to_csv(folders[1] / "adult.csv", index=False)
+    more.set_axis(openml, axis=1).to_csv(folders[1] / "adult_test.csv.gz", index=False)
+    pd.concat([rows, more]).to_csv(folders[2] / "adult.csv", index=False)
+    monkeypatch.setitem(tables.LAYOUTS, "adult", replace(tables.LAYOUTS["adult"], n_train=60))
+    found = [tables.load("adult", str(folder)) for folder in folders]
+    for data in found:
+        assert (data.target, data.classify, len(data.train), len(data.test)) == (
+            "income", True, 60, 40,
+        )  # fmt: skip
+        pd.testing.assert_frame_equal(data.train, found[0].train)
+        pd.testing.assert_frame_equal(data.test, found[0].test)
+    train = found[0].train
+    assert list(train["workclass"]) == list(rows["workclass"]), "? is a category"
+    assert set(train["income"]) == {"<=50K", ">50K"}
+    numbers = ["age", "fnlwgt", "education.num", "capital.gain", "capital.loss", "hours.per.week"]
+    assert list(train.select_dtypes("number")) == numbers
+
+
+def test_diabetes130_is_stratified_and_gaps_are_a_category(tmp_path):
+    rng = np.random.default_rng(0)
+    n = 200
+    layout = tables.LAYOUTS["diabetes130"]
+    assert len(layout.columns) == 37
+    rows = pd.DataFrame({name: rng.integers(0, 5, n) for name in tables._DIABETES_NUMBERS})
+    rows = rows.assign(**{name: rng.choice(["x", "?"], n) for name in layout.categories})
+    rows["age"] = rng.choice(["[0-10)", "[50-60)", "[90-100)"], n)
+    rows["readmitted"] = rng.choice(["NO", "<30", ">30"], n, p=[0.5, 0.2, 0.3])
+    rows.assign(encounter_id=range(n)).to_csv(tmp_path / "diabetes130.csv", index=False)
+    data = tables.load("diabetes130", str(tmp_path))
+    y = (rows["readmitted"] != "NO").astype(int)
+    rest, test = train_test_split(range(n), test_size=0.2, stratify=y, random_state=42)
+    train, _ = train_test_split(rest, test_size=0.25, stratify=y[rest], random_state=42)
+    assert list(data.train) == list(layout.columns)
+    assert list(data.train["readmitted"]) == list(y[train].astype(str))
+    assert list(data.test["readmitted"]) == list(y[test].astype(str))
+    codes = {"[0-10)": 0, "[50-60)": 1, "[90-100)": 2}
+    assert list(data.train["age"]) == [codes[age] for age in rows["age"][train]]
+    assert set(data.train["race"]) == {"x", "empty"}
+
+
+def test_rows_with_gaps_go_and_whole_numbers_are_categories_of_beijing(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(
+        {name: rng.integers(1, 3, 200) for name in tables.LAYOUTS["beijing"].columns}
+    )
+    rows["pm2.5"] = np.where(np.arange(200) % 4 == 0, np.nan, rng.normal(size=200))
+    rows.insert(0, "No", range(200))
+    rows.to_csv(tmp_path / "beijing.csv", index=False)
+    data = tables.load("beijing", str(tmp_path))
+    assert not data.classify
+    assert (len(data.train), len(data.test)) == (135, 15)
+    assert list(data.train.select_dtypes("category")) == ["year", "month", "day", "hour", "cbwd"]
+    assert set(data.train["year"]) == {"1", "2"}
+    train, _ = tables.random_split(pd.DataFrame(index=range(150)), [])
+    np.testing.assert_allclose(data.train["pm2.5"], rows["pm2.5"].dropna().to_numpy()[train])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"x": np.inf}, r"'other' has infinite values in \['x'\]"),
+        ({"x": np.nan}, "'other' has 0 training rows; at least 20"),
+    ],
+)
+def test_what_cannot_be_used_is_said_before_anything_is_trained(tmp_path, change, message):
+    rows = pd.DataFrame({"x": np.arange(40.0), "y": list("ab") * 20})
+    rows.assign(**change).to_csv(tmp_path / "other.csv", index=False)
+    with pytest.raises(ValueError, match=message):
+        tables.load("other", str(tmp_path))
+    with pytest.raises(SystemExit, match=message):
+        sets.STUDY.main(["--quick", "--data-home", str(tmp_path), "--out", str(tmp_path / "out")])
+
+
+def test_missing_files_and_columns_are_named(tmp_path):
+    pd.DataFrame({"x": [1.0], "y": [2.0]}).to_csv(tmp_path / "magic.csv", index=False)
+    with pytest.raises(
+        ValueError, match=r"'magic' has no column \['class'\]; its columns: \['x', 'y'\]"
+    ):
+        tables.load("magic", str(tmp_path))
+    with pytest.raises(ValueError, match=r"no table 'shoppers' in .*there are \['magic'\]"):
+        tables.load("shoppers", str(tmp_path))
+
+
+# ---- scores -------------------------------------------------------------------------------------
+
+
+def test_detection_is_one_minus_twice_the_area_above_chance():
+    # a real row is 1 with probability 3/4, a made one with 1/4: the area is 3/4, the score 1/2
+    real = pd.DataFrame({"x": [1.0, 1.0, 1.0, 0.0] * 300})
+    made = 1.0 - real
+    state = np.random.get_state()[1].copy()
+    found = scores.c2st(real, made, 0)
+    assert found["logistic_c2st"] == pytest.approx(0.5, abs=0.01)
+    assert scores.c2st(real, real, 0)["logistic_c2st"] == 1.0
+    assert scores.c2st(real, real + 9.0, 0)["logistic_c2st"] == 0.0
+    assert found == scores.c2st(real, made, 0)
+    np.testing.assert_array_equal(np.random.get_state()[1], state)
+    assert scores.has_xgboost() == ("xgb_c2st" in found)
+    if scores.has_xgboost():
+        assert found["xgb_c2st"] == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_logistic_regression_does_not_see_that_columns_are_independent():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=2000)
+    real = pd.DataFrame({"x": x, "y": x})
+    task = Task(real, "y", False, 0)
+    made = SYNTHESIZERS["independent columns"].fit(task)(2000)
+    assert abs(made.corr().loc["x", "y"]) < 0.05
+    assert set(made["x"]) <= set(x)
+    found = scores.c2st(real, made, 0) | scores.shape_trend(real, made, 0)
+    assert found["logistic_c2st"] > 0.9
+    assert found["shape"] > 0.96
+    assert found["trend"] < 0.55
+    if scores.has_xgboost():
+        assert found["xgb_c2st"] < 0.1
+
+
+def test_categories_of_whole_numbers_are_read_as_numbers():
+    real = pd.DataFrame({"code": pd.Categorical(["1", "2"]), "name": pd.Categorical(["a", "2"])})
+    read = scores.as_read(real[::-1], real)
+    assert read["code"].tolist() == [2, 1]
+    assert read["code"].dtype.kind == "i"
+    assert read["name"].dtype == object
+
+
+def test_trend_counts_pairs_that_are_hardly_correlated():
+    rng = np.random.default_rng(0)
+    real = pd.DataFrame(rng.normal(size=(500, 2)), columns=["x", "y"])
+    made = real.assign(y=real["x"])
+    correlation = real.corr().loc["x", "y"]
+    expected = 1.0 - (1.0 - correlation) / 2
+    assert scores.shape_trend(real, made, 0)["trend"] == pytest.approx(expected)
+
+
+def test_precision_and_recall_are_those_of_their_definition(monkeypatch):
+    rng = np.random.default_rng(0)
+    real = pd.DataFrame({"x": rng.normal(size=150), "kind": pd.Categorical(list("aab") * 50)})
+    made = pd.DataFrame({"x": rng.normal(0.5, 2, 150), "kind": pd.Categorical(list("abb") * 50)})
+    low, high = real["x"].min(), real["x"].max()
+    X, Z = (
+        np.column_stack(
+            [each["kind"] == "a", each["kind"] == "b", (each["x"] - low) / (high - low)]
+        )
+        for each in (real, made)
+    )
+    X, Z = X.astype(float), Z.astype(float)
+    levels, precision, recall = np.linspace(0, 1, 30), [], []
+    to_real = np.sort(cdist(X, X), axis=1)[:, 1]
+    to_made, nearest = cdist(X, Z).min(axis=1), cdist(X, Z).argmin(axis=1)
+    of_made = np.linalg.norm(Z - Z.mean(axis=0), axis=1)[nearest]
+    for level in levels:
+        ball = np.quantile(np.linalg.norm(X - X.mean(axis=0), axis=1), level)
+        precision.append(np.mean(np.linalg.norm(Z - X.mean(axis=0), axis=1) <= ball))
+        recall.append(np.mean((to_made <= to_real) & (of_made <= np.quantile(of_made, level))))
+    expected = [1 - np.abs(levels - curve).sum() / levels.sum() for curve in (precision, recall)]
+    found = scores.precision_recall(real, made, 0)
+    assert list(found.values()) == pytest.approx(expected, abs=0.005)
+    assert found == scores.precision_recall(real.iloc[::-1], made, 1), "no draw where all are taken"
+    monkeypatch.setattr(scores, "MOST_NEIGHBORS", 100)
+    assert found != scores.precision_recall(real, made, 0)
+
+
+def data_of(train, test, target, classify):
+    kinds = dict.fromkeys(train.select_dtypes(object), "category")
+    return tables.Data(train.astype(kinds), test.astype(kinds), target, classify)
+
+
+def test_numbers_are_scaled_as_the_first_column_of_them():
+    train = pd.DataFrame({"a": [2.0, 4.0], "kind": ["u", "v"], "b": [0.0, 100.0], "y": [1.0, 2.0]})
+    features = scores.MLEFeatures(data_of(train, train, "y", False))
+    made = train.astype({"kind": "category"})
+    expected = [[0.0, 1, 0, -5.0], [5.0, 0, 1, 245.0]]
+    np.testing.assert_allclose(features.fit_transform(made), expected)
+    other = made.assign(a=[6.0, 8.0], kind=pd.Categorical(["w", "v"]))
+    np.testing.assert_allclose(features.transform(other), [[10, 0, 0, -5], [15, 0, 1, 245]])
+
+
+def test_logarithms_hide_negative_numbers_and_a_minimum_of_0_is_taken_anew():
+    train = pd.DataFrame({"a": [10.0, 2000.0], "b": [-5.0, -500.0], "y": [1.0, 2.0]})
+    features = scores.MLEFeatures(data_of(train, train, "y", False)).fit_transform(train)
+    np.testing.assert_allclose(features, np.log([[10, 0.01], [2000, 0.01]]), rtol=1e-6)
+    train = pd.DataFrame({"a": [0.0, 10.0], "b": [4.0, 6.0], "y": [1.0, 2.0]})
+    features = scores.MLEFeatures(data_of(train, train, "y", False))
+    np.testing.assert_allclose(features.fit_transform(train), [[0, 0], [5, 5 / 3]], rtol=1e-6)
+    # the minimum is 4 by now
+    np.testing.assert_allclose(features.transform(train)[:, 0], [-4 / 6 * 5, 5.0], rtol=1e-6)
+
+
+class Constant:
+    """A regressor of one value, or a classifier that is right or wrong."""
+
+    def __init__(self, max_depth, **options):
+        assert options["n_jobs"] == 1
+        self.value = max_depth
+
+    def fit(self, X, y):
+        self.n_rows, self.y = len(X), y
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), float(self.value))
+
+    def predict_proba(self, X):
+        first = X[:, 0] > 0
+        shares = np.where(first == (self.value > 0), 0.9, 0.1)
+        return np.column_stack([1 - shares, shares])
+
+
+def test_mle_chooses_by_the_validation_rows_and_scores_the_test_rows(monkeypatch):
+    fake = SimpleNamespace(XGBRegressor=Constant, XGBClassifier=Constant)
+    monkeypatch.setitem(sys.modules, "xgboost", fake)
+    rows = pd.DataFrame({"a": np.arange(90.0), "y": 50.0})
+    data = data_of(rows, rows[:9].assign(y=np.e**2), "y", False)
+    # raw targets are 50: the model of 40 is nearest, not that of log(50) = 3.9
+    assert scores.mle(data, rows, {"max_depth": [4, 40]}, 0) == pytest.approx(38.0)
+    x = np.tile([-1.0, 1.0], 45)
+    rows = pd.DataFrame({"a": x, "y": np.where(x > 0, "up", "down")})
+    wrong = rows.assign(y=rows["y"].to_numpy()[::-1])
+    kinds = {"y": "category"}
+    data = data_of(rows, rows[:20], "y", True)
+    assert scores.mle(data, rows.astype(kinds), {"max_depth": [-1, 1]}, 0) == 1.0
+    assert scores.mle(data, wrong.astype(kinds), {"max_depth": [-1, 1]}, 0) == 0.0
+    one = rows.assign(y=pd.Categorical(["up"] * 90, ["down", "up"]))
+    assert scores.mle(data, one, {"max_depth": [1]}, 0) == 0.5
+
+
+def test_mle_by_xgboost():
+    pytest.importorskip("xgboost")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(600, 2))
+    rows = pd.DataFrame(x, columns=["a", "b"])
+    kinds = np.where(x[:, 0] > 0.5, "high", np.where(x[:, 1] > 0, "mid", "low"))
+    data = data_of(rows.assign(y=kinds), rows.assign(y=kinds)[:100], "y", True)
+    assert scores.mle(data, data.train, scores.SMALL_GRID, 0) > 0.99
+    two = data.train[data.train["y"] != "high"]
+    assert 0.5 < scores.mle(data, two, scores.SMALL_GRID, 0) < 0.95, "a class is never made"
+    y = np.exp(2 + rows["a"])
+    data = data_of(rows.assign(y=y), rows.assign(y=y)[:100], "y", False)
+    assert scores.mle(data, data.train, scores.SMALL_GRID, 0) < 0.2
+
+
+def test_rows_that_were_made_have_the_columns_and_types_of_real_ones():
+    real = pd.DataFrame({"n": [1, 2], "kind": pd.Categorical(["1", "2"])})
+    made = pd.DataFrame({"kind": [2, 1], "more": [0, 0], "n": [1.0, 3.0]}, index=[7, 8])
+    rows = sets.conform(made, real)
+    assert rows.to_dict("list") == {"n": [1.0, 3.0], "kind": ["2", "1"]}
+    assert rows["kind"].dtype == real["kind"].dtype
+    with pytest.raises(ValueError, match=r"unknown categories were made in \['kind'\]"):
+        sets.conform(made.assign(kind=["2", "9"]), real)
+    with pytest.raises(ValueError, match=r"missing values .* in \['n'\]"):
+        sets.conform(made.assign(n=np.nan), real)
+
+
+def test_forest_diffusion_gives_back_values_of_each_type():
+    pytest.importorskip("ForestDiffusion")
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.normal(size=60), "n": rng.integers(0, 9, 60)})
+    table["one"] = pd.Categorical(["only"] * 60)
+    table["two"] = pd.Categorical(rng.choice(["a", "b"], 60))
+    table["three"] = pd.Categorical(rng.choice(["10", "20", "30"], 60))
+    for target in ("two", "three", "x"):
+        task = Task(table, target, target != "x", 0, quick=True)
+        rows = SYNTHESIZERS["ForestDiffusion"].fit(task)(40)
+        made = sets.conform(rows, table)
+        assert len(made) == 40
+        assert (made["n"] % 1 == 0).all()
+
+
+# ---- the page -----------------------------------------------------------------------------------
+
+
+def made_rows(**more):
+    given = dict.fromkeys(sets.SCORES, 0.5) | dict.fromkeys(sets.DCR, 0.55) | {"error": ""}
+    given |= dict.fromkeys(sets.COSTS, 60.0) | {"task": "classification", "n_mle_settings": 36}
+    return {"data": "magic", "seed": 0, "n_train": 17_118, "n_test": 1_902} | given | more
+
+
+def test_page_has_ours_beside_published_figures(tmp_path):
+    rows = [
+        made_rows(model="combutab TabFlow", xgb_c2st=0.8),
+        made_rows(model="combutab TabFlow", xgb_c2st=0.9, seed=1),
+        made_rows(model="SMOTE", n_mle_settings=4, fit_cpu_seconds=0.0, sample_cpu_seconds=0.0),
+        made_rows(model="SMOTE", data="mine", task="regression"),
+        made_rows(model="combutab TVAE", error="ValueError: it broke"),
+    ]
+    page = Page("page", "Title", "command")
+    sets._write(page, None, pd.DataFrame(rows))
+    text = str(page)
+    assert "| model | magic | mine |" in text
+    assert "| combutab TabFlow | 0.850 | — |" in text
+    assert "| TabDiff, published | 0.773 | — |" in text
+    assert "| combutab TabFlow | 0.850 ± 0.071 | 0.500 ± 0.000 |" in text
+    assert "| 0.550 (0.550) | 60 | 60 | 60 |" in text
+    assert "11,643 of a GPU" in text
+    assert "## magic: 17,118 training rows, 1,902 test rows (MLE: AUC)" in text
+    assert "(MLE: RMSE)" in text
+    assert "MLE by the small grid: magic (SMOTE)." in text
+    assert "Tables not run: shoppers, adult, default, beijing, diabetes130." in text
+    assert "combutab TVAE" in text.partition("Models not run:")[2].splitlines()[0]
+    assert "ValueError: it broke" in text.partition("What failed")[2]
+    page.write(tmp_path)
+    assert (tmp_path / "page.png").stat().st_size > 10_000
+
+
+def test_picture_has_a_point_for_each_model_of_a_table():
+    rows = [
+        made_rows(model="combutab TabFlow", xgb_c2st=c, seed=i) for i, c in enumerate((0.7, 0.9))
+    ]
+    rows.append(made_rows(model="SMOTE", data="mine", fit_cpu_seconds=0, sample_cpu_seconds=0))
+    figure = sets.draw(pd.DataFrame(rows), sets.published())
+    magic, mine = figure.axes
+    found = {line.get_color(): line.get_xydata() for line in magic.get_lines()}
+    np.testing.assert_allclose(found["#D55E00"], [[2.0, 0.8]])
+    published = [
+        line.get_xydata()[0] for line in magic.get_lines() if line.get_color() == "#777777"
+    ]
+    assert len(published) == 5
+    np.testing.assert_allclose(published[0], [11643.4 / 60, 0.7732], rtol=1e-4)
+    assert len(mine.get_lines()) == 1
+    assert mine.get_lines()[0].get_xdata()[0] > 0, "no time at all has a place on the axis"
+
+
+def test_published_figures_are_whole():
+    known = sets.published()
+    assert known.groupby("data").size().to_dict() == dict.fromkeys(tables.LAYOUTS, 6)
+    assert known[[*sets.SCORES, sets.GPU]].notna().all(axis=None)
+    assert known[list(sets.SCORES[:-1])].stack().between(0, 1).all()
+    tabpc = known[known["model"] == "TabPC, published"].set_index("data")["xgb_c2st"]
+    paper = {"magic": 0.860, "shoppers": 0.894, "adult": 0.855, "default": 0.262}
+    paper |= {"beijing": 0.570, "diabetes130": 0.792}
+    assert tabpc.to_dict() == pytest.approx(paper, abs=6e-4)
+
+
+def test_without_xgboost_or_tables_nothing_is_run(tmp_path, monkeypatch):
+    out = ["--out", str(tmp_path / "out")]
+    monkeypatch.delenv("COMBUTAB_DATA", raising=False)
+    with pytest.raises(SystemExit, match="name their folder with --data-home"):
+        sets.STUDY.main(out)
+    home = ["--data-home", str(tmp_path), *out]
+    with pytest.raises(SystemExit, match=r"--data: no table \['magic'\]; there are \[\]"):
+        sets.STUDY.main(["--quick", "--data", "magic", *home])
+    monkeypatch.setattr(scores, "has_xgboost", lambda: False)
+    with pytest.raises(SystemExit, match=r"pip install 'combutab\[bench\]'"):
+        sets.STUDY.main(home)
