@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
+from torch.nn import functional as F
 
 from combutab._model_files import loadable
 from combutab.core.device import Precision
@@ -181,6 +182,27 @@ class FlowSteps:
 _PASSES = 64  # of the network of codes, at most: of more columns several are drawn at a time
 
 
+class CodeEffects:
+    """What codes add to the outputs of a first layer, looked up in place of a matrix product."""
+
+    def __init__(self, spans: RowSpans, inputs: CodeInputs, weight: Tensor) -> None:
+        self._effects = inputs.effects(weight)
+        self._starts = spans.starts - spans.n_values
+
+    def sum(self, codes: Tensor, which: Tensor | None = None) -> Tensor:
+        """Add up what known codes add, (M, n, k) -> (M, n, width), -1 for one that is not known.
+
+        They are of all spans, or of those of ``which``, (M, n, k).
+        """
+        starts = self._starts if which is None else self._starts[which]
+        none = self._effects.shape[1] - 1
+        index = torch.where(codes < 0, none, codes + starts)
+        if not index.shape[2]:
+            return self._effects[:, -1:].expand(-1, codes.shape[1], -1)
+        of_member = zip(index, self._effects, strict=True)
+        return torch.stack([F.embedding_bag(i, table, mode="sum") for i, table in of_member])
+
+
 def draw_rows(
     steps: FlowSteps, network: StackedCascade, request: RowRequest, n_steps: int
 ) -> Samples:
@@ -226,23 +248,41 @@ def _draw_codes(
     at_once = -(-(n_free - first) // _PASSES)
     ends = [*range(first), *range(first, n_free, max(1, at_once)), n_free]
     probability = torch.ones(n_members, n, dtype=torch.float64, device=codes.device)
+    part, first_layer = network.codes, network.codes.linear(0)
+    effects = CodeEffects(spans, steps.inputs, first_layer.weight)
+    first_outputs = first_layer.bias + effects.sum(codes)
     for start, stop in itertools.pairwise(ends):
-        raw = steps.code_outputs(network, codes)
-        now = torch.zeros_like(codes, dtype=torch.bool)
-        now.scatter_(2, order[..., start:stop], ranks[..., start:stop] < 2)
-        for m in range(n_members):
-            for i in range(n_spans):
-                rows = now[m, :, i].nonzero().squeeze(1)
-                if not len(rows):
-                    continue
-                logits = spans.logits_of(i, raw[m])[rows]
-                drawn, share = _draw_span(logits, u[m, rows, i], request.allowed.get(i))
-                codes[m, rows, i] = drawn
-                if share is not None:
-                    probability[m, rows] *= share
+        if start == 0 and not bool((codes >= 0).any()):  # all rows are alike as yet
+            hidden = part.hidden(first_outputs[:, :1]).expand(-1, n, -1)
+        else:
+            hidden = part.hidden(first_outputs)
+        which, free = order[..., start:stop], ranks[..., start:stop] < 2
+        for m, i, rows in _rows_by_span(which, free, n_spans):
+            logits = spans.suppress(i, part.logits_of(i, m, hidden[m, rows]))
+            drawn, share = _draw_span(logits, u[m, rows, i], request.allowed.get(i))
+            codes[m, rows, i] = drawn
+            if share is not None:
+                probability[m, rows] *= share
         if start == 0:  # the same in all rows: what rows are compared by is the rest
             probability /= probability.max().clamp_min(1e-300)
+        drawn = codes.gather(2, which).masked_fill(~free, -1)
+        first_outputs += effects.sum(drawn, which)
     return codes, probability
+
+
+def _rows_by_span(which: Tensor, free: Tensor, n_spans: int) -> Iterator[tuple[int, int, Tensor]]:
+    """The rows of each member that draw a span now: member, span and rows, where there are some.
+
+    ``which`` are the spans, (M, n, k), and ``free`` those of them that are to be drawn.
+    """
+    n_members, n, k = which.shape
+    member = torch.arange(n_members, device=which.device).view(-1, 1, 1)
+    label = (member * n_spans + which).masked_fill(~free, n_members * n_spans).flatten()
+    counts = torch.bincount(label, minlength=n_members * n_spans + 1).tolist()
+    places = label.argsort(stable=True).div(k, rounding_mode="floor").remainder(n)
+    for j, rows in enumerate(places.split(counts)[:-1]):
+        if len(rows):
+            yield *divmod(j, n_spans), rows
 
 
 def _draw_span(
@@ -256,7 +296,7 @@ def _draw_span(
         restricted = logits + only
         share = (restricted.double().logsumexp(-1) - logits.double().logsumexp(-1)).exp()
         logits = restricted
-    cdf = logits.double().softmax(-1).cumsum(-1)
+    cdf = logits.softmax(-1).cumsum(-1, dtype=torch.float64)
     # below the total, lest rounding lead past the last code
     target = torch.minimum(u.double() * cdf[:, -1], cdf[:, -1] * (1 - 1e-12))
     drawn = torch.searchsorted(cdf, target.unsqueeze(-1), right=True).squeeze(-1)
@@ -287,13 +327,18 @@ def _flow(
 ) -> Tensor:
     """Where the values' flow leads from time 0 to 1; known ones stay."""
     assert network.values is not None
-    x = at.new_empty(*at.shape[:2], network.values.n_inputs)
-    free = ~known
+    part, free, n_values = network.values, ~known, at.shape[-1]
+    first = part.linear(0)
+    ends = [steps.inputs.n_inputs + k * n_values for k in range(3)]
+    of_codes, of_values, of_known, of_time = first.weight.tensor_split(ends, dim=1)
+    effects = CodeEffects(steps.code_spans, steps.inputs, of_codes)
+    # what stays the same on the way
+    outputs = first.bias + effects.sum(codes) + known.to(of_known.dtype) @ of_known
 
     def velocity(y: Tensor, t: float) -> Tensor:
-        time = y.new_full((*y.shape[:2], 1), t)
-        assert network.values is not None
-        return network.values(steps.write_values(x, codes, y, known, time)).to(y.dtype) * free
+        time = time_inputs(y.new_full((1, 1, 1), t)) @ of_time
+        velocity = part.outputs(part.hidden(torch.baddbmm(outputs + time, y, of_values)))
+        return velocity.to(y.dtype) * free
 
     for k in range(n_steps):
         t, h = k / n_steps, 1 / n_steps

@@ -58,13 +58,26 @@ class ResidualPart(nn.Module):
         return [(n_inputs, passing), *blocks, (passing, n_outputs)]
 
     def forward(self, x: Tensor, masks: Sequence[Tensor] | None = None) -> Tensor:
-        h: Tensor = self.linears[0](x)
+        return self.outputs(self.hidden(self.linears[0](x), masks))
+
+    def linear(self, i: int) -> StackedLinear:
+        """Return a linear layer, of which the first one is 0."""
+        layer = self.linears[i]
+        assert isinstance(layer, StackedLinear)
+        return layer
+
+    def hidden(self, h: Tensor, masks: Sequence[Tensor] | None = None) -> Tensor:
+        """The last layer's inputs, given the first layer's outputs: both (M, n, width)."""
         for i in range(self.n_blocks):
             inner = self.activations[i](self.linears[2 * i + 1](self.norms[i](h)))
             if masks is not None:
                 inner = inner * masks[i]
-            h = h + self.linears[2 * i + 2](inner)
-        return self.linears[-1](self.norms[-1](h)) if self.n_blocks else h
+            h = self.linear(2 * i + 2).add_to(h, inner)
+        return self.norms[-1](h) if self.n_blocks else h
+
+    def outputs(self, hidden: Tensor) -> Tensor:
+        """The last layer: without blocks there is only the first one, whose outputs these are."""
+        return self.linears[-1](hidden) if self.n_blocks else hidden
 
 
 class CodePart(ResidualPart):
@@ -84,6 +97,14 @@ class CodePart(ResidualPart):
         sizes = self.sizes(spans)
         super().__init__(Stream.CODE_NETWORK, sizes[0], widths, sizes[1], members, normalization)
         places = ordered_places(spans)
+        self._columns = [
+            slice(start, start + size)
+            for start, size in zip(
+                (spans.starts - spans.n_values).tolist(), spans.sizes, strict=True
+            )
+        ]
+        ordered = sorted(set(range(spans.n_spans)) - set(spans.categories))
+        self._ordered = {i: k for k, i in enumerate(ordered)}
         self._n_logits = spans.width - spans.n_values
         self._powers = torch.zeros(
             2 * len(places), self._n_logits, dtype=spans.dtype, device=spans.device
@@ -101,6 +122,22 @@ class CodePart(ResidualPart):
     def forward(self, x: Tensor, masks: Sequence[Tensor] | None = None) -> Tensor:
         raw, factors = super().forward(x, masks).tensor_split([self._n_logits], dim=-1)
         return raw + factors @ self._powers.to(factors.dtype) if len(self._powers) else raw
+
+    def logits_of(self, i: int, m: int, hidden: Tensor) -> Tensor:
+        """Raw outputs of one span of one member: of `hidden`, (n, width) -> (n, size)."""
+
+        def outputs(columns: slice) -> Tensor:
+            if not self.n_blocks:
+                return hidden[:, columns]
+            last = self.linear(-1)
+            return torch.addmm(last.bias[m, :, columns], hidden, last.weight[m][:, columns])
+
+        raw = outputs(self._columns[i])
+        if i not in self._ordered:
+            return raw
+        k = 2 * self._ordered[i]
+        factors = outputs(slice(self._n_logits + k, self._n_logits + k + 2))
+        return raw + factors @ self._powers[k : k + 2, self._columns[i]].to(factors.dtype)
 
 
 class StackedCascade(StackedNetwork):
@@ -212,6 +249,27 @@ class CodeInputs:
             into[..., start : start + n] = below
             into[..., self._n_codes + k] = torch.where(known[..., i], z[code.clamp_min(0)], 0)
         return into
+
+    def effects(self, weight: Tensor) -> Tensor:
+        """What each code adds to the outputs of a linear layer that takes the inputs of `write`.
+
+        Shape
+        -----
+        weight : (M, n_inputs, width) -> (M, n_codes + 1, width), the last one 0, of no code
+
+        Examples
+        --------
+        >>> inputs = CodeInputs(RowSpans(0, [2, 3], categories=[0]))
+        >>> inputs.effects(torch.ones(1, inputs.n_inputs, 1)).flatten()
+        tensor([1.0000, 1.0000, 0.0326, 2.0000, 3.9674, 0.0000])
+        """
+        found = weight.new_zeros(len(weight), self._n_codes + 1, weight.shape[2])
+        found[:, :-1] = weight[:, : self._n_codes]
+        for k, (_, start, z, n) in enumerate(self._ordered):
+            found[:, start : start + n] = found[:, start : start + n].cumsum(1)
+            places = z.unsqueeze(1) * weight[:, self._n_codes + k].unsqueeze(1)
+            found[:, start : start + len(z)] += places
+        return found
 
 
 def ordered_places(spans: RowSpans) -> list[tuple[int, Tensor]]:

@@ -364,6 +364,10 @@ class StackedLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:  # (M, batch, in) -> (M, batch, out)
         return torch.baddbmm(self.bias, x, self.weight, alpha=self.scale)
 
+    def add_to(self, h: Tensor, x: Tensor) -> Tensor:
+        """``h + forward(x)``, (M, batch, out), with fewer passes over memory."""
+        return torch.baddbmm(h, x, self.weight, alpha=self.scale).add_(self.bias)
+
     @torch.no_grad()
     def fit_to(self, x: Tensor, points: Tensor, shares: Tensor, members: Sequence[int]) -> None:
         """Scale each unit to variance 1 over rows, and put its zero between some of them.
@@ -466,6 +470,9 @@ class StackedNorm(nn.Module):
             x = self._batch_norm(x, valid)
         elif self.kind == "rms":
             x = F.rms_norm(x, (self.width,), eps=self.eps)
+        elif self.kind == "layer" and self.gain is not None and len(self.gain) == 1:
+            shift = None if self.shift is None else self.shift[0, 0]
+            return F.layer_norm(x, (self.width,), self.gain[0, 0], shift, eps=self.eps)  # fused
         else:
             groups = x.unflatten(-1, (-1, self.group_size))
             x = F.layer_norm(groups, (self.group_size,), eps=self.eps).flatten(-2)

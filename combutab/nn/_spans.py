@@ -307,11 +307,14 @@ class RowSpans:
     def logits_of(self, i: int, raw: Tensor) -> Tensor:
         """Raw outputs of one span, (..., width) -> (..., size); -inf of codes never to be made."""
         start = int(self.starts[i])
-        logits = raw[..., start : start + self.sizes[i]]
+        return self.suppress(i, raw[..., start : start + self.sizes[i]])
+
+    def suppress(self, i: int, logits: Tensor) -> Tensor:
+        """Logits of one span, (..., size), that are -inf of codes never to be made."""
         suppressed = [code for span, code in self.suppressed if span == i]
         if not suppressed:
             return logits
-        return logits.index_fill(-1, torch.tensor(suppressed, device=raw.device), -torch.inf)
+        return logits.index_fill(-1, torch.tensor(suppressed, device=logits.device), -torch.inf)
 
     @torch.no_grad()
     def restrict(self, raw: Tensor, allowed: Mapping[int, Sequence[int]]) -> tuple[Tensor, Tensor]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,10 +11,10 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from combutab.generators import ShortfallError, TabFlow, _tabflow
-from combutab.generators._tabflow import FlowSteps, draw, draw_rows, to_normal
+from combutab.generators._tabflow import CodeEffects, FlowSteps, draw, draw_rows, to_normal
 from combutab.generators._training import TableRows
 from combutab.generators.sampling import PointChoices, RowRequest
-from combutab.nn import Member, RowSpans, StackedCascade
+from combutab.nn import Member, RowSpans, StackedCascade, StackedLinear
 
 RNG = np.random.default_rng(0)
 SPANS = RowSpans(2, [2, 3, 4], categories=[0], dtype=torch.float64)
@@ -88,15 +90,19 @@ def test_what_is_drawn_for_a_step():
 JOINT = RNG.dirichlet(np.full(24, 0.7)).reshape(2, 3, 4)
 
 
-class Known(torch.nn.Module):
-    """Finds codes by a joint distribution that is known; values stay where noise put them."""
+class KnownCodes:
+    """Finds codes by a joint distribution that is known; its first layer gives its inputs."""
 
-    def __init__(self):
-        super().__init__()
+    def __init__(self, n_members):
         self.table = torch.from_numpy(JOINT)
-        self.seen = []
+        self.first = StackedLinear(11, 11, [torch.Generator()] * n_members).double()
+        torch.nn.init.zeros_(self.first.bias)
+        self.first.weight.data.copy_(torch.eye(11))
 
-    def codes(self, x, masks=None):
+    def linear(self, i):
+        return self.first
+
+    def hidden(self, x):
         start, weights = 0, torch.ones(*x.shape[:2], *JOINT.shape, dtype=torch.float64)
         for i, size in enumerate(JOINT.shape):
             part = x[..., start : start + size]
@@ -109,8 +115,8 @@ class Known(torch.nn.Module):
         marginals = [given.sum([2 + j for j in range(3) if j != i]) for i in range(3)]
         return torch.cat(marginals, -1).log().nan_to_num(neginf=-99.0)
 
-    class values(torch.nn.Module):
-        n_inputs = 9 + 2 + 2 * 2 + 7
+    def logits_of(self, i, m, hidden):
+        return hidden.split(JOINT.shape, -1)[i]
 
 
 def asked(n, keys=(5,), allowed=None, **given):
@@ -118,10 +124,12 @@ def asked(n, keys=(5,), allowed=None, **given):
     return RowRequest(list(keys), n, empty, allowed or {}, **given)
 
 
+@torch.no_grad()
 def sample(n, monkeypatch, **options):
-    known = Known()
+    request = asked(n, **options)
+    known = SimpleNamespace(codes=KnownCodes(len(request.keys)), values=True)
     monkeypatch.setattr(_tabflow, "_flow", lambda steps, net, codes, at, known, n: at)
-    return draw_rows(FlowSteps(known, SPANS), known, asked(n, **options), 4)
+    return draw_rows(FlowSteps(known, SPANS), known, request, 4)
 
 
 def frequencies(codes, weights=None):
@@ -180,15 +188,47 @@ def test_values_that_are_asked_for(monkeypatch):
     assert set(found[code == 3, 1].tolist()) == {-0.5, 0.75}
 
 
+@pytest.mark.parametrize("widths", [(6, 5), ()])
+@torch.no_grad()
+def test_what_codes_add_is_what_the_networks_make_of_them(widths):
+    spans = RowSpans(2, [2, 3, 4], categories=[0], missing=[2], dtype=torch.float64)
+    net, batch = StackedCascade(spans, widths, MEMBERS), rows(30, spans)
+    steps = FlowSteps(net, spans)
+    codes = batch.codes.clone()
+    codes[:, ::3, 1] = codes[:, 1::2, 2] = -1
+    codes[:, 0] = -1
+    part, raw = net.codes, steps.code_outputs(net, codes)
+    effects = CodeEffects(spans, steps.inputs, part.linears[0].weight)
+    hidden = part.hidden(part.linears[0].bias + effects.sum(codes))
+    for m in range(len(MEMBERS)):
+        found = [part.logits_of(i, m, hidden[m]) for i in range(3)]
+        assert_allclose(torch.cat(found, -1), raw[m], atol=1e-12)
+    some = torch.tensor([2, 0]).expand(3, 30, 2)
+    one = effects.sum(codes.gather(2, some), some) + effects.sum(
+        codes[..., 1:2], some[..., :1] * 0 + 1
+    )
+    assert_allclose(one, effects.sum(codes), atol=1e-12)
+    # a step of Heun's method
+    known = batch.values < -0.2
+    at, codes = to_normal(batch.values), batch.codes
+    like = at.new_empty(3, 30, net.values.n_inputs)
+
+    def velocity(y, t):
+        time = y.new_full((3, 30, 1), t)
+        return net.values(steps.write_values(like, codes, y, known, time)) * ~known
+
+    slope = velocity(at, 0.0)
+    expected = at + (slope + velocity(at + slope, 1.0)) / 2
+    assert_allclose(_tabflow._flow(steps, net, codes, at, known, 1), expected, atol=1e-12)
+
+
+@torch.no_grad()
 def test_the_flow_is_followed_by_heuns_method():
-    class Linear(torch.nn.Module):
-        n_inputs = 9 + 2 + 2 * 2 + 7
-
-        def forward(self, x):  # dy/dt = y + t
-            return x[..., 11:13] + x[..., 15:16]
-
-    net = StackedCascade(SPANS, (4,), MEMBERS[:1])
-    net.values = Linear()
+    net = StackedCascade(SPANS, (), MEMBERS[:1])
+    first = net.values.linears[0]  # the only one: dy/dt = y + t
+    for parameter in first.parameters():
+        parameter.zero_()
+    first.weight[0, [11, 12, 15, 15], [0, 1, 0, 1]] = 1.0
     steps = FlowSteps(net, SPANS)
     at = torch.tensor([[[0.3, -1.0]]], dtype=torch.float64)
     known = torch.tensor([[[False, True]]])
