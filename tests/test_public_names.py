@@ -22,7 +22,7 @@ combutab.estimators: BaseMLP FitOutcome FitTask MLPClassifier MLPRegressor PackC
     PackRegressor TabMClassifier TabMRegressor TableModule fit_stacked paper_recipe
     refuse_text
 combutab.evaluation: ActivationRecorder ActivationStats AlignedTables CORRUPTIONS Corruption
-    Interval METRICS_BY_TASK NemenyiResult PredictionScores Robustness ScoreMetric Significance
+    Interval METRICS Metric NemenyiResult PredictionScores Robustness Significance
     activation_stats align_tables bootstrap_interval compare_pairs
     compare_with_best corrected_interval corrected_resampled_ttest corrupt detection
     evaluate_held_out evaluate_predictions fidelity find_metric friedman holm interval_words
@@ -36,7 +36,7 @@ combutab.inspection: Attributions PartialDependence PermutationImportance TableM
     attributions partial_dependence permutation_importance
 combutab.mlflow: load_model log_model save_model
 combutab.model_selection: ActivationComparison BASELINES ComparisonError ComparisonPlan
-    DEFAULT_ACTIVATIONS GUESSES METRICS StackedGridSearchCV checkpoint_differences
+    DEFAULT_ACTIVATIONS GUESSES StackedGridSearchCV checkpoint_differences
     compare_activations plan_comparison run_comparison score_classifier score_regressor
     shown_range
 combutab.nn: ActivationSpec BlurredCrossEntropy ChainNetwork CodeInputs INITIALISATIONS

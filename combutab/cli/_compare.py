@@ -103,9 +103,8 @@ def compare(
     ] = "default",
     metric: Annotated[
         str | None,
-        typer.Option(
-            help="What to compare by: accuracy, balanced_accuracy, f1, roc_auc, average_precision "
-            "or log_loss; r2, mae, rmse, mse or mape.",
+        _options.metric_option(
+            "What to compare by",
             show_default="accuracy, or roc_auc where one class has two thirds of the rows; r2",
         ),
     ] = None,
@@ -192,7 +191,7 @@ def compare(
                 folds=folds,
                 epochs=epochs,
                 hidden=_widths(hidden),
-                metric=metric,
+                scoring=metric,
                 test=test,
                 device=device,
                 random_state=seed,

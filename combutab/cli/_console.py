@@ -15,7 +15,7 @@ import typer
 
 USAGE_ERROR, INTERRUPTED = 2, 130
 # What the library calls its parameters, where it does not quote a column of that name
-_OF_COMPARE = "seeds|folds|epochs|hidden|metric|test|recipe|baselines|sep|decimal"
+_OF_COMPARE = "seeds|folds|epochs|hidden|test|recipe|baselines|sep|decimal"
 _PARAMETERS = {
     r"(?<!['\w-])(min_frequency|batch_size|n_draws|max_time)\b(?!')": lambda name: (
         f"--{name[1].replace('_', '-')}"
@@ -24,6 +24,7 @@ _PARAMETERS = {
     r"(?<!['\w-])discrete_columns\b(?!')": lambda name: "--discrete",
     r"(?<!['\w-])device(?= must be|=)": lambda name: "--device",
     rf"(?:^|(?<=each width of ))({_OF_COMPARE})(?= must)": lambda name: f"--{name[1]}",
+    r"^scoring(?=: )": lambda name: "--metric",
     r"\buse task (?=regression)": lambda name: "use --task ",
 }
 # Advice of the library that is for Python, and what a command has instead

@@ -72,10 +72,7 @@ def evaluate(
     ] = "standard",
     metric: Annotated[
         str | None,
-        typer.Option(
-            help="What the usefulness is judged by: roc_auc, log_loss or accuracy; r2 or mae.",
-            show_default="roc_auc or r2",
-        ),
+        _options.metric_option("What the usefulness is judged by", show_default="roc_auc or r2"),
     ] = None,
     model: Annotated[
         Path | None,
@@ -128,8 +125,10 @@ def evaluate(
         raise UserError("--drop leaves no column of REAL")
     column = None if target is None else _options.find_target(target, columns)
     categorical = _options.find_columns("--discrete", discrete, columns)
+    kind = "classification" if column in categorical else task
     if column not in (None, *categorical) and tables["real"][column].count():
-        _files.task_of(tables["real"][column], task, real, reading, "--task classification")
+        kind = _files.task_of(tables["real"][column], task, real, reading, "--task classification")
+    _options.read_metric(metric, kind)
     _files.hint_at_odd_columns(tables["real"], reading, identifiers=False)
     names = [name.strip() for name in learners.split(",")]
     found = evaluate_tables(
@@ -139,7 +138,7 @@ def evaluate(
         target=column,
         task=task,
         categorical=categorical,
-        metric=metric,
+        scoring=metric,
         learners=names[0] if len(names) == 1 else names,
         made=made,
         names=file_names(paths),

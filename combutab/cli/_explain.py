@@ -70,8 +70,9 @@ def explain(
     ] = None,
     metric: Annotated[
         str | None,
-        typer.Option(
-            help="Score whose loss is the importance, such as log_loss, accuracy or mae.",
+        _options.metric_option(
+            "Score whose loss is the importance",
+            scorers=True,
             show_default="roc_auc; r2 of a regressor",
         ),
     ] = None,

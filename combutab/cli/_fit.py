@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from combutab.evaluation import PredictionScores, ScoreMetric
+    from combutab.evaluation import Metric, PredictionScores
     from combutab.reports import ModelReport
 
 _MODELS = {"mlp": "MLP", "pack": "Pack", "tabm": "TabM"}  # the estimators' names begin so
@@ -90,10 +90,9 @@ def fit(
     task: _options.Task = "auto",
     metric: Annotated[
         str | None,
-        typer.Option(
-            help="Metric that comes first in the table of scores, and that the best epoch is "
-            "chosen by: roc_auc, log_loss, accuracy, balanced_accuracy, average_precision, f1; "
-            "r2, mae, rmse, mape; or one of scikit-learn's scorers.",
+        _options.metric_option(
+            "Metric that comes first in the table of scores, and that the best epoch is chosen by",
+            scorers=True,
             show_default="roc_auc or r2; epochs are chosen by the loss",
         ),
     ] = None,
@@ -196,10 +195,13 @@ def fit(
 
     from combutab import estimators
     from combutab.core.device import resolve_device
+    from combutab.core.scores import check_defined
     from combutab.evaluation import find_metric
 
     with refusals(prefix="--metric: "):
         measure = None if metric is None else find_metric(metric, kind)
+        if measure is not None and kind == "regression":
+            check_defined(measure.name, labels)
     plain, cls = (
         getattr(estimators, each + ("Regressor" if kind == "regression" else "Classifier"))
         for each in ("MLP", name)
@@ -296,15 +298,15 @@ def _settings(cls: Any, plain: Any, texts: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _scoring(cls: Any, metric: ScoreMetric | None, labels: np.ndarray) -> dict[str, Any]:
+def _scoring(cls: Any, metric: Metric | None, labels: np.ndarray) -> dict[str, Any]:
     """The parameter that has epochs, or a pack's networks, chosen by a metric.
 
-    The loss does as well for log loss, R2 and RMSE. It has to, too, for metrics that scikit-learn's
-    scorers cannot compute for these labels, or of rows that lack a class.
+    The loss does as well for log loss, R2, RMSE and MSE. It has to, too, for metrics that
+    scikit-learn's scorers cannot compute for these labels, or of rows that lack a class.
     """
     import numpy as np
 
-    if metric is None or metric.name in ("log_loss", "r2", "rmse"):
+    if metric is None or metric.name in ("log_loss", "r2", "rmse", "mse"):
         return {}
     classifies = "Classifier" in cls.__name__
     n_classes = len(np.unique(labels)) if classifies else 2

@@ -17,7 +17,8 @@ from typing import Annotated, Any
 import typer
 
 from combutab.cli._console import UserError
-from combutab.core.text import did_you_mean, no_column, parse_seconds
+from combutab.core.metrics import METRICS, choose_metric, metric_names, named_metric, plain_name
+from combutab.core.text import did_you_mean, known_instead, no_column, parse_seconds
 from combutab.core.textfile import SEPARATORS, TableError, check_separator, read_header
 
 READABLE = ".csv, .tsv (both also with .gz), .parquet or .xlsx"
@@ -76,6 +77,27 @@ def check_activations(text: str | None) -> str | None:
     return text
 
 
+def read_metric(name: str | None, task: str = "auto") -> str | None:
+    """Return the metric that --metric names; raises UserError if there is none for the task."""
+    try:
+        return name and choose_metric(name, task).name
+    except ValueError as error:
+        raise UserError(f"--metric: {error}") from error
+
+
+def _as_scorer(name: str | None) -> str | None:
+    """Find out whether a metric is known, to scikit-learn at least."""
+    if name is None or named_metric(name) is not None:
+        return name
+    from sklearn.metrics import get_scorer_names
+
+    scorers = get_scorer_names()
+    if plain_name(name) not in scorers:
+        hint = known_instead(plain_name(name), [*metric_names(), *scorers], n=12)
+        raise UserError(f"--metric: {name!r} is no metric; {hint}")
+    return name
+
+
 def _generator_name(name: str | None) -> str | None:
     return None if name is None else one_of(generator_names(), name)
 
@@ -128,6 +150,14 @@ def _as_device(text: str) -> str:
 def columns_option(help: str, **settings: Any) -> Any:
     """An option that names columns, separated by commas, each time that it is given."""
     return typer.Option(metavar="COLUMNS", help=help, **settings)
+
+
+def metric_option(help: str, *, scorers: bool = False, **settings: Any) -> Any:
+    """--metric: a metric by its name, or also one of scikit-learn's scorers."""
+    names = "; ".join(", ".join(metric_names(task)) for task in METRICS)
+    also = "; or one of scikit-learn's scorers" if scorers else ""
+    callback = _as_scorer if scorers else lambda name: read_metric(name)
+    return typer.Option(help=f"{help}: {names}{also}.", callback=callback, **settings)
 
 
 Table = Annotated[Path, typer.Argument(help=f"{TABLE}.")]

@@ -43,7 +43,6 @@ from combutab.estimators._base import (
     Prepared,
     as_splits,
     checked_groups,
-    validation_splits,
 )
 from combutab.estimators._boosting import Trees
 from combutab.estimators._classifier import CLASS_WEIGHT, ClassPredictions, MLPClassifier
@@ -385,6 +384,8 @@ class BasePack(_Kept):
             return prepared
         groups = checked_groups(groups, X)
         if not automatic and not isinstance(self.cv, Integral):
+            from combutab.core.splits import validation_splits
+
             splits = validation_splits(
                 self.cv, "cv", as_numpy(X), as_numpy(y), groups, sample_weight
             )

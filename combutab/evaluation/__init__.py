@@ -1,5 +1,6 @@
 """Evaluation: significance of differences, activations of networks, quality of synthetic tables."""
 
+from combutab.core.metrics import METRICS, Metric
 from combutab.evaluation._alignment import AlignedTables, align_tables
 from combutab.evaluation._detection import detection
 from combutab.evaluation._efficacy import ml_efficacy
@@ -19,9 +20,7 @@ from combutab.evaluation._robustness import (
     robustness,
 )
 from combutab.evaluation._scores import (
-    METRICS_BY_TASK,
     PredictionScores,
-    ScoreMetric,
     evaluate_held_out,
     evaluate_predictions,
     find_metric,
@@ -50,16 +49,16 @@ from combutab.evaluation._statistics import (
 
 __all__ = [
     "CORRUPTIONS",
-    "METRICS_BY_TASK",
+    "METRICS",
     "ActivationRecorder",
     "ActivationStats",
     "AlignedTables",
     "Corruption",
     "Interval",
+    "Metric",
     "NemenyiResult",
     "PredictionScores",
     "Robustness",
-    "ScoreMetric",
     "Significance",
     "activation_stats",
     "align_tables",

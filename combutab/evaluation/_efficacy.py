@@ -15,6 +15,7 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from combutab.core.metrics import METRICS
 from combutab.core.parallel import gathered
 from combutab.core.rng import seed_from
 from combutab.evaluation._alignment import AlignedTables, align_tables
@@ -237,12 +238,6 @@ def ordered(table: pd.DataFrame, rows: pd.DataFrame, keys: Sequence[str]) -> pd.
 
 # ---- Train a learner on one table, and score it on another ---------------------------------------
 
-METRICS = {
-    "classification": ("accuracy", "f1_macro", "roc_auc", "log_loss"),
-    "regression": ("r2", "mae", "mse"),
-}
-_LESS_IS_BETTER = ("mae", "mse", "log_loss")
-
 _HELD_OUT = 0.1  # share of the rows that early stopping holds out
 
 Scores = dict[str, float]
@@ -346,8 +341,6 @@ def _fit_quantities(learner: Any, split: Split, notes: list[str]) -> Any:
 def _score_classes(
     fitted: Any, split: Split, problem: Problem, notes: list[str]
 ) -> tuple[Scores, dict[str, np.ndarray]]:
-    from sklearn.metrics import f1_score, roc_auc_score
-
     truth = split.truth
     present = np.unique(truth)
     unknown = np.setdiff1d(present, split.y)
@@ -360,47 +353,60 @@ def _score_classes(
         chances = np.eye(len(problem.classes))[predicted]
     else:
         predicted, chances = _predict_classes(fitted, split, len(problem.classes), notes)
-    area = np.nan
-    if len(present) > 1:
-        # one class against the rest, the mean over classes; those never learned score 0.5
-        area = float(np.mean([roc_auc_score(truth == c, chances[:, c]) for c in present]))
-    else:
+    if len(present) == 1:
         notes.append("one class in the test rows: no ROC AUC")
-    losses = np.full(len(truth), np.nan)
-    if fitted is None or hasattr(fitted, "predict_proba"):
-        given = chances[np.arange(len(truth)), truth]  # 0 of a class that was never learned
-        losses = -np.log(np.maximum(given, np.finfo(np.float64).eps))
-    f1 = f1_score(truth, predicted, labels=present, average="macro", zero_division=0)
-    scores = {
-        "accuracy": float((predicted == truth).mean()),
-        "f1_macro": float(f1),
-        "roc_auc": area,
-        "log_loss": float(losses.mean()),
-    }
-    again = {}
+    # one class against the rest, the mean over classes; those never learned score 0.5
+    metrics = METRICS["classification"]
+    scores = {name: each.values(truth, predicted, chances) for name, each in metrics.items()}
+    with_chances = fitted is None or hasattr(fitted, "predict_proba")
+    scores |= {} if with_chances else {"log_loss": np.nan}
+    again: dict[str, np.ndarray] = {}
     if split.resamples is not None:
-        again["accuracy"] = (predicted == truth)[split.resamples].mean(axis=1)
-        again["roc_auc"] = _areas(truth, chances, present, split.resamples)
-        again["log_loss"] = losses[split.resamples].mean(axis=1)
+        curves = _curve_scores(truth, chances, split.resamples)
+        again = dict(zip(("roc_auc", "average_precision"), curves, strict=True))
+        for name in metrics.keys() - again.keys():
+            drawn = (
+                metrics[name].values(truth[rows], predicted[rows], chances[rows])
+                for rows in split.resamples
+            )
+            again[name] = np.fromiter(drawn, float)
+        again |= {} if with_chances else {"log_loss": np.full(len(split.resamples), np.nan)}
     return scores, again
 
 
-def _areas(
-    truth: np.ndarray, chances: np.ndarray, classes: np.ndarray, resamples: np.ndarray
-) -> np.ndarray:
-    """The mean area under the ROC curve over the classes that a resample has; NaN of one alone."""
+def _curve_scores(
+    truth: np.ndarray, chances: np.ndarray, resamples: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """ROC AUC and average precision of each resample, as the metrics of these names have them.
+
+    A class that a resample lacks, or has in all rows, has no score in it.
+    """
     from scipy.stats import rankdata
 
-    areas = np.full((len(classes), len(resamples)), np.nan)
-    for area, code in zip(areas, classes, strict=True):
-        hit = (truth == code)[resamples]
-        n = hit.sum(axis=1)
-        m = hit.shape[1] - n
-        ranks = np.where(hit, rankdata(chances[:, code][resamples], axis=1), 0.0).sum(axis=1)
+    n_classes = chances.shape[1]
+    areas, precisions = [], []
+    for code in [1] if n_classes == 2 else range(n_classes):
+        hit, chance = (truth == code)[resamples], chances[:, code][resamples]
+        n, m = hit.sum(axis=1), (~hit).sum(axis=1)
         known = (n > 0) & (m > 0)
-        area[known] = ((ranks - n * (n + 1) / 2)[known]) / (n * m)[known]
-    there = ~np.isnan(areas)
-    total = np.where(there, areas, 0.0).sum(axis=0)
+        ranks = np.where(hit, rankdata(chance, axis=1), 0.0).sum(axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            areas.append(np.where(known, (ranks - n * (n + 1) / 2) / (n * m), np.nan))
+            order = np.argsort(-chance, axis=1)
+            found = np.take_along_axis(hit, order, axis=1)
+            # rows that have at least a row's chance, and how many of them are hits
+            least = rankdata(-chance, method="max", axis=1).astype(np.intp)
+            least = np.take_along_axis(least, order, axis=1)
+            hits = np.take_along_axis(found.cumsum(axis=1), least - 1, axis=1)
+            precision = (found * hits / least).sum(axis=1) / n
+        precisions.append(np.where(known, precision, np.nan))
+    return _mean_of_known(areas), _mean_of_known(precisions)
+
+
+def _mean_of_known(scores: list[np.ndarray]) -> np.ndarray:
+    """The mean over classes of the scores that are known; NaN of none."""
+    there = ~np.isnan(scores)
+    total = np.where(there, scores, 0.0).sum(axis=0)
     return np.where(there.any(axis=0), total / np.maximum(there.sum(axis=0), 1), np.nan)
 
 
@@ -434,25 +440,23 @@ def _score_quantities(
     else:
         own = np.asarray(fitted.predict(split.X_test), dtype=np.float64).ravel()
         predicted = split.y.mean() + split.y.std() * own
-    error = (predicted - truth) / problem.scale
-    if not np.isfinite(error).all():
+    if not np.isfinite(predicted).all():
         raise ValueError("predictions are not finite")
-    mse, varies = float((error**2).mean()), np.ptp(truth) > 0
-    if not varies:
+    truth, predicted = truth / problem.scale, predicted / problem.scale
+    metrics = METRICS["regression"]
+    scores = {name: each.values(truth, predicted, predicted) for name, each in metrics.items()}
+    if np.ptp(truth) == 0:
         notes.append("one target value in the test rows: no R2")
-    scores = {
-        "r2": 1.0 - mse / float((truth / problem.scale).var()) if varies else np.nan,
-        "mae": float(np.abs(error).mean()),
-        "mse": mse,
-    }
-    again = {}
-    if split.resamples is not None:
-        again["mae"] = np.abs(error)[split.resamples].mean(axis=1)
-        errors = (error**2)[split.resamples].mean(axis=1)
-        variances = (truth / problem.scale)[split.resamples].var(axis=1)
-        differ = variances > 0
-        again["r2"] = np.where(differ, 1.0 - errors / np.where(differ, variances, 1.0), np.nan)
-    return scores, again
+        scores["r2"] = np.nan
+    if split.resamples is None:
+        return scores, {}
+    off, drawn = np.abs(predicted - truth)[split.resamples], truth[split.resamples]
+    mse, variances = (off**2).mean(axis=1), drawn.var(axis=1)
+    differ, zeros = variances > 0, (drawn == 0).any(axis=1)
+    again = {"mae": off.mean(axis=1), "mse": mse, "rmse": np.sqrt(mse)}
+    again["r2"] = np.where(differ, 1.0 - mse / np.where(differ, variances, 1.0), np.nan)
+    shares = off / np.where(drawn == 0, 1.0, np.abs(drawn))
+    return scores, again | {"mape": np.where(zeros, np.nan, shares.mean(axis=1))}
 
 
 # ---- Efficacy of synthetic tables for learning: train on synthetic, test on real -----------------
@@ -509,14 +513,11 @@ def ml_efficacy(
         ``mean`` and ``sd`` (ddof 1, NaN for one table) over the samples; ``gap``, how much worse
         than "real" the mean is, in either direction of the metric; ``n_tables``; ``note``: what is
         to be known of the score, "" where there is nothing. With ``n_resamples``, ``se`` and
-        ``gap_se``, standard errors of ``mean`` and ``gap`` by the bootstrap over the test rows, of
-        accuracy, roc_auc, log_loss, r2 and mae (NaN of the others).
+        ``gap_se``, standard errors of ``mean`` and ``gap`` by the bootstrap over the test rows.
 
-        Metrics of a classification are accuracy, f1_macro and roc_auc (over the classes in the
-        test rows; one against the rest, where there are several), and log_loss (NaN of
-        a learner without probabilities; one of 0 counts as float64's precision, as scikit-learn
-        has it); of a regression r2, and mae and mse with the target in standard deviations of
-        ``real_train``'s.
+        Metrics are those of ``combutab.evaluation.METRICS``, by the classes in the test rows.
+        log_loss is NaN of a learner without probabilities, mape where a target is 0; mae, rmse and
+        mse are of the target in standard deviations of ``real_train``'s.
 
     Raises
     ------
@@ -690,6 +691,7 @@ def _summarise_samples(scores: pd.DataFrame) -> pd.DataFrame:
     table = ordered(pd.DataFrame(columns).reset_index(), scores, keys)
     real = table[table["source"] == REAL].set_index(["learner", "metric"])["mean"]
     behind = real.loc[list(zip(table["learner"], table["metric"], strict=True))].to_numpy()
-    sign = np.where(table["metric"].isin(_LESS_IS_BETTER), -1.0, 1.0)
+    known = METRICS["classification"] | METRICS["regression"]
+    sign = table["metric"].map(lambda name: 1.0 if known[name].greater_is_better else -1.0)
     table["gap"] = sign * (behind - table["mean"]) + 0.0  # not -0
     return table[[*keys, "mean", "sd", "gap", "n_tables", "note"]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,116 +10,27 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn import metrics
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.metrics import get_scorer
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from combutab.core.metrics import (
+    METRICS,
+    Metric,
+    metric_names,
+    named_metric,
+    plain_name,
+)
 from combutab.core.rng import RandomState, as_generator
+from combutab.core.scores import confusion_counts, guessed_answers
 from combutab.core.text import known_instead
 
 # ---- Metrics by their names ----------------------------------------------------------------------
 
-Values = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
-"""Numbers of true classes, predicted ones and probabilities (or true and predicted numbers)."""
+_NOT_SHOWN = ("f1_macro", "mse")  # unless asked for: F1 and RMSE say as much
 
 
-@dataclass(frozen=True)
-class ScoreMetric:
-    """A metric: its name, how it is written, and what scikit-learn calls its scorers.
-
-    ``scorer`` is that of two classes or of numbers, ``scorer_multiclass`` that of more classes.
-    """
-
-    name: str
-    title: str
-    scorer: str
-    scorer_multiclass: str
-    greater_is_better: bool
-    values: Values
-
-    def scorer_name(self, n_classes: int = 2) -> str:
-        """Scikit-learn's scorer of this metric, for ``scoring=`` of so many classes."""
-        return self.scorer if n_classes <= 2 else self.scorer_multiclass
-
-
-def _over_classes(score: Callable[..., float]) -> Values:
-    """One class against the rest, averaged over the classes; of two, the second one's alone."""
-
-    def values(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
-        if y.ndim > 1 or p.shape[1] == 2:
-            columns = [(y, p[:, 1])] if y.ndim == 1 else list(zip(y.T, p.T, strict=True))
-        else:
-            columns = [(y == k, p[:, k]) for k in range(p.shape[1])]
-        found = [score(own, each) for own, each in columns if 0 < own.sum() < len(own)]
-        return float(np.mean(found)) if found else np.nan
-
-    return values
-
-
-def _log_loss(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
-    own = p[np.arange(len(y)), y] if y.ndim == 1 else np.where(y == 1, p, 1 - p)
-    return float(abs(np.log(own.clip(np.finfo(float).eps)).mean()))
-
-
-def _confusion(y: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.ndarray:
-    """The confusion matrix, which is much quicker than scikit-learn's for many resamples."""
-    cells = np.bincount(y * n_classes + predicted, minlength=n_classes**2)
-    return cells.reshape(n_classes, n_classes)
-
-
-def _f1(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
-    if y.ndim > 1:
-        return float(metrics.f1_score(y, predicted, average="macro", zero_division=0))
-    counts = _confusion(y, predicted, p.shape[1])
-    total = counts.sum(0) + counts.sum(1)
-    found = 2 * counts.diagonal() / np.maximum(total, 1)
-    return float(found[1] if p.shape[1] == 2 else found[total > 0].mean())
-
-
-def _balanced_accuracy(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
-    counts = _confusion(y, predicted, p.shape[1])
-    rows = counts.sum(1)
-    return float((counts.diagonal()[rows > 0] / rows[rows > 0]).mean())
-
-
-def _accuracy(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
-    right = y == predicted
-    return float((right if y.ndim == 1 else right.all(1)).mean())
-
-
-def _of_answers(score: Callable[[Any, Any], float]) -> Values:
-    return lambda y, predicted, p: float(score(y, predicted))
-
-
-_CLASSIFICATION = [
-    ScoreMetric("roc_auc", "ROC AUC", "roc_auc", "roc_auc_ovr", True,
-                _over_classes(metrics.roc_auc_score)),
-    ScoreMetric("log_loss", "log loss", "neg_log_loss", "neg_log_loss", False, _log_loss),
-    ScoreMetric("accuracy", "accuracy", "accuracy", "accuracy", True,
-                _accuracy),
-    ScoreMetric("balanced_accuracy", "balanced accuracy", "balanced_accuracy",
-                "balanced_accuracy", True, _balanced_accuracy),
-    ScoreMetric("average_precision", "average precision", "average_precision",
-                "average_precision", True, _over_classes(metrics.average_precision_score)),
-    ScoreMetric("f1", "F1", "f1", "f1_macro", True, _f1),
-]  # fmt: skip
-_REGRESSION = [
-    ScoreMetric("r2", "R2", "r2", "r2", True, _of_answers(metrics.r2_score)),
-    ScoreMetric("mae", "MAE", "neg_mean_absolute_error", "neg_mean_absolute_error", False,
-                _of_answers(metrics.mean_absolute_error)),
-    ScoreMetric("rmse", "RMSE", "neg_root_mean_squared_error", "neg_root_mean_squared_error",
-                False, _of_answers(metrics.root_mean_squared_error)),
-    ScoreMetric("mape", "MAPE", "neg_mean_absolute_percentage_error",
-                "neg_mean_absolute_percentage_error", False,
-                _of_answers(metrics.mean_absolute_percentage_error)),
-]  # fmt: skip
-METRICS_BY_TASK = {"classification": _CLASSIFICATION, "regression": _REGRESSION}
-"""Task -> the metrics that have a plain name; the first is the task's default."""
-_ALSO = {"auc": "roc_auc", "ap": "average_precision", "macro_f1": "f1", "f1_macro": "f1"}
-
-
-def find_metric(name: str, task: str) -> ScoreMetric:
+def find_metric(name: str, task: str) -> Metric:
     """Find a metric by its plain name or by the name of scikit-learn's scorer.
 
     Parameters
@@ -132,7 +42,7 @@ def find_metric(name: str, task: str) -> ScoreMetric:
 
     Returns
     -------
-    ScoreMetric
+    Metric
 
     Raises
     ------
@@ -147,20 +57,16 @@ def find_metric(name: str, task: str) -> ScoreMetric:
     >>> find_metric("neg_mean_absolute_error", "regression").title
     'MAE'
     """
-    wanted = re.sub(r"[\s-]+", "_", name.strip().lower())
-    wanted = _ALSO.get(wanted, wanted)
-    for own in (task, *METRICS_BY_TASK):
-        for metric in METRICS_BY_TASK[own]:
-            if wanted in (metric.name, metric.scorer, metric.scorer_multiclass):
-                if own != task:
-                    raise ValueError(f"{name!r} is a metric of {own}, and the task is {task}")
-                return metric
+    known = named_metric(name, task)
+    if known is not None:
+        return known
+    wanted = plain_name(name)
     try:
         scorer = get_scorer(wanted)
     except (ValueError, KeyError):
-        known = [metric.name for metric in METRICS_BY_TASK[task]]
+        names = [each for each in metric_names(task) if each not in _NOT_SHOWN]
         raise ValueError(
-            f"{name!r} is no metric; {known_instead(wanted, known)} (or any of scikit-learn's "
+            f"{name!r} is no metric; {known_instead(wanted, names)} (or any of scikit-learn's "
             "scorers)"
         ) from None
 
@@ -170,7 +76,9 @@ def find_metric(name: str, task: str) -> ScoreMetric:
         return -value if wanted.startswith("neg_") else value
 
     title = wanted.removeprefix("neg_").replace("_", " ")
-    return ScoreMetric(wanted, title, wanted, wanted, not wanted.startswith("neg_"), values)
+    return Metric(
+        *(wanted, title, wanted, not wanted.startswith("neg_")), low=-np.inf, computed_by=values
+    )
 
 
 class _Numbers(RegressorMixin, BaseEstimator):
@@ -493,13 +401,13 @@ def _scores(
         scoring is not None,
         numbers,
         (predicted.astype(int), answers),
-        lambda metric: (guessed.astype(int), np.tile(shares, (len(y), 1))),
+        lambda metric: metric.values(numbers, guessed.astype(int), np.tile(shares, (len(y), 1))),
         n_resamples,
         random_state,
     )
     confusion = None
     if not multilabel and len(classes) <= _FEW:
-        counts = _confusion(numbers, predicted, len(classes))
+        counts = confusion_counts(numbers, predicted, len(classes))
         names = [str(label) for label in classes.tolist()]
         confusion = pd.DataFrame(
             counts, pd.Index(names, name="true"), pd.Index(names, name="predicted")
@@ -544,9 +452,8 @@ def _number_scores(
     truth, train = y.astype(np.float64), train.astype(np.float64)
     mean, median = train.mean(0), np.median(train, axis=0)
 
-    def baseline(metric: ScoreMetric) -> tuple[np.ndarray, np.ndarray]:
-        guess = median if metric.name in ("mae", "mape") else mean
-        return np.broadcast_to(guess, truth.shape), truth
+    def baseline(metric: Metric) -> float:
+        return metric.values(truth, *guessed_answers(metric.name, train, len(truth)))
 
     near_zero = np.abs(truth).min() < _NEAR_ZERO * np.abs(truth).mean()
     chosen = _chosen(scoring, "regression", ["mape"] * bool(near_zero))
@@ -565,9 +472,9 @@ def _number_scores(
 
 def _chosen(
     scoring: str | Sequence[str] | None, task: str, without: Sequence[str] = ()
-) -> list[ScoreMetric]:
+) -> list[Metric]:
     """The metrics asked for; a single one is followed by the task's others."""
-    usual = [m for m in METRICS_BY_TASK[task] if m.name not in without]
+    usual = [m for m in METRICS[task].values() if m.name not in (*_NOT_SHOWN, *without)]
     if scoring is None:
         return usual
     if not len(scoring):
@@ -579,11 +486,11 @@ def _chosen(
 
 
 def _table(
-    chosen: Sequence[ScoreMetric],
+    chosen: Sequence[Metric],
     asked: bool,
     y: np.ndarray,
     answers: tuple[np.ndarray, np.ndarray],
-    baseline: Callable[[ScoreMetric], tuple[np.ndarray, np.ndarray]],
+    baseline: Callable[[Metric], float],
     n_resamples: int,
     random_state: RandomState,
 ) -> pd.DataFrame:
@@ -598,7 +505,7 @@ def _table(
             warnings.simplefilter("ignore")  # of classes that no row, or no prediction, has
             try:
                 score = metric.values(y, *answers)
-                beside = metric.values(y, *baseline(metric))
+                beside = baseline(metric)
             except ValueError as error:
                 if asked and metric is chosen[0]:
                     raise ValueError(f"{metric.name} cannot score these rows: {error}") from error

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from combutab.core.rng import RandomState, as_generator
 from combutab.core.text import known_instead, no_column
-from combutab.evaluation import METRICS_BY_TASK, find_metric
+from combutab.evaluation import METRICS, find_metric
 from combutab.preprocessing import ColumnKind, as_numpy, as_pandas, column_kind
 
 # ---- What is explained: a table as a frame, and which number a model gives for a row -------------
@@ -237,7 +237,7 @@ def _scorer(
     task = "classification" if is_classifier(estimator) else "regression"
     if scoring is None:
         one_class = task == "classification" and y.ndim == 1 and len(pd.unique(pd.Series(y))) == 1
-        scoring = "log_loss" if one_class else METRICS_BY_TASK[task][0].name
+        scoring = "log_loss" if one_class else next(iter(METRICS[task]))
     metric = find_metric(scoring, task)
     sign = 1 if metric.greater_is_better else -1
     if task == "regression":

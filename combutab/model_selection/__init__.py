@@ -11,7 +11,6 @@ from combutab.model_selection._journal import checkpoint_differences
 from combutab.model_selection._plan import (
     BASELINES,
     DEFAULT_ACTIVATIONS,
-    METRICS,
     ComparisonError,
     ComparisonPlan,
     plan_comparison,
@@ -24,7 +23,6 @@ __all__ = [
     "BASELINES",
     "DEFAULT_ACTIVATIONS",
     "GUESSES",
-    "METRICS",
     "ActivationComparison",
     "ComparisonError",
     "ComparisonPlan",

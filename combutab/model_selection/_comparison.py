@@ -18,6 +18,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning
 
 from combutab.core.html import ChartRow, interval_chart, result_html
+from combutab.core.metrics import METRICS, Metric
 from combutab.core.parallel import on_cluster
 from combutab.core.progress import bar_width, left_column, make_bar
 from combutab.core.rng import Stream, fold_in
@@ -33,10 +34,8 @@ from combutab.evaluation import (
 from combutab.model_selection._journal import Journal, Record
 from combutab.model_selection._plan import (
     BASELINES,
-    METRICS,
     ComparisonError,
     ComparisonPlan,
-    Metric,
     Recipe,
     Task,
     epoch_words,
@@ -139,7 +138,7 @@ class ActivationComparison:
         ends = shown_range(self.results, self.summary, self.metric, self.baselines)
         caption = f"Mean {self.measure.description} and 95 % interval; baselines in orange."
         return result_html(
-            f"{self.data}: which activation is best? {self.measure.label}, {self.design}",
+            f"{self.data}: which activation is best? {self.measure.title}, {self.design}",
             self.sentences.splitlines(),
             interval_chart(rows, ends, caption),
             caption,
@@ -258,6 +257,7 @@ GUESSES = {
     "accuracy": "always the most frequent class",
     "balanced_accuracy": "always the most frequent class",
     "f1": "classes drawn as often as they occur",
+    "f1_macro": "classes drawn as often as they occur",
     "roc_auc": "the same for every row",
     "average_precision": "the same for every row",
     "log_loss": "the classes' shares for every row",
@@ -320,8 +320,10 @@ def _guess(plan: ComparisonPlan, fold: int) -> dict[str, float]:
         DummyClassifier(strategy="stratified", random_state=key >> 32).fit(X, y)
         for key in (fold_in(plan.random_state, Stream.GUESSES, fold, i) for i in range(draws))
     ]
-    f1 = [grade_classes(g.predict_proba(unseen), g.classes_, truth)["f1"] for g in drawn]
-    return scores | {"f1": float(np.mean(f1))}
+    of_drawn = [grade_classes(g.predict_proba(unseen), g.classes_, truth) for g in drawn]
+    return scores | {
+        name: float(np.mean([each[name] for each in of_drawn])) for name in ("f1", "f1_macro")
+    }
 
 
 def _least_mape(y: np.ndarray) -> float:
@@ -450,7 +452,7 @@ def other_measures(
         for name, scores in _fold_means(results, summary, metric).items():
             if metric != plan.guess_metric and np.isfinite([scores, guess]).all():
                 ahead = (scores.mean() - guess.mean()) * (1 if measure.greater_is_better else -1)
-                words = f"{measure.label} ({name} {scores.mean():.4g}, the guess {guess.mean():.4g}"
+                words = f"{measure.title} ({name} {scores.mean():.4g}, the guess {guess.mean():.4g}"
                 tested.append((metric, ahead, plan.p_value(scores, guess), words))
     corrected: Any = holm([p for _, _, p, _ in tested]) if tested else []
     best: dict[str, tuple[float, str]] = {}
@@ -470,7 +472,7 @@ def sentences(
     others_beat: str,
 ) -> list[str]:
     """Say the summary in sentences, the verdict first; ``others_beat`` is `other_measures`."""
-    first, *others = summarise(summary, score=plan.measure.label).splitlines()
+    first, *others = summarise(summary, score=plan.measure.title).splitlines()
     guesses = scored[scored["baseline"] == "guess"]
     lines = [first]
     if "beats_guess" in summary:
@@ -489,7 +491,7 @@ def _guess_sentences(
     others_beat: str,
 ) -> list[str]:
     best, metric = summary.iloc[0], plan.guess_metric
-    name, label, p = best["activation"], METRICS[plan.task][metric].label, p_words(best["p_guess"])
+    name, label, p = best["activation"], METRICS[plan.task][metric].title, p_words(best["p_guess"])
     mean, score = float(guesses[metric].mean()), _mean_score(results, name, metric)
     guess = f"the guess ({GUESSES[metric]}) has a mean {label} of {mean:.4g}"
     beaten = summary["beats_guess"].astype(bool)
@@ -523,7 +525,7 @@ def _no_better_words(plan: ComparisonPlan, best: pd.Series, guess: float) -> lis
     if plan.is_better(best["mean"], guess):
         return []
     return [
-        f"By {plan.measure.label} the guess ({GUESSES[plan.metric]}) is as good, with "
+        f"By {plan.measure.title} the guess ({GUESSES[plan.metric]}) is as good, with "
         f"{guess:.4g}: where classes are uneven, compare by roc_auc, average_precision or log_loss."
     ]
 
@@ -538,7 +540,7 @@ def _measures_sentence(
         score = _mean_score(results, best, metric)
         if metric != plan.metric and np.isfinite(score):
             guess = f" (the guess {guesses[metric].mean():.3g})" if len(guesses) else ""
-            named.append(f"{measure.label} {score:.4g}{guess}")
+            named.append(f"{measure.title} {score:.4g}{guess}")
     return f"By other measures {best} has {_and(named)}."
 
 
@@ -827,7 +829,7 @@ def compare_activations(
     folds: int = 5,
     epochs: int | None = None,
     hidden: Literal["auto"] | Sequence[int] = "auto",
-    metric: str | None = None,
+    scoring: str | None = None,
     test: Literal["corrected-t", "wilcoxon"] = "corrected-t",
     device: str = "auto",
     random_state: int = 0,
@@ -869,10 +871,11 @@ def compare_activations(
         as about 600 steps of the optimiser take, but at least 20.
     hidden : "auto" or sequence of int, default="auto"
         Hidden layers; ``"auto"`` is the recipe's rule for the folds' number of training rows.
-    metric : str, optional
-        What to compare by: accuracy, balanced_accuracy, f1, roc_auc, average_precision or log_loss;
-        r2, mae, rmse, mse or mape. Default: r2; for a classification accuracy, or, where one class
-        has more than two thirds of the rows, roc_auc (log_loss where a test fold lacks a class).
+    scoring : str, optional
+        What to compare by: roc_auc, log_loss, accuracy, balanced_accuracy, average_precision, f1 or
+        f1_macro; r2, mae, rmse, mse or mape. Default: r2; for a classification accuracy, or, where
+        one class has more than two thirds of the rows, roc_auc (log_loss where a test fold lacks a
+        class).
     test : {"corrected-t", "wilcoxon"}, default="corrected-t"
         Against the best, with Holm's correction.
     device : str, default="auto"
@@ -930,7 +933,7 @@ def compare_activations(
         folds=folds,
         epochs=epochs,
         hidden=hidden,
-        metric=metric,
+        scoring=scoring,
         test=test,
         device=device,
         random_state=random_state,

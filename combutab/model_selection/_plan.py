@@ -14,31 +14,21 @@ import pandas as pd
 import torch
 from scipy.stats import hmean
 from sklearn.base import ClassifierMixin
-from sklearn.metrics import (
-    accuracy_score,
-    average_precision_score,
-    f1_score,
-    log_loss,
-    mean_absolute_error,
-    mean_absolute_percentage_error,
-    mean_squared_error,
-    r2_score,
-    recall_score,
-    roc_auc_score,
-)
 from sklearn.model_selection import (
     GroupKFold,
     KFold,
     StratifiedGroupKFold,
     StratifiedKFold,
     TimeSeriesSplit,
-    check_cv,
 )
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from combutab.core.device import resolve_device
+from combutab.core.metrics import METRICS, Metric, choose_metric
 from combutab.core.rng import Stream, fold_in
+from combutab.core.scores import check_defined
+from combutab.core.splits import validation_splits
 from combutab.core.text import one_line
 from combutab.estimators import BaseMLP, MLPClassifier, MLPRegressor, paper_recipe
 from combutab.evaluation import corrected_resampled_ttest, wilcoxon
@@ -59,43 +49,7 @@ Task = Literal["classification", "regression"]
 _ONE_ANSWER = 1e-3  # of the target's standard deviation
 
 
-@dataclass(frozen=True)
-class Metric:
-    """A score's name for people, which way is better, its unit, and its range."""
-
-    label: str
-    greater_is_better: bool
-    low: float = 0.0
-    high: float = np.inf
-    unit: str = ""
-
-    @property
-    def description(self) -> str:
-        """Name, unit and direction, for titles and axes."""
-        better = "higher" if self.greater_is_better else "lower"
-        unit = f" in {self.unit}" if self.unit else ""
-        return f"{self.label}{unit} ({better} is better)"
-
-
-METRICS: dict[Task, dict[str, Metric]] = {
-    "classification": {
-        "accuracy": Metric("accuracy", True, high=1.0),
-        "balanced_accuracy": Metric("balanced accuracy", True, high=1.0),
-        "f1": Metric("macro F1", True, high=1.0),
-        "roc_auc": Metric("ROC AUC", True, high=1.0),
-        "average_precision": Metric("average precision", True, high=1.0),
-        "log_loss": Metric("log loss", False),
-    },
-    "regression": {
-        "r2": Metric("R2", True, low=-np.inf, high=1.0),
-        "mae": Metric("MAE", False, unit="standard deviations of the target"),
-        "rmse": Metric("RMSE", False, unit="standard deviations of the target"),
-        "mse": Metric("MSE", False, unit="variances of the target"),
-        "mape": Metric("MAPE", False, unit="shares of the target"),
-    },
-}
-"""Task -> name of a score column -> what it is."""
-_LABEL_METRICS = ("accuracy", "balanced_accuracy", "f1")  # of predicted labels, not probabilities
+_LABEL_METRICS = ("accuracy", "balanced_accuracy", "f1", "f1_macro")  # not of probabilities
 _UNEVEN = 2 / 3  # share of the most frequent class above which accuracy is not the default
 
 
@@ -111,15 +65,15 @@ def score_classifier(estimator: BaseMLP, X: Any, y: np.ndarray) -> dict[str, flo
     Returns
     -------
     dict
-        accuracy, balanced_accuracy, f1 (macro), roc_auc, average_precision and log_loss. ROC AUC
+        roc_auc, log_loss, accuracy, balanced_accuracy, average_precision, f1 and f1_macro. ROC AUC
         and average precision are NaN where ``y`` lacks a class. For two classes average precision
-        is that of ``classes_[1]``, as in scikit-learn; for more classes both are the unweighted
-        mean of one class against the rest.
+        and f1 are those of ``classes_[1]``, as in scikit-learn; for more classes they and ROC AUC
+        are the unweighted mean of one class against the rest.
 
     Raises
     ------
     ValueError
-        A prediction is not finite.
+        A prediction is not finite, or ``y`` has a class that is none of ``classes_``.
     """
     return grade_classes(estimator.predict_proba(X), estimator.classes_, y)
 
@@ -176,48 +130,28 @@ def grade_classes(
     probabilities = probabilities.astype(np.float64)
     _refuse_non_finite(probabilities)
     probabilities /= probabilities.sum(axis=1, keepdims=True)  # float32's sums are not quite 1
-    labels = classes[probabilities.argmax(axis=1)]
-    area = precision = np.nan
-    present = np.unique(y)
-    if len(present) == len(classes):
-        area, precision = _ranking_scores(y, probabilities, classes)
-    # the mean recall of the classes that there are; scikit-learn's own warns of the others
-    recall = recall_score(y, labels, labels=present, average="macro", zero_division=0)
-    return {
-        "accuracy": float(accuracy_score(y, labels)),
-        "balanced_accuracy": float(recall),
-        "f1": float(f1_score(y, labels, average="macro", zero_division=0)),
-        "roc_auc": float(area),
-        "average_precision": float(precision),
-        "log_loss": float(log_loss(y, probabilities, labels=classes)),
+    places = pd.Index(classes).get_indexer(y)
+    if (places < 0).any():
+        strange = np.asarray(y)[places < 0].tolist()[0]
+        raise ValueError(f"y has the class {strange!r}, which the estimator was not fitted to")
+    predicted = probabilities.argmax(axis=1)
+    scores = {
+        name: metric.values(places, predicted, probabilities)
+        for name, metric in METRICS["classification"].items()
     }
-
-
-def _ranking_scores(
-    y: np.ndarray, probabilities: np.ndarray, classes: np.ndarray
-) -> tuple[float, float]:
-    """ROC AUC and average precision."""
-    if len(classes) == 2:
-        scores = probabilities[:, 1]
-        precision = average_precision_score(y, scores, pos_label=classes[1])
-        return roc_auc_score(y, scores), precision
-    area = roc_auc_score(y, probabilities, multi_class="ovr", labels=classes)
-    return area, average_precision_score(y, probabilities)
+    if len(np.unique(places)) < len(classes):
+        scores |= {"roc_auc": np.nan, "average_precision": np.nan}
+    return scores
 
 
 def grade_numbers(predicted: np.ndarray, y: np.ndarray, target_std: float) -> dict[str, float]:
     """Scores of predicted numbers, (n_samples,)."""
     _refuse_non_finite(predicted)
     unit = float(binary_unit(np.asarray(target_std)))  # squares of huge and tiny numbers are lost
-    predicted, y, target_std = predicted / unit, y / unit, target_std / unit
-    error, truth = (predicted - y) / target_std, np.zeros(len(y))
-    mse = float(mean_squared_error(truth, error))
+    predicted, y = (each / unit / (target_std / unit) for each in (predicted, y))
     return {
-        "r2": float(r2_score(y, predicted)),
-        "mae": float(mean_absolute_error(truth, error)),
-        "rmse": float(np.sqrt(mse)),
-        "mse": mse,
-        "mape": float(mean_absolute_percentage_error(y, predicted)) if y.all() else np.nan,
+        name: metric.values(y, predicted, predicted)
+        for name, metric in METRICS["regression"].items()
     }
 
 
@@ -309,24 +243,20 @@ def make_splits(y: np.ndarray, task: Task, folds: int, random_state: int) -> tup
 
 
 def given_splits(X: Any, y: np.ndarray, task: Task, cv: Any, groups: Any) -> tuple[Split, ...]:
-    """Split the rows as a splitter of scikit-learn's says, or into the pairs that are given."""
+    """Split the rows as a splitter of scikit-learn's, pairs, or a fold for each row says."""
     if isinstance(cv, Integral | str):
         raise ComparisonError(
             f"cv must be a splitter or pairs of training and test rows, got {cv!r}; for a number "
             "of folds use folds="
         )
     try:
-        pairs = check_cv(cv).split(X, y, groups)
-        splits = tuple((np.asarray(train), np.asarray(test)) for train, test in pairs)
-        answers = [(y[train], y[test]) for train, test in splits]
-    except (ValueError, TypeError, IndexError) as error:
-        raise ComparisonError(f"these {len(y)} rows cannot be split: {one_line(error)}") from error
+        splits = tuple(validation_splits(cv, "cv", X, y, groups))
+    except ValueError as error:
+        raise ComparisonError(one_line(error)) from error
     if len(splits) < 2:
         raise ComparisonError(f"cv must give at least 2 folds, got {len(splits)}")
-    for fold, ((train, test), (learned, tested)) in enumerate(zip(splits, answers, strict=True)):
-        where = f"fold {fold} of {len(splits)}"
-        if len(np.intersect1d(train, test)):
-            raise ComparisonError(f"{where} has rows that are trained on and tested on")
+    for fold, (train, test) in enumerate(splits):
+        where, learned, tested = f"fold {fold} of {len(splits)}", y[train], y[test]
         if len(np.unique(learned)) < 2 or len(test) < 2:
             raise ComparisonError(
                 f"{where} has {len(train)} training rows with {len(np.unique(learned))} different "
@@ -419,11 +349,10 @@ def check_metric(metric: str, y: np.ndarray, splits: Sequence[Split]) -> None:
                 f"{metric} needs every class in every test fold, and fold {fold} lacks one; "
                 "use fewer folds or another metric"
             )
-    if metric == "mape" and not y.all():
-        raise ComparisonError(
-            f"mape divides by the target, which is 0 in {int((y == 0).sum())} row(s); use mae or "
-            "rmse"
-        )
+    try:
+        check_defined(metric, y)
+    except ValueError as error:
+        raise ComparisonError(str(error)) from error
 
 
 def _fold_without_a_class(y: np.ndarray, splits: Sequence[Split]) -> int | None:
@@ -623,7 +552,7 @@ def plan_comparison(
     folds: int = 5,
     epochs: int | None = None,
     hidden: Literal["auto"] | Sequence[int] = "auto",
-    metric: str | None = None,
+    scoring: str | None = None,
     test: str = "corrected-t",
     device: str = "auto",
     random_state: int = 0,
@@ -659,8 +588,12 @@ def plan_comparison(
     X = np.asarray(X) if isinstance(X, list | tuple) else X
     series = read_target(y, _num_samples(X))
     resolved = find_task(series, task)
-    if metric is not None:
-        _check_choice("metric", metric, tuple(METRICS[resolved]), f" for {resolved}")
+    metric = None
+    if scoring is not None:
+        try:
+            metric = choose_metric(scoring, resolved).name
+        except ValueError as error:
+            raise ComparisonError(f"scoring: {error}") from error
     target = (
         classification_target(series) if resolved == "classification" else regression_target(series)
     )

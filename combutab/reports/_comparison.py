@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from combutab._version import __version__
+from combutab.core.metrics import METRICS
 from combutab.evaluation import interval_words
-from combutab.model_selection import GUESSES, METRICS, ActivationComparison
+from combutab.model_selection import GUESSES, ActivationComparison
 from combutab.plotting import plot_comparison
 from combutab.reports._charts import shorten_middle
 from combutab.reports._page import (
@@ -36,7 +37,8 @@ _PHRASES = {
     "balanced_accuracy": ("has a balanced accuracy of {} on new rows", "{:.1%}"),
     "average_precision": ("has an average precision of {} on new rows (1 is perfect)", "{:.3g}"),
     "r2": ("explains {} of the variation in new rows", "{:.1%}"),
-    "f1": ("has a macro F1 of {} on new rows (1 is perfect)", "{:.3g}"),
+    "f1": ("has an F1 of {} on new rows (1 is perfect)", "{:.3g}"),
+    "f1_macro": ("has a macro F1 of {} on new rows (1 is perfect)", "{:.3g}"),
     "roc_auc": ("has a ROC AUC of {} on new rows (0.5 is chance, 1 perfect)", "{:.3g}"),
     "log_loss": ("has a log loss of {} on new rows (0 is perfect)", "{:.3g}"),
     "mae": ("is off by {} standard deviations of the target, on average", "{:.3g}"),
@@ -95,7 +97,7 @@ def _best_card(found: ActivationComparison) -> Card:
 
 def _guess_card(found: ActivationComparison) -> Card:
     line, metric = found.summary.iloc[0], found.guess_metric
-    label = METRICS[found.task][metric].label
+    label = METRICS[found.task][metric].title
     low, high = (_score_in_words(found.metric, line[end]) for end in ("low", "high"))
     score, scored = _score_told(found.metric, line["mean"]), found.baseline_results
     guess = scored[scored.get("baseline", pd.Series(dtype=str)) == "guess"]
@@ -120,7 +122,7 @@ def _guess_card(found: ActivationComparison) -> Card:
         guess=GUESSES[metric],
         guessing=_score_told(metric, float(guess[metric].mean())) if len(guess) else "",
         around=(low, high) if low != high else (),
-        measure="" if metric == found.metric else found.measure.label,
+        measure="" if metric == found.metric else found.measure.title,
     )
     return Card(subject, level, word, short, tuple(said))
 
@@ -140,7 +142,7 @@ def _learners_card(found: ActivationComparison) -> Card | None:
         which, why, level, word = names, "behind", "good", "yes"
     else:
         which, why, level, word = names[~apart], "near", "fair", "not surely"
-    best, label = _first_names([found.best]), found.measure.label
+    best, label = _first_names([found.best]), found.measure.title
     scores = [(best, mean), *table[["baseline", "mean"]].itertuples(index=False)]
     short, *said = say(
         "learners_card",
@@ -227,7 +229,7 @@ def comparison_page(found: ActivationComparison) -> str:
         guessed="p_guess" in found.summary,
         baselines=_score_rows(found, found.baselines),
         guess=GUESSES[found.guess_metric],
-        guess_label=METRICS[found.task][found.guess_metric].label
+        guess_label=METRICS[found.task][found.guess_metric].title
         if found.guess_metric != found.metric
         else "",
         picture=dot_plot(found),

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binom, hypergeom
 
+from combutab.core.metrics import Metric
 from combutab.reports._page import counted, say
 from combutab.reports._yardsticks import Yardsticks, column_losses, pair_losses
 
@@ -635,15 +636,8 @@ def _give_or_take(off: float) -> str:
 
 REAL = "real"  # a source of ml_efficacy
 NOTHING = "Models trained on it do no better than guessing."
-EFFICACY_METRICS = {
-    "accuracy": "accuracy",
-    "roc_auc": "ROC AUC",
-    "log_loss": "log loss",
-    "r2": "R²",
-    "mae": "mean absolute error",
-}
-"""Metrics that may decide on the usefulness, and their names in sentences."""
-_LOSSES = ("log_loss", "mae")
+# whose errors go by the rows of the rarer classes
+_BY_CLASS = ("roc_auc", "balanced_accuracy", "average_precision", "f1", "f1_macro")
 _SOME = 0.1  # skill over guessing that is no longer next to nothing
 _ROUGH = 0.005  # two standard errors of the share that is kept, from where they are told
 
@@ -652,7 +646,7 @@ _ROUGH = 0.005  # two standard errors of the share that is kept, from where they
 class _Skill:
     """The scores of the learner that is best after training on the real rows."""
 
-    metric: str
+    metric: Metric
     learner: str
     real: float
     synthetic: float
@@ -663,7 +657,7 @@ class _Skill:
 
     @property
     def label(self) -> str:
-        return EFFICACY_METRICS[self.metric]
+        return self.metric.title
 
     @property
     def learner_name(self) -> str:
@@ -672,7 +666,7 @@ class _Skill:
     @property
     def sign(self) -> int:
         """-1 for a metric of which less is better."""
-        return -1 if self.metric in _LOSSES else 1
+        return 1 if self.metric.greater_is_better else -1
 
     @property
     def over_guessing(self) -> float:
@@ -722,7 +716,7 @@ def judge_usefulness(
     efficacy: pd.DataFrame,
     *,
     target: Hashable,
-    metric: str,
+    metric: Metric,
     guess: float,
     n_test: int,
     n_rare: int,
@@ -737,7 +731,7 @@ def judge_usefulness(
     ``seen`` says whether the generator may have learned from them. ``again`` is of `ml_efficacy`
     too, with synthetic rows that were drawn anew from the synthetic ones, a source each.
     """
-    skill = _best(efficacy, metric, guess, n_rare if metric == "roc_auc" else n_test, n_test)
+    skill = _best(efficacy, metric, guess, n_rare if metric.name in _BY_CLASS else n_test, n_test)
     if again is not None:
         skill = _with_chance(skill, again)
     rows = counted(n_test, "real row" if seen else "held-out real row")
@@ -766,10 +760,10 @@ def judge_usefulness(
     return Finding("usefulness", level, " ".join(sentences), tuple(notes), headline, figure)
 
 
-def best_learner(efficacy: pd.DataFrame, metric: str) -> str:
+def best_learner(efficacy: pd.DataFrame, metric: Metric) -> str:
     """The learner that is best after training on the real rows."""
-    table = efficacy[(efficacy["metric"] == metric) & (efficacy["source"] == REAL)]
-    scores = table["mean"] * (-1 if metric in _LOSSES else 1)
+    table = efficacy[(efficacy["metric"] == metric.name) & (efficacy["source"] == REAL)]
+    scores = table["mean"] * (1 if metric.greater_is_better else -1)
     return str(table["learner"].iloc[int(scores.fillna(-math.inf).argmax())])
 
 
@@ -777,18 +771,18 @@ def _with_chance(skill: _Skill, again: pd.DataFrame) -> _Skill:
     """Add to a gap's error how far the score is from those after learning from rows drawn anew.
 
     What learns from rows without a tie to the target still has some skill by chance, however many
-    rows it is tested on. What is worse than guessing counts as guessing: R² has no lower end.
+    rows it is tested on. What is worse than guessing counts as guessing: R2 has no lower end.
     """
-    own = again[(again["metric"] == skill.metric) & (again["learner"] == skill.learner)]
+    own = again[(again["metric"] == skill.metric.name) & (again["learner"] == skill.learner)]
     scores = skill.sign * (own.loc[own["source"] != REAL, "mean"] - skill.guess).to_numpy()
     made = max(skill.sign * (skill.synthetic - skill.guess), 0.0)
     by_chance = float(np.sqrt(((np.maximum(scores, 0.0) - made) ** 2).mean()))
     return replace(skill, gap_error=math.hypot(skill.gap_error, by_chance))
 
 
-def _best(efficacy: pd.DataFrame, metric: str, guess: float, n: float, n_test: int) -> _Skill:
+def _best(efficacy: pd.DataFrame, metric: Metric, guess: float, n: float, n_test: int) -> _Skill:
     learner = best_learner(efficacy, metric)
-    own = efficacy[(efficacy["metric"] == metric) & (efficacy["learner"] == learner)]
+    own = efficacy[(efficacy["metric"] == metric.name) & (efficacy["learner"] == learner)]
     real, taught = (own[own["source"] == source].iloc[0] for source in (REAL, SYNTHETIC))
     score = float(real["mean"])
     error = _score_error(metric, score, n)
@@ -805,11 +799,11 @@ def _best(efficacy: pd.DataFrame, metric: str, guess: float, n: float, n_test: i
     )
 
 
-def _score_error(metric: str, score: float, n: float) -> float:
+def _score_error(metric: Metric, score: float, n: float) -> float:
     """Estimate the standard error of a score on n rows; 0 of a metric without an upper end."""
-    if metric in _LOSSES:
+    if not metric.greater_is_better:
         return 0.0
-    if metric == "r2":  # as of a squared correlation, for many rows
+    if metric.name == "r2":  # as of a squared correlation, for many rows
         score = min(max(score, 0.0), 1.0)
         return 2 * math.sqrt(score) * (1 - score) / math.sqrt(n)
     share = (n * score + 1) / (n + 2)  # a share of 1 in few rows is not certain

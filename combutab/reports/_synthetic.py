@@ -13,6 +13,8 @@ import numpy as np
 import pandas as pd
 
 from combutab.core.html import ChartRow, interval_chart, result_html
+from combutab.core.metrics import METRICS, Metric, choose_metric
+from combutab.core.scores import check_defined, guessed_answers
 from combutab.evaluation import (
     AlignedTables,
     align_tables,
@@ -25,7 +27,6 @@ from combutab.evaluation import (
 from combutab.preprocessing import as_pandas, infer_task, refuse_large
 from combutab.reports._charts import is_identifier, least_rows
 from combutab.reports._findings import (
-    EFFICACY_METRICS,
     HELD_OUT,
     NOTHING,
     REAL,
@@ -152,7 +153,7 @@ class SyntheticEvaluation:
             low = max(min((row.low for row in rows), default=0.0), -1.0)
             high = max((row.high for row in rows), default=1.0)
             caption = (
-                f"{EFFICACY_METRICS[metric]} on real rows after training on synthetic "
+                f"{METRICS[str(self.task)][metric].title} on real rows after training on synthetic "
                 "rows (blue) and on real ones (orange), with two standard errors."
             )
             chart = interval_chart(rows, (low, high), caption)
@@ -168,7 +169,7 @@ def evaluate_synthetic(
     task: Task | Literal["auto"] = "auto",
     categorical: Collection[Hashable] = (),
     learners: Any = "standard",
-    metric: str | None = None,
+    scoring: str | None = None,
     made: Mapping[str, str] | None = None,
     names: Mapping[str, str] | None = None,
     min_frequency: float = 5,
@@ -195,9 +196,10 @@ def evaluate_synthetic(
         Columns of numbers or dates that are categories.
     learners : default="standard"
         As in `ml_efficacy`.
-    metric : str, optional
-        The metric by which the usefulness is judged: "roc_auc" (default), "log_loss" or "accuracy";
-        of a regression "r2" (default) or "mae".
+    scoring : str, optional
+        The metric by which the usefulness is judged: "roc_auc" (default), "log_loss", "accuracy",
+        "balanced_accuracy", "average_precision", "f1" or "f1_macro"; of a regression "r2"
+        (default), "mae", "rmse", "mse" or "mape".
     made : mapping of str to str, optional
         How the synthetic table was made, for the report.
     names : mapping, optional
@@ -255,19 +257,25 @@ def evaluate_synthetic(
         infer_task(column, name=f"the target {target!r}")  # of text that is no label, an error
     least = least_rows(min_frequency, len(aligned["real"]))
 
-    goal, efficacy, guess = None, None, None
+    goal: Task | None = None
+    metric, efficacy, guess = None, None, None
     usefulness = _unjudged(aligned, target)
     if usefulness is None:
-        if metric is not None:
-            column = aligned["real"][target].dropna()
-            known_task = "classification" if target in categorical else infer_task(column)
-            _check_metric(metric, known_task if task == "auto" else task)
+        known = pd.concat([aligned[role][target] for role in given if role != "synthetic"]).dropna()
+        goal = infer_task(known) if task == "auto" else task
+        try:
+            metric = choose_metric(scoring or next(iter(METRICS[goal])), goal)
+            check_defined(metric.name, known)
+        except ValueError as error:
+            raise ValueError(f"scoring: {error}") from error
+        if goal == "classification":
+            aligned = _align(given, named, [*categorical, target])
         judge = partial(
-            _judge_usefulness, aligned["synthetic"], target, task, metric, learners, clock, options
+            _judge_usefulness, aligned["synthetic"], target, goal, metric, learners, clock, options
         )
         real, test = aligned["real"], aligned.tables.get("test")
         splits = _parts_in_turn(real, target, random_state) if test is None else [(real, test)]
-        usefulness, efficacy, metric, guess = judge(splits, seen=test is None)
+        usefulness, efficacy, guess = judge(splits, seen=test is None)
         if test is not None and usefulness.level == "unknown" and len(real) < _ENOUGH:
             # few held-out rows: all real rows are tested on in turn
             splits = _parts_in_turn(
@@ -275,10 +283,7 @@ def evaluate_synthetic(
             )
             again = judge(splits, seen=True)
             if again[0].level != "unknown":
-                usefulness, efficacy, metric, guess = again
-        goal = _task_of(efficacy)
-        if goal == "classification":
-            aligned = _align(given, named, [*categorical, target])
+                usefulness, efficacy, guess = again
 
     train, rows, test = aligned["real"], aligned["synthetic"], aligned.tables.get("test")
     sources = {SYNTHETIC: rows} | ({} if test is None else {HELD_OUT: test})
@@ -345,7 +350,7 @@ def evaluate_synthetic(
         kinds=aligned.kinds,
         target=target,
         task=goal,
-        metric=None if efficacy is None else metric,
+        metric=None if metric is None else metric.name,
         guess=guess,
         efficacy=efficacy,
         fidelity=alike,
@@ -430,10 +435,6 @@ def _check_target(aligned: AlignedTables, target: Hashable | None, task: str) ->
         )
 
 
-def _task_of(efficacy: pd.DataFrame) -> Task:
-    return "regression" if (efficacy["metric"] == "r2").any() else "classification"
-
-
 def _unjudged(aligned: AlignedTables, target: Hashable | None) -> Finding | None:
     """The finding where no learner can be trained."""
     level, headline, n_known = "unknown", "", 0
@@ -459,23 +460,21 @@ def _draw_anew(table: pd.DataFrame, target: Hashable, seed: int) -> dict[str, pd
 def _judge_usefulness(
     synthetic: pd.DataFrame,
     target: Hashable,
-    task: str,
-    metric: str | None,
+    task: Task,
+    metric: Metric,
     learners: Any,
     clock: _Clock,
     options: Mapping[str, Any],
     splits: list[tuple[pd.DataFrame, pd.DataFrame]],
     *,
     seen: bool,
-) -> tuple[Finding, pd.DataFrame, str, float]:
-    """The finding, the scores that it is of, the metric, and what guessing has of it."""
+) -> tuple[Finding, pd.DataFrame, float]:
+    """The finding, the scores that it is of, and what guessing has of the metric."""
     score = partial(_efficacy_of_splits, splits, target=target, **options)
     with clock("ml_efficacy", "training learners on real and on synthetic rows"):
         efficacy = score(synthetic=synthetic, task=task, learners=learners, n_resamples=_RESAMPLES)
-    goal = _task_of(efficacy)
-    metric = metric or ("r2" if goal == "regression" else "roc_auc")
     known = pd.concat([test[target] for _, test in splits]).dropna()
-    most = 0 if goal == "regression" else int(known.value_counts().max())
+    most = 0 if task == "regression" else int(known.value_counts().max())
     judge = partial(
         judge_usefulness,
         efficacy,
@@ -492,11 +491,11 @@ def _judge_usefulness(
         with clock("ml_efficacy", "training a learner on synthetic rows drawn anew"):
             again = score(
                 synthetic=_draw_anew(synthetic, target, options["random_state"]),
-                task=goal,
+                task=task,
                 learners={best: learners[best]} if isinstance(learners, Mapping) else best,
             )
         finding = judge(again=again)
-    return finding, efficacy, metric, judge.keywords["guess"]
+    return finding, efficacy, judge.keywords["guess"]
 
 
 def _parts_in_turn(
@@ -528,23 +527,14 @@ def _efficacy_of_splits(
     return combined.reset_index()[[*found[0].columns]]
 
 
-def _check_metric(metric: str, task: str) -> None:
-    regression = ("r2", "mae")
-    known = regression if task == "regression" else [*EFFICACY_METRICS.keys() - regression]
-    if metric not in known:
-        names = ", ".join(sorted(known))
-        raise ValueError(f"metric must be one of {names} for {task}, got {metric!r}")
-
-
-def _guess_score(metric: str, tested: pd.Series, real: pd.Series) -> float:
-    """Score of predictions that do not use the columns."""
-    if metric == "mae":
-        return float((tested - tested.median()).abs().mean() / (real.std(ddof=0) or 1.0))
-    if metric not in ("accuracy", "log_loss"):
-        return 0.0 if metric == "r2" else 0.5
-    shares = tested.value_counts(normalize=True).to_numpy()
-    shares = shares[shares > 0]
-    return float(shares.max() if metric == "accuracy" else -(shares * np.log(shares)).sum())
+def _guess_score(metric: Metric, tested: pd.Series, real: pd.Series) -> float:
+    """Score of predictions that do not use the columns; of numbers in the real rows' deviations."""
+    if metric.name in METRICS["classification"]:
+        codes = tested.cat.codes.to_numpy(dtype=np.intp)
+        n_classes = len(tested.cat.categories)
+        return metric.values(codes, *guessed_answers(metric.name, codes, len(codes), n_classes))
+    values = tested.to_numpy(dtype=np.float64) / (real.std(ddof=0) or 1.0)
+    return metric.values(values, *guessed_answers(metric.name, values, len(values)))
 
 
 def _seen(train: pd.DataFrame, test: pd.DataFrame) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from combutab._version import __version__
+from combutab.core.metrics import METRICS, Metric
 from combutab.reports import _findings
 from combutab.reports._charts import Chart, category_bars, histogram, is_identifier, shorten_middle
 from combutab.reports._findings import C2ST, HELD_OUT, LEARNERS, SYNTHETIC, best_learner
@@ -21,16 +22,6 @@ _MAPPED = 25  # columns of a heat map
 _PAIRS = 10  # pairs in the table of the worst
 _ALIKE = 0.1  # association by which maps may differ and look the same
 _NAME = 18  # letters of a name beside a heat map
-
-_METRICS = {
-    "accuracy": "accuracy",
-    "f1_macro": "F1, mean of the classes",
-    "roc_auc": "ROC AUC",
-    "log_loss": "log loss",
-    "r2": "R²",
-    "mae": "mean absolute error, in standard deviations",
-    "mse": "mean squared error, in standard deviations",
-}
 
 
 @dataclass(frozen=True)
@@ -96,18 +87,18 @@ def _efficacy(found: SyntheticEvaluation) -> dict[str, Any] | None:
         {
             "learner": LEARNERS.get(learner, learner).removeprefix("a "),
             "metric": metric,
-            "metric_name": _METRICS.get(metric, metric),
+            "metric_name": _with_unit(METRICS[str(found.task)][metric]),
             **row,
         }
         for (learner, metric), row in rows.items()
     ]
-    main = str(found.metric)
-    shown = [each for each in scores if each["metric"] == main]
+    main = METRICS[str(found.task)][str(found.metric)]
+    shown = [each for each in scores if each["metric"] == main.name]
     best = best_learner(found.efficacy, main)
     top = max([1.0, *(row[kind] for row in shown for kind in ("real", "synthetic"))])
     notes = list(dict.fromkeys(note for note in found.efficacy["note"] if note))
     return {
-        "main": _METRICS[main],
+        "main": _with_unit(main),
         "best": next(
             row for row in shown if row["learner"] == LEARNERS.get(best, best).removeprefix("a ")
         ),
@@ -117,6 +108,10 @@ def _efficacy(found: SyntheticEvaluation) -> dict[str, Any] | None:
         "all": scores,
         "notes": notes,
     }
+
+
+def _with_unit(metric: Metric) -> str:
+    return f"{metric.title}, in {metric.unit}" if metric.unit else metric.title
 
 
 # ---- likeness ----------------------------------------------------------------------------------

@@ -45,7 +45,8 @@ REFUSED = {
         --device abacus -> 'abacus' is not auto, cpu, cuda or cuda:N
         --task ranking -> 'ranking' is not one of 'auto', 'classification', 'regression'
         --task regression -> the target 'dear' has text that is not numbers
-        --metric mae -> --metric must be one of accuracy, balanced_accuracy, f1, roc_auc, av
+        --metric mae -> --metric: 'mae' is a metric of regression, and the task is classification
+        --metric acuracy -> --metric: 'acuracy' is no metric; did you mean 'accuracy'?
         --drop b -> --drop: there is no column 'b'
         --drop dear -> --drop leaves out 'dear', the column to predict
         --decimal ';' -> '--decimal': ';' is neither a point nor a comma
@@ -148,6 +149,7 @@ REFUSED = {
         --drop * -> --drop leaves no column of REAL
         --task regression -> --task regression needs a column to predict: --target COLUMN
         --target dear --task regression -> the target 'dear' has text that is not numbers: 'yes'
+        --target dear --metric mae -> --metric: 'mae' is a metric of regression
         --test real.csv -> real.csv is REAL as well; give rows that the generator has not
         --test none.csv -> there is no file none.csv
         --model real.csv -> real.csv is not a safetensors file
@@ -162,6 +164,8 @@ REFUSED = {
         dear --task guess -> 'guess' is not one of
         dear -o real.csv -> that is DATA as well
         dear -o note -> is no file of a model
+        dear --metric acuracy -> --metric: 'acuracy' is no metric; did you mean 'accuracy'
+        dear --metric mae -> --metric: 'mae' is a metric of regression, and the task is classif
     """,
     "fit days.csv -o new.safetensors --target": "day -> the target 'day' holds dates",
     "predict": """
@@ -448,6 +452,8 @@ WITHOUT_PANDAS = """
     compare real.csv --target deer
     compare real.csv --target dear --activations relu,reloo
     compare real.csv --target dear --folds 1
+    compare real.csv --target dear --metric nope
+    evaluate real.csv made.csv --target dear --metric nope
     compare real.csv --target dear --out note
 """
 WITHOUT_TORCH = """
@@ -456,6 +462,7 @@ WITHOUT_TORCH = """
     fit gaps.csv --target dear -o m
     fit short.csv --target dear -o m
     fit days.csv --target day -o m
+    fit real.csv --target dear -o m --metric nope
     synth days.csv -o o.csv --report r --target day
     synth short.csv -o o.csv
     impute real.csv -o o.csv

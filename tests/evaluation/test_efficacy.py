@@ -7,11 +7,18 @@ import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
-from sklearn.metrics import accuracy_score, f1_score, log_loss, roc_auc_score
+from sklearn.metrics import (
+    accuracy_score,
+    average_precision_score,
+    f1_score,
+    log_loss,
+    roc_auc_score,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from combutab.evaluation import ml_efficacy
+from combutab.evaluation import METRICS, ml_efficacy
+from combutab.evaluation._efficacy import _curve_scores
 
 # ---- ml_efficacy: scores against independent computations, and cases whose answer is known ------
 
@@ -309,8 +316,8 @@ def test_classes_of_the_synthetic_table_alone_are_wrong():
     made = real.assign(y=["a", "c", "b", "b"] * 5)
     table = run(real, real, made, learners="decision_tree")
     assert of(table, "accuracy") == [0.75]
-    # a: precision 1, recall 1/2; b: 1 and 1; c is no class of the test rows
-    assert of(table, "f1_macro") == [pytest.approx((2 / 3 + 1) / 2)]
+    # a: precision 1, recall 1/2; b: 1 and 1; c, which is predicted and never right: 0
+    assert of(table, "f1_macro") == [pytest.approx((2 / 3 + 1 + 0) / 3)]
     assert of(table, "roc_auc") == [pytest.approx((0.75 + 1) / 2)]
     assert of(table, "f1_macro", source="real") == [1.0]
 
@@ -380,13 +387,27 @@ def test_errors_are_those_of_other_test_rows():
     tables = [
         run(train, draw(150, 1.0), made, learners="linear", n_resamples=200) for _ in range(40)
     ]
-    for metric in ("accuracy", "roc_auc"):
+    for metric in METRICS["classification"]:
         rows = pd.concat([table[table["metric"] == metric] for table in tables])
         for source, group in rows.groupby("source"):
             assert group["se"].mean() == pytest.approx(group["mean"].std(ddof=1), rel=0.35)
             if source == "synthetic":
                 assert group["gap_se"].mean() == pytest.approx(group["gap"].std(), rel=0.5)
         assert (rows.loc[rows["source"] == "real", "gap_se"] == 0).all()
-    assert tables[0].loc[tables[0]["metric"] == "f1_macro", "se"].isna().all()
     with pytest.raises(ValueError, match="n_resamples must be 0 or an integer of at least 2"):
         run(train, made, made, n_resamples=1)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_curves_of_resamples_are_those_of_scikit_learn(n_classes):
+    rng = np.random.default_rng(0)
+    truth = np.append(rng.integers(n_classes - 1, size=40), n_classes - 1)  # one of the last
+    chances = rng.random((41, n_classes)).round(1)  # with ties
+    resamples = rng.integers(41, size=(30, 41))
+    areas, precisions = _curve_scores(truth, chances, resamples)
+    for rows, *found in zip(resamples, areas, precisions, strict=True):
+        for value, score in zip(found, (roc_auc_score, average_precision_score), strict=True):
+            codes = [1] if n_classes == 2 else range(n_classes)
+            there = [c for c in codes if 0 < (truth[rows] == c).sum() < len(rows)]
+            wanted = [score(truth[rows] == c, chances[rows, c]) for c in there]
+            assert value == pytest.approx(np.mean(wanted) if wanted else np.nan, nan_ok=True)

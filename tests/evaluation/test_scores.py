@@ -12,7 +12,7 @@ from sklearn.svm import LinearSVC
 
 from combutab import MLPClassifier
 from combutab.evaluation import (
-    METRICS_BY_TASK,
+    METRICS,
     evaluate_held_out,
     evaluate_predictions,
     find_metric,
@@ -45,7 +45,7 @@ def test_scores_are_those_of_scikit_learns_scorers(name):
     table, numbers = found.table, {"yes": 1, "no": 0}
     assert found.metric == ("r2" if found.task == "regression" else "roc_auc")
     assert len(table) >= 3 + (name != "several")
-    for metric in METRICS_BY_TASK[found.task]:
+    for metric in METRICS[found.task].values():
         if metric.name not in table.index:
             continue
         # f1 and average precision of text need the positive class, which scorers cannot have

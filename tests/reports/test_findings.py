@@ -5,6 +5,7 @@ import math
 import pandas as pd
 import pytest
 
+from combutab.core.metrics import choose_metric
 from combutab.reports._findings import (
     HELD_OUT_ROWS,
     TRAINING,
@@ -36,7 +37,8 @@ def efficacy(note="", se=0.0, gap_se=0.0, **scores):
 def usefulness(table, *, guess=0.5, n_test=4000, n_rare=None, seen=False, **options):
     metric = options.pop("metric", "r2" if (table["metric"] == "r2").any() else "roc_auc")
     n_rare = n_test if n_rare is None else n_rare
-    options |= {"metric": metric, "guess": guess, "n_test": n_test, "n_rare": n_rare, "seen": seen}
+    options |= {"metric": choose_metric(metric), "guess": guess, "n_test": n_test}
+    options |= {"n_rare": n_rare, "seen": seen}
     return judge_usefulness(table, target="income", **options)
 
 
@@ -69,7 +71,7 @@ def test_the_learner_that_is_best_on_real_rows_decides():
     scores = {"mlp": (0.7, 0.7), "random_forest": (0.9, 0.6), "linear": (math.nan, 0.9)}
     found = usefulness(efficacy(r2=scores), guess=0.0)
     assert found.level == "poor"
-    assert "R² on 4,000 held-out real rows: 0.600 for a random forest" in found.sentence
+    assert "R2 on 4,000 held-out real rows: 0.600 for a random forest" in found.sentence
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from combutab.evaluation import align_tables, detection, fidelity, ml_efficacy, privacy
+from combutab.evaluation import METRICS, align_tables, detection, fidelity, ml_efficacy, privacy
 from combutab.reports import evaluate_synthetic, render_report
 from combutab.reports._findings import count_copies, count_values, find_copies
 from combutab.reports._yardsticks import share_by_chance
@@ -135,13 +135,27 @@ def test_few_rows_of_uneven_classes_get_a_verdict(n, shuffled, level):
     assert "(95 % interval " in usefulness.figure
 
 
+@pytest.mark.usefixtures("short_report")
+@pytest.mark.parametrize("metric", [*METRICS["classification"], *METRICS["regression"]])
+def test_every_metric_may_decide(metric):
+    task = "regression" if metric in METRICS["regression"] else "classification"
+    target = "rich" if task == "classification" else "income"
+    found = evaluate(FRESH, scoring=metric, learners=["linear"], target=target, task=task)
+    (real,) = found.efficacy.query("metric == @metric and source == 'real'").to_dict("records")
+    assert found.metric == metric
+    assert 0 < real["se"] < 1
+    ahead = real["mean"] - found.guess
+    assert (ahead if METRICS[task][metric].greater_is_better else -ahead) > 0
+    assert METRICS[task][metric].title in found.findings[0].sentence
+
+
 def test_the_metric_is_the_users_choice():
-    found = evaluate(FRESH, metric="log_loss", learners=["linear"])
+    found = evaluate(FRESH, scoring="log_loss", learners=["linear"])
     assert (found.metric, found.findings[0].level) == ("log_loss", "good")
     assert found.findings[0].sentence.startswith("log loss on 300 held-out real rows: 0.")
     assert "Log loss of the linear model: 0." in render_report(found)
-    with pytest.raises(ValueError, match="one of accuracy, log_loss, roc_auc for classification"):
-        evaluate(FRESH, metric="r2")
+    with pytest.raises(ValueError, match="'r2' is a metric of regression, and the task is clas"):
+        evaluate(FRESH, scoring="r2")
 
 
 def test_a_notebook_shows_the_scores_and_the_findings():

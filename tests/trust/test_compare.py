@@ -71,7 +71,7 @@ def first(found):
 )
 def test_nothing_wins_where_there_is_nothing_to_learn(seed, metric):
     settings = SMALL if BUDGET > 1 or seed == 0 else QUICK  # with boosting once
-    found = compare_activations(*noise(seed), **settings, metric=metric)
+    found = compare_activations(*noise(seed), **settings, scoring=metric)
     assert found.winner is None
     assert not found.summary["beats_guess"].any()
     label = "log loss" if metric == "log_loss" else "ROC AUC"
@@ -94,14 +94,14 @@ def test_a_measure_by_which_an_activation_beats_guessing_is_named():
     folds = np.arange(5)
     wobble = np.array([0.0, 0.01, -0.01, 0.005, -0.005])
     scores = {"accuracy": 0.9 - 0.01 + wobble, "f1": 0.5 + 30 * wobble, "roc_auc": 0.77 + wobble}
-    others = dict.fromkeys(["balanced_accuracy", "average_precision"], np.nan)
+    others = dict.fromkeys(["balanced_accuracy", "average_precision", "f1_macro"], np.nan)
     frame = {"activation": "relu", "fold": folds, "log_loss": 0.9, **others, **scores}
     results = pd.DataFrame(frame)
     guess = others | {"accuracy": 0.9, "f1": 0.5, "log_loss": 0.3, "roc_auc": 0.5}
     scored = pd.DataFrame({"baseline": "guess", "fold": folds, **guess})
     X = np.arange(100.0)[:, None]
     y = np.arange(100) % 2
-    plan = plan_comparison(X, y, metric="log_loss", folds=5)  # 80 rows to train on, 20 to test
+    plan = plan_comparison(X, y, scoring="log_loss", folds=5)  # 80 rows to train on, 20 to test
     summary = pd.DataFrame({"activation": ["relu"], "beats_guess": [False]})
     said = other_measures(plan, summary, results, scored)
     assert re.fullmatch(
@@ -121,7 +121,7 @@ def test_what_is_learned_of_uneven_classes_beats_the_guess():
     by_default = compare_activations(X, y, **settings)
     assert by_default.metric == "roc_auc"
     assert by_default.winner == by_default.best
-    found = compare_activations(X, y, metric="accuracy", **settings)
+    found = compare_activations(X, y, scoring="accuracy", **settings)
     assert found.winner == found.best
     assert "o activation beats" not in found.sentences
     lines = found.sentences.splitlines()

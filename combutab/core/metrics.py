@@ -1,0 +1,138 @@
+"""Metrics of predictions by their names: their range and unit, and which way is better.
+
+Nothing heavy is imported before a metric is computed, which combutab.core.scores does.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from combutab.core.text import known_instead
+
+if TYPE_CHECKING:
+    from combutab.core.scores import Values
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric: its names, what computes it, its range and unit, and which way is better.
+
+    ``scorer`` is scikit-learn's scorer for two classes or numbers, ``scorer_multiclass`` that for
+    more classes where it has another name. ``unit`` is that of errors of a target in its standard
+    deviations; ``computed_by`` computes a metric that the table has not.
+    """
+
+    name: str
+    title: str
+    scorer: str
+    greater_is_better: bool = True
+    low: float = 0.0
+    high: float = math.inf
+    unit: str = ""
+    scorer_multiclass: str = ""
+    computed_by: Values | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def values(self) -> Values:
+        """What computes it, of true targets, predictions and probabilities."""
+        from combutab.core.scores import VALUES
+
+        return self.computed_by or VALUES[self.name]
+
+    @property
+    def description(self) -> str:
+        """Title, unit and direction, for titles and axes."""
+        better = "higher" if self.greater_is_better else "lower"
+        unit = f" in {self.unit}" if self.unit else ""
+        return f"{self.title}{unit} ({better} is better)"
+
+    def scorer_name(self, n_classes: int = 2) -> str:
+        """Scikit-learn's scorer of this metric, for ``scoring=`` of so many classes."""
+        return (self.scorer_multiclass if n_classes > 2 else "") or self.scorer
+
+
+# ---- The metrics ---------------------------------------------------------------------------------
+
+_SDS = "standard deviations of the target"
+_CLASSIFICATION = [
+    Metric("roc_auc", "ROC AUC", "roc_auc", high=1.0, scorer_multiclass="roc_auc_ovr"),
+    Metric("log_loss", "log loss", "neg_log_loss", greater_is_better=False),
+    Metric("accuracy", "accuracy", "accuracy", high=1.0),
+    Metric("balanced_accuracy", "balanced accuracy", "balanced_accuracy", high=1.0),
+    Metric("average_precision", "average precision", "average_precision", high=1.0),
+    Metric("f1", "F1", "f1", high=1.0, scorer_multiclass="f1_macro"),
+    Metric("f1_macro", "macro F1", "f1_macro", high=1.0),
+]  # fmt: skip
+_REGRESSION = [
+    Metric("r2", "R2", "r2", low=-math.inf, high=1.0),
+    Metric("mae", "MAE", "neg_mean_absolute_error", greater_is_better=False, unit=_SDS),
+    Metric("rmse", "RMSE", "neg_root_mean_squared_error",
+           greater_is_better=False, unit=_SDS),
+    Metric("mse", "MSE", "neg_mean_squared_error",
+           greater_is_better=False, unit="variances of the target"),
+    Metric("mape", "MAPE", "neg_mean_absolute_percentage_error", greater_is_better=False,
+           unit="shares of the target"),
+]  # fmt: skip
+METRICS: dict[str, dict[str, Metric]] = {
+    "classification": {metric.name: metric for metric in _CLASSIFICATION},
+    "regression": {metric.name: metric for metric in _REGRESSION},
+}
+"""Task -> name -> the metric."""
+_ALSO = {"auc": "roc_auc", "ap": "average_precision", "macro_f1": "f1_macro"}
+
+
+def plain_name(name: str) -> str:
+    """A metric's name as the table has it, of one in another spelling.
+
+    >>> plain_name("ROC AUC"), plain_name("macro-F1")
+    ('roc_auc', 'f1_macro')
+    """
+    wanted = re.sub(r"[\s-]+", "_", name.strip().lower())
+    return _ALSO.get(wanted, wanted)
+
+
+def named_metric(name: str, task: str = "auto") -> Metric | None:
+    """The metric of this name, or of scikit-learn's scorer's; None if the table has none.
+
+    Raises ValueError if it is one of the other task.
+
+    >>> named_metric("Neg_Mean_Absolute_Error").title
+    'MAE'
+    """
+    wanted = plain_name(name)
+    for own, metrics in METRICS.items():
+        of_scorers = {metric.scorer: metric for metric in metrics.values()}
+        of_scorers |= {m.scorer_multiclass: m for m in metrics.values() if m.scorer_multiclass}
+        metric = metrics.get(wanted) or of_scorers.get(wanted)
+        if metric is not None:
+            if task not in ("auto", own):
+                raise ValueError(f"{name!r} is a metric of {own}, and the task is {task}")
+            return metric
+    return None
+
+
+def metric_names(task: str = "auto") -> list[str]:
+    """The names of the metrics of a task, or of both.
+
+    >>> metric_names("regression")
+    ['r2', 'mae', 'rmse', 'mse', 'mape']
+    """
+    return [name for own, metrics in METRICS.items() if task in ("auto", own) for name in metrics]
+
+
+def choose_metric(name: str, task: str = "auto") -> Metric:
+    """The metric of this name; raises ValueError if the table has none, or of the other task.
+
+    >>> choose_metric("acuracy")
+    Traceback (most recent call last):
+    ...
+    ValueError: 'acuracy' is no metric; did you mean 'accuracy'?
+    """
+    metric = named_metric(name, task)
+    if metric is None:
+        instead = known_instead(plain_name(name), metric_names(task), n=12)
+        raise ValueError(f"{name!r} is no metric; {instead}")
+    return metric

@@ -1,0 +1,133 @@
+"""What computes the metrics of combutab.core.metrics, and the score of a guess."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from sklearn import metrics
+
+Values = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
+"""Places of true classes, predicted ones and probabilities (or true and predicted numbers)."""
+
+
+def _over_classes(name: str) -> Values:
+    """One class against the rest, averaged over the classes; of two, the second one's alone."""
+
+    def values(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
+        if y.ndim > 1 or p.shape[1] == 2:
+            columns = [(y, p[:, 1])] if y.ndim == 1 else list(zip(y.T, p.T, strict=True))
+        else:
+            columns = [(y == k, p[:, k]) for k in range(p.shape[1])]
+        score = getattr(metrics, name)
+        found = [score(own, each) for own, each in columns if 0 < own.sum() < len(own)]
+        return float(np.mean(found)) if found else np.nan
+
+    return values
+
+
+def _log_loss(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
+    own = p[np.arange(len(y)), y] if y.ndim == 1 else np.where(y == 1, p, 1 - p)
+    return float(abs(np.log(own.clip(np.finfo(float).eps)).mean()))
+
+
+def confusion_counts(y: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.ndarray:
+    """The confusion matrix, which is much quicker than scikit-learn's for many resamples."""
+    cells = np.bincount(y * n_classes + predicted, minlength=n_classes**2)
+    return cells.reshape(n_classes, n_classes)
+
+
+def _f1_macro(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
+    if y.ndim > 1:
+        return float(metrics.f1_score(y, predicted, average="macro", zero_division=0))
+    found, total = _f1_of_classes(y, predicted, p)
+    return float(found[total > 0].mean())
+
+
+def _f1(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
+    if y.ndim > 1 or p.shape[1] != 2:
+        return _f1_macro(y, predicted, p)
+    return float(_f1_of_classes(y, predicted, p)[0][1])
+
+
+def _f1_of_classes(
+    y: np.ndarray, predicted: np.ndarray, p: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    counts = confusion_counts(y, predicted, p.shape[1])
+    total = counts.sum(0) + counts.sum(1)
+    return 2 * counts.diagonal() / np.maximum(total, 1), total
+
+
+def _balanced_accuracy(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
+    counts = confusion_counts(y, predicted, p.shape[1])
+    rows = counts.sum(1)
+    return float((counts.diagonal()[rows > 0] / rows[rows > 0]).mean())
+
+
+def _accuracy(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
+    right = y == predicted
+    return float((right if y.ndim == 1 else right.all(1)).mean())
+
+
+def _of_numbers(name: str) -> Values:
+    def values(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
+        return float(getattr(metrics, name)(y, predicted))
+
+    return values
+
+
+def _r2(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
+    return float(metrics.r2_score(y, predicted)) if len(y) > 1 else np.nan
+
+
+def _mape(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
+    if not np.all(y):  # scikit-learn divides by the smallest number there
+        return np.nan
+    return _of_numbers("mean_absolute_percentage_error")(y, predicted, p)
+
+
+VALUES: Mapping[str, Values] = {
+    "roc_auc": _over_classes("roc_auc_score"),
+    "log_loss": _log_loss,
+    "accuracy": _accuracy,
+    "balanced_accuracy": _balanced_accuracy,
+    "average_precision": _over_classes("average_precision_score"),
+    "f1": _f1,
+    "f1_macro": _f1_macro,
+    "r2": _r2,
+    "mae": _of_numbers("mean_absolute_error"),
+    "rmse": _of_numbers("root_mean_squared_error"),
+    "mse": _of_numbers("mean_squared_error"),
+    "mape": _mape,
+}
+"""What computes each metric, by its name."""
+
+
+def check_defined(metric: str, y: Any) -> None:
+    """Refuse MAPE for targets that are 0, by which it divides; raises ValueError."""
+    n_zeros = int(np.sum(np.asarray(y) == 0)) if metric == "mape" else 0
+    if n_zeros:
+        raise ValueError(
+            f"mape divides by the target, which is 0 in {n_zeros} row{'s' * (n_zeros != 1)}; use "
+            "mae or rmse"
+        )
+
+
+def guessed_answers(
+    metric: str, train: np.ndarray, n_rows: int, n_classes: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Predictions that use no column, and probabilities, by what is known of the targets ``train``.
+
+    They are the shares of the classes, and so the most frequent one; of numbers the mean, or for
+    MAE and MAPE the median.
+
+    >>> guessed_answers("accuracy", np.array([0, 0, 0, 1]), 1, 2)
+    (array([0]), array([[0.75, 0.25]]))
+    """
+    if n_classes:
+        shares = np.bincount(train, minlength=n_classes) / len(train)
+        return np.full(n_rows, shares.argmax()), np.tile(shares, (n_rows, 1))
+    constant = (np.median if metric in ("mae", "mape") else np.mean)(train, axis=0)
+    predicted = np.broadcast_to(constant, (n_rows, *train.shape[1:]))
+    return predicted, predicted
