@@ -455,10 +455,11 @@ class TabFlow(BaseGenerator[StackedCascade]):
     """Synthetic rows of a table by a cascaded flow.
 
     A number is a code, which of its column's quantile bins it is in (a value that many rows share
-    is a bin of its own), and a place in that bin. One network learns to find codes of a row,
-    categories and bins alike, from any others of the row, so that rows are drawn code by code in
-    random order, and beside columns that are given; another one learns the flow from noise to the
-    places. So the networks themselves meet conditions (but for the ends of ranges: rows beyond them
+    is a bin of its own), and a place in that bin, where values that recur (in five rows and
+    ``min_frequency`` at least) have as much room as rows. One network learns to find codes of a
+    row, categories and bins alike, from any others of the row, so that rows are drawn code by code
+    in random order, and beside columns that are given; another one learns the flow from noise to
+    the places. So the networks themselves meet conditions (but for the ends of ranges: rows beyond them
     are left out) and draw beside cells that are given.
 
     Parameters

@@ -26,7 +26,6 @@ from combutab.preprocessing._columns import (
 )
 from combutab.preprocessing._tables import as_table, chosen_mask, object_column
 from combutab.preprocessing.modes._numbers import (
-    NARROW,
     Format,
     Mixture,
     RoundingSteps,
@@ -409,7 +408,8 @@ class NumberColumn:
         uniforms = rng.random(len(x))
         x = np.where(missing, 0.0, x)
         codes = self.mixture.draw(x, uniforms)
-        values = self.mixture.scale(x, codes).astype(np.float32)
+        # not at the ends of a point's step, which single precision might cross
+        values = self.mixture.scale(x, codes, 0.01 + 0.98 * uniforms).astype(np.float32)
         values[missing] = 0.0
         codes[missing] = len(self.mixture.weights)
         return values, codes
@@ -444,9 +444,11 @@ class NumberColumn:
             return values
         found = values.copy()
         rows = np.flatnonzero(codes < len(self.mixture.weights))
-        rows = rows[self.mixture.sds[codes[rows]] > NARROW]
+        x = self.mixture.unscale(values[rows], codes[rows])
+        made = ~self.mixture.is_kept(x)
+        rows, x = rows[made], x[made]
         modes = codes[rows]
-        x, (low, high) = self.mixture.unscale(values[rows], modes), self.mixture.ends(modes)
+        low, high = self.mixture.ends(modes)
         numbers, least, most = map(self.format.numbers, (x, low, high))
         first, last = self.format.numbers(np.array(within))
         inside = (first <= numbers) & (numbers <= last)

@@ -11,8 +11,9 @@ import math
 import threading
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -279,14 +280,19 @@ class Mixture:
             codes[rows] = (cumulative[:, :-1] <= drawn).sum(axis=1)
         return codes
 
-    def scale(self, x: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    def scale(self, x: np.ndarray, codes: np.ndarray, steps: Any = 0.5) -> np.ndarray:
         """Each value within its mode: four standard deviations are 1, further ones clipped."""
         # CTGAN, section 4.2: alpha = (c - eta) / (4 phi)
         return np.clip((x - self.means[codes]) / (4 * self.sds[codes]), -1.0, 1.0)
 
     def spread(self, x: np.ndarray) -> np.ndarray:
         """Those of some numbers that are no mode of one number."""
-        return x[~np.isin(x, self.means[self.sds <= NARROW])]
+        return x[~self.is_kept(x)]
+
+    def is_kept(self, x: np.ndarray) -> np.ndarray:
+        """Tell which numbers are modes of one number."""
+        found: np.ndarray = np.isin(x, self.means[self.sds <= NARROW])
+        return found
 
     def ends(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The numbers that -1 and 1 stand for, of each mode: (n,) and (n,)."""
@@ -382,31 +388,95 @@ def _fit_mixture(
 # ---- Quantile bins of a numeric column: atoms that many rows share, and intervals between --------
 
 _MIN_INTERVAL_ROWS = 20  # of an interval, at least
+_RECURRING = 5  # rows that share a number, at least, for it to be a point of an interval
+_LEAST_REST = 1 / 64  # of an interval's rows, that are spread evenly
+_NO_REST = 1e-12  # of them: there is none but for rounding
 _MAX_HALVINGS = 8  # times that the outermost intervals are halved, at most
 
 
+class _Points(NamedTuple):
+    """Of the points of bins: their intervals, and where their steps are on these."""
+
+    own: np.ndarray  # (k,): the code of each point's interval
+    first: np.ndarray  # (n_bins + 1,): the first point of each bin, and how many there are
+    below: np.ndarray  # (k + 1,): the shares of all points before each, whichever interval's
+    rest: np.ndarray  # (n_bins,): the share of an interval's rows that are no points
+    left: np.ndarray  # (k,): the cumulative share of the interval's rows below the point
+    right: np.ndarray  # (k,): the same with the point
+
+
+@dataclass(frozen=True, eq=False)
 class Bins(Mixture):
     """Intervals and atoms in the form of a `Mixture`, in ascending order.
 
     An interval reaches four ``sds`` to both sides of its mean, an atom is its mean. Each number is
-    in one of them: in the atom that it is, or else in the interval around it.
+    in one of them: in the atom that it is, or else in the interval around it. Within an interval
+    there may be ``points``, (k,) ascending: numbers that recur, each with its share, ``shares``, of
+    the interval's rows. A place in an interval, from -1 to 1, is the cumulative share of its rows
+    where the rest of them is spread evenly: at a point that has steps, as wide as its share.
 
     >>> bins = Bins(np.full(3, 1 / 3), np.array([0.0, 2.0, 6.0]), np.array([1e-300, 0.5, 0.5]))
     >>> codes = bins.draw(np.array([0.0, 0.5, 3.9, 9.0]), np.empty(0))
     >>> codes, bins.scale(np.array([0.0, 0.5, 3.9, 9.0]), codes)
     (array([0, 1, 1, 2], dtype=int32), array([ 0.  , -0.75,  0.95,  1.  ]))
+    >>> one = np.ones(1)
+    >>> half = Bins(one, 2 * one, one / 2, points=one, shares=one / 2)  # half of 0 to 4 are 1
+    >>> half.unscale(np.array([-0.8, -0.7, 0.2, 0.3]), np.zeros(4, int))
+    array([0.4, 1. , 1. , 1.2])
     """
 
-    def scale(self, x: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """Each value within its interval, from -1 to 1; 0 in an atom."""
+    points: np.ndarray = field(default_factory=lambda: np.empty(0))
+    shares: np.ndarray = field(default_factory=lambda: np.empty(0))
+
+    @cached_property
+    def _steps(self) -> _Points:
+        wide = np.flatnonzero(self.sds > NARROW)
+        high = self.ends(wide)[1]
+        own = wide[np.minimum(np.searchsorted(high, self.points), max(len(wide) - 1, 0))]
+        first = np.searchsorted(own, np.arange(len(self.weights) + 1))
+        below = np.concatenate([[0.0], np.cumsum(self.shares)])
+        rest = 1 - (below[first[1:]] - below[first[:-1]])
+        rest[rest < _NO_REST] = 0.0
+        even = (self.points - self.ends(own)[0]) / (8 * self.sds[own])
+        left = rest[own] * even + below[:-1] - below[first[own]]
+        return _Points(own, first, below, rest, left, left + self.shares)
+
+    def scale(self, x: np.ndarray, codes: np.ndarray, steps: Any = 0.5) -> np.ndarray:
+        """Each value within its interval, from -1 to 1; 0 in an atom.
+
+        ``steps``, in (0, 1), is where on a point's step it is.
+        """
         atom = self.sds[codes] <= NARROW
         half = np.where(atom, 1.0, 4 * self.sds[codes])
-        return np.where(atom, 0.0, np.clip((x - self.means[codes]) / half, -1.0, 1.0))
+        place = np.clip((x - self.means[codes]) / half, -1.0, 1.0)
+        if len(self.points):
+            at, first, last = self._steps, self._steps.first[codes], self._steps.first[codes + 1]
+            i = np.clip(np.searchsorted(self.points, x), first, last)
+            held = np.minimum(i, len(self.points) - 1)
+            step = np.where((i < last) & (self.points[held] == x), self.shares[held], 0.0)
+            below = at.below[i] - at.below[first] + at.rest[codes] * (place + 1) / 2
+            place = np.where(first < last, 2 * (below + step * steps) - 1, place)
+        return np.where(atom, 0.0, place)
 
     def unscale(self, values: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Invert `scale`; an atom is its mean wherever the value lies."""
-        found = super().unscale(values, codes)
+        if not len(self.points):
+            found = super().unscale(values, codes)
+            return np.where(self.sds[codes] <= NARROW, self.means[codes], found)
+        at, first, last = self._steps, self._steps.first[codes], self._steps.first[codes + 1]
+        share = (np.clip(values, -1.0, 1.0).astype(np.float64) + 1) / 2 * (1 - _NO_REST)
+        i = np.clip(np.searchsorted(at.own + at.right, codes + share, side="right"), first, last)
+        held = np.minimum(i, len(self.points) - 1)
+        on_step = (i < last) & (at.left[held] <= share)
+        rest = share - (at.below[i] - at.below[first])
+        even = np.clip(rest / np.maximum(at.rest[codes], _NO_REST), 0.0, 1.0)
+        found = super().unscale(2 * even - 1, codes)
+        found = np.where(on_step, self.points[held], found)
         return np.where(self.sds[codes] <= NARROW, self.means[codes], found)
+
+    def is_kept(self, x: np.ndarray) -> np.ndarray:
+        """Tell which numbers are atoms or points."""
+        return super().is_kept(x) | np.isin(x, self.points)
 
     def draw(self, x: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
         """The code of each value's bin, (n,) int32, or of the nearest; nothing is drawn."""
@@ -443,19 +513,26 @@ def fit_bins(sample: Sample, n_bins: int, min_count: int) -> Bins:
         atom[:] = True
     rest, n_rest = values[~atom], int(counts[~atom].sum())
     means, sds = [values[atom]], [np.full(int(atom.sum()), NARROW)]
-    weights = [counts[atom] / n]
+    weights, points, shares = [counts[atom] / n], np.empty(0), np.empty(0)
     if n_rest >= min_count or not atom.any():
         parts = max(
             1, min(round(n_bins * n_rest / n), n_rest // max(min_count, _MIN_INTERVAL_ROWS))
         )
-        edges, shares = _cut(rest, counts[~atom], parts, min_count)
+        edges, held = _cut(rest, counts[~atom], parts, min_count)
         half = np.maximum((edges[1:] - edges[:-1]) / 2, 4 * NARROW * 2)
         means.append((edges[1:] + edges[:-1]) / 2)
         sds.append(half / 4)
-        weights.append(shares / n)
+        weights.append(held / n)
+        own = np.searchsorted(edges[1:-1], rest)
+        recurring = counts[~atom] >= max(min_count, _RECURRING)
+        points = rest[recurring]
+        shares = counts[~atom][recurring] / held[own[recurring]]
+        rare = np.bincount(own, counts[~atom] * ~recurring, len(held)) / held
+        few = (rare > 0) & (rare < _LEAST_REST)
+        shares *= np.where(few, (1 - _LEAST_REST) / np.maximum(1 - rare, 0.5), 1.0)[own[recurring]]
     order = np.argsort(np.concatenate(means), kind="stable")
     weight, mean, sd = (np.concatenate(each)[order] for each in (weights, means, sds))
-    return Bins(weight, mean, sd)
+    return Bins(weight, mean, sd, points, shares)
 
 
 def _cut(

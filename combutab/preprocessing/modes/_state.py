@@ -19,6 +19,7 @@ from combutab.preprocessing.modes._columns import (
 )
 from combutab.preprocessing.modes._numbers import (
     HELD,
+    NARROW,
     Bins,
     FloatFormat,
     Mixture,
@@ -27,14 +28,14 @@ from combutab.preprocessing.modes._numbers import (
 )
 
 
-def _vector(dtype: type, *, positive: bool = True) -> Field:
+def _vector(dtype: type, *, positive: bool = True, least: int = 1) -> Field:
     return Field(
         f"an array of {'positive ' * positive}{dtype.__name__}",
         lambda v: (
             isinstance(v, np.ndarray)
             and v.dtype == dtype
             and v.ndim == 1
-            and len(v) > 0
+            and len(v) >= least
             and bool(np.isfinite(v).all())
             and (not positive or bool((v > 0).all()))
         ),
@@ -57,8 +58,16 @@ _INT64_OR_UINT64 = whole(-(2**63), 2**64 - 1)
 
 
 def _check_modes(modes: Mixture) -> None:
-    if len({len(array) for array in vars(modes).values()}) > 1:
+    if len({len(modes.weights), len(modes.means), len(modes.sds)}) > 1:
         raise ValueError("the encoder's state has modes of a column of several lengths")
+
+
+def _check_bins(bins: Bins) -> None:
+    _check_modes(bins)
+    if len(bins.points) != len(bins.shares) or (np.diff(bins.points) <= 0).any():
+        raise ValueError("the points of the encoder's bins must ascend and have a share each")
+    if len(bins.points) and not (bins.sds > NARROW).any():
+        raise ValueError("the encoder's bins have points, but no interval that these are in")
 
 
 def _check_bounds(format: TickFormat | FloatFormat) -> None:
@@ -103,7 +112,15 @@ declare(
     },
 )
 declare(Mixture, _MODES, _check_modes)
-declare(Bins, _MODES, _check_modes)
+declare(
+    Bins,
+    _MODES
+    | {
+        "points": _vector(np.float64, positive=False, least=0),
+        "shares": _vector(np.float64, least=0),
+    },
+    _check_bins,
+)
 declare(
     TickFormat,
     {
