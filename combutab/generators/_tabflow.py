@@ -459,8 +459,8 @@ class TabFlow(BaseGenerator[StackedCascade]):
     ``min_frequency`` at least) have as much room as rows. One network learns to find codes of a
     row, categories and bins alike, from any others of the row, so that rows are drawn code by code
     in random order, and beside columns that are given; another one learns the flow from noise to
-    the places. So the networks themselves meet conditions (but for the ends of ranges: rows beyond them
-    are left out) and draw beside cells that are given.
+    the places. So the networks themselves meet conditions (but for the ends of ranges: rows beyond
+    them are left out) and draw beside cells that are given.
 
     Parameters
     ----------
