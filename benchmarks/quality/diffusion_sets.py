@@ -5,14 +5,14 @@ and TabPC, so that figures can be laid beside published ones (in expected/). Eac
 its defaults in a process of its own, on one core, and makes as many rows as it has learned from:
 
 - XGB C2ST and logistic C2ST: SDMetrics' detection scores against the training rows, by XGBoost and
-  by logistic regression; 1 is what cannot be told from them. The latter says little: columns drawn
-  independently of each other score about 0.98 by it;
+  by logistic regression; 1 means that the two cannot be told apart. The latter says little: columns
+  drawn independently of each other score 0.98 or more by it;
 - Shape and Trend: SDMetrics' scores of columns and of pairs of columns;
 - alpha-precision and beta-recall, in synthcity's "naive" form;
 - MLE: XGBoost learns from the synthetic rows and predicts the test rows (ROC AUC, or RMSE of the
   logarithm of the target), by a search of 36 settings, or 4 with --small-grid;
-- DCR share: synthetic rows that are nearer to a training row than to a test row, of as many of
-  each; 0.5 is no copying, and the share of the training rows themselves is what copies have;
+- DCR share: the share of synthetic rows whose closest record is a training row and not a test row,
+  among equally many of both; 0.5 means no copying; the share of copies is measured beside it;
 - CPU seconds of the fit and of sampling, and by how much the process grew at most.
 
     python -m benchmarks.quality.diffusion_sets --data-home FOLDER [--quick] [--seeds 5]
@@ -178,7 +178,7 @@ def _jobs(arguments: argparse.Namespace) -> Iterator[Job]:
     names = arguments.data or [name for name in LAYOUTS if name in there] or list(there)
     names = names[: 2 if arguments.quick else None]
     for name in names:
-        load(name, home)  # what cannot be used is said before anything is trained
+        load(name, home)  # bad input is reported before any training
     models = installed(arguments.models)
     for seed in range(1 if arguments.quick else arguments.seeds):
         for name in names:
@@ -199,22 +199,26 @@ def _write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> Non
     few = rows[rows["n_mle_settings"] < len(ParameterGrid(GRID))]
     small = ", ".join(dict.fromkeys(few["data"] + " (" + few["model"] + ")"))
     page.text(
-        f"Seeds: at most {rows['seed'].nunique()}. Rows of a model are as many as it has learned "
-        "from. XGB C2ST and logistic C2ST are SDMetrics' detection scores against the training "
-        "rows: 1 cannot be told from them, 0 always. **Read XGB C2ST**: a logistic regression sees "
-        "no dependence between columns, so that independent columns score about 0.98 by it. "
-        "Beta-recall is about 0.5 for rows of the same distribution. MLE is the ROC AUC of XGBoost "
-        "on the test rows (beijing: RMSE of the logarithm of the target). DCR share: the share of "
-        "rows nearer to a training row than to a test row, 0.5 without copying; in brackets that "
-        "of copies. Costs are of one core.",
-        "Published figures are five-seed means of TabPC's independent rerun (arXiv 2603.23016, "
-        "`article_material/our_results` of its repository), the fit in seconds of their GPU; "
-        '"fully factorized" is its model of independent columns. The scripts that they come from '
-        "have peculiarities which are kept here: categories written as whole numbers are numbers "
-        "to C2ST's classifiers; MLE scales all columns of numbers by the range of the first, or "
-        "takes logarithms of all if its smallest value is at least 0 and its largest at least "
-        "1,000, and with a regression compares the validation rows' raw target with predicted "
-        "logarithms.",
+        f"Seeds: at most {rows['seed'].nunique()}. Each model makes as many rows as it was trained "
+        "on. XGB C2ST and logistic C2ST are SDMetrics' detection scores: 1 means that XGBoost or a "
+        "logistic regression cannot tell synthetic rows from training rows, 0 that it always can. "
+        "**Compare models by XGB C2ST.** A logistic regression does not see how columns depend on "
+        "each other: columns drawn independently score 0.98 or more by it. Shape and Trend are "
+        "SDMetrics' scores of columns and of pairs of columns. Beta-recall is about 0.5 for fresh "
+        "rows of the same distribution. MLE: XGBoost is trained on synthetic rows and scored on "
+        "real test rows, by ROC AUC or, in a regression, by the RMSE of the logarithm of the "
+        "target. DCR share: the share of rows that are nearer to a training row than to a test "
+        "row, of equally many; 0.5 means no copying, and copies of training rows have the value "
+        "in brackets. CPU seconds are of one core, MB is by how much the process grew at most.",
+        "Published figures are means over five seeds from the independent rerun by TabPC's authors "
+        "(arXiv 2603.23016, `article_material/our_results` in its repository); their times are of "
+        'training on a GPU. "fully factorized" is their model of independent columns. Some '
+        "peculiarities of the published scripts are kept, so that figures can be compared. "
+        "Categories written as whole numbers are numbers to the classifiers of C2ST. MLE scales "
+        "all columns of numbers by the range of the first one; if that range begins at 0 or above "
+        "and ends at 1,000 or above, it takes logarithms of all columns instead, and negative "
+        "values become equal. In a regression, MLE chooses settings by comparing predicted "
+        "logarithms with targets that are not logarithms.",
     )
     said = [f"Models not run: {', '.join(missing)}."] * bool(missing)
     said += [f"Tables not run: {', '.join(lacking)}."] * bool(lacking)
@@ -230,11 +234,12 @@ def _write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> Non
         cells = found.pivot_table(index="model", columns="data", values="xgb_c2st", sort=False)
         cells = cells.reindex(columns=names)
         page.table(["model", *names], [[m, *map(_number, own)] for m, *own in cells.itertuples()])
+        page.heading("Quality against minutes")
         figure = draw(rows, known)
         page.figure(figure, "XGB C2ST against minutes of the fit and of sampling, a panel a table")
         page.text(
-            "Colours: minutes of one CPU core, fit and sampling, a bar from the lowest to the "
-            "highest seed. Grey: published, minutes of a GPU, the fit alone."
+            "Colours: minutes of one CPU core for fit and sampling; bars reach from the lowest to "
+            "the highest seed. Grey: published, minutes of a GPU for the fit."
         )
     shown = [*SCORES, "dcr", *COSTS]
     for name in names:
@@ -259,16 +264,26 @@ def _cell(rows: pd.DataFrame, score: str) -> str:
         share, copies = rows["dcr_share"].mean(), rows["dcr_share_copies"].mean()
         return "—" if math.isnan(share) else f"{share:.3f} ({copies:.3f})"
     if score == "fit_cpu_seconds" and rows[GPU].notna().any():
-        return f"{rows[GPU].mean():,.0f} of a GPU"
+        return f"{_amount(rows[GPU].mean())} of a GPU"
     values = rows[score].dropna()
     if score in COSTS:
-        return "—" if values.empty else f"{values.mean():,.3g}"
+        return _amount(values.mean())
     off = f" ± {values.std(ddof=1):.3f}" if len(values) > 1 else ""
     return f"{_number(values.mean())}{off}"
 
 
 def _number(value: float) -> str:
     return "—" if math.isnan(value) else f"{value:.3f}"
+
+
+def _amount(value: float) -> str:
+    """
+    >>> _amount(11643.4), _amount(0.0002)
+    ('11,643', '0.00')
+    """
+    if math.isnan(value):
+        return "—"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
 
 
 def draw(rows: pd.DataFrame, known: pd.DataFrame) -> Figure:
@@ -288,7 +303,7 @@ def draw(rows: pd.DataFrame, known: pd.DataFrame) -> Figure:
         panels[name] = lines
     return plot(
         panels,
-        ("minutes: of one CPU core, of a GPU where published", "XGB C2ST (1: not to be told)"),
+        ("minutes (published: of a GPU; others: of one CPU core)", "XGB C2ST (1 is best)"),
         n_columns=3,
         ylim=(-0.03, 1.03),
         scales=("log", "linear"),
@@ -309,7 +324,7 @@ STUDY = Study(
     "Synthetic rows by the measures of the diffusion literature",
     __doc__.splitlines()[0],
     "benchmarks.quality.diffusion_sets",
-    [Experiment("quality_diffusion_sets", SETTINGS, RESULTS, _jobs, packages=(*PACKAGES,))],
+    [Experiment("quality_diffusion_sets", SETTINGS, RESULTS, _jobs, packages=PACKAGES)],
     _write,
     _add_arguments,
 )

@@ -142,6 +142,10 @@ def load(name: str, folder: str) -> Data:
     tables = [_read(path, LAYOUTS.get(name)) for path in paths]
     layout = LAYOUTS.get(name) or _guessed(tables[0])
     tables = [_clean(name, table, layout) for table in tables]
+    if len(tables[0]) < LEAST_ROWS:
+        raise ValueError(
+            f"table {name!r} has {len(tables[0])} usable rows; at least {LEAST_ROWS} are needed"
+        )
     table = pd.concat(tables, ignore_index=True)
     for column in layout.discrete:
         texts = table[column].astype(object).where(table[column].notna(), "nan").astype(str)
@@ -153,10 +157,6 @@ def load(name: str, folder: str) -> Data:
         train, held = stratified_split(table[layout.target])
     else:
         train, held = random_split(table, layout.categories)
-    if len(train) < LEAST_ROWS:
-        raise ValueError(
-            f"table {name!r} has {len(train)} training rows; at least {LEAST_ROWS} are needed"
-        )
     learned, test = (table.iloc[rows].reset_index(drop=True) for rows in (train, held))
     for column in layout.discrete:  # those of the test rows alone are not to be known
         learned[column] = learned[column].cat.remove_unused_categories()
@@ -205,7 +205,10 @@ def _read(path: Path, layout: Layout | None) -> pd.DataFrame:
     if path.suffix in (".data", ".test"):  # UCI's adult: no header, but a line above the test rows
         skip = int(path.suffix == ".test")
         return pd.read_csv(path, names=names, skiprows=skip, skipinitialspace=True)
-    table = pd.read_csv(path, skipinitialspace=True)
+    try:
+        table = pd.read_csv(path, skipinitialspace=True)
+    except ValueError as error:  # pandas names no file
+        raise ValueError(f"{path.name} cannot be read: {error}") from error
     return table.set_axis(names, axis=1) if len(names) == len(table.columns) else table
 
 

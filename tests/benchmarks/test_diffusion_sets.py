@@ -123,7 +123,7 @@ def test_rows_with_gaps_go_and_whole_numbers_are_categories_of_beijing(tmp_path)
     ("change", "message"),
     [
         ({"x": np.inf}, r"'other' has infinite values in \['x'\]"),
-        ({"x": np.nan}, "'other' has 0 training rows; at least 20"),
+        ({"x": np.nan}, "'other' has 0 usable rows; at least 20"),
     ],
 )
 def test_what_cannot_be_used_is_said_before_anything_is_trained(tmp_path, change, message):
@@ -136,6 +136,10 @@ def test_what_cannot_be_used_is_said_before_anything_is_trained(tmp_path, change
 
 
 def test_missing_files_and_columns_are_named(tmp_path):
+    (tmp_path / "void.csv").touch()
+    with pytest.raises(ValueError, match=r"void\.csv cannot be read: No columns"):
+        tables.load("void", str(tmp_path))
+    (tmp_path / "void.csv").unlink()
     pd.DataFrame({"x": [1.0], "y": [2.0]}).to_csv(tmp_path / "magic.csv", index=False)
     with pytest.raises(
         ValueError, match=r"'magic' has no column \['class'\]; its columns: \['x', 'y'\]"
@@ -355,7 +359,7 @@ def test_page_has_ours_beside_published_figures(tmp_path):
     assert "| combutab TabFlow | 0.850 | — |" in text
     assert "| TabDiff, published | 0.773 | — |" in text
     assert "| combutab TabFlow | 0.850 ± 0.071 | 0.500 ± 0.000 |" in text
-    assert "| 0.550 (0.550) | 60 | 60 | 60 |" in text
+    assert "| 0.550 (0.550) | 60.00 | 60.00 | 60.00 |" in text
     assert "11,643 of a GPU" in text
     assert "## magic: 17,118 training rows, 1,902 test rows (MLE: AUC)" in text
     assert "(MLE: RMSE)" in text
