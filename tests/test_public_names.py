@@ -55,7 +55,7 @@ combutab.preprocessing: CategoryColumn ColumnKind EncodedTable IdentifierColumn 
     ParquetParts ParquetTable Paths RowGroup RowLayout RowSpan RunningMoments Span TableEncoder
     TargetError UnlearnedWarning append_cells as_numpy as_pandas binary_unit calendar_phases
     check_date_features column_kind find_identifiers infer_task is_polars missing_codes odd_columns
-    parquet_parts polars_cells put_cells read_numbers refuse_cells refuse_large
+    parquet_parts polars_cells put_cells read_amounts read_numbers refuse_cells refuse_large
 combutab.reports: Finding ModelReport SyntheticEvaluation evaluate_synthetic render_report
     report_model write_report
 combutab.training: BinaryCrossEntropy Callback ConditionSampler Conditions

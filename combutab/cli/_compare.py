@@ -12,6 +12,7 @@ import typer
 
 from combutab.cli import _options
 from combutab.cli._console import UserError, echo, refusals
+from combutab.core.text import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -355,11 +356,11 @@ def _announce(plan: ComparisonPlan) -> None:
         (len(plan.splits), "fold"),
         (plan.seeds, "seed"),
     )
-    product = " x ".join(f"{n} {what}{'s' * (n > 1)}" for n, what in counts)
+    product = " x ".join(counted(n, what) for n, what in counts)
     echo(
-        f"{plan.data}: {len(plan.y)} rows, {plan.task}; training {plan.n_networks} networks "
-        f"({product}), hidden layers {'-'.join(map(str, plan.hidden))}, {plan.epoch_words}, "
-        f"on {plan.device}",
+        f"{plan.data}: {counted(len(plan.y), 'row')}, {plan.task}; training {plan.n_networks} "
+        f"networks ({product}), hidden layers {'-'.join(map(str, plan.hidden))}, "
+        f"{plan.epoch_words}, on {plan.device}",
         error=True,
     )
     seconds = plan.operations / _CPU_RATE

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from combutab.cli._amounts import Form as AmountForm
 from combutab.cli._console import UserError, refusals, warn
 from combutab.cli._files import FileFormat
 from combutab.core.text import known_instead, no_column
 from combutab.generators import check_conditions
 from combutab.generators.conditions import on_clocks
 from combutab.preprocessing import IdentifierColumn, ModeEncoder, NumberColumn
+from combutab.preprocessing.amounts import Form as AmountForm
 
 _FORMS = "COLUMN=VALUE, COLUMN=ONE|OTHER or COLUMN=LOW..HIGH"
 _ISO = "%Y-%m-%d"

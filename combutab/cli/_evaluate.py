@@ -180,7 +180,7 @@ def _alike(read: Mapping[str, tuple[pd.DataFrame, FileFormat]]) -> dict[str, pd.
     The columns of a text file are text, those of a Parquet file may be numbers; dates that have one
     form in another file could be of several in this one.
     """
-    import pandas as pd
+    from combutab.cli._files import read_dates
 
     by_text = {str(column): column for column in read["real"][0]}
     tables = {}
@@ -192,8 +192,7 @@ def _alike(read: Mapping[str, tuple[pd.DataFrame, FileFormat]]) -> dict[str, pd.
             if known and str(name) not in forms.dates:
                 # what does not have this form is compared as what it is
                 with suppress(ValueError):
-                    text = table[name].astype("string").str.strip()
-                    table[name] = pd.to_datetime(text, format=known[0])
+                    table[name] = read_dates(table[name].astype("string"), known[0])
         tables[role] = table
     return tables
 

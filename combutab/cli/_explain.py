@@ -10,6 +10,7 @@ import typer
 
 from combutab.cli import _options
 from combutab.cli._console import UserError, echo, echo_on_terminal, hint, refusals, spinner
+from combutab.core.text import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -157,7 +158,8 @@ def explain(
         scored = X[kept]
         if not kept.all():
             n = int((~kept).sum())
-            hint(f"{n:,} row{'s' * (n != 1)} without a target left out of the scores")
+            hint(f"{counted(n, 'row')} without a target left out of the scores")
+    n_scored = counted(len(scored), "row")
     with refusals(ValueError, TypeError, prefix=f"{data}: "), spinner("Explaining"):
         found = report_model(
             estimator,
@@ -165,7 +167,7 @@ def explain(
             y,
             explain=X.loc[places] if places else None,
             target=known if name is None else str(name),
-            scored=f"The scores and importances are of {len(scored):,} rows of {data.name}.",
+            scored=f"The scores and importances are of {n_scored} of {data.name}.",
             file=model.name,
             scoring=metric,
             n_repeats=repeats,
@@ -222,7 +224,8 @@ def _print_report(found: ModelReport) -> None:
         table, importance = found.importance.table, found.importance
         echo(
             f"Permutation importance: {importance.effect} when a column is shuffled "
-            f"({importance.scoring} {_four_digits(importance.score)}, {importance.n_rows:,} rows)"
+            f"({importance.scoring} {_four_digits(importance.score)}, "
+            f"{counted(importance.n_rows, 'row')})"
         )
         echo("")
         both = zip(table["low"], table["high"], strict=True)

@@ -15,8 +15,6 @@ from typing import Any
 import pandas as pd
 from pandas.api import types
 
-from combutab.cli._amounts import Amounts
-from combutab.cli._amounts import Form as AmountForm
 from combutab.cli._console import UserError, hint, refusals
 from combutab.cli._options import (
     cannot_write,
@@ -56,6 +54,8 @@ from combutab.preprocessing import (
     odd_columns,
     read_numbers,
 )
+from combutab.preprocessing.amounts import Amounts, amounts_in, as_numbers, choose_marks
+from combutab.preprocessing.amounts import Form as AmountForm
 
 
 def leave_out(
@@ -272,7 +272,11 @@ def _target_remedy(error: TargetError, data: Path, reading: Reading) -> str:
 # ---- Tables from files, and to files in the same form: dates, truth values, whole numbers --------
 
 _DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y")
-_CLOCKS = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%H:%M:%SZ", "%H:%M:%S.%fZ")
+_CLOCKS = (
+    *("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%H:%M:%SZ", "%H:%M:%S.%fZ"),
+    *("%H:%M%z", "%H:%M:%S%z", "%H:%M:%S.%f%z"),
+)
+_OFFSET = r"([+-]\d\d):?(\d\d)?$"  # from UTC, which %z is; it is written as +01:00
 _DATES = (*_DAYS, *map("".join, itertools.product(_DAYS, " T", _CLOCKS)))
 _DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d"  # what they all begin with
 _HEAD = 100  # values that most of them are ruled out by
@@ -395,7 +399,11 @@ def read_file(
     if kind.endswith(".parquet"):
         return _typed(table, path)
     if not is_text_file(path):  # of Excel, whose cells have types
-        return table.apply(_whole), FileFormat()
+        forms = FileFormat()
+        table = _with_amounts_of_cells(table.apply(_whole), forms, found, like)
+        if said := _said(reading, forms, ""):
+            hint(f"{path.name}: read {said}")
+        return table, forms
     usual = SEPARATORS[ending(path)]
     forms = FileFormat(
         sep=None if found.sep == usual else found.sep,
@@ -416,7 +424,8 @@ def read_file(
             amounts |= {} if values is None else {name: values}
     if amounts or (found.sep == ";" and not found.decimal):
         table = _with_amounts(table, cells, amounts, forms, found, path, like)
-    said = _said(reading, forms, usual)
+    zoned = [name for name, form in forms.dates.items() if "%z" in form]
+    said = _said(reading, forms, usual, [name for name in zoned if _offsets_differ(cells[name])])
     if said:
         hint(f"{path.name}: read {said}")
     return table, forms
@@ -479,17 +488,34 @@ def _with_amounts(
         if marks is None or (types.is_float_dtype(table[name].dtype) and marks == (".", "")):
             continue
         numbers = values.numbers(*marks)
-        column: pd.Series = cells[name].str.strip().map(numbers)
-        if all(type(number) is int for number in numbers.values()):
-            column = column.astype("Int64" if column.isna().any() else "int64")
-        table[name] = column
-        form = values.form(*marks)
-        if form.unit or form.thousands or form.decimal not in ("", forms.decimal) or not form.plain:
-            forms.amounts[name] = form
+        table[name] = as_numbers(cells[name], numbers)
+        _note_form(forms, name, values.form(*marks))
     return table
 
 
-def _said(reading: Reading, forms: FileFormat, usual: str) -> str:
+def _with_amounts_of_cells(
+    table: pd.DataFrame, forms: FileFormat, reading: Reading, like: FileFormat | None
+) -> pd.DataFrame:
+    """The table of a workbook with numbers where text is amounts; notes their form."""
+    found = {name: values for name in table if (values := amounts_in(table[name])) is not None}
+    chosen = choose_marks(found, reading.decimal or "", reading.thousands or "")
+    for name, values in found.items():
+        known = None if like is None else like.amounts.get(str(name))
+        if known is not None and known.read(values.parts) is not None:
+            chosen[name] = (known.decimal, known.thousands), values
+    for name, (marks, values) in chosen.items():
+        table[name] = as_numbers(table[name], values.numbers(*marks))
+        _note_form(forms, str(name), values.form(*marks))
+    return table
+
+
+def _note_form(forms: FileFormat, name: str, form: AmountForm) -> None:
+    """Note how a column's numbers are written, if not as the file's others are."""
+    if form.unit or form.thousands or form.decimal not in ("", forms.decimal) or not form.plain:
+        forms.amounts[name] = form
+
+
+def _said(reading: Reading, forms: FileFormat, usual: str, in_utc: Sequence[str] = ()) -> str:
     """Say what was detected of a text file's format, as far as it is not the plain one."""
     marks = dict.fromkeys(
         "' '" if form.thousands.isspace() else repr(form.thousands)
@@ -508,6 +534,8 @@ def _said(reading: Reading, forms: FileFormat, usual: str) -> str:
     for name, form in forms.amounts.items():
         units.setdefault(form.unit, []).append(name)
     columns = [f"{list_names(names)} as numbers in {unit}" for unit, names in units.items() if unit]
+    if in_utc:
+        columns.append(f"{list_names(in_utc)} in UTC, as offsets differ")
     read = f"with {', '.join(said)}" if said else ""
     return "; ".join(each for each in (read, ", ".join(columns)) if each)
 
@@ -548,7 +576,7 @@ def _in_form(column: pd.Series, cells: pd.Series, name: str, forms: FileFormat) 
         return column
     for form in _forms_of_dates(present):
         forms.dates[name] = form
-        return pd.to_datetime(cells.str.strip(), format=form)
+        return read_dates(cells, form)
     return column
 
 
@@ -564,10 +592,30 @@ def _forms_of_dates(present: pd.Series) -> list[str]:
 
 def _has_form(values: pd.Series, form: str) -> bool:
     try:
-        pd.to_datetime(values, format=form)
+        pd.to_datetime(values, format=form, utc="%z" in form)
     except ValueError:
         return False
-    return True
+    return "%z" not in form or bool(values.str.extract(_OFFSET)[0].notna().all())
+
+
+def read_dates(cells: pd.Series, form: str) -> pd.Series:
+    """Dates of a form, in the time zone that all of them have, or in UTC where it changes.
+
+    Raises ValueError if some have another form.
+    """
+    texts = cells.str.strip()
+    return pd.to_datetime(texts, format=form, utc="%z" in form and _offsets_differ(texts))
+
+
+def _offsets_differ(cells: pd.Series) -> bool:
+    found = cells.dropna().str.strip().str.extract(_OFFSET).fillna("00")
+    return len(found.drop_duplicates()) > 1
+
+
+def write_dates(column: pd.Series, form: str) -> pd.Series:
+    """Dates as text of a form."""
+    texts = column.dt.strftime(form)
+    return texts.str.replace(_OFFSET, r"\1:\2", regex=True) if form.endswith("%z") else texts
 
 
 def _whole(column: pd.Series) -> pd.Series:
@@ -624,7 +672,7 @@ def write_table(table: pd.DataFrame, forms: FileFormat, path: Path) -> None:
         if name in forms.amounts and types.is_numeric_dtype(column.dtype):
             return column.astype(object).map(forms.amounts[name].write, na_action="ignore")
         if name in forms.dates and dated:
-            column = column.dt.strftime(forms.dates[name])
+            column = write_dates(column, forms.dates[name])
         elif name in forms.truth:
             column = column.map(dict(zip((False, True), forms.truth[name], strict=True)))
         if not forms.guarded or dated or types.is_numeric_dtype(column.dtype):

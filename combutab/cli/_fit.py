@@ -24,7 +24,7 @@ from combutab.cli._console import (
     spinner,
     warn,
 )
-from combutab.core.text import known_instead
+from combutab.core.text import counted, known_instead
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -218,7 +218,7 @@ def fit(
     estimator = cls(**{name: value for name, value in options.items() if value is not None})
     X, groups = _rows_of_split(estimator, X, split)
     echo_on_terminal(
-        f"{data.name}: {len(X):,} rows, {X.shape[1]} columns to predict "
+        f"{data.name}: {counted(len(X), 'row')}, {counted(X.shape[1], 'column')} to predict "
         f"{_files.list_names(targets)} from; {cls.__name__}, on {resolve_device(device)}"
     )
     with noted_warnings() as noted:
@@ -494,8 +494,8 @@ def _show_scores(
     n = int(estimator.history_["epoch"].max())
     n_networks = estimator.history_["member"].nunique()
     echo(
-        f"{type(estimator).__name__} of {', '.join(map(repr, targets))}: {n_networks} "
-        f"network{'s' * (n_networks != 1)}, {n} epoch{'s' * (n != 1)}"
+        f"{type(estimator).__name__} of {', '.join(map(repr, targets))}: "
+        f"{counted(n_networks, 'network')}, {counted(n, 'epoch')}"
     )
     if not hasattr(estimator, estimator.target_.held_out_name):
         echo(

@@ -26,6 +26,7 @@ from combutab.cli._files import (
 )
 from combutab.cli._options import beside, cannot_write, ending, find_columns, read_frequency
 from combutab.core.state import unpack
+from combutab.core.text import counted
 from combutab.generators import ShortfallError, find_generators
 from combutab.generators.sampling import RowWriter
 from combutab.preprocessing import ColumnKind, ModeEncoder, column_kind, parquet_parts
@@ -230,7 +231,7 @@ def check_size(n_rows: int, n_columns: int) -> None:
 
 def stream_rows(generator: Any, forms: FileFormat, n_rows: int, seed: int, out: Path) -> None:
     """Write rows to a Parquet file, part by part."""
-    with spinner(f"Making {n_rows:,} rows"), refusals():
+    with spinner(f"Making {counted(n_rows, 'row')}"), refusals():
         try:
             with parquet_parts(out) as file:
                 writer = RowWriter(generator.encoder_, file, partial(as_parquet, forms=forms))
@@ -249,13 +250,14 @@ def write_rows(
 ) -> pd.DataFrame:
     """Write rows that meet conditions to a file, and return them; a UserError if some lack."""
     missed = ""
-    with spinner(f"Making {n_rows:,} rows"), refusals():
+    with spinner(f"Making {counted(n_rows, 'row')}"), refusals():
         table: pd.DataFrame
         try:
             table = generator.sample(n_rows, conditions=conditions, random_state=seed)
         except ShortfallError as error:
             table = error.rows
-            missed = f"only {len(table):,} of {n_rows:,} rows that meet the conditions were found"
+            asked = counted(n_rows, "row")
+            missed = f"only {len(table):,} of {asked} that meet the conditions were found"
             if not len(table):
                 raise UserError(f"{missed}; relax the conditions") from error
         write_table(table, forms, out)

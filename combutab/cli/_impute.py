@@ -10,6 +10,7 @@ import typer
 
 from combutab.cli import _options
 from combutab.cli._console import UserError, echo_on_terminal, refusals, spinner, warn
+from combutab.core.text import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,7 +116,7 @@ def impute(
             run.add("the filled table", place)
         which = places[0] if n_draws == 1 else f"{places[0]} to {places[-1]}"
         seconds = time.perf_counter() - started
-        echo_on_terminal(f"Filled {n_missing:,} cells: {which} ({seconds:.1f} s)")
+        echo_on_terminal(f"Filled {counted(n_missing, 'cell')}: {which} ({seconds:.1f} s)")
 
 
 def _fill(generator: Any, table: pd.DataFrame, n_draws: int, seed: int) -> list[pd.DataFrame]:

@@ -186,8 +186,10 @@ def _dates_as_fitted(cells: pd.Series, column: pd.Series, form: str, path: Path)
     """Dates in the form of the model's table, or in another one that the column was read in."""
     import pandas as pd
 
+    from combutab.cli._files import read_dates
+
     try:
-        return pd.to_datetime(cells.str.strip(), format=form)
+        return read_dates(cells, form)
     except ValueError as error:
         if pd.api.types.is_datetime64_any_dtype(column.dtype):
             return column

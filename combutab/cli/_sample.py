@@ -10,6 +10,7 @@ import typer
 
 from combutab.cli import _options
 from combutab.cli._console import echo_on_terminal
+from combutab.core.text import counted
 
 
 def sample(
@@ -42,4 +43,6 @@ def sample(
         _generators.check_size(rows, generator.n_features_in_)
         conditions = parse_conditions(condition, generator.encoder_, forms)
         _generators.write_rows(generator, forms, rows, conditions, seed, out)
-    echo_on_terminal(f"Wrote {rows:,} rows to {out} ({time.perf_counter() - started:.1f} s)")
+    echo_on_terminal(
+        f"Wrote {counted(rows, 'row')} to {out} ({time.perf_counter() - started:.1f} s)"
+    )

@@ -11,6 +11,7 @@ import typer
 
 from combutab.cli import _options
 from combutab.cli._console import UserError, echo_on_terminal, hint, refusals
+from combutab.core.text import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,7 +127,7 @@ def synth(
     options |= {"activation": activation, "random_state": seed, "device": device}
     generator = _generators.make_generator(str(model), protection, **options)
     echo_on_terminal(
-        f"{data.name}: {len(table):,} rows, {table.shape[1]} columns "
+        f"{data.name}: {counted(len(table), 'row')}, {counted(table.shape[1], 'column')} "
         f"({len(columns.category_counts_)} discrete); {type(generator).__name__} with "
         f"{generator.activation}, on {resolve_device(device)}"
     )
@@ -141,9 +142,9 @@ def synth(
             _generators.stream_rows(generator, forms, n_rows, seed, place)
         else:
             made = _generators.write_rows(generator, forms, n_rows, conditions, seed, place)
-        run.add(f"{n_rows:,} rows", place)
+        run.add(counted(n_rows, "row"), place)
         seconds = time.perf_counter() - started
-        echo_on_terminal(f"Wrote {n_rows:,} rows to {place} ({seconds:.1f} s)")
+        echo_on_terminal(f"Wrote {counted(n_rows, 'row')} to {place} ({seconds:.1f} s)")
         if report is None or run.interrupted:
             return
         names = file_names({"real": data, "synthetic": out})

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn import metrics
 
+from combutab.core.text import counted
+
 Values = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
 """Places of true classes, predicted ones and probabilities (or true and predicted numbers)."""
 
@@ -109,8 +111,7 @@ def check_defined(metric: str, y: Any) -> None:
     n_zeros = int(np.sum(np.asarray(y) == 0)) if metric == "mape" else 0
     if n_zeros:
         raise ValueError(
-            f"mape divides by the target, which is 0 in {n_zeros} row{'s' * (n_zeros != 1)}; use "
-            "mae or rmse"
+            f"mape divides by the target, which is 0 in {counted(n_zeros, 'row')}; use mae or rmse"
         )
 
 

@@ -1,4 +1,4 @@
-"""Words in messages and parameters: similar names, durations, sizes of memory."""
+"""Words in messages and parameters: similar names, counts, durations, sizes of memory."""
 
 from __future__ import annotations
 
@@ -49,6 +49,15 @@ def no_column(name: object, columns: Iterable[object]) -> str:
     "there is no column 'Age'; did you mean 'age'?"
     """
     return f"there is no column {name!r}; {known_instead(name, columns)}"
+
+
+def counted(n: int, what: str) -> str:
+    """Count something, whose plural ends in s.
+
+    >>> counted(1, "real row"), counted(4000, "real row")
+    ('1 real row', '4,000 real rows')
+    """
+    return f"{n:,} {what}{'s' * (n != 1)}"
 
 
 def one_line(error: object) -> str:

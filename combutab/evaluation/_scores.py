@@ -23,7 +23,7 @@ from combutab.core.metrics import (
 )
 from combutab.core.rng import RandomState, as_generator
 from combutab.core.scores import confusion_counts, guessed_answers
-from combutab.core.text import known_instead
+from combutab.core.text import counted, known_instead
 
 # ---- Metrics by their names ----------------------------------------------------------------------
 
@@ -178,7 +178,7 @@ class PredictionScores:
     @property
     def _head(self) -> str:
         aside = "" if self.rows is None else " set aside"
-        head = f"Scores on {self.n_rows:,} rows{aside}; baseline: {self.baseline}"
+        head = f"Scores on {counted(self.n_rows, 'row')}{aside}; baseline: {self.baseline}"
         if self.y_true.ndim > 1 or self.classes is None or len(self.classes) != 2:
             return head
         return f"{head}; F1 and average precision: of {self.classes.tolist()[1]!r}"

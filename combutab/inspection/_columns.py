@@ -17,7 +17,7 @@ from sklearn.utils import resample
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from combutab.core.rng import RandomState, as_generator
-from combutab.core.text import known_instead, no_column
+from combutab.core.text import counted, known_instead, no_column
 from combutab.evaluation import METRICS, find_metric
 from combutab.preprocessing import ColumnKind, as_numpy, as_pandas, column_kind
 
@@ -211,7 +211,8 @@ def permutation_importance(
         scores.append(float(scorer(estimator, sample, own)))
         if not np.isfinite(scores[-1]):
             raise ValueError(
-                f"{name} is {scores[-1]} on {len(X)} row(s); use another metric, or more rows"
+                f"{name} is {scores[-1]} on {counted(len(X), 'row')}; use another metric, or more "
+                "rows"
             )
         found = inspection.permutation_importance(
             estimator, sample, own, scoring=scorer, n_repeats=1, n_jobs=n_jobs, random_state=shuffle

@@ -31,6 +31,7 @@ from combutab.preprocessing._tables import (
     polars_cells,
     refuse_cells,
 )
+from combutab.preprocessing.amounts import read_amounts
 from combutab.preprocessing.modes import (
     CategoryColumn,
     IdentifierColumn,
@@ -86,6 +87,7 @@ __all__ = [
     "parquet_parts",
     "polars_cells",
     "put_cells",
+    "read_amounts",
     "read_numbers",
     "refuse_cells",
     "refuse_large",

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from combutab.core.text import counted
 from combutab.preprocessing._columns import ColumnKind, column_kind, factorize
 from combutab.preprocessing._features import is_free_text
 from combutab.preprocessing._tables import as_pandas
@@ -165,6 +166,7 @@ _WAYS = {  # what to do with such a column
     "missing mark": "pandas.to_numeric reads them, with errors='coerce'",
     "text numbers": "pandas.to_numeric reads them",
 }
+_OF_AMOUNTS = ("decimal comma", "thousands", "sign")
 _OF_CODES = ("few texts", "missing mark", "text numbers")  # which whole numbers may well be
 _N_LOOKED_AT = 2_000  # categories of a column
 
@@ -191,8 +193,15 @@ def odd_categories(columns: Mapping[str, Mapping[Any, int]]) -> Iterator[OddColu
             len(numbers) <= _MAX_CLASSES or all("." not in value for value in numbers)
         ):
             continue
+        way = _WAYS[kind]
+        from combutab.preprocessing.amounts import Amounts
+
+        values = Amounts.split(rows) if kind in _OF_AMOUNTS else None
+        if values is not None and values.marks:
+            way = "combutab.preprocessing.read_amounts reads them"
+            way += "" if values.choose("", "") else ", if told the decimal mark (decimal=)"
         yield OddColumnWarning(
-            f"{name} is encoded as categories, {why} ({example}): {_WAYS[kind]}. If they are "
+            f"{name} is encoded as categories, {why} ({example}): {way}. If they are "
             "categories, convert the column to the dtype 'category'"
         )
 
@@ -278,7 +287,7 @@ def _odd_numbers(name: Any, present: pd.Series, n_rows: int) -> Iterator[OddColu
         if place < len(values) and values[place] == code:
             others = np.delete(values, place)
             if _stands_apart(code, others) and counts[place] >= (1 if abs(code) > 100 else 2):
-                example = f"{code}, {_count_rows(int(counts[place]))}"
+                example = f"{code}, {counted(int(counts[place]), 'row')}"
                 yield OddColumn(name, "missing code", "numbers", _CODE, example)
                 return
 
@@ -428,7 +437,7 @@ def _marks(rows: Counts, n: int) -> Finding:
 
 
 def _of_marks(marks: Counts) -> str:
-    return f"{_some_quoted(list(marks))}, {_count_rows(sum(marks.values()))}"
+    return f"{_some_quoted(list(marks))}, {counted(sum(marks.values()), 'row')}"
 
 
 def _first_value(rows: Counts) -> str:
@@ -442,10 +451,6 @@ def _some_quoted(values: list[str], n: int = 3) -> str:
 def quoted(value: str, n: int = 24) -> str:
     """Quote a value, of which only the beginning is shown if it is long."""
     return repr(value if len(value) <= n else f"{value[: n - 1]}…")
-
-
-def _count_rows(count: int) -> str:
-    return f"{count:,} row{'s' * (count != 1)}"
 
 
 # ---- What a target holds: classes, numbers, or cells that are neither ----------------------------

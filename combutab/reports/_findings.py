@@ -11,7 +11,8 @@ import pandas as pd
 from scipy.stats import binom, hypergeom
 
 from combutab.core.metrics import Metric
-from combutab.reports._page import counted, say
+from combutab.core.text import counted
+from combutab.reports._page import say
 from combutab.reports._yardsticks import Yardsticks, column_losses, pair_losses
 
 # ---- Thresholds of the levels, which templates/synthetic.html explains to the reader

@@ -13,6 +13,7 @@ from sklearn.base import is_classifier
 
 from combutab._version import __version__
 from combutab.core.rng import RandomState, as_generator
+from combutab.core.text import counted
 from combutab.evaluation import PredictionScores, evaluate_predictions
 from combutab.inspection import (
     Attributions,
@@ -186,7 +187,8 @@ def report_model(
         type(estimator).__name__,
         target,
         {**(facts or {}), **model_facts(estimator)},
-        scored or f"The scores and importances are of {len(frame):,} rows that were given.",
+        scored
+        or f"The scores and importances are of {counted(len(frame), 'row')} that were given.",
         scores,
         importance,
         [_shown_values(each, frame, least) for each in dependences],

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from combutab._version import __version__
+from combutab.core.text import counted
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -79,15 +80,6 @@ def _style() -> Markup:
 
     text = resources.files("combutab.reports").joinpath("templates", _STYLE).read_text("utf-8")
     return Markup(text)  # our own, not the data's
-
-
-def counted(n: int, what: str) -> str:
-    """Count something, whose plural ends in s.
-
-    >>> counted(1, "real row"), counted(4000, "real row")
-    ('1 real row', '4,000 real rows')
-    """
-    return f"{n:,} {what}{'s' * (n != 1)}"
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from combutab.cli._amounts import Form
 from combutab.cli._conditions import parse_conditions
 from combutab.cli._console import UserError
 from combutab.cli._files import FileFormat
 from combutab.preprocessing import ModeEncoder
+from combutab.preprocessing.amounts import Form
 
 FORMS = FileFormat(
     dates={"visit": "%d/%m/%Y", "seen": "%Y-%m-%dT%H:%M:%SZ"}, truth={"ok": ["no", "Y"]}

@@ -10,9 +10,9 @@ import pytest
 
 import combutab
 from combutab.cli import main
-from combutab.cli._amounts import Amounts
 from combutab.cli._files import FileFormat, Reading, read_file, write_table
 from combutab.datasets import TableError
+from combutab.preprocessing.amounts import Amounts
 from tests.cli.exports import COUNTRIES, sales, write_export
 
 
@@ -306,6 +306,80 @@ def test_a_model_reads_and_writes_amounts_in_the_form_of_its_table(tmp_path, mon
     assert main(["impute", "t.csv", "-o", "full.csv", "--model-file", "g"]) == 0
     full = pd.read_csv("full.csv", sep=";", dtype=str)
     assert full["discount"].str.fullmatch(r"\d+,\d %").all()
+    capsys.readouterr()
+
+
+def test_text_cells_of_a_workbook_are_amounts(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("openpyxl")
+    monkeypatch.chdir(tmp_path)
+    n = 40
+    rows = pd.DataFrame(
+        {
+            "rent": [f"1.{500 + i},50 €" for i in range(n)],
+            "share": [f"{i} %" for i in range(n - 1)] + [None],
+            "mixed": [3.5, "1.200,25 €"] * (n // 2),
+            "unclear": [f"1.{100 + i} %" for i in range(n)],  # the others tell
+            "size": range(n),
+        }
+    )
+    rows.to_excel("t.xlsx", index=False)
+    table, forms = read_file(Path("t.xlsx"), Reading())
+    assert table["rent"].tolist() == [1500.5 + i for i in range(n)]
+    assert table["share"].tolist()[:-1] == [*range(n - 1)]
+    assert table["mixed"].tolist()[:2] == [3.5, 1200.25]
+    assert table["unclear"].tolist() == [1100 + i for i in range(n)]
+    assert forms.decimal == "."
+    assert "t.xlsx: read with thousands '.'; 'rent', 'mixed' as" in capsys.readouterr().err
+    assert main(["fit", "t.xlsx", "--target", "size", "-o", "m", "--epochs", "1"]) == 0
+    rows.drop(columns="size").head(1).to_excel("new.xlsx", index=False)  # tells nothing of points
+    assert main(["predict", "m", "new.xlsx", "-o", "out.csv", "--keep", "unclear"]) == 0
+    found = pd.read_csv("out.csv")["predicted_size"]
+    reg = combutab.load("m")
+    np.testing.assert_allclose(found, reg.predict(table.drop(columns="size").head(1)))
+
+
+ZONED = [
+    (["2024-01-31 12:00:00+01:00", "2024-02-01 00:30:00+01:00"], "UTC+01:00"),
+    (["2024-01-31T12:00+00:00", "2024-02-01T00:30+00:00"], "UTC"),
+    (["2024-01-31 12:00:00.250000-05:30", "2024-02-01 00:30:00.500000-05:30"], "UTC-05:30"),
+    (["31.12.2024 12:00+01:00", "01.02.2024 00:30+01:00"], "UTC+01:00"),
+    (["2024-03-30 12:00:00+01:00", "2024-04-01 12:00:00+02:00"], None),
+]
+
+
+@pytest.mark.parametrize(("values", "zone"), ZONED)
+def test_dates_with_an_offset_keep_it_or_are_in_utc(tmp_path, capsys, values, zone):
+    written = "a,b\n" + "".join(f"{value},1\n" for value in [*values, ""])
+    table, forms = read(written, tmp_path)
+    meant = pd.to_datetime(pd.Series(values), dayfirst="." in values[0][:5], utc=True)
+    assert (table["a"][:2] == meant).all()
+    assert str(table["a"].dt.tz) == (zone or "UTC")
+    said = "t.csv: read 'a' in UTC, as offsets differ"
+    assert (said in capsys.readouterr().err) == (zone is None)
+    write_table(table, forms, tmp_path / "out.csv")
+    again, _ = read_file(tmp_path / "out.csv", Reading())
+    pd.testing.assert_frame_equal(again, table)
+    if zone is not None:
+        assert (tmp_path / "out.csv").read_text() == written
+    assert FileFormat.from_json(asdict(forms)) == forms
+
+
+def test_a_model_of_zoned_dates_reads_other_offsets(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    days = pd.date_range("2024-01-01", periods=60, tz="Etc/GMT-1")  # an hour before UTC's
+    rows = pd.DataFrame({"day": days.astype(str), "y": range(60)})
+    rows.to_csv("t.csv", index=False)
+    assert main(["fit", "t.csv", "--target", "y", "-o", "m", "--epochs", "1"]) == 0
+    Path("new.csv").write_text("day\n2024-02-01 00:00:00+01:00\n2024-02-01 01:00:00+02:00\n")
+    assert main(["predict", "m", "new.csv", "-o", "out.csv"]) == 0
+    same = pd.read_csv("out.csv")["predicted_y"]
+    assert same[0] == same[1]
+    synth = ["synth", "t.csv", "-o", "made.csv", "--model", "tvae", "--epochs", "1"]
+    assert main([*synth, "--batch-size", "20", "--save", "g"]) == 0
+    assert pd.read_csv("made.csv")["day"].str.fullmatch(r"2024-0\d-\d\d 00:00:00\+01:00").all()
+    condition = "day=2024-01-05 00:00:00+01:00..2024-01-20"
+    assert main(["sample", "g", "-o", "some.csv", "--rows", "5", "--condition", condition]) == 0
+    assert pd.read_csv("some.csv")["day"].between("2024-01-05", "2024-01-21").all()
     capsys.readouterr()
 
 

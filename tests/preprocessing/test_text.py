@@ -13,6 +13,7 @@ from combutab.preprocessing import (
     TableEncoder,
     UnlearnedWarning,
     odd_columns,
+    read_amounts,
 )
 
 GOOD = ["a joy to use every day", "sturdy, quick and beautiful", "we would buy it again at once"]
@@ -155,9 +156,13 @@ DAYS = pd.date_range("2024-01-01", periods=30)
 ODD = {
     "dates": (DAYS.strftime("%d.%m.%Y"), "though they are dates .*pandas.to_datetime reads them"),
     "iso": (DAYS.strftime("%Y-%m-%d"), "though they are dates"),
-    "euros": ([f"1.{i:03},50 €" for i in range(30)], r"with a sign \('1.000,50 €'\)"),
-    "commas": ([f"{i},5" for i in range(30)], "with a decimal comma"),
-    "thousands": ([f"{i},000" for i in range(1, 31)], "with thousands set apart"),
+    "euros": (
+        [f"1.{i:03},50 €" for i in range(30)],
+        r"with a sign \('1.000,50 €'\): .*read_am",
+    ),
+    "commas": ([f"{i},5" for i in range(30)], "with a decimal comma .*read_amounts reads them. If"),
+    "thousands": ([f"{i},000" for i in range(1, 31)], r"with thousands set .*told .*\(decimal=\)"),
+    "units": ([f"{i} {'€$'[i % 2]}" for i in range(30)], "sign .*remove the sign, and"),
     "points": ([f"{i}.25" for i in range(30)], "though all values are numbers"),
     "gaps": ([*(f"{i}.25" for i in range(30)), "n.a."], "errors='coerce'"),
 }
@@ -173,6 +178,48 @@ def test_text_that_is_dates_or_amounts_is_named(name):
     TableEncoder(categorical_features=["sold"]).fit(table)
     with pytest.warns(UnlearnedWarning, match="read as text"):
         TableEncoder(min_frequency=6).fit(table)
+
+
+def test_read_amounts():
+    table = pd.DataFrame(
+        {
+            "rent": ["1.507,67 €", "980,00 €", None],
+            "unclear": ["1.234", "2.345", "10.456"],
+            "mixed": [3.5, "1.200,50 €", None],
+            "code": ["1", "2", "3"],
+            "units": ["1 €", "2 $", "3 €"],
+            "flag": [True, "2 €", None],
+            "n": [1, 2, 3],
+        },
+        index=[5, 5, 7],
+    ).set_axis(["rent", "unclear", "mixed", "code", "units", "flag", "flag"], axis=1)
+    before = table.copy()
+    found = read_amounts(table)
+    pd.testing.assert_frame_equal(table, before)
+    assert found.index.tolist() == [5, 5, 7]
+    assert found["rent"].tolist()[:2] == [1507.67, 980.0]
+    assert found["unclear"].tolist() == [1234, 2345, 10456]  # as the other columns tell
+    assert found["mixed"].tolist()[:2] == [3.5, 1200.5]
+    pd.testing.assert_frame_equal(found.iloc[:, 3:], table.iloc[:, 3:])
+    alone = table["unclear"]
+    pd.testing.assert_series_equal(read_amounts(alone), alone)
+    assert read_amounts(alone, decimal=".").tolist() == [1.234, 2.345, 10.456]
+    assert read_amounts(alone, thousands=".").tolist() == [1234, 2345, 10456]
+    assert read_amounts(table.iloc[:0]).shape == (0, 7)
+    TableEncoder().fit(found[["rent", "unclear", "mixed"]])  # without a warning
+
+
+@pytest.mark.parametrize(
+    ("marks", "says"),
+    [
+        ({"decimal": ";"}, "decimal must be one of '.', ',', got ';'"),
+        ({"thousands": "''"}, "thousands must be one of"),
+        ({"decimal": ",", "thousands": ","}, "are both ','"),
+    ],
+)
+def test_read_amounts_refuses_other_marks(marks, says):
+    with pytest.raises(ValueError, match=says):
+        read_amounts(pd.DataFrame({"a": ["1,5"]}), **marks)
 
 
 @pytest.mark.parametrize("values", [list("123"), [str(i) for i in range(60)], ["a", "5,5"]])

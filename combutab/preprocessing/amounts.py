@@ -1,8 +1,8 @@
-"""Amounts in text files, such as "1.507,67 €", "$1,200", "12 %" and "(3.50)", and their form.
+"""Amounts that are text, such as "1.507,67 €", "$1,200", "12 %" and "(3.50)", and their form.
 
 A column is of amounts if all its values have one form: at most one unit (a currency or percent),
 one decimal mark and one mark between thousands. "1.234" may be 1.234 or 1234; other values of the
-column tell which, or other columns of the file.
+column tell which, or other columns of the table.
 """
 
 from __future__ import annotations
@@ -15,9 +15,15 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
+import pandas as pd
+
+from combutab.preprocessing._columns import ColumnKind, column_kind
+from combutab.preprocessing._tables import as_pandas
+
 _MARKS = ".,"
 _ALIKE = (" \u00a0\u202f", "'’")  # spaces, apostrophes
 _GAPS = "".join(_ALIKE)  # between thousands
+_ALL_MARKS = _MARKS + _GAPS
 _NAMES = "AED AUD BGN BRL CAD CHF CNY CZK DKK EUR GBP HKD HUF ILS INR ISK JPY KRW MXN NOK NZD PLN"
 _NAMES += " RON RUB SAR SEK SGD THB TRY UAH USD ZAR kr Kr zł Kč Ft Fr SFr Rs"
 _UNIT = rf"(?:(?:US|A|C|R)?[$¢-¥\u20a0-\u20cf]|[%‰]|(?:{'|'.join(_NAMES.split())})(?![^\W\d_])\.?)?"
@@ -253,6 +259,102 @@ class Amounts:
         gap = max(thousands, key="".join(used).count) if thousands else ""
         digits = after.pop() if len(after) == 1 else None
         return Form(decimal, gap, digits, positive, negative)
+
+
+def read_amounts(X: Any, *, decimal: str | None = None, thousands: str | None = None) -> Any:
+    """Read the columns of a table that are amounts as numbers, such as "1.507,67 €" and "12 %".
+
+    A column is of amounts if all its texts have one form: at most one unit (a currency or percent),
+    one decimal mark and one mark between thousands. Where a column's texts do not tell which is
+    which, as "1.234" does not, other columns do. Numbers among the texts stay; texts that are plain
+    numbers, such as codes, stay text.
+
+    Parameters
+    ----------
+    X : DataFrame of shape (n_samples, n_features), or Series
+    decimal, thousands : str, optional
+        The marks, such as ``","`` and ``"."``, where the texts do not tell them. Give them for new
+        rows, which may be few.
+
+    Returns
+    -------
+    DataFrame or Series
+        A copy of pandas. Columns that are no amounts, or whose marks are not known, are as they
+        were.
+
+    Raises
+    ------
+    ValueError
+        If a mark is none.
+
+    Examples
+    --------
+    >>> from combutab.preprocessing import read_amounts
+    >>> table = pd.DataFrame({"rent": ["1.507,67 €", "980,00 €"], "share": ["12 %", "5 %"]})
+    >>> read_amounts(table).to_dict("list")
+    {'rent': [1507.67, 980.0], 'share': [12, 5]}
+    """
+    for name, mark, known in (("decimal", decimal, _MARKS), ("thousands", thousands, _ALL_MARKS)):
+        if mark is not None and (len(mark) != 1 or mark not in known):
+            ways = ", ".join(map(repr, known))
+            raise ValueError(f"{name} must be one of {ways}, got {mark!r}")
+    if decimal is not None and decimal == thousands:
+        raise ValueError(f"decimal and thousands are both {decimal!r}; give the one that is known")
+    if decimal is None and thousands in (".", ","):
+        decimal = {".": ",", ",": "."}[thousands]
+    if isinstance(X, pd.Series):
+        return read_amounts(X.to_frame("x"), decimal=decimal, thousands=thousands)["x"].rename(
+            X.name
+        )
+    table = pd.DataFrame(as_pandas(X)).copy()
+    found: dict[int, Amounts] = {}
+    for j in range(table.shape[1]):
+        values = amounts_in(table.iloc[:, j])
+        found |= {} if values is None else {j: values}
+    for j, (marks, values) in choose_marks(found, decimal or "", thousands or "").items():
+        numbers: Any = as_numbers(table.iloc[:, j], values.numbers(*marks))
+        table.isetitem(j, numbers)
+    return table
+
+
+def amounts_in(column: pd.Series) -> Amounts | None:
+    """The texts of a column, of numbers too perhaps, if all of them may be amounts."""
+    kind = column_kind(column)
+    if kind != ColumnKind.TEXT and (kind != ColumnKind.CATEGORY or column.dtype != object):
+        return None
+    present = column.dropna().drop_duplicates()
+    texts = [value for value in present if isinstance(value, str)]
+    others = (value for value in present if not isinstance(value, str))
+    if any(isinstance(value, bool) or not isinstance(value, int | float) for value in others):
+        return None
+    return Amounts.split(text.strip() for text in texts)
+
+
+def choose_marks(
+    amounts: Mapping[Any, Amounts], decimal: str, thousands: str
+) -> dict[Any, tuple[tuple[str, str], Amounts]]:
+    """The marks of columns, and their values; without those whose marks are not known.
+
+    What a column does not tell is as in the others, where these have one decimal mark.
+    """
+    clear = {each.decimal for each in amounts.values()} - {""}
+    if len(clear) == 1 and not decimal and thousands not in clear:
+        decimal = clear.pop()
+    chosen = {}
+    for name, values in amounts.items():
+        marks = values.choose("", thousands) or values.choose(decimal, thousands)
+        if marks is not None:
+            chosen[name] = marks, values
+    return chosen
+
+
+def as_numbers(column: pd.Series, numbers: Mapping[str, float]) -> pd.Series:
+    """The column with numbers for its texts: integers if all are, else floats."""
+    read = [numbers[v.strip()] if isinstance(v, str) else v for v in column.astype(object)]
+    found: pd.Series = pd.Series(read, column.index, dtype=object, name=column.name)
+    if all(isinstance(value, int) for value in found.dropna()):
+        return found.astype("Int64" if found.isna().any() else "int64")
+    return found.astype("float64")
 
 
 def _unit_of(around: str) -> str:
