@@ -1,11 +1,11 @@
-"""Conditions on the command line, such as ``city=A|B`` and ``age=30..50``."""
+"""Conditions and shares on the command line, such as ``age=30..50`` and ``city=A:0.3|B:0.7``."""
 
 from __future__ import annotations
 
 import datetime
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,15 @@ from combutab.cli._console import UserError, refusals, warn
 from combutab.cli._files import FileFormat
 from combutab.core.text import known_instead, no_column
 from combutab.generators import check_conditions
-from combutab.generators.conditions import on_clocks
+from combutab.generators.conditions import on_clocks, read_conditions
+from combutab.generators.shares import read_shares
 from combutab.preprocessing import IdentifierColumn, ModeEncoder, NumberColumn
 from combutab.preprocessing.amounts import Form as AmountForm
 
 _FORMS = "COLUMN=VALUE, COLUMN=ONE|OTHER or COLUMN=LOW..HIGH"
+_SHARES = "COLUMN=VALUE:SHARE|VALUE:SHARE, such as city=Rome:0.3|Oslo:0.7 or age=..29:40%|30..:60%"
+# a value may have a "|" and a ":" itself
+_SHARE = re.compile(r"(.*?):\s*(\d*\.?\d+)\s*(%?)\s*(?:\||$)")
 _ISO = "%Y-%m-%d"
 Parse = Callable[[str], tuple[Any, Any]]  # the first and the last value that a text stands for
 
@@ -42,19 +46,8 @@ def parse_conditions(
     {'age': (35, None), 'city': ['b']}
     """
     found: dict[Any, list[Any] | tuple[Any, Any]] = {}
-    seen = set()
-    for text in texts or ():
-        name, value = _split_condition(text, encoder.schema_.keys)
-        j = [str(key) for key in encoder.schema_.keys].index(name)
-        if name in seen:
-            raise UserError(f"there are two conditions on {name!r}; join them: {_FORMS}")
-        seen.add(name)
-        key, column = encoder.schema_.keys[j], encoder.columns_[j]
-        if isinstance(column, IdentifierColumn):
-            raise UserError(
-                f"{name!r} holds identifiers, of which new ones are made; leave the condition out, "
-                "or say with --identifiers which columns hold some"
-            )
+    for key, value in _asked_of_columns("--condition", texts, encoder, f"a condition is {_FORMS}"):
+        name, column = str(key), encoder.columns_[encoder.schema_.position(key)]
         if isinstance(column, NumberColumn):
             found[key] = _continuous_values(name, value, column.bounds, forms)
             continue
@@ -66,18 +59,94 @@ def parse_conditions(
     return found
 
 
-def _split_condition(text: str, columns: Iterable[Any]) -> tuple[str, str]:
+def parse_shares(
+    texts: Sequence[str] | None,
+    encoder: ModeEncoder,
+    forms: FileFormat,
+    conditions: Mapping[Any, Any],
+) -> dict[Any, dict[Any, float]]:
+    """Read the shares of values for a generator's ``sample``.
+
+    They are ``COLUMN=VALUE:SHARE|VALUE:SHARE``, with values as in conditions, and shares such as
+    ``0.3`` or ``30%``.
+
+    Raises UserError if shares are none of these or cannot be met, or if there is no such column or
+    value.
+
+    >>> encoder = ModeEncoder().fit(pd.DataFrame({"age": [30, 40, 50], "city": list("aab")}))
+    >>> parse_shares(["age=..35:0.2|40..:0.8", "city=b:30%"], encoder, FileFormat(), {})
+    {'age': {(None, 35): 0.2, (40, None): 0.8}, 'city': {('b',): 0.3}}
+    """
+    found: dict[Any, dict[Any, float]] = {}
+    for key, text in _asked_of_columns("--shares", texts, encoder, f"shares are {_SHARES}"):
+        name, column = str(key), encoder.columns_[encoder.schema_.position(key)]
+        found[key] = own = {}
+        for value, share in _split_shares(name, text):
+            chosen: tuple[Any, ...] | None
+            if isinstance(column, NumberColumn):
+                one = _continuous_values(name, value, column.bounds, forms)
+                if isinstance(one, list) and len(one) > 1:
+                    raise UserError(
+                        f"--shares: {value!r} of {name!r} are several numbers; give a range"
+                    )
+                if isinstance(one, tuple):
+                    chosen = one
+                else:
+                    chosen = None if one[0] is None else (one[0], one[0])
+            else:
+                chosen = tuple(_discrete_values(name, value, encoder.categories_[key], forms))
+            if chosen in own:
+                raise UserError(f"--shares: {value!r} of {name!r} is there twice")
+            own[chosen] = share
+    with refusals():
+        read_shares(encoder, found, conditions=read_conditions(encoder, conditions))
+    return found
+
+
+def _split_shares(name: str, text: str) -> list[tuple[str, float]]:
+    """The values, with their shares, that a text gives."""
+    found: list[tuple[str, float]] = []
+    start = 0
+    while start < len(text) or not found:
+        part = _SHARE.match(text, start)
+        if part is None:
+            raise UserError(f"the shares of {name!r} are {_SHARES}, got {text!r}")
+        value, number, percent = part.groups()
+        found.append((value, float(number) / 100 if percent else float(number)))
+        start = part.end()
+    return found
+
+
+def _asked_of_columns(
+    option: str, texts: Sequence[str] | None, encoder: ModeEncoder, form: str
+) -> Iterator[tuple[Any, str]]:
+    """The keys of columns that texts ``COLUMN=...`` name, each once, and what is asked of them."""
+    names, seen = [str(key) for key in encoder.schema_.keys], set()
+    for text in texts or ():
+        name, value = _split_condition(option, text, names, form)
+        if name in seen:
+            raise UserError(f"{option} names {name!r} twice; join them: {form}")
+        seen.add(name)
+        j = names.index(name)
+        if isinstance(encoder.columns_[j], IdentifierColumn):
+            raise UserError(
+                f"{name!r} holds identifiers, of which new ones are made; leave it out of "
+                f"{option}, or say with --identifiers which columns hold some"
+            )
+        yield encoder.schema_.keys[j], value
+
+
+def _split_condition(option: str, text: str, known: Sequence[str], form: str) -> tuple[str, str]:
     """The name of a column and what is asked of it; of names with ``=`` in them, the longest."""
     parts = text.split("=")
     if len(parts) == 1:
-        raise UserError(f"a condition is {_FORMS}, got {text!r}")
-    known = [str(column) for column in columns]
+        raise UserError(f"{form}, got {text!r}")
     for i in range(len(parts) - 1, 0, -1):
         for name in ("=".join(parts[:i]), "=".join(parts[:i]).strip()):
             if name in known:
                 return name, "=".join(parts[i:])
     name = parts[0].strip()
-    raise UserError(f"--condition {text!r}: {no_column(name, known)}")
+    raise UserError(f"{option} {text!r}: {no_column(name, known)}")
 
 
 # ---- discrete columns --------------------------------------------------------------------------

@@ -213,9 +213,9 @@ class TrainingRun(Callback):
 _NUMBERS_PER_CELL = 4  # that sampling holds at a time, about
 
 
-def is_streamed(out: Path, condition: list[str] | None) -> bool:
+def is_streamed(out: Path, condition: list[str] | None, shares: list[str] | None) -> bool:
     """Tell whether rows are written part by part, so that memory holds any number of them."""
-    return ending(out) == ".parquet" and not condition
+    return ending(out) == ".parquet" and not condition and not shares
 
 
 def check_size(n_rows: int, n_columns: int) -> None:
@@ -225,7 +225,7 @@ def check_size(n_rows: int, n_columns: int) -> None:
     except (MemoryError, ValueError) as error:  # the second: more than an array can count
         raise UserError(
             f"{n_rows:,} rows are more than the memory holds; write them to a .parquet file, "
-            "without --condition and --report, or several files, each with another --seed"
+            "without --condition, --shares and --report, or several files, each with another --seed"
         ) from error
 
 
@@ -245,6 +245,7 @@ def write_rows(
     forms: FileFormat,
     n_rows: int,
     conditions: Mapping[Any, Any],
+    shares: Mapping[Any, Mapping[Any, float]],
     seed: int,
     out: Path,
 ) -> pd.DataFrame:
@@ -253,7 +254,9 @@ def write_rows(
     with spinner(f"Making {counted(n_rows, 'row')}"), refusals():
         table: pd.DataFrame
         try:
-            table = generator.sample(n_rows, conditions=conditions, random_state=seed)
+            table = generator.sample(
+                n_rows, conditions=conditions, shares=shares, random_state=seed
+            )
         except ShortfallError as error:
             table = error.rows
             asked = counted(n_rows, "row")

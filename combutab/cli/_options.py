@@ -282,6 +282,16 @@ Conditions = Annotated[
         '"age=30..". May be given several times, for different columns.',
     ),
 ]
+Shares = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--shares",
+        metavar="SHARES",
+        help='Shares of the rows that values have: "churn=yes:0.3|no:0.7", "city=Rome:40%", '
+        '"age=..29:0.4|30..:0.6". What is left of 1 is for other values. May be given several '
+        "times, for different columns.",
+    ),
+]
 Save = Annotated[
     Path | None,
     typer.Option(

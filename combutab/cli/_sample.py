@@ -18,13 +18,14 @@ def sample(
     out: _options.Out,
     rows: Annotated[int, typer.Option(help="Rows to write.", min=1)] = 1000,
     condition: _options.Conditions = None,
+    shares: _options.Shares = None,
     seed: _options.Seed = 0,
     device: _options.Device = "auto",
     guard_formulas: _options.Guard = False,
 ) -> None:
     """Write rows of a generator that `combutab synth` has trained.
 
-    The same rows, conditions and seed as there give the same table as there.
+    The same rows, conditions, shares and seed as there give the same table as there.
     """
     started = time.perf_counter()
     _options.check_ending(out)
@@ -32,17 +33,18 @@ def sample(
     _options.check_model(model)
 
     from combutab.cli import _files, _generators
-    from combutab.cli._conditions import parse_conditions
+    from combutab.cli._conditions import parse_conditions, parse_shares
 
     _files.check_device(device)
     generator, forms = _generators.load_generator(model, device)
     forms.guarded |= guard_formulas
-    if _generators.is_streamed(out, condition):
+    if _generators.is_streamed(out, condition, shares):
         _generators.stream_rows(generator, forms, rows, seed, out)
     else:
         _generators.check_size(rows, generator.n_features_in_)
         conditions = parse_conditions(condition, generator.encoder_, forms)
-        _generators.write_rows(generator, forms, rows, conditions, seed, out)
+        wanted = parse_shares(shares, generator.encoder_, forms, conditions)
+        _generators.write_rows(generator, forms, rows, conditions, wanted, seed, out)
     echo_on_terminal(
         f"Wrote {counted(rows, 'row')} to {out} ({time.perf_counter() - started:.1f} s)"
     )

@@ -43,6 +43,7 @@ def synth(
     thousands: _options.Thousands = None,
     encoding: _options.Encoding = None,
     condition: _options.Conditions = None,
+    shares: _options.Shares = None,
     epochs: _options.Epochs = None,
     max_time: _options.MaxTime = None,
     batch_size: Annotated[
@@ -88,7 +89,7 @@ def synth(
     outputs = {"OUT": out, "--save": save, "--report": report, "--checkpoint": checkpoint}
     _options.check_outputs(outputs, {"DATA": data})
     _options.check_replaceable("--save", save)
-    _check_report_options(report, target, holdout, condition)
+    _check_report_options(report, target, holdout, [*(condition or ()), *(shares or ())])
     named = None if identifiers == ["none"] else identifiers
     _options.check_table(
         data, sep, encoding, target=target, drop=drop, discrete=discrete, identifiers=named
@@ -105,19 +106,20 @@ def synth(
 
     from combutab._model_files import model_header
     from combutab.cli import _generators
-    from combutab.cli._conditions import parse_conditions, warn_if_unmet
+    from combutab.cli._conditions import parse_conditions, parse_shares, warn_if_unmet
     from combutab.cli._evaluate import evaluate_tables, file_names, write_and_print
     from combutab.core.device import resolve_device
 
     _files.check_device(device)
     _files.hint_before_learning(table, reading, forms, out, guard_formulas)
     n_rows = len(table) if rows is None else rows
-    streamed = report is None and _generators.is_streamed(out, condition)
+    streamed = report is None and _generators.is_streamed(out, condition, shares)
     if not streamed:
         _generators.check_size(n_rows, table.shape[1])
     protection = _generators.read_protection(min_frequency, identifiers, table.columns)
     columns = _generators.probe(table, listed, protection, to_save=save is not None)
     conditions = parse_conditions(condition, columns, forms)
+    wanted = parse_shares(shares, columns, forms, conditions)
     warn_if_unmet(table, conditions, columns, data)
     test = None
     if report is not None:
@@ -141,7 +143,7 @@ def synth(
         if streamed:
             _generators.stream_rows(generator, forms, n_rows, seed, place)
         else:
-            made = _generators.write_rows(generator, forms, n_rows, conditions, seed, place)
+            made = _generators.write_rows(generator, forms, n_rows, conditions, wanted, seed, place)
         run.add(counted(n_rows, "row"), place)
         seconds = time.perf_counter() - started
         echo_on_terminal(f"Wrote {counted(n_rows, 'row')} to {place} ({seconds:.1f} s)")
@@ -169,16 +171,16 @@ def synth(
 
 
 def _check_report_options(
-    report: Path | None, target: str | None, holdout: float | None, condition: list[str] | None
+    report: Path | None, target: str | None, holdout: float | None, ordered: list[str]
 ) -> None:
     if report is None:
         for option, value in (("--target", target), ("--holdout", holdout)):
             if value is not None:
                 raise UserError(f"{option} {value} is for a report: --report report.html")
-    elif condition:
+    elif ordered:
         raise UserError(
-            "a report is of rows without conditions, to be compared with all of DATA; leave "
-            "--condition or --report out"
+            "a report is of rows without conditions and shares, to be compared with all of DATA; "
+            "leave --condition, --shares or --report out"
         )
     if holdout is not None and not 0 <= holdout <= _MAX_HOLDOUT:
         raise UserError(f"--holdout must lie between 0 and {_MAX_HOLDOUT}, got {holdout:g}")

@@ -75,9 +75,9 @@ from combutab.generators.sampling import (
     Sampler,
     Samples,
     check_arguments,
-    draw_balanced,
     fall_short,
 )
+from combutab.generators.shares import draw_shares, read_shares
 from combutab.nn import (
     NORMALIZATIONS,
     ActivationSpec,
@@ -477,6 +477,7 @@ class BaseGenerator(
         conditions: Mapping[Any, Any] | None = None,
         seed_data: Any = None,
         balance: Any = None,
+        shares: Mapping[Any, Mapping[Any, float]] | None = None,
         random_state: Any = None,
         on_shortfall: str = "error",
         max_tries: int = 100,
@@ -507,7 +508,20 @@ class BaseGenerator(
         balance : column, optional
             A discrete column, each of whose values gets the same number of rows; a missing value
             counts as one, rare values get none. Where n is no multiple, the first values get one
-            row more.
+            row more. It is short for equal ``shares`` of all values.
+        shares : mapping, optional
+            Column -> {value: share of the rows}, of one column or several, such as
+            ``{"churn": {"yes": 0.3, "no": 0.7}}``. The numbers of rows are exact, by largest
+            remainders. Shares are from 0 to 1. If those of a column add up to less than 1, the
+            column's other values get the rest, in the generator's own proportions; if they add up
+            to 1, other values do not occur.
+            In place of a value there may be None for a missing value; a tuple of values of a
+            discrete column, any of which will do; a range ``(low, high)`` of a continuous column,
+            as in ``conditions``. A number at which one range ends and the next begins belongs to
+            the next.
+            Several columns are brought together by raking (iterative proportional fitting) of at
+            least 5,000 rows that are drawn first: values go together as they do there, as far as
+            the shares allow. Combinations that are in none of these rows are not asked for.
         random_state : int, RandomState, Generator or None
             None goes on with the fit's own random numbers, so that the same calls after the same
             fit give the same rows.
@@ -520,9 +534,9 @@ class BaseGenerator(
         out : path, optional
             A Parquet file, or a URI such as ``"s3://bucket/rows.parquet"``, that the rows are
             written to part by part, the same rows as without it: n rows take the memory of some
-            65,000. With conditions or ``balance`` they are all drawn before they are decoded, and
-            take four bytes a number and eight a category or mode until then. The file is at its
-            place once it is whole: after an error or Ctrl-C nothing is left.
+            65,000. With conditions, ``balance`` or ``shares`` they are all drawn before they are
+            decoded, and take four bytes a number and eight a category or mode until then. The file
+            is at its place once it is whole: after an error or Ctrl-C nothing is left.
 
         Returns
         -------
@@ -534,8 +548,9 @@ class BaseGenerator(
         Raises
         ------
         ValueError
-            If a condition cannot be met (there is no such column or value), or rows cannot be
-            balanced by the column.
+            If a condition or share cannot be met (there is no such column or value), if rows cannot
+            be balanced by the column, or if the shares of several columns cannot be met together:
+            the error names the values that are never drawn with each other.
         ShortfallError
             If rows that meet the conditions are too rare; a ValueError, whose ``rows`` are those
             that were found.
@@ -549,10 +564,10 @@ class BaseGenerator(
                 raise ValueError(
                     f"{n=} does not fit seed_data, which has {len(seed_data)} rows; leave n out"
                 )
-            others = (condition_column, condition_value, conditions, balance, out)
+            others = (condition_column, condition_value, conditions, balance, shares, out)
             if any(each is not None for each in others):
                 raise ValueError(
-                    "seed_data is given with conditions, balance or out; put what the former ask "
+                    "seed_data is given with conditions, balance, shares or out; put what they ask "
                     "for into columns of seed_data, and write what is returned"
                 )
             return self._sample_each(seed_data, random_state, on_shortfall, max_tries, nearest=True)
@@ -570,19 +585,19 @@ class BaseGenerator(
         elif condition_value is not None:
             raise ValueError(f"condition_value={condition_value!r} needs a condition_column")
         wanted = read_conditions(self.encoder_, {} if conditions is None else conditions)
+        ordered = read_shares(self.encoder_, shares, balance, wanted)
         n = int(n)
         with nullcontext() if out is None else parquet_parts(out) as file:
             writer, table = None if file is None else RowWriter(self.encoder_, file), None
-            if writer is not None and not wanted and balance is None:
+            if writer is not None and not wanted and not ordered:
                 return self.stream_rows(writer, n, random_state)
             key = self.sample_key(random_state)
             sampler, asked = self.sampler(), [each.column for each in wanted]
-            if balance is None:
+            if not ordered:
                 values, codes, n_made = sampler.draw(n, wanted, key, max_tries)
             else:
-                asked.append(balance)
-                drawn = draw_balanced(sampler, n, balance, wanted, key, max_tries)
-                values, codes, n_made = drawn
+                asked += [each.column for each in ordered]
+                values, codes, n_made = draw_shares(sampler, n, ordered, wanted, key, max_tries)
             lacking = len(codes) < n
             if writer is not None and not (lacking and on_shortfall == "error"):
                 writer.write_all(values, codes, wanted)

@@ -43,11 +43,15 @@ class Codes:
 
 @dataclass(frozen=True)
 class Range:
-    """A range of a continuous column's values, both ends included; None for an open end."""
+    """A range of a continuous column's values, both ends included; None for an open end.
+
+    With ``open`` the upper end is not included.
+    """
 
     column: Any
     low: Any
     high: Any
+    open: bool = False
 
     def met(self, codes: np.ndarray, table: Any) -> np.ndarray:  # (n,)
         """Find the rows that meet it, given the decoded table."""
@@ -56,8 +60,26 @@ class Range:
         if self.low is not None:
             inside &= column.ge(self.low).fillna(False).to_numpy(dtype=bool)
         if self.high is not None:
-            inside &= column.le(self.high).fillna(False).to_numpy(dtype=bool)
+            below = column.lt(self.high) if self.open else column.le(self.high)
+            inside &= below.fillna(False).to_numpy(dtype=bool)
         return inside
+
+
+@dataclass(frozen=True)
+class Outside:
+    """A continuous column's values that are in none of some ranges; missing ones too, if so."""
+
+    column: Any
+    ranges: tuple[Range, ...]
+    missing: bool
+
+    def met(self, codes: np.ndarray, table: Any) -> np.ndarray:  # (n,)
+        """Find the rows that meet it, given the decoded table."""
+        present = column_of(table, self.column).notna().to_numpy(dtype=bool)
+        met = present | self.missing
+        for each in self.ranges:
+            met &= ~each.met(codes, table)
+        return met
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +113,7 @@ class PointConditions:
         return np.abs(np.where(missing, 0.0, x)[:, None] - points), missing
 
 
-Condition = Codes | Range | PointConditions
+Condition = Codes | Range | Outside | PointConditions
 
 
 def write_points(table: Any, conditions: Sequence[Condition]) -> None:
@@ -261,7 +283,7 @@ def read_each(
         cells: dict[int, Any] = {}
         for code, value in enumerate(values):
             try:
-                read[j][code] = _read_values(encoder, column, [value])
+                read[j][code] = read_values(encoder, column, [value])
             except ValueError:
                 if not nearest:
                     raise
@@ -287,20 +309,20 @@ def _read_nearest(encoder: ModeEncoder, column: Any, value: Any) -> tuple[Condit
         raise ValueError(
             f"{column!r} is given as {value!r}; leave such cells missing, or bound them"
         )
-    least, most = map(_python_scalar, coder.bounds)
+    least, most = map(python_scalar, coder.bounds)
     return PointConditions(column, coder, _as_written(coder, min(max(number, least), most))), number
 
 
 def _read_condition(encoder: ModeEncoder, column: Any, value: Any) -> Condition | None:
     if isinstance(value, tuple):
-        return _read_range(encoder, column, value)
+        return read_range(encoder, column, value)
     values = list(value) if isinstance(value, _MANY) else [value]
     if not values:
         raise ValueError(f"the condition on {column!r} has no values; leave it out")
-    return _read_values(encoder, column, values)
+    return read_values(encoder, column, values)
 
 
-def _read_values(encoder: ModeEncoder, column: Any, values: list[Any]) -> Condition | None:
+def read_values(encoder: ModeEncoder, column: Any, values: list[Any]) -> Condition | None:
     """Read a condition on values of a column; None if every row meets it."""
     j = encoder.schema_.position(column)
     coder, label = encoder.columns_[j], encoder.schema_.label(j)
@@ -335,7 +357,7 @@ def _as_held(column: Any, coder: NumberColumn, value: Any) -> pd.Series:
     Raises ValueError if the column cannot hold it: the error has the nearest one that it can.
     """
     number = _as_number(column, coder, value)
-    least, most = map(_python_scalar, coder.bounds)
+    least, most = map(python_scalar, coder.bounds)
     if not least <= number <= most:
         raise ValueError(f"{column!r} is never {value!r}: its values lie in {least} to {most}")
     held = _as_written(coder, number)
@@ -344,7 +366,7 @@ def _as_held(column: Any, coder: NumberColumn, value: Any) -> pd.Series:
         held = pd.Series([whole]).astype(coder.format.dtype)
     if getattr(coder.format, "decimals", 0) is None:  # of any number of digits: as it is
         held = pd.Series([number]).astype(coder.format.dtype)
-    elif not _same_number(_python_scalar(held.iloc[0]), number):
+    elif not _same_number(python_scalar(held.iloc[0]), number):
         raise ValueError(
             f"{column!r} is never {value!r}, its values are rounded; ask for {held.iloc[0]}, or "
             "for a range (low, high)"
@@ -375,7 +397,7 @@ def _same_number(held: Any, number: Any) -> bool:
     return bool(held == number)
 
 
-def _read_range(encoder: ModeEncoder, column: Any, ends: tuple[Any, ...]) -> Range | None:
+def read_range(encoder: ModeEncoder, column: Any, ends: tuple[Any, ...]) -> Range | None:
     if len(ends) != 2 or all(end is None for end in ends):
         raise ValueError(
             f"the condition on {column!r} must be a value, a list of values or a range "
@@ -392,10 +414,10 @@ def _read_range(encoder: ModeEncoder, column: Any, ends: tuple[Any, ...]) -> Ran
         coder.code(ends, encoder.schema_.label(j))  # raises
         return None
     values = coder.values.iloc[[0, 0]] if isinstance(coder, CategoryColumn) else coder.bounds
-    low, high = (None if end is None else _range_end(column, end, values) for end in ends)
+    low, high = (None if end is None else range_end(column, end, values) for end in ends)
     if low is not None and high is not None and low > high:
         raise ValueError(f"the range {ends!r} of {column!r} is empty")
-    least, most = map(_python_scalar, values)
+    least, most = map(python_scalar, values)
     beyond = (low is not None and low > most) or (high is not None and high < least)
     if not beyond:  # an end outside is open: a column of dates may not hold it
         low = None if low is None or low <= least else low
@@ -431,7 +453,7 @@ def offset_of(coder: NumberColumn, value: Any) -> np.ndarray:
     return np.ldexp([float(value)], -exponent) - np.ldexp(low, -exponent)
 
 
-def _range_end(column: Any, value: Any, values: pd.Series) -> Any:
+def range_end(column: Any, value: Any, values: pd.Series) -> Any:
     """An end of a range as a value of its column."""
     end = _as_value(value, values)
     if pd.isna(end):
@@ -482,7 +504,7 @@ def on_clocks(moment: pd.Timestamp, zone: Any) -> pd.Timestamp:
     return found
 
 
-def _python_scalar(value: Any) -> Any:
+def python_scalar(value: Any) -> Any:
     """A value of a column, where that of a date without a time is one with it."""
     return pd.Timestamp(value) if isinstance(value, date) else value
 

@@ -21,13 +21,13 @@ from combutab.core.device import Precision
 from combutab.core.rng import (
     Stream,
     fold_in,
-    random_permutations,
     random_uniform,
 )
 from combutab.generators.conditions import (
     NEAREST,
     Codes,
     Condition,
+    Outside,
     PointConditions,
     Range,
     all_met,
@@ -38,7 +38,6 @@ from combutab.generators.conditions import (
 from combutab.nn import RowSpans, StackedNetwork
 from combutab.preprocessing import (
     CategoryColumn,
-    IdentifierColumn,
     ModeEncoder,
     NumberColumn,
     ParquetParts,
@@ -207,7 +206,7 @@ class Sampler(Generic[NetworkT]):
     """
 
     # conditions that the network's rows need not meet
-    _checked: ClassVar[tuple[type, ...]] = (Codes, Range, PointConditions)
+    _checked: ClassVar[tuple[type, ...]] = (Codes, Range, Outside, PointConditions)
 
     def __init__(
         self,
@@ -477,7 +476,7 @@ def _pair_up(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray
 class DirectSampler(Sampler[NetworkT]):
     """A sampler whose network draws columns beside others, and meets all but the ends of ranges."""
 
-    _checked = (Range,)
+    _checked = (Range, Outside)
 
     def _proposal(self, conditions: Sequence[Condition]) -> Callable[[int, int], Rows] | None:
         given = np.full(self.spans.n_spans, FREE)
@@ -586,68 +585,25 @@ def _numbers_of(encoder: ModeEncoder, column: Any) -> tuple[int, int, NumberColu
     return i, index, coder
 
 
-def _reached(coder: NumberColumn, range_: Range) -> list[int]:
-    """The bins that hold numbers of a range."""
+def _reached(coder: NumberColumn, condition: Range | Outside) -> list[int]:
+    """The bins that hold numbers of a range, or some that are outside of ranges."""
     codes = np.arange(coder.size - coder.missing)
-    lowest, highest = (coder.decode(np.full(len(codes), end), codes) for end in (-1.0, 1.0))
-    inside = np.ones(len(codes), dtype=bool)
-    if range_.low is not None:
-        inside &= highest.ge(range_.low).to_numpy(dtype=bool)
-    if range_.high is not None:
-        inside &= lowest.le(range_.high).to_numpy(dtype=bool)
-    return codes[inside].tolist()
-
-
-# ---- Rows of which each value of a discrete column has as many -----------------------------------
-
-
-def draw_balanced(
-    sampler: Sampler[Any],
-    n: int,
-    column: Any,
-    conditions: Sequence[Condition],
-    key: int,
-    max_tries: int,
-) -> tuple[np.ndarray, np.ndarray, int]:
-    """Values and codes of n rows that meet conditions, and how many were made.
-
-    Each value of the column has as many of the rows, but for a remainder of the first values'; the
-    rows are in random order. There are fewer of values that max_tries were not enough for.
-
-    Raises ValueError if the column is not discrete, or has a condition too.
-    """
-    span, n_codes = _span_and_size(sampler.encoder, column)
-    if any(each.column == column for each in conditions):
-        raise ValueError(
-            f"{column!r} is in balance and in conditions; leave it out of one of them (a list of "
-            "values as the condition gives them by their true shares)"
-        )
-    parts, made = [], 0
-    for code in range(min(n_codes, max(1, n))):
-        n_rows = n // n_codes + (code < n % n_codes)
-        own = [Codes(column, span, (code,)), *conditions]
-        drawn = sampler.draw(n_rows, own, fold_in(key, Stream.PATTERN, code), max_tries)
-        parts.append(drawn[:2])
-        made += drawn[2]
-    values, codes = join(parts)
-    order = random_permutations([fold_in(key, Stream.BALANCED)], [len(codes)])[0].numpy()
-    return values[order], codes[order], made
-
-
-def _span_and_size(encoder: ModeEncoder, column: Any) -> tuple[int, int]:
-    """The span of a discrete column, and how many codes rows of it can have."""
-    j = encoder.schema_.position(column)
-    coder, label = encoder.columns_[j], encoder.schema_.label(j)
-    if isinstance(coder, IdentifierColumn):
-        raise ValueError(f"{label} holds identifiers, which are new in each row; balance another")
-    if not isinstance(coder, CategoryColumn):
-        raise ValueError(
-            f"{label} is continuous, so that it has no values to balance; list it in "
-            "discrete_columns of fit, or balance another"
-        )
-    if coder.size == 1:
-        raise ValueError(f"{label} is constant; balance another")
-    return span_of(encoder, j), len(coder.values)  # the code of rare values comes after these
+    ends = [coder.decode(np.full(len(codes), end), codes) for end in (-1.0, 1.0)]
+    if isinstance(condition, Range):
+        lowest, highest = ends
+        inside = np.ones(len(codes), dtype=bool)
+        if condition.low is not None:
+            inside &= highest.ge(condition.low).to_numpy(dtype=bool)
+        if condition.high is not None:
+            below = lowest.lt if condition.open else lowest.le
+            inside &= below(condition.high).to_numpy(dtype=bool)
+        return codes[inside].tolist()
+    tables = [pd.DataFrame({condition.column: each}) for each in ends]
+    within = [
+        np.logical_and(*(each.met(codes, table) for table in tables)) for each in condition.ranges
+    ]
+    others = codes[~np.any(within, axis=0)] if within else codes
+    return [*others.tolist(), *([coder.size - 1] if condition.missing else [])]
 
 
 # ---- Rows that are written to a Parquet file part by part ----------------------------------------

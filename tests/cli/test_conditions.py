@@ -120,7 +120,7 @@ def test_several(encoder):
         ([""], "a condition is COLUMN=VALUE, COLUMN=ONE|OTHER or COLUMN=LOW..HIGH, got ''"),
         (["=3"], "there is no column ''; there are 'age', 'price'"),
         (["agee=3"], "there is no column 'agee'; did you mean 'age'?"),
-        (["age=30..", "age=..50"], "there are two conditions on 'age'; join them"),
+        (["age=30..", "age=..50"], "--condition names 'age' twice; join them"),
         (["city=Roma"], "'city' has no value 'Roma'; did you mean 'Rome'?"),
         (["city=Rome|Paris"], "'city' has no value 'Paris'; there are "),
         (["x=y="], "'x=y' has no missing values; there are 'p', 'q'"),

@@ -101,7 +101,7 @@ REFUSED = {
         --report r --holdout 0.95 -> --holdout must lie between 0 and 0.9, got 0.95
         --report r --holdout nan -> --holdout must lie between 0 and 0.9, got nan
         --report r --holdout 0.005 -> sets 1 of 150 rows aside; at least 2 are needed
-        --report r --condition city=Rome -> leave --condition or --report out
+        --report r --condition city=Rome -> leave --condition, --shares or --report out
     """,
     f"synth days.csv -o out.csv {QUICK}": """
         --report r --target day -> target 'day' holds dates ... --discrete day

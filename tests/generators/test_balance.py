@@ -79,7 +79,8 @@ def seeds(**columns):
     return {"seed_data": pd.DataFrame(columns)}
 
 
-SIDES, ALONE = seeds(side=["left", "right"]), "seed_data is given with conditions, balance or out"
+SIDES = seeds(side=["left", "right"])
+ALONE = "seed_data is given with conditions, balance, shares or out"
 
 
 @pytest.mark.parametrize(

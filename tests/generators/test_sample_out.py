@@ -119,7 +119,7 @@ def test_a_place_that_is_none_is_found_before_rows_are_drawn(model, tmp_path):
         pytest.raises(FileNotFoundError, match="none does not exist"),
     ):
         model.sample(3, out=tmp_path / "none" / "rows.parquet")
-    with pytest.raises(ValueError, match="with conditions, balance or out"):
+    with pytest.raises(ValueError, match="with conditions, balance, shares or out"):
         model.sample(seed_data=table()[["kind"]], out=tmp_path / "rows.parquet")
 
 
