@@ -22,8 +22,9 @@ FOLDER (or COMBUTAB_DATA) has magic, shoppers, adult, default, beijing and diabe
 them, as CSV files from UCI; `benchmarks/quality/diffusion_tables.py` says how they are cleaned and
 split, and how a further table is added. Peers and XGBoost come with `pip install
 'combutab[bench]'`; a peer that is not installed is left out, and the page says so. A run that was
-stopped goes on where it stood. --quick trains for two epochs on 200 rows, and leaves the scores by
-XGBoost out where it is not installed.
+stopped goes on where it stood. A model that failed is listed on the page and is not run again until
+its line is removed from the CSV file. --quick trains for two epochs on 200 rows, and leaves the
+scores by XGBoost out where it is not installed.
 """
 
 from __future__ import annotations

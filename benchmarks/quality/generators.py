@@ -14,8 +14,8 @@ these are measured, by combutab.evaluation:
   of each: 0.5 is no copying, and copies have 0.625, as of four rows learned from one is looked at;
 - seconds of fit and of sampling, and by how much the process grew at most.
 
-"real rows" are those learned from, once more: the best scores, of a copy. SMOTE puts rows between
-neighbours: useful, and near to copies.
+"real rows" are those learned from, once more: the best scores, of a copy. "independent columns"
+show what single columns are worth. SMOTE puts rows between neighbours: useful, and near to copies.
 
     python -m benchmarks.quality.generators [--quick] [--data-home FOLDER] [--seeds 3] [--splits 1]
         [--models NAME ...] [--data NAME ...] [--rows N]
