@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
-from torch.nn import functional as F
 
 from combutab._model_files import loadable
 from combutab.core.device import Precision
@@ -137,7 +136,7 @@ class FlowSteps:
         """The losses of codes and of values of a network of the stack, (M,) each."""
         half = len(masks or ()) // 2
         code_masks, value_masks = (masks[:half], masks[half:]) if masks else (None, None)
-        shape, codes, dtype = rows.codes.shape[:2], rows.codes, self.spans.dtype
+        codes, dtype = rows.codes, self.spans.dtype
         raw = self.code_outputs(network, codes.masked_fill(drawn.hidden, -1), code_masks)
         weight = drawn.hidden.to(dtype)
         weight.div_(weight.sum(-1, keepdim=True))  # each hidden code's share of its row's
@@ -147,10 +146,9 @@ class FlowSteps:
         ends = to_normal(rows.values)
         velocity = ends - drawn.noise
         at = torch.where(drawn.known, ends, drawn.noise + drawn.time * velocity)
-        like = at.new_empty(*shape, network.values.n_inputs)
-        x = self.write_values(like, codes, at, drawn.known, drawn.time)
         with self.context():
-            found = network.values(x, value_masks)
+            layer = ValueLayer(self, network, codes, drawn.known)
+            found = layer.velocity(at, drawn.time, value_masks)
         # 0 is the value of what has none within its bin: an atom, or a missing number
         counted = (~drawn.known & (rows.values != 0)).to(velocity.dtype)
         error = (found.to(dtype) - velocity) * counted
@@ -160,47 +158,40 @@ class FlowSteps:
         self, network: StackedCascade, codes: Tensor, masks: Sequence[Tensor] | None = None
     ) -> Tensor:
         """Raw outputs of the network of codes, given codes of which -1 are not known."""
-        shape, device = (*codes.shape[:2], self.inputs.n_inputs), codes.device
-        x = torch.empty(shape, dtype=self.spans.dtype, device=device)
+        part, first = network.codes, network.codes.linear(0)
         with self.context():
-            return network.codes(self.inputs.write(x, codes), masks).to(self.spans.dtype)
+            outputs = first.bias + self.inputs.effects(first.weight).sum(codes)
+            return part.outputs(part.hidden(outputs, masks)).to(self.spans.dtype)
 
-    def write_values(
-        self, into: Tensor, codes: Tensor, at: Tensor, known: Tensor, time: Tensor
-    ) -> Tensor:
-        """Write the inputs of the values' network: codes, values as they are, which are known."""
-        width, n_values = self.inputs.n_inputs, at.shape[-1]
-        self.inputs.write(into[..., :width], codes)
-        into[..., width : width + n_values] = at
-        into[..., width + n_values : width + 2 * n_values] = known
-        into[..., width + 2 * n_values :] = time_inputs(time)
-        return into
+
+class ValueLayer:
+    """The network of values beside codes that are given, and values that are known, (M, n, ...).
+
+    Its inputs are the codes, the values on their way from noise, which of them are known, and the
+    time. What the first layer makes of those that stay the same is computed once.
+    """
+
+    def __init__(
+        self, steps: FlowSteps, network: StackedCascade, codes: Tensor, known: Tensor
+    ) -> None:
+        assert network.values is not None
+        self._part, first, n_values = network.values, network.values.linear(0), known.shape[-1]
+        sizes = [steps.inputs.n_inputs, n_values, n_values]
+        sizes.append(first.weight.shape[1] - sum(sizes))  # of the time
+        of_codes, self._of_values, of_known, self._of_time = first.weight.split(sizes, dim=1)
+        outputs = first.bias + steps.inputs.effects(of_codes).sum(codes)
+        self._outputs = torch.baddbmm(outputs, known.to(of_known.dtype), of_known)
+
+    def velocity(self, at: Tensor, time: Tensor, masks: Sequence[Tensor] | None = None) -> Tensor:
+        """The values' velocity where they are at a time, which may be one of all rows."""
+        outputs = self._outputs + time_inputs(time) @ self._of_time
+        hidden = self._part.hidden(torch.baddbmm(outputs, at, self._of_values), masks)
+        return self._part.outputs(hidden)
 
 
 # ---- Rows of a cascaded flow: codes one by one, each row in an order of its own, then values -----
 
 _PASSES = 64  # of the network of codes, at most: of more columns several are drawn at a time
-
-
-class CodeEffects:
-    """What codes add to the outputs of a first layer, looked up in place of a matrix product."""
-
-    def __init__(self, spans: RowSpans, inputs: CodeInputs, weight: Tensor) -> None:
-        self._effects = inputs.effects(weight)
-        self._starts = spans.starts - spans.n_values
-
-    def sum(self, codes: Tensor, which: Tensor | None = None) -> Tensor:
-        """Add up what known codes add, (M, n, k) -> (M, n, width), -1 for one that is not known.
-
-        They are of all spans, or of those of ``which``, (M, n, k).
-        """
-        starts = self._starts if which is None else self._starts[which]
-        none = self._effects.shape[1] - 1
-        index = torch.where(codes < 0, none, codes + starts)
-        if not index.shape[2]:
-            return self._effects[:, -1:].expand(-1, codes.shape[1], -1)
-        of_member = zip(index, self._effects, strict=True)
-        return torch.stack([F.embedding_bag(i, table, mode="sum") for i, table in of_member])
 
 
 def draw_rows(
@@ -249,7 +240,7 @@ def _draw_codes(
     ends = [*range(first), *range(first, n_free, max(1, at_once)), n_free]
     probability = torch.ones(n_members, n, dtype=torch.float64, device=codes.device)
     part, first_layer = network.codes, network.codes.linear(0)
-    effects = CodeEffects(spans, steps.inputs, first_layer.weight)
+    effects = steps.inputs.effects(first_layer.weight)
     first_outputs = first_layer.bias + effects.sum(codes)
     for start, stop in itertools.pairwise(ends):
         if start == 0 and not bool((codes >= 0).any()):  # all rows are alike as yet
@@ -326,19 +317,10 @@ def _flow(
     n_steps: int,
 ) -> Tensor:
     """Where the values' flow leads from time 0 to 1; known ones stay."""
-    assert network.values is not None
-    part, free, n_values = network.values, ~known, at.shape[-1]
-    first = part.linear(0)
-    ends = [steps.inputs.n_inputs + k * n_values for k in range(3)]
-    of_codes, of_values, of_known, of_time = first.weight.tensor_split(ends, dim=1)
-    effects = CodeEffects(steps.code_spans, steps.inputs, of_codes)
-    # what stays the same on the way
-    outputs = first.bias + effects.sum(codes) + known.to(of_known.dtype) @ of_known
+    layer, free = ValueLayer(steps, network, codes, known), ~known
 
     def velocity(y: Tensor, t: float) -> Tensor:
-        time = time_inputs(y.new_full((1, 1, 1), t)) @ of_time
-        velocity = part.outputs(part.hidden(torch.baddbmm(outputs + time, y, of_values)))
-        return velocity.to(y.dtype) * free
+        return layer.velocity(y, y.new_full((1, 1, 1), t)).to(y.dtype) * free
 
     for k in range(n_steps):
         t, h = k / n_steps, 1 / n_steps

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from combutab.core.rng import Stream, fold_in
 from combutab.nn._generative import ORIGINAL
@@ -56,9 +57,6 @@ class ResidualPart(nn.Module):
         passing = widths[0]
         blocks = [size for width in widths for size in ((passing, width), (width, passing))]
         return [(n_inputs, passing), *blocks, (passing, n_outputs)]
-
-    def forward(self, x: Tensor, masks: Sequence[Tensor] | None = None) -> Tensor:
-        return self.outputs(self.hidden(self.linears[0](x), masks))
 
     def linear(self, i: int) -> StackedLinear:
         """Return a linear layer, of which the first one is 0."""
@@ -119,8 +117,9 @@ class CodePart(ResidualPart):
         n, n_ordered = spans.width - spans.n_values, spans.n_spans - len(spans.categories)
         return n + n_ordered, n + 2 * n_ordered
 
-    def forward(self, x: Tensor, masks: Sequence[Tensor] | None = None) -> Tensor:
-        raw, factors = super().forward(x, masks).tensor_split([self._n_logits], dim=-1)
+    def outputs(self, hidden: Tensor) -> Tensor:
+        """See `ResidualPart`; of all spans."""
+        raw, factors = super().outputs(hidden).tensor_split([self._n_logits], dim=-1)
         return raw + factors @ self._powers.to(factors.dtype) if len(self._powers) else raw
 
     def logits_of(self, i: int, m: int, hidden: Tensor) -> Tensor:
@@ -216,60 +215,62 @@ class CodeInputs:
 
     An ordered code is 1 at its place and at all below, so that near bins look alike; behind all of
     these is the place of each, a normal quantile. A missing value's is 1 at its own place alone. A
-    code that is not known, -1, is 0 throughout.
-
-    Examples
-    --------
-    >>> inputs = CodeInputs(RowSpans(1, [2, 3], categories=[0]))
-    >>> inputs.write(torch.empty(2, inputs.n_inputs), torch.tensor([[1, 1], [-1, 2]]))
-    tensor([[0.0000, 1.0000, 1.0000, 1.0000, 0.0000, 0.0000],
-            [0.0000, 0.0000, 1.0000, 1.0000, 1.0000, 0.9674]])
+    code that is not known, -1, is 0 throughout. No such row is ever made: what a code adds to the
+    outputs of the first layer is looked up.
     """
 
     def __init__(self, spans: RowSpans) -> None:
         self.n_inputs, _ = CodePart.sizes(spans)
         self._starts = spans.starts - spans.n_values
-        self._n_codes = spans.width - spans.n_values
+        self._sizes = list(spans.sizes)
         ordered = sorted(set(range(spans.n_spans)) - set(spans.categories))
-        self._ordered = [
-            (i, start, z, _n_bins(spans, i))
-            for i, (start, z) in zip(ordered, ordered_places(spans), strict=True)
-        ]
-        self._numbers = torch.arange(max(spans.sizes, default=0), device=spans.device)
+        self._ordered = {
+            i: (k, z.unsqueeze(1), _n_bins(spans, i))
+            for k, (i, (_, z)) in enumerate(zip(ordered, ordered_places(spans), strict=True))
+        }
 
-    def write(self, into: Tensor, codes: Tensor) -> Tensor:
-        """Write the inputs of codes, (..., n_spans) int64, into (..., n_inputs), and return it."""
-        known = codes >= 0
-        into.zero_().scatter_(-1, codes.clamp_min(0) + self._starts, known.to(into.dtype))
-        for k, (i, start, z, n) in enumerate(self._ordered):
-            code = codes[..., i]
-            below = code.unsqueeze(-1) >= self._numbers[:n]
+    def effects(self, weight: Tensor) -> CodeEffects:
+        """What the codes add to the outputs of a layer of this weight, (M, n_inputs, width)."""
+        *spans, places = weight.split([*self._sizes, len(self._ordered)], dim=1)
+        for i, (k, z, n) in self._ordered.items():
+            below = spans[i][:, :n].cumsum(1)
             if n < len(z):
-                below &= code.unsqueeze(-1) < n
-            into[..., start : start + n] = below
-            into[..., self._n_codes + k] = torch.where(known[..., i], z[code.clamp_min(0)], 0)
-        return into
+                below = torch.cat([below, spans[i][:, n:]], 1)
+            spans[i] = below + z.to(weight.dtype) * places[:, k : k + 1]
+        none = weight.new_zeros(len(weight), 1, weight.shape[2])
+        return CodeEffects(torch.cat([*spans, none], 1), self._starts)
 
-    def effects(self, weight: Tensor) -> Tensor:
-        """What each code adds to the outputs of a linear layer that takes the inputs of `write`.
 
-        Shape
-        -----
-        weight : (M, n_inputs, width) -> (M, n_codes + 1, width), the last one 0, of no code
+class CodeEffects:
+    """What codes add to the outputs of a first layer, looked up in place of a matrix product.
 
-        Examples
-        --------
-        >>> inputs = CodeInputs(RowSpans(0, [2, 3], categories=[0]))
-        >>> inputs.effects(torch.ones(1, inputs.n_inputs, 1)).flatten()
-        tensor([1.0000, 1.0000, 0.0326, 2.0000, 3.9674, 0.0000])
+    ``table``, (M, n_codes + 1, width), has what each code adds, and 0 of none as its last.
+
+    Examples
+    --------
+    >>> inputs = CodeInputs(RowSpans(0, [2, 3], categories=[0]))
+    >>> effects = inputs.effects(torch.ones(1, inputs.n_inputs, 1))
+    >>> effects.table.flatten()
+    tensor([1.0000, 1.0000, 0.0326, 2.0000, 3.9674, 0.0000])
+    >>> effects.sum(torch.tensor([[[1, 2], [-1, 2], [1, -1]]])).flatten()
+    tensor([4.9674, 3.9674, 1.0000])
+    """
+
+    def __init__(self, table: Tensor, starts: Tensor) -> None:
+        self.table, self._starts = table, starts
+
+    def sum(self, codes: Tensor, which: Tensor | None = None) -> Tensor:
+        """Add up what known codes add, (M, n, k) -> (M, n, width), -1 for one that is not known.
+
+        They are of all spans, or of those of ``which``, (M, n, k).
         """
-        found = weight.new_zeros(len(weight), self._n_codes + 1, weight.shape[2])
-        found[:, :-1] = weight[:, : self._n_codes]
-        for k, (_, start, z, n) in enumerate(self._ordered):
-            found[:, start : start + n] = found[:, start : start + n].cumsum(1)
-            places = z.unsqueeze(1) * weight[:, self._n_codes + k].unsqueeze(1)
-            found[:, start : start + len(z)] += places
-        return found
+        starts = self._starts if which is None else self._starts[which]
+        none = self.table.shape[1] - 1
+        index = torch.where(codes < 0, none, codes + starts)
+        if not index.shape[2]:
+            return self.table[:, -1:].expand(-1, codes.shape[1], -1)
+        of_member = zip(index, self.table, strict=True)
+        return torch.stack([F.embedding_bag(i, table, mode="sum") for i, table in of_member])
 
 
 def ordered_places(spans: RowSpans) -> list[tuple[int, Tensor]]:

@@ -11,10 +11,10 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from combutab.generators import ShortfallError, TabFlow, _tabflow
-from combutab.generators._tabflow import CodeEffects, FlowSteps, draw, draw_rows, to_normal
+from combutab.generators._tabflow import FlowSteps, ValueLayer, draw, draw_rows, to_normal
 from combutab.generators._training import TableRows
 from combutab.generators.sampling import PointChoices, RowRequest
-from combutab.nn import Member, RowSpans, StackedCascade, StackedLinear
+from combutab.nn import Member, RowSpans, StackedCascade, StackedLinear, time_inputs
 
 RNG = np.random.default_rng(0)
 SPANS = RowSpans(2, [2, 3, 4], categories=[0], dtype=torch.float64)
@@ -40,13 +40,10 @@ def rows(n, spans=SPANS):
 def test_losses_worked_by_hand():
     net, batch = network(), rows(20)
     drawn = draw([[1, 2, 3], [4, 5, 6], [7, 8, 9], [10, 11, 12]], 20, SPANS)
-    seen = {}
-    for name in ("codes", "values"):
-        part = getattr(net, name)
-        part.register_forward_hook(lambda _, args, out, name=name: seen.update({name: (args, out)}))
     steps = FlowSteps(net, SPANS)
     of_codes, of_values = steps.losses(net, batch, drawn)
-    raw = seen["codes"][1].split(SPANS.sizes, -1)
+    # the hidden codes, given the others
+    raw = steps.code_outputs(net, batch.codes.masked_fill(drawn.hidden, -1)).split(SPANS.sizes, -1)
     log_p = [part.log_softmax(-1) for part in raw]
     each = torch.stack(
         [p.gather(-1, batch.codes[..., i : i + 1])[..., 0] for i, p in enumerate(log_p)], -1
@@ -55,20 +52,14 @@ def test_losses_worked_by_hand():
     assert n_hidden.min() == 1
     expected = -((each * drawn.hidden).sum(-1) / n_hidden).mean(1)
     assert_allclose(of_codes.detach(), expected.detach())
-    # no hidden code is among the inputs
-    (x, _), _ = seen["codes"]
-    width = np.cumsum([0, *SPANS.sizes])
-    for i, hidden in enumerate(drawn.hidden.unbind(-1)):
-        assert not x[hidden][:, width[i] : width[i + 1]].any()
-        assert x[~hidden][:, width[i] : width[i + 1]].any(-1).all()
+    # the values' velocities, given all codes and the known values
     ends = to_normal(batch.values)
     velocity = ends - drawn.noise
-    at = (1 - drawn.time) * drawn.noise + drawn.time * ends
-    (x, _), out = seen["values"]
-    assert_allclose(x[..., 11:13], torch.where(drawn.known, ends, at))
+    at = torch.where(drawn.known, ends, (1 - drawn.time) * drawn.noise + drawn.time * ends)
+    found = ValueLayer(steps, net, batch.codes, drawn.known).velocity(at, drawn.time)
     counted = ~drawn.known & (batch.values != 0)
     assert drawn.known.any()
-    expected = ((out - velocity).square() * counted).sum((1, 2)) / (20 * 2)
+    expected = ((found - velocity).square() * counted).sum((1, 2)) / (20 * 2)
     assert_allclose(of_values.detach(), expected.detach())
 
 
@@ -198,7 +189,7 @@ def test_what_codes_add_is_what_the_networks_make_of_them(widths):
     codes[:, ::3, 1] = codes[:, 1::2, 2] = -1
     codes[:, 0] = -1
     part, raw = net.codes, steps.code_outputs(net, codes)
-    effects = CodeEffects(spans, steps.inputs, part.linears[0].weight)
+    effects = steps.inputs.effects(part.linears[0].weight)
     hidden = part.hidden(part.linears[0].bias + effects.sum(codes))
     for m in range(len(MEMBERS)):
         found = [part.logits_of(i, m, hidden[m]) for i in range(3)]
@@ -208,18 +199,19 @@ def test_what_codes_add_is_what_the_networks_make_of_them(widths):
         codes[..., 1:2], some[..., :1] * 0 + 1
     )
     assert_allclose(one, effects.sum(codes), atol=1e-12)
-    # a step of Heun's method
-    known = batch.values < -0.2
-    at, codes = to_normal(batch.values), batch.codes
-    like = at.new_empty(3, 30, net.values.n_inputs)
+    # the same of the network of values, beside its other inputs
+    known, at, time = batch.values < -0.2, to_normal(batch.values), drawn_times(30)
+    eye = torch.eye(steps.inputs.n_inputs, dtype=torch.float64).expand(3, -1, -1)
+    dense = steps.inputs.effects(eye).sum(codes)
+    x = torch.cat([dense, at, known.double(), time_inputs(time)], -1)
+    part = net.values
+    expected = part.outputs(part.hidden(part.linears[0](x)))
+    found = ValueLayer(steps, net, codes, known).velocity(at, time)
+    assert_allclose(found, expected, atol=1e-12)
 
-    def velocity(y, t):
-        time = y.new_full((3, 30, 1), t)
-        return net.values(steps.write_values(like, codes, y, known, time)) * ~known
 
-    slope = velocity(at, 0.0)
-    expected = at + (slope + velocity(at + slope, 1.0)) / 2
-    assert_allclose(_tabflow._flow(steps, net, codes, at, known, 1), expected, atol=1e-12)
+def drawn_times(n):
+    return torch.rand(3, n, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
 
 @torch.no_grad()

@@ -40,27 +40,24 @@ def by_hand(row):
 def test_inputs_are_one_hot_or_cumulative():
     codes = draw_codes(3, 40, lowest=-1)
     inputs = CodeInputs(SPANS)
-    width = sum(SIZES) + 2
-    assert inputs.n_inputs == width
-    into = torch.full((3, 40, width), torch.nan, dtype=torch.float64)
-    found = inputs.write(into, codes)
-    assert found is into
-    expected = [[by_hand(row) for row in rows] for rows in codes.tolist()]
-    assert_allclose(found.numpy(), np.array(expected), atol=1e-15)
-    wider = torch.full((3, 40, width + 4), torch.nan, dtype=torch.float64)
-    inputs.write(wider[..., :width], codes)  # in a part of wider rows
-    assert_array_equal(wider[..., :width].numpy(), found.numpy())
-    assert wider[..., width:].isnan().all()
+    assert inputs.n_inputs == sum(SIZES) + 2
+    rows = torch.tensor(np.array([[by_hand(row) for row in each] for each in codes.tolist()]))
+    weight = torch.randn(3, inputs.n_inputs, 5, dtype=torch.float64, requires_grad=True)
+    found, expected = inputs.effects(weight).sum(codes), rows @ weight
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+    factor = torch.randn_like(found)
+    slopes = [torch.autograd.grad((factor * each).sum(), weight) for each in (found, expected)]
+    torch.testing.assert_close(*slopes, atol=1e-12, rtol=0)
 
 
 def test_an_ordered_spans_outputs_bend_by_its_places():
     part = StackedCascade(SPANS, (6,), [Member(1, "relu")]).codes
-    last, x = part.linears[-1], torch.zeros(1, 1, sum(SIZES) + 2, dtype=torch.float64)
+    last, hidden = part.linears[-1], torch.zeros(1, 1, 6, dtype=torch.float64)
     with torch.no_grad():
         last.weight.zero_()
         last.bias.zero_()
         last.bias[..., sum(SIZES) :] = torch.tensor([1.0, 2.0, 3.0, -4.0])  # two a span
-    raw = part(x)[0, 0].detach().split(SIZES)
+    raw = part.outputs(hidden)[0, 0].detach().split(SIZES)
     for i, (a, b) in {1: (1, 2), 3: (3, -4)}.items():
         z = np.zeros(SIZES[i])
         z[: BINS[i]] = norm.ppf((np.arange(BINS[i]) + 0.5) / BINS[i])
@@ -134,7 +131,8 @@ def test_a_member_is_the_same_alone(n_values):
         other = StackedCascade(spans, (6, 6), [Member(9, member.activation)])
         other.load_member(0, state)
         x = torch.randn(1, 5, sum(SIZES) + 2, generator=GENERATOR)
-        assert_array_equal(other.eval().codes(x).detach(), alone.eval().codes(x).detach())
+        found = [p.outputs(p.hidden(p.linear(0)(x))).detach() for p in (other.codes, alone.codes)]
+        assert_array_equal(*found)
     # the two networks start from weights of their own
     if n_values:
         first = [stack.codes.linears[1].weight, stack.values.linears[1].weight]
