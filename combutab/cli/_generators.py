@@ -123,7 +123,8 @@ def make_generator(model: str, protection: Mapping[str, Any], **options: Any) ->
     """Make the generator of a name; options that are None are as it has them itself."""
     kind = {name.lower(): kind for name, kind in find_generators().items()}[model]
     given = {name: value for name, value in options.items() if value is not None}
-    return kind(**given, **protection, callbacks=[ProgressBar(kind.__name__, transient=True)])
+    bar = ProgressBar(kind.__name__, transient=True, estimate=True)
+    return kind(**given, **protection, callbacks=[bar])
 
 
 # ---- The training, which Ctrl-C may end before its time, and the files that it leaves ------------

@@ -95,6 +95,18 @@ def parse_seconds(value: float | str | None) -> float:
     return float(match[1]) * _DURATIONS[match[2]]
 
 
+def in_words(seconds: float) -> str:
+    """A time in its largest unit, rounded: seconds to tens, minutes and hours to whole ones.
+
+    >>> in_words(44), in_words(100), in_words(8000)
+    ('40 seconds', '2 minutes', '2 hours')
+    """
+    for unit, size in (("hour", 3600), ("minute", 60)):
+        if seconds >= 1.5 * size:
+            return counted(round(seconds / size), unit)
+    return counted(10 * max(1, round(seconds / 10)), "second")
+
+
 # ---- Sizes of memory as bytes or text, and limits of it ------------------------------------------
 
 _SIZES = {"": 1, **{p: 1000 ** (i + 1) for i, p in enumerate("kmgt")}}

@@ -1117,7 +1117,7 @@ def _split_validation(
 
 
 def _callbacks(model: BaseGenerator[Any], task: CallbackTask | None) -> list[Callback]:
-    shown = [ProgressBar(type(model).__name__)] if model.verbose else []
+    shown = [ProgressBar(type(model).__name__, estimate=True)] if model.verbose else []
     tasks = [FitTasks(task)] if task is not None and task.watched else []
     return [*shown, *(model.callbacks or ()), *tasks]
 

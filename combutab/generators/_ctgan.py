@@ -211,7 +211,7 @@ class CTGAN(BaseGenerator[StackedGenerator]):
         In training, ask for categories by the logarithm of their counts rather than by the counts.
         Sampled rows have the true frequencies either way.
     verbose : bool, default=False
-        Show a progress bar with both losses, on a terminal.
+        On a terminal, show a progress bar and say about how long the training takes.
     epochs : int, default=300
         Passes over the rows: as many batches each as fit into the table.
     pac : int, default=10

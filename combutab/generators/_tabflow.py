@@ -461,7 +461,7 @@ class TabFlow(BaseGenerator[StackedCascade]):
     enable_gpu : bool, default=True
         Use a GPU if there is one; False is the same as ``device="cpu"``.
     verbose : bool, default=False
-        Show a progress bar with the loss, on a terminal.
+        On a terminal, show a progress bar and say about how long the training takes.
     activation : str or callable, default="silu"
         Activation of every block of both networks; ``"original"`` is SiLU too, as in most published
         ones.

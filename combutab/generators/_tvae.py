@@ -171,7 +171,7 @@ class TVAE(BaseGenerator[StackedRowDecoder]):
     enable_gpu : bool, default=True
         Use a GPU if there is one; False is the same as ``device="cpu"``.
     verbose : bool, default=False
-        Show a progress bar with the loss, on a terminal.
+        On a terminal, show a progress bar and say about how long the training takes.
     activation : str or callable, default="combu"
         Activation of every hidden layer of both networks; ``"original"`` is the paper's ReLU.
     normalization : str, default="none"

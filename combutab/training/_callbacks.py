@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ import numpy as np
 
 from combutab.core.progress import bar_width, left_column, make_bar
 from combutab.core.tasks import CallbackTask
+from combutab.core.text import in_words
 from combutab.nn import TableNetwork
 from combutab.training._steps import MemberResult, Rows
 
@@ -18,6 +20,7 @@ from combutab.training._steps import MemberResult, Rows
 
 # Columns of a terminal: for the bar, at least and at most; for clock and gaps; for losses, at first
 _BAR, _CLOCK, _SCORES = (4, 40), 18, 46
+_SOME_SECONDS = 3.0  # of which the whole time is judged
 
 
 @dataclass(frozen=True)
@@ -106,10 +109,15 @@ class ProgressBar(Callback):
         Stands in front of the bar.
     transient : bool, default=False
         Remove the bar at the end.
+    estimate : bool, default=False
+        Print once, above the bar, how long the training takes about: after the first epoch that
+        ends three seconds or more after the begin, unless it ends within a few seconds.
     """
 
-    def __init__(self, description: str = "training", *, transient: bool = False) -> None:
-        self.description, self.transient = description, transient
+    def __init__(
+        self, description: str = "training", *, transient: bool = False, estimate: bool = False
+    ) -> None:
+        self.description, self.transient, self.estimate = description, transient, estimate
 
     def on_train_begin(self, n_members: int, max_epochs: int) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
@@ -128,10 +136,19 @@ class ProgressBar(Callback):
             transient=self.transient,
         )
         self._task = self._bar.add_task(name, total=max_epochs, scores="", end=np.inf)
+        self._first_epoch: int | None = None
+        self._said = self._bar.disable or not self.estimate
         self._bar.start()
+
+    def on_epoch_begin(self, epoch: int) -> None:
+        if self._first_epoch is None:  # a training that is taken up goes on from a later one
+            self._first_epoch = epoch
 
     def on_epoch_end(self, report: EpochReport) -> None:
         end = time.monotonic() + report.max_seconds - report.seconds
+        if not self._said and report.seconds >= _SOME_SECONDS:
+            self._said = True
+            self._say_estimate(report)
         losses = dict(report.losses) if len(report.losses) > 1 else {"loss": report.train_loss}
         if report.validation_score is not None:
             losses["score"] = report.validation_score
@@ -140,6 +157,15 @@ class ProgressBar(Callback):
             more = f"{scores}{', ' if scores else ''}{name} {values.mean():.3g}"
             scores = more if len(more) <= self._room else scores
         self._bar.update(self._task, completed=report.epoch, scores=scores, end=end)
+
+    def _say_estimate(self, report: EpochReport) -> None:
+        first = self._first_epoch or 1
+        of_epoch = report.seconds / (report.epoch - first + 1)
+        total = min(of_epoch * (report.max_epochs - first + 1), report.max_seconds)
+        if total - report.seconds < _SOME_SECONDS:
+            return
+        most = "; less if early stopping ends it" if report.validation_score is not None else ""
+        print(f"Training takes about {in_words(total)} on this machine{most}", file=sys.stderr)
 
     def on_train_end(self) -> None:
         self._bar.stop()

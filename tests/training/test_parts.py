@@ -365,6 +365,33 @@ def test_a_progress_bar_s_time_left_is_that_until_training_ends(monkeypatch, max
     assert re.findall(r"(\d:\d\d) left", terminal.getvalue())[-1] == left
 
 
+@pytest.mark.parametrize(
+    ("seconds", "max_seconds", "score", "says"),
+    [
+        ([2, 4, 6], np.inf, None, "Training takes about 2 minutes on this machine\r?\n"),
+        ([2, 4, 6], np.inf, np.array([0.5]), "2 minutes on this machine; less if early stopping"),
+        ([2, 4, 6], 42.0, None, "about 40 seconds on this machine"),
+        ([700], np.inf, None, "about 10 hours"),
+        ([0.01, 0.02], np.inf, None, None),
+    ],
+)
+@pytest.mark.parametrize("first", [1, 31])
+def test_a_progress_bar_says_once_how_long_it_takes(
+    monkeypatch, seconds, max_seconds, score, says, first
+):
+    terminal = terminal_of(monkeypatch)
+    bar = ProgressBar("fit", estimate=True)
+    bar.on_train_begin(1, 49 + first)
+    for epoch, passed in enumerate(seconds, first):
+        bar.on_epoch_begin(epoch)
+        asked = {"epoch": epoch, "max_epochs": 49 + first, "max_seconds": max_seconds}
+        asked |= {"seconds": passed, "validation_score": score}
+        bar.on_epoch_end(dataclasses.replace(REPORT, **asked))
+    bar.on_train_end()
+    assert terminal.getvalue().count("on this machine") == (says is not None)
+    assert says is None or re.search(says, terminal.getvalue())
+
+
 # ---- What several heads predict on average, and its loss -----------------------------------------
 
 
