@@ -105,6 +105,15 @@ def fit(
             "or numbers, or whole groups that a column names (which is then not learned from).",
         ),
     ] = "random",
+    refit: Annotated[
+        bool,
+        typer.Option(
+            "--refit",
+            help="After the scores, train the file's model anew on all rows, for as many epochs as "
+            "the best one took. With --split time:COLUMN the latest rows are not trained on "
+            "otherwise.",
+        ),
+    ] = False,
     activation: Annotated[
         str | None,
         typer.Option(
@@ -216,7 +225,7 @@ def fit(
     options |= _settings(cls, plain, settings or ())
     options |= _scoring(cls, measure, labels)
     estimator = cls(**{name: value for name, value in options.items() if value is not None})
-    X, groups = _rows_of_split(estimator, X, split)
+    X, groups, aside = _rows_of_split(estimator, X, split)
     echo_on_terminal(
         f"{data.name}: {counted(len(X), 'row')}, {counted(X.shape[1], 'column')} to predict "
         f"{_files.list_names(targets)} from; {cls.__name__}, on {resolve_device(device)}"
@@ -231,12 +240,13 @@ def fit(
     _files.write_whole(out, lambda place: _files.save_with_format(estimator, place, forms, kept))
     if split == "random" and len(Y) == 1:
         _warn_of_time_order(X, labels, kind)
-    scores = _show_scores(estimator, labels, targets, metric)
+    scores = _show_scores(estimator, labels, targets, metric, aside)
     seconds = time.perf_counter() - started
     if report is not None:
-        aside = "none" if scores is None else f"{scores.n_rows:,}, {split}"
+        n_aside = "none" if scores is None else f"{scores.n_rows:,}, {split}"
         facts = {"Table": data.name, "Target": ", ".join(targets), "Rows": f"{len(X):,}"}
-        facts |= {"Rows set aside": aside, "Date": time.strftime("%Y-%m-%d")}
+        facts |= {"Saved model": "trained anew on all rows"} if refit and scores is not None else {}
+        facts |= {"Rows set aside": n_aside, "Date": time.strftime("%Y-%m-%d")}
         facts["Seconds"] = f"{seconds:.1f}"
         with refusals(ValueError, prefix="--report: "), spinner("Writing the report"):
             from combutab.reports import write_report
@@ -253,6 +263,15 @@ def fit(
                 scoring=metric,
             )
             _files.write_whole(report, lambda place: write_report(found, place))
+    if refit and scores is not None:
+        again, trained = _of_all_rows(estimator)
+        _train_whole(again, X, labels, kept=f"; {out} has the model of these scores")
+        _files.write_whole(out, lambda place: _files.save_with_format(again, place, forms, kept))
+        echo(
+            f"The model in {out} was trained anew on all {len(X):,} rows, {trained}. These scores "
+            "are of the one before, which was not trained on the rows set aside."
+        )
+        seconds = time.perf_counter() - started
     echo_on_terminal(f"Wrote the model to {out} ({seconds:.1f} s)")
 
 
@@ -322,17 +341,18 @@ def _scoring(cls: Any, metric: Metric | None, labels: np.ndarray) -> dict[str, A
 # ---- Rows that are set aside: the latest ones, or whole groups -----------------------------------
 
 
-def _rows_of_split(estimator: Any, X: pd.DataFrame, split: str) -> tuple[pd.DataFrame, Any]:
+def _rows_of_split(estimator: Any, X: pd.DataFrame, split: str) -> tuple[pd.DataFrame, Any, str]:
     """Have an estimator set aside the rows that ``--split`` asks for.
 
-    Returns the table without the column of groups, and the groups if there are any.
+    Returns the table without the column of groups, the groups if there are any, and which rows are
+    set aside in words, if they are not random ones.
 
     Raises UserError if there is no such column, or it does not order or group the rows.
     """
     from combutab.cli import _files
 
     if split == "random":
-        return X, None
+        return X, None, ""
     how, column = _files.column_of_split(X, split)
     pack = hasattr(estimator, "cv")
     if how == "time":
@@ -342,10 +362,11 @@ def _rows_of_split(estimator: Any, X: pd.DataFrame, split: str) -> tuple[pd.Data
         else:
             two = 2 if estimator.n_members == "auto" else estimator.n_members
             estimator.set_params(validation_split=latest, n_members=two)
-        return X, None
+        first, last = X[column][latest].min(), X[column][latest].max()
+        return X, None, f"the latest by {column!r}, from {first} to {last}"
     if not pack:
         estimator.set_params(early_stopping=True)
-    return X.drop(columns=column), X[column].astype(str).to_numpy()
+    return X.drop(columns=column), X[column].astype(str).to_numpy(), f"whole groups of {column!r}"
 
 
 def _latest(column: pd.Series, fraction: float, split: str) -> np.ndarray:
@@ -358,6 +379,26 @@ def _latest(column: pd.Series, fraction: float, split: str) -> np.ndarray:
     if not latest.any():
         raise UserError(f"--split {split}: {column.name!r} is the same in all rows")
     return latest
+
+
+def _of_all_rows(estimator: Any) -> tuple[Any, str]:
+    """An unfitted estimator that trains on all rows as a fitted one did, and how, in words.
+
+    Networks train for the epochs that the best ones took, the median over them. A pack chooses
+    among its networks by rows that they have not seen: its folds take turns, and all rows train.
+    """
+    import numpy as np
+
+    parameters = estimator.get_params(deep=False)
+    if hasattr(estimator, "cv"):
+        return type(estimator)(**parameters | {"cv": "auto"}), "with folds that take turns"
+    history = estimator.history_
+    best = history.loc[history.groupby("member")["validation_score"].idxmax(), "epoch"]
+    n_epochs = int(np.median(best))
+    parameters |= {"max_iter": n_epochs, "n_members": len(best), "n_iter_no_change": np.inf}
+    parameters |= {"early_stopping": False, "validation_split": None}
+    parameters |= {"bagging": None} if "bagging" in parameters else {}
+    return type(estimator)(**parameters), f"for {counted(n_epochs, 'epoch')}, as the best one took"
 
 
 _ENOUGH, _MOST = 500, 4000  # rows for a look at the order, at least and at most
@@ -462,7 +503,13 @@ class _NetworksBar:
         del self.bar, self.task
 
 
-def _train_whole(estimator: Any, X: pd.DataFrame, y: np.ndarray, groups: Any = None) -> None:
+def _train_whole(
+    estimator: Any,
+    X: pd.DataFrame,
+    y: np.ndarray,
+    groups: Any = None,
+    kept: str = "; nothing is kept",
+) -> None:
     from combutab.training import ProgressBar
 
     shown: AbstractContextManager[Any] = nullcontext()
@@ -482,11 +529,11 @@ def _train_whole(estimator: Any, X: pd.DataFrame, y: np.ndarray, groups: Any = N
     except UserError as error:  # scikit-learn's words of a parameter, among them
         raise UserError(re.sub(_OF_PARAMETER, r"--set \1 ", str(error))) from error
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("; nothing is kept") from None
+        raise KeyboardInterrupt(kept) from None
 
 
 def _show_scores(
-    estimator: Any, y: np.ndarray, targets: list[str], metric: str | None
+    estimator: Any, y: np.ndarray, targets: list[str], metric: str | None, aside: str
 ) -> PredictionScores | None:
     """Print how the estimator was trained, and its scores on the rows that were set aside."""
     from combutab.evaluation import evaluate_held_out
@@ -505,6 +552,8 @@ def _show_scores(
         return None
     with refusals(prefix="--metric: "):
         found = evaluate_held_out(estimator, y, scoring=metric)
+    if aside:
+        echo(f"The rows set aside are {aside}.")
     for line in str(found).splitlines():
         echo(line)
     echo("")

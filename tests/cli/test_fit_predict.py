@@ -210,6 +210,48 @@ def test_whole_groups_are_set_aside(series, capsys, options):
     assert main(["predict", "s.safetensors", "new.csv", "-o", "o.csv"]) == 0
 
 
+@pytest.mark.parametrize(
+    "options",
+    [[], ["--preset", "fast"], ["--model", "tabm"], ["--model", "pack", "--members", "2"]],
+)
+def test_refit_trains_the_saved_model_on_all_rows(series, capsys, options):
+    given = [*SERIES, "--split", "time:when", "--epochs", "4", *options]
+    assert main(given) == 0
+    out = capsys.readouterr().out
+    assert "The rows set aside are the latest by 'when', from 2024-01-21 00:00:00 to 2024-01" in out
+    assert main([*given, "--refit", "--report", "r.html"]) == 0
+    again = capsys.readouterr().out
+    *scores, told = again.splitlines()
+    assert scores == out.splitlines()  # of the model before
+    assert "s.safetensors was trained anew on all 600 rows" in told
+    assert "trained anew on all rows" in Path("r.html").read_text("utf-8")
+    model = combutab.load("s.safetensors")
+    X, y = series[model.feature_names_in_], series["load"].to_numpy()
+    if "pack" in options:
+        assert model.cv == "auto"
+    else:
+        n_epochs = int(re.search(r"for (\d) epoch", told)[1])
+        assert (model.max_iter, model.early_stopping) == (n_epochs, False)
+        assert model.n_iter_ == n_epochs
+        assert model.n_members == (2 if not options else 1)
+    expected = fitted_again(model, X, y).predict(X)
+    np.testing.assert_allclose(model.predict(X), expected, rtol=1e-6)
+
+
+def test_ctrl_c_in_a_refit_leaves_the_model_of_the_scores(series, capsys, monkeypatch):
+    fit = MLPRegressor.fit
+
+    def interrupted(self, *arguments, **options):
+        if self.early_stopping is False:
+            raise KeyboardInterrupt
+        return fit(self, *arguments, **options)
+
+    monkeypatch.setattr(MLPRegressor, "fit", interrupted)
+    assert main([*SERIES, "--split", "time:when", "--refit"]) == 130
+    assert "interrupted; s.safetensors has the model of these scores" in capsys.readouterr().err
+    assert combutab.load("s.safetensors").early_stopping == "auto"
+
+
 def test_a_random_split_of_a_series_is_warned_of(series, capsys):
     main([*SERIES, "--preset", "fast"])
     err = capsys.readouterr().err
