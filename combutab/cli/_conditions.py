@@ -15,15 +15,14 @@ import pandas as pd
 
 from combutab.cli._console import UserError, refusals, warn
 from combutab.cli._files import FileFormat
-from combutab.core.text import known_instead, no_column
+from combutab.cli._options import CONDITION_FORMS, split_condition
+from combutab.core.text import known_instead
 from combutab.generators import check_conditions
 from combutab.generators.conditions import on_clocks, read_conditions
 from combutab.generators.shares import read_shares
 from combutab.preprocessing import IdentifierColumn, ModeEncoder, NumberColumn
 from combutab.preprocessing.amounts import Form as AmountForm
 
-_FORMS = "COLUMN=VALUE, COLUMN=ONE|OTHER or COLUMN=LOW..HIGH"
-_SHARES = "COLUMN=VALUE:SHARE|VALUE:SHARE, such as city=Rome:0.3|Oslo:0.7 or age=..29:40%|30..:60%"
 # a value may have a "|" and a ":" itself
 _SHARE = re.compile(r"(.*?):\s*(\d*\.?\d+)\s*(%?)\s*(?:\||$)")
 _ISO = "%Y-%m-%d"
@@ -46,7 +45,7 @@ def parse_conditions(
     {'age': (35, None), 'city': ['b']}
     """
     found: dict[Any, list[Any] | tuple[Any, Any]] = {}
-    for key, value in _asked_of_columns("--condition", texts, encoder, f"a condition is {_FORMS}"):
+    for key, value in _asked_of_columns("--condition", texts, encoder):
         name, column = str(key), encoder.columns_[encoder.schema_.position(key)]
         if isinstance(column, NumberColumn):
             found[key] = _continuous_values(name, value, column.bounds, forms)
@@ -78,7 +77,7 @@ def parse_shares(
     {'age': {(None, 35): 0.2, (40, None): 0.8}, 'city': {('b',): 0.3}}
     """
     found: dict[Any, dict[Any, float]] = {}
-    for key, text in _asked_of_columns("--shares", texts, encoder, f"shares are {_SHARES}"):
+    for key, text in _asked_of_columns("--shares", texts, encoder):
         name, column = str(key), encoder.columns_[encoder.schema_.position(key)]
         found[key] = own = {}
         for value, share in _split_shares(name, text):
@@ -110,7 +109,9 @@ def _split_shares(name: str, text: str) -> list[tuple[str, float]]:
     while start < len(text) or not found:
         part = _SHARE.match(text, start)
         if part is None:
-            raise UserError(f"the shares of {name!r} are {_SHARES}, got {text!r}")
+            raise UserError(
+                f"the shares of {name!r} are {CONDITION_FORMS['--shares']}, got {text!r}"
+            )
         value, number, percent = part.groups()
         found.append((value, float(number) / 100 if percent else float(number)))
         start = part.end()
@@ -118,14 +119,14 @@ def _split_shares(name: str, text: str) -> list[tuple[str, float]]:
 
 
 def _asked_of_columns(
-    option: str, texts: Sequence[str] | None, encoder: ModeEncoder, form: str
+    option: str, texts: Sequence[str] | None, encoder: ModeEncoder
 ) -> Iterator[tuple[Any, str]]:
     """The keys of columns that texts ``COLUMN=...`` name, each once, and what is asked of them."""
     names, seen = [str(key) for key in encoder.schema_.keys], set()
     for text in texts or ():
-        name, value = _split_condition(option, text, names, form)
+        name, value = split_condition(option, text, names)
         if name in seen:
-            raise UserError(f"{option} names {name!r} twice; join them: {form}")
+            raise UserError(f"{option} names {name!r} twice; join them: {CONDITION_FORMS[option]}")
         seen.add(name)
         j = names.index(name)
         if isinstance(encoder.columns_[j], IdentifierColumn):
@@ -134,19 +135,6 @@ def _asked_of_columns(
                 f"{option}, or say with --identifiers which columns hold some"
             )
         yield encoder.schema_.keys[j], value
-
-
-def _split_condition(option: str, text: str, known: Sequence[str], form: str) -> tuple[str, str]:
-    """The name of a column and what is asked of it; of names with ``=`` in them, the longest."""
-    parts = text.split("=")
-    if len(parts) == 1:
-        raise UserError(f"{form}, got {text!r}")
-    for i in range(len(parts) - 1, 0, -1):
-        for name in ("=".join(parts[:i]), "=".join(parts[:i]).strip()):
-            if name in known:
-                return name, "=".join(parts[i:])
-    name = parts[0].strip()
-    raise UserError(f"{option} {text!r}: {no_column(name, known)}")
 
 
 # ---- discrete columns --------------------------------------------------------------------------
@@ -245,7 +233,8 @@ def _refuse_beyond(
 def _parse_range(name: str, text: str, parse: Parse) -> tuple[Any, Any]:
     first, last = (end.strip() for end in text.split("..", 1))
     if not first and not last:
-        raise UserError(f"the range {text} of {name!r} has no ends; a condition is {_FORMS}")
+        form = CONDITION_FORMS["--condition"]
+        raise UserError(f"the range {text} of {name!r} has no ends; a condition is {form}")
     low = _parse_value(name, first, parse)[0] if first else None
     high = _parse_value(name, last, parse)[1] if last else None
     if low is not None and high is not None and low > high:

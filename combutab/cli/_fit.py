@@ -27,7 +27,7 @@ from combutab.cli._console import (
 from combutab.core.text import counted, known_instead
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     import pandas as pd
@@ -51,6 +51,19 @@ _OPTIONS = {
 }
 _OF_PARAMETER = r"^The '(\w+)' parameter of \w+ "
 _WORDS = {"true": True, "false": False, "none": None}
+PARAMETERS = [  # all others, of estimators, which takes seconds to import
+    *("alpha", "bagging", "batch_size", "beta_1", "beta_2", "boosting", "calibration"),
+    *("categorical_features", "class_weight", "clip_predictions", "date_features", "dropout"),
+    *("early_stopping", "early_stopping_scoring", "embedding_dim", "epsilon"),
+    *("frequency_scale", "hidden_layer_sizes", "init", "label_smoothing", "learning_rate"),
+    *("learning_rate_factors", "learning_rate_init", "loss", "max_ensemble_size", "max_fun"),
+    *("max_grad_norm", "max_onehot", "min_frequency", "momentum", "n_bins", "n_frequencies"),
+    *("n_heads", "n_iter_no_change", "nesterovs_momentum", "normalization"),
+    *("numeric_embedding", "numeric_embedding_dim", "numeric_encoding", "power_t", "precision"),
+    *("proxy_norm", "quantiles", "regularization_schedule", "scale_inputs", "scale_target"),
+    *("scoring", "shuffle", "solver", "text_features", "tol", "track_metric"),
+    *("validation_fraction", "weight_decay"),
+]
 _NOT_SET = {"callbacks", "verbose", "warm_start", "n_jobs", "member_params"}
 
 
@@ -166,10 +179,11 @@ def fit(
     """
     started = time.perf_counter()
     name = _model_name(preset, model)
+    given = _read_settings(settings or ())
     _options.check_outputs({"OUT": out, "--report": report}, {"DATA": data})
     _options.check_replaceable("--out", out)
     by = [split.partition(":")[2]] if ":" in split else None
-    named = {"drop": drop, "discrete": discrete, f"split {split}": by}
+    named: dict[str, Any] = {"drop": drop, "discrete": discrete, f"split {split}": by}
     _options.check_table(data, sep, encoding, target=target, several=True, **named)
 
     import numpy as np
@@ -222,7 +236,7 @@ def fit(
         options["activations"] = [activation]
     if name == "MLP" and preset == "fast":
         options["n_members"] = members or 1
-    options |= _settings(cls, plain, settings or ())
+    options |= _settings(cls, plain, given)
     options |= _scoring(cls, measure, labels)
     estimator = cls(**{name: value for name, value in options.items() if value is not None})
     X, groups, aside = _rows_of_split(estimator, X, split)
@@ -288,32 +302,45 @@ def _model_name(preset: str, model: str | None) -> str:
     return _MODELS[model or ("pack" if preset == "best" else "mlp")]
 
 
-def _settings(cls: Any, plain: Any, texts: Sequence[str]) -> dict[str, Any]:
-    """The estimator's parameters that ``--set`` gives; a pack's members are of the class ``plain``.
+def _read_settings(texts: Sequence[str]) -> dict[str, Any]:
+    """The parameters that ``--set`` gives, and their values.
 
-    Raises UserError if there is no such parameter, or another option sets it.
+    Raises UserError if no estimator has such a parameter, or another option sets it.
     """
     found: dict[str, Any] = {}
-    own = cls().get_params(deep=False)
-    members = plain().get_params(deep=False) if "member_params" in own else {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not value:
             raise UserError(f"--set {text}: give NAME=VALUE, such as --set dropout=0.3")
         if name in _OPTIONS:
             raise UserError(f"--set {name}: use {_OPTIONS[name]}")
-        if name in _NOT_SET or name not in own | members:
-            known = sorted((own.keys() | members.keys()) - _OPTIONS.keys() - _NOT_SET)
+        if name not in PARAMETERS:
+            hint = known_instead(name, PARAMETERS)
+            raise UserError(f"--set {name}: there is no such parameter; {hint}")
+        found[name] = _WORDS.get(value.lower(), value)
+        with suppress(ValueError, SyntaxError):  # of a word
+            found[name] = ast.literal_eval(value)
+    return found
+
+
+def _settings(cls: Any, plain: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of an estimator; a pack's members are of the class ``plain``.
+
+    Raises UserError if it has no such parameter.
+    """
+    found: dict[str, Any] = {}
+    own = cls().get_params(deep=False)
+    members = plain().get_params(deep=False) if "member_params" in own else {}
+    for name, value in given.items():
+        if name in own:
+            found[name] = value
+        elif name in members:
+            found.setdefault("member_params", {})[name] = value
+        else:
+            known = [each for each in PARAMETERS if each in own | members]
             raise UserError(
                 f"--set {name}: {cls.__name__} has no such parameter; {known_instead(name, known)}"
             )
-        read: Any = _WORDS.get(value.lower(), value)
-        with suppress(ValueError, SyntaxError):  # of a word
-            read = ast.literal_eval(value)
-        if name in own:
-            found[name] = read
-        else:
-            found.setdefault("member_params", {})[name] = read
     return found
 
 

@@ -428,6 +428,36 @@ def find_dropped(
     return dropped
 
 
+CONDITION_FORMS = {
+    "--condition": "COLUMN=VALUE, COLUMN=ONE|OTHER or COLUMN=LOW..HIGH",
+    "--shares": "COLUMN=VALUE:SHARE|VALUE:SHARE, such as city=Rome:0.3|Oslo:0.7 or "
+    "age=..29:40%|30..:60%",
+}
+
+
+def split_condition(option: str, text: str, columns: Iterable[Any]) -> tuple[str, str]:
+    """The name of a column and what is asked of it; of names with ``=`` in them, the longest."""
+    parts = text.split("=")
+    if len(parts) == 1:
+        what = "a condition is" if option == "--condition" else "shares are"
+        raise UserError(f"{what} {CONDITION_FORMS[option]}, got {text!r}")
+    known = [str(column) for column in columns]
+    for i in range(len(parts) - 1, 0, -1):
+        for name in ("=".join(parts[:i]), "=".join(parts[:i]).strip()):
+            if name in known:
+                return name, "=".join(parts[i:])
+    name = parts[0].strip()
+    raise UserError(f"{option} {text!r}: {no_column(name, known)}")
+
+
+def check_asked(asked: Mapping[str, Sequence[str] | None], columns: Iterable[Any]) -> None:
+    """Find out whether there are the columns that --condition and --shares name."""
+    columns = list(columns)
+    for option, texts in asked.items():
+        for text in texts or ():
+            split_condition(option, text, columns)
+
+
 def check_table(
     path: Path,
     sep: str | None,
@@ -436,12 +466,14 @@ def check_table(
     target: str | None = None,
     several: bool = False,
     drop: Sequence[str] | None = None,
+    asked: Mapping[str, Sequence[str] | None] | None = None,
     **columns: Sequence[str] | None,
 ) -> None:
     """Find out whether a table's file can be read and has the columns that options name.
 
-    What is named in ``columns`` are those options, beside --target, which may name ``several``, and
-    --drop. Only a text file's header is read; raises TableError and UserError.
+    What is named in ``columns`` are those options, beside --target, which may name ``several``,
+    --drop and, in ``asked``, --condition and --shares. Only a text file's header is read; raises
+    TableError and UserError.
     """
     names = read_header(path, sep, encoding)
     if names is None:
@@ -452,6 +484,7 @@ def check_table(
     names = [name for name in names if name not in dropped]
     for option, texts in columns.items():
         find_columns(f"--{option}", texts, names)
+    check_asked(asked or {}, names)
 
 
 # ---- Files that options name ---------------------------------------------------------------------
@@ -502,14 +535,22 @@ def check_ending(path: Path) -> None:
             )
 
 
-def check_model(path: Path) -> None:
-    """Find out whether a file is that of a model, before what loads it is imported."""
+def check_model(path: Path, asked: Mapping[str, Sequence[str] | None] | None = None) -> None:
+    """Find out whether a file is that of a model, before what loads it is imported.
+
+    Raises UserError if it is none, or --condition or --shares names a column that it has not.
+    """
     from combutab.core.files import read_model
 
     try:
-        read_model(path, arrays=False)
+        header, _ = read_model(path, arrays=False)
     except (OSError, ValueError) as error:
         raise UserError(str(error)) from error
+    try:
+        names, *_ = header["encoder"]["schema"]["@TableSchema"]["names"]["@index"]
+    except (KeyError, TypeError):  # of another model, or damaged: said where it is loaded
+        return
+    check_asked(asked or {}, names)
 
 
 def check_replaceable(option: str, path: Path | None) -> None:

@@ -30,7 +30,7 @@ def sample(
     started = time.perf_counter()
     _options.check_ending(out)
     _options.check_outputs({"OUT": out}, {"MODEL": model})
-    _options.check_model(model)
+    _options.check_model(model, {"--condition": condition, "--shares": shares})
 
     from combutab.cli import _files, _generators
     from combutab.cli._conditions import parse_conditions, parse_shares

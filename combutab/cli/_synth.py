@@ -91,9 +91,9 @@ def synth(
     _options.check_replaceable("--save", save)
     _check_report_options(report, target, holdout, [*(condition or ()), *(shares or ())])
     named = None if identifiers == ["none"] else identifiers
-    _options.check_table(
-        data, sep, encoding, target=target, drop=drop, discrete=discrete, identifiers=named
-    )
+    asked = {"--condition": condition, "--shares": shares}
+    columns_of: dict[str, Any] = {"drop": drop, "discrete": discrete, "identifiers": named}
+    _options.check_table(data, sep, encoding, target=target, asked=asked, **columns_of)
 
     from combutab.cli import _files
 

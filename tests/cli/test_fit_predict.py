@@ -320,7 +320,7 @@ def test_parameters_and_time_as_options(series, capsys):
         ),
         (
             ["--set", "droput=0.3"],
-            "--set droput: MLPRegressor has no such .* did you mean 'dropout'",
+            "--set droput: there is no such parameter; did you mean 'dropout'",
         ),
         (["--set", "dropout"], "give NAME=VALUE, such as --set dropout=0.3"),
         (["--set", "n_members=3"], "--set n_members: use --members"),

@@ -421,6 +421,9 @@ WITHOUT_PANDAS = """
     fit zip.csv --target dear -o m
     fit real.csv --target dear -o m --split time:nope
     fit real.csv --target dear -o m --split nope
+    fit real.csv --target dear -o m --set droput=0.1
+    fit real.csv --target dear -o m --set n_members=3
+    fit real.csv --target dear -o m --set dropout
     fit real.csv --target dear,nope -o m
     explain none real.csv
     explain other none.csv
@@ -433,8 +436,13 @@ WITHOUT_PANDAS = """
     predict other real.csv -o o.csv --keep nope
     sample none -o o.csv
     sample cut -o o.csv
+    sample model -o o.csv --condition nope=1
+    sample model -o o.csv --condition city
+    sample model -o o.csv --shares nope=1:0.5
     sample model -o o.txt
     synth none.csv -o o.csv
+    synth real.csv -o o.csv --condition nope=1
+    synth real.csv -o o.csv --drop city --condition city=Rome
     synth real.csv -o o.xlsx
     synth real.csv -o o.csv --identifiers nope
     synth real.csv -o o.csv --min-frequency 0
