@@ -249,7 +249,8 @@ def _draw_codes(
             hidden = part.hidden(first_outputs)
         which, free = order[..., start:stop], ranks[..., start:stop] < 2
         for m, i, rows in _rows_by_span(which, free, n_spans):
-            logits = spans.suppress(i, part.logits_of(i, m, hidden[m, rows]))
+            logits = part.logits_of(i, m, hidden[m, rows]).to(spans.dtype)
+            logits = spans.suppress(i, logits)
             drawn, share = _draw_span(logits, u[m, rows, i], request.allowed.get(i))
             codes[m, rows, i] = drawn
             if share is not None:

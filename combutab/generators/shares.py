@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from pandas import isna
@@ -177,9 +177,8 @@ def _read_discrete(
         groups.append(group)
     # the code of rare values, which no row is made with, comes after these
     rest = tuple(code for code in range(len(coder.values)) if code not in named)
-    return groups, Codes(column, span_of(encoder, encoder.schema_.position(column)), rest) if (
-        rest
-    ) else None
+    span = span_of(encoder, encoder.schema_.position(column))
+    return groups, Codes(column, span, rest) if rest else None
 
 
 class _Ends(NamedTuple):
@@ -409,8 +408,7 @@ def draw_shares(
         )
         whole = rake(cells, seed.astype(float), counts) if len(cells) else None
         if whole is None:
-            _refuse(ordered, counts, cells, made)
-        assert whole is not None
+            _refuse(ordered, counts, cells, len(drawn[1]))
         for c, count in enumerate(whole.tolist()):
             rows = known[which.reshape(-1) == c][:count]
             parts.append((drawn[0][rows], drawn[1][rows]))
@@ -456,8 +454,8 @@ def _groups_of(
 
 
 def _refuse(
-    ordered: Sequence[ColumnShares], counts: Sequence[np.ndarray], cells: np.ndarray, made: int
-) -> None:
+    ordered: Sequence[ColumnShares], counts: Sequence[np.ndarray], cells: np.ndarray, n_drawn: int
+) -> NoReturn:
     """Raise an error that names the values that were not drawn together."""
     left = _unplaced(cells, counts) if len(cells) else counts
     words = []
@@ -467,6 +465,6 @@ def _refuse(
         words.append(f"{each.column!r} = {' or '.join(names[:_LISTED])}{more}")
     raise ValueError(
         f"the shares cannot be met together: {left[0].sum()} of {counts[0].sum()} rows would need "
-        f"combinations that none of {made} rows has: {' with '.join(words)}; lower these shares, "
-        "or leave one of the columns out"
+        f"combinations that none of {n_drawn} drawn rows has: {' with '.join(words)}; lower these "
+        "shares, or leave one of the columns out"
     )
