@@ -29,8 +29,9 @@ combutab.evaluation: ActivationRecorder ActivationStats AlignedTables CORRUPTION
     mean_ranks ml_efficacy near_copies nemenyi p_words
     power_decomposition privacy robustness summarise summarise_nemenyi summarise_pairs t_interval
     wilcoxon
-combutab.generators: CTGAN ShortfallError TVAE TabFlow TabFlowImputer check_conditions
-    find_generators fit_stack patch_ctgan
+combutab.generators: CTGAN Constraint FixedCombinations Formula Inequality Null OneOf
+    ShortfallError Sum TVAE TabFlow TabFlowImputer Unique check_conditions find_generators
+    fit_stack patch_ctgan read_constraints write_constraints
 combutab.generators.sdv: CTGANSynthesizer TVAESynthesizer TabFlowSynthesizer
 combutab.inspection: Attributions PartialDependence PermutationImportance TableMasker
     attributions partial_dependence permutation_importance
@@ -54,8 +55,9 @@ combutab.preprocessing: CategoryColumn ColumnKind EncodedTable IdentifierColumn 
     IncompleteTable ModeEncoder ModeTable Moments NumberColumn OddColumn OddColumnWarning
     ParquetParts ParquetTable Paths RowGroup RowLayout RowSpan RunningMoments Span TableEncoder
     TargetError UnlearnedWarning append_cells as_numpy as_pandas binary_unit calendar_phases
-    check_date_features column_kind find_identifiers infer_task is_polars missing_codes odd_columns
-    parquet_parts polars_cells put_cells read_amounts read_numbers refuse_cells refuse_large
+    check_date_features column_kind fill_polars find_identifiers infer_task is_polars
+    missing_codes odd_columns parquet_parts polars_cells put_cells read_amounts read_numbers
+    refuse_cells refuse_large rows_needed
 combutab.reports: Finding ModelReport SyntheticEvaluation evaluate_synthetic render_report
     report_model write_report
 combutab.training: BinaryCrossEntropy Callback ConditionSampler Conditions

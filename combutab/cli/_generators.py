@@ -235,7 +235,7 @@ def stream_rows(generator: Any, forms: FileFormat, n_rows: int, seed: int, out: 
     with spinner(f"Making {counted(n_rows, 'row')}"), refusals():
         try:
             with parquet_parts(out) as file:
-                writer = RowWriter(generator.encoder_, file, partial(as_parquet, forms=forms))
+                writer = RowWriter(generator.rules_, file, partial(as_parquet, forms=forms))
                 generator.stream_rows(writer, n_rows, seed)
         except OSError as error:
             raise cannot_write(out, error) from error

@@ -93,6 +93,7 @@ class Stream(IntEnum):
     DONORS = 62  # (0), (1): which rows complete others
     BALANCED = 63  # the order of rows that are balanced
     ROUNDING = 64  # (span), of a chunk's: how finely numbers are written
+    REDRAWN = 65  # (attempt): a sample's key, of rows that broke a constraint
 
 
 def _signed(value: int) -> int:

@@ -7,16 +7,38 @@ from combutab.generators._patch import patch_ctgan
 from combutab.generators._tabflow import TabFlow
 from combutab.generators._tvae import TVAE
 from combutab.generators.conditions import check_conditions
+from combutab.generators.constraints import (
+    Constraint,
+    FixedCombinations,
+    Formula,
+    Inequality,
+    Null,
+    OneOf,
+    Sum,
+    Unique,
+    read_constraints,
+    write_constraints,
+)
 from combutab.generators.sampling import ShortfallError
 
 __all__ = [
     "CTGAN",
     "TVAE",
+    "Constraint",
+    "FixedCombinations",
+    "Formula",
+    "Inequality",
+    "Null",
+    "OneOf",
     "ShortfallError",
+    "Sum",
     "TabFlow",
     "TabFlowImputer",
+    "Unique",
     "check_conditions",
     "find_generators",
     "fit_stack",
     "patch_ctgan",
+    "read_constraints",
+    "write_constraints",
 ]

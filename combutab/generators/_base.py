@@ -37,7 +37,7 @@ from combutab._model_files import (
     model_header,
 )
 from combutab.core.device import PRECISIONS, Precision, guard_forks, resolve_device
-from combutab.core.files import check_fields, check_parameters, choice, whole
+from combutab.core.files import check_fields, check_parameters, choice, kind, whole
 from combutab.core.html import FittedHTML
 from combutab.core.rng import Stream, fold_in, random_permutations, seed_from
 from combutab.core.state import unpack
@@ -47,6 +47,7 @@ from combutab.core.world import broadcast, plain_parameters, sharing
 from combutab.generators._imputing import Imputing
 from combutab.generators._parquet import ParquetSource
 from combutab.generators._resampling import Resampling
+from combutab.generators._rules import DrawnRows, Rules
 from combutab.generators._training import (
     ENDS,
     MAX_ROWS,
@@ -63,10 +64,11 @@ from combutab.generators._training import (
 from combutab.generators.conditions import (
     read_conditions,
     read_each,
+    warn_of_others,
     write_each,
     write_others,
-    write_points,
 )
+from combutab.generators.constraints import CONSTRAINTS, Columns, Constraint, read_columns
 from combutab.generators.sampling import (
     FREE,
     NetworkT,
@@ -86,7 +88,14 @@ from combutab.nn import (
     check_activation,
     check_proxy_norm,
 )
-from combutab.preprocessing import ModeEncoder, Paths, as_numpy, as_pandas, parquet_parts
+from combutab.preprocessing import (
+    ModeEncoder,
+    Paths,
+    as_numpy,
+    as_pandas,
+    parquet_parts,
+    rows_needed,
+)
 from combutab.training import Callback, FitTasks, ProgressBar, train, uninterrupted
 
 # ---- The parameters that generators share, and what each may be ----------------------------------
@@ -109,6 +118,7 @@ SHARED_CONSTRAINTS: dict[str, list[Any]] = {
     "n_members": [COUNT],
     "min_frequency": [COUNT, Interval(RealNotInt, 0, 1, closed="neither")],
     "identifiers": [list, tuple, StrOptions({"auto"}), None],
+    "constraints": [list, tuple, None],
     "random_state": ["random_state", np.random.Generator],
     "device": [str, torch.device],
     "precision": [StrOptions(set(PRECISIONS))],
@@ -130,6 +140,7 @@ class SharedParameters:
     n_members: int = 1
     min_frequency: float = 5
     identifiers: Any = "auto"
+    constraints: Sequence[Constraint] | None = None
     random_state: Any = None
     device: str | torch.device = "auto"
     precision: str = "float32"
@@ -155,6 +166,7 @@ _FITTED = {
     "_n_sampled": whole(0, 2**62),
     "_n_rows": whole(),
     "_ended": choice(*ENDS),
+    "_rules": kind(dict),
 }
 # For each member: of the weights (gradients, moments, scratch, the best and the last ones), of a
 # batch's activations (forward, backward and masks), and of a row at both ends of its networks.
@@ -194,6 +206,7 @@ class BaseGenerator(
     _seed: int
     _n_sampled: int  # calls of sample without a random state
     _n_rows: int  # of the table
+    rules_: Rules  # what the constraints have come to
     _made_sampler: tuple[Any, torch.device, Sampler[NetworkT]] | None = None
     _ended: str = "epochs"
 
@@ -287,10 +300,19 @@ class BaseGenerator(
                 twice=self._needs_second_derivative,
             )
         check_proxy_norm(self.proxy_norm, self.normalization)
+        self._check_constraints()
         for callback in self.callbacks or ():
             if not callable(getattr(callback, "on_epoch_end", None)):
                 raise ValueError(
                     f"callbacks must be combutab.training.Callback objects, got {callback!r}"
+                )
+
+    def _check_constraints(self) -> None:
+        for constraint in self.constraints or ():
+            if not isinstance(constraint, Constraint):
+                raise ValueError(
+                    f"constraints must be {', '.join(CONSTRAINTS)} objects of "
+                    f"combutab.generators, got {constraint!r}; read_constraints reads a file"
                 )
 
     def _find_device(self) -> torch.device:
@@ -343,7 +365,8 @@ class BaseGenerator(
         ------
         ValueError
             If a parameter or the table cannot be used (it has fewer rows than ``min_frequency``,
-            say, or a discrete column without a value that as many rows have), or training diverged.
+            say, or a discrete column without a value that as many rows have), rows break one of
+            the constraints, or training diverged.
         KeyboardInterrupt
             If Ctrl-C came before an epoch was done; the model is not fitted then.
 
@@ -439,9 +462,10 @@ class BaseGenerator(
         encoder: ModeEncoder,
         results: Sequence[GeneratorResult],
         n_rows: int,
+        rules: Rules,
     ) -> None:
         """Make a model fitted."""
-        self._take_encoder(encoder)
+        self._take_encoder(encoder, rules)
         self.history_ = pd.concat(
             [
                 pd.DataFrame(
@@ -460,11 +484,11 @@ class BaseGenerator(
         # the members that early stopping did not end were the last
         self._ended = min((r.reason for r in results), key="no_improvement".__eq__)
 
-    def _take_encoder(self, encoder: ModeEncoder) -> None:
-        self.encoder_, self.n_features_in_ = encoder, encoder.n_features_in_
+    def _take_encoder(self, encoder: ModeEncoder, rules: Rules) -> None:
+        self.encoder_, self.rules_, self.n_features_in_ = encoder, rules, len(rules.names)
         self.__dict__.pop("feature_names_in_", None)
         if hasattr(encoder, "feature_names_in_"):
-            self.feature_names_in_ = encoder.feature_names_in_
+            self.feature_names_in_ = encoder.feature_names_in_[: self.n_features_in_]
 
     # ---- sample --------------------------------------------------------------------------------
 
@@ -587,27 +611,33 @@ class BaseGenerator(
         wanted = read_conditions(self.encoder_, {} if conditions is None else conditions)
         ordered = read_shares(self.encoder_, shares, balance, wanted)
         n = int(n)
+        self.rules_.refuse_more(n)
         with nullcontext() if out is None else parquet_parts(out) as file:
-            writer, table = None if file is None else RowWriter(self.encoder_, file), None
+            writer, table = None if file is None else RowWriter(self.rules_, file), None
             if writer is not None and not wanted and not ordered:
                 return self.stream_rows(writer, n, random_state)
             key = self.sample_key(random_state)
             sampler, asked = self.sampler(), [each.column for each in wanted]
+            search = sampler.search(wanted)
+            if search is not None:
+                for rows in self._beside:
+                    search.take_columns(read_columns(rows))
             if not ordered:
-                values, codes, n_made = sampler.draw(n, wanted, key, max_tries)
+                values, codes, n_made = sampler.draw(n, wanted, key, max_tries, search)
             else:
                 asked += [each.column for each in ordered]
-                values, codes, n_made = draw_shares(sampler, n, ordered, wanted, key, max_tries)
+                drawn = draw_shares(sampler, n, ordered, wanted, key, max_tries, search)
+                values, codes, n_made = drawn
             lacking = len(codes) < n
             if writer is not None and not (lacking and on_shortfall == "error"):
                 writer.write_all(values, codes, wanted)
             else:
-                table = self.encoder_.decode(values, codes)
-                write_points(table, wanted)
+                table = self.rules_.decode(values, codes, wanted)
             if lacking:
+                why = "" if search is None else f": {search.explain()}"
                 fall_short(
-                    f"only {len(codes)} of {n_made} rows met the conditions {asked}, {n} were "
-                    "asked for",
+                    f"only {len(codes)} of {n_made} rows met the conditions {asked}"
+                    f"{' and the constraints' if search else ''}, {n} were asked for{why}",
                     table,
                     on_shortfall,
                     f"; ask for fewer, relax the conditions, or raise {max_tries=}"
@@ -656,19 +686,41 @@ class BaseGenerator(
             name = "seed_data" if nearest else "conditions"
             raise ValueError(f"{name} must be a DataFrame, got {type(conditions).__name__}")
         patterns, which, others = read_each(self.encoder_, conditions, nearest)
-        key = self.sample_key(random_state)
-        values, codes, missed = self.sampler().draw_each(patterns, which, key, max_tries)
-        table = self.encoder_.decode(values[~missed], codes[~missed])
-        write_each(table, patterns, which[~missed])
+        key, sampler, rules = self.sample_key(random_state), self.sampler(), self.rules_
+        if rules:
+            rules.refuse_broken(read_columns(conditions), "conditions", given=True)
+            patterns = rules.restrict_each(patterns)
+
+        def write(rows: np.ndarray, made: DrawnRows) -> Any:
+            table = self.encoder_.decode(made.values, made.codes)
+            write_each(table, patterns, which[rows])
+            return write_others(table, others, rows) if others else table
+
+        values, codes, missed = sampler.draw_each(patterns, which, key, max_tries)
+        made = DrawnRows(values, codes, missed)
+        if (search := sampler.search()) is not None:
+
+            def draw(rows: np.ndarray, own_key: int, attempt: int) -> DrawnRows:
+                return DrawnRows(*sampler.draw_each(patterns, which[rows], own_key, max_tries))
+
+            def complete(rows: np.ndarray, made: DrawnRows) -> tuple[Columns, np.ndarray]:
+                return rules.complete_each(write(rows, made), conditions, rows), made.codes
+
+            made = search.redraw(made, draw, complete, key, max_tries)
+        missed = made.missed
+        kept = np.flatnonzero(~missed)
+        table = write(kept, made[kept])
+        if search is not None:
+            table = rules.put(table, rules.complete_each(table, conditions, kept))
         if others:
-            table = write_others(table, others, np.flatnonzero(~missed))
+            warn_of_others(others)
         if isinstance(table, pd.DataFrame):
             table = table.set_index(conditions.index[~missed])
         if missed.any():
             first = conditions.iloc[int(missed.argmax())].dropna().to_dict()
             fall_short(
                 f"{missed.sum()} of {len(missed)} rows of conditions could not be met, the first "
-                f"{first}",
+                f"{first}{'' if search is None else f': {search.explain()}'}",
                 table,
                 on_shortfall,
                 f"; relax these conditions, or raise {max_tries=}{self._advice_on_rare_rows()}",
@@ -695,6 +747,11 @@ class BaseGenerator(
         """Write the n rows that ``sample`` draws without conditions, part by part."""
         writer.write_stream(self.sampler().stream(n, self.sample_key(random_state)))
 
+    @property
+    def _rules(self) -> dict[str, Any]:
+        """What a file has of the constraints beside the parameter."""
+        return self.rules_.to_dict()
+
     def _make_sampler(self, device: torch.device) -> Sampler[NetworkT]:
         fitted, network = self._as_fitted, None
         spans = make_spans(self.encoder_.layout_, device, Precision(fitted.precision))
@@ -704,7 +761,9 @@ class BaseGenerator(
             for i, state in enumerate(self._states):
                 network.load_member(i, {name: torch.from_numpy(v) for name, v in state.items()})
             network.eval()
-        return self._sampler_of(self.encoder_, network, spans, fitted.precision)
+        sampler = self._sampler_of(self.encoder_, network, spans, fitted.precision)
+        sampler.rules = self.rules_
+        return sampler
 
     def _sampler_of(
         self, encoder: ModeEncoder, network: NetworkT | None, spans: RowSpans, precision: str
@@ -754,6 +813,7 @@ class BaseGenerator(
     def _restore(self, saved: Saved) -> None:
         """Take over what a file has, once its parts are known to belong together."""
         check_fields(saved.fitted, _FITTED, "what was fitted")
+        rules = saved.fitted.pop("_rules")
         for name, value in saved.fitted.items():
             setattr(self, name, value)
         params = unpack(saved.header["as_fitted"])
@@ -770,7 +830,8 @@ class BaseGenerator(
             )
         arrays, self._states = saved.arrays()
         encoder = ModeEncoder.from_state(arrays, saved.header["encoder"])
-        self._take_encoder(encoder)
+        fitted._check_constraints()
+        self._take_encoder(encoder, Rules.restore(fitted.constraints or (), encoder, rules))
         # before networks are made, which a header may want of any size
         spans = make_spans(encoder.layout_, torch.device("cpu"), Precision(fitted.precision))
         if any(self._states) and not spans.n_spans:
@@ -986,7 +1047,10 @@ def _fit_stack(
     file = None if checkpoint is None else Checkpoint(checkpoint, first, free=_FREE)
     seed = seed_from(first.random_state) if file is None else file.seed
 
+    planned, X = _plan_rules(first, X, discrete_columns)
     encoder = _fit_encoder(first, X, discrete_columns, seed)
+    rules = Rules((), encoder.schema_.keys) if planned is None else planned
+    rules.bind(encoder)
     for message in encoder.describe_suppressed():
         warnings.warn(message, stacklevel=5)
     spans = make_spans(encoder.layout_, first._find_device(), Precision(first.precision))
@@ -999,6 +1063,10 @@ def _fit_stack(
             encoded = X.encode(encoder, first._training_bytes(spans, len(X), len(plans)))
         else:
             encoded = encoder.encode(X)
+        for message in rules.learn_combinations(
+            encoded.codes, rows_needed(first.min_frequency, len(X))
+        ):
+            warnings.warn(message, stacklevel=5)
         table = TableRows.on(spans.device, encoded, spans.dtype)
         rows, held_out = _split_validation(first, table, seed)
     n_epochs = 0 if rows is None else first._n_epochs(len(rows))
@@ -1035,7 +1103,7 @@ def _fit_stack(
                 diverged.append(f"activation={model.activation!r}")
             else:
                 with uninterrupted():
-                    model._keep(seed, encoder, own, len(X))
+                    model._keep(seed, encoder, own, len(X), rules)
         interrupted = any(result.reason == "interrupted" for result in results)
         if interrupted:
             warnings.warn(
@@ -1082,6 +1150,26 @@ def _fit_encoder(
 ) -> ModeEncoder:
     encoder = model._make_encoder(discrete_columns, fold_in(seed, Stream.ENCODER) >> 32)
     return X.fit(encoder) if isinstance(X, ParquetSource) else encoder.fit(X)
+
+
+def _plan_rules(
+    model: BaseGenerator[Any], X: Any, discrete_columns: Any
+) -> tuple[Rules | None, Any]:
+    """The constraints on a table, which meets them, and the table with what they need.
+
+    None where there are none.
+    """
+    if not model.constraints:
+        return None, X
+    if isinstance(X, ParquetSource):
+        rules = Rules.plan(model.constraints, X.header(), discrete_columns)
+        X.refuse_broken(rules)
+        return rules, X.widen(rules)
+    columns, X = read_columns(X), as_pandas(X)
+    array_dtype = None if isinstance(X, pd.DataFrame) else np.asarray(X).dtype
+    rules = Rules.plan(model.constraints, columns, discrete_columns, array_dtype)
+    rules.refuse_broken(columns, "the table")
+    return rules, rules.widen(X)
 
 
 def _plan(models: Sequence[BaseGenerator[Any]], seed: int) -> tuple[list[int], list[GeneratorPlan]]:

@@ -250,6 +250,11 @@ class CTGAN(BaseGenerator[StackedGenerator]):
         sampled rows have new ones, none of which is in the table, different within a call.
         "auto" finds text that hardly ever repeats, and whole numbers that never do if they are a
         count or the column is called ``id`` or the like. None is for no column.
+    constraints : list of Inequality, Sum, Formula, ..., or None, default=None
+        Rules that all rows of the table meet, which ``fit`` checks, and that all rows of
+        ``sample``, ``sample_from``, ``impute`` and ``fit_resample`` meet, too. Columns that follow
+        from others are computed; a column that is less than another is learned together with their
+        difference; rows that break a constraint all the same are drawn anew, never clipped.
     random_state : int, RandomState, Generator or None, default=None
         Fixes training and sampling; global state is never touched.
     device : str or torch.device, default="auto"

@@ -106,7 +106,7 @@ class ConditionalMean:
         spans = model.encoder_.layout_.spans
         columns = [model.encoder_.columns_[span.column] for span in spans]
         self._numbers = {i: c for i, c in enumerate(columns) if isinstance(c, NumberColumn)}
-        table = IncompleteTable(model.encoder_, X)
+        table = IncompleteTable(model.encoder_, model.rules_.widen(X))
         n_rows = len(table.missing)
         rows = np.sort(np.random.default_rng(seed).permutation(n_rows)[:_MOST_ROWS])
         encoded, known = table.encode(seed, rows)
@@ -130,7 +130,7 @@ class ConditionalMean:
 
     def fill(self, X: Any, seed: int) -> Any:
         """The table without missing cells; ``seed`` draws the modes that known numbers are in."""
-        table = IncompleteTable(self.model.encoder_, X)
+        table = IncompleteTable(self.model.encoder_, self.model.rules_.widen(X))
         encoded, known = table.encode(seed)
         codes, numbers = self._expect(np.where(known, encoded.codes, -1))
         codes = np.where(known, encoded.codes, codes)
@@ -142,7 +142,8 @@ class ConditionalMean:
                 line.correct(k, lost, filled, expected)
         filled = filled * self._sd + self._mean
         found = {i: filled[:, k] for k, i in enumerate(self._numbers)}
-        return table.fill(decode_numbers(self.model.encoder_, encoded.values, codes, found))
+        made = decode_numbers(self.model.encoder_, encoded.values, codes, found)
+        return self.model.fill_by(X, made, seed) if self.model.rules_ else table.fill(made)
 
     def _standardise(self, x: np.ndarray) -> np.ndarray:
         return (x - self._mean) / self._sd

@@ -7,18 +7,142 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from combutab.core.rng import Stream, fold_in, random_uniform
+from combutab.generators._rules import DrawnRows, Rules, Search
 from combutab.generators.conditions import write_column
-from combutab.generators.sampling import FREE, Encoded, Sampler, check_arguments, invert, join
-from combutab.preprocessing import IncompleteTable, ModeEncoder, NumberColumn, missing_codes
+from combutab.generators.constraints import Columns, read_columns
+from combutab.generators.sampling import (
+    FREE,
+    Encoded,
+    Sampler,
+    ShortfallError,
+    check_arguments,
+    invert,
+    join,
+)
+from combutab.preprocessing import (
+    IncompleteTable,
+    ModeEncoder,
+    NumberColumn,
+    fill_polars,
+    is_polars,
+    missing_codes,
+    put_cells,
+)
+
+_MAX_TRIES = 20  # rows drawn for each that is to meet constraints
+
+
+class Cells:
+    """The rows of a table that miss cells, and how they are filled under constraints.
+
+    ``draw`` is (values, codes, known, key, attempt) -> values and codes of complete rows.
+    """
+
+    def __init__(self, rules: Rules, X: Any, draw: Callable[..., Encoded], key: int) -> None:
+        self.rules, self._given, self._draw, self._key = rules, X, draw, key
+        encoder = rules.encoder
+        widened = rules.widen(X)
+        self.table = IncompleteTable(encoder, widened)
+        encoded, self.known = self.table.encode(fold_in(key, Stream.KNOWN))
+        self.values, self.codes = encoded.values, encoded.codes
+        if not rules:
+            return
+        columns, rows = read_columns(widened), self.table.rows
+        rules.refuse_broken(columns, "the table", given=True)
+        whole = np.setdiff1d(np.arange(len(self.table.missing)), rows)
+        self._whole = {name: column.iloc[whole] for name, column in columns.items()}
+        self._cells = {name: column.iloc[rows] for name, column in columns.items()}
+        there = ~self.table.missing[rows]
+        self._there = dict(zip(encoder.schema_.keys, there.T, strict=True))
+
+    def fill(self, drawn: Encoded, better: Any = None) -> Any:
+        """The table with cells of rows as they are drawn, or of ``better`` decoded ones.
+
+        Rows that break a constraint are drawn anew.
+
+        Raises ShortfallError if there is none that meets them.
+        """
+        rules, encoder = self.rules, self.rules.encoder
+        made = encoder.decode(*drawn) if better is None else better
+        if not rules or not len(self.table.rows):
+            return rules.narrow(self.table.fill(made))
+        search = Search(rules)
+        search.take_columns(self._whole)
+        every = np.arange(len(self.table.rows))
+        self._beyond = np.zeros(len(every), dtype=bool)
+        first = DrawnRows(*drawn, np.zeros(len(every), dtype=bool))
+        columns = self._complete(every, made, drawn[1])
+        kept = search.accept(columns, self._judged(every, first))
+        if not kept.all():
+            left = np.flatnonzero(~kept)
+
+            def draw(rows: np.ndarray, key: int, attempt: int) -> DrawnRows:
+                at = left[rows]
+                known = self.values[at], self.codes[at], self.known[at]
+                values, codes = self._draw(*known, key, attempt)
+                codes = np.where(self.known[at], self.codes[at], codes)
+                codes = rules.combine(codes, self.known[at], key)
+                return DrawnRows(values, codes, np.zeros(len(at), dtype=bool))
+
+            def complete(rows: np.ndarray, made: DrawnRows) -> tuple[Columns, np.ndarray]:
+                table = encoder.decode(made.values, made.codes)
+                columns = self._complete(left[rows], table, made.codes)
+                return columns, self._judged(left[rows], made)
+
+            found = search.redraw(first[left], draw, complete, self._key, _MAX_TRIES)
+            if found.missed.any():  # given cells may ask for more than the columns had
+                lost = np.flatnonzero(found.missed)
+                left, kept_left = left[lost], left
+                self._beyond[left] = True
+                again = DrawnRows(found.values[lost], found.codes[lost], np.zeros(len(lost), bool))
+                last = search.redraw(again, draw, complete, self._key, 1)
+                found.values[lost], found.codes[lost] = last.values, last.codes
+                found.missed[lost], left = last.missed, kept_left
+            if found.missed.any():
+                at = self.table.rows[left[found.missed]]
+                raise ShortfallError(
+                    f"{len(at)} rows could not be filled so that they meet the constraints, the "
+                    f"first at {at[0]} (the first row is 0): {search.explain()}; mend the cells "
+                    "that are given, or leave the constraint out"
+                )
+            values, codes = drawn[0].copy(), drawn[1].copy()
+            values[left], codes[left] = found.values, found.codes
+            new = self._complete(every, encoder.decode(values, codes), codes)
+            for name, column in columns.items():
+                columns[name] = put_cells(column, ~kept, new[name][~kept])
+        filled = rules.narrow(self.table.fill(pd.DataFrame(columns)))
+        return fill_polars(self._given, filled) if is_polars(self._given) else filled
+
+    def _complete(self, rows: np.ndarray, made: Any, codes: np.ndarray) -> dict[Any, pd.Series]:
+        """The columns of decoded rows with the cells that are given, and what follows from them."""
+        columns, given = self.rules.columns_of(made), {}
+        for name, column in columns.items():
+            given[name] = there = self._there[name][rows]
+            if there.any():
+                cells = self._cells[name].iloc[rows[there]]
+                columns[name] = put_cells(column, there, cells)
+        picks = pd.util.hash_pandas_object(pd.DataFrame(codes), index=False).to_numpy()
+        self.rules.complete(columns, given, {}, picks % 2**32, self._beyond[rows])
+        return columns
+
+    def _judged(self, rows: np.ndarray, made: DrawnRows) -> np.ndarray:
+        """Codes of the rows, -1 of a cell that is given and has none."""
+        codes = np.where(self.known[rows], self.codes[rows], made.codes)
+        for i, span in enumerate(self.rules.encoder.layout_.spans):
+            name = self.rules.encoder.schema_.keys[span.column]
+            codes[self._there[name][rows] & ~self.known[rows, i], i] = -1
+        return codes
 
 
 class Imputing:
     """A generator that fills the missing cells of tables."""
 
     encoder_: ModeEncoder
+    rules_: Rules
     sample_key: Callable[[Any], int]
     sampler: Callable[[], Sampler[Any]]
 
@@ -27,8 +151,9 @@ class Imputing:
 
         Cells that are there stay exactly as they are, and those whose values the generator cannot
         know (categories that it has not seen, numbers beyond the fitted ones) tell it nothing of
-        their row. Identifiers are filled with new ones, as ``sample`` makes them. A column that
-        the generator has seen no value of stays missing.
+        their row. Rows meet the constraints: what follows from known cells is computed, and a cell
+        that has to be missing stays so. Identifiers are filled with new ones, as ``sample`` makes
+        them. A column that the generator has seen no value of stays missing.
 
         Parameters
         ----------
@@ -48,7 +173,10 @@ class Imputing:
         Raises
         ------
         ValueError
-            If X has other columns, a column of another kind, or infinite values.
+            If X has other columns, a column of another kind, or infinite values, or rows whose
+            known cells break a constraint.
+        ShortfallError
+            If cells cannot be filled so that the row meets the constraints.
 
         References
         ----------
@@ -68,13 +196,13 @@ class Imputing:
         3
         """
         check_arguments(self, "impute", n_draws=n_draws)
-        table, drawn = self._draw_cells(X, n_draws, random_state)
-        filled = [table.fill(self.encoder_.decode(*each)) for each in drawn]
+        cells, drawn = self._draw_cells(X, n_draws, random_state)
+        filled = [cells.fill(each) for each in drawn]
         return filled[0] if n_draws == 1 else filled
 
     def impute_mean(self, X: Any, n_draws: int, random_state: Any) -> Any:
         """Fill missing cells by the mean of several draws, or their most frequent category."""
-        table, drawn = self._draw_cells(X, n_draws, random_state)
+        cells, drawn = self._draw_cells(X, n_draws, random_state)
         encoder = self.encoder_
         values, codes = drawn[0][0], drawn[0][1].copy()
         means: dict[int, np.ndarray] = {}
@@ -86,33 +214,37 @@ class Imputing:
                 means[i] = np.where(np.any(missing, axis=0), np.nan, np.mean(numbers, axis=0))
             else:
                 codes[:, i] = _most_frequent([c[:, i] for _, c in drawn])
-        return table.fill(decode_numbers(encoder, values, codes, means))
+        return cells.fill(drawn[0], decode_numbers(encoder, values, codes, means))
 
-    def _draw_cells(
-        self, X: Any, n_draws: int, random_state: Any
-    ) -> tuple[IncompleteTable, list[Encoded]]:
+    def fill_by(self, X: Any, made: Any, random_state: Any) -> Any:
+        """The table with cells of decoded rows, or draws where these break a constraint."""
+        cells, drawn = self._draw_cells(X, 1, random_state)
+        return cells.fill(drawn[0], made)
+
+    def _draw_cells(self, X: Any, n_draws: int, random_state: Any) -> tuple[Cells, list[Encoded]]:
         """Draw the rows of a table that miss cells, each time complete."""
         check_is_fitted(self)
-        table = IncompleteTable(self.encoder_, X)
         key = self.sample_key(random_state)
-        encoded, known = table.encode(fold_in(key, Stream.KNOWN))
-        values, codes = encoded.values, encoded.codes
+        cells = Cells(self.rules_, X, self._draw_missing, key)
+        values, codes, known = cells.values, cells.codes, cells.known
         if known.all():  # no row misses a cell, or of constant columns alone
-            return table, [(values, codes)] * n_draws
-        return table, [
+            return cells, [(values, codes)] * n_draws
+        return cells, [
             self._draw_missing(values, codes, known, fold_in(key, Stream.DRAW, d))
             for d in range(n_draws)
         ]
 
     def _draw_missing(
-        self, values: np.ndarray, codes: np.ndarray, known: np.ndarray, key: int
+        self, values: np.ndarray, codes: np.ndarray, known: np.ndarray, key: int, attempt: int = 0
     ) -> Encoded:
         """Complete encoded rows of which some spans are known, (n, n_spans) bool.
 
         Returns values (n, n_values) and codes (n, n_spans), whose unknown spans have a value that
-        is not missing wherever the column has one. The known ones need not be kept.
+        is not missing wherever the column has one. The known ones need not be kept. A later
+        ``attempt`` looks further.
         """
-        return draw_nearest(self.sampler(), values, codes, known, key)
+        n_neighbors = _NEIGHBORS * 2 ** min(attempt, 20)
+        return draw_nearest(self.sampler(), values, codes, known, key, n_neighbors)
 
 
 def decode_numbers(
@@ -171,10 +303,17 @@ class Donors:
             chunk_key = fold_in(key, Stream.CHUNK, made)
             parts.append(sampler.generate_allowed(size, free, free, chunk_key, present)[:2])
         values, codes = join(parts)
+        if sampler.rules:  # what follows from others does so in donors, too
+            values, codes = sampler.rules.consistent(values, codes, key)
         return cls(sampler.encoder, values, codes, codes == missing_codes(sampler.encoder))
 
     def choose(
-        self, values: np.ndarray, codes: np.ndarray, known: np.ndarray, key: int
+        self,
+        values: np.ndarray,
+        codes: np.ndarray,
+        known: np.ndarray,
+        key: int,
+        n_neighbors: int = _NEIGHBORS,
     ) -> np.ndarray:
         """Draw a donor for each row among the nearest, (n,)."""
         n, n_donors = len(codes), len(self.codes)
@@ -205,7 +344,7 @@ class Donors:
                     distance = (codes[rows, i, None] != self.codes[:, i]).astype(np.float32)
                 distance *= known[rows, i, None]
                 away += distance
-            k = min(_NEIGHBORS, n_donors)
+            k = min(n_neighbors, n_donors)
             nearest = np.argpartition(away, k - 1, axis=1)[:, :k]
             chosen[rows] = nearest[np.arange(len(away)), (pick[rows] * k).astype(int)]
         return chosen
@@ -240,11 +379,16 @@ def present_codes(encoder: ModeEncoder) -> dict[int, tuple[int, ...]]:
 
 
 def draw_nearest(
-    sampler: Sampler[Any], values: np.ndarray, codes: np.ndarray, known: np.ndarray, key: int
+    sampler: Sampler[Any],
+    values: np.ndarray,
+    codes: np.ndarray,
+    known: np.ndarray,
+    key: int,
+    n_neighbors: int = _NEIGHBORS,
 ) -> Encoded:
     """Complete encoded rows by the cells of synthetic rows.
 
-    The donor of a row is one of the five synthetic rows that are nearest by its known cells:
+    The donor of a row is one of the ``n_neighbors`` synthetic rows nearest by its known cells:
     by the number of unequal categories and the numbers' distances in standard deviations. Rows
     that have a value in all cells that are wanted come first.
 
@@ -253,7 +397,7 @@ def draw_nearest(
     sampler : Sampler
     values, codes : ndarray of shapes (n, n_values) and (n, n_spans)
     known : ndarray of shape (n, n_spans), bool
-    key : int
+    key, n_neighbors : int
 
     Returns
     -------
@@ -262,7 +406,7 @@ def draw_nearest(
     """
     encoder = sampler.encoder
     donors = Donors.make(sampler, min(max(_FEWEST, 2 * len(codes)), _MOST), key)
-    chosen = donors.choose(values, codes, known, key)
+    chosen = donors.choose(values, codes, known, key, n_neighbors)
     drawn, drawn_values = np.where(known, codes, donors.codes[chosen]), values.copy()
     present = present_codes(encoder)
     for i, span in enumerate(encoder.layout_.spans):

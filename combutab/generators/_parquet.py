@@ -4,17 +4,44 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from combutab.core.text import RESERVE, check_limit, parse_bytes
+from combutab.generators._rules import Rules
+from combutab.generators.constraints import read_columns
 from combutab.preprocessing import ModeEncoder, ModeTable, ParquetTable, Paths, RowLayout
 
 _ROWS = 1 << 16  # read at a time, at most
 _FEWEST = 1 << 12  # and at least
 _FITTED = 12  # copies of a sample, while modes are learned from it
+
+
+class _Widened:
+    """A table in files with the differences that constraints need as further columns."""
+
+    def __init__(self, table: ParquetTable, rules: Rules) -> None:
+        self._table, self._rules = table, rules
+        self.n_rows = table.n_rows
+
+    def column(self, name: str, check: Callable[[str, int], None]) -> pd.Series:
+        """See `ParquetTable`."""
+        if name not in self._rules.differences.values():
+            return self._table.column(name, check)
+        sides = self._rules.sides_of(name)
+        held = {side: self._table.column(side, check) for side in sides}
+        return self._rules.add_differences(held, name)[name]
+
+    def frames(self, columns: Sequence[str], n_rows: int) -> Iterator[tuple[int, pd.DataFrame]]:
+        """See `ParquetTable`."""
+        for first, frame in self._table.frames(self._rules.names, n_rows):
+            yield first, self._rules.widen(frame)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
 
 
 class ParquetSource:
@@ -32,15 +59,32 @@ class ParquetSource:
         filesystem: Any,
     ) -> None:
         self._limit = parse_bytes(memory_limit)
-        self._table = ParquetTable(path, filesystem)
+        self._table: Any = ParquetTable(path, filesystem)
         self._columns = self._table.columns if columns is None else list(columns)
         repeated = sorted({c for c in self._columns if self._columns.count(c) > 1})
         if repeated or not self._columns:
             raise ValueError(f"columns must be names of different columns, got {columns!r}")
         self._table.check_columns(self._columns)
+        self._more: list[str] = []  # columns that are not in the files
 
     def __len__(self) -> int:
         return self._table.n_rows
+
+    def header(self) -> dict[Any, pd.Series]:
+        """The columns without rows, whose dtypes say what they hold."""
+        return read_columns(self._table.header(self._columns))
+
+    def refuse_broken(self, rules: Rules) -> None:
+        """Raise an error that names the rows that break a constraint."""
+        parts = self._table.frames(self._columns, _ROWS)
+        rules.refuse_broken(((read_columns(part)) for _, part in parts), "the files")
+
+    def widen(self, rules: Rules) -> ParquetSource:
+        """The table with the differences that constraints need as further columns."""
+        if rules.differences:
+            self._table = _Widened(self._table, rules)
+            self._more = [*rules.differences.values()]
+        return self
 
     def fit(self, encoder: ModeEncoder) -> ModeEncoder:
         """Fit an encoder, with one whole column at a time in memory.
@@ -54,7 +98,7 @@ class ParquetSource:
             what = f"the column {name!r} of {len(self):,} rows"
             check_limit(self._limit, needed, what, "leave the column out")
 
-        return encoder.fit_parquet(self._table, self._columns, check)
+        return encoder.fit_parquet(self._table, [*self._columns, *self._more], check)
 
     def encode(self, encoder: ModeEncoder, beside: int) -> ModeTable:
         """Encode all rows, a part at a time; training takes so many bytes ``beside`` them.

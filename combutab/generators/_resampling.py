@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -27,6 +27,7 @@ class Resampling:
     min_frequency: float
     fit: Callable[..., Any]
     sample: Callable[..., Any]
+    _beside: Sequence[pd.DataFrame] = ()  # rows, while it resamples
 
     def fit_resample(
         self, X: Any, y: Any, *, sampling_strategy: Any = "auto", discrete_columns: Any = "auto"
@@ -88,10 +89,14 @@ class Resampling:
             listed = [each if is_frame else each % n for each in discrete_columns]
             discrete_columns = [*listed, name]
         self.fit(pd.concat([table, target], axis=1), discrete_columns=discrete_columns)
-        made = [
-            self.sample(n, conditions={name: classes[code]}).drop(columns=name)
-            for code, n in lacking.items()
-        ]
+        made = []
+        beside = self._beside = [pd.concat([table, target], axis=1)]
+        try:
+            for code, n in lacking.items():
+                beside.append(self.sample(n, conditions={name: classes[code]}))
+                made.append(beside[-1].drop(columns=name))
+        finally:
+            del self._beside
         new = pd.concat(made, ignore_index=True) if made else table[:0]
         first = [int((codes == code).argmax()) for code in lacking]
         again = np.repeat(np.array(first, dtype=np.intp), list(lacking.values()))

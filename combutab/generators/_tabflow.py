@@ -485,7 +485,8 @@ class TabFlow(BaseGenerator[StackedCascade]):
     validation_fraction : float, default=0.1
         Share of the rows that early stopping holds out, 1,000 rows at most.
     n_iter_no_change : int or inf, default=50
-    max_time, n_members, min_frequency, identifiers, random_state, device, precision, callbacks
+    max_time, n_members, min_frequency, identifiers, constraints, random_state, device, \
+precision, callbacks
         The same as for `CTGAN`.
 
     Attributes
@@ -599,7 +600,7 @@ class TabFlow(BaseGenerator[StackedCascade]):
         return draw_rows(FlowSteps(network, spans), network, request, self.n_sampling_steps)
 
     def _draw_missing(
-        self, values: np.ndarray, codes: np.ndarray, known: np.ndarray, key: int
+        self, values: np.ndarray, codes: np.ndarray, known: np.ndarray, key: int, attempt: int = 0
     ) -> tuple[np.ndarray, np.ndarray]:
         sampler, present = self.sampler(), present_codes(self.encoder_)
         assert isinstance(sampler, DirectSampler)

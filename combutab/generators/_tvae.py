@@ -191,7 +191,8 @@ class TVAE(BaseGenerator[StackedRowDecoder]):
         rows are more typical, and what learns from them is better; but rare categories and missing
         values are rarer than they are. False draws them from their distributions, a column by
         itself. It can be set after ``fit``.
-    max_time, n_members, min_frequency, identifiers, random_state, device, precision, callbacks
+    max_time, n_members, min_frequency, identifiers, constraints, random_state, device, \
+precision, callbacks
         The same as for `CTGAN`.
 
     Attributes

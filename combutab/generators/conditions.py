@@ -145,11 +145,8 @@ def write_each(table: Any, patterns: Sequence[Sequence[Condition]], which: np.nd
         write_column(table, name, numbers.where(here >= 0, column))
 
 
-def write_others(table: Any, others: Mapping[Any, pd.Series], rows: np.ndarray) -> Any:
-    """The table with cells that rows are never made with, and a warning that these are kept.
-
-    ``others`` are as `read_each` gives them, and ``rows`` the positions of the table's rows there.
-    """
+def warn_of_others(others: Mapping[Any, pd.Series]) -> None:
+    """Warn that cells that rows are never made with are kept."""
     name, cells = next(iter(others.items()))
     first = cells.iloc[0]
     n = len({row for each in others.values() for row in each.index})
@@ -160,9 +157,16 @@ def write_others(table: Any, others: Mapping[Any, pd.Series], rows: np.ndarray) 
         "number, or as if a category were not given",
         stacklevel=5,
     )
+
+
+def write_others(table: Any, others: Mapping[Any, pd.Series], rows: np.ndarray) -> Any:
+    """The table with cells that rows are never made with.
+
+    ``others`` are as `read_each` gives them, and ``rows`` the positions of the table's rows there.
+    """
     for name, cells in others.items():
-        there, cells = np.isin(rows, cells.index), cells[cells.index.isin(rows)]
-        column = put_cells(column_of(table, name), there, cells)
+        there = np.isin(rows, cells.index)
+        column = put_cells(column_of(table, name), there, cells.loc[rows[there]])
         if isinstance(table, np.ndarray):
             table = table.astype(np.result_type(table, column.to_numpy()))
         write_column(table, name, column)

@@ -23,6 +23,7 @@ from combutab.core.rng import (
     fold_in,
     random_uniform,
 )
+from combutab.generators._rules import Rules, Search
 from combutab.generators.conditions import (
     NEAREST,
     Codes,
@@ -33,7 +34,6 @@ from combutab.generators.conditions import (
     all_met,
     offset_of,
     span_of,
-    write_points,
 )
 from combutab.nn import RowSpans, StackedNetwork
 from combutab.preprocessing import (
@@ -145,19 +145,30 @@ class AcceptedRows:
     See Caffo, Booth and Davis (2002), "Empirical supremum rejection sampling".
     """
 
-    def __init__(self, n_values: int, n_spans: int) -> None:
+    def __init__(self, n_values: int, n_spans: int, search: Search | None = None) -> None:
         self._values = np.empty((0, n_values), dtype=np.float32)
         self._codes = np.empty((0, n_spans), dtype=np.int64)
         self._ratios = np.empty(0)
+        self._search = search
+        n_unique = 0 if search is None else search.n_unique
+        self._labels = np.empty((0, n_unique), dtype=np.uint64)
+        self._differ = np.empty((0, n_unique), dtype=bool)
         self._expected = self._greatest = 0.0
 
     def add(
-        self, values: np.ndarray, codes: np.ndarray, probability: np.ndarray, uniform: np.ndarray
+        self,
+        values: np.ndarray,
+        codes: np.ndarray,
+        probability: np.ndarray,
+        uniform: np.ndarray,
+        labels: np.ndarray | None = None,
+        differ: np.ndarray | None = None,
     ) -> None:
         """Take in n rows, whose codes were drawn among those that meet the conditions.
 
         ``probability`` is how probable such codes were, 0 for a row that does not meet other
-        conditions, and ``uniform`` has draws on [0, 1); both are (n,).
+        conditions, and ``uniform`` has draws on [0, 1); both are (n,). ``labels`` and ``differ``
+        are as `Search.judge` has them.
         """
         self._expected += float(probability.sum())
         self._greatest = max(self._greatest, float(probability.max(initial=0.0)))
@@ -166,6 +177,9 @@ class AcceptedRows:
         self._ratios = ratios[kept]
         self._values = np.concatenate([self._values, values])[kept]
         self._codes = np.concatenate([self._codes, codes])[kept]
+        if labels is not None and differ is not None:
+            self._labels = np.concatenate([self._labels, labels])[kept]
+            self._differ = np.concatenate([self._differ, differ])[kept]
 
     def __len__(self) -> int:
         return int(self._counted().sum())
@@ -173,17 +187,23 @@ class AcceptedRows:
     def first(self, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Values and codes of n rows, or of as many as there are."""
         counted = np.flatnonzero(self._counted())[:n]
+        if self._search is not None:
+            self._search.take(self._labels[counted], self._differ[counted])
         return self._values[counted], self._codes[counted]
 
     def _counted(self) -> np.ndarray:
         bar = self._greatest if self._expected >= _ENOUGH else 1.0
         counted: np.ndarray = self._ratios >= bar
+        if self._search is not None and self._search.n_unique:
+            rows = np.flatnonzero(counted)
+            counted[rows] = self._search.unseen(self._labels[rows], self._differ[rows])
         return counted
 
 
 # ---- The sampler: a request (rows, conditions, key) in, rows out --------------------------------
 
 _CHUNK = 5000  # rows generated at a time, at most
+_MAX_TRIES = 100  # rows made for each that is streamed
 _CHUNK_NUMBERS = 2**25  # in the encoded rows that are generated at a time, at most
 
 Encoded = tuple[np.ndarray, np.ndarray]  # values (n, n_values) and codes (n, n_spans) of rows
@@ -202,9 +222,10 @@ class Sampler(Generic[NetworkT]):
 
     Its members take turns: row i is of member i % M. It is None where all columns are constant.
     ``draw`` is (network, spans, request) -> the network's rows; a ``conditional`` network takes a
-    category for each row.
+    category for each row. ``rules`` are the constraints that rows meet.
     """
 
+    rules: Rules | None = None
     # conditions that the network's rows need not meet
     _checked: ClassVar[tuple[type, ...]] = (Codes, Range, Outside, PointConditions)
 
@@ -224,14 +245,26 @@ class Sampler(Generic[NetworkT]):
         width = spans.width + spans.n_condition
         self.chunk = max(1, min(_CHUNK, _CHUNK_NUMBERS // max(1, width)))
 
+    def search(self, conditions: Sequence[Condition] = ()) -> Search | None:
+        """Begin to look for rows that meet constraints together; None where there are none."""
+        return Search(self.rules, conditions) if self.rules else None
+
     def draw(
-        self, n: int, conditions: Sequence[Condition], key: int, max_tries: int
+        self,
+        n: int,
+        conditions: Sequence[Condition],
+        key: int,
+        max_tries: int,
+        search: Search | None = None,
     ) -> tuple[np.ndarray, np.ndarray, int]:
         """Values and codes of rows that all meet the same conditions, and how many were made.
 
-        They are n, or fewer where about max_tries times as many rows hold no more.
+        They are n, or fewer where about max_tries times as many rows hold no more. They meet the
+        constraints, those of several calls with one ``search`` together.
         """
-        found = AcceptedRows(self.spans.n_values, self.spans.n_spans)
+        search = self.search(conditions) if search is None else search
+        conditions = conditions if search is None else search.rules.restrict(conditions)
+        found = AcceptedRows(self.spans.n_values, self.spans.n_spans, search)
         propose = self._proposal(conditions)
         checked = [each for each in conditions if isinstance(each, self._checked)]
         # codes need not be decoded
@@ -244,10 +277,15 @@ class Sampler(Generic[NetworkT]):
             chunk_key = fold_in(key, Stream.CHUNK, made)
             values, codes, probability = propose(size, chunk_key)
             values = self.round_values(values, codes, chunk_key, conditions)
-            table = self.encoder.decode(values, codes) if decoded else None
-            probability[~all_met(checked, codes, table)] = 0.0
+            judged: Sequence[np.ndarray]
+            if search is not None:
+                met, *judged = search.judge(values, codes, conditions, checked)
+            else:
+                table = self.encoder.decode(values, codes) if decoded else None
+                met, judged = all_met(checked, codes, table), ()
+            probability[~met] = 0.0
             uniform = random_uniform([fold_in(chunk_key, Stream.ACCEPTED)], size)[0].numpy()
-            found.add(values, codes, probability, uniform)
+            found.add(values, codes, probability, uniform, *judged)
             made += size
         return *found.first(n), made
 
@@ -255,16 +293,31 @@ class Sampler(Generic[NetworkT]):
         """Values and codes of the n rows that `draw` gives without conditions, part by part.
 
         The first part is empty, so that there always is one.
+
+        Raises ShortfallError if rows that meet the constraints are too rare.
         """
         yield self.draw(0, (), key, 1)[:2]
-        propose, made = self._proposal(()), 0
-        while propose is not None and made < n:
-            size = min(self.chunk, self._n_proposed(n - made, made, ()))
+        propose, made, found, search = self._proposal(()), 0, 0, self.search()
+        while propose is not None and found < n:
+            if made > _MAX_TRIES * max(n, _CHUNK):
+                assert search is not None
+                raise ShortfallError(
+                    f"only {found} of {made} rows met the constraints, {n} were asked for: "
+                    f"{search.explain()}"
+                )
+            size = min(self.chunk, self._n_proposed(n - found, made, ()))
             chunk_key = fold_in(key, Stream.CHUNK, made)
             values, codes, _ = propose(size, chunk_key)
             values = self.round_values(values, codes, chunk_key)
-            yield values[: n - made], codes[: n - made]
             made += size
+            if search is not None:
+                met, labels, differ = search.judge(values, codes, (), ())
+                rows = np.flatnonzero(met)
+                rows = rows[search.unseen(labels[rows], differ[rows])][: n - found]
+                search.take(labels[rows], differ[rows])
+                values, codes = values[rows], codes[rows]
+            yield values[: n - found], codes[: n - found]
+            found += min(len(codes), n - found)
 
     def _proposal(self, conditions: Sequence[Condition]) -> Callable[[int, int], Rows] | None:
         """Make a function of a number and a key that gives rows; None if none can be as asked."""
@@ -615,10 +668,8 @@ Change = Callable[[pd.DataFrame], pd.DataFrame]
 class RowWriter:
     """Encoded rows, decoded and written; ``change`` is what is done to them before."""
 
-    def __init__(
-        self, encoder: ModeEncoder, parts: ParquetParts, change: Change | None = None
-    ) -> None:
-        self.encoder, self.parts, self.change = encoder, parts, change
+    def __init__(self, rules: Rules, parts: ParquetParts, change: Change | None = None) -> None:
+        self.rules, self.parts, self.change = rules, parts, change
         self._made: dict[int, int] = {}
         self._types: dict[str, Any] | None = None
 
@@ -626,8 +677,7 @@ class RowWriter:
         self, values: np.ndarray, codes: np.ndarray, conditions: Sequence[Condition] = ()
     ) -> None:
         """Write rows that meet conditions, those of each call as a row group of their own."""
-        table = self.encoder.decode(values, codes, made=self._made)
-        write_points(table, conditions)
+        table = self.rules.decode(values, codes, conditions, self._made)
         if self._types is None:
             self._types = self._find_types()
         self.parts.write_frame(self._as_frame(table), self._types)
@@ -657,13 +707,13 @@ class RowWriter:
     def _find_types(self) -> dict[str, Any]:
         """Values of each column that show its type: the rows of a part may all be missing."""
         types = {}
-        for j, coder in enumerate(self.encoder.columns_):
+        for name in self.rules.names:
+            coder = self.rules.coder(name)
             if isinstance(coder, CategoryColumn):
                 values = coder.values
             elif isinstance(coder, NumberColumn):
                 values = coder.bounds
             else:
                 values = coder.decode(np.zeros(1, dtype=np.intp))
-            name = self.encoder.schema_.keys[j]
             types[str(name)] = self._as_frame(pd.DataFrame({name: values})).iloc[:, 0]
         return types

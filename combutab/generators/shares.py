@@ -15,6 +15,7 @@ from pandas.api import types
 from scipy import sparse
 
 from combutab.core.rng import Stream, fold_in, random_permutations
+from combutab.generators._rules import Search
 from combutab.generators.conditions import (
     Codes,
     Condition,
@@ -365,6 +366,7 @@ def draw_shares(
     conditions: Sequence[Condition],
     key: int,
     max_tries: int,
+    search: Search | None = None,
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """Values and codes of n rows that meet conditions and have the shares, and how many were made.
 
@@ -380,7 +382,7 @@ def draw_shares(
     def draw(n_rows: int, place: int, *groups: ValueGroup) -> None:
         nonlocal made
         own_key = fold_in(key, Stream.PATTERN, place)
-        *rows, n_made = sampler.draw(n_rows, [*groups, *conditions], own_key, max_tries)
+        *rows, n_made = sampler.draw(n_rows, [*groups, *conditions], own_key, max_tries, search)
         parts.append((rows[0], rows[1]))
         made += n_made
 
@@ -401,7 +403,7 @@ def draw_shares(
                 draw(n_rows, place, first.conditions[place])
         drawn = join(parts)
         parts = [parts[0]]
-        groups = _groups_of(sampler.encoder, drawn, ordered, counts)
+        groups = _groups_of(sampler, drawn, ordered, counts, conditions)
         known = np.flatnonzero((groups >= 0).all(axis=1))
         cells, which, seed = np.unique(
             groups[known], axis=0, return_inverse=True, return_counts=True
@@ -437,19 +439,25 @@ def _rarest_first(encoder: ModeEncoder, ordered: Sequence[ColumnShares]) -> Sequ
 
 
 def _groups_of(
-    encoder: ModeEncoder,
+    sampler: Sampler[Any],
     drawn: Encoded,
     ordered: Sequence[ColumnShares],
     counts: Sequence[np.ndarray],
+    conditions: Sequence[Condition],
 ) -> np.ndarray:
     """The group of each row in each column, (n, n_columns); -1 for none that rows are wanted of."""
     every = [group for each in ordered for group in each.conditions]
     decoded = any(not isinstance(group, Codes) for group in every)
-    table = encoder.decode(*drawn) if decoded else None
+    rules = sampler.rules
+    raw = sampler.encoder.decode(*drawn) if decoded or rules else None
+    table = rules.decode(*drawn, conditions) if rules else raw
     found = np.full((len(drawn[1]), len(ordered)), -1)
     for j, (each, wanted) in enumerate(zip(ordered, counts, strict=True)):
         for g in np.flatnonzero(wanted).tolist():
             found[each.conditions[g].met(drawn[1], table), j] = g
+        if rules:  # a value that follows from others need not be that of the code
+            by_code = [isinstance(group, Codes) for group in each.conditions]
+            found[~rules.agree(each.column, raw, table) & all(by_code), j] = -1
     return found
 
 

@@ -4,6 +4,7 @@ from combutab.preprocessing._columns import (
     ColumnKind,
     column_kind,
     refuse_large,
+    rows_needed,
 )
 from combutab.preprocessing._encoder import EncodedTable, Span, TableEncoder
 from combutab.preprocessing._features import calendar_phases, check_date_features
@@ -27,6 +28,7 @@ from combutab.preprocessing._parquet import (
 from combutab.preprocessing._tables import (
     as_numpy,
     as_pandas,
+    fill_polars,
     is_polars,
     polars_cells,
     refuse_cells,
@@ -79,6 +81,7 @@ __all__ = [
     "calendar_phases",
     "check_date_features",
     "column_kind",
+    "fill_polars",
     "find_identifiers",
     "infer_task",
     "is_polars",
@@ -91,4 +94,5 @@ __all__ = [
     "read_numbers",
     "refuse_cells",
     "refuse_large",
+    "rows_needed",
 ]

@@ -60,7 +60,7 @@ def _association_values(column: pd.Series, kind: str) -> np.ndarray:
 
 
 def _pearson(a: np.ndarray, b: np.ndarray) -> float:
-    if _is_constant(a) or _is_constant(b):
+    if _has_one_value(a) or _has_one_value(b):
         return np.nan
     # ratios first: the squares of microseconds would lose the digits
     a, b = ((each - each.mean()) / np.abs(each - each.mean()).max() for each in (a, b))
@@ -73,7 +73,7 @@ def _correlation_ratio(groups: np.ndarray, numbers: np.ndarray) -> float:
 
 
 def _cramers_v(a: np.ndarray, b: np.ndarray) -> float:
-    if _is_constant(a) or _is_constant(b):
+    if _has_one_value(a) or _has_one_value(b):
         return np.nan
     rows, columns = (np.unique(each, return_inverse=True)[1] for each in (a, b))
     n_rows, n_columns = int(rows.max()) + 1, int(columns.max()) + 1
@@ -85,7 +85,7 @@ def _cramers_v(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.sqrt(np.clip(chi2 / (min(n_rows, n_columns) - 1), 0.0, 1.0)))
 
 
-def _is_constant(values: np.ndarray) -> bool:
+def _has_one_value(values: np.ndarray) -> bool:
     return len(values) == 0 or bool((values == values[0]).all())
 
 

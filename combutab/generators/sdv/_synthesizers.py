@@ -150,7 +150,11 @@ class _Synthesizer(BaseSingleTableSynthesizer):
             return
         cls._model_class = model_class
         theirs = signature(super().__init__).parameters
-        models = signature(model_class).parameters
+        models = {
+            name: each
+            for name, each in signature(model_class).parameters.items()
+            if name != "constraints"  # SDV's own are added by add_constraints
+        }
         first = [models.get(name, each) for name, each in theirs.items()]
         own = [each for name, each in models.items() if name not in theirs]
         parameters = Signature([*first, *own])
@@ -167,7 +171,8 @@ class _Synthesizer(BaseSingleTableSynthesizer):
         """Give SDV's synthesizer its parameters, and keep ours as it keeps its own."""
         theirs = signature(super().__init__).parameters
         super().__init__(**{name: given[name] for name in theirs})
-        self._model_kwargs = {name: given[name] for name in signature(self._model_class).parameters}
+        models = signature(self._model_class).parameters
+        self._model_kwargs = {name: given[name] for name in models if name in given}
         self.__dict__.update(self._model_kwargs)
 
     @property

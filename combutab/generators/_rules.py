@@ -1,0 +1,1034 @@
+"""Constraints of a fitted generator: met by construction where they can be, checked everywhere.
+
+Columns that follow from others are computed after they are drawn, and a column that is less than
+another is learned together with their difference. All else is left to redraws: a row that breaks a
+constraint is not kept, so no value is ever clipped to meet one.
+"""
+
+from __future__ import annotations
+
+import graphlib
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+
+from combutab.core.files import check_fields, kind, several, whole
+from combutab.core.rng import Stream, fold_in
+from combutab.generators.conditions import (
+    Codes,
+    Condition,
+    Outside,
+    PointConditions,
+    Range,
+    all_met,
+    column_of,
+    span_of,
+    write_column,
+    write_points,
+)
+from combutab.generators.constraints import (
+    Columns,
+    Computed,
+    Constraint,
+    FixedCombinations,
+    Inequality,
+    Null,
+    OneOf,
+    Unique,
+    count_decimals,
+    is_set_in,
+    read_columns,
+)
+from combutab.generators.expressions import as_operand
+from combutab.preprocessing import (
+    CategoryColumn,
+    IdentifierColumn,
+    ModeEncoder,
+    NumberColumn,
+    as_pandas,
+)
+
+RANGES = (Range, Outside)  # conditions on numbers as they come out
+_FIRST = 5  # rows that an error names
+_AT_ONCE = 5000  # rows that are drawn anew together, about
+_MAX_RARE_SHARE = 0.1  # of the rows, beyond which there is a warning
+
+# ---- Columns that follow from others -------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Relation:
+    """How a column follows from others, and one of these from it and the rest."""
+
+    target: Any
+    sources: tuple[Any, ...]
+    compute: Callable[[Columns], Any]
+    solve: Callable[[Any, Columns], Any]  # of a source; None where that is not found
+    solvable: tuple[Any, ...]  # the sources that may be solved for
+    of_difference: bool = False
+
+
+def difference(high: pd.Series, low: pd.Series) -> pd.Series:
+    """How much a column of numbers, dates or durations is above another.
+
+    >>> difference(pd.Series([0.3]), pd.Series([0.1])).tolist()
+    [0.2]
+    """
+    return _combine(high, low, -1)
+
+
+def _combine(one: pd.Series, other: pd.Series, sign: int) -> pd.Series:
+    one, other = (column.reset_index(drop=True) for column in (one, other))
+    if all(types.is_integer_dtype(column.dtype) for column in (one, other)):
+        wide = [
+            column.astype("Int64" if column.isna().any() else "int64") for column in (one, other)
+        ]
+        return wide[0] + sign * wide[1]
+    if not types.is_numeric_dtype(one.dtype):
+        return one - other if sign < 0 else one + other
+    x, y = as_operand(one), as_operand(other)
+    decimals = [count_decimals(each.to_numpy(), c.dtype) for each, c in ((x, one), (y, other))]
+    found = x + sign * y
+    known = [each for each in decimals if each is not None]
+    return found.round(max(known)) if len(known) == len(decimals) else found
+
+
+def _of_inequality(low: Any, high: Any, gap: Any) -> tuple[Relation, Relation]:
+    """The two ways to meet an inequality by a difference that is drawn."""
+    above = Relation(
+        high,
+        (low, gap),
+        lambda columns: _combine(columns[low], columns[gap], 1),
+        lambda name, columns: _combine(columns[high], columns[gap], -1),
+        (low,),
+        of_difference=True,
+    )
+    below = Relation(
+        low,
+        (high, gap),
+        lambda columns: _combine(columns[high], columns[gap], -1),
+        lambda name, columns: _combine(columns[low], columns[gap], 1),
+        (high,),
+        of_difference=True,
+    )
+    return above, below
+
+
+def _of_computed(constraint: Computed, names: Sequence[Any]) -> list[Relation]:
+    target, *sources = constraint.find_columns(names)
+    first = Relation(target, tuple(sources), constraint.compute, constraint.solve, tuple(sources))
+
+    def solved_for(source: Any) -> Relation:
+        others = tuple(each for each in (target, *sources) if each != source)
+        return Relation(
+            source,
+            others,
+            lambda columns: constraint.solve(source, columns),
+            lambda name, columns: None if name != target else constraint.compute(columns),
+            (target,),
+        )
+
+    return [first, *map(solved_for, reversed(sources))]
+
+
+# ---- The constraints of a fitted generator -------------------------------------------------------
+
+
+class Rules:
+    """Constraints on the rows of a table.
+
+    Parameters
+    ----------
+    constraints : sequence of Constraint
+    names : sequence
+        The table's columns.
+    differences : mapping
+        Position of an `Inequality` -> the name of the column of differences that is learned with
+        the table.
+    combinations : mapping
+        Position of a `FixedCombinations` -> the codes that its columns may have together, and how
+        many rows of the fitted table have them: (n, n_columns + 1).
+    """
+
+    def __init__(
+        self,
+        constraints: Sequence[Constraint],
+        names: Sequence[Any],
+        differences: Mapping[int, Any] | None = None,
+        combinations: Mapping[int, np.ndarray] | None = None,
+    ) -> None:
+        self.constraints, self.names = tuple(constraints), list(names)
+        self.differences = dict(differences or {})
+        self.combinations = {i: kept[:, :-1] for i, kept in (combinations or {}).items()}
+        self.counts = {i: kept[:, -1] for i, kept in (combinations or {}).items()}
+        self.columns = [each.find_columns(self.names) for each in self.constraints]
+        self.unique = [each for each in self.constraints if isinstance(each, Unique)]
+        self._relate()
+
+    def __bool__(self) -> bool:
+        return bool(self.constraints)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_relations"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._relate()
+
+    @classmethod
+    def plan(
+        cls,
+        constraints: Sequence[Constraint],
+        columns: Columns,
+        discrete_columns: Any,
+        array_dtype: np.dtype | None = None,
+    ) -> Rules:
+        """Choose which differences are learned with the columns of a table.
+
+        ``array_dtype`` is that of a table that is an array, which the differences become part of.
+
+        Raises ValueError if the table lacks a column, or constraints compute one in a circle.
+        """
+        names = list(columns)
+        if (array_dtype is not None and array_dtype.kind not in "iuf") or any(
+            isinstance(name, tuple) for name in names
+        ):
+            return cls(constraints, names)
+        listed = [] if isinstance(discrete_columns, str) else list(discrete_columns)
+        differences: dict[int, Any] = {}
+        for i, each in enumerate(constraints):
+            sides = each.sides(names) if isinstance(each, Inequality) else None
+            if sides is None or any(side in listed for side in sides):
+                continue
+            kinds = {_kind(columns[side].dtype) for side in sides}
+            if None not in kinds and len(kinds) == 1:
+                taken = [*names, *differences.values()]
+                name = f"{sides[1]} - {sides[0]}"
+                while name in taken:
+                    name += "_"
+                differences[i] = name if array_dtype is None else len(taken)
+        return cls(constraints, names, differences)
+
+    def _relate(self) -> None:
+        """Choose the columns that are computed, and their order."""
+        self._relations: dict[Any, Relation] = {}
+        self._nulls: dict[Any, list[Null]] = {}
+        self._order: list[Any] = []
+        for i, each in enumerate(self.constraints):
+            found: Sequence[Relation] = ()
+            if isinstance(each, Computed):
+                found = _of_computed(each, self.names)
+            elif isinstance(each, Null):
+                self._nulls.setdefault(self.columns[i][0], []).append(each)
+            elif i in self.differences and isinstance(each, Inequality):
+                name = self.differences[i]
+                found = _of_inequality(*self.sides_of(name), name)
+            for relation in found:
+                if relation.target not in self._relations and self._sort(relation):
+                    self._relations[relation.target] = relation
+                    break
+            else:
+                if isinstance(each, Computed):
+                    others = [
+                        other
+                        for other, names in zip(self.constraints, self.columns, strict=True)
+                        if isinstance(other, Computed) and set(names) & set(self.columns[i])
+                    ]
+                    raise ValueError(
+                        f"{' and '.join(map(repr, others))} compute the same columns from one "
+                        "another; leave one of them out"
+                    )
+        if not self._sort(None):
+            raise ValueError(
+                f"{', '.join(map(repr, self.constraints))} depend on one another in a circle; "
+                "leave one of them out"
+            )
+
+    def _sort(self, added: Relation | None) -> bool:
+        """Sort columns so that each comes after those that it follows from; False if none can."""
+        relations = [*self._relations.values(), *([] if added is None else [added])]
+        graph: dict[Any, set[Any]] = {each.target: set(each.sources) for each in relations}
+        for column, nulls in self._nulls.items():
+            for each in nulls:
+                graph.setdefault(column, set()).update(each.find_columns(self.names)[1:])
+        try:
+            self._order = list(graphlib.TopologicalSorter(graph).static_order())
+        except graphlib.CycleError:
+            return False
+        return True
+
+    # ---- the table that is learned, and its encoder --------------------------------------------
+
+    def widen(self, X: Any) -> Any:
+        """The table with the differences that are learned as further columns."""
+        if not self.differences:
+            return X
+        X = as_pandas(X)
+        columns = read_columns(X)
+        if any(name not in columns for name in self.names):
+            return X  # the encoder says what is missing
+        more = self.add_differences(columns)
+        if isinstance(X, pd.DataFrame):
+            return pd.concat([X, pd.DataFrame(more).set_axis(X.index)], axis=1)
+        array = np.asarray(X)
+        return np.column_stack([array, *(each.to_numpy(array.dtype) for each in more.values())])
+
+    def narrow(self, table: Any) -> Any:
+        """Invert `widen`."""
+        if not self.differences:
+            return table
+        if not isinstance(table, pd.DataFrame):
+            return table[:, : len(self.names)].copy()
+        table = table.iloc[:, : len(self.names)]
+        if not isinstance(self.names[0], str):  # beside text they were objects
+            table = table.set_axis(table.columns.infer_objects(), axis=1)
+        return table
+
+    def sides_of(self, name: Any) -> tuple[Any, Any]:
+        """The lower and the higher column of a difference."""
+        (constraint,) = (self.constraints[i] for i, own in self.differences.items() if own == name)
+        assert isinstance(constraint, Inequality)
+        sides = constraint.sides(self.names)
+        assert sides is not None
+        return sides
+
+    def add_differences(self, columns: Columns, *names: Any) -> dict[Any, pd.Series]:
+        """The differences of a table's columns, by their names: by default all."""
+        found = {}
+        for name in names or self.differences.values():
+            low, high = self.sides_of(name)
+            found[name] = difference(columns[high], columns[low])
+        return found
+
+    def bind(self, encoder: ModeEncoder) -> None:
+        """Take the encoder of the table with the differences.
+
+        Raises ValueError if a constraint is about columns that it cannot be about: identifiers, or
+        numbers where values are to be kept together.
+        """
+        if not self.constraints:  # the names of a table that has none are the encoder's
+            self.names = encoder.schema_.keys
+        self.encoder = encoder
+        self._coders = dict(zip(encoder.schema_.keys, encoder.columns_, strict=True))
+        self._decimals: list[int | None] = []
+        for each, names in zip(self.constraints, self.columns, strict=True):
+            for name in names:
+                if isinstance(self._coders[name], IdentifierColumn) and not isinstance(
+                    each, Unique
+                ):
+                    raise ValueError(
+                        f"{each!r} is about {name!r}, which holds identifiers: they are made anew; "
+                        "leave the constraint out, or say with identifiers which columns hold some"
+                    )
+                if isinstance(each, FixedCombinations) and isinstance(
+                    self._coders[name], NumberColumn
+                ):
+                    raise ValueError(
+                        f"{each!r} is about values of discrete columns, but {name!r} is "
+                        "continuous; list it in discrete_columns, or leave the constraint out"
+                    )
+            coder = self._coders[names[0]]
+            decimals = None
+            if isinstance(coder, NumberColumn) and _kind(coder.bounds.dtype) == "number":
+                decimals = getattr(coder.format, "decimals", 0)
+            self._decimals.append(decimals)
+
+    def learn_combinations(self, codes: np.ndarray, min_count: int) -> list[str]:
+        """Keep the combinations of codes that are to be made; tells what is not kept, and why.
+
+        Raises ValueError if none is.
+        """
+        told = []
+        for i, each in enumerate(self.constraints):
+            if not isinstance(each, FixedCombinations) or len(self._discrete(i)) < 2:
+                continue  # beside constants there is one combination of each value
+            own = codes[:, self._spans_of(i)]
+            found, counts = np.unique(own, axis=0, return_counts=True)
+            kept = counts >= min_count
+            for k, name in enumerate(self._discrete(i)):
+                kept &= found[:, k] != self._coders[name].suppressed
+            if not kept.any():
+                raise ValueError(
+                    f"{each!r}: no combination has as many rows as min_frequency asks for "
+                    f"({min_count}); lower min_frequency, or leave the constraint out"
+                )
+            self.combinations[i], self.counts[i] = found[kept].astype(np.int64), counts[kept]
+            share = 1 - counts[kept].sum() / counts.sum()
+            if share > _MAX_RARE_SHARE:
+                told.append(
+                    f"{share:.0%} of the rows have combinations of {each!r} that fewer rows than "
+                    "min_frequency have: they are not made; join rare values into groups, or "
+                    "lower min_frequency"
+                )
+        return told
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was learned of the constraints, as a file has it."""
+        return {
+            "differences": {str(i): name for i, name in self.differences.items()},
+            "combinations": {
+                str(i): np.column_stack([kept, self.counts[i]]).tolist()
+                for i, kept in self.combinations.items()
+            },
+        }
+
+    @classmethod
+    def restore(
+        cls, constraints: Sequence[Constraint], encoder: ModeEncoder, learned: dict[str, Any]
+    ) -> Rules:
+        """The rules that `to_dict` described; a ValueError says what of it cannot be."""
+        check_fields(learned, {"differences": kind(dict), "combinations": kind(dict)}, "the rules")
+        differences: dict[int, Any] = {}
+        combinations: dict[int, np.ndarray] = {}
+        for name, parts in learned.items():
+            for i, value in parts.items():
+                wanted = Inequality if name == "differences" else FixedCombinations
+                at = int(i) if i.isdecimal() and len(i) < 9 else len(constraints)
+                if at >= len(constraints) or not isinstance(constraints[at], wanted):
+                    raise ValueError(f"the rules have {name} of {i[:20]!r}, which is no such one")
+                if name == "differences":
+                    differences[at] = value
+                else:
+                    check_fields({i: value}, {i: several(several(whole()), 1)}, "the rules")
+                    if len({len(row) for row in value}) != 1 or len(value[0]) < 3:
+                        raise ValueError(f"the combinations of {constraints[at]!r} are no table")
+                    combinations[at] = np.array(value, dtype=np.int64)
+        keys = encoder.schema_.keys
+        n = len(keys) - len(differences)
+        if keys[n:] != list(differences.values()):
+            raise ValueError("the differences are not the encoder's last columns")
+        rules = cls(constraints, keys[:n], differences, combinations)
+        rules.bind(encoder)
+        for i, each in enumerate(constraints):
+            if not isinstance(each, FixedCombinations) or len(rules._discrete(i)) < 2:
+                continue
+            kept = rules.combinations.get(i, np.empty(0))
+            sizes = [rules._coders[name].size for name in rules._discrete(i)]
+            if kept.ndim != 2 or kept.shape[1] != len(sizes) or (kept >= sizes).any():
+                raise ValueError(f"the combinations of {each!r} are not those of its columns")
+            if (rules.counts[i] < 1).any():
+                raise ValueError(f"the combinations of {each!r} have no rows")
+        return rules
+
+    def _discrete(self, i: int) -> list[Any]:
+        """The columns of a constraint that are not constant."""
+        return [name for name in self.columns[i] if self._coders[name].size > 1]
+
+    def _spans_of(self, i: int) -> list[int]:
+        encoder = self.encoder
+        return [span_of(encoder, encoder.schema_.position(name)) for name in self._discrete(i)]
+
+    # ---- rows that are made --------------------------------------------------------------------
+
+    def decode(
+        self,
+        values: np.ndarray,
+        codes: np.ndarray,
+        conditions: Sequence[Condition] = (),
+        made: dict[int, int] | None = None,
+    ) -> Any:
+        """The table of encoded rows that meet conditions, as it is given to users."""
+        table = self.encoder.decode(values, codes, made=made)
+        write_points(table, conditions)
+        if self:
+            columns = self.columns_of(table)
+            self.complete(columns, *_fixed_by(conditions, len(codes)))
+            table = self.put(table, columns)
+        return table
+
+    def coder(self, name: Any) -> CategoryColumn | NumberColumn | IdentifierColumn:
+        """What encodes a column."""
+        return self._coders[name]
+
+    def consistent(
+        self, values: np.ndarray, codes: np.ndarray, seed: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Encoded rows after what follows from others is computed: those that meet all, if any."""
+        table = self.encoder.decode(values, codes)
+        columns = self.columns_of(table)
+        self.complete(columns, {}, {})
+        for name in self._computed():
+            write_column(table, name, columns[name])
+        encoded = self.encoder.encode(table, random_state=seed % 2**32)
+        rows = np.flatnonzero(self.met(columns, codes).all(axis=0))
+        kept = rows if len(rows) else slice(None)
+        return encoded.values[kept], encoded.codes[kept].astype(np.int64)
+
+    def _computed(self) -> set[Any]:
+        """The columns that `complete` may change."""
+        changed = {*self._relations, *self._nulls}
+        changed.update(name for each in self._relations.values() for name in each.solvable)
+        return changed
+
+    def columns_of(self, table: Any) -> dict[Any, pd.Series]:
+        """The columns of a decoded table."""
+        return {name: column_of(table, name) for name in self._coders}
+
+    def agree(self, name: Any, one: Any, other: Any) -> np.ndarray:
+        """Where a column of one decoded table is as in another, (n,) bool."""
+        a, b = column_of(one, name), column_of(other, name)
+        return np.asarray((a == b).fillna(False).to_numpy(dtype=bool) | (a.isna() & b.isna()))
+
+    def put(self, table: Any, columns: Columns) -> Any:
+        """The decoded table with columns in the place of its own, without differences."""
+        for name in self._computed():
+            write_column(table, name, columns[name])
+        return self.narrow(table)
+
+    def complete(
+        self,
+        columns: dict[Any, pd.Series],
+        given: Mapping[Any, np.ndarray],
+        kept: Mapping[Any, np.ndarray],
+        picks: np.ndarray | None = None,
+        beyond: np.ndarray | bool = False,
+    ) -> None:
+        """Compute the cells that follow from others, in place.
+
+        ``given`` has cells, (n,) bool by column, that stay as they are; ``kept`` those that stay
+        where another column of an inequality can follow instead. ``picks``, (n,) of integers,
+        choose among columns of which one is to be set, where given cells leave it open. ``beyond``,
+        (n,) bool, tells where what given cells ask for may lie beyond a column's bounds.
+        """
+        n = len(next(iter(columns.values())))
+        free = np.ones(n, dtype=bool)
+        fixed = {name: given.get(name, ~free).copy() for name in columns}
+        forward = [self._relations[name] for name in self._order if name in self._relations]
+        if given:  # what follows from given cells alone
+            for constraint, names in zip(self.constraints, self.columns, strict=True):
+                if isinstance(constraint, OneOf):
+                    self._set_one(columns, names, fixed, picks)
+            for each in forward:
+                known = np.all([fixed[name] for name in each.sources], axis=0)
+                rows = known & ~fixed[each.target]
+                value = each.compute(columns)
+                fixed[each.target] |= self._write(columns, each.target, rows, value, implied=True)
+        if given or kept:
+            for each in reversed(forward):
+                rows = fixed[each.target].copy()
+                if each.of_difference:
+                    rows |= kept.get(each.target, ~free)
+                rows &= columns[each.target].notna().to_numpy(dtype=bool)
+                for name in reversed(each.solvable):
+                    open_ = rows & ~fixed[name] & ~kept.get(name, ~free)
+                    solved = each.solve(name, columns) if open_.any() else None
+                    if solved is None:
+                        continue
+                    known = np.all([fixed[n] for n in each.sources if n != name], axis=0)
+                    known |= beyond
+                    done = self._write(columns, name, open_ & known, solved, implied=True)
+                    done |= self._write(columns, name, open_ & ~known, solved)
+                    fixed[name] |= done
+                    fixed[each.target] |= done
+                    rows &= ~done
+        for name in self._order:
+            relation = self._relations.get(name)
+            if relation is not None:
+                self._write(columns, name, ~fixed[name], relation.compute(columns))
+            for null in self._nulls.get(name, ()):
+                rows = null.applies(columns) & ~fixed[name]
+                if rows.any() and getattr(self._coders[name], "missing", False):
+                    columns[name] = columns[name].mask(rows)
+
+    def _set_one(
+        self,
+        columns: dict[Any, pd.Series],
+        names: Sequence[Any],
+        fixed: Mapping[Any, np.ndarray],
+        picks: np.ndarray | None,
+    ) -> None:
+        """Set one of several columns, where the given ones or ``picks`` say which."""
+        given = np.stack([fixed[name] for name in names])
+        is_set = np.stack([is_set_in(columns[name]) for name in names])
+        n_given = (given & is_set).sum(axis=0)
+        free = ~given
+        only = free.sum(axis=0) == 1
+        if picks is not None:
+            only |= is_set.sum(axis=0) != 1
+        among = np.where((free & is_set).any(axis=0), free & is_set, free)
+        place = (0 if picks is None else picks) % np.maximum(among.sum(axis=0), 1)
+        chosen = among & (np.cumsum(among, axis=0) - 1 == place)
+        for k, name in enumerate(names):
+            clear = free[k] & is_set[k] & ((n_given == 1) | ((n_given == 0) & only & ~chosen[k]))
+            if getattr(self._coders[name], "missing", False):
+                columns[name] = columns[name].mask(clear)
+            else:
+                self._write(columns, name, clear, 0)
+            rows = free[k] & ~is_set[k] & (n_given == 0) & only & chosen[k]
+            if _is_binary(self._coders[name]):
+                self._write(columns, name, rows, 1)
+
+    def complete_each(
+        self, table: Any, conditions: pd.DataFrame, rows: np.ndarray
+    ) -> dict[Any, pd.Series]:
+        """The columns of a decoded table whose rows have the cells of rows of conditions."""
+        columns = self.columns_of(table)
+        given = {name: column.notna().to_numpy()[rows] for name, column in conditions.items()}
+        self.complete(columns, given, {})
+        return columns
+
+    def _write(
+        self,
+        columns: dict[Any, pd.Series],
+        name: Any,
+        rows: np.ndarray,
+        value: Any,
+        *,
+        implied: bool = False,
+    ) -> np.ndarray:
+        """Put computed values into rows of a column where it can hold them; returns which, (n,).
+
+        Those that are implied by given cells may lie beyond the column's bounds.
+        """
+        column = columns[name]
+        rows = rows & column.notna().to_numpy(dtype=bool)
+        if not rows.any() or value is None:
+            return np.zeros(len(rows), dtype=bool)
+        if not isinstance(value, pd.Series):
+            value = pd.Series([value] * len(rows), dtype=object).infer_objects()
+        coder = self._coders[name]
+        if implied and isinstance(coder, NumberColumn):
+            coder = _reaching(coder, value[rows])
+        held, possible = _hold(coder, value)
+        rows &= possible
+        columns[name] = column.mask(rows, held.set_axis(column.index))
+        return rows
+
+    def met(self, columns: Columns, codes: np.ndarray | None) -> np.ndarray:
+        """Find the rows that meet each constraint, (n_constraints, n) bool.
+
+        ``codes``, (n, n_spans), are those of the rows; -1 for a value that the encoder does not
+        know, which may stand beside any. Of equal rows only the first is unique.
+        """
+        found = []
+        for i, each in enumerate(self.constraints):
+            if i in self.combinations and codes is not None:
+                found.append(self._is_combination(i, codes))
+            else:
+                found.append(each.holds(columns, self._decimals[i]))
+        n = len(next(iter(columns.values())))
+        return np.stack(found) if found else np.ones((0, n), dtype=bool)
+
+    def combine(self, codes: np.ndarray, known: np.ndarray, seed: int) -> np.ndarray:
+        """Codes with fixed combinations in the place of others, as frequent as in the table.
+
+        Those that are known, (n, n_spans) bool, stay.
+        """
+        codes, rng = codes.copy(), np.random.default_rng(seed)
+        for i, kept in self.combinations.items():
+            spans = self._spans_of(i)
+            for row in np.flatnonzero(~self._is_combination(i, codes)):
+                fixed = known[row, spans]
+                fits = (kept[:, fixed] == codes[row, spans][fixed]).all(axis=1)
+                if fits.any():
+                    weights = self.counts[i] * fits
+                    chosen = rng.choice(len(kept), p=weights / weights.sum())
+                    codes[row, spans] = kept[chosen]
+        return codes
+
+    def _is_combination(self, i: int, codes: np.ndarray) -> np.ndarray:
+        own, kept = codes[:, self._spans_of(i)], self.combinations[i]
+        known = pd.MultiIndex.from_arrays(list(kept.T))
+        met = pd.MultiIndex.from_arrays(list(own.T)).isin(known) if len(own) else np.empty(0, bool)
+        return np.asarray(met | (own < 0).any(axis=1))
+
+    # ---- what is asked for ---------------------------------------------------------------------
+
+    def restrict(self, conditions: Sequence[Condition]) -> list[Condition]:
+        """Conditions, and what follows from them for the columns of fixed combinations.
+
+        Raises ValueError if they leave no combination, or cannot be met beside a constraint.
+        """
+        self._refuse_conflicts(conditions)
+        return self._narrow(conditions)
+
+    def restrict_each(self, patterns: Sequence[Sequence[Condition]]) -> list[list[Condition]]:
+        """The same of rows of one value a column: with what follows for certain.
+
+        Raises ValueError if a fixed combination that is asked for is none.
+        """
+        if not self.combinations:
+            return [list(pattern) for pattern in patterns]
+        found: list[list[Condition]] = []
+        for pattern in patterns:
+            own = {each.column for each in pattern}
+            more = [
+                each
+                for each in self._narrow(pattern)
+                if isinstance(each, Codes) and len(each.codes) == 1 and each.column not in own
+            ]
+            found.append([*pattern, *more])
+        return found
+
+    def _narrow(self, conditions: Sequence[Condition]) -> list[Condition]:
+        by_span = {each.span: each for each in conditions if isinstance(each, Codes)}
+        others = [each for each in conditions if not isinstance(each, Codes)]
+        for i, kept in self.combinations.items():
+            spans = self._spans_of(i)
+            asked = [by_span[span] for span in spans if span in by_span]
+            if not asked:
+                continue
+            left = np.ones(len(kept), dtype=bool)
+            for k, span in enumerate(spans):
+                if span in by_span:
+                    left &= np.isin(kept[:, k], by_span[span].codes)
+            if not left.any():
+                raise ValueError(
+                    f"the conditions on {', '.join(repr(each.column) for each in asked)} ask for a "
+                    f"combination that {self.constraints[i]!r} does not have; it has those that "
+                    "min_frequency rows of the fitted table have"
+                )
+            for k, (span, name) in enumerate(zip(spans, self._discrete(i), strict=True)):
+                by_span[span] = Codes(name, span, tuple(np.unique(kept[left, k]).tolist()))
+        return [*by_span.values(), *others]
+
+    def _refuse_conflicts(self, conditions: Sequence[Condition]) -> None:
+        """Refuse single values and ranges that no row of a constraint has together."""
+        one: dict[Any, pd.Series] = {}
+        ranges: dict[Any, tuple[Any, Any]] = {}
+        for asked in conditions:
+            if isinstance(asked, Codes) and len(asked.codes) == 1:
+                coder = self._coders[asked.column]
+                if isinstance(coder, CategoryColumn):
+                    one[asked.column] = coder.decode(np.array(asked.codes))
+            elif isinstance(asked, PointConditions) and len(asked.values) == 1:
+                if not asked.missing:
+                    one[asked.column] = asked.values
+                    ranges[asked.column] = asked.values.iloc[0], asked.values.iloc[0]
+            elif isinstance(asked, Range):
+                ranges[asked.column] = asked.low, asked.high
+        for each, names in zip(self.constraints, self.columns, strict=True):
+            broken = False
+            if all(name in one for name in names):
+                broken = not each.holds({name: one[name] for name in names})[0]
+            elif isinstance(each, Inequality) and (sides := each.sides(self.names)):
+                low, high = ranges.get(sides[0], (None,))[0], ranges.get(sides[1], (None,))[-1]
+                if low is not None and high is not None:
+                    broken = low >= high if each.strict else low > high
+            if broken:
+                listed = ", ".join(map(repr, names))
+                raise ValueError(f"the conditions on {listed} contradict {each!r}; change one")
+
+    def refuse_more(self, n: int) -> None:
+        """Refuse more rows than there are different ones of columns that are unique together."""
+        for each in self.unique:
+            coders = [self._coders[name] for name in each.find_columns(self.names)]
+            if not all(isinstance(coder, CategoryColumn) and not coder.missing for coder in coders):
+                continue
+            most = math.prod(
+                len(coder.keys) for coder in coders if isinstance(coder, CategoryColumn)
+            )
+            if n > most:
+                raise ValueError(
+                    f"{n:,} rows were asked for, but {most:,} combinations are all that "
+                    f"{each!r} leaves; ask for fewer, or leave the constraint out"
+                )
+
+    def refuse_broken(
+        self, table: Columns | Iterable[Columns], what: str, *, given: bool = False
+    ) -> None:
+        """Raise an error that names the rows of a table, or of its parts, that break a constraint.
+
+        With ``given`` cells that are missing may be anything.
+        """
+        broken: list[list[np.ndarray]] = [[] for _ in self.constraints]
+        labels: list[list[np.ndarray]] = [[] for _ in self.constraints]
+        n = 0
+        for columns in [table] if isinstance(table, Mapping) else table:
+            size = len(next(iter(columns.values())))
+            for i, each in enumerate(self.constraints):
+                names = self.columns[i]
+                if given:
+                    if any(name not in columns for name in names):
+                        continue
+                    there = np.all([columns[name].notna() for name in names], axis=0)
+                else:
+                    there = np.ones(size, dtype=bool)
+                rows = np.flatnonzero(there)
+                own = {name: columns[name].iloc[rows].reset_index(drop=True) for name in names}
+                if isinstance(each, Unique):
+                    own_labels, differ = each.labels(own)
+                    broken[i].append(rows[differ] + n)
+                    labels[i].append(own_labels[differ])
+                else:
+                    broken[i].append(rows[~each.holds(own)] + n)
+            n += size
+        for each, found, values in zip(self.constraints, broken, labels, strict=True):
+            rows = np.concatenate([*found, np.empty(0, dtype=int)])
+            if isinstance(each, Unique):
+                rows = rows[pd.Series(np.concatenate([*values, np.empty(0)])).duplicated()]
+            if len(rows):
+                listed = ", ".join(map(str, rows[:_FIRST])) + ", ..." * (len(rows) > _FIRST)
+                raise ValueError(
+                    f"{len(rows):,} of {n:,} rows of {what} break {each!r}: rows {listed} (the "
+                    "first is 0); mend or drop them, or leave the constraint out"
+                )
+
+
+def _kind(dtype: Any) -> str | None:
+    """What of a column a difference is: of numbers, dates or durations; None of others."""
+    if types.is_bool_dtype(dtype) or isinstance(dtype, pd.SparseDtype):
+        return None
+    if types.is_numeric_dtype(dtype):
+        return "number"
+    if types.is_datetime64_any_dtype(dtype):
+        return "date"
+    return "duration" if types.is_timedelta64_dtype(dtype) else None
+
+
+def _is_binary(coder: CategoryColumn | NumberColumn | IdentifierColumn) -> bool:
+    """Whether a column that is set is 1, or True."""
+    if isinstance(coder, NumberColumn):
+        return _kind(coder.bounds.dtype) == "number" and bool(coder.bounds.iloc[1] == 1)
+    return isinstance(coder, CategoryColumn) and set(coder.keys) <= {0, 1}
+
+
+def _reaching(coder: NumberColumn, value: pd.Series) -> NumberColumn:
+    """A column whose bounds reach as far as some values."""
+    format, kind = coder.format, _kind(coder.bounds.dtype)
+    if kind != "number" and isinstance(coder.bounds.dtype, pd.ArrowDtype):
+        return coder
+    try:
+        if kind != "number":
+            value = value.dropna().astype(coder.bounds.dtype).astype("int64")
+        x = as_operand(value).to_numpy()
+    except (TypeError, ValueError):  # of another kind
+        return coder
+    x = x[np.isfinite(x)] if x.dtype.kind == "f" else x[:0]
+    if not len(x):
+        return coder
+    low, high = (
+        (x.min(), x.max())
+        if hasattr(format, "decimals")
+        else (
+            math.floor(x.min()),
+            math.ceil(x.max()),
+        )
+    )
+    low, high = min(format.low, low), max(format.high, high)
+    return replace(coder, format=replace(format, low=low, high=high))
+
+
+def _hold(
+    coder: CategoryColumn | NumberColumn | IdentifierColumn, value: pd.Series
+) -> tuple[pd.Series, np.ndarray]:
+    """Values as a column holds them, and where it can, (n,): within its bounds, say."""
+    if isinstance(coder, CategoryColumn):
+        codes = np.array([coder.codes.get(each, -1) for each in value.astype(object)], dtype=int)
+        return coder.decode(np.maximum(codes, 0)), codes >= 0
+    assert isinstance(coder, NumberColumn)
+    format, (low, high) = coder.format, coder.bounds
+    nothing = np.zeros(len(value), dtype=bool)
+    if _kind(coder.bounds.dtype) != "number":
+        try:
+            value = value.astype(coder.bounds.dtype)
+            possible = (value.ge(low) & value.le(high)).fillna(False).to_numpy(dtype=bool)
+        except (TypeError, ValueError):  # of another kind
+            return coder.bounds.iloc[[0] * len(value)], nothing
+        x, _ = format.read(value.where(possible, low), "")
+        return format.write(x, nothing), possible
+    whole = types.is_integer_dtype(value.dtype) and not value.isna().any()
+    if hasattr(format, "step"):  # counted from the least one in integers where there are some
+        above = (value.astype("int64") - int(format.low)) if whole else value - float(format.low)
+        x = np.rint(above.to_numpy(dtype=np.float64, na_value=np.nan))
+        possible = np.isfinite(x) & (x >= 0) & (x <= format.high - format.low)
+        return format.write(np.where(possible, x, 0.0), nothing), possible
+    x = value.to_numpy(dtype=np.float64, na_value=np.nan)
+    if format.decimals is not None:
+        x = np.round(x, format.decimals)
+    possible = np.isfinite(x) & (x >= format.low) & (x <= format.high)
+    return format.hold(np.where(possible, x, format.low), nothing), possible
+
+
+def _fixed_by(
+    conditions: Iterable[Condition], n: int
+) -> tuple[dict[Any, np.ndarray], dict[Any, np.ndarray]]:
+    """The columns that conditions give, and those that they bound; see `Rules.complete`."""
+    given: dict[Any, np.ndarray] = {}
+    kept: dict[Any, np.ndarray] = {}
+    for each in conditions:
+        (kept if isinstance(each, RANGES) else given)[each.column] = np.ones(n, dtype=bool)
+    return given, kept
+
+
+# ---- Rows that are looked for --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DrawnRows:
+    """Encoded rows: values (n, n_values), codes (n, n_spans), and which were not found, (n,)."""
+
+    values: np.ndarray
+    codes: np.ndarray
+    missed: np.ndarray
+
+    def __getitem__(self, rows: np.ndarray) -> DrawnRows:
+        return DrawnRows(self.values[rows], self.codes[rows], self.missed[rows])
+
+
+class Search:
+    """One call's rows: which meet all constraints, what those that do not broke, what is unique.
+
+    ``conditions`` are those that `Rules.decode` will be told.
+    """
+
+    def __init__(self, rules: Rules, conditions: Sequence[Condition] = ()) -> None:
+        self.rules, self._conditions = rules, conditions
+        self.n_judged, self.n_unique = 0, len(rules.unique)
+        k = len(rules.constraints) + 1  # the conditions are the last
+        self._together = np.zeros((k, k))
+        self._taken: list[set[int]] = [set() for _ in rules.unique]
+
+    def judge(
+        self,
+        values: np.ndarray,
+        codes: np.ndarray,
+        conditions: Sequence[Condition],
+        checked: Sequence[Condition],
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Find the rows, (n,), that meet constraints and conditions, and what is unique in them.
+
+        ``checked`` are the conditions that they need not meet. The second is a number for each
+        row's values of each `Unique`, (n, n_unique); the third says where these are to differ.
+        """
+        rules = self.rules
+        table = rules.encoder.decode(values, codes)
+        met = all_met([each for each in checked if not isinstance(each, RANGES)], codes, table)
+        rows = np.flatnonzero(met)
+        table = table.iloc[rows] if isinstance(table, pd.DataFrame) else table[rows]
+        if isinstance(table, pd.DataFrame):
+            table = table.reset_index(drop=True)
+        write_points(table, conditions)
+        columns = rules.columns_of(table)
+        given, _ = _fixed_by(conditions, len(rows))
+        rules.complete(columns, given, _fixed_by(self._conditions, len(rows))[1])
+        inside = np.ones(len(rows), dtype=bool)
+        frame = pd.DataFrame(
+            {each.column: columns[each.column] for each in conditions if isinstance(each, RANGES)}
+        )
+        for each in conditions:
+            if isinstance(each, RANGES):
+                inside &= each.met(codes, frame)
+        found = self.count(columns, codes[rows], inside)
+        made = [np.zeros((len(met), *each.shape[1:]), dtype=each.dtype) for each in found]
+        for every, part in zip(made, found, strict=True):
+            every[rows] = part
+        return made[0], made[1], made[2]
+
+    def count(
+        self, columns: Columns, codes: np.ndarray, met: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The same of completed columns, of which some meet the conditions."""
+        rules = self.rules
+        each = rules.met(columns, codes)
+        for i, constraint in enumerate(rules.constraints):
+            if isinstance(constraint, Unique):
+                each[i] = True  # until it is known which rows are kept
+        every = np.vstack([each, met]).astype(float)
+        self._together += every @ every.T
+        self.n_judged += len(met)
+        labels = np.zeros((len(met), len(rules.unique)), dtype=np.uint64)
+        differ = np.zeros(labels.shape, dtype=bool)
+        for u, unique in enumerate(rules.unique):
+            labels[:, u], differ[:, u] = unique.labels(columns)
+        return each.all(axis=0) & met, labels, differ
+
+    def unseen(self, labels: np.ndarray, differ: np.ndarray) -> np.ndarray:
+        """Find the rows, (n,), whose unique values are in no row before, nor taken."""
+        fresh = np.ones(len(labels), dtype=bool)
+        for u, taken in enumerate(self._taken):
+            rows = np.flatnonzero(fresh & differ[:, u])
+            own = pd.Series(labels[rows, u])
+            fresh[rows[own.duplicated() | own.isin(taken)]] = False
+        return fresh
+
+    def take(self, labels: np.ndarray, differ: np.ndarray) -> None:
+        """Note that rows are kept, which no later one may equal."""
+        for u, taken in enumerate(self._taken):
+            taken.update(labels[differ[:, u], u].tolist())
+
+    def accept(self, columns: Columns, codes: np.ndarray) -> np.ndarray:
+        """Find the rows that meet the constraints, (n,), which are then taken."""
+        met, labels, differ = self.count(columns, codes, np.ones(len(codes), dtype=bool))
+        rows = np.flatnonzero(met)
+        rows = rows[self.unseen(labels[rows], differ[rows])]
+        self.take(labels[rows], differ[rows])
+        accepted = np.zeros(len(met), dtype=bool)
+        accepted[rows] = True
+        return accepted
+
+    def take_columns(self, columns: Columns) -> None:
+        """The same of the columns of a table."""
+        for taken, unique in zip(self._taken, self.rules.unique, strict=True):
+            labels, differ = unique.labels(columns)
+            taken.update(labels[differ].tolist())
+
+    def explain(self) -> str:
+        """Say which constraints the rows broke, those in conflict first."""
+        names = [*map(repr, self.rules.constraints), "the conditions"]
+        alone = np.diag(self._together)
+        if not self.n_judged:
+            return ""
+        never = [name for name, n in zip(names, alone, strict=True) if not n]
+        if never:
+            return f"no row of {self.n_judged:,} that were tried met {' or '.join(never)}"
+        pairs = np.argwhere(np.triu(self._together == 0, 1))
+        if len(pairs):
+            i, j = pairs[0]
+            return f"no row of {self.n_judged:,} that were tried met both {names[i]} and {names[j]}"
+        shares = sorted(zip(alone / self.n_judged, names, strict=True))
+        rare = [f"{name} ({share:.2%})" for share, name in shares if share < 0.5][:3]
+        told = f"{self.n_judged:,} rows were tried"
+        if self.rules.unique:
+            told += f"; no two may be equal in {' or '.join(map(repr, self.rules.unique))}"
+        return told + (f"; few met {', '.join(rare)}" if rare else "")
+
+    def redraw(
+        self,
+        made: DrawnRows,
+        draw: Callable[[np.ndarray, int, int], DrawnRows],
+        complete: Callable[[np.ndarray, DrawnRows], tuple[Columns, np.ndarray]],
+        key: int,
+        max_tries: int,
+    ) -> DrawnRows:
+        """Draw rows anew, each by itself, until they meet the constraints.
+
+        Parameters
+        ----------
+        made : DrawnRows
+            As they were drawn at first.
+        draw : callable
+            (positions, key, attempt) -> rows in the place of those there.
+        complete : callable
+            (positions, rows) -> their columns, and their codes as `Rules.met` has them.
+        key, max_tries : int
+
+        Returns
+        -------
+        DrawnRows : those that were never met are missed
+        """
+        n, lost = len(made.missed), made.missed  # by a search that was as long
+        values, codes, left = made.values.copy(), made.codes.copy(), ~lost
+        rows, n_made, attempt = np.arange(n), 0, 0
+        while True:
+            n_made += max(1, len(rows))
+            rows, made = rows[~made.missed], made[~made.missed]
+            columns, own = complete(rows, made)
+            met, labels, differ = self.count(columns, own, np.ones(len(rows), dtype=bool))
+            place = np.flatnonzero(met)
+            place = place[~pd.Series(rows[place]).duplicated().to_numpy()]
+            place = place[self.unseen(labels[place], differ[place])]
+            self.take(labels[place], differ[place])
+            here = rows[place]
+            values[here], codes[here], left[here] = made.values[place], made.codes[place], False
+            still = np.flatnonzero(left)
+            if not len(still) or n_made > max_tries * max(n, _AT_ONCE):
+                return DrawnRows(values, codes, left | lost)
+            attempt += 1
+            rows = np.repeat(still, max(1, min(2**attempt, _AT_ONCE // len(still))))
+            made = draw(rows, fold_in(key, Stream.REDRAWN, attempt), attempt)

@@ -1,0 +1,776 @@
+"""Constraints: rules that every row of a table meets, such as ``start < end``."""
+
+from __future__ import annotations
+
+import json
+import operator
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import date, timedelta
+from decimal import Decimal
+from functools import cached_property, partial
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+
+from combutab.core.files import parse_json, whole_file
+from combutab.core.state import add_kind
+from combutab.core.text import known_instead, no_column, one_line
+from combutab.generators.expressions import Expression, as_operand
+from combutab.preprocessing import as_numpy, as_pandas
+
+Columns = Mapping[Any, pd.Series]  # of equal length, their index a count
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_MAX_DECIMALS = 12
+_FLOAT_ERROR = 1e-9  # of numbers of any number of decimals, relative to the column's largest
+
+
+def read_columns(X: Any) -> dict[Any, pd.Series]:
+    """The columns of a table by name, or by position in an array.
+
+    Raises ValueError if it is no table.
+    """
+    X = as_pandas(as_numpy(X))
+    if not isinstance(X, pd.DataFrame):
+        array = np.asarray(X)
+        if array.ndim != 2:
+            raise ValueError(f"X must have the shape (n_rows, n_columns), got {array.shape}")
+        return {j: pd.Series(array[:, j]).infer_objects() for j in range(array.shape[1])}
+    if not X.columns.is_unique:
+        twice = list(dict.fromkeys(X.columns[X.columns.duplicated()]))
+        raise ValueError(f"X has duplicate column names: {twice}; rename or drop the copies")
+    return {name: column.reset_index(drop=True) for name, column in X.items()}
+
+
+def find_column(name: Any, columns: Iterable[Any]) -> Any:
+    """The column of a name; text stands for a name or position that is no text, too.
+
+    Raises ValueError if there is none; the error has the nearest names.
+    """
+    listed = list(columns)
+    by_text = {str(each): each for each in listed}
+    if isinstance(name, Hashable) and not isinstance(name, float | bool):
+        if name in listed:
+            return listed[listed.index(name)]
+        if isinstance(name, str) and name in by_text:
+            return by_text[name]
+    raise ValueError(no_column(name, listed))
+
+
+class Constraint(ABC):
+    """A rule that rows of a table meet.
+
+    Two of the same parameters are equal. A cell that is missing breaks no rule but `OneOf`.
+    """
+
+    @abstractmethod
+    def find_columns(self, names: Iterable[Any]) -> tuple[Any, ...]:
+        """The columns that it is about, by their names in a table; a ValueError if one lacks."""
+
+    @abstractmethod
+    def holds(self, columns: Columns, decimals: int | None = None) -> np.ndarray:
+        """Find the rows that meet it, (n,) bool; ``decimals`` as `equal_numbers` has them."""
+
+    def check(self, X: Any) -> np.ndarray:
+        """Find the rows of a table that meet the constraint.
+
+        Parameters
+        ----------
+        X : DataFrame of pandas or polars, or array of shape (n_rows, n_columns)
+
+        Returns
+        -------
+        ndarray of shape (n_rows,), bool
+
+        Raises
+        ------
+        ValueError
+            If X lacks a column, or has one of a kind that the constraint cannot be about.
+        """
+        columns = read_columns(X)
+        self.find_columns(columns)
+        return self.holds(columns)
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters by name."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+
+    def arguments(self) -> list[Any]:
+        """The parameters in order."""
+        return list(self.parameters().values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The constraint as JSON can hold it: ``{"Unique": ["id"]}``."""
+        return {type(self).__name__: {n: _as_json(v) for n, v in self.parameters().items()}}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self.arguments()))})"
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_as_json(each) for each in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, date):  # a moment is one, too
+        return value.isoformat()
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def _check_names(what: str, names: Iterable[Any], least: int) -> tuple[Any, ...]:
+    listed = [names] if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
+    if len(listed) < least or len(set(listed)) < len(listed):
+        raise ValueError(
+            f"{what} takes {least} or more different columns, got {', '.join(map(repr, listed))}"
+        )
+    return tuple(listed)
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class _OfColumns(Constraint):
+    """A constraint that is made with names of columns alone."""
+
+    columns: tuple[Any, ...]
+
+    def __init__(self, *columns: Any) -> None:
+        least = 1 if isinstance(self, Unique) else 2
+        object.__setattr__(self, "columns", _check_names(type(self).__name__, columns, least))
+
+    def find_columns(self, names: Iterable[Any]) -> tuple[Any, ...]:
+        """See `Constraint`."""
+        names = list(names)
+        return tuple(find_column(each, names) for each in self.columns)
+
+    def arguments(self) -> list[Any]:
+        """See `Constraint`."""
+        return list(self.columns)
+
+    def to_dict(self) -> dict[str, Any]:
+        """See `Constraint`."""
+        return {type(self).__name__: _as_json(self.columns)}
+
+    def _own(self, columns: Columns) -> list[pd.Series]:
+        return [columns[name] for name in self.find_columns(columns)]
+
+
+@dataclass(frozen=True, repr=False)
+class Inequality(Constraint):
+    """One column is less, or greater, than another or than a constant.
+
+    Rows where a cell is missing meet it.
+
+    Parameters
+    ----------
+    left : name of a column, or its position in an array
+        Of numbers, dates or durations.
+    operator : {"<", "<=", ">", ">="}
+    right : name or position of a column, number, date or duration
+        What is no column is a constant; text may be a date (``"2024-01-31"``) or a duration
+        (``"2 days"``).
+
+    Raises
+    ------
+    ValueError
+        If the operator is another one, or both columns are the same.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"start": [1, 2, 3], "end": [2, 2, None]})
+    >>> Inequality("start", "<", "end").check(table).tolist()
+    [True, False, True]
+    """
+
+    left: Any
+    operator: str
+    right: Any
+
+    def __post_init__(self) -> None:
+        if self.operator not in _OPERATORS:
+            raise ValueError(
+                f"operator must be one of {', '.join(map(repr, _OPERATORS))}, got {self.operator!r}"
+            )
+        if not isinstance(self.right, str | Real | Decimal | date | timedelta | np.generic):
+            raise ValueError(
+                f"right must be a column, or a constant: a number, date or duration, got "
+                f"{self.right!r}"
+            )
+        if isinstance(self.right, str | int) and self.left == self.right:
+            raise ValueError(f"{self!r} compares a column with itself; name another one")
+
+    @property
+    def strict(self) -> bool:
+        """Whether equal values break it."""
+        return "=" not in self.operator
+
+    def find_columns(self, names: Iterable[Any]) -> tuple[Any, ...]:
+        """See `Constraint`: one where the right side is a constant."""
+        names = list(names)
+        left = find_column(self.left, names)
+        try:
+            return left, find_column(self.right, names)
+        except ValueError:
+            if isinstance(self.right, str) and _read_text(self.right) is None:
+                raise
+            return (left,)
+
+    def sides(self, names: Iterable[Any]) -> tuple[Any, Any] | None:
+        """The lower and the higher column; None where the right side is a constant."""
+        found = self.find_columns(names)
+        if len(found) == 1:
+            return None
+        return (found[0], found[1]) if self.operator[0] == "<" else (found[1], found[0])
+
+    def holds(self, columns: Columns, decimals: int | None = None) -> np.ndarray:
+        """See `Constraint`."""
+        found = self.find_columns(columns)
+        left = _as_comparable(columns[found[0]])
+        right: Any = self.right
+        if len(found) == 2:
+            right = _as_comparable(columns[found[1]])
+        elif not isinstance(right, Real | Decimal):
+            right = _constant(right, left)
+        absent = left.isna() | (right.isna() if isinstance(right, pd.Series) else False)
+        try:
+            if types.is_bool_dtype(left.dtype) or types.infer_dtype(left, skipna=True) == "string":
+                raise TypeError
+            if absent.any():  # objects that are missing cannot be compared
+                there = np.flatnonzero(~absent)
+                left = left.iloc[there].infer_objects()
+                right = right.iloc[there] if isinstance(right, pd.Series) else right
+            met = _OPERATORS[self.operator](left, right)
+        except TypeError:
+            kinds = " and ".join(f"{name!r} is {columns[name].dtype}" for name in found)
+            raise ValueError(
+                f"{self!r} compares numbers, dates or durations with their like, but {kinds}; "
+                "convert with astype, or leave the constraint out"
+            ) from None
+        result = np.ones(len(absent), dtype=bool)
+        result[~absent] = met.to_numpy(dtype=bool)
+        return result
+
+
+def _read_text(text: Any) -> Any:
+    """A date or a duration; None for what is neither."""
+    for kind in (pd.Timestamp, pd.Timedelta):
+        try:
+            return kind(text)
+        except (ValueError, TypeError):
+            continue
+    return None
+
+
+def _constant(value: Any, column: pd.Series) -> Any:
+    """A constant as a column of dates or durations is compared with it."""
+    if types.is_timedelta64_dtype(column.dtype) and isinstance(value, str | timedelta):
+        return pd.Timedelta(value)
+    if types.is_datetime64_any_dtype(column.dtype):
+        moment = pd.Timestamp(value)
+        zone = getattr(column.dtype, "tz", None)
+        return moment.tz_localize(zone) if zone is not None and moment.tz is None else moment
+    return value
+
+
+def _as_comparable(column: pd.Series) -> pd.Series:
+    """A column whose values can be compared: categories and objects as what they are."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        column = column.astype(object)
+    return column.infer_objects().reset_index(drop=True)
+
+
+class Computed(Constraint):
+    """A constraint by which one column follows from others."""
+
+    @abstractmethod
+    def find_target(self, names: Iterable[Any]) -> Any:
+        """The column that follows."""
+
+    @abstractmethod
+    def compute(self, columns: Columns) -> Any:
+        """What the column must be, (n,)."""
+
+    @abstractmethod
+    def solve(self, name: Any, columns: Columns) -> Any:
+        """What another column must be, (n,), if the others are given; None if that is not found."""
+
+    def holds(self, columns: Columns, decimals: int | None = None) -> np.ndarray:
+        """See `Constraint`."""
+        target, *sources = self.find_columns(columns)
+        found, wanted = as_operand(columns[target]), self.compute(columns)
+        absent = found.isna().to_numpy(dtype=bool)
+        for name in sources:
+            absent = absent | columns[name].isna().to_numpy(dtype=bool)
+        if not isinstance(wanted, pd.Series):
+            wanted = pd.Series([wanted] * len(found), dtype=object).infer_objects()
+        if _are_numbers(found) and _are_numbers(wanted):
+            dtype = columns[target].dtype
+            equal = equal_numbers(found, wanted.astype("float64"), dtype, decimals)
+        else:
+            try:
+                equal = (found == wanted).fillna(False).to_numpy(dtype=bool)
+            except TypeError:
+                equal = np.zeros(len(found), dtype=bool)
+        return equal | absent
+
+
+def _are_numbers(column: pd.Series) -> bool:
+    return types.is_numeric_dtype(column.dtype) and not types.is_bool_dtype(column.dtype)
+
+
+def equal_numbers(
+    found: pd.Series, wanted: pd.Series, dtype: Any, decimals: int | None = None
+) -> np.ndarray:
+    """Find where numbers are what others are rounded to; (n,) float64 each.
+
+    ``decimals`` are those of the numbers found; by default as many as they show. ``dtype`` is what
+    they were held in.
+
+    >>> equal_numbers(pd.Series([0.3, 33.3]), pd.Series([0.1 + 0.2, 100 / 3]), float).tolist()
+    [True, True]
+    """
+    x, y = found.to_numpy(dtype=np.float64), wanted.to_numpy(dtype=np.float64)
+    if decimals is None:
+        decimals = count_decimals(x, dtype)
+    scale = float(np.abs(x[np.isfinite(x)]).max(initial=0.0))
+    error = max(_FLOAT_ERROR, 16 * _float_eps(dtype)) * scale
+    if decimals is not None:
+        error = (0.5 + 1e-6) * 10.0**-decimals + 16 * _float_eps(dtype) * scale
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.abs(x - y) <= error)
+
+
+def _float_eps(dtype: Any) -> float:
+    kind = getattr(dtype, "numpy_dtype", dtype)
+    is_float = isinstance(kind, np.dtype) and kind.kind == "f"
+    return float(np.finfo(kind if is_float else np.float64).eps)
+
+
+def count_decimals(x: np.ndarray, dtype: Any = np.float64) -> int | None:
+    """The decimals that all numbers, (n,) float64, can be written with; None if these are many."""
+    x = x[np.isfinite(x)]
+    near = 2 * _float_eps(dtype) * np.abs(x)
+    for decimals in range(_MAX_DECIMALS + 1):
+        if (np.abs(np.round(x, decimals) - x) <= near).all():
+            return decimals
+        if near.max(initial=0.0) > 0.1 * 10.0**-decimals:  # no decimal can be told from another
+            return None
+    return None
+
+
+@dataclass(frozen=True, repr=False)
+class Sum(Computed):
+    """A column is the sum of others, rounded as it is.
+
+    Rows where a cell is missing meet it.
+
+    Parameters
+    ----------
+    columns : sequence of names, or positions in an array
+    total : name or position
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two columns, one is there twice, or the total is one of them.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"net": [10.0, 20.0], "tax": [1.9, 3.8], "total": [11.9, 24.0]})
+    >>> Sum(["net", "tax"], "total").check(table).tolist()
+    [True, False]
+    """
+
+    columns: tuple[Any, ...]
+    total: Any
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", _check_names("Sum", self.columns, 2))
+        if self.total in self.columns:
+            raise ValueError(f"the total {self.total!r} is one of the columns that are summed")
+
+    def __repr__(self) -> str:
+        return f"Sum({list(self.columns)!r}, {self.total!r})"
+
+    def find_columns(self, names: Iterable[Any]) -> tuple[Any, ...]:
+        """See `Constraint`: the total first."""
+        names = list(names)
+        return tuple(find_column(each, names) for each in (self.total, *self.columns))
+
+    def find_target(self, names: Iterable[Any]) -> Any:
+        """See `Computed`."""
+        return find_column(self.total, names)
+
+    def compute(self, columns: Columns) -> Any:
+        """See `Computed`."""
+        return self._add(self.find_columns(columns)[1:], columns)
+
+    def solve(self, name: Any, columns: Columns) -> Any:
+        """See `Computed`."""
+        total, *parts = self.find_columns(columns)
+        rest = [each for each in parts if each != name]
+        return as_operand(columns[total]) - self._add(rest, columns)
+
+    def _add(self, names: Sequence[Any], columns: Columns) -> Any:
+        parts = [as_operand(columns[name]) for name in names]
+        for name, part in zip(names, parts, strict=True):
+            if not (_are_numbers(part) or types.is_timedelta64_dtype(part.dtype)):
+                raise ValueError(
+                    f"{self!r} adds up numbers or durations, but {name!r} is {columns[name].dtype}"
+                )
+        return sum(parts[1:], parts[0])
+
+
+@dataclass(frozen=True, repr=False)
+class Formula(Computed):
+    """A column follows from others by a formula, rounded as it is.
+
+    Rows where a cell is missing meet it.
+
+    Parameters
+    ----------
+    column : name, or position in an array
+    expression : str
+        Of other columns, such as ``"price * months"``: arithmetic, comparisons, ``and``, ``or``,
+        ``not``; names that are no plain words in backticks. It may give a number, a boolean, a date
+        (``"start + length"``) or a duration; ``"(end - start) / '1 day'"`` is a number.
+
+    Raises
+    ------
+    ValueError
+        If it is no such expression, names no column, or the column itself.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"price": [9.99, 5.0], "months": [3, 2], "total": [29.97, 12.0]})
+    >>> Formula("total", "price * months").check(table).tolist()
+    [True, False]
+    """
+
+    column: Any
+    expression: str
+
+    def __post_init__(self) -> None:
+        names = self._parsed.names
+        if not names or str(self.column) in names:
+            raise ValueError(f"{self!r} must have an expression of other columns")
+
+    @cached_property
+    def _parsed(self) -> Expression:
+        return Expression(self.expression)
+
+    def find_columns(self, names: Iterable[Any]) -> tuple[Any, ...]:
+        """See `Constraint`: the one that follows first."""
+        names = list(names)
+        return tuple(find_column(each, names) for each in (self.column, *self._parsed.names))
+
+    def find_target(self, names: Iterable[Any]) -> Any:
+        """See `Computed`."""
+        return find_column(self.column, names)
+
+    def compute(self, columns: Columns) -> Any:
+        """See `Computed`."""
+        return self._parsed.evaluate(_by_text(self._parsed, columns))
+
+    def solve(self, name: Any, columns: Columns) -> Any:
+        """See `Computed`."""
+        target = columns[self.find_target(columns)]
+        return self._parsed.solve(str(name), target, _by_text(self._parsed, columns))
+
+
+def _by_text(expression: Expression, columns: Columns) -> dict[str, pd.Series]:
+    return {name: columns[find_column(name, columns)] for name in expression.names}
+
+
+class FixedCombinations(_OfColumns):
+    """Columns have no other combinations of values together than the fitted table has.
+
+    A city has its own country, say. Combinations that fewer rows than the generator's
+    ``min_frequency`` have are not made. The columns must be discrete; a missing value counts as
+    one. A table by itself has its own combinations: `check` is met by all its rows.
+
+    Parameters
+    ----------
+    *columns : names, or positions in an array
+        Two or more.
+
+    Examples
+    --------
+    >>> FixedCombinations("city", "country")
+    FixedCombinations('city', 'country')
+    """
+
+    def holds(self, columns: Columns, decimals: int | None = None) -> np.ndarray:
+        """See `Constraint`."""
+        return np.ones(len(self._own(columns)[0]), dtype=bool)
+
+
+class Unique(_OfColumns):
+    """No two rows have the same values in these columns together.
+
+    Rows where one of the cells is missing meet it. Identifiers, which a generator makes anew, are
+    unique without it. What is sampled is unique within a call; so is what ``impute`` and
+    ``fit_resample`` return.
+
+    Parameters
+    ----------
+    *columns : names, or positions in an array
+        One or more.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"room": [1, 1, 1], "day": ["Mon", "Tue", "Mon"]})
+    >>> Unique("room", "day").check(table).tolist()
+    [True, True, False]
+    """
+
+    def holds(self, columns: Columns, decimals: int | None = None) -> np.ndarray:
+        """See `Constraint`: of equal rows the first one meets it."""
+        labels, there = self.labels(columns)
+        return np.asarray(~pd.Series(labels).duplicated().to_numpy() | ~there)
+
+    def labels(self, columns: Columns) -> tuple[np.ndarray, np.ndarray]:
+        """A number of 64 bits for each row's values, and where none of them is missing; (n,)."""
+        own = [as_operand(column) for column in self._own(columns)]
+        there = np.all([column.notna().to_numpy(dtype=bool) for column in own], axis=0)
+        # text and dates by what they say, whatever holds them
+        plain = [c if types.is_numeric_dtype(c.dtype) else c.astype(str) for c in own]
+        frame = pd.DataFrame(dict(enumerate(plain)))
+        return pd.util.hash_pandas_object(frame, index=False).to_numpy(), there
+
+
+class OneOf(_OfColumns):
+    """Exactly one of several columns is set: neither missing, nor 0, nor False.
+
+    It is what one-hot columns have, and columns of which one applies ("hourly_rate" or
+    "fixed_price").
+
+    Parameters
+    ----------
+    *columns : names, or positions in an array
+        Two or more.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"is_red": [1, 0, 1], "is_blue": [0, 0, 1]})
+    >>> OneOf("is_red", "is_blue").check(table).tolist()
+    [True, False, False]
+    """
+
+    def holds(self, columns: Columns, decimals: int | None = None) -> np.ndarray:
+        """See `Constraint`."""
+        own = self._own(columns)
+        return np.asarray(np.sum([is_set_in(column) for column in own], axis=0) == 1)
+
+
+def is_set_in(column: pd.Series) -> np.ndarray:
+    """Where a cell is neither missing, nor 0, nor False, (n,) bool."""
+    column = as_operand(column)
+    present = column.notna().to_numpy(dtype=bool)
+    if types.is_numeric_dtype(column.dtype) or types.is_bool_dtype(column.dtype):
+        return np.asarray(present & column.fillna(0).ne(0).to_numpy(dtype=bool))
+    return present
+
+
+@dataclass(frozen=True, repr=False)
+class Null(Constraint):
+    """A column is missing where a condition on other columns is met.
+
+    It may be missing elsewhere, too.
+
+    Parameters
+    ----------
+    column : name, or position in an array
+    when : str
+        An expression that is met or not, such as ``"status == 'open'"``, as `Formula` has them.
+
+    Raises
+    ------
+    ValueError
+        If it is no such expression, or names the column itself.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"status": ["open", "open", "done"], "end": [None, "May", "June"]})
+    >>> Null("end", when="status == 'open'").check(table).tolist()
+    [True, False, True]
+    """
+
+    column: Any
+    when: str
+
+    def __post_init__(self) -> None:
+        names = self._parsed.names
+        if not names or str(self.column) in names:
+            raise ValueError(f"{self!r} must have a condition on other columns")
+
+    @cached_property
+    def _parsed(self) -> Expression:
+        return Expression(self.when)
+
+    def __repr__(self) -> str:
+        return f"Null({self.column!r}, when={self.when!r})"
+
+    def find_columns(self, names: Iterable[Any]) -> tuple[Any, ...]:
+        """See `Constraint`: the one that is missing first."""
+        names = list(names)
+        return tuple(find_column(each, names) for each in (self.column, *self._parsed.names))
+
+    def applies(self, columns: Columns) -> np.ndarray:
+        """Find the rows where it must be missing, (n,) bool."""
+        n = len(next(iter(columns.values())))
+        return self._parsed.truth(_by_text(self._parsed, columns), n)
+
+    def holds(self, columns: Columns, decimals: int | None = None) -> np.ndarray:
+        """See `Constraint`."""
+        absent = columns[find_column(self.column, columns)].isna().to_numpy(dtype=bool)
+        return absent | ~self.applies(columns)
+
+
+# ---- Constraints in files ------------------------------------------------------------------------
+
+CONSTRAINTS: dict[str, type[Constraint]] = {
+    cls.__name__: cls for cls in (Inequality, Sum, Formula, FixedCombinations, Unique, OneOf, Null)
+}
+
+
+def _make(cls: Any, arguments: Any) -> Constraint:
+    if isinstance(arguments, dict):
+        return cls(**arguments)
+    return cls(*arguments) if isinstance(arguments, list | tuple) else cls(arguments)
+
+
+for _cls in CONSTRAINTS.values():
+    add_kind(_cls, _cls.__name__, lambda each: each.arguments(), partial(_make, _cls))
+
+
+def constraints_from_dicts(listed: Any) -> list[Constraint]:
+    """Make constraints of what a file has: ``[{"Inequality": ["start", "<", "end"]}, ...]``.
+
+    Each is an object of one key, the name of the class, whose value has the parameters, in order or
+    by name.
+
+    Raises
+    ------
+    ValueError
+        If it is no such list, or a constraint has other parameters; the error says which.
+    """
+    if isinstance(listed, dict) and listed.keys() == {"constraints"}:
+        listed = listed["constraints"]
+    if not isinstance(listed, list):
+        raise ValueError(
+            'constraints are a list such as [{"Inequality": ["start", "<", "end"]}], got '
+            f"{type(listed).__name__}"
+        )
+    found = []
+    for i, each in enumerate(listed):
+        if not isinstance(each, dict) or len(each) != 1:
+            raise ValueError(
+                f"constraint {i + 1} must have one key, the name of its kind, got {each!r:.200}"
+            )
+        ((name, arguments),) = each.items()
+        name = "Null" if name is None else name  # YAML's null
+        if name not in CONSTRAINTS:
+            raise ValueError(
+                f"constraint {i + 1}: there is no {name!r}; {known_instead(name, CONSTRAINTS)}"
+            )
+        try:
+            found.append(_make(CONSTRAINTS[name], arguments))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"constraint {i + 1} ({name}): {one_line(error)}") from error
+    return found
+
+
+def read_constraints(path: str | os.PathLike[str]) -> list[Constraint]:
+    """Read constraints from a JSON or YAML file.
+
+    Parameters
+    ----------
+    path : path
+        Of a file that ends in ``.json``, ``.yaml`` or ``.yml``.
+
+    Raises
+    ------
+    FileNotFoundError
+    ImportError
+        If it is YAML, and PyYAML is not installed.
+    ValueError
+        If its name ends in something else, or it does not hold constraints.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_constraints([Unique("id"), Inequality("start", "<", "end")], f"{folder}/r.json")
+    ...     read_constraints(f"{folder}/r.json")
+    [Unique('id'), Inequality('start', '<', 'end')]
+    """
+    path = Path(path)
+    is_yaml = _is_yaml(path)
+    text = path.read_text(encoding="utf-8-sig")
+    try:
+        if not is_yaml:
+            return constraints_from_dicts(parse_json(text))
+        yaml = _yaml()
+        try:
+            read = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise ValueError(f"it is no YAML: {one_line(error)}") from error
+        return constraints_from_dicts(read)
+    except ValueError as error:
+        raise ValueError(f"{path} holds no constraints: {error}") from error
+
+
+def write_constraints(constraints: Iterable[Constraint], path: str | os.PathLike[str]) -> None:
+    """Write constraints to a JSON or YAML file, which `read_constraints` reads.
+
+    Parameters
+    ----------
+    constraints : iterable of Inequality, Sum, ...
+    path : path
+        Of a file that ends in ``.json``, ``.yaml`` or ``.yml``.
+
+    Raises
+    ------
+    ImportError
+        If it is YAML, and PyYAML is not installed.
+    OSError
+        If the file cannot be written.
+    ValueError
+        If its name ends in something else.
+    """
+    listed = [each.to_dict() for each in constraints]
+    if _is_yaml(Path(path)):
+        text = _yaml().safe_dump(listed, sort_keys=False, allow_unicode=True)
+    else:
+        text = json.dumps(listed, indent=2, ensure_ascii=False) + "\n"
+    with whole_file(path) as place:
+        place.write_text(text, encoding="utf-8")
+
+
+def _is_yaml(path: Path) -> bool:
+    ending = path.suffix.lower()
+    if ending not in (".json", ".yaml", ".yml"):
+        raise ValueError(
+            f"a file of constraints ends in .json, .yaml or .yml, got {str(path)!r}; rename it"
+        )
+    return ending != ".json"
+
+
+def _yaml() -> Any:
+    try:
+        import yaml
+    except ImportError as error:
+        raise ImportError(
+            "YAML files need PyYAML: pip install pyyaml, or write the constraints as JSON"
+        ) from error
+    return yaml

@@ -1,0 +1,542 @@
+"""Constraints: every row that a generator makes meets them, and what breaks one is named."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+import combutab
+from combutab import CTGAN, TVAE, TabFlow
+from combutab.generators import (
+    FixedCombinations,
+    Formula,
+    Inequality,
+    Null,
+    OneOf,
+    ShortfallError,
+    Sum,
+    TabFlowImputer,
+    Unique,
+    read_constraints,
+    write_constraints,
+)
+from combutab.generators.expressions import Expression
+from tests.generators.small import EVERY, make
+from tests.short import BUDGET
+
+CONSTRAINTS = [
+    Inequality("start", "<", "end"),
+    Inequality("low", "<=", "high"),
+    Inequality("net", ">=", 1),
+    Sum(["net", "tax"], "total"),
+    Formula("bill", "total * months"),
+    Formula("long", "months >= 6"),
+    FixedCombinations("city", "country"),
+    OneOf("red", "green", "blue"),
+    Null("end", when="status == 'open'"),
+]
+COUNTRIES = {"Oslo": "Norway", "Bergen": "Norway", "Rome": "Italy", "Lyon": "France"}
+
+
+def random_table(seed, n=160):
+    """Rows that meet the constraints, in columns whose scales and dtypes differ by the seed."""
+    rng = np.random.default_rng(seed)
+    start = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 1500, n), "D")
+    end = start + pd.to_timedelta(rng.geometric(rng.uniform(0.02, 0.5), n), "D")
+    status = rng.choice(["open", "done"], n)
+    net = rng.integers(100, 10 ** rng.integers(3, 6), n) / 100
+    tax = np.round(net * 0.19, 2)
+    city = rng.choice(list(COUNTRIES), n)
+    table = pd.DataFrame({"start": start, "end": pd.Series(end).where(status == "done")})
+    table["status"], table["net"], table["tax"] = status, net, tax
+    table["total"], table["months"] = np.round(net + tax, 2), rng.integers(1, 13, n)
+    table["bill"] = (table["total"] * table["months"]).round(2)
+    table["long"] = table["months"] >= 6
+    table["city"], table["country"] = city, [COUNTRIES[each] for each in city]
+    table["low"] = rng.normal(0, rng.uniform(0.1, 100), n)
+    table["high"] = table["low"] + rng.exponential(0.1, n)
+    colour = rng.choice(["red", "green", "blue"], n, p=[0.6, 0.3, 0.1])
+    for name in ("red", "green", "blue"):
+        table[name] = (colour == name).astype(rng.choice(["int8", "int64", "float64"]))
+    return table.astype({"city": "category"} if seed % 2 else {})
+
+
+def assert_met(rows, table):
+    """All constraints hold, by independent arithmetic."""
+    ended = rows["end"].notna()
+    assert (rows["end"] > rows["start"])[ended].all()
+    assert (rows["high"] >= rows["low"]).all()
+    np.testing.assert_array_equal(rows["total"], (rows["net"] + rows["tax"]).round(2))
+    assert ((rows["bill"] - rows["total"] * rows["months"]).abs() < 0.00501).all()
+    assert (rows["long"].astype(bool) == (rows["months"] >= 6)).all()
+    assert (rows["city"].map(COUNTRIES).astype(object) == rows["country"]).all()
+    assert (rows[["red", "green", "blue"]].sum(axis=1) == 1).all()
+    assert not ended[rows["status"] == "open"].any()
+    for name in ("net", "total", "bill", "months", "start", "low", "high"):  # nor is any clipped
+        low, high = table[name].min(), table[name].max()
+        spread = (high - low) / 2
+        assert rows[name].between(low - spread, high + spread).all()
+
+
+CASES = [(TabFlow, TVAE, CTGAN)[i % 3] for i in range(3 * BUDGET)]
+
+
+@pytest.fixture(scope="module", params=enumerate(CASES), ids=lambda p: f"{p[1].__name__}-{p[0]}")
+def case(request):
+    seed, cls = request.param
+    table = random_table(seed)
+    return make(cls, epochs=3, constraints=CONSTRAINTS).fit(table), table
+
+
+@pytest.fixture
+def model(case):
+    return case[0]
+
+
+@pytest.fixture
+def table(case):
+    return case[1]
+
+
+# ---- rows ----------------------------------------------------------------------------------------
+
+
+def test_rows_have_the_tables_schema_and_meet_all(model, table):
+    rows = model.sample(200, random_state=1)
+    assert_met(rows, table)
+    assert rows.columns.tolist() == table.columns.tolist()
+    assert (rows.dtypes == table.dtypes).all()
+    assert model.feature_names_in_.tolist() == table.columns.tolist()
+    assert model.n_features_in_ == table.shape[1]
+    assert all(each.check(rows).all() for each in CONSTRAINTS)
+    assert rows["end"].notna().any()
+    assert rows["low"].nunique() > 190
+
+
+def test_conditions_are_met_beside_them(model, table):
+    middle, date = table["total"].median(), table["end"].dropna().median().normalize()
+    for conditions in (
+        {"total": (middle, None)},
+        {"end": (date, None)},
+        {"start": (None, date), "status": "open"},
+        {"city": "Bergen"},
+        {"country": ["Norway", "France"], "long": True},
+        {"end": None},
+    ):
+        rows = model.sample(10, conditions=conditions, random_state=2)
+        assert len(rows) == 10
+        assert_met(rows, table)
+        for name, wanted in conditions.items():
+            if isinstance(wanted, tuple):
+                low, high = (each if each is not None else rows[name].iloc[0] for each in wanted)
+                assert wanted[0] is None or (rows[name] >= low).all()
+                assert wanted[1] is None or (rows[name] <= high).all()
+            elif wanted is None:
+                assert rows[name].isna().all()
+            else:
+                assert rows[name].isin(wanted if isinstance(wanted, list) else [wanted]).all()
+
+
+def test_a_single_number_is_met_and_the_others_follow(model, table):
+    total = table["total"].iloc[3]
+    rows = model.sample(5, conditions={"total": total}, random_state=3, max_tries=300)
+    assert rows["total"].tolist() == [total] * 5
+    assert_met(rows, table)
+
+
+def test_each_row_of_conditions(model, table):
+    given = table[["status", "city", "months"]].head(12)
+    rows = model.sample_from(given, random_state=4, max_tries=300)
+    pd.testing.assert_frame_equal(rows[given.columns], given)
+    assert_met(rows, table)
+
+
+def test_balanced_rows(model, table):
+    rows = model.sample(40, balance="city", random_state=5)
+    assert rows["city"].value_counts().tolist() == [10] * 4
+    assert_met(rows, table)
+
+
+def test_filled_cells(model, table):
+    rng = np.random.default_rng(6)
+    holes = table.head(40).mask(rng.random((40, table.shape[1])) < 0.15)
+    for filled in model.impute(holes, n_draws=2, random_state=6):
+        assert_met(filled, table)
+        kept = holes.notna()
+        assert (filled.astype(object).where(kept, 0) == holes.astype(object).where(kept, 0)).all(
+            axis=None
+        )
+        lacking = filled.isna().sum()
+        assert lacking.drop("end").sum() == 0
+        assert lacking["end"] == (filled["end"].isna() & (filled["status"] == "open")).sum()
+
+
+def test_what_known_cells_leave_no_choice_of_is_computed():
+    table = random_table(0)
+    model = make(TVAE, constraints=CONSTRAINTS).fit(table)
+    holes = table.head(40).astype({"months": "float64"})
+    for name in ("total", "tax", "bill", "long"):
+        one = holes.copy()
+        one[name] = one[name].astype(object).where(np.arange(40) % 2 == 0).infer_objects()
+        filled = model.impute(one, random_state=0)
+        np.testing.assert_array_equal(
+            filled[name].astype(float), table[name].head(40).astype(float)
+        )
+
+
+def test_parquet_files_have_the_same_rows(model, table, tmp_path):
+    model.sample(150, out=tmp_path / "rows.parquet", random_state=7)
+    rows = pd.read_parquet(tmp_path / "rows.parquet")
+    assert_met(rows, table)
+    pd.testing.assert_frame_equal(
+        rows, model.sample(150, random_state=7), check_dtype=False, check_categorical=False
+    )
+    conditions = {"city": "Rome"}
+    model.sample(30, conditions=conditions, out=tmp_path / "rome.parquet", random_state=7)
+    assert_met(pd.read_parquet(tmp_path / "rome.parquet"), table)
+
+
+def test_files_pickles_and_clones_keep_them(model, table, tmp_path):
+    model.save(tmp_path / "model")
+    expected = model.sample(30, random_state=8)
+    for again in (combutab.load(tmp_path / "model"), pickle.loads(pickle.dumps(model))):
+        assert again.constraints == CONSTRAINTS
+        pd.testing.assert_frame_equal(again.sample(30, random_state=8), expected)
+    assert clone(model).get_params()["constraints"] == CONSTRAINTS
+
+
+def test_a_fit_from_files_learns_the_same(tmp_path):
+    table = random_table(0)
+    table.to_parquet(tmp_path / "table.parquet", row_group_size=70)
+    models = [make(TVAE, constraints=CONSTRAINTS) for _ in range(2)]
+    models[0].fit(table)
+    models[1].fit_parquet(tmp_path / "table.parquet")
+    one, other = (each.sample(40, random_state=9) for each in models)
+    pd.testing.assert_frame_equal(one, other, check_dtype=False, check_categorical=False)
+    table.loc[[130, 150], "total"] += 1
+    table.to_parquet(tmp_path / "table.parquet", row_group_size=70)
+    with pytest.raises(ValueError, match=r"2 of 160 rows of the files break.*rows 130, 150"):
+        make(TVAE, constraints=CONSTRAINTS).fit_parquet(tmp_path / "table.parquet")
+
+
+@EVERY
+def test_arrays(cls):
+    rng = np.random.default_rng(0)
+    a, b, gap = rng.integers(0, 1000, (3, 200)).astype(float)
+    X = np.column_stack([a, b, a + b, a + gap + 1])
+    model = make(cls, constraints=[Sum([0, 1], 2), Inequality(3, ">", 0)]).fit(X)
+    rows = model.sample(100)
+    assert rows.shape == (100, 4)
+    np.testing.assert_array_equal(rows[:, 2], rows[:, 0] + rows[:, 1])
+    assert (rows[:, 3] > rows[:, 0]).all()
+    holes = np.where(rng.random(X[:50].shape) < 0.3, np.nan, X[:50])
+    filled = model.impute(holes)
+    assert filled.shape == (50, 4)
+    np.testing.assert_array_equal(filled[:, 2], filled[:, 0] + filled[:, 1])
+
+
+def test_polars_frames():
+    pl = pytest.importorskip("polars")
+    table = random_table(0)[["low", "high", "net", "tax", "total"]]
+    constraints = [Inequality("low", "<=", "high"), Sum(["net", "tax"], "total")]
+    model = make(TVAE, constraints=constraints).fit(pl.from_pandas(table))
+    holes = pl.from_pandas(table.mask(np.random.default_rng(0).random(table.shape) < 0.3))
+    filled = model.impute(holes)
+    assert isinstance(filled, pl.DataFrame)
+    assert filled.columns == table.columns.tolist()
+    assert constraints[0].check(filled).all()
+    assert constraints[1].check(filled).all()
+
+
+def test_differences_are_learned_not_left_over():
+    rng = np.random.default_rng(0)
+    start = rng.integers(0, 100_000, 600)
+    table = pd.DataFrame({"start": start, "end": start + rng.integers(1, 10, 600)})
+    constraints = [Inequality("start", "<", "end")]
+    model = make(TVAE, epochs=20, constraints=constraints).fit(table)
+    rows = model.sample(300, random_state=0)
+    gaps = rows["end"] - rows["start"]
+    assert gaps.between(1, 9).all()
+    assert rows["start"].nunique() > 250
+    # a condition on the higher column leaves them as they are
+    rows = model.sample(50, conditions={"end": (20_000, 30_000)}, random_state=0)
+    assert (rows["end"] - rows["start"]).between(1, 9).all()
+
+
+@EVERY
+@pytest.mark.filterwarnings("ignore:.*min_frequency")
+def test_unique_rows(cls):
+    rng = np.random.default_rng(0)
+    cells = np.stack(np.meshgrid(list("uvwxyz"), list("abcdefghij")), -1).reshape(-1, 2)
+    table = pd.DataFrame(cells, columns=["room", "day"]).sample(50, random_state=0)
+    table["size"] = rng.normal(size=50)
+    model = make(cls, constraints=[Unique("room", "day")])
+    model.fit(table)
+    for asked in ({}, {"balance": "room"}):
+        rows = model.sample(30, random_state=0, max_tries=1000, **asked)
+        assert not rows.duplicated(["room", "day"]).any()
+    with pytest.raises(ValueError, match=r"42 combinations are all that Unique\('room', 'day'\)"):
+        model.sample(61)
+
+
+def test_resampled_rows_are_unique_beside_those_that_were_given():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"seat": rng.permutation(2000)[:120] * 7, "x": rng.normal(size=120)})
+    X["y"] = X["x"] + 1.5
+    y = np.repeat(["often", "rare"], [90, 30])
+    constraints = [Unique("seat"), Formula("y", "x + 1.5")]
+    model = make(TVAE, constraints=constraints, identifiers=None)
+    rows, _ = model.fit_resample(X, y)
+    assert len(rows) == 180
+    assert rows["seat"].is_unique
+    assert constraints[1].check(rows).all()
+
+
+def test_an_imputer_meets_them():
+    table = random_table(1, 120)[["net", "tax", "total", "low", "high"]]
+    constraints = [Sum(["net", "tax"], "total"), Inequality("low", "<=", "high")]
+    holes = table.mask(np.random.default_rng(0).random(table.shape) < 0.3)
+    for n_draws in (None, 3):
+        generator = make(TabFlow, constraints=constraints)
+        filled = TabFlowImputer(generator, n_draws=n_draws, random_state=0).fit_transform(holes)
+        assert not filled.isna().any(axis=None)
+        for each in constraints:
+            assert each.check(filled).all()
+
+
+# ---- what cannot be ------------------------------------------------------------------------------
+
+
+def test_rows_that_break_one_are_named_before_any_work():
+    table = random_table(0)
+    table.loc[[4, 9], "total"] += 1
+    model = make(TVAE, constraints=CONSTRAINTS)
+    with pytest.raises(ValueError, match=r"2 of 160 rows of the table break Sum.*rows 4, 9 "):
+        model.fit(table)
+    assert not hasattr(model, "encoder_")
+
+
+@pytest.mark.parametrize(
+    ("constraints", "message"),
+    [
+        ([Inequality("strat", "<", "end")], "no column 'strat'; did you mean 'start'"),
+        ([Inequality("start", "<", "ende")], "no column 'ende'"),
+        ([Inequality("start", "<", "net")], "'start' is datetime64.*'net' is float64"),
+        ([Inequality("city", "<", "country")], "compares numbers, dates or durations"),
+        ([Sum(["net", "start"], "total")], "adds up numbers or durations, but 'start'"),
+        ([Formula("bill", "total * city")], "'total \\* city' cannot be computed.*'city' is"),
+        ([FixedCombinations("city", "net")], "'net' is continuous; list it in discrete_columns"),
+        ([Null("end", when="months + 1")], "a condition must be met or not"),
+        ([Null("city", when="status == 'open'")], "rows of the table break Null"),
+        (["start < end"], "constraints must be Inequality, .*got 'start < end'"),
+        (
+            [Sum(["net", "tax"], "total"), Formula("total", "net + tax")],
+            r"Sum\(.* and Formula\(.* compute the same columns",
+        ),
+    ],
+)
+def test_constraints_that_the_table_cannot_have(constraints, message):
+    model = make(TVAE, epochs=1, constraints=constraints)
+    with pytest.raises(ValueError, match=message):
+        model.fit(random_table(0))
+
+
+def test_constraints_that_are_none():
+    for make_one, message in (
+        (lambda: Inequality("a", "=", "b"), "operator must be one of '<'"),
+        (lambda: Inequality("a", "<", "a"), "compares a column with itself"),
+        (lambda: Sum(["a"], "b"), "Sum takes 2 or more different columns, got 'a'"),
+        (lambda: Sum(["a", "b"], "a"), "the total 'a' is one of the columns"),
+        (lambda: FixedCombinations("a", "a"), "2 or more different columns"),
+        (lambda: Unique(), "1 or more"),
+        (lambda: Formula("a", "a + 1"), "an expression of other columns"),
+        (lambda: Formula("a", "3"), "an expression of other columns"),
+        (lambda: Formula("a", "__import__('os').system('x')"), "which is not computed"),
+        (lambda: Null("a", when="b =="), "is no expression"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make_one()
+
+
+def test_identifiers_are_in_none():
+    table = random_table(0).assign(id=range(1000, 1160))
+    model = make(TVAE, constraints=[Inequality("months", "<", "id")])
+    with pytest.raises(ValueError, match="'id', which holds identifiers"):
+        model.fit(table)
+
+
+def test_a_request_in_conflict_names_the_constraint(model, table):
+    last, first = table["start"].quantile([0.9, 0.1]).dt.normalize()
+    for conditions, message in (
+        ({"status": "open", "end": last}, r"'end', 'status' contradict Null\('end'"),
+        ({"start": (last, None), "end": (None, first)}, r"contradict Inequality\('start', '<'"),
+        ({"city": "Rome", "country": "Norway"}, r"combination that FixedCombinations\('city'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.sample(5, conditions=conditions)
+    with pytest.raises(ValueError, match=r"1 of 1 rows of conditions break Null"):
+        model.sample_from(pd.DataFrame({"status": ["open"], "end": [last]}))
+
+
+def test_a_request_that_is_never_met_says_how_many_rows_were_tried(tmp_path):
+    table = random_table(0)[["net", "tax", "total", "low", "high"]]
+    model = make(TVAE, constraints=[Sum(["net", "tax"], "total")]).fit(table)
+    conditions = {"net": (table["net"].max(), None), "total": (None, table["total"].median())}
+    place = tmp_path / "rows.parquet"
+    for out in (None, place):
+        with pytest.raises(ShortfallError, match=r"[\d,]+ (that )?were tried.*the conditions"):
+            model.sample(5, conditions=conditions, max_tries=1, out=out)
+    assert not any(tmp_path.iterdir())
+
+
+def test_given_cells_that_break_one_are_named(model, table):
+    holes = table.head(30).copy()
+    holes.loc[7, "total"] += 5
+    holes.loc[:, "low"] = np.nan
+    with pytest.raises(ValueError, match=r"1 of 30 rows of the table break Sum.*rows 7 "):
+        model.impute(holes)
+
+
+def test_rare_combinations_are_not_made_and_it_is_said():
+    city = ["Oslo"] * 50 + ["Rome"] * 50
+    country = ["Norway"] * 50 + ["Italy"] * 38 + ["Norway"] * 12
+    table = pd.DataFrame({"city": city, "country": country, "x": np.arange(100.0)})
+    model = make(TVAE, min_frequency=13, constraints=[FixedCombinations("city", "country")])
+    with pytest.warns(UserWarning, match="12% of the rows have combinations of FixedComb"):
+        model.fit(table)
+    rows = model.sample(100)
+    assert set(zip(rows["city"], rows["country"], strict=True)) <= {
+        ("Oslo", "Norway"),
+        ("Rome", "Italy"),
+    }
+    even = pd.DataFrame({"city": ["Oslo", "Rome"] * 50, "country": list("IINN") * 25})
+    with pytest.raises(ValueError, match="no combination has as many rows"):
+        make(TVAE, min_frequency=26, constraints=model.constraints).fit(even)
+
+
+# ---- expressions and files -----------------------------------------------------------------------
+
+COLUMNS = {
+    "a": pd.Series([1.0, 2.0, np.nan]),
+    "b": pd.Series([True, False, True]),
+    "small": pd.Series([200, 100, 3], dtype="uint8"),
+    "kind": pd.Series(["x", None, "y"], dtype="category"),
+    "day": pd.to_datetime(pd.Series(["2024-01-01", "2024-02-01", None])),
+    "unit price": pd.Series([2.5, 4.0, 1.0]),
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("small + small", [400, 200, 6]),
+        ("2 ** 3 - b % 2", [7, 8, 7]),
+        ("`unit price` * 2 // 3", [1, 2, 0]),
+        ("(day - day) / '1 day'", [0, 0, np.nan]),
+        ("kind == 'x'", [True, False, False]),
+        ("kind != 'x'", [False, False, True]),
+        ("not kind == 'x'", [False, True, True]),
+        ("kind in ('x', 'y') and a > 0", [True, False, False]),
+        ("kind not in ['x'] or a >= 2", [False, True, True]),
+        ("kind is None", [False, True, False]),
+        ("a is not None", [True, True, False]),
+        ("day >= '2024-01-15'", [False, True, False]),
+        ("1 < a <= 2", [False, True, False]),
+        ("kind == 'a `b` c'", [False, False, False]),
+    ],
+)
+def test_expressions(text, expected):
+    found = Expression(text).evaluate(COLUMNS)
+    np.testing.assert_array_equal(found.to_numpy(float), np.array(expected, dtype=float))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("a.b", "a[0]", "f(a)", "lambda: 1", "[a for a in b]", "a if b else a", "a is 3"),
+        *("a in b", "f'{a}'", "1j", "b'x'", "(a := 1)", "*a", "a; b", "", "a" * 20_000),
+        "-" * 5000 + "a",
+    ],
+    ids=lambda text: text[:20],
+)
+def test_nothing_else_is_an_expression(text):
+    with pytest.raises(ValueError, match=r"expression|not computed"):
+        Expression(text)
+
+
+@pytest.mark.parametrize("ending", ["json", "yaml", "yml"])
+def test_files_of_constraints(ending, tmp_path):
+    path = tmp_path / f"rules.{ending}"
+    write_constraints(CONSTRAINTS, path)
+    assert read_constraints(path) == CONSTRAINTS
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "holds no constraints"),
+        ('{"Sum": []}', "constraints are a list"),
+        ('[{"Summ": []}]', "constraint 1: there is no 'Summ'; did you mean 'Sum'"),
+        ('[{"Unique": ["a"]}, {"Sum": ["a"]}]', r"constraint 2 \(Sum\)"),
+        ('[{"Sum": {"parts": 1}}]', r"constraint 1 \(Sum\).*parts"),
+        ('[{"Inequality": ["a", "<", {}]}]', r"constraint 1 \(Inequality\).*a constant"),
+        ("[1]", "constraint 1 must have one key"),
+    ],
+)
+def test_files_that_hold_none(text, message, tmp_path):
+    path = tmp_path / "rules.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message) as caught:
+        read_constraints(path)
+    assert str(path) in str(caught.value)
+
+
+def test_yaml_may_be_written_by_hand(tmp_path):
+    path = tmp_path / "rules.yaml"
+    path.write_text(
+        "constraints:\n"
+        "  - Inequality: [start, <, end]\n"
+        "  - Sum: {columns: [net, tax], total: total}\n"
+        "  - Null: {column: end, when: status == 'open'}\n"
+        "  - Unique: id\n"
+        "  - Inequality: [start, '>=', 2020-01-31]\n"
+    )
+    found = read_constraints(path)
+    assert found[1:4] == [
+        Sum(["net", "tax"], "total"),
+        Null("end", when="status == 'open'"),
+        Unique("id"),
+    ]
+    starts = pd.DataFrame({"start": pd.to_datetime(["2020-01-31", "2020-01-30"])})
+    assert found[4].check(starts).tolist() == [True, False]
+    with pytest.raises(ValueError, match=r"ends in \.json, \.yaml or \.yml"):
+        read_constraints(tmp_path / "rules.txt")
+
+
+def test_checks_of_odd_cells():
+    dates = pd.DataFrame({"a": pd.to_datetime(["2024-01-02", None]), "n": [1, None]})
+    assert Inequality("a", ">", "2024-01-01").check(dates).tolist() == [True, True]
+    ints = pd.DataFrame({"a": [2**62, 2**62 + 1], "b": [2**62 + 1, 2**62 + 1]})
+    assert Inequality("a", "<", "b").check(ints).tolist() == [True, False]
+    assert Inequality("n", ">=", 1).check(dates.astype({"n": "Int64"})).all()
+    assert Sum(["x", "y"], "z").check(pd.DataFrame({"x": [0.1], "y": [0.2], "z": [0.3]})).all()
+    empty = pd.DataFrame({"x": [], "y": [], "z": []}, dtype=float)
+    for each in (Sum(["x", "y"], "z"), OneOf("x", "y"), Unique("x"), Inequality("x", "<", "y")):
+        assert each.check(empty).tolist() == []
+    with pytest.raises(ValueError, match="duplicate column names"):
+        Unique("x").check(pd.DataFrame([[1, 2]], columns=["x", "x"]))
+
+
+def test_rows_with_shares(model, table):
+    date = table["end"].dropna().median().normalize()
+    shares = {"end": {(None, date): 0.5, None: 0.5}}
+    rows = model.sample(20, shares=shares, random_state=10)
+    assert_met(rows, table)
+    assert (rows["end"].isna().sum(), (rows["end"] <= date).sum()) == (10, 10)
+    shares = {"long": {True: 0.3, False: 0.7}, "city": {"Oslo": 0.5, "Rome": 0.5}}
+    rows = model.sample(20, shares=shares, random_state=10, max_tries=300)
+    assert_met(rows, table)
+    assert rows["long"].sum() == 6
+    assert rows["city"].astype(str).value_counts().to_dict() == {"Oslo": 10, "Rome": 10}
