@@ -30,8 +30,8 @@ combutab.evaluation: ActivationRecorder ActivationStats AlignedTables CORRUPTION
     power_decomposition privacy robustness summarise summarise_nemenyi summarise_pairs t_interval
     wilcoxon
 combutab.generators: CTGAN Constraint FixedCombinations Formula Inequality Null OneOf
-    ShortfallError Sum TVAE TabFlow TabFlowImputer Unique check_conditions find_generators
-    fit_stack patch_ctgan read_constraints write_constraints
+    ShortfallError Suggestions Sum TVAE TabFlow TabFlowImputer Unique check_conditions
+    find_generators fit_stack patch_ctgan read_constraints suggest_constraints write_constraints
 combutab.generators.sdv: CTGANSynthesizer TVAESynthesizer TabFlowSynthesizer
 combutab.inspection: Attributions PartialDependence PermutationImportance TableMasker
     attributions partial_dependence permutation_importance

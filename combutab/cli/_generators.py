@@ -27,7 +27,13 @@ from combutab.cli._files import (
 from combutab.cli._options import beside, cannot_write, ending, find_columns, read_frequency
 from combutab.core.state import unpack
 from combutab.core.text import counted
-from combutab.generators import ShortfallError, find_generators
+from combutab.generators import (
+    ShortfallError,
+    find_generators,
+    read_constraints,
+    suggest_constraints,
+    write_constraints,
+)
 from combutab.generators.sampling import RowWriter
 from combutab.preprocessing import ColumnKind, ModeEncoder, column_kind, parquet_parts
 from combutab.training import Callback, ProgressBar
@@ -80,6 +86,25 @@ def read_protection(
         none = identifiers == ["none"] and "none" not in columns
         found = None if none else find_columns("--identifiers", identifiers, columns)
     return {"min_frequency": read_frequency(min_frequency), "identifiers": found}
+
+
+def read_rules(path: Path | None) -> list[Any] | None:
+    """Read a file of constraints; a UserError if it holds none."""
+    if path is None:
+        return None
+    with refusals(ValueError, OSError, ImportError):
+        return read_constraints(path)
+
+
+def suggest_rules(table: pd.DataFrame, path: Path | None) -> None:
+    """Write the constraints that a table meets to a file, and print them."""
+    if path is None:
+        return
+    found = suggest_constraints(table)
+    with refusals(ValueError, OSError, ImportError):
+        write_constraints(found, path)
+    print(found if found else "no constraint holds in all rows, beyond chance")
+    echo_on_terminal(f"Wrote {len(found)} constraints to {path}")
 
 
 def probe(

@@ -43,6 +43,20 @@ def synth(
     thousands: _options.Thousands = None,
     encoding: _options.Encoding = None,
     condition: _options.Conditions = None,
+    constraints: Annotated[
+        Path | None,
+        typer.Option(
+            help="JSON or YAML file of constraints that all rows of DATA meet and all written rows "
+            'are to meet, such as [{"Inequality": ["start", "<", "end"]}].'
+        ),
+    ] = None,
+    suggest_constraints: Annotated[
+        Path | None,
+        typer.Option(
+            help="JSON or YAML file to write the constraints to that all rows of DATA meet, as far "
+            "as they are found. Look through it, and use it with --constraints."
+        ),
+    ] = None,
     shares: _options.Shares = None,
     epochs: _options.Epochs = None,
     max_time: _options.MaxTime = None,
@@ -87,7 +101,8 @@ def synth(
     started = time.perf_counter()
     _options.check_ending(out)
     outputs = {"OUT": out, "--save": save, "--report": report, "--checkpoint": checkpoint}
-    _options.check_outputs(outputs, {"DATA": data})
+    outputs["--suggest-constraints"] = suggest_constraints
+    _options.check_outputs(outputs, {"DATA": data, "--constraints": constraints})
     _options.check_replaceable("--save", save)
     _check_report_options(report, target, holdout, [*(condition or ()), *(shares or ())])
     named = None if identifiers == ["none"] else identifiers
@@ -110,6 +125,7 @@ def synth(
     from combutab.cli._evaluate import evaluate_tables, file_names, write_and_print
     from combutab.core.device import resolve_device
 
+    rules = _generators.read_rules(constraints)
     _files.check_device(device)
     _files.hint_before_learning(table, reading, forms, out, guard_formulas)
     n_rows = len(table) if rows is None else rows
@@ -127,7 +143,8 @@ def synth(
 
     options = {"epochs": epochs, "max_time": max_time, "batch_size": batch_size}
     options |= {"activation": activation, "random_state": seed, "device": device}
-    generator = _generators.make_generator(str(model), protection, **options)
+    _generators.suggest_rules(table, suggest_constraints)
+    generator = _generators.make_generator(str(model), protection, constraints=rules, **options)
     echo_on_terminal(
         f"{data.name}: {counted(len(table), 'row')}, {counted(table.shape[1], 'column')} "
         f"({len(columns.category_counts_)} discrete); {type(generator).__name__} with "

@@ -4,6 +4,7 @@ from combutab.generators._base import find_generators, fit_stack
 from combutab.generators._ctgan import CTGAN
 from combutab.generators._imputer import TabFlowImputer
 from combutab.generators._patch import patch_ctgan
+from combutab.generators._suggestions import Suggestions, suggest_constraints
 from combutab.generators._tabflow import TabFlow
 from combutab.generators._tvae import TVAE
 from combutab.generators.conditions import check_conditions
@@ -31,6 +32,7 @@ __all__ = [
     "Null",
     "OneOf",
     "ShortfallError",
+    "Suggestions",
     "Sum",
     "TabFlow",
     "TabFlowImputer",
@@ -40,5 +42,6 @@ __all__ = [
     "fit_stack",
     "patch_ctgan",
     "read_constraints",
+    "suggest_constraints",
     "write_constraints",
 ]

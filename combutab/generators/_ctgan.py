@@ -255,6 +255,7 @@ class CTGAN(BaseGenerator[StackedGenerator]):
         ``sample``, ``sample_from``, ``impute`` and ``fit_resample`` meet, too. Columns that follow
         from others are computed; a column that is less than another is learned together with their
         difference; rows that break a constraint all the same are drawn anew, never clipped.
+        `suggest_constraints` proposes some.
     random_state : int, RandomState, Generator or None, default=None
         Fixes training and sampling; global state is never touched.
     device : str or torch.device, default="auto"

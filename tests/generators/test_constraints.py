@@ -20,6 +20,7 @@ from combutab.generators import (
     TabFlowImputer,
     Unique,
     read_constraints,
+    suggest_constraints,
     write_constraints,
 )
 from combutab.generators.expressions import Expression
@@ -540,3 +541,47 @@ def test_rows_with_shares(model, table):
     assert_met(rows, table)
     assert rows["long"].sum() == 6
     assert rows["city"].astype(str).value_counts().to_dict() == {"Oslo": 10, "Rome": 10}
+
+
+# ---- constraints that are found ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_holds_in_a_table_is_found(seed):
+    table = random_table(seed, 300)
+    found = suggest_constraints(table)
+    wanted = [each for each in CONSTRAINTS if each not in (Inequality("net", ">=", 1),)]
+    wanted = [each for each in wanted if not (isinstance(each, Formula) and each.column == "long")]
+    for each in wanted:
+        same = Inequality("low", "<", "high") if each == Inequality("low", "<=", "high") else each
+        assert same in found or each in found, each
+    assert all(each.check(table).all() for each in found)
+    support = dict(zip(found, found.support, strict=True))
+    assert support[Sum(["net", "tax"], "total")] == 300
+    assert support[Inequality("start", "<", "end")] == table["end"].notna().sum()
+    assert "Sum(['net', 'tax'], 'total')" in repr(found)
+    assert clone(TVAE(constraints=found)).constraints == found
+
+
+def test_coincidences_are_not_found():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(400, 8))).add_prefix("x")
+    table["above"] = table["x0"].max() + rng.random(400)  # the ranges do not overlap
+    table["a"], table["b"] = rng.choice(list("abc"), 400), rng.choice(list("xyz"), 400)
+    table["rare"] = pd.Series(rng.random(400)).where(rng.random(400) < 0.5)
+    table["many"] = [f"value {i}" for i in rng.permutation(400)]
+    assert suggest_constraints(table) == []
+    assert suggest_constraints(table.head(1)) == []
+    assert suggest_constraints(table.assign(constant=1)[["constant"]]) == []
+
+
+def test_sums_of_several_columns_and_days_between_dates_are_found():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.integers(0, 900, (300, 4)), columns=list("abcd"))
+    table["all"] = table.sum(axis=1)
+    table["from"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 900, 300), "D")
+    table["n days"] = rng.integers(1, 90, 300)
+    table["to"] = table["from"] + pd.to_timedelta(table["n days"], "D")
+    found = suggest_constraints(table)
+    assert Sum(["a", "b", "c", "d"], "all") in found
+    assert Formula("n days", "(to - `from`) / '1 day'") in found
