@@ -17,6 +17,7 @@ from combutab.nn._spans import RowSpans
 
 _ORIGINAL: ActivationSpec = "silu"  # of most published ones
 _HARMONICS = 3
+_MOST_DIRECT = 2**20  # weights from known codes to outputs, without a hidden layer
 N_TIME = 1 + 2 * _HARMONICS  # inputs that a time becomes
 
 
@@ -82,7 +83,9 @@ class CodePart(ResidualPart):
     """Residual blocks from known codes, as `CodeInputs` has them, to raw outputs of all spans.
 
     An ordered span has two outputs more, times its bins' places and their squares: the log of a
-    normal density, which takes fewer rows to learn than a number a bin.
+    normal density, which takes fewer rows to learn than a number a bin. Where there are not too
+    many codes a linear layer, which starts at 0, leads from known codes to the outputs directly: so
+    how columns go together two at a time takes fewer rows to learn.
     """
 
     def __init__(
@@ -94,6 +97,9 @@ class CodePart(ResidualPart):
     ) -> None:
         sizes = self.sizes(spans)
         super().__init__(Stream.CODE_NETWORK, sizes[0], widths, sizes[1], members, normalization)
+        self.direct = None
+        if self.direct_size(spans):
+            self.direct = nn.Parameter(torch.zeros(len(members), *sizes))
         places = ordered_places(spans)
         self._columns = [
             slice(start, start + size)
@@ -117,19 +123,30 @@ class CodePart(ResidualPart):
         n, n_ordered = spans.width - spans.n_values, spans.n_spans - len(spans.categories)
         return n + n_ordered, n + 2 * n_ordered
 
-    def outputs(self, hidden: Tensor) -> Tensor:
-        """See `ResidualPart`; of all spans."""
-        raw, factors = super().outputs(hidden).tensor_split([self._n_logits], dim=-1)
+    @staticmethod
+    def direct_size(spans: RowSpans) -> tuple[int, int] | None:
+        """Inputs and outputs of the layer from known codes to outputs, None where it has none."""
+        sizes = CodePart.sizes(spans)
+        return sizes if math.prod(sizes) <= _MOST_DIRECT else None
+
+    def outputs(self, hidden: Tensor, direct: Tensor | float = 0.0) -> Tensor:
+        """See `ResidualPart`; of all spans. ``direct`` is what known codes add to them."""
+        outputs = super().outputs(hidden) + direct
+        raw, factors = outputs.tensor_split([self._n_logits], dim=-1)
         return raw + factors @ self._powers.to(factors.dtype) if len(self._powers) else raw
 
-    def logits_of(self, i: int, m: int, hidden: Tensor) -> Tensor:
-        """Raw outputs of one span of one member: of `hidden`, (n, width) -> (n, size)."""
+    def logits_of(self, i: int, m: int, hidden: Tensor, direct: Tensor | None = None) -> Tensor:
+        """Raw outputs of one span of one member: of `hidden`, (n, width) -> (n, size).
+
+        ``direct``, (n, n_outputs), is what known codes add to all outputs.
+        """
 
         def outputs(columns: slice) -> Tensor:
-            if not self.n_blocks:
-                return hidden[:, columns]
-            last = self.linear(-1)
-            return torch.addmm(last.bias[m, :, columns], hidden, last.weight[m][:, columns])
+            found = hidden[:, columns]
+            if self.n_blocks:
+                last = self.linear(-1)
+                found = torch.addmm(last.bias[m, :, columns], hidden, last.weight[m][:, columns])
+            return found if direct is None else found + direct[:, columns]
 
         raw = outputs(self._columns[i])
         if i not in self._ordered:
@@ -203,11 +220,13 @@ class StackedCascade(StackedNetwork):
             n_inputs = StackedCascade._n_value_inputs(spans)
             widths = StackedCascade.value_widths(widths)
             sizes["values"] = ResidualPart.linear_sizes(n_inputs, widths, spans.n_values)
-        return {
+        shapes = {
             f"{part}.linears.{i}.weight": size
             for part, own in sizes.items()
             for i, size in enumerate(own)
         }
+        direct = CodePart.direct_size(spans)
+        return shapes | ({"codes.direct": direct} if direct else {})
 
 
 class CodeInputs:

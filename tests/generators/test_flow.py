@@ -84,6 +84,8 @@ JOINT = RNG.dirichlet(np.full(24, 0.7)).reshape(2, 3, 4)
 class KnownCodes:
     """Finds codes by a joint distribution that is known; its first layer gives its inputs."""
 
+    direct = None
+
     def __init__(self, n_members):
         self.table = torch.from_numpy(JOINT)
         self.first = StackedLinear(11, 11, [torch.Generator()] * n_members).double()
@@ -106,7 +108,7 @@ class KnownCodes:
         marginals = [given.sum([2 + j for j in range(3) if j != i]) for i in range(3)]
         return torch.cat(marginals, -1).log().nan_to_num(neginf=-99.0)
 
-    def logits_of(self, i, m, hidden):
+    def logits_of(self, i, m, hidden, direct):
         return hidden.split(JOINT.shape, -1)[i]
 
 
@@ -188,11 +190,15 @@ def test_what_codes_add_is_what_the_networks_make_of_them(widths):
     codes = batch.codes.clone()
     codes[:, ::3, 1] = codes[:, 1::2, 2] = -1
     codes[:, 0] = -1
-    part, raw = net.codes, steps.code_outputs(net, codes)
+    part = net.codes
+    part.direct.normal_(generator=torch.Generator().manual_seed(0))
+    raw = steps.code_outputs(net, codes)
     effects = steps.inputs.effects(part.linears[0].weight)
     hidden = part.hidden(part.linears[0].bias + effects.sum(codes))
+    eye = torch.eye(steps.inputs.n_inputs, dtype=torch.float64).expand(3, -1, -1)
+    direct = steps.inputs.effects(eye).sum(codes) @ part.direct  # of the inputs as rows
     for m in range(len(MEMBERS)):
-        found = [part.logits_of(i, m, hidden[m]) for i in range(3)]
+        found = [part.logits_of(i, m, hidden[m], direct[m]) for i in range(3)]
         assert_allclose(torch.cat(found, -1), raw[m], atol=1e-12)
     some = torch.tensor([2, 0]).expand(3, 30, 2)
     one = effects.sum(codes.gather(2, some), some) + effects.sum(
@@ -201,7 +207,6 @@ def test_what_codes_add_is_what_the_networks_make_of_them(widths):
     assert_allclose(one, effects.sum(codes), atol=1e-12)
     # the same of the network of values, beside its other inputs
     known, at, time = batch.values < -0.2, to_normal(batch.values), drawn_times(30)
-    eye = torch.eye(steps.inputs.n_inputs, dtype=torch.float64).expand(3, -1, -1)
     dense = steps.inputs.effects(eye).sum(codes)
     x = torch.cat([dense, at, known.double(), time_inputs(time)], -1)
     part = net.values

@@ -137,3 +137,11 @@ def test_a_member_is_the_same_alone(n_values):
     if n_values:
         first = [stack.codes.linears[1].weight, stack.values.linears[1].weight]
         assert not torch.equal(*first)
+
+
+def test_many_codes_have_no_layer_of_their_own():
+    few, many = (RowSpans(0, [size, 3], categories=[0, 1]) for size in (900, 1100))
+    assert StackedCascade(few, (4,), [Member(0, "relu")]).codes.direct.abs().max() == 0
+    assert StackedCascade(many, (4,), [Member(0, "relu")]).codes.direct is None
+    assert "codes.direct" in StackedCascade.linear_shapes(few, (4,))
+    assert "codes.direct" not in StackedCascade.linear_shapes(many, (4,))
