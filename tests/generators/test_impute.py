@@ -282,7 +282,7 @@ def test_the_number_of_draws_is_checked(n_draws, model):
 class RealRows:
     """In a sampler's place: the rows of a table, in turn."""
 
-    chunk = 64
+    chunk, rules = 64, None
 
     def __init__(self, encoder, table):
         self.encoder, self.encoded, self.at = encoder, encoder.encode(table), 0

@@ -47,7 +47,7 @@ class TableSampler:
         self.values, self.codes = encoded.values, encoded.codes.astype(np.int64)
         self.table = self.encoder.decode(self.values, self.codes)
 
-    def draw(self, n, conditions, key, max_tries):
+    def draw(self, n, conditions, key, max_tries, search=None):
         rows = np.flatnonzero(all_met(conditions, self.codes, self.table))
         rows = np.random.default_rng(key % 2**63).choice(rows, n if len(rows) else 0)
         return self.values[rows], self.codes[rows], n
