@@ -41,6 +41,8 @@ def make_table(n=N, seed=0):
 class TableSampler:
     """Draws rows of a table with replacement, by conditions: a generator that is known."""
 
+    rules = None
+
     def __init__(self, table):
         self.encoder = ModeEncoder().fit(table)
         encoded = self.encoder.encode(table)
