@@ -43,6 +43,7 @@ def impute(
     decimal: _options.Decimal = None,
     thousands: _options.Thousands = None,
     encoding: _options.Encoding = None,
+    constraints: _options.Constraints = None,
     epochs: _options.Epochs = None,
     max_time: _options.MaxTime = None,
     seed: _options.Seed = 0,
@@ -60,7 +61,7 @@ def impute(
         "--min-frequency": min_frequency,
     }
     training |= {"--identifiers": identifiers, "--epochs": epochs, "--max-time": max_time}
-    training["--save"] = save
+    training |= {"--constraints": constraints, "--save": save}
     for option, value in training.items():
         if model_file is not None and value is not None:
             raise UserError(f"{option} is for a training, but {model_file} has been trained")
@@ -68,7 +69,7 @@ def impute(
     started = time.perf_counter()
     _options.check_ending(out)
     places = [out] if n_draws == 1 else [_options.beside(out, str(i + 1)) for i in range(n_draws)]
-    inputs = {"DATA": data, "--model-file": model_file}
+    inputs = {"DATA": data, "--model-file": model_file, "--constraints": constraints}
     _options.check_outputs({"--save": save}, inputs)
     for place in places:
         _options.check_outputs({"OUT": place}, inputs | {"--save": save})
@@ -91,6 +92,7 @@ def impute(
     from combutab.cli import _generators
     from combutab.core.device import resolve_device
 
+    rules = _generators.read_rules(constraints)
     _files.check_device(device)
     if model_file is not None:
         generator, _ = _generators.load_generator(model_file, device)
@@ -98,7 +100,9 @@ def impute(
         protection = _generators.read_protection(min_frequency, identifiers, table.columns)
         columns = _generators.probe(table, listed, protection, to_save=save is not None)
         options = {"epochs": epochs, "max_time": max_time, "random_state": seed, "device": device}
-        generator = _generators.make_generator(model or "tabflow", protection, **options)
+        generator = _generators.make_generator(
+            model or "tabflow", protection, constraints=rules, **options
+        )
         echo_on_terminal(
             f"{data.name}: {n_missing:,} of {table.size:,} cells are missing; "
             f"{type(generator).__name__} on {resolve_device(device)}"

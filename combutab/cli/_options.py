@@ -273,6 +273,13 @@ Identifiers = Annotated[
         show_default="those that look so",
     ),
 ]
+Constraints = Annotated[
+    Path | None,
+    typer.Option(
+        help="JSON or YAML file of constraints that all rows of DATA meet and all written rows "
+        'are to meet, such as [{"Inequality": ["start", "<", "end"]}].'
+    ),
+]
 Conditions = Annotated[
     list[str] | None,
     typer.Option(

@@ -43,13 +43,7 @@ def synth(
     thousands: _options.Thousands = None,
     encoding: _options.Encoding = None,
     condition: _options.Conditions = None,
-    constraints: Annotated[
-        Path | None,
-        typer.Option(
-            help="JSON or YAML file of constraints that all rows of DATA meet and all written rows "
-            'are to meet, such as [{"Inequality": ["start", "<", "end"]}].'
-        ),
-    ] = None,
+    constraints: _options.Constraints = None,
     suggest_constraints: Annotated[
         Path | None,
         typer.Option(

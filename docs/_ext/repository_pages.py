@@ -170,6 +170,7 @@ def excerpts(root: Path) -> dict[str, str]:
             for title in ("At most 500 training rows", "At most 3000 training rows")
         ),
         "generators.md": of("quality_generators"),
+        "diffusion_sets.md": of("quality_diffusion_sets", "XGB C2ST by table"),
         "imputation.md": of("quality_imputation"),
         "scaling_rows.md": of("scaling", "rows", "columns", "members"),
         "speed_fit.md": of("speed_fit", "Seconds of a fit"),

@@ -38,6 +38,25 @@ def test_constraints_are_proposed_then_met(tmp_path, capsys):
         assert (rows["low"] < rows["high"]).all()
 
 
+def test_filled_cells_meet_them(tmp_path, capsys):
+    data, rules, out = (tmp_path / name for name in ("t.csv", "rules.json", "out.csv"))
+    write_table(data)
+    table = pd.read_csv(data).astype("Int64")
+    table.loc[:20, "total"] = table.loc[10:40, "high"] = pd.NA
+    table.to_csv(data, index=False)
+    content = [{"Sum": [["net", "tax"], "total"]}, {"Inequality": ["low", "<", "high"]}]
+    rules.write_text(json.dumps(content))
+    run = ["impute", str(data), "-o", str(out), "--constraints", str(rules)]
+    assert main([*run, *QUICK]) == 0
+    filled = pd.read_csv(out)
+    assert not filled.isna().any().any()
+    assert (filled["net"] + filled["tax"] == filled["total"]).all()
+    assert (filled["low"] < filled["high"]).all()
+    capsys.readouterr()
+    assert main([*run, "--model-file", str(data)]) == 2
+    assert "--constraints is for a training" in capsys.readouterr().err
+
+
 def test_files_that_cannot_be_used_are_refused(tmp_path, capsys):
     data, rules, out = (tmp_path / name for name in ("t.csv", "rules.json", "out.csv"))
     write_table(data)
