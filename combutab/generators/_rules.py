@@ -270,8 +270,8 @@ class Rules:
             return X
         X = as_pandas(X)
         columns = read_columns(X)
-        if any(name not in columns for name in self.names):
-            return X  # the encoder says what is missing
+        if not len(X) or any(name not in columns for name in self.names):
+            return X  # the encoder says what is wrong
         more = self.add_differences(columns)
         if isinstance(X, pd.DataFrame):
             return pd.concat([X, pd.DataFrame(more).set_axis(X.index)], axis=1)

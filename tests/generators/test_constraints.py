@@ -586,3 +586,10 @@ def test_sums_of_several_columns_and_days_between_dates_are_found():
     found = suggest_constraints(table)
     assert Sum(["a", "b", "c", "d"], "all") in found
     assert Formula("n days", "(to - `from`) / '1 day'") in found
+
+
+def test_an_empty_table_is_refused_by_its_own_columns():
+    table = pd.DataFrame({"low": [1.0], "high": [2.0], "kind": ["a"]})
+    model = TVAE(constraints=[Inequality("low", "<", "high")])
+    with pytest.raises(ValueError, match=r"shape=\(0, 3\)"):
+        model.fit(table.iloc[:0])
