@@ -304,7 +304,7 @@ def draw(rows: pd.DataFrame, known: pd.DataFrame) -> Figure:
         panels[name] = lines
     return plot(
         panels,
-        ("minutes (published: of a GPU; others: of one CPU core)", "XGB C2ST (1 is best)"),
+        ("minutes (grey: of a GPU)", "XGB C2ST (1 is best)"),
         n_columns=3,
         ylim=(-0.03, 1.03),
         scales=("log", "linear"),
