@@ -56,7 +56,7 @@ def test_every_library_that_is_imported_is_declared():
         re.match(r"[\w-]+", line)[0]
         for line in [*project["dependencies"], *itertools.chain(*extras)]
     }
-    names = {"sklearn": "scikit-learn"}
+    names = {"sklearn": "scikit-learn", "yaml": "pyyaml"}
     for file in (root / "combutab").rglob("*.py"):
         found = set(imported(ast.parse(file.read_text(encoding="utf-8"))))
         found -= sys.stdlib_module_names | GUESTS | {"combutab"}

@@ -81,6 +81,7 @@ METRICS: dict[str, dict[str, Metric]] = {
     "regression": {metric.name: metric for metric in _REGRESSION},
 }
 """Task -> name -> the metric."""
+NOT_SHOWN = ("f1_macro", "mse")  # unless asked for: F1 and RMSE say as much
 _ALSO = {"auc": "roc_auc", "ap": "average_precision", "macro_f1": "f1_macro"}
 
 

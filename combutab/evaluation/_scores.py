@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from combutab.core.metrics import (
     METRICS,
+    NOT_SHOWN,
     Metric,
     metric_names,
     named_metric,
@@ -26,8 +27,6 @@ from combutab.core.scores import confusion_counts, guessed_answers
 from combutab.core.text import counted, known_instead
 
 # ---- Metrics by their names ----------------------------------------------------------------------
-
-_NOT_SHOWN = ("f1_macro", "mse")  # unless asked for: F1 and RMSE say as much
 
 
 def find_metric(name: str, task: str) -> Metric:
@@ -64,7 +63,7 @@ def find_metric(name: str, task: str) -> Metric:
     try:
         scorer = get_scorer(wanted)
     except (ValueError, KeyError):
-        names = [each for each in metric_names(task) if each not in _NOT_SHOWN]
+        names = [each for each in metric_names(task) if each not in NOT_SHOWN]
         raise ValueError(
             f"{name!r} is no metric; {known_instead(wanted, names)} (or any of scikit-learn's "
             "scorers)"
@@ -474,7 +473,7 @@ def _chosen(
     scoring: str | Sequence[str] | None, task: str, without: Sequence[str] = ()
 ) -> list[Metric]:
     """The metrics asked for; a single one is followed by the task's others."""
-    usual = [m for m in METRICS[task].values() if m.name not in (*_NOT_SHOWN, *without)]
+    usual = [m for m in METRICS[task].values() if m.name not in (*NOT_SHOWN, *without)]
     if scoring is None:
         return usual
     if not len(scoring):

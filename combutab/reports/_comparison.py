@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from combutab._version import __version__
-from combutab.core.metrics import METRICS
+from combutab.core.metrics import METRICS, NOT_SHOWN
 from combutab.evaluation import interval_words
 from combutab.model_selection import GUESSES, ActivationComparison
 from combutab.plotting import plot_comparison
@@ -276,9 +276,10 @@ def _fold_table(found: ActivationComparison) -> dict[str, Any]:
 
 
 def _other(found: ActivationComparison) -> dict[str, Any]:
-    """Means of all measures, the compared one first."""
+    """Means of the measures, the compared one first."""
     known = METRICS[found.task]
-    metrics = [found.metric, *(name for name in known if name != found.metric)]
+    others = (name for name in known if name not in (found.metric, *NOT_SHOWN))
+    metrics = [found.metric, *others]
     means = found.results.groupby("activation")[metrics].mean().loc[found.summary["activation"]]
     digits = [_decimals_shown(means[name]) + 1 for name in metrics]  # small ones beside large
     rows = _number_rows(means, digits)

@@ -422,7 +422,7 @@ class Bins(Mixture):
     >>> one = np.ones(1)
     >>> half = Bins(one, 2 * one, one / 2, points=one, shares=one / 2)  # half of 0 to 4 are 1
     >>> half.unscale(np.array([-0.8, -0.7, 0.2, 0.3]), np.zeros(4, int))
-    array([0.4, 1. , 1. , 1.2])
+    array([0.8, 1. , 1. , 1.2])
     """
 
     points: np.ndarray = field(default_factory=lambda: np.empty(0))
