@@ -42,12 +42,12 @@ from benchmarks.activations.effects import (
 )
 from benchmarks.activations.recipes import add_arguments, fitted, scores
 from benchmarks.activations.tables import MOST_TEST, equations, rows_of, source
+from benchmarks.common.command import Experiment, Job, Study
+from benchmarks.common.looks import label
+from benchmarks.common.page import Page, p_text
+from benchmarks.common.results import Row
 from benchmarks.papers.combu.sources import Source
 from benchmarks.papers.combu.study import as_text
-from benchmarks.papers.common.command import Experiment, Job, Study
-from benchmarks.papers.common.looks import label
-from benchmarks.papers.common.page import Page, p_text
-from benchmarks.papers.common.results import Row
 from combutab import MLPClassifier, MLPRegressor
 from combutab.datasets import list_feynman
 from combutab.evaluation import t_interval

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.activations.tables import N_TEST, N_TRAIN
-from benchmarks.papers.common.page import p_text
+from benchmarks.common.page import p_text
 from combutab.evaluation import (
     Interval,
     NemenyiResult,

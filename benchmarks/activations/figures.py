@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from benchmarks.activations.effects import Effect
-from benchmarks.papers.common.looks import label
+from benchmarks.common.looks import label
 from combutab.evaluation import Interval
 
 # Okabe and Ito's, distinct also to the colour-blind

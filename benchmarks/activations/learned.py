@@ -23,10 +23,10 @@ from benchmarks.activations.plan import ARMS, N_MEMBERS
 from benchmarks.activations.recipes import add_arguments, fitted, scores
 from benchmarks.activations.shares import PARTS, ByLayer, Learning
 from benchmarks.activations.tables import FORMULAS, MOST_TRAIN, OPENML, rows_of, source
+from benchmarks.common.command import Experiment, Job, Study
+from benchmarks.common.results import Row
 from benchmarks.papers.combu.sources import Source
 from benchmarks.papers.combu.study import as_text
-from benchmarks.papers.common.command import Experiment, Job, Study
-from benchmarks.papers.common.results import Row
 from combutab import CombU, MLPClassifier, MLPRegressor, PackClassifier, PackRegressor
 
 WIDTHS = (256, 254, 252)

@@ -22,9 +22,9 @@ from benchmarks.activations.figures import plot_effects
 from benchmarks.activations.plan import ARMS, N_MEMBERS
 from benchmarks.activations.shares import PARTS
 from benchmarks.activations.tables import MOST_TEST
-from benchmarks.papers.common.claims import Claim, Finding, claims_table
-from benchmarks.papers.common.looks import label
-from benchmarks.papers.common.page import Page, p_text
+from benchmarks.common.claims import Claim, Finding, claims_table
+from benchmarks.common.looks import label
+from benchmarks.common.page import Page, p_text
 from combutab.evaluation import t_interval
 
 FIXED = {"networks": "fixed", "packs": "pack, fixed"}

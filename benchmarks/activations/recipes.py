@@ -24,10 +24,10 @@ from typing import Any
 from benchmarks.activations.plan import N_SPLITS, PARTS, PLAN, SINGLE, STAGES
 from benchmarks.activations.recipes_report import write
 from benchmarks.activations.tables import FORMULAS, MOST_TRAIN, OPENML, equations, rows_of, source
+from benchmarks.common.command import Experiment, Job, Study
+from benchmarks.common.results import Row
 from benchmarks.papers.combu.sources import Source
 from benchmarks.papers.combu.study import as_text, score
-from benchmarks.papers.common.command import Experiment, Job, Study
-from benchmarks.papers.common.results import Row
 from combutab import (
     MLPClassifier,
     MLPRegressor,

@@ -21,9 +21,9 @@ from benchmarks.activations.findings import (
     percent,
 )
 from benchmarks.activations.foresight import judged
-from benchmarks.papers.common.claims import Claim, Finding
-from benchmarks.papers.common.looks import label
-from benchmarks.papers.common.page import p_text
+from benchmarks.common.claims import Claim, Finding
+from benchmarks.common.looks import label
+from benchmarks.common.page import p_text
 
 
 def _differ(recipe: str, found: Found) -> Finding | None:

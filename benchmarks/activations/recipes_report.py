@@ -35,9 +35,9 @@ from benchmarks.activations.findings import (
 from benchmarks.activations.foresight import judged
 from benchmarks.activations.plan import SINGLE
 from benchmarks.activations.recipes_claims import CLAIMS
-from benchmarks.papers.common.claims import claims_table
-from benchmarks.papers.common.looks import label, listed
-from benchmarks.papers.common.page import Page, p_text
+from benchmarks.common.claims import claims_table
+from benchmarks.common.looks import label, listed
+from benchmarks.common.page import Page, p_text
 from combutab.evaluation import holm, t_interval, wilcoxon
 
 

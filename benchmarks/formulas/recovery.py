@@ -34,10 +34,10 @@ from scipy.stats import binomtest
 from torch import Tensor
 from torch.func import functional_call, jacrev
 
+from benchmarks.common.command import Experiment, Job, Study
+from benchmarks.common.page import Page
+from benchmarks.common.results import Row
 from benchmarks.formulas.equations import Equation, all_equations, choose_equations
-from benchmarks.papers.common.command import Experiment, Job, Study
-from benchmarks.papers.common.page import Page
-from benchmarks.papers.common.results import Row
 from combutab.constructions import ConstructedNetwork, expression_network
 
 RECOVERED = 1e-6

@@ -29,10 +29,10 @@ import torch
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.metrics import r2_score
 
+from benchmarks.common.command import Experiment, Job, Study
+from benchmarks.common.results import Row
 from benchmarks.formulas.equations import Equation, choose_equations
 from benchmarks.formulas.share_report import BASE, write_page
-from benchmarks.papers.common.command import Experiment, Job, Study
-from benchmarks.papers.common.results import Row
 from combutab import MLPRegressor, PackRegressor, paper_recipe
 
 N_TEST = 1000

@@ -9,8 +9,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy.stats import binomtest
 
-from benchmarks.papers.common.claims import Claim, Finding, claims_table
-from benchmarks.papers.common.page import Page, p_text
+from benchmarks.common.claims import Claim, Finding, claims_table
+from benchmarks.common.page import Page, p_text
 from combutab import MLPRegressor
 from combutab.evaluation import holm, wilcoxon
 

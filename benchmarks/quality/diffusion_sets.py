@@ -46,9 +46,9 @@ import torch
 from matplotlib.figure import Figure
 from sklearn.model_selection import ParameterGrid
 
-from benchmarks.papers.common.command import Experiment, Job, Study
-from benchmarks.papers.common.looks import Line, Look, plot
-from benchmarks.papers.common.page import Page
+from benchmarks.common.command import Experiment, Job, Study
+from benchmarks.common.looks import Line, Look, plot
+from benchmarks.common.page import Page
 from benchmarks.quality import diffusion_scores
 from benchmarks.quality.diffusion_scores import GRID, SMALL_GRID
 from benchmarks.quality.diffusion_tables import LAYOUTS, Data, available, load

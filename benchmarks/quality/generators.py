@@ -43,9 +43,9 @@ import numpy as np
 import pandas as pd
 import torch
 
-from benchmarks.papers.common.command import Experiment, Job, Study
-from benchmarks.papers.common.page import Page
-from benchmarks.papers.common.results import Row
+from benchmarks.common.command import Experiment, Job, Study
+from benchmarks.common.page import Page
+from benchmarks.common.results import Row
 from benchmarks.quality.predictions import files, known_names, load
 from benchmarks.quality.synthesizers import REAL, SYNTHESIZERS, TVAE, Task, why_not
 from benchmarks.speed.common import call_apart, forget_peak, memory

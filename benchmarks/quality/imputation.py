@@ -34,9 +34,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.papers.common.command import Experiment, Job, Study
-from benchmarks.papers.common.page import Page
-from benchmarks.papers.common.results import Row
+from benchmarks.common.command import Experiment, Job, Study
+from benchmarks.common.page import Page
+from benchmarks.common.results import Row
 from benchmarks.quality.generators import read_rows
 from benchmarks.quality.imputers import FILLERS, MODELS, OURS, Gaps
 from benchmarks.quality.predictions import files, known_names

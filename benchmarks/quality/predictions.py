@@ -45,10 +45,10 @@ from sklearn.neural_network import MLPRegressor as SklearnRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from benchmarks.papers.common.claims import Claim, Finding, claims_table
-from benchmarks.papers.common.command import Experiment, Job, Study
-from benchmarks.papers.common.page import Page
-from benchmarks.papers.common.results import Row
+from benchmarks.common.claims import Claim, Finding, claims_table
+from benchmarks.common.command import Experiment, Job, Study
+from benchmarks.common.page import Page
+from benchmarks.common.results import Row
 from benchmarks.quality.tables import files, known_names, load
 from benchmarks.speed.common import call_apart, forget_peak, memory
 from combutab import (

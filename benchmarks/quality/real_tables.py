@@ -38,9 +38,9 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.metrics import r2_score
 from sklearn.pipeline import make_pipeline
 
-from benchmarks.papers.common.command import Experiment, Job, Study
-from benchmarks.papers.common.page import Page
-from benchmarks.papers.common.results import Row
+from benchmarks.common.command import Experiment, Job, Study
+from benchmarks.common.page import Page
+from benchmarks.common.results import Row
 from combutab import MLPRegressor
 from combutab.preprocessing import TableEncoder
 

@@ -173,7 +173,7 @@ def write(
         print(*parts, sep="\n", flush=True)
     if folder:
         folder.mkdir(parents=True, exist_ok=True)
-        write_table(table, folder / f"{name}.csv", **options)
+        write_table(table, folder / f"{name}.csv.gz", **options)
         if parts:
             page = "\n".join([f"# {name}\n\n{describe_machine()}\n", *parts])
             write_text(folder / f"{name}.md", page)

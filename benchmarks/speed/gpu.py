@@ -21,8 +21,8 @@ import warnings
 import pandas as pd
 import torch
 
+from benchmarks.common.page import markdown_table
 from benchmarks.machine import describe_machine
-from benchmarks.papers.common.page import markdown_table
 from benchmarks.speed.common import parse, write
 from benchmarks.speed.gpu_parts import generators, kernels, search, stack
 from benchmarks.speed.gpu_parts.timing import Line

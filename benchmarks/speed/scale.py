@@ -175,11 +175,11 @@ def main() -> None:
     folder = Path(__file__).parent / "results"
     arguments = begin(__doc__, "the same: it is arithmetic", results=folder)
     folder, parameters = arguments.results, count_parameters(HIDDEN)
-    of_thread = of_row(pd.read_csv(folder / "scale_out_hosts.csv"))
-    file = folder / "speed_clusters.csv"
+    of_thread = of_row(pd.read_csv(folder / "scale_out_hosts.csv.gz"))
+    file = folder / "speed_clusters.csv.gz"
     gpus = epochs_on_gpus(parameters)
     hosts, source = search_on_hosts(pd.read_csv(file) if file.exists() else None)
-    before = before_epochs(pd.read_csv(folder / "scaling.csv"))
+    before = before_epochs(pd.read_csv(folder / "scaling.csv.gz"))
     search = HOST_TEXT.format(source=source)
     speed, turn = GPU_LINK
     words = GPU_TEXT.format(

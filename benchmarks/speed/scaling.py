@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from benchmarks.outputs import write_figure
+from benchmarks.outputs import draw, write_picture
 from benchmarks.speed.common import (
     PAGE,
     begin,
@@ -159,7 +159,7 @@ def main() -> None:
             rows.append({"dimension": dimension, "size": size, **point})
             print(f"{dimension} {size}: {point['seconds']:.4g} s, {point['megabytes']:.4g} MB")
     points = pd.DataFrame(rows)
-    file = (arguments.out or Path()) / "scaling.csv"
+    file = (arguments.out or Path()) / "scaling.csv.gz"
     if arguments.out and file.exists():
         earlier = pd.read_csv(file)
         points = pd.concat([earlier[~earlier["dimension"].isin(arguments.dimensions)], points])
@@ -175,7 +175,7 @@ def main() -> None:
         pages.append(block(part, index=False, float_format=lambda value: f"{value:.4g}"))
     write(arguments.out, "scaling", points, *pages, index=False)
     if arguments.out:
-        write_figure(plot(points, slopes), arguments.out / "scaling.png", dpi=130)
+        write_picture(arguments.out / "scaling", *draw(plot(points, slopes)))
 
 
 if __name__ == "__main__":

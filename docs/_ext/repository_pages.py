@@ -100,7 +100,8 @@ def relink(text: str, source: Path, page: str, root: Path) -> str:
 
 
 def pictures(folder: Path) -> list[Path]:
-    return sorted((folder / "results").glob("*.png"))
+    found = (folder / "results").iterdir()
+    return sorted(path for path in found if path.suffix in (".svg", ".png"))
 
 
 def paper_page(paper: Paper, root: Path) -> str:

@@ -189,18 +189,18 @@ def test_study(name, tmp_path, monkeypatch):
     for words in (f"python -m {study.module} --quick", *quick.words):
         assert words in page
     assert str(tmp_path) not in page
-    pictures = {path.name for path in out.glob("*.png")}
-    assert pictures >= set(re.findall(r"\]\((\w+\.png)\)", page))
+    pictures = {path.name for path in out.glob("*.*") if path.suffix in (".svg", ".png")}
+    assert pictures >= set(re.findall(r"\]\((\w+\.(?:svg|png))\)", page))
     assert all((out / picture).stat().st_size > 5_000 for picture in pictures)
-    files = {path: path.read_bytes() for path in out.glob("*.csv")}
+    files = {path: path.read_bytes() for path in out.glob("*.csv.gz")}
     if files:
-        rows = pd.read_csv(out / f"{study.name}.csv")
+        rows = pd.read_csv(out / f"{study.name}.csv.gz")
         for column, expected in quick.counts.items():
             counted = rows[column].value_counts().to_dict()
             assert counted | expected == counted
         assert "error" not in rows or rows["error"].isna().all()
         assert quick.holds is None or quick.holds(rows)
-    monkeypatch.setattr("benchmarks.papers.common.page.Page.figure", lambda *_: None)
+    monkeypatch.setattr("benchmarks.common.page.Page.figure", lambda *_: None)
     assert "to go" not in run_quick(name, out, *arguments), "nothing is trained twice"
     assert {path: path.read_bytes() for path in files} == files
 
@@ -215,7 +215,7 @@ def test_the_results_that_are_kept_are_those_of_the_full_study(name):
     arguments = argparse.Namespace(quick=False, data_home=None)
     for experiment in study.experiments:
         settings = list(experiment.settings)
-        kept = pd.read_csv(results / f"{experiment.name}.csv", dtype=str, keep_default_na=False)
+        kept = pd.read_csv(results / f"{experiment.name}.csv.gz", dtype=str, keep_default_na=False)
         wanted = [row for job in experiment.jobs(arguments) for row in job.wanted]
         assert kept[settings].to_numpy().tolist() == [[row[n] for n in settings] for row in wanted]
         with pytest.raises(SystemExit, match="--out"):
@@ -228,7 +228,7 @@ def test_quick_form(script, tmp_path):
         pytest.skip("compares with ctgan")
     run_quick(script, tmp_path, *(["--device", "cpu"] if script == "speed.gpu" else []))
     name = script.rpartition(".")[2]
-    assert list(tmp_path.glob(f"*{name.removesuffix('s')}*.csv")), "results are written"
+    assert list(tmp_path.glob(f"*{name.removesuffix('s')}*.csv.gz")), "results are written"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -268,7 +268,7 @@ def test_exponents_are_those_of_the_upper_half():
 
 def test_points_of_growth_that_are_not_measured_anew_stay(tmp_path):
     run_quick("speed.scaling", tmp_path)
-    points = pd.read_csv(tmp_path / "scaling.csv")
+    points = pd.read_csv(tmp_path / "scaling.csv.gz")
     assert points.groupby("dimension").size().to_dict() == dict.fromkeys(
         ["categories", "columns", "members", "rows", "streamed"], 2
     )
@@ -279,9 +279,9 @@ def test_points_of_growth_that_are_not_measured_anew_stay(tmp_path):
     text = (tmp_path / "scaling.md").read_text()
     assert "Exponents" in text
     assert str(tmp_path) not in text
-    assert (tmp_path / "scaling.png").stat().st_size > 10_000
+    assert next(tmp_path.glob("scaling.[sp]*g")).stat().st_size > 10_000
     run_quick("speed.scaling", tmp_path, "--dimensions", "members")
-    again = pd.read_csv(tmp_path / "scaling.csv")
+    again = pd.read_csv(tmp_path / "scaling.csv.gz")
     assert list(again["dimension"]) == list(points["dimension"]), "the others stay"
     kept = again["dimension"] != "members"
     pd.testing.assert_frame_equal(again[kept], points[kept])

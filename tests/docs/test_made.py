@@ -115,11 +115,12 @@ def test_imports_are_read_and_drawn(packages):
 def test_links_lead_to_pages_or_files():
     source = ROOT / "benchmarks" / "STUDIES.md"
     rows = "papers/combu/results/table3_formulas"
-    text = f"[a]({rows}.md) [b]({rows}.csv) [c](PAPERS.md) [d](https://x.org) [e](papers) `[f](g)`"
+    links = f"[a]({rows}.md) [b]({rows}.csv.gz) [c](PAPERS.md) [d](https://x.org) [e](papers)"
+    text = f"{links} `[f](g)`"
     anew = repository_pages.relink(text, source, "papers/studies", ROOT)
     assert anew == (
         "[a](<project:../results/table3_formulas.md>) "
-        f"[b](../../benchmarks/{rows}.csv) [c](<project:index.md>) [d](https://x.org) e `f`"
+        f"[b](../../benchmarks/{rows}.csv.gz) [c](<project:index.md>) [d](https://x.org) e `f`"
     )
 
 
@@ -127,7 +128,7 @@ def test_every_paper_has_its_rows_and_pictures():
     for paper in repository_pages.PAPERS:
         page = repository_pages.paper_page(paper, ROOT)
         assert "| verdict |" in page
-        assert page.count("{figure}") >= 2
+        assert page.count("{figure}") >= 1
     titles = repository_pages.sections((ROOT / "benchmarks" / "PAPERS.md").read_text("utf-8"))
     assert set(titles) - {""} == {paper.title for paper in repository_pages.PAPERS}
 

@@ -22,7 +22,7 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_validate
 
 import combutab
-from benchmarks.papers.common.command import Experiment, Job
+from benchmarks.common.command import Experiment, Job
 from combutab import MLPClassifier, PackRegressor, StackedGridSearchCV, paper_recipe
 from combutab.cli import main
 from combutab.core import parallel

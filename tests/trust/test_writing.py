@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import combutab
-from benchmarks.papers.common.results import Store
+from benchmarks.common.results import Store
 from combutab import TVAE, MLPRegressor
 from combutab.core.files import check_writable, finish_leftovers, whole_file, whole_files
 

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from benchmarks.common.looks import Line, Look, plot
+from benchmarks.common.page import Page
 from benchmarks.papers.combu.expected import ACTIVATIONS, METRICS
 from benchmarks.papers.combu.report_numbers import scores_by_data
 from benchmarks.papers.combu.report_text import activation_label
-from benchmarks.papers.common.looks import Line, Look, plot
-from benchmarks.papers.common.page import Page
 
 # Okabe and Ito's colours, which the colour-blind can distinguish, three of Tol's and a grey, for
 # more than the paper's seven; markers and dashes say it again

@@ -52,13 +52,13 @@ def run(name: str, description: str, make_table: Callable[[bool], pd.DataFrame])
     """Print ``make_table(quick)`` and, where --out says so, write it to a file of that name."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="little work, to try it out")
-    parser.add_argument("--out", type=Path, help=f"folder for {name}.csv")
+    parser.add_argument("--out", type=Path, help=f"folder for {name}.csv.gz")
     arguments = parser.parse_args()
     table = make_table(arguments.quick)
     print(f"{describe_machine()}\n\n{table.to_string(index=False, float_format='%.3g')}")
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
-        write_rows(table, arguments.out / f"{name}.csv")
+        write_rows(table, arguments.out / f"{name}.csv.gz")
 
 
 def make_table(quick: bool) -> pd.DataFrame:

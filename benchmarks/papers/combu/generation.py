@@ -13,11 +13,11 @@ import pandas as pd
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.pipeline import make_pipeline
 
+from benchmarks.common.command import versions
+from benchmarks.common.results import Row
 from benchmarks.papers.combu import study
 from benchmarks.papers.combu.sources import Source
 from benchmarks.papers.combu.study import PROTOCOLS, VARIANTS, Fit, Recipe
-from benchmarks.papers.common.command import versions
-from benchmarks.papers.common.results import Row
 from combutab.estimators import FitOutcome, FitTask
 from combutab.generators import CTGAN, TVAE, fit_stack, patch_ctgan
 from combutab.preprocessing import TableEncoder

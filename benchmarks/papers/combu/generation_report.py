@@ -9,15 +9,15 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from benchmarks.common.claims import Claim, Finding, claims_table
+from benchmarks.common.looks import Line, cross_table, plot
+from benchmarks.common.page import Page
 from benchmarks.papers.combu import report_numbers, report_text
 from benchmarks.papers.combu.expected import METRICS, TASK_METRICS, Table, load_expected
 from benchmarks.papers.combu.generation import LEARNERS, REAL
 from benchmarks.papers.combu.report import FOCUS, write_rows
 from benchmarks.papers.combu.report_numbers import order_activations
 from benchmarks.papers.combu.report_text import activation_label, data_label, number
-from benchmarks.papers.common.claims import Claim, Finding, claims_table
-from benchmarks.papers.common.looks import Line, cross_table, plot
-from benchmarks.papers.common.page import Page
 from combutab import evaluation
 
 TABLE = Table(
@@ -136,7 +136,7 @@ def write_report(page: Page, arguments: Namespace, rows: pd.DataFrame) -> None:
     """Fill the page; ours beside the paper's, a row a cell, go to a file of their own."""
     expected = load_expected(7)
     comparison = beside_paper(rows, expected)
-    write_rows(comparison, arguments.out / f"{TABLE.name}_comparison.csv")
+    write_rows(comparison, arguments.out / f"{TABLE.name}_comparison.csv.gz")
     page.text(
         report_text.provenance(rows),
         "One 4:1 split, without rows with missing values. Errors are in standard deviations of the "

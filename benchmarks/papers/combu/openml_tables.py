@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.outputs import write_figure
+from benchmarks.common.claims import Claim
+from benchmarks.common.command import Study
+from benchmarks.common.page import Page
+from benchmarks.outputs import draw, write_picture
 from benchmarks.papers.combu.expected import TABLES, Table
 from benchmarks.papers.combu.figures import normalised, plot_radar
 from benchmarks.papers.combu.report import judge_advantage, judge_cells, judge_ranks, write_page
 from benchmarks.papers.combu.report_numbers import make_cells, sort_cells
 from benchmarks.papers.combu.sources import Source
 from benchmarks.papers.combu.study import combu_study, experiment
-from benchmarks.papers.common.claims import Claim
-from benchmarks.papers.common.command import Study
-from benchmarks.papers.common.page import Page
 
 BOTH = Table("figure2_radar", "Figure 2", TABLES[5].data | TABLES[6].data)
 
@@ -51,4 +51,4 @@ def write_figure2(out: Path, *tables: pd.DataFrame) -> None:
     cells = sort_cells(make_cells(pd.concat(tables)), BOTH)
     scores = normalised(cells[cells["protocol"] == cells["protocol"].iloc[0]], BOTH.data)
     if len(scores) >= 3:
-        write_figure(plot_radar({"ours": scores}), out / f"{BOTH.name}.png", dpi=110)
+        write_picture(out / BOTH.name, *draw(plot_radar({"ours": scores})))

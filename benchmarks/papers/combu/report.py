@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pandas as pd
 
+from benchmarks.common.claims import Claim, Finding, claims_table
+from benchmarks.common.page import Page, p_text
 from benchmarks.outputs import write_table
 from benchmarks.papers.combu import report_numbers as numbers
 from benchmarks.papers.combu import report_text as text
 from benchmarks.papers.combu.expected import ACTIVATIONS, METRICS, Table, load_expected
 from benchmarks.papers.combu.figures import add_curves, normalised, plot_radar
-from benchmarks.papers.common.claims import Claim, Finding, claims_table
-from benchmarks.papers.common.page import Page, p_text
 from combutab.evaluation import summarise_nemenyi
 from combutab.plotting import plot_critical_difference
 
@@ -82,13 +82,13 @@ def write_page(
     page.text(text.provenance(rows), text.failures_table(rows))
     cells = numbers.sort_cells(numbers.make_cells(rows), table)
     if table.number is None:
-        write_rows(cells, arguments.out / f"{table.name}_cells.csv")
+        write_rows(cells, arguments.out / f"{table.name}_cells.csv.gz")
         page.text(text.design_text(cells))
         _add_tests(page, rows, cells, table)
         return
     expected = load_expected(table.number)
     cells = numbers.compare_with_paper(cells, expected)
-    write_rows(cells, arguments.out / f"{table.name}_comparison.csv")
+    write_rows(cells, arguments.out / f"{table.name}_comparison.csv.gz")
     protocols = dict(iter(cells.groupby("protocol", sort=False)))
     page.heading("The paper's claims")
     page.text(
@@ -124,7 +124,7 @@ def write_page(
 
 def write_rows(table: pd.DataFrame, path: Path) -> None:
     """Write numbers to a file of their own."""
-    write_table(table, path, index=False, float_format="%.6g", lineterminator="\n")
+    write_table(table, path, index=False, float_format="%.6g")
 
 
 def _add_comparison(page: Page, protocols: dict[str, pd.DataFrame], table: Table) -> None:

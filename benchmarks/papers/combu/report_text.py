@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pandas as pd
 
+from benchmarks.common.page import markdown_table
 from benchmarks.papers.combu.expected import ACTIVATIONS, AVERAGE_RANK, LOST, METRICS, Table
 from benchmarks.papers.combu.report_numbers import order_activations
-from benchmarks.papers.common.page import markdown_table
 
 NOTHING = "—"
 CellText = Callable[[pd.Series], str]

@@ -21,10 +21,10 @@ import torch
 from sklearn.base import is_classifier
 from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
 
+from benchmarks.common.command import Experiment, Has, Job, Study, versions
+from benchmarks.common.results import Row
 from benchmarks.papers.combu.expected import ACTIVATIONS, Table
 from benchmarks.papers.combu.sources import Source
-from benchmarks.papers.common.command import Experiment, Has, Job, Study, versions
-from benchmarks.papers.common.results import Row
 from combutab import MLPClassifier, MLPRegressor
 from combutab import paper_recipe as estimator_recipe
 from combutab.estimators import BaseMLP, FitOutcome, FitTask, fit_stacked

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from functools import partial
 
+from benchmarks.common.claims import Claim
 from benchmarks.papers.combu.expected import TABLES
 from benchmarks.papers.combu.report import judge_cells, judge_lines, judge_ranks, write_page
 from benchmarks.papers.combu.sources import Source
 from benchmarks.papers.combu.study import combu_study
-from benchmarks.papers.common.claims import Claim
 
 TABLE = TABLES[3]
 FORMULAS = tuple(TABLE.data)

@@ -31,6 +31,9 @@ import pandas as pd
 import torch
 from sklearn.pipeline import make_pipeline
 
+from benchmarks.common.command import Experiment, Job, Study
+from benchmarks.common.page import Page, p_text
+from benchmarks.common.results import Row
 from benchmarks.papers.combu import generation, study
 from benchmarks.papers.combu.expected import ACTIVATIONS as PAPER
 from benchmarks.papers.combu.figures import plot_radar
@@ -38,9 +41,6 @@ from benchmarks.papers.combu.generation import TARGET
 from benchmarks.papers.combu.report_text import activation_label
 from benchmarks.papers.combu.sources import Source
 from benchmarks.papers.combu.table7_generation import DATA
-from benchmarks.papers.common.command import Experiment, Job, Study
-from benchmarks.papers.common.page import Page, p_text
-from benchmarks.papers.common.results import Row
 from combutab import MLPClassifier, MLPRegressor, TabFlow
 from combutab.evaluation import corrected_resampled_ttest, detection, friedman, holm, mean_ranks
 from combutab.preprocessing import TableEncoder

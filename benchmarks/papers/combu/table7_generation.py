@@ -24,11 +24,11 @@ from itertools import groupby, product
 
 import torch
 
+from benchmarks.common.command import Experiment, Has, Job, Study
 from benchmarks.papers.combu import generation, study
 from benchmarks.papers.combu.generation import OURS, PATCHED, REAL, Generator, Score
 from benchmarks.papers.combu.generation_report import TABLE, write_report
 from benchmarks.papers.combu.sources import Source
-from benchmarks.papers.common.command import Experiment, Has, Job, Study
 
 DATA = {"california_housing": "regression", "PhishingWebsites": "classification"}
 ACTIVATIONS = (*study.PAPER, "pln-8", "la-silu", "relu+ln+proxy", "combu+ln+proxy")

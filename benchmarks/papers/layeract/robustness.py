@@ -21,9 +21,9 @@ import pandas as pd
 from sklearn.datasets import load_digits
 from sklearn.model_selection import GroupShuffleSplit
 
+from benchmarks.common.command import Experiment, Job, Study
+from benchmarks.common.results import Row
 from benchmarks.papers.combu.sources import Source
-from benchmarks.papers.common.command import Experiment, Job, Study
-from benchmarks.papers.common.results import Row
 from benchmarks.papers.layeract.robustness_report import NAME, NORMS, write_page
 from benchmarks.papers.layeract.shared import ACTIVATIONS, LAYER_LEVEL, Table, train
 from combutab.evaluation import CORRUPTIONS, robustness

@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from benchmarks.common.claims import Claim, Finding, claims_table
+from benchmarks.common.looks import Line, cross_table, plot
+from benchmarks.common.page import Page
 from benchmarks.outputs import write_table
-from benchmarks.papers.common.claims import Claim, Finding, claims_table
-from benchmarks.papers.common.looks import Line, cross_table, plot
-from benchmarks.papers.common.page import Page
 from benchmarks.papers.layeract import shared
 from benchmarks.papers.layeract.shared import ALPHA, ELEMENT_LEVEL, LAYER_LEVEL, NOTHING, select
 from combutab.evaluation import corrected_interval, corrected_resampled_ttest, friedman, holm
@@ -149,7 +149,7 @@ def write_page(page: Page, arguments: Namespace, rows: pd.DataFrame) -> None:
     """Fill the page, and write the tests beside it as CSV."""
     table, gains = scored(rows), paper_gains()
     tests = compare(table)
-    write_table(tests, arguments.out / f"{NAME}_tests.csv", index=False, float_format="%.5g")
+    write_table(tests, arguments.out / f"{NAME}_tests.csv.gz", index=False, float_format="%.5g")
     pooled = select(tests, data=MEAN).join(gains, on=gains.index.names)
     sizes = rows.groupby("data", sort=False)[["n_train", "n_test"]].mean().round().astype(int)
     sets = ", ".join(f"{d} ({a} + {b} rows)" for d, a, b in sizes.itertuples())
@@ -168,7 +168,7 @@ def write_page(page: Page, arguments: Namespace, rows: pd.DataFrame) -> None:
         f"Over the mean of the {len(sizes)} sets, corrected resampled t-test over the seeds, "
         "Holm's correction over the others; uncorrected: better / worse by the paper's test "
         "(paired t, or Wilcoxon's where Shapiro and Wilk's test rejects normality). It speaks of "
-        f"these sets alone. All comparisons, also set by set: {NAME}_tests.csv.",
+        f"these sets alone. All comparisons, also set by set: {NAME}_tests.csv.gz.",
         claims_table(CLAIMS, {"here": tests}),
     )
     page.heading("Differences")

@@ -16,11 +16,11 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
+from benchmarks.common.claims import Claim, Finding, claims_table
+from benchmarks.common.command import Study
+from benchmarks.common.looks import Line, plot
+from benchmarks.common.page import Page
 from benchmarks.outputs import write_table
-from benchmarks.papers.common.claims import Claim, Finding, claims_table
-from benchmarks.papers.common.command import Study
-from benchmarks.papers.common.looks import Line, plot
-from benchmarks.papers.common.page import Page
 from benchmarks.papers.layeract.shared import COUNTERPARTS, select
 from combutab.activations import make_activation
 
@@ -107,7 +107,7 @@ def write_page(page: Page, arguments: Namespace) -> None:
     n_layers = 3 if arguments.quick else 200
     shapes = summarise(n_layers)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    write_table(shapes.round(5), arguments.out / f"{NAME}.csv", index=False, lineterminator="\n")
+    write_table(shapes.round(5), arguments.out / f"{NAME}.csv.gz", index=False)
     page.text(
         f"{n_layers} layers of {WIDTH} inputs for each of the paper's four cases; the paper shows "
         "one draw and prints no numbers."

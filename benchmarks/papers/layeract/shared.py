@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from benchmarks.papers.common.claims import Finding
+from benchmarks.common.claims import Finding
 from combutab import MLPClassifier, paper_recipe
 from combutab.estimators import FitTask, fit_stacked
 from combutab.evaluation import wilcoxon

@@ -22,10 +22,10 @@ from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from benchmarks.papers.common.claims import Claim, Finding, claims_table
-from benchmarks.papers.common.command import Experiment, Job, Study
-from benchmarks.papers.common.page import Page
-from benchmarks.papers.common.results import Row
+from benchmarks.common.claims import Claim, Finding, claims_table
+from benchmarks.common.command import Experiment, Job, Study
+from benchmarks.common.page import Page
+from benchmarks.common.results import Row
 from benchmarks.papers.layeract import shared
 from benchmarks.papers.layeract.figures import plot_activation_means, plot_fluctuation
 from benchmarks.papers.layeract.shared import ELEMENT_LEVEL, LAYER_LEVEL, select

@@ -23,11 +23,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 from sklearn.model_selection import GroupShuffleSplit
 
-from benchmarks.papers.common.claims import Claim, Finding, claims_table
-from benchmarks.papers.common.command import Arguments, Experiment, Job, Study
-from benchmarks.papers.common.looks import Line, Look, cross_table, label, listed, plot
-from benchmarks.papers.common.page import Page, p_text
-from benchmarks.papers.common.results import Row
+from benchmarks.common.claims import Claim, Finding, claims_table
+from benchmarks.common.command import Arguments, Experiment, Job, Study
+from benchmarks.common.looks import Line, Look, cross_table, label, listed, plot
+from benchmarks.common.page import Page, p_text
+from benchmarks.common.results import Row
 from benchmarks.papers.pln import shared
 from benchmarks.papers.pln.shared import TASKS, combinations
 from combutab import MLPClassifier, MLPRegressor, paper_recipe

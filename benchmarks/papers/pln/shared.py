@@ -11,9 +11,9 @@ from itertools import product
 import pandas as pd
 from sklearn.datasets import load_digits
 
+from benchmarks.common.command import Job
+from benchmarks.common.results import Row
 from benchmarks.papers.combu.sources import Source
-from benchmarks.papers.common.command import Job
-from benchmarks.papers.common.results import Row
 from combutab.nn import TableNetwork
 from combutab.training import MemberPlan, MemberResult, Rows, TrainConfig, train_stack
 

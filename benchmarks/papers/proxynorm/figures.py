@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from benchmarks.papers.common.looks import Line, Look, plot
+from benchmarks.common.looks import Line, Look, plot
 from benchmarks.papers.proxynorm.random_nets.claims import excess
 from benchmarks.papers.proxynorm.random_nets.nets import RHO
 from benchmarks.papers.proxynorm.training.claims import cells

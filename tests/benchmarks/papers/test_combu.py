@@ -19,6 +19,8 @@ import pytest
 from joblib import parallel_config
 from sklearn.metrics import f1_score, mean_absolute_error
 
+from benchmarks.common.results import Store
+from benchmarks.outputs import read_text, write_text
 from benchmarks.papers.combu import (
     generation,
     generation_report,
@@ -32,7 +34,6 @@ from benchmarks.papers.combu.expected import load_expected
 from benchmarks.papers.combu.generation import Generator, Score
 from benchmarks.papers.combu.sources import Source
 from benchmarks.papers.combu.study import Recipe
-from benchmarks.papers.common.results import Store
 from combutab import CTGAN, TVAE, MLPClassifier, MLPRegressor
 from combutab.datasets import make_formula
 from tests.trust.forked import Forked, needs_fork
@@ -48,7 +49,8 @@ TWO = study.Protocol("two", n_splits=2, n_seeds=2)
 
 def run_study(path, activations=("relu", "combu"), recipe=RECIPE, data=(GS, LABELS), jobs=1):
     fits = study.make_fits(data, [TWO], activations, recipe)
-    experiment = study.experiment(path.stem, lambda arguments: study.fit_jobs(fits))
+    name = path.name.removesuffix(".csv.gz")
+    experiment = study.experiment(name, lambda arguments: study.fit_jobs(fits))
     return experiment.complete(Namespace(out=path.parent, jobs=jobs))
 
 
@@ -59,7 +61,7 @@ def lines_without_seconds(path):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    path = tmp_path_factory.mktemp("study") / "all.csv"
+    path = tmp_path_factory.mktemp("study") / "all.csv.gz"
     run_study(path)
     return path
 
@@ -103,9 +105,9 @@ def test_activations_share_rows_and_seeds(finished):
 
 
 def test_finished_rows_are_not_trained_again(finished, tmp_path, monkeypatch):
-    path = tmp_path / "all.csv"
+    path = tmp_path / "all.csv.gz"
     run_study(path, activations=["relu"])
-    before = path.read_text().splitlines()
+    before = read_text(path).splitlines()
     trained = []
     train_chunk = study.train_chunk
     monkeypatch.setattr(
@@ -115,7 +117,7 @@ def test_finished_rows_are_not_trained_again(finished, tmp_path, monkeypatch):
         rows = run_study(path)
     assert {fit.activation for fit in trained} == {"combu"}
     assert len(rows) == 16
-    assert set(before) <= set(path.read_text().splitlines())  # their seconds too
+    assert set(before) <= set(read_text(path).splitlines())  # their seconds too
     assert lines_without_seconds(path) == lines_without_seconds(finished)
     run_study(path, activations=["relu"])  # a smaller study keeps what a larger one found
     assert len(pd.read_csv(path)) == 16
@@ -156,7 +158,7 @@ def stop(path, finished, how):
 @needs_fork
 def test_killed_or_interrupted_it_goes_on_where_it_stood(tmp_path, monkeypatch):
     monkeypatch.setattr(study, "CHUNK_OPERATIONS", {"cpu": 1})  # each network alone
-    whole, path = tmp_path / "whole.csv", tmp_path / "killed.csv"
+    whole, path = tmp_path / "whole.csv.gz", tmp_path / "killed.csv.gz"
     process = stop(path, 3, signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL, "it was too fast to be killed"
     with closing(sqlite3.connect(path.with_suffix(".journal"))) as connection:
@@ -165,12 +167,12 @@ def test_killed_or_interrupted_it_goes_on_where_it_stood(tmp_path, monkeypatch):
     assert 3 <= len(killed) < 12
     process = stop(path, 2, signal.SIGINT)
     assert process.returncode != 0
-    assert [file.name for file in tmp_path.iterdir()] == ["killed.csv"]
+    assert [file.name for file in tmp_path.iterdir()] == ["killed.csv.gz"]
     stopped = pd.read_csv(path, dtype=str, keep_default_na=False).to_dict("records")
     assert len(killed) + 2 <= len(stopped) < 12
     drive(path, whole)
     assert lines_without_seconds(path) == lines_without_seconds(whole)
-    assert {file.name for file in tmp_path.iterdir()} == {"whole.csv", "killed.csv"}
+    assert {file.name for file in tmp_path.iterdir()} == {"whole.csv.gz", "killed.csv.gz"}
     ended = pd.read_csv(path, dtype=str, keep_default_na=False).to_dict("records")
     for kept in (killed, stopped):  # nothing finished was trained again: their seconds are there
         assert all(any(row.items() <= other.items() for other in ended) for row in kept)
@@ -181,15 +183,15 @@ def test_rows_of_other_settings_are_refused(finished, tmp_path):
     with pytest.raises(ValueError, match=r"epochs=3, this study wants epochs=4.*--out"):
         run_study(finished, recipe=replace(RECIPE, epochs=4))
     assert finished.read_bytes() == before
-    other = tmp_path / "other.csv"
-    other.write_text("a,b\n1,2\n")
+    other = tmp_path / "other.csv.gz"
+    write_text(other, "a,b\n1,2\n")
     with pytest.raises(ValueError, match="other columns"):
         run_study(other)
-    assert other.read_text() == "a,b\n1,2\n"
+    assert read_text(other) == "a,b\n1,2\n"
 
 
 def test_two_processes_cannot_write_to_one_file(tmp_path):
-    store = Store(tmp_path / "all.csv", study.COLUMNS, study.KEY)
+    store = Store(tmp_path / "all.csv.gz", study.COLUMNS, study.KEY)
     with (
         store.open([]),
         pytest.raises(RuntimeError, match="another process"),
@@ -200,7 +202,7 @@ def test_two_processes_cannot_write_to_one_file(tmp_path):
 
 def test_a_network_that_diverges_has_an_error_and_no_scores(tmp_path):
     diverging = replace(RECIPE, learning_rate_init=1e30)
-    rows = run_study(tmp_path / "all.csv", recipe=diverging, data=[GS])
+    rows = run_study(tmp_path / "all.csv.gz", recipe=diverging, data=[GS])
     assert rows["error"].str.contains("non-finite").all()
     assert rows["mae"].isna().all()
 

@@ -93,7 +93,7 @@ def test_equal_rows_stay_on_one_side():
 def test_quick_robustness(run, tmp_path, capsys, monkeypatch):
     plan = replace(robustness_study.QUICK, data=("digits",))  # which comes with scikit-learn
     monkeypatch.setattr(robustness_study, "QUICK", plan)
-    file = tmp_path / "layeract_robustness.csv"
+    file = tmp_path / "layeract_robustness.csv.gz"
     said, text = run(robustness_study.STUDY)
     assert "layeract_robustness: 3 of 3 to go" in said
     rows = pd.read_csv(file)
@@ -103,10 +103,10 @@ def test_quick_robustness(run, tmp_path, capsys, monkeypatch):
     assert rows["category_swap"].isna().all(), "no set of the quick form has categories"
     np.testing.assert_allclose(rows["severity_3"], rows["corrupted"], atol=1e-5)
     assert rows["severity_1"].isna().all()
-    tests = pd.read_csv(tmp_path / "layeract_robustness_tests.csv")
+    tests = pd.read_csv(tmp_path / "layeract_robustness_tests.csv.gz")
     assert len(tests) == 2 * 3 * 3 * 2 * 2
     assert "; +1.42 |" in text, "the paper's LA-SiLU less its SiLU, corrupted, batch norm"
-    assert (tmp_path / "layeract_robustness.png").exists()
+    assert list(tmp_path.glob("layeract_robustness.[sp]*g"))
     is_lost = rows["normalization"] == "none"
     rows[~is_lost | (rows["activation"] != "silu")].to_csv(file, index=False)
     (experiment,) = robustness_study.STUDY.experiments
@@ -117,7 +117,7 @@ def test_quick_robustness(run, tmp_path, capsys, monkeypatch):
 
 def test_the_plan_is_that_of_the_results_in_the_repository():
     there = pd.read_csv(
-        Path(robustness_study.__file__).parent / "results" / "layeract_robustness.csv", dtype=str
+        Path(robustness_study.__file__).parent / "results" / "layeract_robustness.csv.gz", dtype=str
     )
     settings = robustness_study.Plan().settings("wdbc", "batch", "relu", 3)
     row = shared.select(there, **dict(zip(robustness_study.KEY, settings.values(), strict=False)))

@@ -19,10 +19,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy.stats import linregress
 
-from benchmarks.papers.common.claims import Claim, claims_table
-from benchmarks.papers.common.command import Arguments, Experiment, Job, Study
-from benchmarks.papers.common.looks import LOOKS, Line, Look, cross_table, label, listed, look, plot
-from benchmarks.papers.common.page import Page
+from benchmarks.common.claims import Claim, claims_table
+from benchmarks.common.command import Arguments, Experiment, Job, Study
+from benchmarks.common.looks import LOOKS, Line, Look, cross_table, label, listed, look, plot
+from benchmarks.common.page import Page
 from benchmarks.papers.pln.approximation import findings, runs
 from benchmarks.papers.pln.approximation.findings import CELL, Key, Test
 from benchmarks.papers.pln.approximation.runs import CLASSIC, FAMILIES, FURTHER, TARGETS
@@ -40,7 +40,7 @@ def search_jobs(arguments: Arguments) -> list[Job]:
 
 def final_jobs(arguments: Arguments) -> list[Job]:
     """Those of the search, which are done, and then what it chose."""
-    rows = pd.read_csv(arguments.out / "pln_approximation.csv", dtype=str)
+    rows = pd.read_csv(arguments.out / "pln_approximation.csv.gz", dtype=str)
     settings = runs.finals(QUICK if arguments.quick else runs.SIZES, rows)
     return [*search_jobs(arguments), *stacked_jobs(settings, runs.STACK, runs.train)]
 

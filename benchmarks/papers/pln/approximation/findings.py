@@ -12,9 +12,9 @@ import pandas as pd
 import torch
 from scipy import stats
 
-from benchmarks.papers.common.claims import Finding
-from benchmarks.papers.common.looks import label
-from benchmarks.papers.common.page import p_text
+from benchmarks.common.claims import Finding
+from benchmarks.common.looks import label
+from benchmarks.common.page import p_text
 from benchmarks.papers.pln.approximation import runs
 from benchmarks.papers.pln.approximation.runs import CLASSIC, FAMILIES, HIGH, LOW, TARGETS
 from combutab.constructions import lipschitz_network

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from benchmarks.papers.common.results import Row
+from benchmarks.common.results import Row
 from benchmarks.papers.pln.shared import combinations, row_of, trained
 from combutab.nn import Member, MLPSpec, StackedMLP
 from combutab.training import MemberPlan, OptimizerConfig, Rows, TrainConfig, make_regression_loss

@@ -16,10 +16,10 @@ from functools import partial
 import pandas as pd
 from matplotlib.figure import Figure
 
-from benchmarks.papers.common.claims import claims_table
-from benchmarks.papers.common.command import Arguments, Experiment, Job, Study
-from benchmarks.papers.common.looks import Line, cross_table, label, listed, look, plot
-from benchmarks.papers.common.page import Page
+from benchmarks.common.claims import claims_table
+from benchmarks.common.command import Arguments, Experiment, Job, Study
+from benchmarks.common.looks import Line, cross_table, label, listed, look, plot
+from benchmarks.common.page import Page
 from benchmarks.papers.pln.depth import findings, networks
 from benchmarks.papers.pln.depth.findings import CELL, INIT_NAMES, KIND, Evidence, gradient_table
 from benchmarks.papers.pln.shared import TASKS, combinations, data_arguments, stacked_jobs

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import gmean
 
-from benchmarks.papers.common.claims import Claim, Finding
-from benchmarks.papers.common.looks import label, listed
+from benchmarks.common.claims import Claim, Finding
+from benchmarks.common.looks import label, listed
 
 INIT_NAMES = {"torch": "torch's own", "kaiming": "Kaiming's"}
 CLASSIC = ["sigmoid", "tanh", "relu"]

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from torch import Tensor
 
-from benchmarks.papers.common.results import Row
+from benchmarks.common.results import Row
 from benchmarks.papers.pln.shared import TASKS, row_of, source, trained
 from combutab.nn import Member, MLPSpec, StackedMLP, TableNetwork
 from combutab.training import CrossEntropy, Loss, MemberPlan, OptimizerConfig, Rows, TrainConfig

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.papers.common.claims import claims_table
-from benchmarks.papers.common.command import Arguments, Experiment, Job, Study
-from benchmarks.papers.common.page import Page
-from benchmarks.papers.common.results import Row
+from benchmarks.common.claims import claims_table
+from benchmarks.common.command import Arguments, Experiment, Job, Study
+from benchmarks.common.page import Page
+from benchmarks.common.results import Row
 from benchmarks.papers.proxynorm.figures import plot_theorem1
 from benchmarks.papers.proxynorm.random_nets import claims
 from benchmarks.papers.proxynorm.random_nets.nets import GROUP_SIZE, RHO, TERMS, WITH_IN, Net

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pandas as pd
 
-from benchmarks.papers.common.claims import Claim, Finding
+from benchmarks.common.claims import Claim, Finding
 from benchmarks.papers.proxynorm.random_nets.nets import RHO, TERMS
 from combutab.evaluation import holm, wilcoxon
 

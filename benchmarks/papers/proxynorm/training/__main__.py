@@ -14,10 +14,10 @@ from collections.abc import Hashable, Mapping
 
 import pandas as pd
 
-from benchmarks.papers.common.claims import claims_table
-from benchmarks.papers.common.command import Arguments, Experiment, Job, Study
-from benchmarks.papers.common.looks import cross_table
-from benchmarks.papers.common.page import Page
+from benchmarks.common.claims import claims_table
+from benchmarks.common.command import Arguments, Experiment, Job, Study
+from benchmarks.common.looks import cross_table
+from benchmarks.common.page import Page
 from benchmarks.papers.proxynorm.figures import plot_training
 from benchmarks.papers.proxynorm.training import claims
 from benchmarks.papers.proxynorm.training.claims import BN_PAIRS, CLAIMS, PN_PAIRS, Difference

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from benchmarks.papers.common.claims import Claim, Finding
-from benchmarks.papers.common.page import p_text
+from benchmarks.common.claims import Claim, Finding
+from benchmarks.common.page import p_text
 from combutab.evaluation import holm, t_interval
 
 EXPECTED = Path(__file__).parents[1] / "expected" / "proxynorm_training.csv"

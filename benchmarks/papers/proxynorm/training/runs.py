@@ -16,8 +16,8 @@ from sklearn.model_selection import GroupShuffleSplit
 from torch import Tensor
 from torch.nn import functional as F
 
+from benchmarks.common.results import Row
 from benchmarks.papers.combu.sources import Source
-from benchmarks.papers.common.results import Row
 from benchmarks.papers.proxynorm.training.nets import ResidualNets, Shape
 from combutab import MLPClassifier, paper_recipe, training
 from combutab.estimators import FitTask, fit_stacked

@@ -1,0 +1,82 @@
+"""The page of a study: Markdown and pictures, written together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from benchmarks.machine import describe_machine
+from benchmarks.outputs import draw, write_picture, write_text
+
+
+def markdown_table(header: Sequence[object], lines: Iterable[Sequence[object]]) -> str:
+    """
+    >>> print(markdown_table(["a", "b"], [[1, 2]]), end="")
+    | a | b |
+    | --- | --- |
+    | 1 | 2 |
+    """
+    rows = [header, ["---"] * len(header), *lines]
+    return "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
+
+
+def p_text(p: float) -> str:
+    """
+    >>> p_text(0.0312), p_text(0.00004)
+    ('p = 0.031', 'p < 0.001')
+    """
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+class Page:
+    """A page in parts, in the order in which they are added.
+
+    Parameters
+    ----------
+    name : str
+        Of the files: ``<name>.md``, and ``<name>.svg``, ``<name>_<suffix>.svg`` (or .png).
+    title : str
+    command : str
+        What gives the same rows anywhere.
+    machine : str, optional
+        What made the rows; this machine and its versions by default.
+    """
+
+    def __init__(self, name: str, title: str, command: str, machine: str | None = None) -> None:
+        self._name = name
+        self._parts = [f"# {title}", f"`{command}`", machine or describe_machine()]
+        self._pictures: dict[str, tuple[str, bytes]] = {}
+
+    def heading(self, text: str, level: int = 2) -> None:
+        self._parts.append(f"{'#' * level} {text}")
+
+    def text(self, *paragraphs: str) -> None:
+        self._parts += [paragraph.strip("\n") for paragraph in paragraphs]
+
+    def table(self, header: Sequence[object], lines: Iterable[Sequence[object]]) -> None:
+        self.text(markdown_table(header, lines))
+
+    def figure(self, figure: Figure, alternative: str, suffix: str = "") -> None:
+        """Add a figure, with what it shows in words; ValueError if it cannot be drawn in 100 kB."""
+        name = f"{self._name}{suffix and '_'}{suffix}"
+        kind, _ = self._pictures[name] = draw(figure)
+        self._parts.append(f"![{alternative}]({name}.{kind})")
+
+    @contextmanager
+    def details(self, summary: str) -> Iterator[None]:
+        """Fold what is added within; ``summary`` is what the reader sees."""
+        self._parts.append(f"<details>\n<summary>{summary}</summary>")
+        yield
+        self._parts.append("</details>")
+
+    def __str__(self) -> str:
+        return "\n\n".join(self._parts) + "\n"
+
+    def write(self, folder: Path) -> None:
+        """Write the pictures, then the page that shows them."""
+        for name, picture in self._pictures.items():
+            write_picture(folder / name, *picture)
+        write_text(folder / f"{self._name}.md", str(self))

@@ -1,0 +1,234 @@
+"""The rule of verdicts: cases worked by hand, and its error rates by simulation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks.common.verdicts import (
+    FAILS,
+    HOLDS,
+    UNDECIDED,
+    Claim,
+    Verdict,
+    beats,
+    best_of,
+    by_unit,
+    claims_table,
+    exact,
+    matches,
+    order,
+)
+
+# differences 1, 2, 3: mean 2, standard error 1 / sqrt(3), t quantile of 2 degrees 4.3027
+A, B = [2.0, 4.0, 6.0], [1.0, 2.0, 3.0]
+HALF = 4.302653 / 3**0.5
+
+
+def test_the_interval_is_students_over_units():
+    verdict = beats(A, B)
+    assert (verdict.estimate, verdict.n_units) == (2.0, 3)
+    assert (verdict.low, verdict.high) == pytest.approx((2 - HALF, 2 + HALF), abs=1e-5)
+    assert verdict.word == UNDECIDED
+    assert verdict.numbers == "+2.0 [-0.5, +4.5], n = 3"
+
+
+def test_splits_of_one_table_have_a_wider_interval():
+    """Nadeau and Bengio: (1 / 3 + 1 / 2) in place of 1 / 3."""
+    verdict = beats(A, B, n_train=2, n_test=1)
+    assert verdict.high - 2 == pytest.approx(HALF * (1 + 3 / 2) ** 0.5, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("differences", "margin", "word"),
+    [
+        ([1.0, 1.1, 1.2], 0.0, HOLDS),
+        ([-1.0, -1.1, -1.2], 0.0, FAILS),
+        ([1.0, 1.1, 1.2], 5.0, HOLDS),  # above 0, though by less than the margin
+        ([-1.0, 1.1, 0.2], 5.0, FAILS),  # at best better by less than the margin
+        ([-1.0, 1.1, 0.2], 0.5, UNDECIDED),
+        ([0.0, 0.0, 0.0], 0.0, FAILS),  # ties throughout
+        ([1.0, 1.0, 1.0], 0.0, HOLDS),  # no variance: an interval of one point
+        ([9.0, 9.1], 0.0, UNDECIDED),  # two units decide nothing
+        ([9.0], 0.0, UNDECIDED),
+        ([], 0.0, UNDECIDED),
+        ([1.0, 1.1, np.nan], 0.0, UNDECIDED),  # nor does what is left where a unit is missing
+        ([1.0, 1.1, np.inf], 0.0, UNDECIDED),
+    ],
+)
+def test_a_beats_b(differences, margin, word):
+    verdict = beats(np.asarray(differences), 0.0, margin)
+    assert verdict.word == word
+    assert verdict.n_units == len(differences)
+    errors = beats(-np.asarray(differences), 0.0, margin, greater_is_better=False)
+    assert (errors.word, errors.estimate) == pytest.approx((word, verdict.estimate), nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("differences", "margin", "word"),
+    [
+        ([-0.1, 0.0, 0.1], 0.3, HOLDS),  # interval +-0.248
+        ([-0.1, 0.0, 0.1], 0.2, UNDECIDED),
+        ([1.0, 1.1, 1.2], 0.5, FAILS),
+        ([-1.0, -1.1, -1.2], 0.5, FAILS),
+        ([0.0, 0.0, 0.0], 0.1, HOLDS),
+        ([0.0, 0.0], 0.1, UNDECIDED),
+    ],
+)
+def test_a_matches_b(differences, margin, word):
+    assert matches(differences, 0.0, margin).word == word
+    with pytest.raises(ValueError, match=r"margin above 0.*got 0"):
+        matches(differences, 0.0, 0)
+
+
+def test_scores_that_differ_by_rounding_are_equal():
+    assert beats([0.1 + 0.2] * 4, [0.3] * 4).estimate == 0
+    assert beats([0.1 + 0.2] * 4, [0.3] * 4).word == FAILS
+
+
+def test_units_are_aligned_by_name_and_a_missing_one_is_said():
+    a, b = pd.Series([2.0, 4.0, 6.0], list("xyz")), pd.Series([3.0, 1.0, 2.0], list("zxy"))
+    assert beats(a, b) == beats(A, B)
+    verdict = beats(a, b.drop("x"))
+    assert (verdict.word, verdict.numbers) == (UNDECIDED, "n = 3; no score for 1 of 3 units")
+    with pytest.raises(ValueError, match="average them first"):
+        beats(pd.concat([a, a]), b)
+
+
+def test_repeats_within_a_unit_are_averaged_and_add_no_units():
+    rows = pd.DataFrame(
+        {
+            "data": np.repeat(["a", "b", "c"], 4),
+            "activation": ["combu", "relu"] * 6,
+            "seed": [0, 0, 1, 1] * 3,
+            "score": [1, 0, 3, 0, 4, 1, 4, 3, 6, 2, 6, 4.0],
+        }
+    )
+    wide = by_unit(rows, "score", "data")
+    assert wide.to_dict("list") == {"combu": [2, 4, 6], "relu": [0, 2, 3]}
+    assert beats(wide["combu"], wide["relu"]).n_units == 3
+    rows.loc[2, "score"] = np.nan  # a seed that diverged is no reason to leave it out
+    assert beats(*by_unit(rows, "score", "data").to_numpy().T).word == UNDECIDED
+
+
+def test_the_bootstrap_is_for_differences_of_few_values():
+    verdict = beats([1.0] * 9 + [-1.0] * 3, 0.0, bootstrap=True)
+    assert verdict == beats([1.0] * 9 + [-1.0] * 3, 0.0, bootstrap=True)
+    assert verdict.low == 0.0, "steps of 1 / 6"
+    assert verdict.high < 1.0 + 1e-12
+
+
+def contenders(*offsets, spread=0.01):
+    """Five units; each contender is its offset, and a pattern of its own that sums to 0."""
+    patterns = np.array([[1, -1, 0, 0, 0], [0, 1, -1, 0, 0], [0, 0, 0, 1, -1], [1, 1, -2, 0, 0]])
+    return pd.DataFrame(np.array(offsets) + spread * patterns[: len(offsets)].T, columns=[*"ABCD"])
+
+
+@pytest.mark.parametrize(
+    ("offsets", "name", "word"),
+    [
+        ((3, 2, 1, 0), "A", HOLDS),
+        ((3, 2, 1, 0), "B", FAILS),
+        ((3, 3, 1, 0), "A", UNDECIDED),
+        ((3, 3, 1, 0), "B", UNDECIDED),
+        ((3, 3, 1, 0), "C", FAILS),
+        ((3, 2, 1, 0), None, HOLDS),
+        ((3.001, 3, 1, 0), None, UNDECIDED),
+    ],
+)
+def test_the_best_of_several(offsets, name, word):
+    scores = contenders(*offsets)
+    assert best_of(scores, name).word == word
+    assert best_of(-scores, name, greater_is_better=False) == best_of(scores, name)
+    assert best_of(scores.head(2), name).word == UNDECIDED
+    assert best_of(scores.where(scores != scores.iloc[0, 0]), name).word == UNDECIDED
+
+
+def test_the_best_is_shown_beside_its_nearest_rival():
+    verdict = best_of(contenders(3, 2, 1, 0), "A")
+    assert verdict.estimate == pytest.approx(1.0)
+    assert verdict.note == "nearest rival: B"
+    note = best_of(contenders(3, 2, 1, 0)).note
+    assert note == "chosen by the rows: A; nearest rival: B; Holm p < 0.001"
+
+
+def test_one_rival_that_is_better_by_chance_of_many_does_not_refute():
+    """p = 0.03 of one of three comparisons is 0.09 after Holm's adjustment."""
+    d = np.array([0.0, 1.0, 2.0, 3.0, 4.0])
+    shift = 2.0 - 3.3 * np.std(d, ddof=1) / 5**0.5  # t = 3.3 with 4 degrees: p = 0.030
+    wide = pd.DataFrame({"A": 0 * d, "B": d - shift, "C": d - 2.0, "D": d[::-1] - 2.0})
+    assert beats(wide["B"], wide["A"]).word == HOLDS
+    assert best_of(wide, "A").word == UNDECIDED
+
+
+def test_an_order_is_kendalls_tau_over_units():
+    scores = pd.DataFrame({"x": [3.0, 3.0, 3.0], "y": [2.0, 2.0, 1.0], "z": [1.0, 1.0, 2.0]})
+    verdict = order(scores, ["x", "y", "z"])
+    assert verdict.estimate == pytest.approx((1 + 1 + 1 / 3) / 3)  # one of three pairs in turn
+    assert verdict.word == UNDECIDED
+    assert order(pd.concat([scores] * 3), ["x", "y", "z"]).word == HOLDS
+    assert order(pd.concat([scores] * 3), ["z", "y", "x"]).word == FAILS
+    assert order(scores, ["z", "y", "x"], greater_is_better=False) == verdict
+    assert order(scores.head(1).assign(x=1.0, y=1.0, z=1.0), [*"xyz"]).estimate == 0, "all tied"
+    assert order(scores.assign(x=np.nan), [*"xyz"]).word == UNDECIDED
+
+
+def test_exact_statements_need_no_interval():
+    assert exact([1e-9, -2e-9], 1e-8) == Verdict(HOLDS, note="largest deviation 2e-09 of 2")
+    assert exact([1e-9, -2e-8], 1e-8).word == FAILS
+    assert exact(np.inf, 1e-8).word == FAILS
+    assert exact([0.0, np.nan], 1e-8).numbers == "1 of 2 values missing"
+    assert exact([], 1e-8).word == UNDECIDED
+
+
+def test_the_table_names_unit_and_margin():
+    claim = Claim("Table 2", "A beats B", "table", lambda rows, margin: beats(*rows, margin), 0.5)
+    silent = Claim("Table 3", "no rows", "table", lambda rows, margin: None, measure="accuracy")
+    assert claims_table([claim, silent], {"here": (A, B), "there": (B, A)}).splitlines()[2:] == [
+        "| Table 2 | A beats B | unit: table; margin 0.5 "
+        "| **not decided**: +2.0 [-0.5, +4.5], n = 3 "
+        "| **does not hold**: -2.0 [-4.5, +0.5], n = 3 |",
+        "| Table 3 | no rows | accuracy; unit: table | not judged | not judged |",
+    ]
+
+
+# ---- Error rates, of fixed seeds ----------------------------------------------------------------
+
+
+def rate(judge, word, n=1000):
+    rng = np.random.default_rng(0)
+    return np.mean([judge(rng).word == word for _ in range(n)])
+
+
+def test_intervals_cover_the_mean_in_95_of_100():
+    rng = np.random.default_rng(1)
+    found = [beats(rng.normal(0.7, 2.0, 8), 0.0) for _ in range(2000)]
+    assert np.mean([v.low <= 0.7 <= v.high for v in found]) == pytest.approx(0.95, abs=0.015)
+
+
+def test_equal_contenders_rarely_beat_each_other():
+    holds = rate(lambda rng: beats(rng.normal(size=8), rng.normal(size=8)), HOLDS)
+    assert holds == pytest.approx(0.025, abs=0.01)
+
+
+def test_a_difference_of_the_margin_rarely_counts_as_a_match():
+    """At most 2.5 of 100; a 95 % interval within the margin is stricter than two tests of 5 %."""
+    assert rate(lambda rng: matches(rng.normal(1.0, 0.3, 8), 0.0, 1.0), HOLDS) <= 0.035
+
+
+@pytest.mark.parametrize(("name", "word"), [(None, HOLDS), ("a", HOLDS), ("a", FAILS)])
+def test_of_equals_none_is_called_the_best_or_beaten(name, word):
+    def draw(rng):
+        return best_of(pd.DataFrame(rng.normal(size=(8, 3)), columns=[*"abc"]), name)
+
+    assert rate(draw, word, 300) <= 0.06
+
+
+def test_choosing_and_testing_on_the_same_rows_would_hold_too_often():
+    """What `best_of` without a name is for: two contenders, of which the rows choose the better."""
+
+    def naive(rng):
+        return beats(*sorted(rng.normal(size=(2, 8)), key=np.mean, reverse=True))
+
+    assert rate(naive, HOLDS) == pytest.approx(0.05, abs=0.015)
