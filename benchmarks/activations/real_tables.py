@@ -4,11 +4,11 @@
         [--data NAME ...] [--report]
 
 `MLPClassifier` and `MLPRegressor` without arguments but `activation` and `random_state`. Tables:
-the CombU paper's eight, from OpenML, or all CSV files in --data-home (or COMBUTAB_DATA) and its folders
-openml, tuning and synthesis. Splits 4:1 with equal rows on one side; up to 1,000 training rows and
-5,000 test rows, fewer than such tables have so that the study ends in a few hours. A split is also
-the seed of its nine networks. All splits of a table run before the next table, the cheapest table
-first, so that a run cut at any time leaves whole tables.
+the CombU paper's eight, from OpenML, or all CSV files in --data-home (or COMBUTAB_DATA) and its
+folders openml, tuning and synthesis. Splits 4:1 with equal rows on one side; up to 1,000 training
+and 5,000 test rows, so that the study ends in a few hours. A split is also the seed of its nine
+networks. All splits of a table run before the next table, the cheapest table first, so that a run
+cut at any time leaves whole tables.
 
 The rule, written before the first row:
 
@@ -34,9 +34,11 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import combinations
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -80,7 +82,7 @@ def jobs(arguments: argparse.Namespace) -> Iterator[Job]:
             yield Job(wanted, run, f"{name}, split {split}")
 
 
-def _cost(name: str, home: str | None, found: dict[str, object]) -> tuple[bool, int, str]:
+def _cost(name: str, home: str | None, found: Mapping[str, Path]) -> tuple[bool, int, str]:
     """Sort tables by the cells that a network trains on; those of synthesis come last."""
     X, _, _ = load(name, home)
     synthesis = "synthesis" in str(found.get(name, ""))
@@ -95,7 +97,7 @@ def run_networks(home: str | None, wanted: Sequence[Row], quick: bool) -> list[R
     if len(test) > MOST_TEST:
         test = np.sort(np.random.default_rng(split).choice(test, MOST_TEST, replace=False))
     kind = MLPClassifier if classify else MLPRegressor
-    changes = {"max_iter": 2, "hidden_layer_sizes": (8, 8)} if quick else {}
+    changes: dict[str, Any] = {"max_iter": 2, "hidden_layer_sizes": (8, 8)} if quick else {}
     nets = [kind(activation=w["activation"], random_state=split, **changes) for w in wanted]
     started = time.process_time()
     failures = fitted(nets, X.iloc[train], y.iloc[train])
@@ -166,14 +168,17 @@ def write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None
         ratios = np.exp(values.sub(values["combu"], axis=0).mean())
         page.table(
             ["activation", "mean rank", f"{measure} over CombU's"],
-            [[label(a), f"{ranks[a]:.2f}", f"{ratios[a]:.3f}"] for a in ratios.sort_values().index],
+            [
+                [label(str(a)), f"{ranks[a]:.2f}", f"{ratios[a]:.3f}"]
+                for a in ratios.sort_values().index
+            ],
         )
         page.table(
             ["A", "B", f"{measure} of A over B", "p (Holm)", "answer"],
             [
                 [
-                    label(r.better),
-                    label(r.worse),
+                    label(str(r.better)),
+                    label(str(r.worse)),
                     f"{r.ratio:.3f} [{r.low:.3f}, {r.high:.3f}]",
                     f"{r.p:.3f}",
                     r.answer,

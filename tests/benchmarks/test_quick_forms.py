@@ -120,6 +120,10 @@ STUDIES = {
         counts={"recipe": {"default": 27, "pack": 10, "paper": 27}},
         holds=lambda rows: rows.loc[rows["recipe"] == "pack", "chosen"].notna().all(),
     ),
+    "activations.real_tables": Quick(
+        data="two", counts={"data": {"one": 18, "two": 18}}, to_go="4 of 4 to go",
+        holds=lambda rows: (rows["task"] == "classification").equals(rows["accuracy"].notna()),
+    ),
     "activations.learned": Quick(data="shared"),
     "activations.default": Quick(
         data="shared", counts={"kind": {"feynman": 12, "sklearn": 24}},
