@@ -46,11 +46,11 @@ from scipy import stats
 
 from benchmarks.activations.plan import SINGLE
 from benchmarks.activations.recipes import fitted, scores
+from benchmarks.common.command import Experiment, Job, Study
+from benchmarks.common.looks import label
+from benchmarks.common.page import Page, p_text
+from benchmarks.common.results import Row
 from benchmarks.papers.combu.study import as_text
-from benchmarks.papers.common.command import Experiment, Job, Study
-from benchmarks.papers.common.looks import label
-from benchmarks.papers.common.page import Page, p_text
-from benchmarks.papers.common.results import Row
 from benchmarks.quality.predictions import split_rows
 from benchmarks.quality.tables import files, known_names, load
 from combutab import MLPClassifier, MLPRegressor
