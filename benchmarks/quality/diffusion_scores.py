@@ -41,12 +41,16 @@ N_LEVELS = 30
 
 
 @contextmanager
-def _numpy_seed(seed: int) -> Iterator[None]:
-    """SDMetrics draws from numpy's global random state, which is as it was afterwards."""
+def _seeded(seed: int) -> Iterator[None]:
+    """SDMetrics draws from numpy's global random state, which is as it was afterwards.
+
+    It warns of regressions that have not converged and of constant columns.
+    """
     state = np.random.get_state()
     np.random.seed(seed)
     try:
-        yield
+        with warnings.catch_warnings(action="ignore"):
+            yield
     finally:
         np.random.set_state(state)
 
@@ -57,16 +61,9 @@ def as_read(rows: pd.DataFrame, real: pd.DataFrame) -> pd.DataFrame:
     The scripts read such files, so that categories written as whole numbers are numbers to the
     classifiers of C2ST and not one-hot columns.
     """
-    found = {}
-    for name in real.select_dtypes("category"):
-        texts = rows[name].astype(object)
-        try:
-            real[name].cat.categories.astype(int)
-        except ValueError:
-            found[name] = texts
-        else:
-            found[name] = texts.astype(int)
-    return rows.assign(**found)
+    texts = {name: rows[name].astype(object) for name in real.select_dtypes("category")}
+    whole = [n for n in texts if real[n].cat.categories.astype(str).str.fullmatch(r"-?\d+").all()]
+    return rows.assign(**texts | {name: texts[name].astype(int) for name in whole})
 
 
 # ---- C2ST, shape and trend: SDMetrics ------------------------------------------------------------
@@ -94,8 +91,7 @@ def c2st(real: pd.DataFrame, made: pd.DataFrame, seed: int) -> dict[str, float]:
     tables = {"real_data": as_read(real, real), "synthetic_data": as_read(made, real)}
     for name, metric in (("xgb_c2st", XGBDetection), ("logistic_c2st", LogisticDetection)):
         if name != "xgb_c2st" or has_xgboost():
-            with _numpy_seed(seed), warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of a regression that has not converged
+            with _seeded(seed):
                 found[name] = metric.compute(**{n: t.copy() for n, t in tables.items()})
     return found
 
@@ -113,8 +109,7 @@ def shape_trend(real: pd.DataFrame, made: pd.DataFrame, seed: int) -> dict[str, 
     tables = ({"table": as_read(each, real)} for each in (real, made))
     report = QualityReport()
     report.real_correlation_threshold = report.real_association_threshold = 0
-    with _numpy_seed(seed), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of correlations with a constant column
+    with _seeded(seed):
         report.generate(*tables, {"tables": {"table": {"columns": columns}}}, verbose=False)
     scores = report.get_properties().set_index("Property")["Score"]
     return {"shape": scores["Column Shapes"], "trend": scores["Column Pair Trends"]}
@@ -144,17 +139,15 @@ def precision_recall(real: pd.DataFrame, made: pd.DataFrame, seed: int) -> dict[
     X, Z = points(real), points(made)
     levels = np.linspace(0.0, 1.0, N_LEVELS)
     to_center = _lengths(Z - X.mean(axis=0))
-    radii = np.quantile(_lengths(X - X.mean(axis=0)), levels)
-    precision = (to_center <= radii[:, None]).mean(axis=1)
+    radii = np.quantile(_lengths(X - X.mean(axis=0)), levels)[:, None]
+    precision = (to_center <= radii).mean(axis=1)
     near_real = NearestNeighbors(n_neighbors=2).fit(X).kneighbors(X)[0][:, 1]
     near_made, which = (a[:, 0] for a in NearestNeighbors(n_neighbors=1).fit(Z).kneighbors(X))
     nearest = _lengths(Z[which] - Z.mean(axis=0))
-    radii = np.quantile(nearest, levels)
-    recall = ((near_made <= near_real) & (nearest <= radii[:, None])).mean(axis=1)
-    return {
-        name: float(1.0 - np.abs(levels - curve).sum() / levels.sum())
-        for name, curve in (("alpha_precision", precision), ("beta_recall", recall))
-    }
+    radii = np.quantile(nearest, levels)[:, None]
+    recall = ((near_made <= near_real) & (nearest <= radii)).mean(axis=1)
+    curves = {"alpha_precision": precision, "beta_recall": recall}
+    return {n: float(1.0 - np.abs(levels - c).sum() / levels.sum()) for n, c in curves.items()}
 
 
 def _lengths(rows: np.ndarray) -> np.ndarray:

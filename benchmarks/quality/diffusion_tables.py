@@ -1,10 +1,9 @@
 """The tables of the diffusion literature, cleaned and split as TabDiff's process_dataset.py does.
 
-A further table: a file NAME.csv or NAME.csv.gz in the folder, and a row in LAYOUTS if its target is
-not the last column or a column of categories is written as numbers. Its test rows are those of
-NAME_test.csv, where there is such a file, or else TabDiff's random tenth. adult: UCI's adult.data
-and adult.test, or adult.csv with a header and UCI's columns in their order, and adult_test.csv or
-all rows in one file, the 32,561 training rows first.
+A further table: a file NAME.csv or NAME.csv.gz in the folder, and an entry in
+expected/diffusion_layouts.json if its target is not the last column or a column of categories is
+written as numbers. adult.csv has UCI's columns in their order, and all rows: the 32,561 training
+rows first.
 
 References
 ----------
@@ -14,6 +13,7 @@ arXiv 2410.20626; https://github.com/MinkaiXu/TabDiff, `process_dataset.py` and 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,6 @@ from sklearn.model_selection import train_test_split
 
 from benchmarks.quality.tables import FEW, files
 
-TEST = "_test"  # what the name of a file of test rows ends in
 TRAIN_SHARE = 0.9
 FIRST_SEED = 1234
 MOST_TRIES = 1000
@@ -38,22 +37,22 @@ class Layout:
     Attributes
     ----------
     target : str
-    categories : tuple of str
+    categories : sequence of str
         Without the target.
     classify : bool
-    columns : tuple of str
+    columns : sequence of str
         Those that are kept, in this order, the target among them; all by default.
-    names : tuple of str
+    names : sequence of str
         Of the columns in the file's order, where files differ in them or have none.
     n_train : int, optional
         The training rows are the first so many of a file that holds more.
     """
 
     target: str
-    categories: tuple[str, ...] = ()
+    categories: Sequence[str] = ()
     classify: bool = True
-    columns: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
+    columns: Sequence[str] = ()
+    names: Sequence[str] = ()
     n_train: int | None = None
 
     @property
@@ -61,53 +60,8 @@ class Layout:
         return [*self.categories, *([self.target] if self.classify else [])]
 
 
-_DIABETES_NUMBERS = (
-    *("num_lab_procedures", "num_medications", "number_outpatient", "number_emergency"),
-    *("number_inpatient", "age", "time_in_hospital", "num_procedures", "number_diagnoses"),
-)
-_DIABETES_CATEGORIES = (
-    *("race", "gender", "admission_type_id", "discharge_disposition_id", "admission_source_id"),
-    *("diag_1", "diag_2", "diag_3", "max_glu_serum", "A1Cresult", "metformin", "repaglinide"),
-    *("nateglinide", "chlorpropamide", "glimepiride", "glipizide", "glyburide", "tolbutamide"),
-    *("pioglitazone", "rosiglitazone", "acarbose", "miglitol", "tolazamide", "insulin"),
-    *("glyburide-metformin", "change", "diabetesMed"),
-)
-_ADULT = (
-    *("age", "workclass", "fnlwgt", "education", "education.num", "marital.status", "occupation"),
-    *("relationship", "race", "sex", "capital.gain", "capital.loss", "hours.per.week"),
-    *("native.country", "income"),
-)
-LAYOUTS = {
-    "magic": Layout("class"),
-    "shoppers": Layout(
-        "Revenue",
-        ("Month", "OperatingSystems", "Browser", "Region", "TrafficType", "VisitorType", "Weekend"),
-    ),
-    "adult": Layout(
-        "income",
-        tuple(_ADULT[i] for i in (1, 3, 5, 6, 7, 8, 9, 13)),
-        names=_ADULT,
-        n_train=32_561,
-    ),
-    "default": Layout(
-        "default payment next month",
-        ("SEX", "EDUCATION", "MARRIAGE", *(f"PAY_{month}" for month in (0, 2, 3, 4, 5, 6))),
-    ),
-    "beijing": Layout(
-        "pm2.5",
-        ("year", "month", "day", "hour", "cbwd"),
-        classify=False,
-        columns=(
-            *("year", "month", "day", "hour", "pm2.5", "DEWP", "TEMP", "PRES", "cbwd"),
-            *("Iws", "Is", "Ir"),
-        ),
-    ),
-    "diabetes130": Layout(
-        "readmitted",
-        _DIABETES_CATEGORIES,
-        columns=(*_DIABETES_NUMBERS, *_DIABETES_CATEGORIES, "readmitted"),
-    ),
-}
+_FILE = Path(__file__).parent / "expected" / "diffusion_layouts.json"
+LAYOUTS = {name: Layout(**own) for name, own in json.loads(_FILE.read_text("utf-8")).items()}
 
 
 @dataclass(frozen=True)
@@ -120,13 +74,6 @@ class Data:
     classify: bool
 
 
-def available(folder: str) -> dict[str, Path]:
-    """The files of training rows, by the name of their table."""
-    found = {n: p for n, p in files(folder).items() if not n.endswith(TEST)}
-    uci = Path(folder) / "adult.data"
-    return {"adult": uci} | found if uci.exists() else found
-
-
 def load(name: str, folder: str) -> Data:
     """Read, clean and split one table.
 
@@ -136,23 +83,26 @@ def load(name: str, folder: str) -> Data:
         There is no such file, a column is missing or has values that cannot be used, there are too
         few rows, or no split has every category among its training rows.
     """
-    if name not in available(folder):
-        raise ValueError(f"no table {name!r} in {folder}; there are {sorted(available(folder))}")
-    paths = [path for path in (available(folder)[name], _test_file(name, folder)) if path]
-    tables = [_read(path, LAYOUTS.get(name)) for path in paths]
-    layout = LAYOUTS.get(name) or _guessed(tables[0])
-    tables = [_clean(name, table, layout) for table in tables]
-    if len(tables[0]) < LEAST_ROWS:
+    if name not in files(folder):
+        raise ValueError(f"no table {name!r} in {folder}; there are {sorted(files(folder))}")
+    path = files(folder)[name]
+    try:
+        table = pd.read_csv(path, skipinitialspace=True)
+    except ValueError as error:  # pandas names no file
+        raise ValueError(f"{path.name} cannot be read: {error}") from error
+    layout = LAYOUTS.get(name) or _guessed(table)
+    if len(layout.names) == len(table.columns):
+        table = table.set_axis(layout.names, axis=1)
+    table = _clean(name, table, layout)
+    if len(table) < LEAST_ROWS:
         raise ValueError(
-            f"table {name!r} has {len(tables[0])} usable rows; at least {LEAST_ROWS} are needed"
+            f"table {name!r} has {len(table)} usable rows; at least {LEAST_ROWS} are needed"
         )
-    table = pd.concat(tables, ignore_index=True)
     for column in layout.discrete:
         texts = table[column].astype(object).where(table[column].notna(), "nan").astype(str)
         table[column] = texts.astype("category")
-    n_train = len(tables[0]) if len(tables) > 1 else layout.n_train
-    if n_train and n_train < len(table):
-        train, held = np.split(np.arange(len(table)), [n_train])
+    if layout.n_train and layout.n_train < len(table):
+        train, held = np.split(np.arange(len(table)), [layout.n_train])
     elif name == "diabetes130":
         train, held = stratified_split(table[layout.target])
     else:
@@ -180,7 +130,7 @@ def random_split(table: pd.DataFrame, categories: Sequence[str]) -> tuple[np.nda
             return train, order[n_train:]
     raise ValueError(
         f"in {MOST_TRIES} splits there was none with every category of {lacking!r} among its "
-        f"training rows; merge its rare categories, or put the test rows into a file NAME{TEST}.csv"
+        "training rows; merge its rare categories"
     )
 
 
@@ -191,25 +141,6 @@ def stratified_split(target: pd.Series) -> tuple[np.ndarray, np.ndarray]:
     share = 0.2 / (1 - 0.2)
     train, _ = train_test_split(rest, test_size=share, stratify=target.iloc[rest], **options)
     return train, test
-
-
-def _test_file(name: str, folder: str) -> Path | None:
-    if available(folder)[name].suffix == ".data":
-        uci = Path(folder) / f"{name}.test"
-        return uci if uci.exists() else None
-    return files(folder).get(name + TEST)
-
-
-def _read(path: Path, layout: Layout | None) -> pd.DataFrame:
-    names = list(layout.names) if layout else []
-    if path.suffix in (".data", ".test"):  # UCI's adult: no header, but a line above the test rows
-        skip = int(path.suffix == ".test")
-        return pd.read_csv(path, names=names, skiprows=skip, skipinitialspace=True)
-    try:
-        table = pd.read_csv(path, skipinitialspace=True)
-    except ValueError as error:  # pandas names no file
-        raise ValueError(f"{path.name} cannot be read: {error}") from error
-    return table.set_axis(names, axis=1) if len(names) == len(table.columns) else table
 
 
 def _clean(name: str, table: pd.DataFrame, layout: Layout) -> pd.DataFrame:
@@ -236,7 +167,7 @@ def _clean(name: str, table: pd.DataFrame, layout: Layout) -> pd.DataFrame:
     table = table.dropna(subset=numbers)
     if infinite := [c for c in numbers if np.isinf(table[c]).any()]:
         raise ValueError(f"table {name!r} has infinite values in {infinite}")
-    return table
+    return table.reset_index(drop=True)
 
 
 def _guessed(table: pd.DataFrame) -> Layout:

@@ -1,55 +1,56 @@
 """How well are missing cells filled? TabFlow beside scikit-learn's IterativeImputer and hot decks.
 
-Of each table (at most --rows of its rows) a fifth of the cells is hidden at random; each model
-learns the rest of the table and fills it. Of the hidden cells are measured:
+A fifth of the cells of each table (at most --rows of its rows) is hidden at random; each model is
+trained on the rest of the table and fills it. Measured on the hidden cells:
 
 - RMSE of numbers, in standard deviations of their column;
-- wrong: the share of categories that are not the true ones;
-- both over those of our imputer, by the same cells;
-- coverage of what draws: the share of numbers within the range of 19 draws, where 90 % of them are
-  if the truth is as a draw;
-- seconds, of the fit too.
+- wrong: the share of categories that differ from the true ones;
+- both as ratios to our imputer's on the same cells, above 1 where ours is better;
+- coverage: the share of numbers within the range of 19 draws; 90 % if the truth is distributed as
+  the draws;
+- seconds by the clock, the fit included; those of TabFlow.impute are without the fit, which is in
+  TabFlowImputer's.
 
-The errors of draws are those of the first one. All have 95 % intervals by the bootstrap over rows.
-Nothing is tuned: all models have their own defaults. How IterativeImputer is given categories, and
-how donors are found, is told in benchmarks/quality/imputers.py.
+The errors of draws are those of the first one. Intervals are 95 % by the bootstrap over rows; with
+several seeds, means of measures and of ends. All models have their own defaults.
+
+The rows stored here were measured on copies of the tables (the files of Weka, UCI and
+scikit-learn), not on downloads from OpenML, while the machine had other work at times.
 
     python -m benchmarks.quality.imputation [--quick] [--data-home FOLDER] [--seeds 1]
         [--data NAME ...] [--rows N]
 
-The tables are the CombU paper's eight, from OpenML, or all CSV files in --data-home (or
-COMBUTAB_DATA). A run that was stopped goes on where it stood. --quick trains for two epochs.
+How IterativeImputer is given categories, and how donors are found, is described in
+benchmarks/quality/imputers.py. The tables are the CombU paper's eight, from OpenML, or all CSV
+files in --data-home (or COMBUTAB_DATA). A run that was stopped is resumed by the same command.
+--quick trains for two epochs.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import time
 import warnings
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from itertools import product
 
 import numpy as np
 import pandas as pd
 
-from benchmarks.common.command import Experiment, Job, Study
+from benchmarks.common.command import Experiment, Job
 from benchmarks.common.page import Page
 from benchmarks.common.results import Row
-from benchmarks.quality.generators import read_rows
 from benchmarks.quality.imputers import FILLERS, MODELS, OURS, Gaps
-from benchmarks.quality.predictions import files, known_names
+from benchmarks.quality.tables import add_arguments, lines, number, read_rows, study, wanted
 
 HIDDEN = 0.2
 N_RESAMPLES = 1000
 MEASURES = ("rmse", "wrong", "coverage", "rmse_ratio", "wrong_ratio")
 SETTINGS = ("data", "seed", "model", "rows")
-RESULTS = (
-    "n_rows", "n_numbers", "n_categories",
-    *(f"{name}{end}" for name in MEASURES for end in ("", "_low", "_high")),
-    "seconds",
-)  # fmt: skip
+ENDS = ("", "_low", "_high")
+COUNTS = ("n_rows", "n_numbers", "n_categories")
+RESULTS = (*COUNTS, *(f"{name}{end}" for name in MEASURES for end in ENDS), "seconds")
 WORDS = {"rmse": "RMSE", "rmse_ratio": "RMSE / ours", "wrong_ratio": "wrong / ours"}
 
 
@@ -74,19 +75,16 @@ def measure(gaps: Gaps) -> list[Row]:
             started = time.perf_counter()
     judged = {name: judge(gaps, tables) for name, (tables, _) in found.items()}
     ours = judged[OURS]
-    counts = {
-        "n_rows": len(gaps.table),
-        "n_numbers": int(gaps.hidden_of(gaps.numbers).sum()),
-        "n_categories": int(gaps.hidden_of(gaps.categories).sum()),
-    }
+    n_cells = [int(gaps.hidden_of(names).sum()) for names in (gaps.numbers, gaps.categories)]
+    counts = dict(zip(COUNTS, map(str, (len(gaps.table), *n_cells)), strict=True))
     rows = []
     for name, own in judged.items():
         own |= {f"{m}_ratio": own[m] / ours[m] for m in ("rmse", "wrong")}
-        row = {n: str(count) for n, count in counts.items()} | dict.fromkeys(RESULTS[3:], "")
+        row = dict.fromkeys(RESULTS, "") | counts
         for each, values in own.items():
             if not np.isnan(values[0]):
                 ends = np.nanquantile(values[1:], [0.025, 0.975])
-                told = zip(("", "_low", "_high"), (values[0], *ends), strict=True)
+                told = zip(ENDS, (values[0], *ends), strict=True)
                 row |= {f"{each}{end}": f"{value:.4g}" for end, value in told}
         rows.append(row | {"seconds": f"{found[name][1]:.3g}"})
     return rows
@@ -96,26 +94,19 @@ def judge(gaps: Gaps, tables: list[pd.DataFrame]) -> dict[str, np.ndarray]:
     """Measures of all rows, then of each resample of them; NaN of what a table has not."""
     n = len(gaps.table)
     rng = np.random.default_rng(0)  # the same resamples for all models
-    times = rng.multinomial(n, np.full(n, 1 / n), N_RESAMPLES)
-    times = np.vstack([np.ones(n), times])
+    times = np.vstack([np.ones(n), rng.multinomial(n, np.full(n, 1 / n), N_RESAMPLES)])
     first = tables[0]
     numbers, categories = gaps.hidden_of(gaps.numbers), gaps.hidden_of(gaps.categories)
     truth = gaps.table[gaps.numbers]
     square = ((first[gaps.numbers] - truth) / truth.std(ddof=0)).to_numpy() ** 2
-    other = np.stack(
-        [first[c].astype(object) != gaps.table[c].astype(object) for c in gaps.categories] or [[]],
-        axis=-1,
-    )
-    measures = {
-        "rmse": np.sqrt(_mean(times, square, numbers)),
-        "wrong": _mean(times, other, categories),
-        "coverage": np.full(len(times), np.nan),
-    }
+    pairs = [(first[c].astype(object), gaps.table[c].astype(object)) for c in gaps.categories]
+    other = np.stack([filled != true for filled, true in pairs] or [[]], axis=-1)
+    rmse, wrong = np.sqrt(_mean(times, square, numbers)), _mean(times, other, categories)
+    inside = np.full(numbers.shape, np.nan)
     if len(tables) > 1:
         drawn = np.stack([table[gaps.numbers].to_numpy() for table in tables])
-        inside = (drawn.min(0) <= truth) & (truth <= drawn.max(0))
-        measures["coverage"] = _mean(times, inside.to_numpy(), numbers)
-    return measures
+        inside = ((drawn.min(0) <= truth) & (truth <= drawn.max(0))).to_numpy()
+    return {"rmse": rmse, "wrong": wrong, "coverage": _mean(times, inside, numbers)}
 
 
 def _mean(times: np.ndarray, values: np.ndarray, hidden: np.ndarray) -> np.ndarray:
@@ -130,29 +121,20 @@ def _mean(times: np.ndarray, values: np.ndarray, hidden: np.ndarray) -> np.ndarr
 
 def _run(data: str, seed: int, most: int, home: str | None, quick: bool) -> list[Row]:
     table, _, _ = read_rows(data, home)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = measure(hide(table, seed, most, quick=quick))
-    assert len(found) == len(MODELS)
-    return found
+    with warnings.catch_warnings(action="ignore"):
+        return measure(hide(table, seed, most, quick=quick))
 
 
 def _jobs(arguments: argparse.Namespace) -> Iterator[Job]:
-    home = arguments.data_home or os.environ.get("COMBUTAB_DATA")
-    there = list(files(home)) if home else known_names()
-    unknown = set(arguments.data or ()) - {*there, *known_names()}
-    if unknown:
-        raise ValueError(f"--data: no table {sorted(unknown)}; there are {sorted(there)}")
+    names, home = wanted(arguments)
     quick = arguments.quick
     most = 200 if quick else arguments.rows
-    for data in (arguments.data or there)[: 2 if quick else None]:
-        for seed in range(1 if quick else arguments.seeds):
-            wanted = [
-                dict(zip(SETTINGS, map(str, (data, seed, model, most)), strict=True))
-                for model in MODELS
-            ]
-            run = partial(_run, data, seed, most, home, quick)
-            yield Job(wanted, run, f"{data}, seed {seed}")
+    for data, seed in product(names, range(1 if quick else arguments.seeds)):
+        rows = [
+            dict(zip(SETTINGS, map(str, (data, seed, model, most)), strict=True))
+            for model in MODELS
+        ]
+        yield Job(rows, partial(_run, data, seed, most, home, quick), f"{data}, seed {seed}")
 
 
 # ---- the page ----------------------------------------------------------------------------------
@@ -167,7 +149,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     table = rows.groupby(keys, sort=False)[[*RESULTS[3:]]].mean()
     found = {}
     for name in ("rmse", "wrong"):
-        ratio, low, high = (table[f"{name}_ratio{end}"] for end in ("", "_low", "_high"))
+        ratio, low, high = (table[f"{name}_ratio{end}"] for end in ENDS)
         told = ratio.notna()
         found[WORDS[f"{name}_ratio"]] = np.exp(np.log(ratio).groupby("model").mean())
         for word, sure in (("ours better", low > 1), ("ours worse", high < 1)):
@@ -177,62 +159,38 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found).reindex(rows["model"].unique())
 
 
-def _write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None:
+def _write(page: Page, rows: pd.DataFrame) -> None:
     page.text(
         f"Tables: {rows['data'].nunique()}, of at most {rows['rows'].max()} rows; seeds: "
-        f"{rows['seed'].nunique()}. {100 * HIDDEN:g} % of the cells are hidden. RMSE of numbers in "
-        "standard deviations of their column; wrong: share of categories that are not the true "
-        "ones; coverage: share of numbers within the range of 19 draws, 90 % if the truth is as a "
-        "draw. Ratios are to our imputer on the same cells, above 1 where ours is better; over "
-        "tables geometric means, and on how many tables the interval is all above 1 or below. "
-        "Intervals are 95 % by the bootstrap over rows; of several seeds, means of measures and of "
-        "ends. Seconds are by the clock, of a machine that may have had other work; those of "
-        "TabFlow.impute are without the fit, which is in TabFlowImputer's."
+        f"{rows['seed'].nunique()}. Over tables the ratios are geometric means, with the number of "
+        "tables on which the interval lies above 1 or below."
     )
     found = summary(rows)
-    page.table(["model", *found], _lines(found.map(_number)))
+    page.table(["model", *found], lines(found, number))
     for data, own in rows.groupby("data", sort=False):
         n_rows, *n_cells = own[["n_rows", "n_numbers", "n_categories"]].iloc[0]
         page.heading(f"{data}: {n_rows} rows")
         page.text(f"Hidden: {n_cells[0]} numbers and {n_cells[1]} categories.")
         table = own.groupby("model", sort=False)[[*RESULTS[3:]]].mean()
         shown = [name for name in MEASURES if table[name].notna().any()]
-        cells = pd.DataFrame({n: _with_ends(table, n) for n in shown}, index=table.index)
-        cells["seconds"] = table["seconds"].map(_number)
-        page.table(["model", *(WORDS.get(n, n) for n in cells)], _lines(cells))
+        cells = pd.DataFrame({n: with_ends(table, n) for n in shown}, index=table.index)
+        cells["seconds"] = table["seconds"].map(number)
+        page.table(["model", *(WORDS.get(n, n) for n in cells)], lines(cells))
 
 
-def _with_ends(table: pd.DataFrame, name: str) -> list[str]:
+def with_ends(table: pd.DataFrame, name: str) -> list[str]:
     ends = table[[name, f"{name}_low", f"{name}_high"]].to_numpy()
     return ["—" if np.isnan(v) else f"{v:.3f} [{low:.3f}, {high:.3f}]" for v, low, high in ends]
 
 
-def _lines(table: pd.DataFrame) -> list[list[str]]:
-    return [[str(name), *row] for name, *row in table.itertuples()]
-
-
-def _number(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return "—" if np.isnan(value) else f"{value:.3g}"
-
-
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_arguments(parser)
     parser.add_argument("--rows", type=int, default=3000, help="rows of a table at most")
     parser.add_argument("--seeds", type=int, default=1, help="of rows, hidden cells and models")
-    parser.add_argument("--data", nargs="+", metavar="NAME", help="some of the tables")
-    parser.add_argument("--data-home", help="folder with CSV files; else OpenML")
 
 
-STUDY = Study(
-    "quality_imputation",
-    "quality_imputation",
-    __doc__.splitlines()[0],
-    "benchmarks.quality.imputation",
-    [Experiment("quality_imputation", SETTINGS, RESULTS, _jobs)],
-    _write,
-    _add_arguments,
-)
+ROWS = Experiment("quality_imputation", SETTINGS, RESULTS, _jobs)
+STUDY = study("imputation", __doc__, ROWS, _write, _add_arguments)
 
 if __name__ == "__main__":
     STUDY.main()

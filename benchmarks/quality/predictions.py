@@ -1,33 +1,40 @@
 """How good is a fit without arguments? Ours beside boosting, RealMLP, TabM and scikit-learn's MLP.
 
-Each model learns the same training rows of each table (4:1, at most --rows of them, equal rows on
-one side) with its own defaults and as many threads as ours, in a process of its own, and is scored
-on the rows held out: error (1 - accuracy, or RMSE), log loss, seconds of the fit, and by how much
-the process grew. Errors and log losses, means over splits, are divided by those of the best peer
-on the table; the geometric mean over tables is what a model costs beside knowing the best peer in
-advance, and is below 1 where it is better than that. Intervals are of bootstraps over tables.
-Models that have run on fewer splits are compared with our defaults alone, on the splits that they
-have.
+Each model is trained on the same training rows of each table (a 4:1 split with equal rows on one
+side, at most --rows training rows) with its own defaults and as many threads as ours, in a process
+of its own. Scored on the test rows: error (1 - accuracy, or RMSE), log loss, seconds of the fit,
+and by how much the process grew. Errors and log losses are a table's means over splits, as ratios
+to those of the table's best peer among scikit-learn MLP, HistGradientBoosting, CatBoost and
+RealMLP-TD, which nobody knows beforehand; below 1 is better than the best peer. Over tables they
+are geometric means with 95 % intervals by the bootstrap over tables. No mistake counts as half of
+one. Ranks are among the models of the table. Seconds and memory are medians; seconds / RealMLP-TD
+is a geometric mean. Models that have run on fewer splits are compared with our defaults only, on
+the splits that both have.
+
+The rows stored here were measured on copies of the tables, not on downloads from OpenML: the CombU
+paper's eight from the files of Weka, UCI and scikit-learn, 26 from PMLB (at most 8,000 rows of
+each), beijing, default, diabetes130, magic and shoppers from UCI. At 3,000 rows the peers and packs
+were timed while the machine did other work, so that their seconds are too high.
 
     python -m benchmarks.quality.predictions [--quick] [--data-home FOLDER] [--splits 3]
         [--rows 500 3000 10000] [--models NAME ...] [--data NAME ...] [--untimed]
 
 The tables are the CombU paper's eight, from OpenML, or all CSV files in --data-home (or
-COMBUTAB_DATA) and its folders openml, tuning and synthesis; `benchmarks.quality.tables` says what
-their targets and categories are. More rows than a smaller number of --rows are drawn of tables that
-have them. Peers come with `pip install 'combutab[bench]'`; what is not installed is left out, and
-the page says so. A run that was stopped goes on where it stood. --quick trains ours for two epochs.
---untimed leaves the seconds out, for a machine that has other work.
+COMBUTAB_DATA) and its folders openml, tuning and synthesis; `benchmarks.quality.tables` has their
+targets and categories. More rows than a smaller number of --rows are drawn of tables that have
+them. Peers come with `pip install 'combutab[bench]'`; a peer that is not installed is left out, and
+the page says so. A run that was stopped is resumed by the same command. --quick trains ours for two
+epochs. --untimed leaves the seconds out, for a machine that has other work.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import time
 import warnings
 from collections.abc import Iterator
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from itertools import product
 from typing import Any
@@ -35,133 +42,111 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from sklearn import ensemble, neural_network
 from sklearn.compose import make_column_selector, make_column_transformer
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GroupShuffleSplit
-from sklearn.neural_network import MLPClassifier as SklearnClassifier
-from sklearn.neural_network import MLPRegressor as SklearnRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from benchmarks.common.claims import Claim, Finding, claims_table
-from benchmarks.common.command import Experiment, Job, Study
+import combutab
+from benchmarks.common.command import Experiment, Job
 from benchmarks.common.page import Page
 from benchmarks.common.results import Row
-from benchmarks.quality.tables import files, known_names, load
+from benchmarks.common.verdicts import beats
+from benchmarks.quality.tables import add_arguments, lines, load, number, study, wanted
 from benchmarks.speed.common import call_apart, forget_peak, memory
-from combutab import (
-    MLPClassifier,
-    MLPRegressor,
-    PackClassifier,
-    PackRegressor,
-    TabMClassifier,
-    TabMRegressor,
-    paper_recipe,
-)
 from combutab.evaluation import bootstrap_interval, holm, wilcoxon
 
 REALMLP = "RealMLP-TD"  # to whose seconds others are compared
-SLOW = "TabM-D"  # no bar waits for it
 DEFAULTS = "combutab"
-TINY = 1e-300
 MOST_CATEGORIES = 255
 MOST_TEST = 10_000  # rows of a table that are held out, at most
-_MLP, _PACK = (MLPClassifier, MLPRegressor), (PackClassifier, PackRegressor)
-OURS: dict[str, tuple[type, type]] = {  # with their defaults; but for the paper's network
-    "combutab": _MLP,
-    "combutab, paper": _MLP,
-    "combutab TabM": (TabMClassifier, TabMRegressor),
-    "combutab Pack": _PACK,
-}
-VARIANTS: dict[str, tuple[tuple[type, type], dict[str, Any]]] = {  # what defaults are chosen among
+_MLP = combutab.MLPClassifier, combutab.MLPRegressor
+_PACK = combutab.PackClassifier, combutab.PackRegressor
+MINE: dict[str, tuple[tuple[type, type], dict[str, Any]]] = {  # classes, changed defaults
+    "combutab": (_MLP, {}),
+    "combutab, paper": (_MLP, {}),  # with the CombU paper's recipe
+    "combutab TabM": ((combutab.TabMClassifier, combutab.TabMRegressor), {}),
+    "combutab Pack": (_PACK, {}),
     "combutab, one network": (_MLP, {"n_members": 1}),
-    "combutab, quantile": (_MLP, {"numeric_encoding": "quantile"}),
-    "combutab, 256 epochs": (_MLP, {"max_iter": 256}),
-    "combutab, four members": (_MLP, {"n_members": 4, "bagging": "cv"}),
-    "combutab Pack, no trees": (_PACK, {"boosting": False}),
-    "combutab Pack, hold-out": (_PACK, {"cv": None}),
-    "combutab Pack, 5 s": (_PACK, {"max_time": 5.0}),
-    "combutab Pack, 10 s": (_PACK, {"max_time": 10.0}),
-    "combutab Pack, 20 s": (_PACK, {"max_time": 20.0}),
+    **{f"combutab Pack, {s} s": (_PACK, {"max_time": float(s)}) for s in (5, 10, 20)},
 }
-PACKAGES = {"CatBoost": "catboost", "LightGBM": "lightgbm"} | dict.fromkeys(
-    ("RealMLP-TD", "TabM-D"), "pytabkit"
-)
+OURS = list(MINE)[:4]  # that are run usually
+PACKAGES = {"CatBoost": "catboost", "LightGBM": "lightgbm"}
+PACKAGES |= dict.fromkeys((REALMLP, "TabM-D"), "pytabkit")
 PEERS = ("scikit-learn MLP", "HistGradientBoosting", *PACKAGES)
 BEST_OF = ("scikit-learn MLP", "HistGradientBoosting", "CatBoost", REALMLP)  # that ratios are to
-MODELS = (*OURS, *PEERS, *VARIANTS)
+MODELS = (*MINE, *PEERS)
 SETTINGS = ("data", "split", "model", "rows")
-RESULTS = ("task", "n_train", "n_test", "test_error", "log_loss", "seconds", "megabytes")
+MEASURES = ("test_error", "log_loss", "seconds", "megabytes")
+RESULTS = ("task", "n_train", "n_test", *MEASURES)
+SECONDS = f"seconds / {REALMLP}"
+
+
+def kind_of(classify: bool) -> str:
+    return "classification" if classify else "regression"
 
 
 def make(model: str, classify: bool, n_threads: int, seed: int, **changes: Any) -> Any:
     """The model with its defaults; of ours, with other values of some parameters."""
     kind = "Classifier" if classify else "Regressor"
-    if model in OURS:
-        if model == "combutab, paper":
-            changes = paper_recipe("classification" if classify else "regression", **changes)
-        return OURS[model][not classify](**changes, random_state=seed)
-    if model in VARIANTS:
-        both, own = VARIANTS[model]
+    if model == "combutab, paper":
+        changes = combutab.paper_recipe(kind_of(classify), **changes)
+    if model in MINE:
+        both, own = MINE[model]
         return both[not classify](**{**own, **changes}, random_state=seed)
     if model == "scikit-learn MLP":
-        net = (SklearnClassifier if classify else SklearnRegressor)(random_state=seed)
+        net = getattr(neural_network, f"MLP{kind}")(random_state=seed)
         onehot = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
         numbers = make_pipeline(SimpleImputer(), StandardScaler())
         category = make_column_selector(dtype_include=["category", "bool"])
         return make_pipeline(make_column_transformer((onehot, category), remainder=numbers), net)
     if model == "HistGradientBoosting":
-        boosting = HistGradientBoostingClassifier if classify else HistGradientBoostingRegressor
+        boosting = getattr(ensemble, f"HistGradientBoosting{kind}")
         return boosting(categorical_features="from_dtype", random_state=seed)
+    package = import_module(PACKAGES[model])
     if model == "CatBoost":
-        import catboost
-
         options = {"verbose": False, "random_seed": seed, "allow_writing_files": False}
-        return getattr(catboost, f"CatBoost{kind}")(thread_count=n_threads, **options)
+        return getattr(package, f"CatBoost{kind}")(thread_count=n_threads, **options)
     if model == "LightGBM":
-        import lightgbm
-
-        return getattr(lightgbm, f"LGBM{kind}")(n_jobs=n_threads, verbose=-1, random_state=seed)
-    import pytabkit
-
-    name = model.replace("-", "_")
+        return getattr(package, f"LGBM{kind}")(n_jobs=n_threads, verbose=-1, random_state=seed)
     options = {"device": "cpu", "random_state": seed, "n_threads": n_threads}
-    return getattr(pytabkit, f"{name}_{kind}")(**options)
+    return getattr(package, f"{model.replace('-', '_')}_{kind}")(**options)
 
 
 def measure(
-    model: str, name: str, split: int, most: int, n_threads: int, data_home: str | None, quick: bool
+    model: str, name: str, split: int, most: int, data_home: str | None, quick: bool
 ) -> dict[str, float]:
     """Fit and score one model in this process."""
     warnings.filterwarnings("ignore")
-    torch.set_num_threads(n_threads)
+    n_threads = torch.get_num_threads()
     X, y, classify = load(name, data_home)
     train, test = split_rows(X, split, most)
     fit_X, fit_y, test_X, test_y = X.iloc[train], y.iloc[train], X.iloc[test], y.iloc[test]
     options: dict[str, Any] = {}
+    both = [fit_X, test_X]
     if model in ("CatBoost", "RealMLP-TD", "TabM-D"):
         texts = list(X.select_dtypes("category"))
-        fit_X, test_X = (
+        both = [
             part.assign(**{c: part[c].astype(object).fillna("missing").astype(str) for c in texts})
-            for part in (fit_X, test_X)
-        )
+            for part in both
+        ]
         options = {("cat_features" if model == "CatBoost" else "cat_col_names"): texts}
-        if model != "CatBoost":  # which alone of them takes missing numbers
+        if model != "CatBoost":  # the only one of them that takes missing numbers
             means = fit_X.mean(numeric_only=True)
             truths = dict.fromkeys(X.select_dtypes("bool"), float)
-            fit_X, test_X = (part.fillna(means).astype(truths) for part in (fit_X, test_X))
+            both = [part.fillna(means).astype(truths) for part in both]
     if model == "HistGradientBoosting":  # which takes no column of more categories than these
         many = [c for c in X.select_dtypes("category") if X[c].nunique() > MOST_CATEGORIES]
-        fit_X, test_X = (
-            part.assign(**{c: part[c].cat.codes for c in many}) for part in (fit_X, test_X)
-        )
+        both = [part.assign(**{c: part[c].cat.codes for c in many}) for part in both]
+    fit_X, test_X = both
     if classify:  # some take numbers alone
         classes, codes = np.unique(np.asarray(y).astype(str), return_inverse=True)
         fit_y, test_y = codes[train], codes[test]
         known = np.unique(fit_y)
-    short = {"max_iter": 2} if model in (*OURS, *VARIANTS) else {}
+    short = {"max_iter": 2} if model in MINE else {}
     estimator = make(model, classify, n_threads, split, **(short if quick else {}))
     small = fit_X.iloc[:200], (fit_y[:200] if classify else fit_y.iloc[:200])
     if model not in PACKAGES:  # what is loaded once is no part of a fit
@@ -176,11 +161,8 @@ def measure(
         return found | {"test_error": float(np.sqrt(np.mean(residual**2)))}
     scores = np.zeros((len(test_y), len(classes)))
     scores[:, known] = estimator.predict_proba(test_X)
-    error = float((scores.argmax(1) != test_y).mean())
-    return found | {
-        "test_error": error,
-        "log_loss": float(log_loss(test_y, scores, labels=range(len(classes)))),
-    }
+    loss = float(log_loss(test_y, scores, labels=range(len(classes))))
+    return found | {"test_error": float((scores.argmax(1) != test_y).mean()), "log_loss": loss}
 
 
 def split_rows(X: pd.DataFrame, split: int, most: int) -> tuple[np.ndarray, np.ndarray]:
@@ -194,62 +176,47 @@ def split_rows(X: pd.DataFrame, split: int, most: int) -> tuple[np.ndarray, np.n
     return np.random.default_rng(split).permutation(train)[:most], test
 
 
-def _run(
-    fit: tuple[Any, ...], classify: bool, n_train: int, n_test: int, arguments: argparse.Namespace
-) -> list[Row]:
+def _run(fit: tuple[Any, ...], sizes: Row, arguments: argparse.Namespace) -> list[Row]:
     found = call_apart(measure, *fit, here=arguments.quick)
     if arguments.untimed:
         del found["seconds"]
-    task = "classification" if classify else "regression"
-    row: Row = {"task": task, "n_train": str(n_train), "n_test": str(n_test)}
-    names = ("test_error", "log_loss", "seconds", "megabytes")
-    return [row | {name: f"{found[name]:.6g}" if name in found else "" for name in names}]
+    return [sizes | {name: f"{found[name]:.6g}" if name in found else "" for name in MEASURES}]
 
 
 def _jobs(arguments: argparse.Namespace) -> Iterator[Job]:
-    home = arguments.data_home or os.environ.get("COMBUTAB_DATA")
-    names = arguments.data or (list(files(home)) if home else known_names())
-    if arguments.quick:
-        names = names[:2]
+    names, home = wanted(arguments)
     models = [m for m in arguments.models if m not in PACKAGES or find_spec(PACKAGES[m])]
     sizes = [200] if arguments.quick else sorted(arguments.rows)
-    n_threads = torch.get_num_threads()
     n_splits = 1 if arguments.quick else arguments.splits
     for split, most, name in product(range(n_splits), sizes, names):
         X, _, classify = load(name, home)
         train, test = split_rows(X, split, most)
         if any(len(train) <= size < most for size in sizes):
             continue  # all its rows were there already
+        counts = {"task": kind_of(classify), "n_train": str(len(train)), "n_test": str(len(test))}
         for model in models:
-            values = (name, split, model, most)
-            wanted = dict(zip(SETTINGS, map(str, values), strict=True))
-            given = (model, name, split, most, n_threads, home, arguments.quick)
-            run = partial(_run, given, classify, len(train), len(test), arguments)
-            yield Job([wanted], run, f"{name}, split {split}, {most} rows, {model}")
+            row = dict(zip(SETTINGS, map(str, (name, split, model, most)), strict=True))
+            run = partial(_run, (model, name, split, most, home, arguments.quick), counts)
+            label = f"{name}, split {split}, {most} rows, {model}"
+            yield Job([row], partial(run, arguments), label)
 
 
-def same_fits(rows: pd.DataFrame) -> list[pd.DataFrame]:
-    """Rows of models that have run on the same splits, a frame for each set of splits.
+def same_splits(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """The rows of the splits that our defaults have run on, and the models that have all of them.
 
-    The first is of the splits that our defaults have run on, or else of most splits; the others are
-    of models that have run on fewer, beside all that have run on these too: on other splits errors
-    are not comparable.
+    Where our defaults have not run, of the splits of the model that has most.
     """
     splits = pd.Series(list(zip(rows["data"], rows["split"], strict=True)), rows.index)
-    fits = splits.groupby(rows["model"]).agg(frozenset)
-    first, *fewer = sorted(set(fits), key=len, reverse=True)
-    first = fits.get(DEFAULTS, first)
-    return [
-        rows[rows["model"].isin(fits.index[fits >= wanted]) & splits.isin(wanted)]
-        for wanted in (first, *(each for each in fewer if not each >= first))
-    ]
+    fits = splits.groupby(rows["model"], sort=False).agg(frozenset)
+    first = fits.get(DEFAULTS, max(fits, key=len))
+    return rows[splits.isin(first)], list(fits.index[fits >= first])
 
 
 def ratios(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """What models cost beside the best peer on each table, by what is measured.
 
-    The models have run on the same splits. An error or log loss is a table's mean over them, over
-    that of the best peer, or seconds over RealMLP-TD's: a row a table, a column a model.
+    An error or log loss is a table's mean over splits, over that of the best peer, or seconds over
+    RealMLP-TD's: a row for each table, a column for each model.
     """
     rows = _clipped(rows)
     errors = _over_best(rows, "test_error")
@@ -260,63 +227,53 @@ def ratios(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     seconds = rows.pivot_table(index=["data", "split"], columns="model", values="seconds")
     if REALMLP in seconds:
         logs = np.log(seconds.div(seconds[REALMLP], axis=0)).groupby("data").mean()
-        found["seconds / RealMLP-TD"] = np.exp(logs)
+        found[SECONDS] = np.exp(logs)
     return found
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """A row a model: geometric means over tables of its ratios, ranks, medians of seconds."""
-    means = {name: np.exp(np.log(each).mean()) for name, each in ratios(rows).items()}
-    found = pd.DataFrame(means)
-    rows = rows.assign(rank=rows.groupby(["data", "split"])["test_error"].rank())
-    by_model = rows.groupby("model", sort=False)
-    found["mean rank"], found["seconds"] = by_model["rank"].mean(), by_model["seconds"].median()
-    found["MB"] = by_model["megabytes"].median()
-    found.insert(0, "fits", by_model.size())
-    return found.sort_values("error")
-
-
-def _with_intervals(found: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """The summary as text, with intervals of the ratios."""
-    told = found.map("{:.3g}".format)
-    for name, each in ratios(rows).items():
-        if name in told and not name.startswith("seconds"):
-            told[name] = [_ratio(np.log(each[model].dropna())) for model in found.index]
-    return told
+    """A row for each model: means of its ratios with intervals, ranks, medians of seconds."""
+    found = {
+        name: each.apply(lambda one: _ratio(np.log(one.dropna())))
+        for name, each in ratios(rows).items()
+    }
+    found["median error"] = ratios(rows)["error"].median().map("{:.3f}".format)
+    ranks = rows.groupby(["data", "split"])["test_error"].rank()
+    costs = rows.groupby("model")[["seconds", "megabytes"]].median()
+    found["mean rank"] = ranks.groupby(rows["model"]).mean().map(number)
+    found |= {"seconds": costs["seconds"].map(number), "MB": costs["megabytes"].map(number)}
+    return pd.DataFrame(found).sort_values("error")
 
 
 def beside_defaults(rows: pd.DataFrame) -> pd.DataFrame:
-    """Each model beside our defaults on the splits that both have run on: a row a model.
+    """Each model beside our defaults on the splits that both have run on: a row for each model.
 
     Errors and log losses are means over splits, their ratios geometric means over tables with an
     interval of a bootstrap over tables. p-values are Wilcoxon's, over tables, by Holm.
     """
-    rows, keys = _clipped(rows), ["data", "split"]
-    found = {}
+    rows, found = _clipped(rows), {}
     for model in rows["model"].unique():
         both = rows[rows["model"].isin([model, DEFAULTS])]
-        both = both[both.groupby(keys)["model"].transform("nunique") == 2]
-        logs = {}
-        for column in ("test_error", "log_loss", "seconds"):
-            means = both.pivot_table(index="data", columns="model", values=column)
-            logs[column] = np.log(means[model] / means[DEFAULTS]) if len(means) else means
-        errors = logs["test_error"]
-        if len(errors) > 1:
+        both = both[both.groupby(["data", "split"])["model"].transform("nunique") == 2]
+        means = both.pivot_table(index="data", columns="model", values=list(MEASURES[:3]))
+        if len(means) > 1:
+            logs = np.log(means.xs(model, axis=1, level=1) / means.xs(DEFAULTS, axis=1, level=1))
+            errors = logs["test_error"]
             found[model] = {
-                "fits": len(both) // 2,
+                "tables": len(logs),
                 "error": _ratio(errors),
-                "log loss": _ratio(logs["log_loss"]),
+                "log loss": _ratio(logs["log_loss"].dropna()),
                 "seconds": f"{np.exp(logs['seconds'].mean()):.3g}",
-                "better / worse": f"{(errors < 0).sum()} / {(errors > 0).sum()} tables",
+                "better / worse": f"{(errors < 0).sum()} / {(errors > 0).sum()}",
                 "p": wilcoxon(errors, np.zeros(len(errors))).pvalue,
             }
     table = pd.DataFrame.from_dict(found, orient="index")
-    return table.assign(p=[f"{p:.2f}" for p in holm(table["p"])]) if found else table
+    return table.assign(p=[f"{p:.2g}" for p in holm(table["p"])]) if found else table
 
 
 def _clipped(rows: pd.DataFrame) -> pd.DataFrame:
     """No mistake counts as half of one, or nothing could be divided by it."""
-    least = np.where(rows["task"] == "classification", 0.5 / rows["n_test"], TINY)
+    least = np.where(rows["task"] == "classification", 0.5 / rows["n_test"], 0.0)
     return rows.assign(test_error=rows["test_error"].clip(lower=least))
 
 
@@ -328,111 +285,87 @@ def _ratio(logs: pd.Series) -> str:
 
 
 def _over_best(rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Means over splits, over that of the best peer: a row a table that has them."""
+    """Means over splits, over that of the best peer: a row for each table that has them."""
     means = rows.pivot_table(index="data", columns="model", values=column)
     return means.div(means[means.columns.intersection(BEST_OF)].min(axis=1), axis=0)
 
 
-def _judge(model: str, column: str, most: float, table: pd.DataFrame) -> Finding | None:
-    """Whether a mean is small enough; None without the model or one of the peers."""
-    if not {model, *BEST_OF} <= set(table.index) or np.isnan(table.loc[model, column]):
-        return None
-    found = float(table.loc[model, column])
-    return Finding(f"{found:.3f}", [found <= most])
+BARS = {
+    "combutab": {"error": 1.06, "log loss": 0.97, SECONDS: 0.25},
+    "combutab Pack": {"error": 0.97, "classification": 1.02, "regression": 0.97}
+    | {"log loss": 0.92, SECONDS: 2.0},
+}
 
 
-BARS = [
-    Claim(model, f"{column} at most {most:g}", partial(_judge, model, column, most))
-    for model, column, most in (
-        ("combutab", "error", 1.06),
-        ("combutab", "log loss", 0.97),
-        ("combutab", "seconds / RealMLP-TD", 0.25),
-        ("combutab Pack", "error", 0.97),
-        ("combutab Pack", "classification", 1.02),
-        ("combutab Pack", "regression", 0.97),
-        ("combutab Pack", "log loss", 0.92),
-        ("combutab Pack", "seconds / RealMLP-TD", 2.0),
-    )
-]
+def bars(samples: dict[str, dict[str, pd.DataFrame]]) -> pd.DataFrame:
+    """Whether mean ratios are below our defaults' bars, and whether the tables decide it.
+
+    A row for each bar and a column for each sample of ratios by name.
+    """
+
+    def judged(found: dict[str, pd.DataFrame], model: str, column: str, most: float) -> str:
+        if column not in found or not {model, *BEST_OF} <= set(found[column]):
+            return "not judged"
+        logs = np.log(found[column][model])
+        word = "met" if logs.mean() <= np.log(most) else "missed"
+        verdict = beats(logs, np.log(most), greater_is_better=False)
+        return f"{np.exp(logs.mean()):.3f}: {word} ({verdict.word} over {verdict.n_units} tables)"
+
+    told = [
+        {"model": model, "bar": f"{column} at most {most:g}"}
+        | {name: judged(found, model, column, most) for name, found in samples.items()}
+        for model, own in BARS.items()
+        for column, most in own.items()
+    ]
+    return pd.DataFrame(told).set_index("model")
 
 
-def _write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None:
+def _write(page: Page, rows: pd.DataFrame) -> None:
     missing = [name for name in PEERS if name not in set(rows["model"])]
-    page.text(
-        "Error and log loss are a table's means over splits, as ratios to those of its best peer "
-        f"among {', '.join(BEST_OF)} (which of them that is differs from table to table), "
-        "geometric means over tables with 95 % intervals of bootstraps over tables: below 1 is "
-        "better than the best peer; no mistake counts as half of one."
-        + f" Not run: {', '.join(missing)}."
-        * bool(missing)
-        + " Ranks are among the models of the table. Medians of seconds and of memory; seconds / "
-        "RealMLP-TD is a geometric mean."
-    )
-    by_size = {size: same_fits(own) for size, own in rows.groupby("rows")}
-    summaries = {}
-    for size, own in rows.groupby("rows"):
-        first = by_size[size][0]
-        found = summaries[f"{size} rows"] = summary(first)
-        n_splits = own.groupby("data")["split"].nunique()
+    page.text(*[f"Not run: {', '.join(missing)}."] * bool(missing))
+    samples, sizes = {}, list(rows.groupby("rows"))
+    for size, every in sizes:
+        own, full = same_splits(every)
+        first = own[own["model"].isin(full)]
+        found, pairs = summary(first), beside_defaults(every)
+        samples[f"{size} rows"] = ratios(first)
         page.heading(f"At most {size} training rows")
-        page.text(f"Tables: {len(n_splits)}, splits: {n_splits.min()} to {n_splits.max()}.")
-        page.table(["model", *found.columns], _lines(_with_intervals(found, first), "{}"))
-        _write_pairs(page, own, found)
+        page.text(f"Tables: {own['data'].nunique()}, splits: {own['split'].nunique()}.")
+        page.table(["model", *found], lines(found))
+        if len(pairs):
+            page.text(
+                f"Ratios to `{DEFAULTS}` on the splits that both have run on, and p by Wilcoxon's "
+                "test over tables, Holm-adjusted:"
+            )
+            page.table([f"model / {DEFAULTS}", *pairs], lines(pairs))
     page.heading("Bars")
-    page.text("What our defaults are to reach, tuned to no single table.")
-    page.text(claims_table(BARS, summaries))
-    for size, (first, *fewer) in by_size.items():
-        for name, number in (("test_error", "{:.4g}"), ("log_loss", "{:.3f}")):
-            page.heading(f"{size} rows: {name.replace('_', ' ')}, mean over splits")
-            for part in (first, *fewer):
-                wide = part.pivot_table(index="data", columns="model", values=name, sort=False)
-                if part is not first:
-                    own = ", ".join(m for m in wide if m not in set(first["model"]))
-                    page.text(f"{own}, and the others on the same splits:")
-                page.table(["data", *wide.columns], _lines(wide, number))
-
-
-def _write_pairs(page: Page, rows: pd.DataFrame, found: pd.DataFrame) -> None:
-    pairs = beside_defaults(rows)
-    if not len(pairs):
-        return
-    few = [model for model in pairs.index if model not in found.index]
-    least = min(1.0, len(pairs) * 2.0 ** (1 - rows["data"].nunique()))
     page.text(
-        f"Each model beside `{DEFAULTS}` on the splits that both have run on: errors, log "
-        "losses and seconds as ratios, geometric means over tables with 95 % intervals, and p "
-        "by Wilcoxon's test over tables, adjusted by Holm's method."
-        + f" With so few tables p cannot be below {least:.2g}." * (least > 0.005)
-        + f" In this table alone, for they have fewer fits: {', '.join(few)}." * bool(few)
+        "What our defaults are to reach: mean ratios, and what t-intervals of logarithms say."
     )
-    page.table([f"model / {DEFAULTS}", *pairs.columns], _lines(pairs, "{}"))
-
-
-def _lines(table: pd.DataFrame, number: str) -> list[list[str]]:
-    return [[str(name), *map(number.format, row)] for name, *row in table.itertuples()]
+    told = bars(samples)
+    page.table(["model", *told], lines(told))
+    for size, every in sizes:
+        for name, form in (("test_error", ".4g"), ("log_loss", ".3f")):
+            wide = same_splits(every)[0].pivot_table(
+                index="data", columns="model", values=name, sort=False
+            )
+            page.heading(f"{size} rows: {name.replace('_', ' ')}, mean over splits")
+            page.table(["data", *wide], lines(wide, partial(number, form=form)))
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_arguments(parser)
     parser.add_argument(
         "--rows", type=int, nargs="+", default=[3000], help="training rows at most (%(default)s)"
     )
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--untimed", action="store_true", help="for a machine with other work")
-    parser.add_argument("--data", nargs="+", metavar="NAME", help="some of the tables")
     usual = [*OURS, *PEERS]
     parser.add_argument("--models", nargs="+", choices=MODELS, default=usual, metavar="NAME")
-    parser.add_argument("--data-home", help="folder with CSV files; else OpenML")
 
 
-STUDY = Study(
-    "quality_predictions",
-    "quality_predictions",
-    __doc__.splitlines()[0],
-    "benchmarks.quality.predictions",
-    [Experiment("quality_predictions", SETTINGS, RESULTS, _jobs)],
-    _write,
-    _add_arguments,
-)
+ROWS = Experiment("quality_predictions", SETTINGS, RESULTS, _jobs)
+STUDY = study("predictions", __doc__, ROWS, _write, _add_arguments)
 
 if __name__ == "__main__":
     STUDY.main()

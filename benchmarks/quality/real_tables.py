@@ -1,22 +1,25 @@
 """What do dates and free text add to a fit, beside HistGradientBoosting and skrub?
 
-Three tables of regression, each with a column that is neither a number nor a category:
+Three regression tables, each with a column that is neither a number nor a category:
 
 - rentals: made up, like bike sharing: counts by the hour, with a trend, a season, rush hours on
   working days, a weather's temperature and noise; the last quarter of the time is the test;
-- beijing: PM2.5 in Beijing by the hour, 2010 to 2014, every seventh hour; the last quarter is the
-  test. It is read from --data-home (beijing.csv.gz of TabDiff's data), and left out without it;
+- beijing: PM2.5 in Beijing by the hour, 2010 to 2014, every seventh hour (UCI's file); the last
+  quarter is the test;
 - reviews: made up: a text of some 20 words, of which a few are good or bad, a price and a kind;
-  their rating is predicted, of rows at random.
+  their rating is predicted, of random test rows.
 
-Our regressor has its defaults, once with date_features=["number"] and text_features="ignore" (the
-time is a number, text is left out), and once as it is; for the two series also without the number.
-HistGradientBoosting has the same columns, as numbers and categories, and once behind our
-TableEncoder; skrub's tabular_pipeline is its own encoding before it. R2 of the test rows, with 95 %
-intervals by the bootstrap over them: they say nothing of other times, or of another training.
+"ours" is our regressor with its defaults; "without" has date_features=["number"] and
+text_features="ignore" (the time is a number, text is left out); "no number" has the parts of a date
+without the number. HistGradientBoosting is given the same columns as "without", as numbers and
+categories, and once more behind our TableEncoder; "skrub" is its tabular_pipeline with the same
+boosting. R2 of the test rows with 95 % intervals by the bootstrap over them, which do not cover
+other times or another training; with several seeds, means. Seconds are those of fit and predict, on
+a machine that may have had other work.
 
     python -m benchmarks.quality.real_tables [--quick] [--data-home FOLDER] [--seeds 1]
 
+beijing is read from --data-home (or COMBUTAB_DATA: beijing.csv.gz), and left out without it.
 --quick trains for two epochs, on few rows.
 """
 
@@ -29,6 +32,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +42,10 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.metrics import r2_score
 from sklearn.pipeline import make_pipeline
 
-from benchmarks.common.command import Experiment, Job, Study
+from benchmarks.common.command import Experiment, Job
 from benchmarks.common.page import Page
 from benchmarks.common.results import Row
+from benchmarks.quality.tables import number, study
 from combutab import MLPRegressor
 from combutab.preprocessing import TableEncoder
 
@@ -52,9 +57,9 @@ Split = tuple[pd.DataFrame, np.ndarray, np.ndarray, np.ndarray]  # X, y, trainin
 # ---- the tables ----------------------------------------------------------------------------------
 
 
-def rentals(seed: int, n: int = 5_000) -> Split:
+def rentals(seed: int, home: Path, quick: bool) -> Split:
     """Made-up counts of 208 days by the hour; (X, y, train, test)."""
-    rng = np.random.default_rng(seed)
+    rng, n = np.random.default_rng(seed), 300 if quick else 5_000
     times = pd.Series(pd.date_range("2022-01-01", periods=n, freq="h"))
     hour, day = times.dt.hour, times.dt.dayofyear
     rush = np.exp(-((hour - 8) ** 2) / 4) + 1.2 * np.exp(-((hour - 17.5) ** 2) / 6)
@@ -67,11 +72,11 @@ def rentals(seed: int, n: int = 5_000) -> Split:
     return pd.DataFrame({"time": times, "temperature": warmth}), y.to_numpy(), *_in_time(n)
 
 
-def beijing(seed: int, home: Path, step: int = 7) -> Split:
+def beijing(seed: int, home: Path, quick: bool) -> Split:
     """Every seventh hour of the air of Beijing; (X, y, train, test)."""
     table = pd.read_csv(home / "beijing.csv.gz").dropna()
     table.insert(0, "time", pd.to_datetime(table[["year", "month", "day", "hour"]]))
-    table = table.sort_values("time")[::step].reset_index(drop=True)
+    table = table.sort_values("time")[:: 100 if quick else 7].reset_index(drop=True)
     y = table["pm2.5"].to_numpy(dtype=np.float64)
     X = table[["time", "DEWP", "TEMP", "PRES", "Iws", "Is", "Ir", "cbwd"]]
     return X, y, *_in_time(len(X))
@@ -85,9 +90,9 @@ OTHERS = (
 )
 
 
-def reviews(seed: int, n: int = 2_000) -> Split:
+def reviews(seed: int, home: Path, quick: bool) -> Split:
     """Made-up reviews and their ratings; (X, y, train, test)."""
-    rng = np.random.default_rng(seed)
+    rng, n = np.random.default_rng(seed), 300 if quick else 2_000
     good, bad, others = (words.split() for words in (GOOD, BAD, OTHERS))
     quality, price = rng.normal(size=n), rng.gamma(4, 20, n)
     texts = []
@@ -106,6 +111,8 @@ def reviews(seed: int, n: int = 2_000) -> Split:
 def _in_time(n: int) -> tuple[np.ndarray, np.ndarray]:
     return np.arange(3 * n // 4), np.arange(3 * n // 4, n)
 
+
+TABLES = {"rentals": rentals, "beijing": beijing, "reviews": reviews}
 
 # ---- the models ----------------------------------------------------------------------------------
 
@@ -137,25 +144,25 @@ def _skrub(seed: int, quick: bool) -> Any:
     return tabular_pipeline(_boosting(seed, quick))
 
 
-Model = tuple[Callable[[int, bool], Any], Callable[[pd.DataFrame], pd.DataFrame]]
-MODELS: dict[str, Model] = {
-    "ours": (_ours, pd.DataFrame),
-    "ours, without": (partial(_ours, **WITHOUT), pd.DataFrame),
-    "ours, no number": (partial(_ours, **NO_TREND), pd.DataFrame),
-    "HistGradientBoosting": (_boosting, _plain),
-    "our encoder, HistGradientBoosting": (
-        lambda seed, quick: make_pipeline(TableEncoder(), _boosting(seed, quick)),
-        pd.DataFrame,
-    ),
-    "skrub, HistGradientBoosting": (_skrub, pd.DataFrame),
+def _encoded(seed: int, quick: bool) -> Any:
+    return make_pipeline(TableEncoder(), _boosting(seed, quick))
+
+
+MODELS: dict[str, Callable[[int, bool], Any]] = {
+    "ours": _ours,
+    "ours, without": partial(_ours, **WITHOUT),
+    "ours, no number": partial(_ours, **NO_TREND),
+    "HistGradientBoosting": _boosting,
+    "our encoder, HistGradientBoosting": _encoded,
+    "skrub, HistGradientBoosting": _skrub,
 }
 
 
 def measure(split: Split, model: str, seed: int, *, quick: bool = False) -> Row:
     """Fit a model to the training rows, and score it on the others."""
-    (make, columns), (X, y, train, test) = MODELS[model], split
-    X, started = columns(X), time.perf_counter()
-    fitted = make(seed, quick).fit(X.iloc[train], y[train])
+    X, y, train, test = split
+    X, started = _plain(X) if model == "HistGradientBoosting" else X, time.perf_counter()
+    fitted = MODELS[model](seed, quick).fit(X.iloc[train], y[train])
     truth, predicted = y[test], fitted.predict(X.iloc[test])
     seconds = time.perf_counter() - started
     rng = np.random.default_rng(0)
@@ -167,56 +174,40 @@ def measure(split: Split, model: str, seed: int, *, quick: bool = False) -> Row:
     return counts | {n: f"{v:.4f}" for n, v in named.items()} | {"seconds": f"{seconds:.3g}"}
 
 
-def _run(data: str, seed: int, model: str, home: Path | None, quick: bool) -> list[Row]:
-    if data == "beijing":
-        assert home is not None
-        split = beijing(seed, home, 100 if quick else 7)
-    else:
-        make = {"rentals": rentals, "reviews": reviews}[data]
-        split = make(seed, 300) if quick else make(seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return [measure(split, model, seed, quick=quick)]
+def _run(data: str, seed: int, model: str, home: Path, quick: bool) -> list[Row]:
+    with warnings.catch_warnings(action="ignore"):
+        return [measure(TABLES[data](seed, home, quick), model, seed, quick=quick)]
 
 
 def _jobs(arguments: argparse.Namespace) -> Iterator[Job]:
     home = Path(arguments.data_home or os.environ.get("COMBUTAB_DATA") or ".")
-    there = (home / "beijing.csv.gz").is_file()
-    for data in ["rentals", *(["beijing"] if there else []), "reviews"]:
-        for seed in range(1 if arguments.quick else arguments.seeds):
-            for model in MODELS:
-                if model == "ours, no number" and data == "reviews":
-                    continue
-                if model.startswith("skrub") and not find_spec("skrub"):
-                    continue
-                wanted = [dict(zip(SETTINGS, (data, str(seed), model), strict=True))]
-                run = partial(_run, data, seed, model, home, arguments.quick)
-                yield Job(wanted, run, f"{data}, seed {seed}, {model}")
+    left_out = {("ours, no number", "reviews")}
+    if not (home / "beijing.csv.gz").is_file():
+        left_out |= {(model, "beijing") for model in MODELS}
+    if not find_spec("skrub"):
+        left_out |= {("skrub, HistGradientBoosting", data) for data in TABLES}
+    seeds = range(1 if arguments.quick else arguments.seeds)
+    for data, seed, model in product(TABLES, seeds, MODELS):
+        if (model, data) not in left_out:
+            wanted = [dict(zip(SETTINGS, (data, str(seed), model), strict=True))]
+            run = partial(_run, data, seed, model, home, arguments.quick)
+            yield Job(wanted, run, f"{data}, seed {seed}, {model}")
 
 
 # ---- the page ------------------------------------------------------------------------------------
 
 
-def _write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None:
-    page.text(
-        "R2 of the test rows: the last quarter of the time (rentals, beijing), or rows at random "
-        "(reviews); 95 % intervals by the bootstrap over test rows; of several seeds, means. "
-        "“Without” is our regressor with dates as numbers and no text; HistGradientBoosting has "
-        "the same columns. Seconds are those of fit and predict, on a machine that may have had "
-        "other work."
-    )
+def _write(page: Page, rows: pd.DataFrame) -> None:
     if not (rows["model"].str.startswith("skrub")).any():
         page.text("Not run: skrub, which is not installed.")
     for data, own in rows.groupby("data", sort=False):
-        page.heading(f"{data}: {own['n_train'].iloc[0]} rows learned from")
-        means = own.groupby("model", sort=False)[["r2", "r2_low", "r2_high", "seconds"]].mean()
-        page.table(
-            ["model", "R2", "95 % interval", "seconds"],
-            [
-                [str(name), f"{r2:.3f}", f"[{low:.3f}, {high:.3f}]", f"{seconds:.3g}"]
-                for name, r2, low, high, seconds in means.itertuples()
-            ],
-        )
+        page.heading(f"{data}: {own['n_train'].iloc[0]} training rows")
+        means = own.groupby("model", sort=False)[list(RESULTS[2:])].mean()
+        told = [
+            [str(model), f"{r2:.3f} [{low:.3f}, {high:.3f}]", number(seconds)]
+            for model, r2, low, high, seconds in means.itertuples()
+        ]
+        page.table(["model", "R2", "seconds"], told)
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -224,15 +215,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-home", help="folder with beijing.csv.gz")
 
 
-STUDY = Study(
-    "quality_real_tables",
-    "quality_real_tables",
-    __doc__.splitlines()[0],
-    "benchmarks.quality.real_tables",
-    [Experiment("quality_real_tables", SETTINGS, RESULTS, _jobs)],
-    _write,
-    _add_arguments,
-)
+ROWS = Experiment("quality_real_tables", SETTINGS, RESULTS, _jobs)
+STUDY = study("real_tables", __doc__, ROWS, _write, _add_arguments)
 
 if __name__ == "__main__":
     STUDY.main()

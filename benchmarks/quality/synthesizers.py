@@ -1,23 +1,19 @@
 """What makes the synthetic tables that are compared: ours, other packages', and three yardsticks.
 
-All have their own defaults and learn on a CPU. Those that take no missing values learn from means
-and from a category "missing", which is made a gap again in their rows.
+All have their own defaults and are trained on a CPU. Those that take no missing values are given
+means and a category "missing", which becomes a missing value again in their rows.
 """
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-import torch
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.neighbors import NearestNeighbors
@@ -25,6 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import combutab
+from benchmarks.speed.common import forget_peak, memory
 
 MISSING = "missing"
 Sample = Callable[[int], pd.DataFrame]
@@ -52,6 +49,10 @@ class Task:
     quick: bool = False
 
     @property
+    def kind(self) -> Literal["classification", "regression"]:
+        return "classification" if self.classify else "regression"
+
+    @property
     def discrete(self) -> list[str]:
         return list(self.table.select_dtypes("category"))
 
@@ -68,27 +69,21 @@ class Task:
         return rows.assign(**{c: rows[c].where(rows[c] != MISSING) for c in self.discrete})
 
 
-@dataclass(frozen=True)
-class Synthesizer:
-    """How a model is trained: ``fit(task)`` gives what makes n rows, by a module loaded before."""
-
-    fit: Callable[[Task], Sample]
-    module: str = "combutab"
-    name: str = ""  # of the class that may not be there yet
+Synthesizer = tuple[Callable[[Task], Sample], str]  # what trains it, and a module loaded before
 
 
-def why_not(model: str) -> str:
-    """Say why a model cannot be run here; "" where it can."""
-    own = SYNTHESIZERS[model]
-    package = own.module.partition(".")[0]
-    try:
-        if not find_spec(package) or not find_spec(own.module):
-            return f"{own.module} is not installed"
-    except ImportError as error:  # of a package that is there
-        return f"{package} cannot be imported: {error}"
-    if own.name and not hasattr(import_module(own.module), own.name):
-        return f"{own.module} {combutab.__version__} has no {own.name}"
-    return ""
+def installed(models: Iterable[str]) -> list[str]:
+    """Those of the models that can be run here; what is left out is printed, and why."""
+    there = []
+    for model in models:
+        module = SYNTHESIZERS[model][1]
+        try:
+            import_module(module)
+        except ImportError as error:
+            print(f"skipped: {model}: {module} cannot be imported: {error}", flush=True)
+        else:
+            there.append(model)
+    return there
 
 
 def _real(task: Task) -> Sample:
@@ -100,8 +95,8 @@ def _independent(task: Task) -> Sample:
     rng = np.random.default_rng(task.seed)
 
     def sample(n: int) -> pd.DataFrame:
-        columns = {c: task.table[c].iloc[rng.integers(len(task.table), size=n)] for c in task.table}
-        return pd.DataFrame({c: own.reset_index(drop=True) for c, own in columns.items()})
+        drawn = {"replace": True, "random_state": rng, "ignore_index": True}
+        return pd.DataFrame({c: task.table[c].sample(n, **drawn) for c in task.table})
 
     return sample
 
@@ -180,55 +175,32 @@ def _argn(task: Task) -> Sample:
     return TabularARGN(**options, **task.short(max_epochs=1)).fit(task.table).sample
 
 
-def _ddpm(task: Task) -> Sample:
-    from synthcity.plugins.core.dataloader import GenericDataLoader
-    from synthcity.plugins.generic.plugin_ddpm import plugin
-
-    options = {"is_classification": task.classify, "random_state": task.seed}
-    options |= {"device": torch.device("cpu"), "workspace": Path(tempfile.gettempdir())}
-    model = plugin(**options, **task.short(n_iter=2))
-    model.fit(GenericDataLoader(task.without_gaps(), target_column=task.target))
-    return lambda n: task.with_gaps(model.generate(count=n).dataframe())
-
-
-def _forest(task: Task) -> Sample:
-    from ForestDiffusion import ForestDiffusionModel
-
-    # numbers and codes of categories; a label has trees of its own
-    whole = task.without_gaps()
-    texts = {c: whole[c].astype("category") for c in task.discrete}
-    codes = whole.assign(**{c: own.cat.codes for c, own in texts.items()}).astype(float)
-    label = codes.pop(task.target).to_numpy() if task.classify else None
-    places = {c: i for i, c in enumerate(codes)}
-    few = [places[c] for c in texts if c in places and len(texts[c].cat.categories) < 3]
-    many = [places[c] for c in texts if c in places and places[c] not in few]
-    integers = [places[c] for c in task.table.select_dtypes("integer")]
-    options = {"bin_indexes": few, "cat_indexes": many, "int_indexes": integers, "n_jobs": 1}
-    options |= {"seed": task.seed, "nthread": 1}
-    options |= task.short(n_t=3, duplicate_K=2, n_estimators=2)
-    model = ForestDiffusionModel(codes.to_numpy(), label_y=label, **options)
-
-    def sample(n: int) -> pd.DataFrame:
-        names = [*codes, *([task.target] if task.classify else [])]
-        rows = pd.DataFrame(model.generate(batch_size=n), columns=names).astype(float)
-        back = {c: own.cat.categories[rows[c].astype(int)] for c, own in texts.items()}
-        return task.with_gaps(rows.assign(**back)[list(task.table)])
-
-    return sample
-
-
 REAL, TVAE = "real rows", "combutab TVAE"
-SYNTHESIZERS = {
-    REAL: Synthesizer(_real),  # those learned from, once more: what the best scores are
-    "independent columns": Synthesizer(_independent),
-    "SMOTE": Synthesizer(smote),
-    **{
-        f"combutab {name}": Synthesizer(partial(_ours, name), name=name)
-        for name in ("TabFlow", "TVAE", "CTGAN")
-    },
-    **{f"ctgan {name}": Synthesizer(partial(_ctgan, name), "ctgan") for name in ("TVAE", "CTGAN")},
-    "sdv GaussianCopula": Synthesizer(_copula, "sdv.single_table"),
-    "mostlyai TabularARGN": Synthesizer(_argn, "mostlyai.engine"),
-    "ForestDiffusion": Synthesizer(_forest, "ForestDiffusion"),
-    "synthcity TabDDPM": Synthesizer(_ddpm, "synthcity.plugins.generic.plugin_ddpm"),
+SYNTHESIZERS: dict[str, Synthesizer] = {
+    REAL: (_real, "combutab"),  # the training rows once more: the best scores there are
+    "independent columns": (_independent, "combutab"),
+    "SMOTE": (smote, "combutab"),
+    **{f"combutab {n}": (partial(_ours, n), "combutab") for n in ("TabFlow", "TVAE", "CTGAN")},
+    **{f"ctgan {name}": (partial(_ctgan, name), "ctgan") for name in ("TVAE", "CTGAN")},
+    "sdv GaussianCopula": (_copula, "sdv.single_table"),
+    "mostlyai TabularARGN": (_argn, "mostlyai.engine"),
 }
+
+
+def make_rows(
+    model: str, task: Task, clock: Callable[[], float]
+) -> tuple[pd.DataFrame, list[float]]:
+    """Train a model and make as many rows as it was trained on.
+
+    With them the seconds of the fit and of sampling, by that clock, and by how many megabytes the
+    process grew at most.
+    """
+    fit, module = SYNTHESIZERS[model]
+    import_module(module)  # what is loaded once is no part of a fit
+    before, moments = memory("VmRSS"), [clock()]
+    forget_peak()
+    sample = fit(task)
+    moments.append(clock())
+    rows = sample(len(task.table))
+    moments.append(clock())
+    return rows, [*np.diff(moments).tolist(), (memory("VmHWM") - before) * 2**20 / 1e6]

@@ -1,11 +1,17 @@
-"""The tables that predictions are measured on: where they are, and what of them is a category."""
+"""The tables that are learned from: where they are, what is a category, and what a page shows."""
 
 from __future__ import annotations
 
+import argparse
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
+from benchmarks.common.command import Experiment, Study
+from benchmarks.common.page import Page
 from combutab.datasets import list_openml, load_openml, read_table, split_target
 
 FEW = 20  # distinct whole numbers of a target, up to which they are classes
@@ -53,3 +59,78 @@ def load(name: str, data_home: str | None) -> tuple[pd.DataFrame, pd.Series, boo
     X = X.assign(**{column: X[column].astype("string") for column in coded})
     texts = list(X.select_dtypes(["object", "string"]))
     return X.astype(dict.fromkeys(texts, "category")), y, classify
+
+
+def read_rows(data: str, data_home: str | None) -> tuple[pd.DataFrame, str, bool]:
+    """Features and target, numbers and categories alone, under names that every package takes."""
+    X, y, classify = load(data, data_home)
+    X = X.set_axis(list(map(str, X)), axis=1)
+    for name in X:
+        if pd.api.types.is_datetime64_any_dtype(X[name]):
+            X[name] = (X[name] - X[name].min()) / pd.Timedelta(days=1)
+        elif not pd.api.types.is_numeric_dtype(X[name]) or X[name].dtype == bool:
+            X[name] = X[name].astype(object).where(X[name].notna()).astype("category")
+    target = str(y.name)
+    table = X.assign(**{target: y.astype("str").astype("category") if classify else y})
+    return table[y.notna()].reset_index(drop=True), target, classify
+
+
+# ---- what the studies share: options, and lines of a page ----------------------------------------
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", nargs="+", metavar="NAME", help="some of the tables")
+    parser.add_argument("--data-home", help="folder with CSV files; OpenML by default")
+
+
+def wanted(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
+    """The tables that are asked for, two for a quick form, and their folder.
+
+    Raises
+    ------
+    ValueError
+        There is no such table.
+    """
+    home = arguments.data_home or os.environ.get("COMBUTAB_DATA")
+    there = list(files(home)) if home else known_names()
+    if unknown := set(arguments.data or ()) - {*there, *known_names()}:
+        raise ValueError(f"--data: no table {sorted(unknown)}; there are {sorted(there)}")
+    return (arguments.data or there)[: 2 if arguments.quick else None], home
+
+
+def study(
+    stem: str,
+    doc: str,
+    rows: Experiment,
+    write: Callable[[Page, pd.DataFrame], None],
+    more: Callable[[argparse.ArgumentParser], None],
+) -> Study:
+    """Make a study of a module: its page begins with what the module's text says of its measures.
+
+    That is all between the question that the text begins with and its first command.
+    """
+    measures = doc.partition("\n\n    python -m")[0].split("\n\n", 1)[1]
+
+    def whole(page: Page, arguments: argparse.Namespace, table: pd.DataFrame) -> None:
+        page.text(measures)
+        write(page, table)
+
+    first, module = doc.splitlines()[0], f"benchmarks.quality.{stem}"
+    return Study(rows.name, rows.name, first, module, [rows], whole, more)
+
+
+def lines(table: pd.DataFrame, text: Callable[[Any], str] = str) -> list[list[str]]:
+    """A table's rows for a page: its index, and the text of each cell."""
+    return [[str(name), *map(text, row)] for name, *row in table.itertuples()]
+
+
+def number(value: Any, form: str = ".3g") -> str:
+    """
+    >>> number(0.12345), number(float("nan")), number("2 of 3"), number(1_000_000)
+    ('0.123', '—', '2 of 3', '1,000,000')
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "—" if pd.isna(value) else format(value, form)

@@ -21,32 +21,22 @@ from benchmarks.quality.predictions import split_rows
 from benchmarks.quality.tables import files, load
 from benchmarks.tabarena.models import MODELS
 
-SEQUENTIAL = {"fold_fitting_strategy": "sequential_local"}  # one processor, one fold at a time
-
 
 def fit_table(name: str, arguments: argparse.Namespace) -> pd.DataFrame:
     """AutoGluon's leaderboard on the rows held out: error, seconds of fit and prediction."""
     X, y, classify = load(name, arguments.data_home)
     train, test = split_rows(X, 0, arguments.rows)
     table = X.assign(target=y.astype(str) if classify else y.astype(float))
+    metric = "rmse" if not classify else "roc_auc" if y.nunique() == 2 else "log_loss"
+    models = {model: {} for model in (*MODELS, *arguments.peers)}
+    more = {"time_limit": arguments.time_limit, "num_cpus": arguments.num_cpus}
+    if arguments.folds:
+        one_by_one = {"fold_fitting_strategy": "sequential_local"}
+        more |= {"num_bag_folds": arguments.folds, "ag_args_ensemble": one_by_one}
+    more |= {"fit_weighted_ensemble": False, "raise_on_model_failure": True}
     with tempfile.TemporaryDirectory() as folder:
-        predictor = TabularPredictor(
-            "target", eval_metric="log_loss" if classify else "rmse", path=folder, verbosity=0
-        )
-        if classify and y.nunique() == 2:
-            predictor = TabularPredictor("target", eval_metric="roc_auc", path=folder, verbosity=0)
-        predictor.fit(
-            table.iloc[train],
-            hyperparameters={**{model: {} for model in MODELS}, **{p: {} for p in arguments.peers}},
-            num_bag_folds=arguments.folds,
-            fit_weighted_ensemble=False,
-            time_limit=arguments.time_limit,
-            ag_args_ensemble={"fold_fitting_strategy": "sequential_local"}
-            if arguments.folds
-            else None,
-            num_cpus=arguments.num_cpus,
-            raise_on_model_failure=True,
-        )
+        predictor = TabularPredictor("target", eval_metric=metric, path=folder, verbosity=0)
+        predictor.fit(table.iloc[train], hyperparameters=models, **more)
         found = predictor.leaderboard(table.iloc[test], silent=True)
     columns = ["model", "eval_metric", "score_test", "score_val", "fit_time", "pred_time_test"]
     return found[columns].assign(data=name)

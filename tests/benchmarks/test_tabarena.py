@@ -53,6 +53,6 @@ def test_a_model_is_fitted_saved_and_loaded(model, problem, table, tmp_path):
 def test_a_space_for_each_model_has_parameters_that_it_takes():
     for model in MODELS:
         known = model.estimators[0]().get_params()
-        space = SPACES[model.ag_key]()
+        space = SPACES[model.ag_key]
         assert set(space) <= set(known)
         assert all(isinstance(each, Space) for each in space.values())
