@@ -187,20 +187,22 @@ def _write(page: Page, rows: pd.DataFrame) -> None:
     found = pd.concat([rows, known[known["data"].isin(names)]], ignore_index=True)
     if rows["xgb_c2st"].notna().any():
         page.heading("XGB C2ST by table")
-        cells = found.pivot_table(index="model", columns="data", values="xgb_c2st", sort=False)
+        cells = found.pivot_table("xgb_c2st", "model", "data", sort=False)
         page.table(["model", *names], lines(cells.reindex(columns=names), _score))
+    page.heading("All scores")
     shown = [*SCORES, "dcr", *COSTS]
     for name in names:
         own = found[found["data"] == name]
         first = own.iloc[0]
         n_train, n_test = int(first["n_train"]), int(first["n_test"])
         kind = "RMSE" if first["task"] == "regression" else "AUC"
-        page.heading(f"{name}: {n_train:,} training rows, {n_test:,} test rows (MLE: {kind})")
         cells = [
             [model, *(_cell(one, score) for score in shown)]
             for model, one in own.groupby("model", sort=False)
         ]
-        page.table(["model", *(WORDS.get(s, s.replace("_", " ")) for s in shown)], cells)
+        told = f"{name}: {n_train:,} training rows, {n_test:,} test rows (MLE: {kind})"
+        with page.details(told):
+            page.table(["model", *(WORDS.get(s, s.replace("_", " ")) for s in shown)], cells)
     add_failures(page, failed, SETTINGS)
 
 

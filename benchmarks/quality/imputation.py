@@ -12,7 +12,9 @@ trained on the rest of the table and fills it. Measured on the hidden cells:
   TabFlowImputer's.
 
 The errors of draws are those of the first one. Intervals are 95 % by the bootstrap over rows; with
-several seeds, means of measures and of ends. All models have their own defaults.
+several seeds, means of measures and of ends. Over tables the ratios are geometric means, with the
+number of tables on which the interval lies above 1 (ours is better) or below. All models have their
+own defaults.
 
 The rows stored here were measured on copies of the tables (the files of Weka, UCI and
 scikit-learn), not on downloads from OpenML, while the machine had other work at times.
@@ -162,20 +164,20 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 def _write(page: Page, rows: pd.DataFrame) -> None:
     page.text(
         f"Tables: {rows['data'].nunique()}, of at most {rows['rows'].max()} rows; seeds: "
-        f"{rows['seed'].nunique()}. Over tables the ratios are geometric means, with the number of "
-        "tables on which the interval lies above 1 or below."
+        f"{rows['seed'].nunique()}."
     )
     found = summary(rows)
     page.table(["model", *found], lines(found, number))
+    page.heading("By table")
     for data, own in rows.groupby("data", sort=False):
         n_rows, *n_cells = own[["n_rows", "n_numbers", "n_categories"]].iloc[0]
-        page.heading(f"{data}: {n_rows} rows")
-        page.text(f"Hidden: {n_cells[0]} numbers and {n_cells[1]} categories.")
         table = own.groupby("model", sort=False)[[*RESULTS[3:]]].mean()
         shown = [name for name in MEASURES if table[name].notna().any()]
         cells = pd.DataFrame({n: with_ends(table, n) for n in shown}, index=table.index)
         cells["seconds"] = table["seconds"].map(number)
-        page.table(["model", *(WORDS.get(n, n) for n in cells)], lines(cells))
+        hidden = f"{n_cells[0]} numbers and {n_cells[1]} categories hidden"
+        with page.details(f"{data}: {n_rows} rows, {hidden}"):
+            page.table(["model", *(WORDS.get(n, n) for n in cells)], lines(cells))
 
 
 def with_ends(table: pd.DataFrame, name: str) -> list[str]:

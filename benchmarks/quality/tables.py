@@ -98,16 +98,14 @@ def wanted(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
     return (arguments.data or there)[: 2 if arguments.quick else None], home
 
 
-def study(
-    stem: str,
-    doc: str,
-    rows: Experiment,
-    write: Callable[[Page, pd.DataFrame], None],
-    more: Callable[[argparse.ArgumentParser], None],
-) -> Study:
+Does = Callable[..., None]
+
+
+def study(stem: str, doc: str, rows: Experiment, write: Does, more: Does) -> Study:
     """Make a study of a module: its page begins with what the module's text says of its measures.
 
-    That is all between the question that the text begins with and its first command.
+    That is all between the question that the text begins with and its first command. Then
+    ``write(page, rows)`` goes on; ``more(parser)`` adds options.
     """
     measures = doc.partition("\n\n    python -m")[0].split("\n\n", 1)[1]
 

@@ -149,7 +149,7 @@ STUDIES = {
     ),
     "quality.generators": Quick(
         shlex.join(["--models", *SAMPLED]), "two", counts={"data": {"one": 3, "two": 3}},
-        words=("Not run: ", "two: 64 rows learned from, 16 held out"),
+        words=("Not run: ", "two: 64 training rows, 16 test rows"),
         holds=lambda rows: (
             (rows["task"] == "regression").equals(rows["boosting_mse"].notna())
             and rows[["c2st", "shapes", "pairs", "closest"]].stack().between(0, 1).all()
@@ -158,7 +158,7 @@ STUDIES = {
     ),
     "quality.diffusion_sets": Quick(
         shlex.join(["--models", *SAMPLED]), "two", counts={"data": {"one": 3, "two": 3}},
-        to_go="6 of 6 to go", words=("Models not run: independent columns", "## two: 72 training"),
+        to_go="6 of 6 to go", words=("Models not run: independent columns", "two: 72 training"),
         holds=lambda rows: (
             rows[["logistic_c2st", "shape", "trend", "dcr_share"]].stack().between(0, 1).all()
             and (rows.loc[rows["model"] == "real rows", ["shape", "trend"]] == 1).all(axis=None)
@@ -166,11 +166,11 @@ STUDIES = {
         ),
     ),
     "quality.real_tables": Quick(
-        counts={"model": {"ours": 2, "HistGradientBoosting": 2}}, words=("## reviews: 225 rows",),
+        counts={"model": {"ours": 2, "HistGradientBoosting": 2}}, words=("reviews: 225 training",),
         holds=lambda rows: (rows["r2_low"] <= rows["r2_high"]).all(),
     ),
     "quality.imputation": Quick(
-        data="two", to_go="2 of 2 to go", words=("## one: 80 rows",),
+        data="two", to_go="2 of 2 to go", words=("<summary>one: 80 rows",),
         holds=lambda rows: rows["coverage"].notna().groupby(rows["model"]).all().sum() == 3,
     ),
 }  # fmt: skip
