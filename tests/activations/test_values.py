@@ -467,6 +467,34 @@ def test_layeract_takes_any_scale():
     torch.testing.assert_close(LayerAct(torch.nn.Sigmoid())(y), LASiLU()(y))
 
 
+@pytest.mark.parametrize(("name", "floor"), [("la-silu", -0.2785), ("la-hardsilu", -0.375)])
+def test_layeract_has_no_floor_and_depends_on_the_layer(name, floor):
+    """The LayerAct paper's Figures 4 and 5, 200 layers; ``floor`` is SiLU's and HardSiLU's."""
+    noise = torch.randn(200, 512, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    module = make_activation(name, 512)
+    lowest = module(noise - 5).amin(dim=1)
+    assert lowest.max() < floor - 1
+    assert lowest.mean() == pytest.approx({"la-silu": -2.93, "la-hardsilu": -2.67}[name], abs=0.03)
+    cases = []
+    for mean, sd in ((0, 1), (0, 5), (-5, 1)):
+        y = mean + sd * noise
+        y[:, 0] = -1
+        cases.append(module(y)[:, 0])
+    assert torch.stack([cases[1] - cases[0], cases[2] - cases[0]]).amax() < -0.1
+
+
+def test_some_output_of_la_hardsilu_saturates_in_most_layers():
+    """The paper's Figure 5 says none does for N(0, 5²); 40 % of layers of 512 have none."""
+    noise = torch.randn(200, 512, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    shares = []
+    for mean, sd in ((0, 1), (0, 5), (-5, 1), (5, 1)):
+        y = mean + sd * noise
+        scales = make_activation("la-hardsilu", 512)(y) / y
+        shares.append((scales >= 0.01).all(dim=1).double().mean().item())
+    assert shares[1] == pytest.approx(0.40, abs=0.02)
+    assert np.ptp(shares) < 0.01, "no more in this case than in the others"
+
+
 def test_layeract_saturates_beyond_three():
     y = torch.zeros(16, dtype=torch.float64)
     y[0], y[1:] = 10.0, -0.1

@@ -112,9 +112,6 @@ STUDIES = {
         # noise at the activation is the same for all, so its input fluctuates alike: Figure 7
         holds=lambda rows: (rows.groupby("epoch")["layer_1_input_mean"].nunique() == 1).all(),
     ),
-    "papers.layeract.shape": Quick(
-        to_go="", words=("la-silu gives large negative outputs", "N(-5, 1²)"),
-    ),
     "activations.recipes": Quick(
         "--stages tables packs", "shared",
         counts={"recipe": {"default": 27, "pack": 10, "paper": 27}},

@@ -4,7 +4,7 @@
 
 A network of one hidden layer of 512 units, as in the paper's section 4.1; scikit-learn's digits
 (8 x 8) stand in for MNIST. All activations and seeds train as one stack, twice: for 1 epoch and for
-40, since the first epoch of a longer training is the same. The figures are of seed 0.
+40, since the first epoch of a longer training is the same.
 """
 
 from __future__ import annotations
@@ -12,28 +12,26 @@ from __future__ import annotations
 import math
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from benchmarks.common.claims import Claim, Finding, claims_table
 from benchmarks.common.command import Experiment, Job, Study
+from benchmarks.common.looks import Line, plot
 from benchmarks.common.page import Page
 from benchmarks.common.results import Row
+from benchmarks.common.verdicts import Claim, Verdict, beats, by_unit, claims_table, exact
 from benchmarks.papers.layeract import shared
-from benchmarks.papers.layeract.figures import plot_activation_means, plot_fluctuation
-from benchmarks.papers.layeract.shared import ELEMENT_LEVEL, LAYER_LEVEL, select
+from benchmarks.papers.layeract.shared import COUNTERPARTS, LAYER_LEVEL, NAMES, beats_all
 from combutab import MLPClassifier
-from combutab.evaluation import ActivationStats, activation_stats, holm
+from combutab.evaluation import activation_stats, t_interval
 
 NAME = "layeract_statistics"
-DRAWN = ("relu", "leaky_relu", "silu", "hardsilu", *LAYER_LEVEL)  # few enough to see which is which
 NOISES = ((0.0, 0.5), (1.0, 0.5))  # mean and standard deviation
 FLUCTUATIONS = {  # where the noise is added, and its mean
     f"{where}_{mean:g}": f"N({mean:g}, {sd}²) at the {what}"
@@ -44,14 +42,6 @@ LAYER = ("mean", "mean_abs", "saturated", "dead")
 UNITS = ("accuracy", *LAYER, "lowest", "input_mean_abs", "input_sd")
 PARTS = ("mean", "sd", "relative", "input_mean", "input_sd")
 RESULTS = (*UNITS, *(f"{name}_{part}" for name in FLUCTUATIONS for part in PARTS))
-FIGURES = {  # of the paper, at the first and last epoch; input: what the activations are given
-    "means_first": 2,
-    "means_last": 2,
-    "fluctuation": 3,
-    "input_means_first": 6,
-    "input_means_last": 6,
-    "input_fluctuation": 7,
-}
 
 
 @dataclass(frozen=True)
@@ -92,10 +82,8 @@ def train(plan: Plan, epochs: int) -> tuple[dict[tuple[str, int], MLPClassifier]
     return nets, (X_test, y_test)
 
 
-def describe(
-    net: MLPClassifier, X: pd.DataFrame, y: pd.Series
-) -> tuple[dict[str, float], ActivationStats, ActivationStats]:
-    """Describe a network by numbers, its statistics, and those of what its activation is given.
+def describe(net: MLPClassifier, X: pd.DataFrame, y: pd.Series) -> dict[str, float]:
+    """Describe a network by numbers.
 
     A fluctuation is a mean or standard deviation over the samples of a sum over the units, for
     noise at the activation ("layer") or at the scaled pixels ("input"). ``relative`` is the mean
@@ -114,15 +102,13 @@ def describe(
             parts = (row.mean, row.sd, row.mean / size, row.input_mean, row.input_sd)
             names = (f"{where}_{row.noise_mean:g}_{part}" for part in PARTS)
             values |= dict(zip(names, parts, strict=True))
-    samples = {"hidden": stats.samples, "hidden, at pixels": at_input.samples}
-    both = pd.concat([table.assign(layer=name) for name, table in samples.items()])
-    return values, replace(stats, samples=both), before
+    return values
 
 
 def run(plan: Plan, epochs: int) -> list[Row]:
     """Train and describe: a row an activation and seed."""
     nets, test = train(plan, epochs)
-    found = [describe(net, *test)[0] for net in nets.values()]
+    found = [describe(net, *test) for net in nets.values()]
     return [{name: str(round(float(value), 6)) for name, value in row.items()} for row in found]
 
 
@@ -136,103 +122,108 @@ def jobs(arguments: Namespace) -> Iterator[Job]:
         yield Job(wanted, partial(run, plan, epochs), f"{epochs} epochs")
 
 
-def draw(plan: Plan) -> dict[str, Figure]:
-    """Draw seed 0, whose networks train once more: alone they are the same."""
-    figures = {}
-    plan = replace(plan, activations=[n for n in DRAWN if n in plan.activations], n_seeds=1)
-    for when, epochs in zip(("first", "last"), plan.epochs, strict=True):
-        nets, test = train(plan, epochs)
-        found = {name: describe(net, *test)[1:] for (name, _), net in nets.items()}
-        stats, before = ({name: of[i] for name, of in found.items()} for i in (0, 1))
-        figures[f"means_{when}"] = plot_activation_means(stats)
-        figures[f"input_means_{when}"] = plot_activation_means(before)
-    figures["fluctuation"] = plot_fluctuation(stats)
-    for name, own in stats.items():
-        given = own.samples.assign(fluctuation=own.samples["input_fluctuation"])
-        stats[name] = replace(own, samples=given)
-    return figures | {"input_fluctuation": plot_fluctuation(stats)}
+# ---- claims --------------------------------------------------------------------------------------
 
 
-def judge_smaller(name: str, column: str, last: bool, rows: pd.DataFrame) -> Finding | None:
-    """Judge "smaller than that of each element-level activation", paired by seed."""
-    own = select(rows, epoch=rows["epoch"].max() if last else rows["epoch"].min())
-    wide = own.pivot_table(index="seed", columns="activation", values=column)
-    if name not in wide:
-        return None
-    mean, others = wide[name].mean(), wide[[other for other in ELEMENT_LEVEL if other in wide]]
-    pvalues = [shared.paper_test(wide[name], other)[1] for _, other in others.items()]
-    tests = (others.mean() - mean).rename_axis("other").reset_index(name="difference")
-    ratios = mean / others.mean()
-    detail = f"ratio {ratios.min():.2f} to {ratios.max():.2f}"
-    return shared.against_all(tests.assign(p_holm=holm(pvalues)), "smaller", "larger", detail)
+def wide(rows: pd.DataFrame, column: str, last: bool = True) -> pd.DataFrame:
+    """Seeds x activations, at the first or last epoch."""
+    epoch = rows["epoch"].max() if last else rows["epoch"].min()
+    return by_unit(rows[rows["epoch"] == epoch], column, "seed")
 
 
+def judge_smaller(
+    name: str, column: str, last: bool, rows: pd.DataFrame, margin: float
+) -> Verdict | None:
+    return beats_all(name, wide(rows, column, last), greater_is_better=False)
+
+
+def judge_above_relu(name: str, rows: pd.DataFrame, margin: float) -> Verdict | None:
+    table = wide(rows, "layer_1_mean")
+    return beats(table[name], table["relu"]) if {name, "relu"} <= set(table) else None
+
+
+def judge_alike(rows: pd.DataFrame, margin: float) -> Verdict:
+    table = wide(rows, "layer_1_input_mean")
+    return exact((table.max(axis=1) - table.min(axis=1)) / table.mean(axis=1), margin)
+
+
+UNIT, EACH = "initial weights", "than each of eight element-level activations"
 SMALLER = [  # what the paper says of both functions: where, text, column, at the last epoch
-    ("Figure 2", "unit means nearer to zero, first epoch", "mean_abs", False),
-    ("Figure 2", "unit means nearer to zero, last epoch", "mean_abs", True),
-    ("Figure 6", "input means nearer to zero, last epoch", "input_mean_abs", True),
+    ("Figure 2", "unit means nearer to zero, epoch 1,", "mean_abs", False),
+    ("Figure 2", "unit means nearer to zero, epoch 40,", "mean_abs", True),
+    ("Figure 6", "input means nearer to zero, epoch 40,", "input_mean_abs", True),
+    ("Figure 3", "fluctuates less under N(0, 0.5²)", "layer_0_mean", True),
+    ("Figure 3", "fluctuates less under N(1, 0.5²)", "layer_1_mean", True),
+    ("Figure 3", "fluctuation varies less over samples, N(0, 0.5²),", "layer_0_sd", True),
+    ("Figure 3", "fluctuation varies less over samples, N(1, 0.5²),", "layer_1_sd", True),
 ]
-for _name, _noise in FLUCTUATIONS.items():
-    SMALLER += [
-        ("Figure 3", f"mean fluctuation, {_noise}", f"{_name}_mean", True),
-        ("Figure 3", f"its spread over samples, {_noise}", f"{_name}_sd", True),
-        ("ours", f"mean fluctuation / size of activations, {_noise}", f"{_name}_relative", True),
-    ]
 CLAIMS = [
-    Claim(where, f"{name}: {text}", partial(judge_smaller, name, *column))
-    for name in LAYER_LEVEL
-    for where, text, *column in SMALLER
-]
+    *(Claim(where, f"{NAMES[name]}: {text} {EACH}", UNIT, partial(judge_smaller, name, *column))
+      for where, text, *column in SMALLER for name in LAYER_LEVEL),
+    *(Claim("Figure 3", f"{name} fluctuates more than relu under N(1, 0.5²)", UNIT,
+            partial(judge_above_relu, name)) for name in COUNTERPARTS.values()),
+    Claim("Figure 7", "the inputs of all activations fluctuate alike", "exact", judge_alike, 1e-6),
+]  # fmt: skip
+
+
+# ---- the page ------------------------------------------------------------------------------------
 
 
 def write_page(page: Page, arguments: Namespace, rows: pd.DataFrame) -> None:
-    """Fill the page; a report keeps the figures that are there."""
     first, last = rows["epoch"].min(), rows["epoch"].max()
     plan = QUICK if arguments.quick else Plan()
     page.text(
         f"One hidden layer of {plan.width} units, batches of {plan.batch_size} (the paper gives no "
         "size), no normalisation; SGD as in the paper's appendix H (momentum 0.9, rate 0.01, decay "
-        f"1e-4), up to its epoch {last}, where its rate falls first. scikit-learn's 1,797 digits "
-        f"stand in for MNIST: one 4:1 split, {rows['seed'].nunique()} seeds; statistics over the "
-        "test rows. The paper adds its noise to what the activation is given; noise at the pixels "
-        "is our addition. It prints figures without numbers: its text is what is judged."
+        f"1e-4), up to epoch {last}, where its rate falls first. scikit-learn's 1,797 digits stand "
+        f"in for MNIST: one 4:1 split, {rows['seed'].nunique()} seeds; statistics over the test "
+        "rows. Noise is added to what the activation is given, as in the paper, or to the pixels. "
+        "The paper prints figures without numbers: its text is what is judged."
     )
     page.heading("Verdicts")
     page.text(
-        "Paired by seed: a t-test, or Wilcoxon's where Shapiro and Wilk's test rejects normality, "
-        f"with Holm's correction over the others. The first epoch is {first}, the last {last}.",
         claims_table(CLAIMS, {"here": rows}),
-        '"ours" is relative to the root mean square of the activations: a function that halves '
-        "all it gives would halve the fluctuation too, and the next layer could double it again.",
+        "The unit is a draw of initial weights, for one network on one split of digits: intervals "
+        "say what another draw would give, and nothing about other data.",
     )
-    page.heading("Means over the seeds ± standard deviation")
-    page.text(
-        "mean_abs: the size of the units' means; saturated, dead: shares of values and of units; "
-        "relative: to the size of the activations; input: what the activation is given."
-    )
-    tables = {f"Units, epoch {epoch}": (epoch, "", UNITS) for epoch in (first, last)}
-    for name, noise in FLUCTUATIONS.items():
-        tables[f"Fluctuation, {noise}, epoch {last}"] = (last, f"{name}_", PARTS)
-    for title, (epoch, prefix, columns) in tables.items():
-        page.heading(title, 3)
-        own = select(rows, epoch=epoch).groupby("activation", sort=False)
-        groups = own[[prefix + column for column in columns]]
-        lines = [[name, *map(_spread, part.mean(), part.std())] for name, part in groups]
-        page.table(["", *columns], lines)
-    figures = {} if arguments.report else draw(plan)
-    for suffix, number in FIGURES.items():
-        text = f"Figure {number}, seed 0: {suffix.replace('_', ' ')}"
-        if suffix in figures:
-            page.figure(figures[suffix], text, suffix)
-        else:
-            page.text(f"![{text}]({NAME}_{suffix}.png)")
+    page.figure(plot_statistics(rows), "Means and fluctuations of units by activation")
+    with page.details("Means over the seeds ± standard deviation"):
+        page.text(
+            "mean_abs: the size of the units' means; saturated, dead: shares of values and of "
+            "units; relative: to the root mean square of the activations, since a function that "
+            "halves its outputs halves their fluctuation too; input: what the activation is given."
+        )
+        tables = {f"Units, epoch {epoch}": (epoch, "", UNITS) for epoch in (first, last)}
+        for name, noise in FLUCTUATIONS.items():
+            tables[f"Fluctuation, {noise}, epoch {last}"] = (last, f"{name}_", PARTS)
+        for title, (epoch, prefix, columns) in tables.items():
+            page.heading(title, 3)
+            own = rows[rows["epoch"] == epoch].groupby("activation", sort=False)
+            groups = own[[prefix + column for column in columns]]
+            lines = [
+                [name, *map("{:.3g} ± {:.2g}".format, part.mean(), part.std())]
+                for name, part in groups
+            ]
+            page.table(["", *columns], lines)
 
 
-def _spread(mean: float, sd: float) -> str:
-    if mean == sd == 0:
-        return "0"
-    decimals = int(np.clip(2 - np.floor(np.log10(max(abs(mean), sd))), 0, 4))
-    return f"{mean:.{decimals}f} ± {sd:.{decimals}f}"
+def plot_statistics(rows: pd.DataFrame) -> Figure:
+    """Draw what the claims are of, at the last epoch, with intervals (smaller than the points)."""
+    panels, ticks = {}, {}
+    shown = {"mean_abs": "size of the unit means", "layer_0_mean": "fluctuation, N(0, 0.5²)"}
+    shown |= {"layer_1_mean": "fluctuation, N(1, 0.5²)", "layer_1_sd": "its spread over samples"}
+    for column, title in shown.items():
+        table = wide(rows, column)
+        names = [name for name in (*shared.ELEMENT_LEVEL, *LAYER_LEVEL) if name in table]
+        ticks = {float(i): shared.TICKS[name] for i, name in enumerate(names)}
+        panels[title] = lines = []
+        kinds = {"LayerAct": ("#D55E00", "s", "none"), "others": ("#0072B2", "o", "none")}
+        for kind, look in kinds.items():
+            own = [n for n in names if (n in LAYER_LEVEL) == (kind == "LayerAct")]
+            found = pd.DataFrame([t_interval(table[n])._asdict() for n in own])
+            x = [float(names.index(n)) for n in own]
+            lines.append(Line(x, found["mean"], kind, look, found["low"], found["high"]))
+    return plot(panels, ("", ""), n_columns=2, ticks=ticks, share="none")
 
 
 STUDY = Study(
@@ -240,6 +231,7 @@ STUDY = Study(
     "benchmarks.papers.layeract.statistics",
     [Experiment(NAME, ("activation", "seed", "epoch"), RESULTS, jobs)],
     write_page,
+    claims=CLAIMS,
 )
 
 if __name__ == "__main__":
