@@ -8,12 +8,11 @@ import shlex
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import torch
@@ -22,7 +21,6 @@ from joblib import Parallel, delayed
 import combutab
 from benchmarks.common.page import Page
 from benchmarks.common.results import Row, Store
-from benchmarks.common.verdicts import Claim
 from benchmarks.machine import describe_machine, processor
 
 Arguments = argparse.Namespace
@@ -147,10 +145,6 @@ class Study:
         ``write(page, arguments, *rows)`` fills the page; a table of rows an experiment.
     add_arguments : callable, optional
         ``add_arguments(parser)`` adds options of the study's own.
-    claims : sequence of Claim
-    samples : callable, optional
-        ``samples(*rows)`` gives what the claims are judged on, by the name of its column:
-        ``{"here": rows}`` of the first table by default.
     """
 
     name: str
@@ -160,8 +154,6 @@ class Study:
     experiments: Sequence[Experiment]
     write: Callable[..., None]
     add_arguments: Callable[[argparse.ArgumentParser], None] = field(default=lambda parser: None)
-    claims: Sequence[Claim[Any]] = ()
-    samples: Callable[..., Mapping[str, Any]] = field(default=lambda *rows: {"here": rows[0]})
 
     def main(self, argv: Sequence[str] | None = None) -> None:
         parser = argparse.ArgumentParser(description=self.description)

@@ -271,7 +271,7 @@ STUDY = Study(
     *(NAME, "LayerAct: accuracies on clean and corrupted tables", __doc__.splitlines()[0]),
     "benchmarks.papers.layeract.robustness",
     [Experiment(NAME, SETTINGS, RESULTS, jobs, KEY, VERSIONS, columns=COLUMNS)],
-    *(write_page, add_arguments, CLAIMS),
+    *(write_page, add_arguments),
 )
 
 if __name__ == "__main__":

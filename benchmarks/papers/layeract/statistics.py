@@ -231,7 +231,6 @@ STUDY = Study(
     "benchmarks.papers.layeract.statistics",
     [Experiment(NAME, ("activation", "seed", "epoch"), RESULTS, jobs)],
     write_page,
-    claims=CLAIMS,
 )
 
 if __name__ == "__main__":

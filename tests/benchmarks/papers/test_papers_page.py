@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.papers import overview
 from benchmarks.papers.combu.expected import ACTIVATIONS, AVERAGE_RANK, LOST, TABLES, load_expected
 
 ROOT = Path(__file__).parents[3]
@@ -15,10 +16,6 @@ ROOT = Path(__file__).parents[3]
 BENCHMARKS = ROOT / "benchmarks"
 
 PAGE = (BENCHMARKS / "PAPERS.md").read_text(encoding="utf-8")
-
-ITEM = re.compile(r"(?:([A-Z]\w+) )?([\d.]+|[AI]\d|I+)(?: <!-- \w+ -->)?")
-
-SINGULAR = {"Corollaries": "Corollary"}
 
 
 def upto(n):
@@ -28,43 +25,60 @@ def upto(n):
 NOT_OURS = {"layer_level_activation.py"}  # of the LayerAct paper's published code
 
 CONTENTS = {  # what each paper numbers
-    "CombU": {"Table": upto(13), "Figure": upto(6), "Lemma": ["0.1", "0.2", ".4", ".6"],
-              "Theorem": ["0.3", ".5", ".7"]},
-    "PLN and PLS": {"Table": [*upto(3), "I", "II", "III"],
-                    "Figure": [*upto(11), "A1", "A2", "A3", "A4"], "Theorem": upto(2),
-                    "Lemma": upto(3), "Proposition": upto(3), "Corollary": upto(2),
-                    "Definition": upto(3)},
-    "LayerAct": {"Table": upto(23), "Figure": upto(7),
-                 "Definition": ["2.1", "2.2", "2.3", "3.1", "3.2"]},
-    "Proxy Normalization": {"Table": upto(16), "Figure": upto(10), "Theorem": upto(3),
-                            "Lemma": upto(3), "Proposition": upto(6), "Definition": upto(1)},
+    "CombU": {"table": upto(13), "figure": upto(6), "lemma": ["0.1", "0.2", ".4", ".6"],
+              "theorem": ["0.3", ".5", ".7"]},
+    "PLN and PLS": {"table": [*upto(3), "I", "II", "III"],
+                    "figure": [*upto(11), "A1", "A2", "A3", "A4"], "theorem": upto(2),
+                    "lemma": upto(3), "proposition": upto(3), "corollary": upto(2),
+                    "definition": upto(3)},
+    "LayerAct": {"table": upto(23), "figure": upto(7),
+                 "definition": ["2.1", "2.2", "2.3", "3.1", "3.2"]},
+    "Proxy Normalization": {"table": upto(16), "figure": upto(10), "theorem": upto(3),
+                            "lemma": upto(3), "proposition": upto(6), "definition": upto(1)},
 }  # fmt: skip
 
 
-def rows(paper):
-    """The cells of each row of a paper's table."""
-    section = PAGE.split(f"\n## {paper}\n")[1].split("\n## ")[0]
-    lines = [line for line in section.splitlines() if line.startswith("| ")][1:]
+def rows(text):
+    """The cells of each row of a text's tables."""
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
 
 
-def numbered(name):
-    """The things of a first cell: "Tables 3, 7, Figure 4" is Table 3, Table 7, Figure 4."""
-    kind = None
-    for part in name.split(", "):
-        item = ITEM.fullmatch(part)
-        if item and item[1]:
-            kind = SINGULAR.get(item[1], item[1].removesuffix("s"))
-        if item and kind:
-            yield kind, item[2]
-        elif not item:
-            kind = None  # "Eq. 7", "appendix C"
+def test_the_page_is_what_the_studies_pages_say():
+    assert overview.overview() == PAGE, "run python -m benchmarks.papers.overview"
 
 
 @pytest.mark.parametrize("paper", CONTENTS)
 def test_every_numbered_thing_has_one_row(paper):
-    found = sorted(thing for name, *_ in rows(paper) for thing in numbered(name))
+    table = PAGE.split(f"\n## {paper}\n")[1].split("<details>")[0]
+    found = sorted(thing for name, *_ in rows(table)[1:] for thing in overview.numbered(name))
     assert found == sorted((kind, n) for kind, all_n in CONTENTS[paper].items() for n in all_n)
+
+
+def test_cells_are_short():
+    tables = re.sub("<details>.*?</details>", "", PAGE, flags=re.DOTALL)
+    assert [cell for row in rows(tables) for cell in row if len(cell.split()) > 25] == []
+
+
+def test_verdicts_are_counted_by_what_they_speak_of(tmp_path, monkeypatch):
+    results = tmp_path / "papers" / "one" / "results"
+    results.mkdir(parents=True)
+    (results / "study.md").write_text(
+        "| where | claim | measure | here | there |\n| --- | --- | --- | --- | --- |\n"
+        "| Tables 2 to 4 | a | unit: table | **holds**: +1, n = 3 | **not decided** |\n"
+        "| Figure 3b; Section 2 | b | exact | **does not hold**: 2 | not judged |\n\n"
+        "| where | claim |\n| --- | --- |\n| Table 3 | c | x | **holds** | **holds** |\n"
+    )
+    monkeypatch.setattr(overview, "FOLDER", tmp_path)
+    page = "[study](papers/one/results/study.md)"
+    text = "".join(
+        f"| {n} | x | {page} | {{verdicts}} |\n" for n in ("Table 3", "Figure 3", "Table 5")
+    )
+    filled, words = overview.section(f"{text}{{claims}}\n")
+    shown = [row[3] for row in rows(filled)[:3]]
+    assert shown == ["holds 3, not decided 1", "does not hold 1", "no claim; see the page"]
+    assert f"| {page} | Figure 3b; Section 2 | b | does not hold 1 |" in filled
+    assert words == ["holds", "not decided", "does not hold", "holds", "holds"]
 
 
 def test_what_is_linked_is_there():
@@ -83,7 +97,7 @@ def test_tests_that_are_named_exist():
 def test_scripts_that_are_named_exist():
     named = set(re.findall(r"`([\w/]+\.py)`", PAGE)) - NOT_OURS
     assert named
-    homes = (BENCHMARKS, ROOT)
+    homes = (BENCHMARKS, ROOT, ROOT / "examples")
     assert {n for n in named if not any((home / n).is_file() for home in homes)} == set()
 
 
