@@ -10,6 +10,7 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 import sympy
+from scipy.stats import binomtest
 
 from combutab.datasets import list_feynman, load_feynman, parse_formula
 
@@ -88,3 +89,13 @@ def choose_equations(n: int, data_home: str | None) -> list[Equation]:
     """The first n in the order of ``spread``, which no result has a part in."""
     known = all_equations(data_home)
     return [known[place] for place in spread(len(known))[:n]]
+
+
+def wilson(good: pd.Series) -> tuple[str, str]:
+    """The share of equations, and its 95 % interval, Wilson's.
+
+    >>> wilson(pd.Series([True] * 16 + [False] * 7))
+    ('70 %', '49 to 84 %')
+    """
+    low, high = binomtest(int(good.sum()), len(good)).proportion_ci(method="wilson")
+    return f"{100 * good.mean():.0f} %", f"{100 * low:.0f} to {100 * high:.0f} %"

@@ -22,29 +22,34 @@ import time
 import warnings
 from collections.abc import Iterator
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
-import torch
+import pandas as pd
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.metrics import r2_score
 
 from benchmarks.common.command import Experiment, Job, Study
+from benchmarks.common.page import Page
 from benchmarks.common.results import Row
-from benchmarks.formulas.equations import Equation, choose_equations
-from benchmarks.formulas.share_report import BASE, write_page
+from benchmarks.common.verdicts import Claim, Verdict, beats, claims_table
+from benchmarks.formulas.equations import Equation, choose_equations, wilson
+from benchmarks.papers.combu.report import plot_advantages
 from combutab import MLPRegressor, PackRegressor, paper_recipe
 
 N_TEST = 1000
-PACK = "pack"
+LEARNED = 0.999
+MARGIN = 0.04  # powers of ten of 1 - R2: a tenth of the error
+BASE, COMPLEX, PAPER, PACK = "default", "complex CombU", "paper's network", "pack"
+BOOSTING = "gradient boosting"
 NETWORKS: dict[str, dict[str, Any]] = {  # beside the defaults: CombU, periodic embeddings
     BASE: {},
     "ReLU": {"activation": "relu"},
-    "complex CombU": {"activation": "complex-combu"},
+    COMPLEX: {"activation": "complex-combu"},
     "no embeddings": {"numeric_embedding": "none"},
     "complex CombU, no embeddings": {"activation": "complex-combu", "numeric_embedding": "none"},
 }
-BOOSTING, PAPER = "gradient boosting", "paper's network"
 MODELS = (BOOSTING, *NETWORKS, PAPER, PACK)
 SETTINGS = ("equation", "model", "rows", "noise", "seed")
 RESULTS = ("has_angles", "r2", "r2_outside", "n_outside", "cpu_seconds", "error")
@@ -63,26 +68,17 @@ def make(model: str, seed: int, quick: bool) -> Any:
 
 
 def run(
-    equation: Equation,
-    model: str,
-    rows: int,
-    noise: float,
-    seed: int,
-    data_home: str | None,
-    quick: bool,
+    equation: Equation, model: str, rows: int, noise: float, data_home: str | None, quick: bool
 ) -> list[Row]:
     """Fit and score one model; a row."""
     warnings.filterwarnings("ignore")
     n_test = 50 if quick else N_TEST
-    X, y = equation.rows(rows, seed, data_home, noise)
-    tests = equation.rows(n_test, seed + 10_000, data_home), equation.rows_outside(n_test, seed)
-    found: dict[str, object] = {
-        "has_angles": int(equation.has_angles),
-        "n_outside": len(tests[1][1]),
-    }
+    X, y = equation.rows(rows, 0, data_home, noise)
+    tests = equation.rows(n_test, 10_000, data_home), equation.rows_outside(n_test, 0)
+    found: dict[str, Any] = {"has_angles": int(equation.has_angles), "n_outside": len(tests[1][1])}
     started = time.process_time()
     try:
-        fitted = make(model, seed, quick).fit(X, y)
+        fitted = make(model, 0, quick).fit(X, y)
         found["cpu_seconds"] = f"{time.process_time() - started:.3g}"
         for name, (new_X, truth) in zip(("r2", "r2_outside"), tests, strict=True):
             if len(truth) > 1:
@@ -95,19 +91,107 @@ def run(
 def jobs(arguments: argparse.Namespace) -> Iterator[Job]:
     """Equation by equation, so that what is there compares models; the pack at the end."""
     n, rows = (3, 60) if arguments.quick else (arguments.equations, arguments.rows)
-    if arguments.threads:
-        torch.set_num_threads(arguments.threads)
     chosen = choose_equations(n, arguments.data_home)
-    groups = [[m for m in arguments.models if (m == PACK) == last] for last in (False, True)]
-    for models in groups:
-        for noise in arguments.noise:
-            for equation in chosen:
-                for model in models:
-                    values = (equation.name, model, rows, noise, 0)
-                    settings = dict(zip(SETTINGS, map(str, values), strict=True))
-                    task = (equation, model, rows, noise, 0, arguments.data_home, arguments.quick)
-                    label = f"{equation.name}, noise {noise:g}: {model}"
-                    yield Job([settings], partial(run, *task), label)
+    for last, noise, equation in product((False, True), arguments.noise, chosen):
+        for model in [m for m in arguments.models if (m == PACK) == last]:
+            values = (equation.name, model, rows, noise, 0)
+            settings = dict(zip(SETTINGS, map(str, values), strict=True))
+            task = partial(run, equation, model, rows, noise, arguments.data_home, arguments.quick)
+            yield Job([settings], task, f"{equation.name}, noise {noise:g}: {model}")
+
+
+# ---- claims and page ---------------------------------------------------------------------------
+
+
+def errors(rows: pd.DataFrame, models: list[str], column: str = "r2") -> pd.DataFrame:
+    """Equations that all these models have x models: log10 of 1 - R2, at least -12.
+
+    A fit that failed has R2 = 0.
+    """
+    own = rows[rows["model"].isin(models) & (rows["noise"] == 0)].fillna({column: 0.0})
+    wide = own.pivot(index="equation", columns="model", values=column).reindex(columns=models)
+    return np.log10((1 - wide.dropna()).clip(lower=1e-12))
+
+
+def judge(a: str, b: str, how: str, rows: pd.DataFrame, margin: float) -> Verdict | None:
+    """Judge whether one model's errors are lower than another's, inside; "laws": it learns more."""
+    wide = errors(rows[rows["has_angles"] == 1] if how == "angles" else rows, [a, b])
+    if how == "laws":
+        wide = (wide < np.log10(1 - LEARNED)).astype(float)
+        return beats(wide[a], wide[b], bootstrap=True) if len(wide) else None
+    return beats(wide[a], wide[b], margin, greater_is_better=False) if len(wide) else None
+
+
+CLAIMS = tuple(
+    Claim(where, text, "equation", partial(judge, a, b, how), 0.0 if how == "laws" else MARGIN,
+          "share of laws, inside" if how == "laws" else "log10(1 - R2), inside")
+    for where, text, a, b, how in (
+        ("default", "The default is nearer to the laws than boosting", BASE, BOOSTING, ""),
+        ("CombU paper", "CombU, the default, is nearer than ReLU", BASE, "ReLU", ""),
+        ("CombU paper", "CombU, the default, learns more laws than ReLU", BASE, "ReLU", "laws"),
+        ("CombU outlook", "Complex CombU is nearer than CombU", COMPLEX, BASE, ""),
+        ("CombU outlook", "Complex CombU is nearer on laws with angles", COMPLEX, BASE, "angles"),
+        ("CombU outlook", "Complex CombU learns more laws than CombU", COMPLEX, BASE, "laws"),
+        ("embeddings", "The default is nearer than without them", BASE, "no embeddings", ""),
+        ("recipe", "The default is nearer than the CombU paper's network", BASE, PAPER, ""),
+        ("pack", "The pack is nearer than one network", PACK, BASE, ""),
+    )
+)  # fmt: skip
+
+
+def shares(rows: pd.DataFrame) -> list[list[object]]:
+    """A line per number of rows, noise and model: laws learned, with Wilson's 95 % interval.
+
+    Of the equations that all models have.
+    """
+    lines, place = [], ["rows", "noise"]
+    n_models = rows.groupby(place)["model"].transform("nunique")
+    of_equation = rows.groupby([*place, "equation"])["model"].transform("nunique")
+    rows = rows[of_equation == n_models]
+    for (n_rows, noise, model), own in rows.groupby(["rows", "noise", "model"], sort=False):
+        line = [f"{n_rows:,}", f"{noise:g}", model, len(own), *wilson(own["r2"] > LEARNED)]
+        line += [wilson(own["r2_outside"] > LEARNED)[0], f"{own['r2_outside'].median():.2f}"]
+        lines.append([*line, f"{own['cpu_seconds'].median():.3g}"])
+    return lines
+
+
+HEAD = ("rows", "noise", "model", "equations", "R2 > 0.999", "95 % interval")
+HEAD += ("outside, R2 > 0.999", "outside, median R2", "CPU seconds a fit")
+
+
+def write_page(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None:
+    """Fill the page: the most rows to learn from first."""
+    known = MLPRegressor()
+    rows = rows.sort_values(["rows", "noise"], ascending=[False, True], kind="stable")
+    by_rows = {f"{n:,} rows": own for n, own in rows.groupby("rows", sort=False)}
+    page.text(
+        f"`default` is `MLPRegressor(n_members=1)`: activation={known.activation!r}, periodic "
+        "embeddings; the named models differ from it in what they name. Each learns the same rows "
+        "and is scored on 1,000 new ones without noise, inside the ranges and up to a fifth of a "
+        "range outside. One draw of rows and one seed per equation: the unit is the equation. "
+        "Equations are the first of the spread order, as many as time allowed. A default network "
+        "clips its predictions to the range of the target seen, so it has no law outside.",
+        claims_table(CLAIMS, by_rows),
+    )
+    clean = rows[rows["noise"] == 0]
+    page.table(HEAD, shares(clean))
+    words = "The default's advantage over other networks, powers of ten of 1 - R2, 95 % interval"
+    if panels := advantages(clean):
+        page.figure(plot_advantages(panels, words), words)
+    with page.details("With noise on the target"):
+        page.table(HEAD, shares(rows[rows["noise"] > 0]))
+
+
+def advantages(rows: pd.DataFrame) -> dict[str, dict[str, Verdict]]:
+    """Judge the default against each other network, inside, by number of rows."""
+    panels: dict[str, dict[str, Verdict]] = {}
+    for n_rows, own in rows.groupby("rows", sort=False):
+        for model in own["model"].unique():
+            wide = errors(own, [BASE, model]) if model not in (BASE, BOOSTING) else own[:0]
+            if len(wide):
+                verdict = beats(wide[BASE], wide[model], greater_is_better=False)
+                panels.setdefault(f"{n_rows:,} rows", {})[model] = verdict
+    return panels
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -115,20 +199,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=int, default=10_000, help="to learn from (%(default)s)")
     parser.add_argument("--noise", type=float, nargs="+", default=[0.0, 0.01, 0.1])
     parser.add_argument("--models", nargs="+", choices=MODELS, default=[*MODELS])
-    parser.add_argument("--threads", type=int, help="of torch; as many as there are by default")
     parser.add_argument("--data-home", help="folder of the Feynman tables")
 
 
 ROWS = Experiment("formulas_share", SETTINGS, RESULTS, jobs, packages=("sklearn", "cpu"))
 STUDY = Study(
-    "formulas_share",
-    "Which laws are learned from rows?",
-    __doc__.splitlines()[0],
-    "benchmarks.formulas.share",
-    [ROWS],
-    write_page,
-    _add_arguments,
-)
+    "formulas_share", "Which laws are learned from rows?", __doc__.splitlines()[0],
+    "benchmarks.formulas.share", [ROWS], write_page, _add_arguments,
+)  # fmt: skip
 
 if __name__ == "__main__":
     STUDY.main()

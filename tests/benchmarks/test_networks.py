@@ -29,9 +29,9 @@ ALL_EPOCHS = {"n_iter_no_change": math.inf}
 @pytest.mark.parametrize("task", TASKS)
 def test_combu(task):
     recipe = Recipe(hidden=(16, 8), epochs=4, dropout=0.2)
-    fit = Fit(Source("formula", "ar", task), PROTOCOLS["paper"], recipe, "relu+ln+proxy", 0, 1)
+    fit = Fit(Source("formula", "ar", task), PROTOCOLS["paper"], recipe, "relu", 0, 1)
     own = {"hidden_layer_sizes": (16, 8), "max_iter": 4, "dropout": 0.2, "alpha": 0.0}
-    own |= {"activation": "relu", "normalization": "layer", "proxy_norm": True}
+    own |= {"activation": "relu"}
     assert shape_of(fit.estimator()) == PAPER[task] | ALL_EPOCHS | own
 
 

@@ -35,7 +35,7 @@ class Metric:
 METRICS = {
     "mae": Metric("MAE", "target sd", 1.0, 3, False),
     "mse": Metric("MSE", "target sd", 1.0, 3, False),
-    "accuracy": Metric("Acc.", "percent", 100.0, 2, True),
+    "accuracy": Metric("accuracy", "percent", 100.0, 2, True),
     "f1": Metric("F1", "percent", 100.0, 2, True),
 }
 TASK_METRICS = {"regression": ("mae", "mse"), "classification": ("accuracy", "f1")}

@@ -17,7 +17,7 @@ from benchmarks.common.command import versions
 from benchmarks.common.results import Row
 from benchmarks.papers.combu import study
 from benchmarks.papers.combu.sources import Source
-from benchmarks.papers.combu.study import PROTOCOLS, VARIANTS, Fit, Recipe
+from benchmarks.papers.combu.study import PROTOCOLS, Fit, Recipe
 from combutab.estimators import FitOutcome, FitTask
 from combutab.generators import CTGAN, TVAE, fit_stack, patch_ctgan
 from combutab.preprocessing import TableEncoder
@@ -77,9 +77,14 @@ class Score:
             # NOTE[DIFF]: the paper says that a machine learning model is trained, and not which;
             # this is its larger network, and ReLU favours no generator
             return Fit(source, PROTOCOLS["paper"], self.recipe, "relu", 0, seed).estimator()
-        classifies = source.task == "classification"
-        kind = HistGradientBoostingClassifier if classifies else HistGradientBoostingRegressor
-        return make_pipeline(TableEncoder(min_frequency=1), kind(random_state=seed))
+        return boosting(source.task, seed)
+
+
+def boosting(task: str, seed: int) -> Any:
+    """Gradient boosting of a table's rows."""
+    classifies = task == "classification"
+    kind = HistGradientBoostingClassifier if classifies else HistGradientBoostingRegressor
+    return make_pipeline(TableEncoder(min_frequency=1), kind(random_state=seed))
 
 
 @lru_cache(maxsize=4)
@@ -97,101 +102,76 @@ def split(source: Source) -> tuple[pd.DataFrame, pd.DataFrame]:
 Made = tuple[dict[str, Any], list[pd.DataFrame]]  # how a generator was trained, and its samples
 
 
-def generate(generators: Sequence[Generator], device: str) -> list[Made]:
+def generate(generators: Sequence[Generator]) -> list[Made]:
     """Train generators that share data, model and seed, and sample from them.
 
-    Ours train as a stack, the patched package's come alone. One that fails has a message.
+    Ours train as a stack, the patched package's come alone.
     """
-    first = generators[0]
+    first, started, made = generators[0], time.perf_counter(), []
     table, _ = split(first.source)
     if first.model == REAL:
         return [({}, [table])]
-    is_ours, message, started = first.model in OURS, "", time.perf_counter()
-    models = [(_ours if is_ours else _patched)(each, device) for each in generators]
-    try:
-        if is_ours:
-            fit_stack(models, table)
-        else:
-            discrete = list(table.select_dtypes("category"))
-            models[0].fit(table.astype(dict.fromkeys(discrete, str)), discrete)
-    except ValueError as diverged:
-        message = _one_line(diverged)
-    seconds, made = round((time.perf_counter() - started) / len(models), 2), []
+    if first.model in OURS:
+        models = [_ours(each) for each in generators]
+        fit_stack(models, table)
+        if any(model.n_iter_ < model.epochs for model in models):
+            raise KeyboardInterrupt  # a fit turns it into an early end
+    else:
+        models, discrete = [_patched(first)], list(table.select_dtypes("category"))
+        models[0].fit(table.astype(dict.fromkeys(discrete, str)), discrete)
+    facts = {"fit_seconds": round((time.perf_counter() - started) / len(models), 2)}
     for each, model in zip(generators, models, strict=True):
-        error, samples, started = message, [], time.perf_counter()
-        if is_ours and model.__sklearn_is_fitted__():
-            error = ""
-            if model.n_iter_ < model.epochs:
-                raise KeyboardInterrupt  # a fit turns it into an early end
-        for number in range(0 if error else each.n_samples):
-            own = {"random_state": 10 * each.seed + number} if is_ours else {}
+        samples, started = [], time.perf_counter()
+        for number in range(each.n_samples):
+            own = {"random_state": 10 * each.seed + number} if first.model in OURS else {}
             samples.append(model.sample(len(table), **own)[list(table)].astype(table.dtypes))
-        own_seconds = round((time.perf_counter() - started) / each.n_samples, 2)
-        facts = {"fit_seconds": seconds, "sample_seconds": own_seconds}
-        made.append((facts | {"stack": len(models), "error": error}, samples))
+        seconds = round((time.perf_counter() - started) / each.n_samples, 2)
+        made.append((facts | {"sample_seconds": seconds, "stack": len(models)}, samples))
     return made
 
 
-def _ours(each: Generator, device: str) -> Any:
-    variant = VARIANTS[each.activation]
-    # without ProxyNorm the model's own: batch normalisation in CTGAN's generator, none in TVAE
-    norm = {"normalization": variant.normalization, "proxy_norm": True}
-    options = {"activation": variant.activation, "random_state": each.seed, "device": device}
-    if each.model == "tvae":
-        options["argmax"] = False  # what is stored was drawn
-    return OURS[each.model](epochs=each.epochs, **options, **(norm if variant.proxy_norm else {}))
+def _ours(each: Generator) -> Any:
+    # TVAE's rows are drawn, as what is stored was
+    own = {"argmax": False} if each.model == "tvae" else {}
+    options = {"activation": each.activation, "random_state": each.seed, "device": "cpu"}
+    return OURS[each.model](epochs=each.epochs, **options, **own)
 
 
-def _patched(each: Generator, device: str) -> Any:
+def _patched(each: Generator) -> Any:
     import ctgan
 
     package = getattr(ctgan, each.model.removesuffix("-patched").upper())
-    patched = patch_ctgan(package, VARIANTS[each.activation].activation)
-    model = patched(epochs=each.epochs, enable_gpu=device != "cpu")
+    model = patch_ctgan(package, each.activation)(epochs=each.epochs, enable_gpu=False)
     model.set_random_state(each.seed)
     return model
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
 
 
 def run(scores: Sequence[Score]) -> list[Row]:
     """Train generators that share data, model and seed, and score what learns from the samples."""
     warnings.filterwarnings("ignore")
     generators = list(dict.fromkeys(score.generator for score in scores))
-    device = scores[0].recipe.device
-    made = dict(zip(generators, generate(generators, device), strict=True))
+    made = dict(zip(generators, generate(generators), strict=True))
     train, test = split(generators[0].source)
     X, y = test.drop(columns=TARGET), test[TARGET]
     rows, tasks = [], {}
     for i, score in enumerate(scores):
         facts, samples = made[score.generator]
-        rows.append({"device": device, "n_samples": score.generator.n_samples} | facts)
-        if samples:
-            table = samples[score.sample]
-            tasks[i] = FitTask(score.estimator(), table.drop(columns=TARGET), table[TARGET], i)
-        else:
-            rows[i]["error"] = f"generator: {facts['error']}"
+        rows.append({"device": "cpu", "n_samples": score.generator.n_samples} | facts)
+        table = samples[score.sample]
+        tasks[i] = FitTask(score.estimator(), table.drop(columns=TARGET), table[TARGET], i)
     networks = {i: task for i, task in tasks.items() if scores[i].learner == "mlp"}
     outcomes = dict(zip(networks, study.fit_networks([*networks.values()]), strict=True))
     for i, task in tasks.items():
-        outcome = outcomes.get(i) or _fit_alone(task)
-        rows[i] |= {"seconds": round(outcome.seconds, 3), "n_train": len(task.y)}
+        rows[i]["n_train"], started = len(task.y), time.perf_counter()
         try:
-            if outcome.error is not None:
-                raise outcome.error
+            if i not in outcomes:
+                task.estimator.fit(task.X, task.y)
+                outcomes[i] = FitOutcome(time.perf_counter() - started, None)
+            rows[i]["seconds"] = round(outcomes[i].seconds, 3)
+            if outcomes[i].error is not None:
+                raise outcomes[i].error
             rows[i] |= {"n_test": len(test), **study.score(task.estimator, X, y, train[TARGET])}
         except ValueError as error:  # it diverged, or the sample has one class
-            rows[i]["error"] = _one_line(error)
+            rows[i]["error"] = " ".join(str(error).split())
     # of this process, which may be on another machine than the one that asked
     return [study.as_text(row) | versions(*PACKAGES) for row in rows]
-
-
-def _fit_alone(task: FitTask) -> FitOutcome:
-    error, started = None, time.perf_counter()
-    try:
-        task.estimator.fit(task.X, task.y)
-    except ValueError as found:
-        error = found
-    return FitOutcome(time.perf_counter() - started, error)

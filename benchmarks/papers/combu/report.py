@@ -1,211 +1,315 @@
-"""The pages of the CombU paper's tables: our cells, the paper's, its claims, which differ."""
+"""Pages of the CombU paper's tables: claims, cells beside the paper's, CombU's advantage."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from pathlib import Path
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from itertools import zip_longest
 
+import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
-from benchmarks.common.claims import Claim, Finding, claims_table
-from benchmarks.common.page import Page, p_text
-from benchmarks.outputs import write_table
-from benchmarks.papers.combu import report_numbers as numbers
-from benchmarks.papers.combu import report_text as text
-from benchmarks.papers.combu.expected import ACTIVATIONS, METRICS, Table, load_expected
-from benchmarks.papers.combu.figures import add_curves, normalised, plot_radar
-from combutab.evaluation import summarise_nemenyi
-from combutab.plotting import plot_critical_difference
+from benchmarks.common.command import Study
+from benchmarks.common.page import Page, markdown_table
+from benchmarks.common.verdicts import Claim, Verdict, beats, best_of, by_unit, claims_table
+from benchmarks.papers.combu.expected import (
+    ACTIVATIONS,
+    AVERAGE_RANK,
+    LOST,
+    METRICS,
+    TABLES,
+    TASK_METRICS,
+    Table,
+    load_expected,
+)
+from benchmarks.papers.combu.sources import Source, origin
+from benchmarks.papers.combu.study import combu_study
+from combutab.evaluation import compare_pairs
 
 FOCUS = "combu"
+ORDER = "activations come in the paper's order"
+CELL = ["protocol", "data", "task", "metric", "activation"]
+POOLED = 2.0  # a cell is reproduced within so many pooled standard deviations
+ALLOWANCE = (
+    f"A cell is reproduced (*) if the means are at most {POOLED:g} pooled standard deviations "
+    "apart (the root of the mean of the two variances, ours with ddof 1), give or take half a unit "
+    "of the paper's last digit. Large standard deviations make that easy."
+)
+
+Claims = Sequence[Claim[pd.DataFrame]]
 
 
-# ---- the paper's claims, judged from one protocol's comparison with the paper --------------------
+# ---- claims ------------------------------------------------------------------------------------
 
 
-def judge_cells(comparison: pd.DataFrame) -> Finding | None:
-    """Judge whether the paper's cells come out again."""
-    parts = comparison["reproduced"].dropna().astype(bool).tolist()
-    return Finding(f"{sum(parts)} of {len(parts)} cells reproduced", parts) if parts else None
+def ranks(rows: pd.DataFrame, metric: str, unit: str = "data") -> pd.DataFrame:
+    """Rank the paper's activations in each unit, 1 the best; ties share their mean rank."""
+    known = rows[rows["activation"].isin(ACTIVATIONS) & rows[metric].notna()]
+    wide = by_unit(known, metric, unit).round(12)
+    return wide.rank(axis=1, ascending=not METRICS[metric].greater_is_better)
 
 
-def judge_ranks(comparison: pd.DataFrame) -> Finding | None:
-    """Judge whether no other of the paper's activations has a better mean rank, by metric."""
-    texts, parts = [], []
-    for metric, ranks in numbers.rank_activations(_papers(comparison)).items():
-        if FOCUS in ranks and len(ranks) > 1:
-            parts.append(bool(ranks[FOCUS] == ranks.min()))
-            texts.append(f"{METRICS[metric].label} {ranks[FOCUS]:.2f} (least {ranks.min():.2f})")
-    return Finding("mean ranks " + ", ".join(texts), parts) if parts else None
+def judge_rank(metric: str, rows: pd.DataFrame, margin: float) -> Verdict:
+    """Judge whether CombU has the best mean rank over data sets."""
+    return best_of(ranks(rows, metric), FOCUS, greater_is_better=False)
 
 
-def judge_advantage(comparison: pd.DataFrame) -> Finding | None:
-    """Judge whether Nemenyi's test finds that it ranks better than some other, by metric."""
-    texts, parts = [], []
-    for metric in comparison["metric"].unique():
-        result = numbers.across_data(_papers(comparison), metric)
-        if result is not None and FOCUS in result.mean_ranks:
-            worse = result.mean_ranks > result.mean_ranks[FOCUS]
-            sure = (result.p[FOCUS] < result.alpha) & worse & result.differ
-            parts.append(bool(sure.any()))
-            p = p_text(result.friedman.pvalue)
-            texts.append(f"{METRICS[metric].label} better than {sure.sum()} (Friedman {p})")
-    return Finding(", ".join(texts), parts) if parts else None
+def rank_claims(where: str, task: str, unit: str) -> Claims:
+    """The paper's comparison of mean ranks, a claim per metric."""
+    text = "CombU has the best mean rank of the seven in {}"
+    return [
+        Claim(
+            where, text.format(METRICS[m].label), "data set", partial(judge_rank, m), 0.0, "ranks"
+        )
+        for m in TASK_METRICS[task]
+    ]
 
 
-def judge_lines(least: int, comparison: pd.DataFrame) -> Finding | None:
-    """Judge whether it has the best mean of so many data sets and metrics at least."""
-    cells = text.mark_best(_papers(comparison))
-    own = cells.loc[cells["activation"] == FOCUS, "best"]
-    shown = f"best in {own.sum()} of {len(own)} lines"
-    return Finding(shown, [bool(own.sum() >= least)]) if len(own) else None
+def judge_order(table: Table, rows: pd.DataFrame, margin: float) -> Verdict:
+    """Judge whether activations come in the paper's order, by `taus`."""
+    return beats(taus(compare_with_paper(make_cells(rows), load_expected(table.number))), 0.0)
 
 
-def _papers(cells: pd.DataFrame) -> pd.DataFrame:
-    return cells[cells["activation"].isin(ACTIVATIONS)]
+def taus(comparison: pd.DataFrame) -> pd.Series:
+    """Kendall's tau of our means and the paper's by data set, over metrics with 3 legible cells."""
+    found = {}
+    both = comparison.dropna(subset=["mean", "paper_mean"])
+    for cell, part in both.groupby(["data", "protocol", "task", "metric"], sort=False):
+        if len(part) >= 3:
+            found[cell] = part[["mean", "paper_mean"]].corr("kendall").iat[0, 1]
+    return pd.Series(found, dtype=float).groupby(level=0, sort=False).mean()
+
+
+# ---- cells -------------------------------------------------------------------------------------
+
+
+def make_cells(rows: pd.DataFrame) -> pd.DataFrame:
+    """Average every protocol, data set, metric and activation, in the paper's units.
+
+    Where there are several splits, the seeds of a split are averaged first and the standard
+    deviation is over splits; on one split it is over the seeds.
+
+    Returns
+    -------
+    DataFrame, one row a cell
+        The columns of ``CELL``, ``mean`` and ``sd`` (ddof 1), which are NaN where a run failed: the
+        mean of those that did not fail would flatter.
+    """
+    names = [*CELL, "split", "seed"]
+    long = rows.melt([n for n in names if n != "metric"], METRICS, "metric", "score")
+    long = long[[m in TASK_METRICS[t] for t, m in zip(long["task"], long["metric"], strict=True)]]
+    long["score"] *= [METRICS[metric].scale for metric in long["metric"]]
+    several = long.groupby(CELL)["split"].transform("nunique") > 1
+    long["unit"] = long["split"].where(several, long["seed"])
+    mean = long.groupby([*CELL, "unit"], sort=False)["score"].agg(_mean)
+    cells = mean.groupby(level=CELL, sort=False).agg([_mean, lambda x: x.std(skipna=False)])
+    return cells.set_axis(["mean", "sd"], axis=1).reset_index()
+
+
+def _mean(scores: pd.Series) -> float:
+    return float(scores.mean(skipna=False))
+
+
+def compare_with_paper(cells: pd.DataFrame, expected: pd.DataFrame) -> pd.DataFrame:
+    """Put the paper's number beside each of our cells; ``reproduced`` is as `ALLOWANCE` says.
+
+    It is missing where either side has no mean or no standard deviation.
+    """
+    keys = CELL[1:]
+    paper = expected.rename(columns={"mean": "paper_mean", "sd": "paper_sd"})
+    table = cells.merge(paper[[*keys, "paper_mean", "paper_sd"]], on=keys, how="left")
+    pooled = np.sqrt((table["sd"] ** 2 + table["paper_sd"] ** 2) / 2.0)
+    distance = (table["mean"] - table["paper_mean"]).abs()
+    within = POOLED * pooled + [0.5 * 10.0 ** -METRICS[m].decimals for m in table["metric"]]
+    table["reproduced"] = (distance <= within).astype("boolean").mask((pooled + distance).isna())
+    return table
+
+
+def cell_text(mean: float, sd: float, reproduced: object = False) -> str:
+    """
+    >>> cell_text(0.08812, 0.0113, True), cell_text(96.318, math.nan), cell_text(math.nan, 1.0)
+    ('0.0881 ± 0.011*', '96.32', '—')
+    """
+    if not math.isfinite(mean):
+        return "—"
+    star = "*" if reproduced is True or reproduced is np.True_ else ""
+    text = f"{mean:.2f}" if mean > 50 else f"{mean:.3g}"
+    return text + (f" ± {sd:.2g}" if math.isfinite(sd) else "") + star
+
+
+def cells_table(comparison: pd.DataFrame, expected: pd.DataFrame, ours: Mapping[str, str]) -> str:
+    """Lines of data set and metric, ours by protocol (``ours`` names them) above the paper's."""
+    known = dict.fromkeys([*ACTIVATIONS, *comparison["activation"]])
+    names = [name for name in known if name in set(comparison["activation"])]
+    paper = expected[expected["data"].isin(comparison["data"])]
+    parts = [comparison[comparison["protocol"] == name].assign(who=ours[name]) for name in ours]
+    cells = pd.concat([*parts, paper.assign(who="the paper's", reproduced=False)])
+    order = {who: i for i, who in enumerate(cells["who"].unique())}
+    lines = []
+    for (data, metric), part in cells.groupby(["data", "metric"], sort=False):
+        for who in sorted(part["who"].unique(), key=order.get):
+            own = part[part["who"] == who].set_index("activation")
+            texts = {c.Index: cell_text(c.mean, c.sd, c.reproduced) for c in own.itertuples()}
+            lines.append([data, METRICS[metric].label, who, *(texts.get(n, "—") for n in names)])
+    return markdown_table(["", "", "", *map(label, names)], lines)
+
+
+def counts(comparison: pd.DataFrame, ours: Mapping[str, str]) -> str:
+    """Say how many cells are reproduced, by protocol and data set."""
+    told = []
+    for protocol, who in ours.items():
+        known = comparison[comparison["protocol"] == protocol].dropna(subset="reproduced")
+        by_data = known.groupby("data", sort=False)["reproduced"].agg(["sum", "count"])
+        each = ", ".join(f"{row.Index} {row.sum} of {row.count}" for row in by_data.itertuples())
+        told.append(f"{who}: {known['reproduced'].sum()} of {len(known)} ({each})")
+    return f"Reproduced, {'; '.join(told)}. {ALLOWANCE}"
+
+
+# ---- CombU's advantage over each other ---------------------------------------------------------
+
+
+def advantages(scores: pd.DataFrame, **how: float) -> dict[str, Verdict]:
+    """Judge CombU against each other (units x activations, greater is better); see `beats`."""
+    others = scores.columns.drop(FOCUS)
+    return {other: beats(scores[FOCUS], scores[other], **how) for other in others}
+
+
+def plot_advantages(panels: Mapping[str, Mapping[str, Verdict]], words: str) -> Figure:
+    """Draw CombU's advantage over each other with its 95 % interval, a panel for each title."""
+    names = list(dict.fromkeys(name for found in panels.values() for name in found))
+    columns = 2 if len(panels) == 4 else min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    size = (1.2 + 2.9 * columns, 0.6 + (0.7 + 0.2 * len(names)) * rows)
+    figure = Figure(figsize=size, layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
+    for axes, (title, found) in zip_longest(grid.flat, panels.items(), fillvalue=("", {})):
+        for other, v in found.items():
+            half, at = v.high - v.estimate, names.index(other)
+            axes.errorbar(v.estimate, at, xerr=half, fmt="o", color="#0072B2", markersize=4)
+        axes.axvline(0.0, color="0.4", linestyle="--", linewidth=1)
+        axes.set_title(title, fontsize=9, loc="left")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_visible(bool(found))
+    grid[0, 0].set_yticks(range(len(names)), list(map(label, names)))
+    grid[0, 0].invert_yaxis()
+    figure.supxlabel(words, fontsize=9)
+    return figure
+
+
+def label(name: str) -> str:
+    return ACTIVATIONS.get(name, name)
+
+
+def signed(rows: pd.DataFrame, score: str, unit: str) -> pd.DataFrame:
+    """Units x activations in the paper's units, greater is better; other scores are losses."""
+    known = METRICS.get(score)
+    sign = 1.0 if known and known.greater_is_better else -1.0
+    return by_unit(rows, score, unit) * (sign * known.scale if known else sign)
+
+
+def add_units(
+    page: Page, rows: pd.DataFrame, scores: Iterable[str], unit: str, suffix: str = "", **how: float
+) -> None:
+    """Compare on each data set, by unit: all pairs in a table, CombU with each other in a figure.
+
+    ``how``: rows that train and test, where they are not the rows' own.
+    """
+    lines, panels = [], {}
+    for data, own in rows.groupby("data", sort=False):
+        sizes = how or {name: own[name].mean() for name in ("n_train", "n_test")}
+        for score in scores:
+            wide = signed(own, score, unit)
+            if wide.isna().any(axis=None) or min(wide.shape) < 2:
+                continue
+            long = wide.stack().rename("score").reset_index()
+            found = compare_pairs(long, resample=unit, **sizes)
+            sure = found[found["distinguishable"]]
+            worse = sure.loc[sure["activation"] == FOCUS, "other_activation"]
+            better = sure.loc[sure["other_activation"] == FOCUS, "activation"]
+            told = [", ".join(map(label, names)) or "none" for names in (worse, better)]
+            name = METRICS[score].label if score in METRICS else score
+            lines.append([data, name, f"{len(sure)} of {len(found)}", *told])
+            if score != "f1":  # as accuracy
+                panels[f"{data}, {name}"] = advantages(wide, **sizes)
+    if lines:
+        page.text(f"Pairs of activations: {TESTS[unit]}, Holm-adjusted over all pairs, 5 % level.")
+        page.table(PAIRS_HEAD, lines)
+    if max(map(len, panels.values()), default=0) > 1:
+        words = f"CombU's advantage over each other, 95 % interval over {unit}s"
+        page.figure(plot_advantages(panels, words), words, suffix)
+
+
+TESTS = {
+    "split": "t-tests paired by split and corrected for the overlap of splits (Nadeau and Bengio)",
+    "seed": "t-tests paired by seed",
+}
+PAIRS_HEAD = ("", "", "pairs that differ", "CombU is better than", "CombU is worse than")
 
 
 # ---- pages -------------------------------------------------------------------------------------
 
-
-Claims = Sequence[Claim[pd.DataFrame]]
+HOW = {
+    "paper": "one random 4:1 split, 5 seeds",
+    "sound": "10 splits x 3 seeds, rows with equal features on one side of a split",
+    "sound-ungrouped": "the same, on either side",
+}
+RANKS = "CombU's advantage over each other in rank, 95 % interval over formulas"
 
 
 def write_page(
     table: Table, claims: Claims, page: Page, arguments: argparse.Namespace, rows: pd.DataFrame
 ) -> None:
-    """Fill a study's page; our cells, beside the paper's, go to a file of their own.
-
-    Where the paper has no such table, the page has the tests over data sets alone.
-    """
-    page.text(text.provenance(rows), text.failures_table(rows))
-    cells = numbers.sort_cells(numbers.make_cells(rows), table)
-    if table.number is None:
-        write_rows(cells, arguments.out / f"{table.name}_cells.csv.gz")
-        page.text(text.design_text(cells))
-        _add_tests(page, rows, cells, table)
-        return
+    """Fill a study's page."""
+    rows = rows.sort_values("data", key=lambda d: d.map([*table.data].index), kind="stable")
+    protocols = {name: rows[rows["protocol"] == name] for name in HOW}
+    protocols = {name: part for name, part in protocols.items() if len(part)}
+    page.text(
+        "; ".join(f"*{name}*: {HOW[name]}" for name in protocols)
+        + ". Networks and training are those of the paper's appendix B. Errors are in standard "
+        "deviations of the training rows' target, accuracy and macro F1 in percent.",
+        *([] if table.number == 3 else [origin(rows["data"].unique())]),
+        claims_table(claims, {k: v for k, v in protocols.items() if k != "sound-ungrouped"}),
+    )
+    if "sound" in protocols:
+        add_units(page, protocols["sound"], METRICS, "split")
+    else:
+        scores = [metric for metric in METRICS if rows[metric].notna().any()]
+        panels = {METRICS[m].label: advantages(-ranks(rows, m)) for m in scores}
+        page.figure(plot_advantages(panels, RANKS), RANKS)
     expected = load_expected(table.number)
-    cells = numbers.compare_with_paper(cells, expected)
-    write_rows(cells, arguments.out / f"{table.name}_comparison.csv.gz")
-    protocols = dict(iter(cells.groupby("protocol", sort=False)))
-    page.heading("The paper's claims")
-    page.text(
-        claims_table(claims, protocols),
-        "Errors are in standard deviations of the training rows' target, accuracy and macro F1 in "
-        "percent. The best mean of a row is bold; ranks are of unrounded means, and ties share "
-        "their mean rank (the paper gives ties the better rank).",
-    )
-    for protocol, part in protocols.items():
-        page.heading(f"Ours, {protocol} protocol")
-        ranks = numbers.rank_activations(part)
-        page.text(text.design_text(part), text.cells_table(part, table, ranks))
-    page.heading("The paper's")
-    paper, ranks = numbers.split_ranks(expected)
-    notes = text.paper_notes(expected)
-    page.text(text.cells_table(paper, table, ranks), f"Of the paper's cells:\n\n{notes}")
-    _add_comparison(page, protocols, table)
-    scaled = rows[(rows["protocol"] == "paper") & (rows["task"] == "regression")]
-    if len(scaled):
-        _add_scaling(page, scaled, expected, table)
-    if "sound-ungrouped" in protocols and "sound" in protocols:
-        page.heading("Equal rows on both sides of the split", 3)
+    add_cells(page, rows, expected, {name: f"ours, {name}" for name in protocols})
+
+
+def add_cells(
+    page: Page, rows: pd.DataFrame, expected: pd.DataFrame, ours: Mapping[str, str]
+) -> None:
+    """Fold our cells, by protocol, beside the paper's."""
+    paper = expected[expected["data"] != AVERAGE_RANK]
+    comparison = compare_with_paper(make_cells(rows), paper)
+    lost = paper["note"].str.startswith(LOST).sum()
+    with page.details("Our cells beside the paper's"):
         page.text(
-            "The sound protocol keeps rows with equal features on one side, the sound-ungrouped "
-            "one does not. Means over the activations:",
-            text.duplicates_table(cells, table),
-        )
-    _add_tests(page, rows, cells, table)
-    page.heading("Figures")
-    _add_radar(page, next(iter(protocols.values())), paper, table)
-    add_curves(page, rows, table.data)
-
-
-def write_rows(table: pd.DataFrame, path: Path) -> None:
-    """Write numbers to a file of their own."""
-    write_table(table, path, index=False, float_format="%.6g")
-
-
-def _add_comparison(page: Page, protocols: dict[str, pd.DataFrame], table: Table) -> None:
-    page.heading("Ours beside the paper's")
-    page.text(
-        "Cells reproduced have means at most 2 pooled standard deviations apart (give or take the "
-        "rounding of the paper's). Ours have ddof 1. The paper's seem to have ddof 0: those of its "
-        "accuracies on the 114 to 154 test rows of wdbc, breast-w and diabetes, which can have few "
-        "values, fit nothing else. Each cell's difference stands in the CSV file of the comparison."
-    )
-    for protocol, part in protocols.items():
-        page.heading(f"{protocol} protocol", 3)
-        ddof0 = part["reproduced_ddof0"]
-        page.text(
-            text.counts_table(part, table),
-            f"With ddof 0 on both sides {ddof0.sum()} of {ddof0.count()} cells are reproduced.",
-            "How alike the orders of the activations are:",
-            text.correlations_table(part, table),
+            counts(comparison, ours),
+            cells_table(comparison, paper, ours),
+            "± is a standard deviation over splits, where there are several, or else over seeds. "
+            f"{lost} of the paper's {len(paper)} cells (—) are lost in the text that we have.",
         )
 
 
-def _add_scaling(page: Page, rows: pd.DataFrame, expected: pd.DataFrame, table: Table) -> None:
-    restated, ratios = numbers.scale_by_all_rows(rows)
-    cells = numbers.sort_cells(numbers.make_cells(restated), table)
-    listed = ", ".join(f"{text.data_label(d, table)} {x:.3f}" for d, x in ratios.items())
-    page.heading("The target scaled by all rows", 3)
-    page.text(
-        "The paper may have scaled the target before it split. Then its errors are in standard "
-        f"deviations of all rows, and ours have to be multiplied by a ratio (MSE: by its square): "
-        f"{listed}. Paper protocol:",
-        text.counts_table(numbers.compare_with_paper(cells, expected), table),
+def openml_study(number: int, task: str, description: str) -> Study:
+    """The study of Table 5 or 6: four data sets of OpenML each; Figure 2 is of both."""
+    table, where = TABLES[number], f"Table {number}"
+    order = partial(judge_order, table)
+    claims = (
+        *rank_claims(f"{where}, Figure 2", task, "data set"),
+        Claim(where, ORDER, "data set", order, measure="Kendall's tau"),
     )
 
+    def sources(quick: bool, data_home: str | None) -> list[Source]:
+        names, limit = (list(table.data)[:2], 300) if quick else (table.data, None)
+        return [Source("openml", name, task, limit=limit, data_home=data_home) for name in names]
 
-def _add_tests(page: Page, rows: pd.DataFrame, cells: pd.DataFrame, table: Table) -> None:
-    """Across data sets by ranks, and on each data set where there are several splits."""
-    page.heading("Which differences are real")
-    for protocol, part in cells.groupby("protocol", sort=False):
-        if protocol == "sound-ungrouped" and "sound" in set(cells["protocol"]):
-            continue  # equal rows on both sides favour what memorises them
-        page.heading(f"{protocol} protocol", 3)
-        for metric in part["metric"].unique():
-            label, result = METRICS[metric].label, numbers.across_data(part, metric)
-            if result is None:
-                page.text(f"**{label}.** Too few data sets or activations for Friedman's test.")
-                continue
-            sentences = summarise_nemenyi(result)
-            page.text(f"**{label}, {len(result.mean_ranks)} activations.** {sentences}")
-            caption = f"Mean ranks by {label}, {protocol} protocol"
-            page.figure(plot_critical_difference(result), caption, f"ranks_{protocol}_{metric}")
-        if part["splits"].max() > 1:
-            page.heading(f"Each data set, {protocol} protocol", 4)
-            _add_tests_within(page, rows[rows["protocol"] == protocol], part, table)
-
-
-def _add_tests_within(page: Page, rows: pd.DataFrame, cells: pd.DataFrame, table: Table) -> None:
-    lines, comparisons = [], []
-    for (data, task, metric), _ in cells.groupby(["data", "task", "metric"], sort=False):
-        fits = rows[(rows["data"] == data) & (rows["task"] == task)]
-        comparison, sentences = numbers.within_data(fits, metric)
-        lines.append(f"- {text.data_label(data, table)}, {METRICS[metric].label}: {sentences}")
-        comparisons += [] if comparison is None else [comparison]
-    page.text(
-        "Paired by split, with Nadeau and Bengio's corrected t-test against the best mean, "
-        "Holm-adjusted. Data sets and metrics:",
-        text.verdicts_table(comparisons) if comparisons else text.NOTHING,
-        "\n".join(lines),
-    )
-
-
-def _add_radar(page: Page, cells: pd.DataFrame, paper: pd.DataFrame, table: Table) -> None:
-    """Ours, and the paper's where it is whole."""
-    theirs = paper.assign(runs=paper["mean"])  # a lost cell has no run
-    both = {"ours": normalised(cells, table.data), "the paper's": normalised(theirs, table.data)}
-    panels = {title: scores for title, scores in both.items() if len(scores) >= 3}
-    if "ours" in panels:
-        lost = "" if len(panels) == 2 else "; too much of the paper's is lost to draw its own"
-        page.figure(
-            plot_radar(panels),
-            "As the paper's Figures 1 and 2: each metric scaled by its range over the activations, "
-            "1 the best and 0 the worst or failed, and averaged over the metrics of an experiment"
-            f"{lost}",
-            "radar",
-        )
+    return combu_study(table, description, sources, partial(write_page, table, claims))

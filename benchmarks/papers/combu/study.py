@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import groupby, pairwise
+from itertools import groupby
 
 import joblib
 import numpy as np
 import pandas as pd
-import torch
 from sklearn.base import is_classifier
 from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
 
@@ -27,29 +25,14 @@ from benchmarks.papers.combu.expected import ACTIVATIONS, Table
 from benchmarks.papers.combu.sources import Source
 from combutab import MLPClassifier, MLPRegressor
 from combutab import paper_recipe as estimator_recipe
+from combutab.activations import ACTIVATIONS as KNOWN
 from combutab.estimators import BaseMLP, FitOutcome, FitTask, fit_stacked
 from combutab.model_selection import score_classifier, score_regressor
 
 TEST_SIZE = 0.2  # the CombU paper's 4:1
-# Floating-point operations of a chunk: a minute or two on one core, what a kill can lose.
-CHUNK_OPERATIONS = {"cpu": 8e12, "cuda": 8e15}
-
-
-@dataclass(frozen=True)
-class Variant:
-    """An activation to compare, and the normalisation before it."""
-
-    activation: str
-    normalization: str = "none"
-    proxy_norm: bool = False
-
-
-PAPER = tuple(ACTIVATIONS)
-OTHERS = ("pln-4", "pln-8", "pls-2", "la-silu", "la-hardsilu")
-VARIANTS = {
-    **{name: Variant(name) for name in (*PAPER, *OTHERS)},
-    **{f"{name}+ln+proxy": Variant(name, "layer", True) for name in ("relu", "combu")},
-}
+CHUNK = 16  # networks that train together, which a kill can lose: minutes on one core
+# what every network of these studies has, and its rows say
+FIXED = {"normalization": "none", "proxy_norm": False, "precision": "float32"}
 
 
 @dataclass(frozen=True)
@@ -86,8 +69,6 @@ class Recipe:
     batch_size: int = 500
     learning_rate_init: float = 5e-4
     dropout: float = 0.1
-    device: str = "cpu"
-    precision: str = "float32"
     curve_block: int = 0  # epochs averaged to a point of the training curves; 0 keeps no curves
 
 
@@ -108,7 +89,7 @@ class Fit:
     source: Source
     protocol: Protocol
     recipe: Recipe
-    activation: str  # a key of VARIANTS
+    activation: str
     split: int
     seed: int
 
@@ -120,35 +101,24 @@ class Fit:
     @property
     def settings(self) -> Row:
         """The columns that say which network this is, and how it is trained."""
-        source = self.source
-        values = asdict(VARIANTS[self.activation]) | asdict(self.recipe)
-        values |= {"protocol": self.protocol.name, "data": source.name, "task": source.task}
+        values = FIXED | asdict(self.recipe)
+        values |= {"protocol": self.protocol.name, "data": self.source.name}
         values |= {n: getattr(self, n) for n in ("activation", "split", "seed", "random_state")}
-        values["data_random_state"] = source.random_state
+        values |= {"task": self.source.task, "data_random_state": self.source.random_state}
         values["hidden"] = ",".join(map(str, self.recipe.hidden))
-        results = ("device", "curve_block")  # known when it is trained
-        return {name: str(value) for name, value in values.items() if name not in results}
+        del values["curve_block"]  # of the result
+        return {name: str(value) for name, value in values.items()}
 
     def estimator(self) -> BaseMLP:
         """The unfitted network."""
         recipe = self.recipe
         kind = MLPClassifier if self.source.task == "classification" else MLPRegressor
-        settings = estimator_recipe(
-            self.source.task,
-            **asdict(VARIANTS[self.activation]),
-            hidden_layer_sizes=recipe.hidden,
-            max_iter=recipe.epochs,
-            n_iter_no_change=math.inf,
-            batch_size="paper" if recipe.batch_size == 500 else recipe.batch_size,
-            learning_rate_init=recipe.learning_rate_init,
-            dropout=recipe.dropout,
-            alpha=0.0,
-            random_state=self.random_state,
-            device=recipe.device,
-            precision=recipe.precision,
-            track_metric=bool(recipe.curve_block),
-        )
-        return kind(**settings)
+        own = {"activation": self.activation, "hidden_layer_sizes": recipe.hidden, "alpha": 0.0}
+        own |= {"max_iter": recipe.epochs, "n_iter_no_change": math.inf, "dropout": recipe.dropout}
+        own |= {"batch_size": "paper" if recipe.batch_size == 500 else recipe.batch_size}
+        own |= {"learning_rate_init": recipe.learning_rate_init, "random_state": self.random_state}
+        own |= {"device": "cpu", "track_metric": bool(recipe.curve_block)}
+        return kind(**estimator_recipe(self.source.task, **FIXED, **own))
 
 
 PACKAGES = ("numpy", "sklearn", "pandas", "python", "cpu")
@@ -169,16 +139,17 @@ def make_fits(
     protocols: Collection[Protocol],
     activations: Collection[str],
     recipe: Recipe | None = None,
-    **changes: object,
+    curve_block: int = 0,
 ) -> list[Fit]:
     """All fits of a study: by data set, protocol, split, activation and seed.
 
-    ``recipe`` replaces the paper's rule for all data sets; ``changes`` change single settings.
+    ``recipe`` replaces the paper's rule for all data sets.
     """
     return [
         Fit(source, protocol, settled, activation, split, seed)
         for source in sources
-        for settled in [replace(recipe or paper_recipe(source.n_rows()), **changes)]
+        for settled in [recipe or paper_recipe(source.n_rows())]
+        for settled in [replace(settled, curve_block=curve_block)]
         for protocol in protocols
         # without equal rows it would be the grouped one again
         if not protocol.name.endswith("-ungrouped") or source.has_equal_rows()
@@ -202,15 +173,9 @@ def _job(fits: Sequence[Fit]) -> Job:
 
 
 def _chunks(fits: Sequence[Fit], has: Has) -> Iterator[Job]:
-    """Jobs of as many networks as the operations of a chunk allow."""
     missing = [fit for fit in fits if not has(fit.settings)]
-    X, _ = fits[0].source.load()
-    recipe = fits[0].recipe
-    weights = sum(a * b for a, b in pairwise((len(X.columns), *recipe.hidden, 1)))
-    operations = 6.0 * weights * len(X) * (1 - TEST_SIZE) * recipe.epochs
-    size = max(1, int(CHUNK_OPERATIONS[recipe.device] / operations))
-    for start in range(0, len(missing), size):
-        yield _job(missing[start : start + size])
+    for start in range(0, len(missing), CHUNK):
+        yield _job(missing[start : start + CHUNK])
 
 
 def train_chunk(fits: Sequence[Fit]) -> list[Row]:
@@ -221,8 +186,8 @@ def train_chunk(fits: Sequence[Fit]) -> list[Row]:
     tasks = [FitTask(fit.estimator(), X.iloc[train], y.iloc[train], data_key=0) for fit in fits]
     rows = []
     for fit, task, outcome in zip(fits, tasks, fit_networks(tasks), strict=True):
-        values: dict[str, object] = {"n_train": len(train), "n_test": len(test)}
-        values |= {"seconds": round(outcome.seconds, 3), "device": str(task.estimator.device)}
+        values: dict[str, object] = {"n_train": len(train), "n_test": len(test), "device": "cpu"}
+        values["seconds"] = round(outcome.seconds, 3)
         try:
             if outcome.error is not None:
                 raise outcome.error
@@ -274,18 +239,12 @@ def _curves(history: pd.DataFrame, block: int, task: str) -> dict[str, object]:
     return {"loss_curve": loss, "metric_curve": metric, "curve_block": block}
 
 
-# ---- studies -----------------------------------------------------------------------------------
-
-
 def combu_study(
     table: Table,
     description: str,
     sources: Callable[[bool, str | None], Sequence[Source]],
     write: Callable[..., None],
-    *,
     default: Sequence[str] = tuple(PROTOCOLS),
-    protocols: Sequence[Protocol] = tuple(PROTOCOLS.values()),
-    recipe: Recipe | None = None,
     curve_block: int = 0,
 ) -> Study:
     """A study of this paper, to be run from the command line as the module of the table's name.
@@ -295,60 +254,30 @@ def combu_study(
     """
 
     def jobs(arguments: argparse.Namespace) -> Iterator[Job]:
-        torch.zeros(1, device=arguments.device)  # an error where there is none
-        quick = arguments.quick
-        chosen = sources(quick, arguments.data_home)
-        known = dict.fromkeys(source.name for source in chosen)
-        for unknown in set(arguments.data or ()) - set(known):
-            sys.exit(f"{table.name}: no data set {unknown!r}; it has {', '.join(known)}")
-        wanted = [p for p in protocols if p.name in arguments.protocols]
+        quick, known = arguments.quick, sources(arguments.quick, arguments.data_home)
+        wanted = [PROTOCOLS[name] for name in arguments.protocols]
         fits = make_fits(
-            [source for source in chosen if source.name in (arguments.data or known)],
+            [source for source in known if source.name in arguments.data],
             [replace(p, n_splits=min(2, p.n_splits), n_seeds=2) if quick else p for p in wanted],
-            choose_activations(arguments.activations, VARIANTS),
-            QUICK_RECIPE if quick else recipe,
-            device=arguments.device,
-            curve_block=curve_block,
+            arguments.activations,
+            QUICK_RECIPE if quick else None,
+            curve_block,
         )
         return fit_jobs(fits)
 
     def add_arguments(parser: argparse.ArgumentParser) -> None:
-        names = [protocol.name for protocol in protocols]
-        parser.add_argument(
-            "--protocols", nargs="+", choices=names, default=default, metavar="NAME",
-            help=f"of {', '.join(names)} (default: {', '.join(default)})",
-        )  # fmt: skip
-        parser.add_argument("--data", nargs="+", metavar="NAME", help="some of the data sets")
-        add_common_arguments(parser, VARIANTS)
+        chosen = {"protocols": (PROTOCOLS, default), "data": (table.data, list(table.data))}
+        chosen["activations"] = (KNOWN, list(ACTIVATIONS))
+        for name, (choices, own) in chosen.items():
+            options = {"nargs": "+", "choices": choices, "metavar": "NAME", "default": own}
+            parser.add_argument(f"--{name}", **options, help=f"default: {', '.join(own)}")
+        parser.add_argument("--jobs", type=int, default=joblib.cpu_count(), help="processes")
+        parser.add_argument("--data-home", help="folder of local copies of the data")
 
     module, files = f"benchmarks.papers.combu.{table.name}", [experiment(table.name, jobs)]
     return Study(table.name, table.title, description, module, files, write, add_arguments)
 
 
-def experiment(
-    name: str, jobs: Callable[[argparse.Namespace], Iterable[Job]] = lambda arguments: ()
-) -> Experiment:
+def experiment(name: str, jobs: Callable[[argparse.Namespace], Iterable[Job]]) -> Experiment:
     """The file of a study's rows."""
-    return Experiment(
-        name, KEY, COLUMNS[len(KEY) :], jobs, packages=PACKAGES, columns=COLUMNS, parallel=True
-    )
-
-
-def add_common_arguments(parser: argparse.ArgumentParser, activations: Iterable[str]) -> None:
-    """Options of all studies of this paper."""
-    others = [name for name in activations if name not in PAPER]
-    parser.add_argument(
-        "--activations", nargs="+", default=["paper"], metavar="NAME",
-        choices=["paper", "all", *activations],
-        help=f"paper (the default: {', '.join(PAPER)}), all, or some of them and of "
-        f"{', '.join(others)}",
-    )  # fmt: skip
-    parser.add_argument("--jobs", type=int, default=joblib.cpu_count(), help="processes")
-    parser.add_argument("--device", default="cpu", help="%(default)s, or cuda (with --jobs 1)")
-    parser.add_argument("--data-home", help="folder of local copies of the data")
-
-
-def choose_activations(names: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Replace "paper" and "all" by what they stand for."""
-    groups = {"paper": PAPER, "all": tuple(known)}
-    return list(dict.fromkeys(a for name in names for a in groups.get(name, (name,))))
+    return Experiment(name, KEY, COLUMNS[len(KEY) :], jobs, (), PACKAGES, COLUMNS, parallel=True)

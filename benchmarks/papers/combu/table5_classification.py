@@ -7,7 +7,7 @@ The data come from OpenML, or from CSV files in --data-home (or COMBUTAB_DATA).
 
 from __future__ import annotations
 
-from benchmarks.papers.combu.openml_tables import openml_study
+from benchmarks.papers.combu.report import openml_study
 
 STUDY = openml_study(5, "classification", __doc__.splitlines()[0])
 

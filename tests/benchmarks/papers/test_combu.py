@@ -6,12 +6,14 @@ import itertools
 import json
 import math
 import os
+import re
 import signal
 import sqlite3
 import time
 from argparse import Namespace
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -21,21 +23,15 @@ from sklearn.metrics import f1_score, mean_absolute_error
 
 from benchmarks.common.results import Store
 from benchmarks.outputs import read_text, write_text
-from benchmarks.papers.combu import (
-    generation,
-    generation_report,
-    sources,
-    study,
-)
-from benchmarks.papers.combu import report_numbers as numbers
-from benchmarks.papers.combu import report_text as text
+from benchmarks.papers.combu import generation, report, sources, study, table3_formulas
 from benchmarks.papers.combu import table7_generation as table7
-from benchmarks.papers.combu.expected import load_expected
+from benchmarks.papers.combu.expected import ACTIVATIONS, load_expected
 from benchmarks.papers.combu.generation import Generator, Score
 from benchmarks.papers.combu.sources import Source
 from benchmarks.papers.combu.study import Recipe
 from combutab import CTGAN, TVAE, MLPClassifier, MLPRegressor
 from combutab.datasets import make_formula
+from combutab.evaluation import friedman
 from tests.trust.forked import Forked, needs_fork
 
 RECIPE = study.Recipe(hidden=(16,), epochs=3, batch_size=40)
@@ -45,6 +41,8 @@ GS = sources.Source("formula", "gs", "regression", n_samples=100)
 LABELS = replace(GS, task="classification")
 
 TWO = study.Protocol("two", n_splits=2, n_seeds=2)
+
+RESULTS = Path(study.__file__).parent / "results"
 
 
 def run_study(path, activations=("relu", "combu"), recipe=RECIPE, data=(GS, LABELS), jobs=1):
@@ -157,7 +155,7 @@ def stop(path, finished, how):
 
 @needs_fork
 def test_killed_or_interrupted_it_goes_on_where_it_stood(tmp_path, monkeypatch):
-    monkeypatch.setattr(study, "CHUNK_OPERATIONS", {"cpu": 1})  # each network alone
+    monkeypatch.setattr(study, "CHUNK", 1)
     whole, path = tmp_path / "whole.csv.gz", tmp_path / "killed.csv.gz"
     process = stop(path, 3, signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL, "it was too fast to be killed"
@@ -230,76 +228,125 @@ def test_sizes_and_epochs_follow_the_paper(n_rows, hidden, epochs):
     assert (len(recipe.hidden), recipe.epochs, recipe.batch_size) == (hidden, epochs, 500)
 
 
-# ---- The studies' reports: hand-worked cells, ranks and comparisons, and files that are whole ---
-
-METRICS = {"regression": ("mae", "mse"), "classification": ("accuracy", "f1")}
+# ---- The studies' reports: hand-worked cells, ranks and comparisons -----------------------------
 
 
-def fits(data, activation, scores, *, task="regression", protocol="paper", seeds=None, **columns):
+def fits(data, activation, scores, *, task="regression", seeds=None, **columns):
     """Rows of one activation: ``scores`` of both metrics, a seed each, or splits of ``seeds``."""
     table = []
     for i, score in enumerate(scores):
         split, seed = divmod(i, seeds) if seeds else (0, i)
-        row = {"protocol": protocol, "data": data, "task": task, "activation": activation}
-        row |= {"split": split, "seed": seed, "n_train": 80, "n_test": 20, "seconds": 36.0}
+        row = {"protocol": "paper", "data": data, "task": task, "activation": activation}
+        row |= {"split": split, "seed": seed, "n_train": 80, "n_test": 20}
         row |= dict.fromkeys(("mae", "mse", "accuracy", "f1"), np.nan)
-        row |= dict.fromkeys(METRICS[task], score)
-        row |= {"target_std_train": 1.0, "target_std_all": 1.0, "error": ""}
-        row |= {"loss_curve": "", "metric_curve": "", "curve_block": np.nan}
+        row |= dict.fromkeys(report.TASK_METRICS[task], score)
         table.append(row | columns)
     return table
 
 
-def make_rows(*parts):
-    return pd.DataFrame([row for part in parts for row in part])
-
-
 def make_cells(*parts):
-    return numbers.make_cells(make_rows(*parts))
-
-
-def compared(*parts, table=3):
-    paper, _ = numbers.split_ranks(load_expected(table))
-    return numbers.compare_with_paper(make_cells(*parts), paper)
-
-
-# --- cells ---
+    return report.make_cells(pd.DataFrame([row for part in parts for row in part]))
 
 
 def test_a_cell_is_the_mean_and_spread_over_seeds_in_the_papers_units():
     cells = make_cells(
         fits("gs", "relu", [1.0, 2.0, 6.0]),
         fits("gs", "relu", [0.5, 0.7], task="classification"),
-    ).set_index("metric")
-    assert cells.loc["mae", ["mean", "runs", "failed"]].tolist() == [3.0, 3, 0]
-    assert cells.loc["mae", "sd"] == pytest.approx(math.sqrt(7))  # 4 + 1 + 9 over 2
-    assert cells.loc["mae", "sd0"] == pytest.approx(math.sqrt(14 / 3))
-    assert cells.loc["f1", "mean"] == pytest.approx(60.0)
-    assert cells.loc["f1", "sd"] == pytest.approx(10 * math.sqrt(2))
+        fits("gs", "elu", [1.0, np.nan]),
+    ).set_index(["activation", "metric"])
+    assert cells.loc["relu"].index.to_list() == ["mae", "mse", "accuracy", "f1"]
+    assert cells.loc[("relu", "mae"), "mean"] == 3.0
+    assert cells.loc[("relu", "mae"), "sd"] == pytest.approx(math.sqrt(7))  # 4 + 1 + 9 over 2
+    assert cells.loc[("relu", "f1"), "mean"] == pytest.approx(60.0)
+    assert cells.loc[("relu", "f1"), "sd"] == pytest.approx(10 * math.sqrt(2))
+    assert cells.loc["elu", ["mean", "sd"]].isna().all(axis=None), "one that failed counts"
 
 
 def test_seeds_are_averaged_within_splits():
     cells = make_cells(fits("gs", "relu", [1.0, 3.0, 5.0, 7.0], seeds=2))
     assert cells["mean"].tolist() == [4.0, 4.0]
     assert cells["sd"].tolist() == pytest.approx([math.sqrt(8)] * 2)  # of 2 and 6
-    assert text.design_text(cells).startswith("Splits: 2, seeds of each: 2; mean ±")
-
-
-# --- beside the paper's ---
 
 
 def test_a_cell_is_reproduced_within_two_pooled_standard_deviations():
-    maes = compared(
+    cells = make_cells(
         fits("gs", "relu", [0.09, 0.11]),  # paper 0.088 ± 0.011; pooled sd 0.01267
         fits("gs", "combu", [0.10, 0.11]),  # paper 0.073 ± 0.005; pooled sd 0.00612
-        fits("gs", "elu", [0.134, 0.174]),  # paper 0.114 ± 0.013; 0.02201, ddof 0: 0.01687
-    ).query("metric == 'mae'")
-    assert maes["difference"].tolist() == pytest.approx([0.012, 0.032, 0.040])
-    assert maes["pooled_sd"].tolist() == pytest.approx(
-        [math.sqrt(0.000321 / 2), math.sqrt(0.000075 / 2), math.sqrt(0.000969 / 2)]
+        fits("gs", "elu", [0.134, 0.174]),  # paper 0.114 ± 0.013; pooled sd 0.02201
+        fits("gs", "unknown", [0.1, 0.1]),
     )
-    assert maes["reproduced"].tolist() == [True, False, True]
-    assert maes["reproduced_ddof0"].tolist() == [True, False, False]
+    paper = load_expected(3).query("data != 'avg_rank'")
+    maes = report.compare_with_paper(cells, paper).query("metric == 'mae'")
+    assert maes["reproduced"].to_list() == [True, False, True, pd.NA]
+    assert report.counts(maes, {"paper": "ours"}).startswith("Reproduced, ours: 2 of 3 (gs 2 of 3)")
+
+
+def formulas(lines):
+    """Rows of the seven activations; ``lines``: formula -> MAE of each."""
+    rows = [
+        row
+        for data, scores in lines.items()
+        for name, score in zip(ACTIVATIONS, scores, strict=True)
+        for row in fits(data, name, [score], loss_curve="1 1 1", metric_curve="1 1 1")
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_combu_is_ranked_within_each_formula():
+    rows = formulas({"gs": [7, 6, 5, 4, 3, 2, 1], "ar": [1, 2, 3, 4, 5, 6, 6]})
+    assert report.ranks(rows, "mae")["combu"].to_list() == [1.0, 6.5]
+    verdict = report.judge_rank("mae", rows, 0.0)
+    assert (verdict.word, verdict.n_units) == ("not decided", 2)
+    rows = formulas({name: [7, 6, 5, 4, 3, 2, 1] for name in ("gs", "ar", "ns")})
+    assert report.judge_rank("mae", rows, 0.0).word == "holds"
+
+
+def test_one_curve_among_the_worst_refutes_never():
+    """CombU is fifth of seven at the end of one curve, as the stored rows have it."""
+    rows = table3_formulas.STUDY.experiments[0].store(RESULTS).read()
+    ranks = table3_formulas.curve_ranks(rows)
+    assert (ranks > 4).sum() == 1
+    assert ranks["regression", "metric_curve", "ns"] == 5
+    claims = {claim.text: claim.verdict(rows).word for claim in table3_formulas.CLAIMS}
+    assert claims["CombU is never one of the worst three"] == "does not hold"
+
+
+def test_order_is_kendalls_tau_in_each_data_set():
+    paper = load_expected(3).query("data == 'gs' and metric == 'mae'").set_index("activation")
+    values = [paper.loc[name, "mean"] for name in ACTIVATIONS]
+    rows = formulas({"gs": values})
+    table = report.compare_with_paper(report.make_cells(rows), load_expected(3))
+    assert report.taus(table[table["metric"] == "mae"])["gs"] == pytest.approx(1.0)
+
+
+STUDIES = (RESULTS.parents[2] / "STUDIES.md").read_text("utf-8")
+
+
+def test_the_costs_of_drawing_categories_that_are_told():
+    """Of TVAE's argmax=False, from rows of an earlier script."""
+    rows = pd.read_csv(RESULTS / "table7_argmax.csv.gz")
+    means = rows.groupby(["data", "model"])[["mae", "accuracy"]].mean()
+    cost = means.xs("combutab TVAE", level="model") - means.xs(
+        "combutab TVAE argmax", level="model"
+    )
+    assert f"{cost.loc['california_housing', 'mae']:.3f} in MAE" in STUDIES
+    assert f"{-100 * cost.loc['PhishingWebsites', 'accuracy']:.2f} points of accuracy" in STUDIES
+
+
+def test_the_counts_and_p_values_that_are_told():
+    """The table's cells reproduced are the pages', and Friedman's p-values those of the rows."""
+    lines = re.findall(
+        r"^\| .*\(papers/combu/results/(\w+\.md)\).*\| (.*) \|$", STUDIES, re.MULTILINE
+    )
+    assert len(lines) == 5
+    for page, told in lines:
+        reproduced = (RESULTS / page).read_text("utf-8").partition("Reproduced, ")[2]
+        for count in re.findall(r"\d+ of \d+", told):
+            assert count in reproduced.partition("A cell")[0]
+    rows = pd.read_csv(RESULTS / "table3_formulas.csv.gz")
+    p = {m: friedman(report.ranks(rows, m)).pvalue for m in report.METRICS}
+    assert f"(p = {p.pop('mae'):.3f})" in STUDIES
+    assert f"between {min(p.values()):.2f} and {max(p.values()):.2f})" in STUDIES
 
 
 # ---- Table 7's study: rows can be repeated, a kill loses nothing finished, the report counts
@@ -345,7 +392,7 @@ def finished_table7(tmp_path_factory):
 @pytest.mark.parametrize(("model", "kind"), [("ctgan", CTGAN), ("tvae", TVAE)])
 def test_samples_are_those_of_a_generator_trained_alone(model, kind):
     makers = [Generator(TABLE7_CLASSES, model, name, 3, 1, 2) for name in ("relu", "combu")]
-    facts, samples = generation.generate(makers, "cpu")[1]
+    facts, samples = generation.generate(makers)[1]
     train, _ = generation.split(TABLE7_CLASSES)
     drawn = {"argmax": False} if kind is TVAE else {}  # as what is stored
     alone = kind(epochs=1, activation="combu", random_state=3, device="cpu", **drawn).fit(train)
@@ -354,7 +401,6 @@ def test_samples_are_those_of_a_generator_trained_alone(model, kind):
         # to rounding: the columns' values are of the order of 10, some of them next to 0
         pd.testing.assert_frame_equal(sample, expected, rtol=1e-3, atol=1e-3)
     assert len(samples) == facts["stack"] == 2
-    assert facts["error"] == ""
 
 
 @pytest.mark.usefixtures("paper_defaults")
@@ -364,7 +410,7 @@ def test_scores_can_be_repeated_from_what_a_row_says(finished_table7):
     assert score.settings["learner"] == "mlp"
     stack = [Generator(TABLE7_SOURCE, "tvae", name, 1, 1, 2) for name in ("relu", "combu")]
     train, test = generation.split(TABLE7_SOURCE)
-    _, (_, sample) = generation.generate(stack, "cpu")[1]
+    _, (_, sample) = generation.generate(stack)[1]
     net = MLPRegressor(
         activation="relu", hidden_layer_sizes=(8,), max_iter=2, n_iter_no_change=math.inf,
         learning_rate_init=5e-4, dropout=0.1, alpha=0.0, random_state=11,
@@ -388,64 +434,27 @@ def test_rows_with_missing_values_are_left_out(monkeypatch):
     assert not train.isna().any(axis=None)
 
 
-# ---- stopped and taken up ------------------------------------------------------------------------
-
-
-def test_a_generator_that_fails_is_a_failed_row(tmp_path, monkeypatch):
-    def diverges(models, table):
-        models[0].fit(table)
-        raise ValueError("training diverged with activation='combu'")
-
-    monkeypatch.setattr(generation, "fit_stack", diverges)
-    rows = run(tmp_path, make_scores(seeds=(0,)))
-    failed = rows[rows["error"] != ""]
-    assert failed["activation"].tolist() == ["combu"] * 4
-    assert set(failed["error"]) == {"generator: training diverged with activation='combu'"}
-    assert failed["mae"].isna().all()
-    assert rows.loc[rows["error"] == "", "mae"].notna().all()
-
-
 # ---- the report ----------------------------------------------------------------------------------
 
 
-def handmade(values, model="tvae", data="california_housing"):
-    """``values``: activation -> seeds x samples."""
-    rows = [
+def test_seeds_are_the_unit_of_table_7():
+    """Three samples of each of five seeds are five units, in which CombU is 0.1 better."""
+    rows = pd.DataFrame(
         {
-            "data": data, "task": "regression", "model": model, "activation": activation,
-            "seed": seed, "sample": sample, "learner": "mlp", "error": "", "mae": value,
-            "mse": value**2, "accuracy": math.nan, "f1": math.nan, "fit_seconds": 1.0,
-            "seconds": 1.0,
+            "data": "california_housing", "task": "regression", "model": "ctgan",
+            "activation": name, "seed": seed, "sample": sample, "learner": "boosting",
+            "mae": 0.5 + lead + 0.01 * seed + 0.001 * sample * seed,
+            "mse": 0.5, "accuracy": np.nan, "f1": np.nan,
         }
-        for activation, table in values.items()
-        for seed, line in enumerate(table)
-        for sample, value in enumerate(line)
-    ]  # fmt: skip
-    return pd.DataFrame(rows)
-
-
-def test_cells_are_over_seeds_and_samples_inside_them_beside_the_paper_s():
-    relu = [[0.470, 0.472], [0.468, 0.470], [0.473, 0.473]]
-    combu = [[value + 1 for value in line] for line in relu]
-    parts = [
-        handmade({"relu": relu, "combu": relu}),
-        handmade({"combu": combu}, "tvae-patched"),
-        handmade({"real": [[0.267]] * 3}, "real"),
-    ]
-    table = generation_report.beside_paper(pd.concat(parts), load_expected(7))
-    mae = table[table["metric"] == "mae"].set_index(["model", "activation"])
-    means = np.array([0.471, 0.469, 0.473])
-    cell = mae.loc["tvae", "relu"]
-    assert cell["mean"] == pytest.approx(means.mean())
-    assert cell["sd"] == pytest.approx(means.std(ddof=1))
-    inside = [np.var(line, ddof=1) for line in relu]
-    assert cell["sd_samples"] == pytest.approx(np.sqrt(np.mean(inside)))
-    assert mae.loc[("real", "real"), "sd"] == 0
-    assert mae["paper_mean"].to_dict() == {
-        ("tvae", "relu"): 0.471,
-        ("tvae", "combu"): 0.460,
-        ("tvae-patched", "combu"): 0.460,
-        ("real", "real"): 0.267,
-    }
-    assert cell["reproduced"]
-    assert not mae.loc[("tvae-patched", "combu"), "reproduced"]
+        for name, lead in (("relu", 0.1), ("combu", 0.0))
+        for seed in range(5)
+        for sample in range(3)
+    )  # fmt: skip
+    verdict = table7.judge_best("CTGAN, california_housing", "mae", rows, 0.0)
+    assert (verdict.word, verdict.n_units) == ("holds", 5)
+    assert verdict.estimate == pytest.approx(0.1)
+    assert table7.judge_best("TVAE, california_housing", "mae", rows, 0.0) is None
+    assert table7.judge_tables(rows, 0.0).word == "not decided", "one table"
+    spread = table7.spreads(rows).xs("mae", level=-1).iloc[0]
+    assert spread["seeds"] == pytest.approx(np.std(0.011 * np.arange(5), ddof=1))
+    assert spread["samples"] == pytest.approx(0.001 * math.sqrt(6))  # of seeds 0 to 4 squared
