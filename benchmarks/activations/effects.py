@@ -1,208 +1,135 @@
-"""Effects on the error, as ratios over tables, and the tests of them."""
+"""Effects on the error, as ratios over tables, and the rule by which they are judged.
+
+The unit is the table: the logarithms of its splits' errors are averaged first. Two activations
+differ by "less than 2 %" where the 95 % interval of the ratio of their errors over tables lies
+within 1 / 1.02 and 1.02; one is better where Student's paired test is significant at 0.05, adjusted
+by Holm's method over all pairs that are asked about; otherwise the answer is "not decided".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
-from benchmarks.activations.tables import N_TEST, N_TRAIN
-from benchmarks.common.page import p_text
-from combutab.evaluation import (
-    Interval,
-    NemenyiResult,
-    corrected_resampled_ttest,
-    holm,
-    nemenyi,
-    t_interval,
-    wilcoxon,
-)
+from benchmarks.common.looks import label
+from benchmarks.common.page import Page
+from benchmarks.common.verdicts import HOLDS, MIN_UNITS, UNDECIDED, matches
+from combutab.evaluation import friedman, holm
 
+MARGIN = 0.0198  # log(1.02): a difference of logarithms that does not matter
 LEVEL = 0.05
-TINY = 1e-12
+WITHIN = "less than 2 %"
+Pair = tuple[str, str]
 
 
-def block(
-    rows: pd.DataFrame, column: str, levels: Sequence[str], kinds: Collection[str], **where: str
+def logs_of(
+    rows: pd.DataFrame, column: str, levels: Sequence[str], value: str = "loss", **where: str
 ) -> pd.DataFrame:
-    """Logarithms of errors: a row a table and split, a column a level, nothing missing.
+    """Logarithms of a value: a row for each table and split, a column for each level.
 
-    Of each table the splits that have all levels, which a budget may have cut. What diverged has
-    the largest error of its table and split.
+    Only splits that have all levels. What diverged has the largest value of its table and split.
     """
-    own = rows[rows["kind"].isin(kinds) & rows[column].isin(levels)]
-    for name, value in where.items():
-        own = own[own[name] == value]
-    found = own.groupby(["data", "split"], sort=False)[column].transform("nunique")
+    own = rows[rows[column].isin(levels)]
+    for name, wanted in where.items():
+        own = own[own[name] == wanted]
+    found = own.groupby(["data", "split"])[column].transform("nunique")
     own = own[found == len(levels)]
-    own = own.assign(log=np.log(own["loss"].clip(lower=TINY)))
-    wide = own.set_index(["data", "split", column])["log"].unstack(column).reindex(columns=levels)
-    order = {data: i for i, data in enumerate(dict.fromkeys(own["data"]))}
+    own = own.assign(log=np.log(own[value].clip(lower=1e-12)))
+    order = {data: place for place, data in enumerate(dict.fromkeys(own["data"]))}
+    wide = own.pivot(index=["data", "split"], columns=column, values="log")
+    wide = wide.reindex(columns=list(levels))
     wide = wide.sort_index(key=lambda index: index.map(order) if index.name == "data" else index)
     return wide.apply(lambda row: row.fillna(row.max()), axis=1)
 
 
-def of_splits(logs: pd.DataFrame) -> pd.DataFrame:
-    """The tables that have at least two splits."""
-    counts = logs.groupby(level="data").size()
-    return logs[logs.index.get_level_values("data").isin(counts.index[counts > 1])]
-
-
-def rectangle(logs: pd.DataFrame) -> tuple[np.ndarray, str] | None:
-    """As many tables and first splits, two at least, as make the largest whole block, and its size.
-
-    Shape: (tables, splits, levels).
-    """
-    counts = logs.groupby(level="data", sort=False).size()
-    sizes = {k: k * int((counts >= k).sum()) for k in set(counts) if k > 1}
-    sizes = {k: n for k, n in sizes.items() if n > k}  # of two tables
-    if not sizes:
-        return None
-    n = max(sizes, key=lambda k: (sizes[k], k))
-    of_whole = logs.index.get_level_values("data").isin(counts.index[counts >= n])
-    first = logs.groupby(level="data", sort=False).cumcount() < n
-    values = logs[of_whole & first].to_numpy().reshape(-1, n, logs.shape[1])
-    return values, f"{len(values)} x {n}"
-
-
 def by_table(logs: pd.DataFrame) -> pd.DataFrame:
-    """Means over splits: a row a table."""
-    return logs.groupby(level="data", sort=False).mean()
+    """Means over splits: a row for each table.
+
+    Tables of the same values throughout are one: equations that are the same up to a factor.
+    """
+    means = logs.groupby(level="data", sort=False).mean()
+    return means[~means.round(6).duplicated()]
 
 
 def size(logs: pd.DataFrame) -> str:
     """Tables x splits."""
-    counts = logs.groupby(level="data").size()
-    few, many = counts.min(), counts.max()
-    return f"{len(counts)} x {few}" + f" to {many}" * bool(few < many)
+    splits = logs.groupby(level="data").size().max()
+    return f"{len(by_table(logs))} tables x {splits} split{'s' * bool(splits > 1)}"
 
 
-@dataclass(frozen=True)
-class Effect:
-    """What one level does to the error beside another, over tables.
+def omnibus(values: pd.DataFrame) -> tuple[float, float]:
+    """Friedman's p-value over tables, and that of Iman and Davenport's F, less conservative.
 
-    ``ratio``: of errors, the geometric mean over tables and its 95 % interval; ``p``: Wilcoxon's
-    over tables, Holm-adjusted over the levels that are compared; ``better``, ``worse``: tables
-    whose own corrected resampled t-test is significant, Holm-adjusted over tables and levels;
-    None where no table has two splits.
+    R. L. Iman and J. M. Davenport, "Approximations of the critical region of the Friedman
+    statistic", Communications in Statistics 9, 1980.
     """
-
-    ratio: Interval
-    p: float
-    better: int | None
-    worse: int | None
-
-    @property
-    def smaller(self) -> bool | None:
-        """Say whether the error is smaller; None where its mean is, but not significantly."""
-        if self.ratio.mean >= 1.0:
-            return False
-        return True if self.p < LEVEL else None
-
-    @property
-    def own(self) -> str:
-        return "—" if self.better is None else f"{self.better} / {self.worse}"
-
-    def __str__(self) -> str:
-        return ratio_text(self.ratio)
+    n, k = values.shape
+    test = friedman(values)
+    rest = n * (k - 1) - test.statistic
+    f = (n - 1) * test.statistic / rest if rest > 0 else math.inf
+    return test.pvalue, float(stats.f.sf(f, k - 1, (k - 1) * (n - 1)))
 
 
-def ratio_text(ratio: Interval) -> str:
+def compare(values: pd.DataFrame, pairs: Iterable[Pair]) -> pd.DataFrame:
+    """Judge pairs (a, b) of columns of logarithms, a row for each table, by the module's rule.
+
+    Returns
+    -------
+    DataFrame with a, b; ``ratio``, ``low``, ``high`` of a's error over b's; p adjusted; ``answer``
     """
-    >>> ratio_text(Interval(0.99, 0.97, 1.01))
-    '0.990 [0.970, 1.010]'
+    lines, words = [], []
+    for a, b in pairs:
+        verdict = matches(values[a], values[b], MARGIN)
+        p = stats.ttest_rel(values[a], values[b]).pvalue if len(values) > 1 else math.nan
+        ends = np.exp([verdict.estimate, verdict.low, verdict.high])
+        lines.append((a, b, *ends, 1.0 if math.isnan(p) else p))
+        words.append(verdict.word)
+    found = pd.DataFrame(lines, columns=["a", "b", "ratio", "low", "high", "p"])
+    found["p"] = holm(found["p"])
+    found["answer"] = [
+        _answer(word, row) if len(values) >= MIN_UNITS else UNDECIDED
+        for word, row in zip(words, found.itertuples(), strict=True)
+    ]
+    return found
+
+
+def _answer(word: str, row: Any) -> str:
+    if word == HOLDS:
+        return WITHIN
+    if row.p >= LEVEL:
+        return UNDECIDED
+    return f"{label(row.a if row.ratio < 1 else row.b)} is better"
+
+
+def beside(values: pd.DataFrame, reference: str) -> pd.DataFrame:
+    """Judge all other columns beside one."""
+    return compare(values, [(name, reference) for name in values if name != reference])
+
+
+def ratio_text(row: Any) -> str:
+    """The ratio of a row of `compare`, with its interval."""
+    return f"{row.ratio:.3f} [{row.low:.3f}, {row.high:.3f}]"
+
+
+def p_cell(p: float) -> str:
     """
-    return "{:.3f} [{:.3f}, {:.3f}]".format(*ratio)
-
-
-@dataclass(frozen=True)
-class Paired:
-    """An effect, and on how many tables and splits."""
-
-    effect: Effect
-    size: str
-
-
-def effects(logs: pd.DataFrame, reference: str) -> dict[str, Effect]:
-    """Each level beside the reference; all but it."""
-    means = by_table(logs)
-    levels = [level for level in logs if level != reference]
-    ratios, pvalues, single = {}, [], {}
-    for level in levels:
-        change = means[level] - means[reference]
-        ratios[level] = Interval(*np.exp(t_interval(change)).tolist())
-        pvalues.append(wilcoxon(means[level], means[reference]).pvalue)
-        for data, own in of_splits(logs).groupby(level="data", sort=False):
-            test = corrected_resampled_ttest(
-                own[level], own[reference], n_train=N_TRAIN, n_test=N_TEST
-            )
-            single[level, data] = test.pvalue, np.sign(change[data])
-    decided: dict[str, list[float]] = {level: [] for level in levels}
-    if single:
-        adjusted = holm([p for p, _ in single.values()])
-        for (level, _), (_, sign), p in zip(single, single.values(), adjusted, strict=True):
-            decided[level] += [sign] if p < LEVEL else []
-    return {
-        level: Effect(
-            ratios[level],
-            float(p),
-            sum(s < 0 for s in decided[level]) if single else None,
-            sum(s > 0 for s in decided[level]) if single else None,
-        )
-        for level, p in zip(levels, holm(pvalues), strict=True)
-    }
-
-
-def paired(
-    rows: pd.DataFrame,
-    column: str,
-    pairs: Mapping[str, tuple[str, str]],
-    kinds: Collection[str],
-    **where: str,
-) -> dict[str, Paired]:
-    """Effects of levels, each beside a reference of its own: by name, (reference, level).
-
-    Each pair on all that it has, of two tables at least; p is Holm-adjusted over the pairs.
+    >>> p_cell(0.03127), p_cell(0.00001)
+    ('0.031', '< 0.001')
     """
-    found = {}
-    for name, (reference, level) in pairs.items():
-        logs = block(rows, column, (reference, level), kinds, **where)
-        if len(by_table(logs)) > 1:
-            found[name] = Paired(effects(logs, reference)[level], size(logs))
-    adjusted = holm([pair.effect.p for pair in found.values()]) if found else []
-    return {
-        name: replace(pair, effect=replace(pair.effect, p=float(p)))
-        for (name, pair), p in zip(found.items(), adjusted, strict=True)
-    }
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def ranks(logs: pd.DataFrame) -> NemenyiResult:
-    """Friedman's and Nemenyi's tests over tables."""
-    return nemenyi(by_table(logs), greater_is_better=False)
-
-
-def friedman_text(test: NemenyiResult) -> str:
-    """What both tests say, in a sentence."""
-    apart = "tells some apart" if test.differ else "finds no difference"
-    return (
-        f"Friedman's test {apart} ({p_text(test.friedman.pvalue)}); Nemenyi's critical difference "
-        f"of mean ranks is {test.critical_difference:.2f}"
+def answers_table(page: Page, found: pd.DataFrame, measure: str) -> None:
+    """Add a table of rows of `compare`, the smallest ratio first."""
+    page.table(
+        ["A", "B", f"{measure} of A over B's [95 %]", "p, Holm", "answer"],
+        [
+            [label(row.a), label(row.b), ratio_text(row), p_cell(row.p), row.answer]
+            for row in found.sort_values("ratio").itertuples()
+        ],
     )
-
-
-def spread_of_splits(logs: pd.DataFrame) -> float:
-    """By what factor a table's error differs from one split to another: a standard deviation.
-
-    NaN where no table has two splits.
-    """
-    of_split = of_splits(logs).mean(axis=1)
-    within = of_split.groupby(level="data").var(ddof=1)
-    return float(np.exp(np.sqrt(within.mean())))
-
-
-def range_of_levels(logs: pd.DataFrame) -> float:
-    """The worst level's error over the best's, each the mean over tables."""
-    means = by_table(logs).mean()
-    return float(np.exp(means.max() - means.min()))

@@ -1,209 +1,258 @@
-"""Which activation, in strong recipes: does the choice still matter once the recipe is good?
+"""Does the activation matter in other recipes and on equations, and what do the recipe's parts do?
 
-    python -m benchmarks.activations.recipes [--quick] [--data-home FOLDER] [--stages NAME ...]
-        [--splits 10] [--jobs N] [--report]
+    python -m benchmarks.activations.recipes [--quick] [--data-home FOLDER] [--jobs N] [--report]
 
-Ten activations and blends of them in the default recipe, packs, TabM and the CombU paper's plain
-network; beside them the default recipe without each of its parts, and with twice its time. What is
-run, and by which rule the budget cuts it, is in plan.py and on the page. A run that was stopped
-goes on where it stood. Data come from OpenML, or from CSV files in --data-home (or COMBUTAB_DATA).
+Real tables: the CombU paper's eight, at most 400 training rows. Nine activations in the CombU
+paper's plain network and in TabM (8 heads of 2 x 128); packs of nine members, of one activation or
+of all nine; the default recipe (one network) with CombU without each of its parts, or for twice the
+time; blends of each activation with x. Equations, drawn without noise: nine activations on 30 of
+the 120 AI Feynman equations, every fourth of the list, 400 rows, in the default recipe, the plain
+network and mixed packs; on the 90 others, 2,000 rows, four that looked good there and two networks
+of CombU, each trained by itself with its processor seconds. Splits 4:1, equal rows on one side, at
+most 1,000 test rows; each split is also a seed. The error is the log loss of classes and the RMSE
+of numbers. Equations that are the same up to a factor have the same errors and count once: 29 and
+78 are left.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from itertools import product
-from types import MappingProxyType
 from typing import Any
 
-from benchmarks.activations.plan import N_SPLITS, PARTS, PLAN, SINGLE, STAGES
-from benchmarks.activations.recipes_report import write
-from benchmarks.activations.tables import FORMULAS, MOST_TRAIN, OPENML, equations, rows_of, source
-from benchmarks.common.command import Experiment, Job, Study
+import numpy as np
+import pandas as pd
+
+import combutab
+from benchmarks.activations import effects, tables
+from benchmarks.activations.effects import MARGIN, by_table, logs_of
+from benchmarks.activations.tables import OPENML, REFERENCE, SINGLE
+from benchmarks.common.command import Job, Study
+from benchmarks.common.looks import label
+from benchmarks.common.page import Page
 from benchmarks.common.results import Row
+from benchmarks.common.verdicts import Claim, Verdict, beats, claims_table, matches
 from benchmarks.papers.combu.sources import Source
-from benchmarks.papers.combu.study import as_text, score
-from combutab import (
-    MLPClassifier,
-    MLPRegressor,
-    PackClassifier,
-    PackRegressor,
-    TabMClassifier,
-    TabMRegressor,
-    paper_recipe,
-)
-from combutab.estimators import BaseMLP, FitTask, fit_stacked
+from combutab.datasets import list_feynman
+from combutab.evaluation import t_interval
+
+TWICE = "two networks"
+PARTS: dict[str, Mapping[str, Any]] = {
+    "twice the epochs": {"max_iter": 200, "n_iter_no_change": 60},
+    TWICE: {"n_members": 2},
+    "no embedding of numbers": {"numeric_embedding": "none"},
+    "constant learning rate": {"learning_rate": "constant"},
+    "no dropout": {"dropout": 0.0},
+    "no weight decay": {"weight_decay": 0.0},
+    "no scaling of inputs": {"scale_inputs": False},
+    "standard scaler": {"numeric_encoding": "standard"},
+}
+BLENDS = {name: f"blend-{name}" for name in SINGLE}
+# of a pack's nine: combined, kinked, self-normalising, normalising, and all of them
+PACKS = ("combu", "relu", "selu", "pln-8", "mix")
+CANDIDATES = (REFERENCE, "rational", "gelu", "mish", "la-silu")
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How a network is trained: an estimator, and what it is given beside its activation."""
+class Stage:
+    """Activations in a recipe, on how many splits of which tables."""
 
-    kinds: tuple[type, type]  # classifier, regressor
-    changes: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    settings: Callable[..., dict[str, Any]] = lambda task, **changes: changes
+    kind: str  # "openml", "feynman" (30 equations) or "others" (90)
+    recipe: str
+    activations: Sequence[str]
+    n_splits: int
+    most: int = tables.MOST_TRAIN
 
-    def make(self, task: str, activation: str, **changes: Any) -> Any:
-        """The unfitted estimator."""
-        if issubclass(self.kinds[0], PackClassifier):
-            changes["activations"] = SINGLE if activation == "mix" else (activation,)
-        else:
-            changes["activation"] = activation
-        kind = self.kinds[task == "regression"]
-        return kind(**self.settings(task, **{**self.changes, **changes}))
-
-
-_MLP = MLPClassifier, MLPRegressor
-_ONE = {"n_members": 1}
-RECIPES = {
-    "default": Recipe(_MLP, _ONE),
-    "paper": Recipe(_MLP, settings=paper_recipe),
-    "TabM": Recipe(
-        (TabMClassifier, TabMRegressor), {"n_heads": 8, "hidden_layer_sizes": (128, 128)}
-    ),
-    "pack": Recipe(  # of networks alone
-        (PackClassifier, PackRegressor),
-        {"n_members": len(SINGLE), "n_jobs": 1, "cv": None, "boosting": False},
-    ),
-    **{name: Recipe(_MLP, {**_ONE, **changes}) for name, changes in PARTS.items()},
-}
+    def names(self, home: str | None, quick: bool) -> Sequence[str]:
+        """Names of its tables."""
+        if self.kind == "openml":
+            return ("wdbc", "boston", "autoMpg") if quick else OPENML
+        seen = tables.equations(home)
+        others = [name for name in list_feynman(home)["name"] if name not in seen]
+        return (seen if self.kind == "feynman" else others)[: 3 if quick else None]
 
 
-KEY = ("kind", "data", "recipe", "activation", "split")
-SETTINGS = (*KEY, "task", "most_train")
-RESULTS = ("n_train", "n_test", "loss", "mae", "r2", "accuracy", "f1", "roc_auc", "epochs")
-RESULTS += ("chosen", "error")
-_TINY = {"max_iter": 2, "hidden_layer_sizes": (8, 8)}
+PLAN = (
+    Stage("openml", "paper", SINGLE, 10),
+    Stage("openml", "default", (*SINGLE, *BLENDS.values()), 3),
+    *(Stage("openml", part, (REFERENCE,), 3) for part in PARTS),
+    Stage("openml", "TabM", SINGLE, 3),
+    Stage("openml", "pack", PACKS, 3),
+    Stage("feynman", "pack", ("mix",), 1),
+    Stage("feynman", "default", SINGLE, 2),
+    Stage("feynman", "paper", SINGLE, 2),
+    Stage("others", "default", CANDIDATES, 1, 2000),
+    Stage("others", TWICE, (REFERENCE,), 1, 2000),
+)
 QUICK: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("default", "paper", *PARTS), _TINY),
-    "TabM": {**_TINY, "n_heads": 2, "n_bins": 4},
+    "TabM": {**tables.TINY, "n_heads": 2, "n_bins": 4},
     "pack": {"max_iter": 2, "n_members": 3, "member_params": {"hidden_layer_sizes": (8,)}},
 }
+KEY = ("kind", "data", "recipe", "activation", "split")
+SETTINGS = (*KEY, "most_train")
+RESULTS = ("n_train", "n_test", "loss", "r2", "accuracy", "epochs", "cpu_seconds", "chosen")
+RESULTS += ("error",)
+
+
+def make(recipe: str, task: str, activation: str, **changes: Any) -> Any:
+    """The unfitted estimator of a recipe."""
+    regress = task == "regression"
+    given: dict[str, Any] = {"activation": activation, "n_members": 1, **changes}
+    kind: Any = (combutab.MLPClassifier, combutab.MLPRegressor)[regress]
+    if recipe == "pack":  # of networks alone
+        kind = (combutab.PackClassifier, combutab.PackRegressor)[regress]
+        names = SINGLE if activation == "mix" else (activation,)
+        given = {"activations": names, "n_jobs": 1, "cv": None, "boosting": False}
+        given |= {"n_members": len(SINGLE)} | changes
+    elif recipe == "paper":
+        given = combutab.paper_recipe(task, activation=activation, **changes)
+    elif recipe == "TabM":
+        kind = (combutab.TabMClassifier, combutab.TabMRegressor)[regress]
+        given = {"activation": activation, "n_heads": 8, "hidden_layer_sizes": (128, 128)} | changes
+    return kind(**given | PARTS.get(recipe, {}))
 
 
 def jobs(arguments: argparse.Namespace) -> Iterator[Job]:
-    """A job for each recipe, table and split of a stage, in rounds."""
+    """A job for each stage, table and split."""
     quick, home = arguments.quick, arguments.data_home
-    tables = {"openml": OPENML, "formula": FORMULAS, "feynman": ()}
-    if "equations" in arguments.stages or "mixes" in arguments.stages:
-        tables["feynman"] = equations(home)
-    if quick:
-        tables = {kind: names[:1] for kind, names in tables.items()} | {
-            "openml": ("wdbc", "boston")
-        }
-    most = 2 if quick else arguments.splits
-    for turn in range(max(stage.begins for stage in PLAN) + most):
-        for stage in PLAN:
-            split = turn - stage.begins
-            n_splits = 1 if quick else min(most, stage.n_splits)
-            if stage.name not in arguments.stages or not 0 <= split < n_splits:
-                continue
-            for recipe, kind in product(stage.recipes, stage.kinds):
-                for name in tables[kind]:
-                    table = source(kind, name, home)
-                    yield _job(table, recipe, stage.activations, split, quick)
+    for stage in PLAN:
+        for name in stage.names(home, quick):
+            for split in range(1 if quick else stage.n_splits):
+                shared = {"kind": stage.kind, "data": name, "recipe": stage.recipe}
+                shared |= {"split": str(split), "most_train": str(60 if quick else stage.most)}
+                wanted = [shared | {"activation": each} for each in stage.activations]
+                task = partial(run, tables.source(name, home), wanted, quick)
+                yield Job(wanted, task, f"{stage.kind}, {stage.recipe}, {name}, split {split}")
 
 
-def _job(table: Source, recipe: str, activations: Sequence[str], split: int, quick: bool) -> Job:
-    shared = {"kind": table.kind, "data": table.name, "recipe": recipe, "task": table.task}
-    shared |= {"split": str(split), "most_train": str(60 if quick else MOST_TRAIN)}
-    wanted = [shared | {"activation": name} for name in activations]
-    run = partial(run_networks, table, wanted, QUICK[recipe] if quick else {})
-    return Job(wanted, run, f"split {split}, {recipe}, {table.name}")
+def run(table: Source, wanted: Sequence[Row], quick: bool) -> list[Row]:
+    """Train the networks of one recipe, table and split, and score them."""
+    first = wanted[0]
+    split, recipe = int(first["split"]), first["recipe"]
+    given: dict[str, Any] = {"random_state": split, "device": "cpu"}
+    given |= QUICK.get(recipe, tables.TINY) if quick else {}
+    nets = [make(recipe, table.task, row["activation"], **given) for row in wanted]
+    sides = tables.rows_of(table, split, int(first["most_train"]))
+    if first["kind"] == "others":  # seconds of each
+        return [row for net in nets for row in tables.outcomes([net], *sides, RESULTS)]
+    return tables.outcomes(nets, *sides, [name for name in RESULTS if name != "cpu_seconds"])
 
 
-def run_networks(table: Source, wanted: Sequence[Row], changes: Mapping[str, Any]) -> list[Row]:
-    """Train the networks of one recipe, table and split; score them."""
-    split, recipe = int(wanted[0]["split"]), RECIPES[wanted[0]["recipe"]]
-    train, test = rows_of(table, split, int(wanted[0]["most_train"]))
-    given = {"random_state": split, "device": "cpu", **changes}
-    nets = [recipe.make(table.task, row["activation"], **given) for row in wanted]
-    failures = fitted(nets, *train)
-    rows = []
-    for net, failure in zip(nets, failures, strict=True):
-        values: dict[str, object] = {"n_train": len(train[1]), "n_test": len(test[1])}
-        values |= scores(net, failure, test, train)
-        rows.append(as_text({name: values.get(name, "") for name in RESULTS}))
-    return rows
+Found = Mapping[str, pd.DataFrame]
+SAMPLES = {  # name: kind, recipe, activations
+    "plain network": ("openml", "paper", SINGLE),
+    "TabM": ("openml", "TabM", SINGLE),
+    "packs": ("openml", "pack", PACKS),
+    "blends": ("openml", "default", (*SINGLE, *BLENDS.values())),
+    "equations, default recipe": ("feynman", "default", SINGLE),
+    "equations, plain network": ("feynman", "paper", SINGLE),
+}
+REAL, LAWS = (*SAMPLES,)[:3], (*SAMPLES,)[4:]
+OTHERS = "other equations"
 
 
-def scores(
-    net: Any, failure: Exception | None, test: tuple[Any, Any], train: tuple[Any, Any]
-) -> dict[str, object]:
-    """What a row has of an estimator; ``loss`` is the log loss, or the RMSE.
-
-    Of one that diverged, alone or in its predictions, ``error`` says so; all else is raised.
-    """
-    try:
-        if failure is not None:
-            raise failure
-        found = score(net, *test, train[1])
-    except ValueError as error:
-        if not re.search("finite|diverged", str(error)):
-            raise
-        return {"error": " ".join(str(error).split())}
-    found["loss"] = found["log_loss"] if "log_loss" in found else float(found["mse"]) ** 0.5
-    weights = getattr(net, "activation_weights_", {})
-    chosen = " ".join(f"{name}:{weight:.4g}" for name, weight in weights.items() if weight)
-    return {**found, "epochs": net.n_iter_, "chosen": chosen}
+def logs(rows: pd.DataFrame, value: str = "loss") -> Found:
+    """Logarithms of a value by sample; of CombU on the eight tables by the recipe's part."""
+    found = {
+        name: logs_of(rows, "activation", levels, value, kind=kind, recipe=recipe)
+        for name, (kind, recipe, levels) in SAMPLES.items()
+    }
+    ours = rows[rows["activation"] == REFERENCE]
+    found["parts"] = logs_of(ours, "recipe", ("default", *PARTS), value, kind="openml")
+    twice = rows["activation"].where(rows["recipe"] != TWICE, TWICE)
+    networks = (*CANDIDATES, TWICE)
+    found[OTHERS] = logs_of(rows.assign(network=twice), "network", networks, value, kind="others")
+    return found
 
 
-def fitted(nets: Sequence[Any], X: Any, y: Any) -> list[Exception | None]:
-    """Fit all to the same rows, in stacks where they can be; an interrupt ends the program.
-
-    Returns what went wrong, for each.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of epochs, and of what diverged: the rows have it
-        warnings.filterwarnings("error", message="Training interrupted")
-        try:
-            if isinstance(nets[0], BaseMLP):
-                outcomes = fit_stacked([FitTask(net, X, y, 0) for net in nets], n_jobs=1)
-                return [outcome.error for outcome in outcomes]
-            return [_failure(net, X, y) for net in nets]
-        except UserWarning as interrupted:
-            raise KeyboardInterrupt from interrupted
+def weights(rows: pd.DataFrame, kind: str) -> pd.DataFrame:
+    """Weights that mixed packs give to activations: a row for each table, means over splits."""
+    mixes = rows[(rows["activation"] == "mix") & (rows["kind"] == kind) & (rows["error"] == "")]
+    found = [dict(p.rsplit(":", 1) for p in str(text).split()) for text in mixes["chosen"]]
+    wide = pd.DataFrame(found, index=mixes["data"]).reindex(columns=list(SINGLE))
+    return wide.astype(float).fillna(0.0).groupby(level=0, sort=False).mean()
 
 
-def _failure(net: Any, X: Any, y: Any) -> Exception | None:
-    try:
-        net.fit(X, y)
-    except ValueError as error:
-        return error
-    return None
+def _judge(sample: str, a: str, b: str, found: Found, margin: float) -> Verdict:
+    """With a margin that both have the same error, without that a has the smaller one."""
+    own = by_table(found[sample])
+    return matches(own[a], own[b], margin) if margin else beats(-own[a], -own[b])
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the studies of activations."""
-    parser.add_argument("--splits", type=int, default=N_SPLITS, help="at most (%(default)s)")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--data-home", help="folder of local copies of the data")
+def _less(found: Found, margin: float) -> Verdict:
+    spreads = [np.ptp(by_table(found[name]), axis=1) for name in LAWS]
+    return beats(*spreads, greater_is_better=False)
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))
-    add_arguments(parser)
+_ERROR = "log of error"
+CLAIMS = [
+    *(
+        Claim(
+            *("real tables", f"CombU with {part}: the error changes by less than 2 %.", "table"),
+            *(partial(_judge, "parts", part, "default"), MARGIN, _ERROR),
+        )
+        for part in PARTS
+    ),
+    *(
+        Claim(where, text, unit, partial(_judge, *which), 0.0, _ERROR)
+        for where, text, unit, which in (
+            ("real tables", "Two networks beat one.", "table", ("parts", TWICE, "default")),
+            ("real tables", "A mixed pack beats CombU's.", "table", ("packs", "mix", "combu")),
+            (OTHERS, "Rational beats CombU.", "equation", (OTHERS, "rational", "combu")),
+            (OTHERS, "Rational beats two of CombU.", "equation", (OTHERS, "rational", TWICE)),
+        )
+    ),
+    Claim(
+        *("equations", "The default recipe has the smaller spread of activations.", "equation"),
+        *(_less, 0.0, "log of worst over best error"),
+    ),
+]
+
+
+def write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None:
+    """The page: verdicts, then samples and parts, folded."""
+    found, seconds = logs(rows), by_table(logs(rows, "cpu_seconds")[OTHERS])
+    failed = int((rows["error"] != "").sum())
+    page.text(__doc__.split("\n\n", 2)[2], f"{failed} of {len(rows)} networks and packs diverged.")
+    page.text(claims_table(CLAIMS, {"here": found}))
+    lines = []
+    for name in (*REAL, *LAWS):
+        means = by_table(found[name])
+        mean = means.mean()
+        worst = f"{label(mean.idxmax())} / {label(mean.idxmin())} {np.exp(np.ptp(mean)):.3f}"
+        tests = map(effects.p_cell, effects.omnibus(means))
+        lines.append([name, effects.size(found[name]), *tests, worst])
+    page.table(["activations in", "rows", "p, Friedman", "Iman-Davenport", "worst / best"], lines)
+    for name in (*REAL, *LAWS, OTHERS, "parts"):
+        own = by_table(found[name])
+        with page.details(f"{name}, beside {own.columns[0]}: {effects.size(found[name])}"):
+            effects.answers_table(page, effects.beside(own, own.columns[0]), "error")
+    with page.details("Processor seconds over CombU's on the other equations"):
+        effects.answers_table(page, effects.beside(seconds, REFERENCE), "seconds")
+    with page.details(f"Blends (1 - w) x + w g(x) beside g: {effects.size(found['blends'])}"):
+        pairs = [(blend, name) for name, blend in BLENDS.items()]
+        effects.answers_table(page, effects.compare(by_table(found["blends"]), pairs), "error")
+    with page.details(f"Weights that mixed packs choose (all alike: {1 / len(SINGLE):.2f})"):
+        every = [weights(rows, kind) for kind in ("openml", "feynman")]
+        lines = [[label(name), *(_mean(own[name]) for own in every)] for name in SINGLE]
+        page.table(["activation", f"{len(every[0])} tables", f"{len(every[1])} equations"], lines)
+
+
+def _mean(values: pd.Series) -> str:
+    return "{:.2f} [{:.2f}, {:.2f}]".format(*t_interval(values))
 
 
 STUDY = Study(
     name="activations_recipes",
-    title="Which activation, in strong recipes",
+    title="Which activation, in other recipes and on equations",
     description=__doc__.splitlines()[0],
     module="benchmarks.activations.recipes",
-    experiments=[
-        Experiment(
-            "activations_recipes", SETTINGS, RESULTS, jobs, KEY,
-            packages=("numpy", "sklearn", "pandas", "python", "cpu"), parallel=True,
-        )
-    ],
+    experiments=[tables.experiment("activations_recipes", SETTINGS, RESULTS, jobs, KEY)],
     write=write,
-    add_arguments=_add_arguments,
-)  # fmt: skip
+    add_arguments=tables.add_arguments,
+)
 
 if __name__ == "__main__":
     STUDY.main()

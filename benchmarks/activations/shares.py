@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -16,11 +16,11 @@ _STEPS = 10  # after which that of the softmax of training has grown by as much 
 
 
 class LearnedUnits(nn.Module):
-    """Each unit's activation is one of several, which one is learned.
+    """Each unit's activation is one of CombU's parts, which one is learned.
 
-    In training a unit is the mean of its parts by a softmax, which sharpens from step to step; or,
-    ``straight``, the likeliest part alone, with the softmax's gradient. Outside training it is the
-    likeliest part: so the validation rows see what `hardened` keeps.
+    In training a unit is the mean of the parts by a softmax, which sharpens from step to step; or,
+    ``straight``, the likeliest part, with the softmax's gradient. Outside training it is the
+    likeliest part, so that the validation rows see a CombU of exact counts.
 
     Shape
     -----
@@ -29,12 +29,12 @@ class LearnedUnits(nn.Module):
 
     n_steps: Tensor
 
-    def __init__(self, width: int, parts: Sequence[str], *, straight: bool) -> None:
+    def __init__(self, width: int, *, straight: bool) -> None:
         super().__init__()
-        self.width, self.names, self.straight = width, tuple(parts), straight
-        self.parts = nn.ModuleList(make_activation(name, width) for name in parts)
+        self.width, self.straight = width, straight
+        self.parts = nn.ModuleList(make_activation(name, width) for name in PARTS)
         # near equal: a tie would give all units the first part
-        self.logits = nn.Parameter(0.01 * torch.randn(width, len(parts)))
+        self.logits = nn.Parameter(0.01 * torch.randn(width, len(PARTS)))
         self.register_buffer("n_steps", torch.zeros((), dtype=torch.int64))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -42,7 +42,7 @@ class LearnedUnits(nn.Module):
         return (values * self._weights().to(x.dtype)).sum(-1)
 
     def _weights(self) -> Tensor:  # (width, parts)
-        hard = F.one_hot(self.logits.argmax(-1), len(self.names)).to(self.logits.dtype)
+        hard = F.one_hot(self.logits.argmax(-1), len(PARTS)).to(self.logits.dtype)
         if not self.training:
             return hard
         if self.straight:
@@ -54,49 +54,20 @@ class LearnedUnits(nn.Module):
 
     def counts(self) -> dict[str, int]:
         """Units of each part."""
-        return counts(self.logits.argmax(-1), self.names)
-
-    def hardened(self) -> CombU:
-        """The same as a `CombU`: exact counts, its kernel, and ProxyNorm where that is wanted."""
-        return combu_of(self.logits.argmax(-1), self.names)
-
-
-def counts(choice: Tensor, names: Sequence[str]) -> dict[str, int]:
-    """Units of each part, of what `combu_of` is made of.
-
-    >>> counts(torch.tensor([0, 2, 2]), ("relu", "elu", "nlrelu"))
-    {'relu': 1, 'elu': 0, 'nlrelu': 2}
-    """
-    found = torch.bincount(choice, minlength=len(names)).tolist()
-    return dict(zip(names, found, strict=True))
-
-
-def combu_of(choice: Tensor, names: Sequence[str]) -> CombU:
-    """A `CombU` whose unit j has the activation ``names[choice[j]]``."""
-    units = {name: n for name, n in counts(choice, names).items() if n}
-    combined = CombU(
-        len(choice), {name: n / len(choice) for name, n in units.items()}, assignment="random"
-    )
-    place = torch.tensor([list(units).index(name) if name in units else -1 for name in names])
-    assert combined.partition is not None
-    combined.partition.copy_(place[choice])
-    return combined
+        found = torch.bincount(self.logits.argmax(-1), minlength=len(PARTS)).tolist()
+        return dict(zip(PARTS, found, strict=True))
 
 
 class Learning:
-    """Makes `LearnedUnits` for layers of any width; ``layers``, by width, are those it made last.
+    """Makes `LearnedUnits` for layers, which are told apart by their widths."""
 
-    Layers are told apart by their widths, which are to differ.
-    """
-
-    def __init__(self, parts: Sequence[str] = PARTS, *, straight: bool = False) -> None:
-        self.parts, self.straight = tuple(parts), straight
-        self.layers: dict[int, LearnedUnits] = {}
+    def __init__(self, *, straight: bool = False) -> None:
+        self.straight = straight
+        self.layers: dict[int, LearnedUnits] = {}  # those that were made last
 
     def __call__(self, width: int) -> LearnedUnits:
-        made = LearnedUnits(width, self.parts, straight=self.straight)
-        self.layers[width] = made
-        return made
+        self.layers[width] = LearnedUnits(width, straight=self.straight)
+        return self.layers[width]
 
     def counts(self) -> dict[int, dict[str, int]]:
         """Units of each part by the width of the layer, of the network that was built last."""

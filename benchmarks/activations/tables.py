@@ -1,35 +1,35 @@
-"""The tables of the studies, how their rows are split, and what is known of a table beforehand."""
+"""Tables and activations of the studies; how rows are split, and networks trained and scored."""
 
 from __future__ import annotations
 
+import argparse
+import re
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from typing import Any
 
-import numpy as np
 import pandas as pd
-from sklearn.compose import make_column_selector, make_column_transformer
-from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression, RidgeCV
-from sklearn.metrics import log_loss
-from sklearn.model_selection import cross_val_predict
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from benchmarks.common.command import Experiment, Job
+from benchmarks.common.results import Row
 from benchmarks.papers.combu.sources import Source
-from benchmarks.papers.pln.shared import TASKS
+from benchmarks.papers.combu.study import as_text, score
 from benchmarks.quality.predictions import split_rows
 from combutab.datasets import list_feynman
+from combutab.estimators import BaseMLP, FitTask, fit_stacked
 
-OPENML = (
-    *("diabetes", "wdbc", "breast-w", "PhishingWebsites"),
-    *("boston", "autoMpg", "california_housing", "wine_quality"),
-)
-FORMULAS = ("gs", "ar", "ns", "bs")
+REFERENCE = "combu"  # the default
+SINGLE = (REFERENCE, "relu", "selu", "mish", "gelu", "pln-8", "la-silu", "snake", "rational")
+CLASSES = ("diabetes", "wdbc", "breast-w", "PhishingWebsites")
+OPENML = (*CLASSES, "boston", "autoMpg", "california_housing", "wine_quality")
 N_EQUATIONS = 30
-N_SAMPLES = 5000  # of what is drawn from a formula
+N_SAMPLES = 5000  # drawn from an equation
 MOST_TRAIN, MOST_TEST = 400, 1000  # rows
-# 4:1 splits. Tables of more rows than these give training sets that overlap less than the corrected
-# tests take them to, so that the tests err on the side of finding too little.
-N_TRAIN, N_TEST = 4, 1
+TINY = {"max_iter": 2, "hidden_layer_sizes": (8, 8)}  # networks of quick forms
+
+Side = tuple[pd.DataFrame, pd.Series]
 
 
 @lru_cache
@@ -39,54 +39,96 @@ def equations(data_home: str | None) -> tuple[str, ...]:
     return tuple(names[:: len(names) // N_EQUATIONS])
 
 
-def source(kind: str, name: str, data_home: str | None) -> Source:
-    """A table by its kind: "openml", "formula" or "feynman"."""
-    task = TASKS.get(name, "classification") if kind == "openml" else "regression"
+def source(name: str, data_home: str | None) -> Source:
+    """One of the eight tables, or rows drawn from a Feynman equation."""
+    task = "classification" if name in CLASSES else "regression"
+    kind = "openml" if name in OPENML else "feynman"
     return Source(kind, name, task, N_SAMPLES, data_home=data_home)
 
 
-def rows_of(
-    table: Source, split: int, most: int = MOST_TRAIN
-) -> tuple[tuple[pd.DataFrame, pd.Series], tuple[pd.DataFrame, pd.Series]]:
-    """Training and test rows, equal ones on one side."""
+def rows_of(table: Source, split: int, most: int = MOST_TRAIN) -> tuple[Side, Side]:
+    """Training and test rows, 4:1, equal ones on one side."""
     X, y = table.load()
     train, test = split_rows(X, split, most)
-    sides = (train, test[:MOST_TEST])
-    return tuple((X.iloc[rows], y.iloc[rows]) for rows in sides)
+    return (X.iloc[train], y.iloc[train]), (X.iloc[test[:MOST_TEST]], y.iloc[test[:MOST_TEST]])
 
 
-def features(table: Source, split: int = 0) -> dict[str, float]:
-    """What can be known of a table before a network is trained, from its training rows.
+def fitted(nets: Sequence[Any], X: Any, y: Any) -> list[Exception | None]:
+    """Fit all to the same rows, in stacks where they can be; what went wrong, for each.
 
-    The error of a linear model is that of five folds over that of a constant.
+    An interrupt ends the program.
     """
-    (X, y), _ = rows_of(table, split)
-    numbers = X.select_dtypes("number")
-    classify = table.task == "classification"
-    scale = make_pipeline(SimpleImputer(), StandardScaler())
-    onehot = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-    texts = make_column_selector(dtype_exclude="number")
-    columns = make_column_transformer((onehot, texts), remainder=scale)
-    if classify:
-        codes = np.unique(np.asarray(y).astype(str), return_inverse=True)[1]
-        linear = make_pipeline(columns, LogisticRegression(C=0.1, max_iter=1000))
-        found = cross_val_predict(linear, X, codes, method="predict_proba")
-        constant = np.tile(np.bincount(codes) / len(codes), (len(codes), 1))
-        share = log_loss(codes, found) / log_loss(codes, constant)
-        skewness = abs(float(np.mean(codes)) - 0.5)
-    else:
-        values = y.to_numpy(float)
-        found = cross_val_predict(make_pipeline(columns, RidgeCV()), X, values)
-        share = float(np.sqrt(np.mean((values - found) ** 2)) / np.std(values))
-        skewness = abs(float(pd.Series(values).skew()))
-    return {
-        "log rows": float(np.log(len(X))),
-        "log columns": float(np.log(X.shape[1])),
-        "classification": float(classify),
-        "share of categories": 1.0 - numbers.shape[1] / X.shape[1],
-        "log error of a linear model": float(np.log(share)),
-        "skewness of the target": float(np.log1p(skewness)),
-        "skewness of numbers": float(
-            np.log1p(numbers.skew().abs().mean() if len(numbers.T) else 0)
-        ),
-    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of epochs, and of what diverged: the rows have it
+        warnings.filterwarnings("error", message="Training interrupted")
+        try:
+            if isinstance(nets[0], BaseMLP):
+                outcomes = fit_stacked([FitTask(net, X, y, 0) for net in nets], n_jobs=1)
+                return [outcome.error for outcome in outcomes]
+            return [_failure(net, X, y) for net in nets]
+        except UserWarning as interrupted:
+            raise KeyboardInterrupt from interrupted
+
+
+def _failure(net: Any, X: Any, y: Any) -> Exception | None:
+    try:
+        net.fit(X, y)
+    except ValueError as error:
+        return error
+    return None
+
+
+def scores(net: Any, failure: Exception | None, train: Side, test: Side) -> dict[str, object]:
+    """What a row has of an estimator; ``loss`` is the log loss, or the RMSE.
+
+    The row of one that diverged, in training or in its predictions, has ``error``; other errors are
+    raised.
+    """
+    try:
+        if failure is not None:
+            raise failure
+        found = score(net, *test, train[1])
+    except ValueError as error:
+        if not re.search("finite|diverged", str(error)):
+            raise
+        return {"error": " ".join(str(error).split())}
+    found["loss"] = found["log_loss"] if "log_loss" in found else float(found["mse"]) ** 0.5
+    return {**found, "epochs": net.n_iter_}
+
+
+def outcomes(
+    nets: Sequence[Any], train: Side, test: Side, columns: Sequence[str], **more: object
+) -> list[Row]:
+    """Train and score estimators: the results of each one's row.
+
+    ``cpu_seconds`` are the processor seconds of all, divided by their number.
+    """
+    started = time.process_time()
+    failures = fitted(nets, *train)
+    shared: dict[str, object] = {"n_train": len(train[1]), "n_test": len(test[1]), **more}
+    shared["cpu_seconds"] = (time.process_time() - started) / len(nets)
+    rows = []
+    for net, failure in zip(nets, failures, strict=True):
+        found = shared | scores(net, failure, train, test)
+        weights = getattr(net, "activation_weights_", {})
+        found["chosen"] = " ".join(f"{name}:{w:.4g}" for name, w in weights.items() if w)
+        rows.append(as_text({name: found.get(name, "") for name in columns}))
+    return rows
+
+
+def experiment(
+    name: str,
+    settings: tuple[str, ...],
+    results: tuple[str, ...],
+    jobs: Callable[[argparse.Namespace], Iterable[Job]],
+    key: tuple[str, ...],
+) -> Experiment:
+    """The file of rows of a study."""
+    packages = ("numpy", "sklearn", "pandas", "python", "cpu")
+    return Experiment(name, settings, results, jobs, key, packages=packages, parallel=True)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of all these studies."""
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--data-home", help="folder with CSV files; else OpenML")

@@ -1,7 +1,8 @@
-"""The studies of activations: their statistics on cases worked by hand, and their quick forms."""
+"""The studies of activations: their rule on cases worked by hand, and what they train."""
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -9,107 +10,161 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmarks.activations import tables
-from benchmarks.activations.effects import block, effects, paired, spread_of_splits
-from benchmarks.activations.recipes import scores
-from benchmarks.activations.shares import PARTS, ByLayer, Learning, combu_of
-from benchmarks.activations.variance import variance_components, variance_shares
-from combutab import ProxyNorm
+from benchmarks.activations import effects, learned, real_tables, recipes, tables
+from benchmarks.activations.shares import PARTS, Learning
 
 DATA_HOME = Path(__file__).parents[3] / "shared" / "data"
+RESULTS = Path(effects.__file__).parent / "results"
 needs_data = pytest.mark.skipif(not DATA_HOME.is_dir(), reason="needs ../shared/data")
 
 
-@pytest.fixture(autouse=True)
-def few_resamples(monkeypatch):
-    monkeypatch.setattr(variance_shares, "__defaults__", (10,))
+def make_logs(values, levels):
+    """Logarithms of (tables, splits, levels)."""
+    n_tables, n_splits, _ = np.shape(values)
+    index = pd.MultiIndex.from_product([[f"t{i}" for i in range(n_tables)], range(n_splits)])
+    cells = np.reshape(values, (n_tables * n_splits, -1))
+    return pd.DataFrame(cells, index.set_names(["data", "split"]), list(levels))
 
 
-def test_components_by_hand():
-    found = variance_components(np.array([[1.0, 1.0], [9.0, 13.0]]), ("table", "activation"))
-    # mean squares 100, 4 and 4: the last is the noise, of which the others have as much
-    assert found == pytest.approx({"table": 48.0, "activation": 0.0, "table x activation": 4.0})
+def test_iman_and_davenport_by_hand():
+    """Chi-squared is 14/3, so F = 2 (14/3) / (6 - 14/3) = 7, with p = (1 + 7/2)^-2."""
+    plain, corrected = effects.omnibus(pd.DataFrame([[1, 2, 3], [1, 2, 3], [2, 1, 3]]))
+    assert plain == pytest.approx(np.exp(-7 / 3))
+    assert corrected == pytest.approx(4.5**-2)
+    assert effects.omnibus(pd.DataFrame([[1, 2, 3]] * 4))[1] == 0.0, "all tables agree"
 
 
-def make_rows(logs, levels, column="activation", **more):
-    """Rows of a study from logarithms of errors, (tables, splits, levels)."""
-    found = [
-        {"kind": "openml", "data": f"t{t}", "split": s, column: level, "loss": np.exp(value)}
-        for t, of_table in enumerate(logs)
-        for s, of_split in enumerate(of_table)
-        for level, value in zip(levels, of_split, strict=True)
-    ]
-    return pd.DataFrame(found).assign(**more)
+def test_the_rule_has_three_answers():
+    noise = np.array([-0.01, 0.01, 0.0, -0.01, 0.01])
+    base = np.arange(5.0)
+    values = pd.DataFrame(
+        {
+            "combu": base,
+            "relu": base + 0.5 * noise,
+            "gelu": base - 0.2 + noise,
+            "selu": base + 9 * noise,
+        }
+    )
+    found = effects.beside(values, "combu").set_index("a")
+    assert found["answer"].to_dict() == {
+        "relu": "less than 2 %",
+        "gelu": "GELU is better",
+        "selu": "not decided",
+    }
+    assert found.loc["gelu", "ratio"] == pytest.approx(np.exp(-0.2))
+    half = 2.776445 * noise.std(ddof=1) / 5**0.5  # Student's quantile of 4 degrees
+    assert found.loc["gelu", "high"] == pytest.approx(np.exp(-0.2 + half))
+    few = effects.beside(values[:2], "combu")
+    assert set(few["answer"]) == {"not decided"}, "two units decide nothing"
 
 
-def test_effects_are_ratios_over_tables():
+def test_a_p_value_is_adjusted_for_all_pairs():
     rng = np.random.default_rng(0)
-    base = 5 * rng.normal(size=(8, 1, 1)) + rng.normal(size=(8, 4, 1))  # of table and split
-    change = np.array([0.0, np.log(2.0), 0.0]) + 1e-3 * rng.normal(size=(8, 4, 3))
-    rows = make_rows(base + change, ("combu", "relu", "gelu"), recipe="default")
-    logs = block(rows, "activation", ("combu", "relu", "gelu"), ("openml",))
-    found = effects(logs, "combu")
-    assert found["relu"].ratio.mean == pytest.approx(2.0, rel=0.01)
-    assert found["relu"].ratio.low < 2.01
-    assert (found["relu"].better, found["relu"].worse) == (0, 8)
-    assert found["relu"].p == pytest.approx(2 * 2.0**-7), "Wilcoxon's of 8 signs alike, twice"
-    assert (found["gelu"].better, found["gelu"].worse) == (0, 0)
-    assert spread_of_splits(logs) == pytest.approx(np.exp(base.std(axis=1, ddof=1).max()), rel=1)
-    gone = (rows["data"] == "t0") & (rows["activation"] == "gelu")
-    pairs = {"a": ("relu", "combu"), "b": ("relu", "gelu"), "c": ("relu", "mish")}
-    gains = paired(rows[~gone], "activation", pairs, ("openml",))
-    assert {name: pair.size for name, pair in gains.items()} == {"a": "8 x 4", "b": "7 x 4"}
-    assert gains["a"].effect.ratio.mean == pytest.approx(0.5, rel=0.01)
+    values = pd.DataFrame(rng.normal(size=(9, 3)), columns=["combu", "relu", "gelu"])
+    values["gelu"] += 3.0
+    one = effects.compare(values, [("combu", "gelu")])["p"][0]
+    three = effects.compare(values, [("combu", "gelu"), ("relu", "gelu"), ("combu", "relu")])
+    assert three["p"][0] in (pytest.approx(3 * one), pytest.approx(2 * one))
+
+
+def test_what_diverged_is_the_worst_and_incomplete_splits_are_left_out():
+    rows = pd.DataFrame(
+        [("a", 0, "x", 1.0), ("a", 0, "y", np.nan), ("a", 0, "z", 4.0), ("a", 1, "x", 1.0)],
+        columns=["data", "split", "net", "loss"],
+    )
+    found = effects.logs_of(rows, "net", ("x", "y", "z"))
+    assert np.exp(found).to_numpy().tolist() == [[1.0, pytest.approx(4.0), pytest.approx(4.0)]]
+
+
+def test_tables_of_the_same_values_are_one_unit():
+    logs = make_logs([[[0.0, 1.0]], [[2.0, 3.0]], [[0.0, 1.0 + 1e-9]]], ("combu", "relu"))
+    assert list(effects.by_table(logs).index) == ["t0", "t1"]
+    assert effects.size(logs) == "2 tables x 1 split"
+
+
+def test_no_mistake_counts_as_half_of_one_and_whole_tables_count():
+    made = [
+        {"data": data, "split": split, "activation": name, "task": task, "n_test": 50,
+         "accuracy": 1.0 if task == "classification" else np.nan, "loss": 2.0}
+        for data, task, n_splits in (
+            *[("a", "classification", 2), ("b", "regression", 2), ("c", "regression", 1)],
+        )
+        for split in range(n_splits)
+        for name in tables.SINGLE
+    ]  # fmt: skip
+    found = real_tables.logs(pd.DataFrame(made), 2)
+    for measure, of_a in (("error", 0.01), ("loss", 2.0)):
+        means = np.exp(found[measure]).groupby(level="data").mean()
+        assert list(means.index) == ["a", "b"]
+        assert means.to_numpy() == pytest.approx(np.repeat([[of_a], [2.0]], 9, axis=1))
+
+
+def test_costs_of_choosing_by_hand():
+    """Of t0's splits each prefers another activation; of t1 and t2 ReLU is the best throughout."""
+    values = [[[0.0, -1.0], [0.0, 2.0]], [[0.0, -1.0]] * 2, [[0.0, -3.0]] * 2]
+    found = real_tables.costs_of_choice(make_logs(values, ("combu", "relu")))
+    assert found["own splits"].tolist() == [(0.0 + 2.0) / 2, -1.0, -3.0]
+    # the others' means of ReLU minus CombU: (-1 - 3) / 2, (0.5 - 3) / 2, (0.5 - 1) / 2
+    assert found["other tables"].tolist() == [0.5, -1.0, -3.0]
+
+
+@pytest.mark.parametrize(
+    ("error", "loss", "default"),
+    [(-0.3, -0.3, "gelu"), (-0.3, 0.3, None), (-0.005, -0.3, None), (0.3, -0.3, None)],
+)
+def test_the_default_changes_only_by_error_and_not_against_loss(error, loss, default):
+    noise = np.array([0.001, -0.001, 0.0, 0.001, -0.001])
+    every = {
+        measure: real_tables.pairs(pd.DataFrame({"combu": np.zeros(5), "gelu": shift + noise}))
+        for measure, shift in (("error", error), ("loss", loss))
+    }
+    assert real_tables.decide(every) == default
+    (row,) = real_tables.of_reference(every["error"]).itertuples()
+    assert (row.a, row.ratio) == ("gelu", pytest.approx(np.exp(error)))
+    assert row.low < row.ratio < row.high
 
 
 @pytest.mark.parametrize("straight", [False, True])
-def test_learned_units_harden_to_combu(straight):
+def test_learned_units_are_one_part_each_outside_of_training(straight):
     learning = Learning(straight=straight)
     units = learning(12)
     with torch.no_grad():
         units.logits.normal_()
     x = torch.randn(7, 12, requires_grad=True)
-    combined = units.hardened()
+    parts = torch.stack([part(x) for part in units.parts], -1)
+    chosen = parts.gather(-1, units.logits.argmax(-1).expand(7, 12)[..., None])[..., 0]
     units.eval()
-    torch.testing.assert_close(units(x), combined(x))
-    counts = learning.counts()[12]
-    assert sum(counts.values()) == 12
-    assert {name: length for name, _, length in combined.spans} == {
-        name: n for name, n in counts.items() if n
-    }
-    assert combined.kernel() is not None
-    assert ProxyNorm(combined, 12)(x).isfinite().all()
+    torch.testing.assert_close(units(x), chosen)
+    assert sum(learning.counts()[12].values()) == 12
+    assert list(learning.counts()[12]) == list(PARTS)
     units.train()
-    before = units.logits.detach().clone()
     given = units(x)
-    assert torch.allclose(given, combined(x)) == straight, "the mean of the parts, or one of them"
+    assert torch.allclose(given, chosen) == straight, "the mean of the parts, or one of them"
     given.square().sum().backward()
     assert units.logits.grad.abs().sum() > 0
-    assert torch.equal(units.logits, before)
-
-
-def test_combu_without_one_of_its_parts():
-    combined = combu_of(torch.tensor([2, 0, 2, 2]), PARTS)
-    x = torch.tensor([[-1.0, -1.0, 2.0, 3.0]])
-    assert combined(x)[0].tolist() == pytest.approx([0.0, 0.0, np.log(3.0), np.log(4.0)])
-    assert ByLayer({4: {"relu": 1.0}})(4)(x)[0].tolist() == [0.0, 0.0, 2.0, 3.0]
 
 
 def test_what_diverged_is_a_row_and_other_errors_are_raised():
     failed = ValueError("Solver produced non-finite parameter weights.")
-    assert scores(None, failed, (None, None), (None, None)) == {"error": str(failed)}
+    assert tables.scores(None, failed, (None, None), (None, None)) == {"error": str(failed)}
     with pytest.raises(ValueError, match="hidden"):
-        scores(None, ValueError("hidden_layer_sizes"), (None, None), (None, None))
+        tables.scores(None, ValueError("hidden_layer_sizes"), (None, None), (None, None))
 
 
 @needs_data
 def test_thirty_equations_by_the_rule():
     found = tables.equations(str(DATA_HOME))
     assert len(set(found)) == len(found) == 30
-    table = tables.source("openml", "autoMpg", str(DATA_HOME))
-    (X, y), (other, _) = tables.rows_of(table, 0)
+    (X, y), (other, _) = tables.rows_of(tables.source("autoMpg", str(DATA_HOME)), 0)
     assert len(X) == len(y) <= 400
     assert not set(map(tuple, X.to_numpy())) & set(map(tuple, other.to_numpy()))
-    known = tables.features(table)
-    assert all(map(np.isfinite, known.values()))
-    assert known["log error of a linear model"] < 0
+
+
+@needs_data
+@pytest.mark.parametrize("module", [recipes, learned])
+def test_the_rows_that_are_kept_are_those_of_the_full_study(module):
+    (experiment,) = module.STUDY.experiments
+    arguments = argparse.Namespace(quick=False, data_home=str(DATA_HOME))
+    kept = experiment.store(RESULTS).read()[list(module.KEY)].astype(str)
+    wanted = [row for job in experiment.jobs(arguments) for row in job.wanted]
+    assert kept.to_numpy().tolist() == [[row[name] for name in module.KEY] for row in wanted]

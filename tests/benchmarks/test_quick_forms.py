@@ -21,7 +21,6 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmarks.activations import tables
 from benchmarks.quality import predictions
 from benchmarks.speed import common, gpu, scale, scale_out, scaling
 
@@ -110,19 +109,18 @@ STUDIES = {
         holds=lambda rows: (rows.groupby("epoch")["layer_1_input_mean"].nunique() == 1).all(),
     ),
     "activations.recipes": Quick(
-        "--stages tables packs", "shared",
-        counts={"recipe": {"default": 27, "pack": 10, "paper": 27}},
+        data="shared", counts={"kind": {"others": 18, "feynman": 57}},
+        words=("Rational beats CombU.", "Weights that mixed packs choose"),
         holds=lambda rows: rows.loc[rows["recipe"] == "pack", "chosen"].notna().all(),
     ),
     "activations.real_tables": Quick(
         data="two", counts={"data": {"one": 18, "two": 18}}, to_go="4 of 4 to go",
+        words=("The rule, written before",),
         holds=lambda rows: (rows["task"] == "classification").equals(rows["accuracy"].notna()),
     ),
-    "activations.learned": Quick(data="shared"),
-    "activations.default": Quick(
-        data="shared", counts={"kind": {"feynman": 12, "sklearn": 24}},
-        # equations that the choice was not made on
-        holds=lambda rows: not set(rows["data"]) & set(tables.equations(str(DATA_HOME))),
+    "activations.learned": Quick(
+        data="shared", counts={"arm": {"fixed": 3, "pack, fixed": 3}},
+        holds=lambda rows: rows.loc[rows["arm"] == "softmax", "shares"].notna().all(),
     ),
     "formulas.share": Quick(
         "--noise 0 --models default 'gradient boosting'", "shared",
