@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         TabMRegressor,
         paper_recipe,
     )
-    from combutab.generators import CTGAN, TVAE, TabFlow, TabFlowImputer
+    from combutab.generators import CTGAN, TVAE, PrivateSynthesizer, TabFlow, TabFlowImputer
     from combutab.model_selection import StackedGridSearchCV
 
 __all__ = [
@@ -50,6 +50,7 @@ __all__ = [
     "NLReLU",
     "PackClassifier",
     "PackRegressor",
+    "PrivateSynthesizer",
     "ProxyNorm",
     "StackedGridSearchCV",
     "TabFlow",
@@ -68,7 +69,8 @@ _HOMES = {
     **dict.fromkeys(["MLPClassifier", "MLPRegressor", "paper_recipe"], "estimators"),
     **dict.fromkeys(["PackClassifier", "PackRegressor"], "estimators"),
     **dict.fromkeys(["TabMClassifier", "TabMRegressor"], "estimators"),
-    **dict.fromkeys(["CTGAN", "TVAE", "TabFlow", "TabFlowImputer"], "generators"),
+    **dict.fromkeys(["CTGAN", "PrivateSynthesizer", "TVAE"], "generators"),
+    **dict.fromkeys(["TabFlow", "TabFlowImputer"], "generators"),
     "StackedGridSearchCV": "model_selection",
 }
 

@@ -16,6 +16,7 @@ from combutab import (
     MLPRegressor,
     PackClassifier,
     PackRegressor,
+    PrivateSynthesizer,
     StackedGridSearchCV,
     TabFlow,
     TabFlowImputer,
@@ -61,6 +62,8 @@ PACK = {
     "member_params": {"hidden_layer_sizes": (6,), "max_onehot": 5, "batch_size": 50},
 }
 MADE = {"epochs": 3, "batch_size": 50, "random_state": 0}
+PRIVATE = {"epsilon": 100.0, "epochs": 2, "n_components": 20, "n_bins": 6}
+BOUNDS = {"size": (-4, 4), "rooms": (1, 5), "day": ("2020-01-01", "2020-04-09")}
 WIDTHS = {
     CTGAN: {"generator_dim": (8,), "discriminator_dim": (8,), "pac": 5, "embedding_dim": 4},
     TVAE: {"compress_dims": (8,), "decompress_dims": (8,), "embedding_dim": 4},
@@ -155,6 +158,7 @@ VARIANTS = {
     "named categories": net(MLPRegressor, categorical_features=["rooms", "kind", "street"]),
     "array of TabFlow": generator(TabFlow, ARRAY),
     "stack of CTGAN": generator(CTGAN, n_members=2, activation="prelu"),
+    "private": Model(PrivateSynthesizer, PRIVATE | {"bounds": BOUNDS, "random_state": 0}, TABLE),
     "constant of TVAE": generator(TVAE, TABLE.assign(size=1)[["size"]]),
 }
 

@@ -28,6 +28,7 @@ from combutab import (
     MLPRegressor,
     PackClassifier,
     PackRegressor,
+    PrivateSynthesizer,
     TabFlow,
     TabFlowImputer,
     TabMClassifier,
@@ -43,6 +44,7 @@ from tests.models import (
     MADE,
     MODELS,
     NET,
+    PRIVATE,
     TABLE,
     VARIANTS,
     WIDTHS,
@@ -628,6 +630,7 @@ SETTINGS = [
     (PackRegressor, FOLDED_PACK),
     *TINY.items(),
     (TabFlowImputer, {"generator": TVAE(**TINY[TVAE], random_state=0), "n_draws": 2}),
+    (PrivateSynthesizer, PRIVATE),
     *((TableEncoder, {"numeric": how}) for how in ("standard", "quantile", "robust", "none")),
     (TableEncoder, {"categorical_features": [0], "max_onehot": 1}),
 ]
@@ -645,6 +648,7 @@ def _left_out(cls, params):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:the noise")  # of a private fit to few rows
 @pytest.mark.parametrize(
     ("estimator", "check"),
     [

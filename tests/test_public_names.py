@@ -9,8 +9,8 @@ import pytest
 
 NAMES = """
 combutab: ACTIVATIONS CTGAN CombU LAHardSiLU LASiLU LayerAct MLPClassifier MLPRegressor NLReLU
-    PELU PLN PLS PackClassifier PackRegressor ProxyNorm StackedGridSearchCV TVAE TabFlow
-    TabFlowImputer TabMClassifier TabMRegressor __version__ load paper_recipe
+    PELU PLN PLS PackClassifier PackRegressor PrivateSynthesizer ProxyNorm StackedGridSearchCV TVAE
+    TabFlow TabFlowImputer TabMClassifier TabMRegressor __version__ load paper_recipe
 combutab.activations: ACTIVATIONS Blend CombU ComplexCombU Derf DyT LAHardSiLU LASiLU LayerAct
     NLReLU PELU PLN PLS PReLU ProxyNorm Rational Snake Swish make_activation
 combutab.constructions: ConstructedNetwork compose cos_network exp_network
@@ -30,8 +30,9 @@ combutab.evaluation: ActivationRecorder ActivationStats AlignedTables CORRUPTION
     power_decomposition privacy robustness summarise summarise_nemenyi summarise_pairs t_interval
     wilcoxon
 combutab.generators: CTGAN Constraint FixedCombinations Formula Inequality Null OneOf
-    ShortfallError Suggestions Sum TVAE TabFlow TabFlowImputer Unique check_conditions
-    find_generators fit_stack patch_ctgan read_constraints suggest_constraints write_constraints
+    PrivateSynthesizer ShortfallError Suggestions Sum TVAE TabFlow TabFlowImputer Unique
+    check_conditions find_generators fit_stack patch_ctgan read_constraints suggest_constraints
+    write_constraints
 combutab.generators.sdv: CTGANSynthesizer TVAESynthesizer TabFlowSynthesizer
 combutab.inspection: Attributions PartialDependence PermutationImportance TableMasker
     attributions partial_dependence permutation_importance
@@ -54,10 +55,11 @@ combutab.plotting: ActivationComparisonDisplay AttributionDisplay LossCurveDispl
 combutab.preprocessing: CategoryColumn ColumnKind EncodedTable IdentifierColumn Identifiers
     IncompleteTable ModeEncoder ModeTable Moments NumberColumn OddColumn OddColumnWarning
     ParquetParts ParquetTable Paths RowGroup RowLayout RowSpan RunningMoments Span TableEncoder
-    TargetError UnlearnedWarning append_cells as_numpy as_pandas binary_unit calendar_phases
-    check_date_features column_kind fill_polars find_identifiers infer_task is_polars
+    TableSchema TargetError UnlearnedWarning append_cells as_numpy as_pandas binary_unit
+    calendar_phases check_date_features column_kind fill_polars find_identifiers given_categories
+    given_identifiers given_numbers infer_task is_polars join_bins may_miss merge_bins
     missing_codes odd_columns parquet_parts polars_cells put_cells read_amounts read_numbers
-    refuse_cells refuse_large rows_needed
+    read_schema refuse_cells refuse_large rows_needed
 combutab.reports: Finding ModelReport SyntheticEvaluation evaluate_synthetic render_report
     report_model write_report
 combutab.training: BinaryCrossEntropy Callback ConditionSampler Conditions

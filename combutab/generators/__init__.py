@@ -20,6 +20,7 @@ from combutab.generators.constraints import (
     read_constraints,
     write_constraints,
 )
+from combutab.generators.private import PrivateSynthesizer
 from combutab.generators.sampling import ShortfallError
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Inequality",
     "Null",
     "OneOf",
+    "PrivateSynthesizer",
     "ShortfallError",
     "Suggestions",
     "Sum",

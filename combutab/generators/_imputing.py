@@ -16,6 +16,7 @@ from combutab.generators.conditions import write_column
 from combutab.generators.constraints import Columns, read_columns
 from combutab.generators.sampling import (
     FREE,
+    DirectSampler,
     Encoded,
     Sampler,
     ShortfallError,
@@ -424,3 +425,18 @@ def draw_nearest(
             if span.value_index is not None:
                 drawn_values[lacking, span.value_index] = 0.0  # the middle of a mode
     return drawn_values, drawn
+
+
+def draw_beside(
+    sampler: Sampler[Any], values: np.ndarray, codes: np.ndarray, known: np.ndarray, key: int
+) -> Encoded:
+    """Complete encoded rows by a network that draws columns beside others; as `draw_nearest`."""
+    present = present_codes(sampler.encoder)
+    assert isinstance(sampler, DirectSampler)
+    allowed = {i: own for i, own in present.items() if not known[:, i].all()}
+    given = np.full(values.shape, np.nan, dtype=np.float32)
+    for i, span in enumerate(sampler.encoder.layout_.spans):
+        if span.value_index is not None:
+            own = known[:, i]
+            given[own, span.value_index] = values[own, span.value_index]
+    return sampler.complete(np.where(known, codes, FREE), given, key, allowed)

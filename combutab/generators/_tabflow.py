@@ -26,14 +26,14 @@ from combutab.generators._base import (
     SHARED_CONSTRAINTS,
     BaseGenerator,
 )
-from combutab.generators._imputing import present_codes
+from combutab.generators._imputing import draw_beside, present_codes
 from combutab.generators._training import DrawnBlocks, GeneratorPlan, Rates, TableRows, Training
 from combutab.generators.sampling import (
-    FREE,
     DirectSampler,
     RowRequest,
     Sampler,
     Samples,
+    choose_points,
 )
 from combutab.nn import (
     ActivationSpec,
@@ -216,7 +216,7 @@ def draw_rows(
         values = torch.full((*shape, spans.n_values), torch.nan, device=spans.device)
     values = values.to(spans.dtype)
     if request.points:
-        values = _choose_points(request, codes, values.clone(), spans)
+        values = choose_points(request, codes, values.clone(), spans)
     if network.values is None:
         return Samples(values, codes, probability)
     noise = normals(request.keys_for(Stream.VALUES), *values.shape[1:], device=spans.device)
@@ -302,20 +302,6 @@ def _draw_span(
     target = torch.minimum(u.double() * cdf[:, -1], cdf[:, -1] * (1 - 1e-12))
     drawn = torch.searchsorted(cdf, target.unsqueeze(-1), right=True).squeeze(-1)
     return drawn.clamp_(max=logits.shape[-1] - 1), share
-
-
-def _choose_points(request: RowRequest, codes: Tensor, values: Tensor, spans: RowSpans) -> Tensor:
-    """Give each row one of the values that are wanted in its bin, all of them equally likely."""
-    u = uniforms(
-        request.keys_for(Stream.LATENT), request.n_rows, len(request.points), device=codes.device
-    )
-    for k, (span, (index, by_code)) in enumerate(request.points.items()):
-        for code, within in by_code.items():
-            here = codes[..., span] == code
-            among = torch.tensor(within, dtype=values.dtype, device=values.device)
-            chosen = among[(u[..., k] * len(within)).long().clamp_(max=len(within) - 1)]
-            values[..., index] = torch.where(here, chosen, values[..., index])
-    return values
 
 
 def _flow(
@@ -611,15 +597,7 @@ precision, callbacks
     def _draw_missing(
         self, values: np.ndarray, codes: np.ndarray, known: np.ndarray, key: int, attempt: int = 0
     ) -> tuple[np.ndarray, np.ndarray]:
-        sampler, present = self.sampler(), present_codes(self.encoder_)
-        assert isinstance(sampler, DirectSampler)
-        allowed = {i: own for i, own in present.items() if not known[:, i].all()}
-        given = np.full(values.shape, np.nan, dtype=np.float32)
-        for i, span in enumerate(self.encoder_.layout_.spans):
-            if span.value_index is not None:
-                own = known[:, i]
-                given[own, span.value_index] = values[own, span.value_index]
-        return sampler.complete(np.where(known, codes, FREE), given, key, allowed)
+        return draw_beside(self.sampler(), values, codes, known, key)
 
     def code_probabilities(
         self, codes: np.ndarray, wanted: Sequence[int] | None = None

@@ -22,6 +22,7 @@ from combutab.core.rng import (
     Stream,
     fold_in,
     random_uniform,
+    uniforms,
 )
 from combutab.generators._rules import Rules, Search
 from combutab.generators.conditions import (
@@ -657,6 +658,20 @@ def _reached(coder: NumberColumn, condition: Range | Outside) -> list[int]:
     ]
     others = codes[~np.any(within, axis=0)] if within else codes
     return [*others.tolist(), *([coder.size - 1] if condition.missing else [])]
+
+
+def choose_points(request: RowRequest, codes: Tensor, values: Tensor, spans: RowSpans) -> Tensor:
+    """Give each row one of the values that are wanted in its bin, all of them equally likely."""
+    u = uniforms(
+        request.keys_for(Stream.LATENT), request.n_rows, len(request.points), device=codes.device
+    )
+    for k, (span, (index, by_code)) in enumerate(request.points.items()):
+        for code, within in by_code.items():
+            here = codes[..., span] == code
+            among = torch.tensor(within, dtype=values.dtype, device=values.device)
+            chosen = among[(u[..., k] * len(within)).long().clamp_(max=len(within) - 1)]
+            values[..., index] = torch.where(here, chosen, values[..., index])
+    return values
 
 
 # ---- Rows that are written to a Parquet file part by part ----------------------------------------

@@ -7,6 +7,7 @@ rows of one more person. Each step charges the ledger before it draws.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Hashable, Mapping, Sequence
@@ -58,6 +59,7 @@ def epsilon_of(rho: float, delta: float) -> float:
     return float(dp.c.make_zCDP_to_approxDP(gaussian).map(1).epsilon(delta))
 
 
+@functools.cache
 def rho_of(epsilon: float, delta: float) -> float:
     """Find the largest rho, nearly, whose epsilon at a delta is not more than the one given.
 

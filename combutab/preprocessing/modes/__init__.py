@@ -8,9 +8,19 @@ from combutab.preprocessing.modes._columns import (
     IdentifierColumn,
     Identifiers,
     NumberColumn,
+    TableSchema,
     find_identifiers,
+    read_schema,
 )
 from combutab.preprocessing.modes._encoder import ModeEncoder, ModeTable, RowLayout, RowSpan
+from combutab.preprocessing.modes._given import (
+    given_categories,
+    given_identifiers,
+    given_numbers,
+    join_bins,
+    may_miss,
+    merge_bins,
+)
 from combutab.preprocessing.modes._incomplete import (
     IncompleteTable,
     append_cells,
@@ -28,8 +38,16 @@ __all__ = [
     "NumberColumn",
     "RowLayout",
     "RowSpan",
+    "TableSchema",
     "append_cells",
     "find_identifiers",
+    "given_categories",
+    "given_identifiers",
+    "given_numbers",
+    "join_bins",
+    "may_miss",
+    "merge_bins",
     "missing_codes",
     "put_cells",
+    "read_schema",
 ]

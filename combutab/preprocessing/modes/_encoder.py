@@ -616,6 +616,13 @@ class ModeEncoder(BaseEstimator):
         encoder._set_fitted(schema, columns)
         return encoder
 
+    @classmethod
+    def of_columns(cls, schema: TableSchema, columns: Sequence[ModeColumn]) -> ModeEncoder:
+        """The encoder of columns that are known, of which nothing is to be learned."""
+        encoder = cls()
+        encoder._set_fitted(schema, columns)
+        return encoder
+
     def _set_fitted(self, schema: TableSchema, columns: Sequence[ModeColumn]) -> None:
         self.schema_ = schema
         self.columns_ = tuple(columns)

@@ -1,0 +1,360 @@
+"""Rows that a fitted generator draws: ``sample`` and ``sample_from``, whatever makes them."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any, Generic
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.utils.validation import check_is_fitted
+
+from combutab.core.device import guard_forks
+from combutab.core.rng import Stream, fold_in, seed_from
+from combutab.generators._rules import DrawnRows, Rules
+from combutab.generators.conditions import (
+    read_conditions,
+    read_each,
+    warn_of_others,
+    write_each,
+    write_others,
+)
+from combutab.generators.constraints import Columns, read_columns
+from combutab.generators.sampling import (
+    NetworkT,
+    RowWriter,
+    Sampler,
+    check_arguments,
+    fall_short,
+)
+from combutab.generators.shares import draw_shares, read_shares
+from combutab.preprocessing import ModeEncoder, as_pandas, parquet_parts
+
+
+class Sampling(Generic[NetworkT]):
+    """A fitted generator whose rows a network of the given class makes."""
+
+    random_state: Any
+
+    # what fit leaves
+    encoder_: ModeEncoder
+    rules_: Rules  # what the constraints have come to
+    n_features_in_: int
+    feature_names_in_: np.ndarray  # where all names are strings
+    _states: list[dict[str, np.ndarray]]  # of the network that makes rows, by member
+    _seed: int
+    _n_sampled: int  # calls of sample without a random state
+    _made_sampler: tuple[Any, torch.device, Sampler[NetworkT]] | None = None
+    _beside: Sequence[pd.DataFrame] = ()  # rows that those drawn are added to
+
+    # ---- hooks -------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _find_device(self) -> torch.device:
+        """The device to compute on."""
+
+    @abstractmethod
+    def _make_sampler(self, device: torch.device) -> Sampler[NetworkT]:
+        """Make the sampler of the fitted states."""
+
+    def _advice_on_rare_rows(self) -> str:
+        """A further way to find rows that meet conditions, for the error about rare ones."""
+        return ""
+
+    def _take_encoder(self, encoder: ModeEncoder, rules: Rules) -> None:
+        self.encoder_, self.rules_, self.n_features_in_ = encoder, rules, len(rules.names)
+        self.__dict__.pop("feature_names_in_", None)
+        if hasattr(encoder, "feature_names_in_"):
+            self.feature_names_in_ = encoder.feature_names_in_[: self.n_features_in_]
+
+    # ---- sample --------------------------------------------------------------------------------
+
+    def sample(
+        self,
+        n: int | None = None,
+        condition_column: Any = None,
+        condition_value: Any = None,
+        *,
+        conditions: Mapping[Any, Any] | None = None,
+        seed_data: Any = None,
+        balance: Any = None,
+        shares: Mapping[Any, Mapping[Any, float]] | None = None,
+        random_state: Any = None,
+        on_shortfall: str = "error",
+        max_tries: int = 100,
+        out: str | os.PathLike[str] | None = None,
+    ) -> Any:
+        """Draw rows from the learned distribution.
+
+        Parameters
+        ----------
+        n : int, optional
+            Rows; those of ``seed_data`` where that is given.
+        condition_column, condition_value
+            One condition, in the ``ctgan`` package's way; a mapping as the second argument is taken
+            for ``conditions``.
+        conditions : mapping, optional
+            Column -> value, or list of values any of which will do; or ``(low, high)`` for
+            continuous columns, None for an open end; None for a missing value. All rows meet them.
+            A value of a continuous column is written into the rows whose own values are nearest to
+            it: those that have it, or one row in a hundred where fewer have it. Of a list of such
+            values each is as frequent as the numbers around it (those of its bin or mode) are, not
+            as the value itself. Where only some numbers of a column are rounded, rows that meet a
+            range which holds no rounded number have others.
+        seed_data : DataFrame, optional
+            Some columns of rows whose others are drawn: as ``sample_from`` does, but that all
+            values are kept, with a warning: beside a number that rows are never made with (a
+            single row's extreme, say) the others are drawn as beside the nearest, beside such a
+            category as if it were not given.
+        balance : column, optional
+            A discrete column, each of whose values gets the same number of rows; a missing value
+            counts as one, rare values get none. Where n is no multiple, the first values get one
+            row more. It is short for equal ``shares`` of all values.
+        shares : mapping, optional
+            Column -> {value: share of the rows}, of one column or several, such as
+            ``{"churn": {"yes": 0.3, "no": 0.7}}``. The numbers of rows are exact, by largest
+            remainders. Shares are from 0 to 1. If those of a column add up to less than 1, the
+            column's other values get the rest, in the generator's own proportions; if they add up
+            to 1, other values do not occur.
+            In place of a value there may be None for a missing value; a tuple of values of a
+            discrete column, any of which will do; a range ``(low, high)`` of a continuous column,
+            as in ``conditions``. A number at which one range ends and the next begins belongs to
+            the next.
+            Several columns are brought together by raking (iterative proportional fitting) of at
+            least 5,000 rows that are drawn first: values go together as they do there, as far as
+            the shares allow. Combinations that are in none of these rows are not asked for.
+        random_state : int, RandomState, Generator or None
+            None goes on with the fit's own random numbers, so that the same calls after the same
+            fit give the same rows.
+        on_shortfall : {"error", "return"}, default="error"
+            What to do with fewer than n rows that meet the conditions: raise an error that has
+            them, or return them with a warning.
+        max_tries : int, default=100
+            Rows made, of which those that meet the conditions are kept: about so many times n at
+            most, or times 5,000 where n is less.
+        out : path, optional
+            A Parquet file, or a URI such as ``"s3://bucket/rows.parquet"``, that the rows are
+            written to part by part, the same rows as without it: n rows take the memory of some
+            65,000. With conditions, ``balance`` or ``shares`` they are all drawn before they are
+            decoded, and take four bytes a number and eight a category or mode until then. The file
+            is at its place once it is whole: after an error or Ctrl-C nothing is left.
+
+        Returns
+        -------
+        DataFrame with the columns and dtypes of the fitted table, or an array if that was one;
+        None with ``out``. A categorical dtype has the categories that ``min_frequency`` rows have:
+        unused ones too would tell that those it lacks are rare. With ``min_frequency=1`` it has
+        all.
+
+        Raises
+        ------
+        ValueError
+            If a condition or share cannot be met (there is no such column or value), if rows cannot
+            be balanced by the column, or if the shares of several columns cannot be met together:
+            the error names the values that are never drawn with each other.
+        ShortfallError
+            If rows that meet the conditions are too rare; a ValueError, whose ``rows`` are those
+            that were found.
+        OSError
+            If ``out`` cannot be written: no such folder, a read-only one, a full disk.
+        """
+        check_is_fitted(self)
+        check_arguments(self, "sample", n=n, on_shortfall=on_shortfall, max_tries=max_tries)
+        if seed_data is not None:
+            if n is not None and hasattr(seed_data, "__len__") and n != len(seed_data):
+                raise ValueError(
+                    f"{n=} does not fit seed_data, which has {len(seed_data)} rows; leave n out"
+                )
+            others = (condition_column, condition_value, conditions, balance, shares, out)
+            if any(each is not None for each in others):
+                raise ValueError(
+                    "seed_data is given with conditions, balance, shares or out; put what they ask "
+                    "for into columns of seed_data, and write what is returned"
+                )
+            return self._sample_each(seed_data, random_state, on_shortfall, max_tries, nearest=True)
+        if n is None:
+            raise ValueError("n must be a whole number of rows, got None; give it, or seed_data")
+        if condition_column is not None and conditions is not None:
+            raise ValueError(
+                f"conditions are given twice: {condition_column!r} and {conditions!r}; put all "
+                "into conditions"
+            )
+        if isinstance(condition_column, Mapping):
+            conditions = condition_column
+        elif condition_column is not None:
+            conditions = {condition_column: condition_value}
+        elif condition_value is not None:
+            raise ValueError(f"condition_value={condition_value!r} needs a condition_column")
+        wanted = read_conditions(self.encoder_, {} if conditions is None else conditions)
+        ordered = read_shares(self.encoder_, shares, balance, wanted)
+        n = int(n)
+        self.rules_.refuse_more(n)
+        with nullcontext() if out is None else parquet_parts(out) as file:
+            writer, table = None if file is None else RowWriter(self.rules_, file), None
+            if writer is not None and not wanted and not ordered:
+                return self.stream_rows(writer, n, random_state)
+            key = self.sample_key(random_state)
+            sampler, asked = self.sampler(), [each.column for each in wanted]
+            search = sampler.search(wanted)
+            if search is not None:
+                for rows in self._beside:
+                    search.take_columns(read_columns(rows))
+            if not ordered:
+                values, codes, n_made = sampler.draw(n, wanted, key, max_tries, search)
+            else:
+                asked += [each.column for each in ordered]
+                drawn = draw_shares(sampler, n, ordered, wanted, key, max_tries, search)
+                values, codes, n_made = drawn
+            lacking = len(codes) < n
+            if writer is not None and not (lacking and on_shortfall == "error"):
+                writer.write_all(values, codes, wanted)
+            else:
+                table = self.rules_.decode(values, codes, wanted)
+            if lacking:
+                why = "" if search is None else f": {search.explain()}"
+                fall_short(
+                    f"only {len(codes)} of {n_made} rows met the conditions {asked}"
+                    f"{' and the constraints' if search else ''}, {n} were asked for{why}",
+                    table,
+                    on_shortfall,
+                    f"; ask for fewer, relax the conditions, or raise {max_tries=}"
+                    f"{self._advice_on_rare_rows()}",
+                )
+        return table
+
+    def sample_from(
+        self,
+        conditions: Any,
+        *,
+        random_state: Any = None,
+        on_shortfall: str = "error",
+        max_tries: int = 100,
+    ) -> Any:
+        """Draw one row for each row of conditions.
+
+        Parameters
+        ----------
+        conditions : DataFrame of pandas or polars
+            Columns are columns of the fitted table, with values as ``sample`` takes them; a missing
+            value leaves one free.
+        random_state, on_shortfall, max_tries
+            The same as for ``sample``.
+
+        Returns
+        -------
+        DataFrame with the order and index of ``conditions``; an array if the fitted table was one.
+        Rows that were not found are not in it.
+
+        Raises
+        ------
+        ValueError, ShortfallError
+            As ``sample`` does.
+        """
+        check_is_fitted(self)
+        check_arguments(self, "sample_from", on_shortfall=on_shortfall, max_tries=max_tries)
+        return self._sample_each(conditions, random_state, on_shortfall, max_tries, nearest=False)
+
+    def _sample_each(
+        self, conditions: Any, random_state: Any, on_shortfall: str, max_tries: int, nearest: bool
+    ) -> Any:
+        """Draw a row for each of conditions; see `read_each` for ``nearest``."""
+        conditions = as_pandas(conditions)
+        if not isinstance(conditions, pd.DataFrame):
+            name = "seed_data" if nearest else "conditions"
+            raise ValueError(f"{name} must be a DataFrame, got {type(conditions).__name__}")
+        patterns, which, others = read_each(self.encoder_, conditions, nearest)
+        key, sampler, rules = self.sample_key(random_state), self.sampler(), self.rules_
+        if rules:
+            rules.refuse_broken(read_columns(conditions), "conditions", given=True)
+            patterns = rules.restrict_each(patterns)
+
+        def write(rows: np.ndarray, made: DrawnRows) -> Any:
+            table = self.encoder_.decode(made.values, made.codes)
+            write_each(table, patterns, which[rows])
+            return write_others(table, others, rows) if others else table
+
+        values, codes, missed = sampler.draw_each(patterns, which, key, max_tries)
+        made = DrawnRows(values, codes, missed)
+        if (search := sampler.search()) is not None:
+
+            def draw(rows: np.ndarray, own_key: int, attempt: int) -> DrawnRows:
+                return DrawnRows(*sampler.draw_each(patterns, which[rows], own_key, max_tries))
+
+            def complete(rows: np.ndarray, made: DrawnRows) -> tuple[Columns, np.ndarray]:
+                return rules.complete_each(write(rows, made), conditions, rows), made.codes
+
+            made = search.redraw(made, draw, complete, key, max_tries)
+        missed = made.missed
+        kept = np.flatnonzero(~missed)
+        table = write(kept, made[kept])
+        if search is not None:
+            table = rules.put(table, rules.complete_each(table, conditions, kept))
+        if others:
+            warn_of_others(others)
+        if isinstance(table, pd.DataFrame):
+            table = table.set_index(conditions.index[~missed])
+        if missed.any():
+            first = conditions.iloc[int(missed.argmax())].dropna().to_dict()
+            fall_short(
+                f"{missed.sum()} of {len(missed)} rows of conditions could not be met, the first "
+                f"{first}{'' if search is None else f': {search.explain()}'}",
+                table,
+                on_shortfall,
+                f"; relax these conditions, or raise {max_tries=}{self._advice_on_rare_rows()}",
+            )
+        return table
+
+    def sample_key(self, random_state: Any) -> int:
+        """The key of the next draw; without a random state, that of the fit's own numbers."""
+        if random_state is not None:
+            return fold_in(seed_from(random_state), Stream.SAMPLE)
+        self._n_sampled += 1
+        return fold_in(self._seed, Stream.SAMPLE, self._n_sampled - 1)
+
+    def sampler(self) -> Sampler[NetworkT]:
+        """Return the sampler, with the network that was learned, made once for a device."""
+        guard_forks()
+        device = self._find_device()
+        made = self._made_sampler
+        if made is None or made[0] is not self._states or made[1] != device:
+            made = self._made_sampler = (self._states, device, self._make_sampler(device))
+        return made[2]
+
+    def stream_rows(self, writer: RowWriter, n: int, random_state: Any = None) -> None:
+        """Write the n rows that ``sample`` draws without conditions, part by part."""
+        writer.write_stream(self.sampler().stream(n, self.sample_key(random_state)))
+
+    @property
+    def _rules(self) -> dict[str, Any]:
+        """What a file has of the constraints beside the parameter."""
+        return self.rules_.to_dict()
+
+    def __getstate__(self) -> dict[str, Any]:
+        held: Any = super().__getstate__()
+        state = dict(held)
+        state.pop("_made_sampler", None)  # a copy makes its own
+        return state
+
+    def set_random_state(self, random_state: Any) -> None:
+        """Set what the next call of ``sample`` without a random state begins with.
+
+        Before ``fit`` it sets the parameter ``random_state``, as in the ``ctgan`` package.
+        """
+        if not self.__sklearn_is_fitted__():
+            self.random_state = random_state
+            return
+        self._seed, self._n_sampled = seed_from(random_state), 0
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_states")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        return tags

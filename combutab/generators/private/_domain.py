@@ -1,0 +1,240 @@
+"""What is public of a table's columns: their bounds, categories and bins, and codes by these."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+
+from combutab.core.text import no_column
+from combutab.generators.private._mechanisms import (
+    Ledger,
+    exact_counts,
+    release_categories,
+    release_counts,
+)
+from combutab.preprocessing import (
+    CategoryColumn,
+    ColumnKind,
+    IdentifierColumn,
+    NumberColumn,
+    TableSchema,
+    column_kind,
+    given_categories,
+    given_identifiers,
+    given_numbers,
+    join_bins,
+    merge_bins,
+)
+
+_FINE = 256  # bins that a column of numbers is measured in first
+_LEAST_POWER, _MOST_POWER = -24, 60  # of two, of bounds that are learned
+_SURE = 4.0  # standard deviations of the noise that counts lie above it, to be taken for some
+
+Coder = CategoryColumn | NumberColumn | IdentifierColumn
+
+
+@dataclass(frozen=True)
+class PublicFacts:
+    """What the user says of the columns: by name, or by position in an array."""
+
+    bounds: Mapping[Any, Sequence[Any]]
+    categories: Mapping[Any, Sequence[Any]]
+    decimals: Mapping[Any, int]
+    identifiers: Sequence[Any]
+    discrete: Sequence[Any]
+
+    def check(self, schema: TableSchema) -> None:
+        """Refuse columns that the table lacks, or that are said to be two things."""
+        named = {
+            "bounds": self.bounds,
+            "categories": self.categories,
+            "decimals": self.decimals,
+            "identifiers": self.identifiers,
+            "discrete_columns": self.discrete,
+        }
+        for what, names in named.items():
+            for name in names:
+                if name not in schema.keys:
+                    raise ValueError(f"{what}: {no_column(name, schema.keys)}")
+        for name in self.bounds:
+            for what in ("categories", "identifiers", "discrete_columns"):
+                if name in named[what]:
+                    raise ValueError(f"{name!r} is in bounds and in {what}; leave it out of one")
+
+
+def plan_columns(
+    schema: TableSchema, columns: Sequence[pd.Series], facts: PublicFacts, n_fine: int = _FINE
+) -> list[Coder | None]:
+    """The coder of each column, as far as it is public; None where it has to be learned.
+
+    Only names and dtypes are looked at.
+    """
+    facts.check(schema)
+    return [
+        _public_coder(schema.label(j), name, columns[j].dtype, facts, n_fine)
+        for j, name in enumerate(schema.keys)
+    ]
+
+
+def _public_coder(
+    label: str, name: Any, dtype: Any, facts: PublicFacts, n_fine: int
+) -> Coder | None:
+    if name in facts.identifiers:
+        return given_identifiers(dtype)
+    if name in facts.bounds:
+        edges = facts.bounds[name]
+        if isinstance(edges, str) or not types.is_list_like(edges) or len(edges) < 2:
+            raise ValueError(
+                f"bounds of {name!r} must be (low, high), or the edges of bins, got {edges!r}"
+            )
+        return given_numbers(dtype, label, list(edges), n_fine, facts.decimals.get(name))
+    if name in facts.categories:
+        values = facts.categories[name]
+        if isinstance(values, str) or not types.is_list_like(values) or not len(values):
+            raise ValueError(f"categories of {name!r} must be a list of values, got {values!r}")
+        return given_categories(dtype, label, list(values), True)
+    if isinstance(dtype, pd.CategoricalDtype) and len(dtype.categories):
+        return given_categories(dtype, label, None, False)
+    if types.is_bool_dtype(dtype):
+        return given_categories(dtype, label, None, False)
+    return None
+
+
+def refuse_unlearnable(
+    schema: TableSchema,
+    columns: Sequence[pd.Series],
+    coders: Sequence[Coder | None],
+    facts: PublicFacts,
+    learn: bool,
+) -> None:
+    """Refuse columns of which neither bounds nor categories are known, where none are learned."""
+    open_ = [j for j, each in enumerate(coders) if each is None]
+    timed = [j for j in open_ if _is_time(columns[j].dtype)]
+    if timed:
+        names = [schema.keys[j] for j in timed]
+        raise ValueError(
+            f"the bounds of dates and durations are not learned: give those of {names} in bounds, "
+            f"such as bounds={{{names[0]!r}: ('2000-01-01', '2030-01-01')}}, or leave them out"
+        )
+    if open_ and not learn:
+        names = [schema.keys[j] for j in open_]
+        raise ValueError(
+            f"{names} have neither bounds nor categories, and learn_domain=0 leaves no budget to "
+            "learn them: give bounds={column: (low, high)} or categories={column: [...]} from "
+            "what is public, or set learn_domain=0.1"
+        )
+
+
+def _is_time(dtype: Any) -> bool:
+    return types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype)
+
+
+def is_discrete(column: pd.Series, name: Any, facts: PublicFacts) -> bool:
+    """Tell whether a column's categories are learned, not its bounds."""
+    if name in facts.discrete:
+        return True
+    return column_kind(column, by_dtype=True) != ColumnKind.NUMBER
+
+
+def learn_bounds(
+    column: pd.Series, label: str, name: Any, rho: float, ledger: Ledger, max_rows: int
+) -> tuple[Any, Any]:
+    """Learn bounds of a column of numbers: powers of two, between which nearly all numbers are.
+
+    The numbers are counted between powers of two, with noise; the bounds are the outermost of
+    those whose count is above the noise.
+    """
+    x = pd.to_numeric(column).to_numpy(dtype=np.float64, na_value=np.nan)
+    if np.isinf(x).any():
+        raise ValueError(f"{label} has infinite values; replace them by missing ones or by a bound")
+    powers = 2.0 ** np.arange(_LEAST_POWER, _MOST_POWER + 1)
+    edges = np.r_[-powers[::-1], 0.0, powers]
+    codes = np.searchsorted(edges, x, side="right")  # the last is of missing ones
+    codes = np.where(np.isnan(x), len(edges) + 1, codes)
+    noisy, scale = release_counts(
+        exact_counts(codes[:, None], [len(edges) + 2]),
+        rho,
+        ledger,
+        max_rows=max_rows,
+        step="bounds",
+        columns=[name],
+    )
+    held = np.flatnonzero(noisy[: len(edges) + 1] > _SURE * scale)
+    if not len(held):
+        held = np.array([int(noisy[: len(edges) + 1].argmax())])
+    held = np.clip(held, 1, len(edges) - 1)
+    low, high = edges[held[0] - 1], edges[held[-1]]
+    dtype: Any = column.dtype
+    if types.is_integer_dtype(dtype):
+        held_by = np.iinfo(getattr(dtype, "numpy_dtype", dtype))
+        low, high = max(int(np.floor(low)), held_by.min), min(int(np.ceil(high)), held_by.max)
+        return int(low), int(max(high, low + 1))
+    return float(low), float(high)
+
+
+def learn_categories(
+    column: pd.Series,
+    label: str,
+    name: Any,
+    rho: float,
+    delta: float,
+    ledger: Ledger,
+    max_rows: int,
+) -> CategoryColumn:
+    """Learn a column's frequent categories; the others are one code together, made in no row."""
+    try:
+        counts = Counter(column.dropna().astype(object).tolist())
+    except TypeError as error:
+        raise TypeError(f"{label} holds values that are not hashable; convert them") from error
+    found = release_categories(
+        counts, rho, delta, ledger, max_rows=max_rows, step="categories", columns=[name]
+    )
+    return given_categories(column.dtype, label, found, True)
+
+
+def row_codes(coder: Coder, column: pd.Series, label: str) -> np.ndarray:
+    """The code of each row, by the row itself and what is public: (n,)."""
+    if isinstance(coder, NumberColumn):
+        return coder.encode(column, label, np.random.default_rng(0))[1]  # nothing is drawn
+    return coder.encode(column, label)
+
+
+def finish_column(
+    coder: Coder, counts: np.ndarray, scale: float, n_bins: int, fixed: bool
+) -> tuple[Coder, np.ndarray]:
+    """The coder that rows are made with, and its code of each of the first one's.
+
+    ``counts`` are noisy. Light bins are joined, and a missing value whose count is no more than
+    noise is made in no row. ``fixed`` bins are kept.
+    """
+    same = np.arange(len(counts))
+    if isinstance(coder, IdentifierColumn):
+        return coder, same
+    noise = _SURE * scale
+    if isinstance(coder, NumberColumn):
+        n = len(coder.mixture.weights)
+        weights = np.maximum(counts[:n], 0)
+        # a bin is to be above the noise of the counts that it adds up
+        room = max(2, int(weights.sum() / max(noise, 1e-9)))
+        groups = same[:n] if fixed else merge_bins(coder, weights, min(n_bins, room), noise)
+        joined = np.maximum(np.bincount(groups, weights), 1.0)
+        made = join_bins(coder, groups, joined)
+        few = coder.missing and counts[n] <= noise
+        codes = np.r_[groups, [int(groups.max()) + 1] * coder.missing].astype(np.int64)
+        return replace(made, rare=bool(few)), codes
+    n = len(coder.values)
+    whole = np.maximum(np.rint(counts), 1).astype(np.int64)
+    some = len(coder.keys)
+    if coder.missing and counts[n - 1] <= noise and some:  # joins those that are made in no row
+        kept = coder.values.iloc[:some].reset_index(drop=True)
+        rest = max(1, int(whole[some:].sum()))
+        made_counts = np.r_[whole[:some], rest]
+        codes = np.minimum(same, some)
+        return CategoryColumn(kept, False, made_counts, rare=True), codes
+    return replace(coder, counts=whole), same

@@ -1,0 +1,610 @@
+"""PrivateSynthesizer: a generator of tables whose fit is differentially private."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import BaseEstimator, _fit_context
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted
+
+from combutab._model_files import Loadable, Saved, loadable
+from combutab.core.device import Precision, resolve_device
+from combutab.core.files import check_fields, kind, number, whole
+from combutab.core.html import FittedHTML
+from combutab.core.rng import Stream, fold_in, seed_from
+from combutab.generators._imputing import Imputing, draw_beside
+from combutab.generators._rules import Rules
+from combutab.generators._sampling import Sampling
+from combutab.generators._training import make_spans
+from combutab.generators.constraints import CONSTRAINTS, Constraint, FixedCombinations
+from combutab.generators.private._domain import (
+    Coder,
+    PublicFacts,
+    finish_column,
+    is_discrete,
+    learn_bounds,
+    learn_categories,
+    plan_columns,
+    refuse_unlearnable,
+    row_codes,
+)
+from combutab.generators.private._mechanisms import Ledger, PrivateRows, bound_rows
+from combutab.generators.private._mixture import (
+    Marginal,
+    MixtureFit,
+    MixtureTable,
+    View,
+    coarser_views,
+    expected_noise,
+)
+from combutab.generators.sampling import FREE, DirectSampler, Encoded, Sampler
+from combutab.preprocessing import (
+    IdentifierColumn,
+    ModeEncoder,
+    NumberColumn,
+    TableSchema,
+    given_numbers,
+    read_schema,
+)
+
+_COUNT = Interval(Integral, 1, None, closed="left")
+_ONE_WAY = 0.15  # of the budget, for the columns' own counts
+_CHOOSING = 0.1  # of the budget of pairs, for choosing them
+_ROUNDS = 30  # about, of measuring pairs
+_PAIRS_PER_COLUMN = 8  # that the budget is planned for; less noisy ones where fewer are needed
+_MAX_CELLS = 2**14  # of a pair that is measured
+_START_STEPS, _LAST_STEPS = 100, 500
+_FITTED = {
+    "n_iter_": whole(),
+    "n_features_in_": whole(1),
+    "_seed": whole(0, 2**64),
+    "_n_sampled": whole(0, 2**62),
+    "n_rows_": whole(1),
+    "epsilon_": number(),
+    "delta_": number(),
+    "_ledger": kind(dict),
+    "_rules": kind(dict),
+}
+
+
+@loadable
+@dataclass(eq=False, repr=False)
+class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loadable):
+    """Synthetic rows of a table with differential privacy.
+
+    ``fit`` is (epsilon, delta)-differentially private for adding or removing one row, or all rows
+    of one person. What it learns are counts with noise: of each column's values, then of pairs of
+    columns, which are chosen privately where the generator errs most. A mixture of product
+    distributions is fitted to them. All else (rows, imputed cells, the file) follows from the noisy
+    counts, and costs nothing more.
+
+    Names and dtypes of the columns, a dtype's own categories, and the parameters are taken for
+    public. Bounds and categories that are read off the table are not: give those that are known
+    without it, or have them learned within the budget.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        The privacy budget, at most 100. An attacker who knows all other rows can raise a guess of
+        50 % about one person to at most exp(epsilon) / (1 + exp(epsilon)): 73 % with epsilon=1.
+    delta : float, default=1e-6
+        The probability that this does not hold; well below one over the number of persons.
+    bounds : mapping, optional
+        Column -> (low, high) of numbers, dates or durations; values beyond are brought to them.
+        More than two values are the edges of its bins.
+    categories : mapping, optional
+        Column -> list of its values; rows with others are counted together, and not made. The
+        categories of a pandas ``Categorical`` are taken for public, too: only have a column of that
+        dtype if its list was made without the table (``astype("category")`` takes it from rows).
+    decimals : mapping, optional
+        Column of floats -> decimals of the numbers that are made; by default any.
+    learn_domain : float, default=0.1
+        Share of the budget to learn the bounds and categories that are not given (those that
+        enough rows have); 0 raises an error where some are lacking.
+    max_rows_per_person : int, default=1
+        With ``fit(..., person=)``: rows of one person that are used, the others are dropped at
+        random; noise grows with it.
+    identifiers : sequence, default=()
+        Columns that are not learned, but made as new ones, counted from 1.
+    constraints : sequence of Constraint, optional
+        What rows meet, from what is public: rows of the table are not looked at. As for `TabFlow`,
+        but `FixedCombinations`, which would be learned from rows.
+    n_bins : int, default=32
+        Bins of a column of numbers, at most; fewer where noise asks for it.
+    n_components : int, default=1000
+        Product distributions in the mixture.
+    learning_rate : float, default=0.1
+        Adam's.
+    epochs : int, default=30
+        Steps of Adam after each round of measurements.
+    verbose : bool, default=False
+        Print each round.
+    random_state : int, RandomState, Generator or None
+        Draws the start of the mixture and the rows. It does not fix the noise, which comes from the
+        operating system and is kept nowhere: two fits differ, whatever the random state.
+    device : str or torch.device, default="auto"
+        Only ``"cpu"`` is computed on.
+
+    Attributes
+    ----------
+    epsilon_, delta_ : float
+        What is promised of the fit, and all that follows from it.
+    ledger_ : DataFrame
+        Each step that read rows: step, columns, mechanism, sensitivity, scale, rho, delta, and the
+        epsilon of all steps so far.
+    n_rows_ : int
+        The rows, counted with noise. The number of rows that ``sample()`` draws.
+    history_ : DataFrame
+        The loss after each round: squared error in units of the noise's variance.
+    encoder_ : ModeEncoder
+    n_iter_ : int
+        Rounds.
+    n_features_in_ : int
+
+    Notes
+    -----
+    Budgets add up: two fits on one table, of any parameters, spend epsilon and delta of both. So
+    do other releases of the same table. Errors about the table (it is empty, say, or a number is
+    infinite) are for who has it, not for publication. Dtypes are taken for public: whole numbers
+    with a missing one among them become floats, for instance.
+
+    References
+    ----------
+    Dwork et al. (2006), "Calibrating noise to sensitivity in private data analysis"; McKenna et al.
+    (2022), "AIM: an adaptive and iterative mechanism for differentially private synthetic data";
+    Liu, Vietri and Wu (2021), "Iterative methods for private synthetic data".
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from combutab import PrivateSynthesizer
+    >>> X = pd.DataFrame({"age": np.arange(2000) % 90, "member": np.arange(2000) % 3 == 0})
+    >>> model = PrivateSynthesizer(epsilon=1.0, bounds={"age": (0, 120)}, epochs=5).fit(X)
+    >>> bool(model.epsilon_ <= 1.0), model.sample(5).shape
+    (True, (5, 2))
+    """
+
+    # NOTE[DIFF]: AIM fits a graphical model and measures pairs as they are. Ours also measures them
+    # at coarser resolutions, which candidates compete by the same score: of many cells most are
+    # noise.
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    _: KW_ONLY
+    bounds: Mapping[Any, Sequence[Any]] | None = None
+    categories: Mapping[Any, Sequence[Any]] | None = None
+    decimals: Mapping[Any, int] | None = None
+    learn_domain: float = 0.1
+    max_rows_per_person: int = 1
+    identifiers: Sequence[Any] = ()
+    constraints: Sequence[Constraint] | None = None
+    n_bins: int = 32
+    n_components: int = 1000
+    learning_rate: float = 0.1
+    epochs: int = 30
+    verbose: bool = False
+    random_state: Any = None
+    device: str | torch.device = "auto"
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "epsilon": [Interval(Real, 0, 100, closed="right")],
+        "delta": [Interval(Real, 0, 1e-3, closed="right")],
+        "bounds": [Mapping, None],
+        "categories": [Mapping, None],
+        "decimals": [Mapping, None],
+        "learn_domain": [Interval(Real, 0, 1, closed="left")],
+        "max_rows_per_person": [_COUNT],
+        "identifiers": [list, tuple],
+        "constraints": [list, tuple, None],
+        "n_bins": [Interval(Integral, 2, None, closed="left")],
+        "n_components": [_COUNT],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "epochs": [_COUNT],
+        "verbose": ["verbose"],
+        "random_state": ["random_state", np.random.Generator],
+        "device": [str, torch.device],
+    }
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self, X: Any, y: Any = None, *, person: Any = None, discrete_columns: Any = "auto"
+    ) -> Self:
+        """Learn the distribution of a table, within the privacy budget.
+
+        Parameters
+        ----------
+        X : DataFrame of pandas or polars, or array of shape (n_rows, n_columns)
+        y : Ignored
+        person : column or array of shape (n_rows,), optional
+            Whom each row belongs to: what is protected are all rows of a person. A column of X is
+            made anew, as `identifiers` are. By default each row is a person's only one.
+        discrete_columns : "auto" or list, default="auto"
+            Columns of numbers whose values are learned as categories.
+
+        Returns
+        -------
+        self
+
+        Warns
+        -----
+        UserWarning
+            If the noisy number of rows is small beside the noise, or ``delta`` beside it.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the table cannot be used. Nothing is spent then.
+        ImportError
+            Without OpenDP (``pip install 'combutab[private]'``).
+        """
+        self._check()
+        self.__dict__.pop("_states", None)
+        schema, columns = read_schema(X)
+        identifiers = list(self.identifiers)
+        persons = self._persons(person, schema, columns, identifiers)
+        facts = PublicFacts(
+            self.bounds or {},
+            self.categories or {},
+            self.decimals or {},
+            identifiers,
+            [] if isinstance(discrete_columns, str) else list(discrete_columns),
+        )
+        coders = plan_columns(schema, columns, facts)
+        refuse_unlearnable(schema, columns, coders, facts, self.learn_domain > 0)
+        if all(isinstance(coder, IdentifierColumn) for coder in coders):
+            raise ValueError("all columns are identifiers; there is nothing to learn")
+        rules = self._plan_rules(schema)
+        for j, coder in enumerate(coders):  # what cannot be read, before anything is spent
+            if coder is not None:
+                row_codes(coder, columns[j], schema.label(j))
+        max_rows = 1 if persons is None else int(self.max_rows_per_person)
+        if persons is not None:
+            kept = bound_rows(persons, max_rows)
+            columns = [column.iloc[kept] for column in columns]
+        self._fit(schema, columns, coders, facts, rules, max_rows)
+        return self
+
+    def _check(self) -> None:
+        resolve_device("cpu" if self.device == "auto" else self.device)
+        for constraint in self.constraints or ():
+            if not isinstance(constraint, Constraint):
+                raise ValueError(
+                    f"constraints must be {', '.join(CONSTRAINTS)} objects of "
+                    f"combutab.generators, got {constraint!r}"
+                )
+            if isinstance(constraint, FixedCombinations):
+                raise ValueError(
+                    f"{constraint!r} would be learned from rows without noise; leave it out"
+                )
+
+    def _persons(
+        self, person: Any, schema: TableSchema, columns: Sequence[pd.Series], identifiers: list[Any]
+    ) -> np.ndarray | None:
+        """Whom each row belongs to, as numbers; a column of them becomes one of identifiers."""
+        if person is None:
+            if self.max_rows_per_person != 1:
+                raise ValueError(
+                    f"max_rows_per_person={self.max_rows_per_person} needs fit(X, person=...), "
+                    "the column or array that tells whom each row belongs to"
+                )
+            return None
+        if isinstance(person, str) or np.ndim(person) == 0:
+            j = schema.position(person)
+            own = columns[j]
+            identifiers += [schema.keys[j]] * (schema.keys[j] not in identifiers)
+        else:
+            own = pd.Series(np.asarray(person))
+            if len(own) != len(columns[0]):
+                raise ValueError(f"person has {len(own)} values for {len(columns[0])} rows")
+        codes, _ = pd.factorize(own)
+        if (codes < 0).any():
+            raise ValueError("person is missing in some rows; leave these rows out")
+        return codes
+
+    def _plan_rules(self, schema: TableSchema) -> Rules:
+        return Rules(tuple(self.constraints or ()), schema.keys)
+
+    # ---- what reads rows: through mechanisms only ----------------------------------------------
+
+    def _fit(
+        self,
+        schema: TableSchema,
+        columns: Sequence[pd.Series],
+        coders: list[Coder | None],
+        facts: PublicFacts,
+        rules: Rules,
+        max_rows: int,
+    ) -> None:
+        open_ = [j for j, coder in enumerate(coders) if coder is None]
+        named = [j for j in open_ if is_discrete(columns[j], schema.keys[j], facts)]
+        ledger = Ledger(self.epsilon, self.delta, self.delta / 2 if named else 0.0)
+        rho = ledger.rho
+        for j in open_:
+            name, label = schema.keys[j], schema.label(j)
+            part = self.learn_domain * rho / len(open_)
+            if j in named:
+                share = ledger.threshold_delta / len(named)
+                coders[j] = learn_categories(columns[j], label, name, part, share, ledger, max_rows)
+            else:
+                found = learn_bounds(columns[j], label, name, part, ledger, max_rows)
+                dtype, decimals = columns[j].dtype, facts.decimals.get(name)
+                coders[j] = given_numbers(dtype, label, found, 256, decimals)
+        known = [coder for coder in coders if coder is not None]
+        learned = [j for j, coder in enumerate(known) if not isinstance(coder, IdentifierColumn)]
+        codes = [row_codes(known[j], columns[j], schema.label(j)) for j in learned]
+        names = [schema.keys[j] for j in learned]
+
+        rest = ledger.rho_left
+        share = _ONE_WAY if len(learned) > 1 else 1.0
+        first = PrivateRows(
+            np.stack(codes, axis=1), [known[j].size for j in learned], names, max_rows, ledger
+        )
+        sizes, variances = [], []
+        for k, j in enumerate(learned):
+            counts, scale = first.measure([k], share * rest / len(learned), "column")
+            fixed = schema.keys[j] in facts.bounds and len(facts.bounds[schema.keys[j]]) > 2
+            known[j], into = finish_column(known[j], counts, scale, int(self.n_bins), fixed)
+            sizes.append(np.bincount(into, counts, known[j].size))
+            variances.append(np.bincount(into, minlength=known[j].size) * scale**2)
+            codes[k] = into[codes[k]]
+        totals = np.array([each.sum() for each in sizes])
+        weights = 1 / np.array([each.sum() for each in variances])
+        n_rows = float(max(1.0, (totals * weights).sum() / weights.sum()))
+        self._warn(n_rows, float(weights.sum() ** -0.5))
+
+        ordered = [
+            len(known[j].mixture.weights) if isinstance(known[j], NumberColumn) else 0  # type: ignore[union-attr]
+            for j in learned
+        ]
+        levels = coarser_views(sizes, ordered)
+        views = [view for level in levels for view in level]
+        seed = seed_from(self.random_state)
+        fit = MixtureFit(
+            sizes,
+            variances,
+            views,
+            n_rows,
+            n_components=int(self.n_components),
+            learning_rate=float(self.learning_rate),
+            key=fold_in(seed, Stream.WEIGHTS),
+        )
+        rows = PrivateRows(
+            np.stack([view.groups[codes[view.column]] for view in views], axis=1),
+            [view.n_groups for view in views],
+            [names[view.column] for view in views],
+            max_rows,
+            ledger,
+        )
+        losses = self._measure_pairs(fit, rows, _pairs_of(levels))
+        self._keep(schema, known, learned, fit, rules, ledger, losses, n_rows, seed)
+
+    def _measure_pairs(
+        self, fit: MixtureFit, rows: PrivateRows, candidates: list[tuple[int, int]]
+    ) -> list[float]:
+        """Measure pairs of columns in rounds, those that the mixture errs most on, as AIM does."""
+        n_columns, ledger, views = len(fit.sizes), rows.ledger, fit.views
+        losses, marginals = [fit.train((), _START_STEPS)], []
+        if not candidates:
+            return losses
+        planned = _PAIRS_PER_COLUMN * n_columns
+        n_distinct = n_columns * (n_columns - 1) // 2
+        at_once = min(-(-planned // _ROUNDS), n_distinct)
+        each = ledger.rho_left / planned
+        last = False
+        while not last:
+            left = ledger.rho_left
+            last = left < 2 * at_once * each
+            if last:
+                each = left / at_once
+            scale = rows.max_rows / math.sqrt(2 * (1 - _CHOOSING) * each)
+            before = dict(zip(candidates, fit.expect(candidates), strict=True))
+            chosen: list[tuple[int, int]] = []
+            taken: set[tuple[int, int]] = set()
+            for _ in range(at_once):
+                free = [p for p in candidates if _columns_of(p, views) not in taken]
+                penalties = [expected_noise(scale, before[p].size) for p in free]
+                best = rows.choose(
+                    free, [before[p] for p in free], _CHOOSING * each, "choice", None, penalties
+                )
+                chosen.append(free[best])
+                taken.add(_columns_of(free[best], views))
+            for pair in chosen:
+                counts, own_scale = rows.measure(pair, (1 - _CHOOSING) * each, "pair")
+                marginals.append(Marginal(pair, counts, own_scale))
+            losses.append(fit.train(marginals, int(self.epochs)))
+            after = fit.expect(chosen)
+            small = [
+                np.abs(a - before[p]).sum() <= expected_noise(scale, a.size)
+                for a, p in zip(after, chosen, strict=True)
+            ]
+            if self.verbose:
+                print(
+                    f"round {len(losses) - 1}: {len(chosen)} pairs, noise of {scale:.1f} rows, "
+                    f"{1 - ledger.rho_left / ledger.rho:.0%} of the budget",
+                    flush=True,
+                )
+            if sum(small) > len(small) / 2:  # what is left to learn is below the noise
+                each *= 4
+        losses.append(fit.train(marginals, _LAST_STEPS, decay=True))
+        return losses
+
+    def _warn(self, n_rows: float, noise: float) -> None:
+        """Warn of a table that noise hides, by its noisy number of rows."""
+        if n_rows < 10 * noise:
+            warnings.warn(
+                f"the noise (standard deviation {noise:.0f}) is large beside the noisy number of "
+                f"rows, {n_rows:.0f}: the rows that are made tell little; raise epsilon, use fewer "
+                "columns, or more rows",
+                stacklevel=4,
+            )
+        elif self.delta >= 1 / n_rows:
+            warnings.warn(
+                f"delta={self.delta} is not below one over the noisy number of rows, {n_rows:.0f}: "
+                "it would allow to publish a row as it is; lower delta",
+                stacklevel=4,
+            )
+
+    # ---- what follows from noisy counts --------------------------------------------------------
+
+    def _keep(
+        self,
+        schema: TableSchema,
+        coders: Sequence[Coder],
+        learned: Sequence[int],
+        fit: MixtureFit,
+        rules: Rules,
+        ledger: Ledger,
+        losses: Sequence[float],
+        n_rows: float,
+        seed: int,
+    ) -> None:
+        identifiers = [each for each in coders if isinstance(each, IdentifierColumn)]
+        encoder = ModeEncoder.of_columns(schema.wide_enough(identifiers), coders)
+        rules.bind(encoder)
+        self._take_encoder(encoder, rules)
+        with torch.no_grad():
+            parts = dict(zip(learned, fit.probabilities().split(fit.sizes, -1), strict=True))
+        table = torch.cat(
+            [parts[span.column] for span in encoder.layout_.spans]
+            or [torch.zeros(fit.n_components, 0)],
+            -1,
+        )
+        self._states = [{"probabilities": _allowed_only(table, encoder).numpy()}]
+        self.history_ = pd.DataFrame(
+            {"member": 0, "epoch": np.arange(1, len(losses) + 1), "loss": losses}
+        )
+        self.n_iter_, self.n_rows_ = len(losses), max(1, round(n_rows))
+        self._seed, self._n_sampled = seed, 0
+        # what is promised, not what the steps happened to spend: their number follows from noise
+        self.epsilon_, self.delta_ = float(self.epsilon), float(self.delta)
+        frame = ledger.to_frame()
+        frame["columns"] = [list(names) for names in frame["columns"]]
+        self._ledger = {str(name): column.tolist() for name, column in frame.items()}
+
+    @property
+    def ledger_(self) -> pd.DataFrame:
+        """Each step that read rows, with the epsilon of all so far."""
+        check_is_fitted(self)
+        return pd.DataFrame(self._ledger)
+
+    def sample(self, n: int | None = None, *args: Any, **options: Any) -> Any:
+        """Draw rows from the learned distribution, as `TabFlow.sample` does.
+
+        By default as many as the table has by its noisy count. Rows cost no privacy budget, however
+        many there are.
+        """
+        if n is None and options.get("seed_data") is None:
+            check_is_fitted(self)
+            n = self.n_rows_
+        return super().sample(n, *args, **options)
+
+    def _find_device(self) -> torch.device:
+        return torch.device("cpu")
+
+    def _make_sampler(self, device: torch.device) -> Sampler[Any]:
+        spans = make_spans(self.encoder_.layout_, device, Precision("float32"))
+        table = MixtureTable(torch.from_numpy(self._states[0]["probabilities"]))
+        sampler: DirectSampler[Any] = DirectSampler(
+            self.encoder_,
+            table if spans.n_spans else None,
+            spans,
+            lambda network, spans, request: network.draw(spans, request),
+        )
+        sampler.rules = self.rules_
+        return sampler
+
+    def _draw_missing(
+        self, values: np.ndarray, codes: np.ndarray, known: np.ndarray, key: int, attempt: int = 0
+    ) -> Encoded:
+        return draw_beside(self.sampler(), values, codes, known, key)
+
+    # ---- files and words -----------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted generator to one file (safetensors with JSON in its header).
+
+        All in it follows from noisy counts, and is differentially private as the fit is: the
+        parameters, names and dtypes of the columns, noisy counts of categories and bins, the
+        mixture, the noisy number of rows, and the ledger. It holds no noise and no random state
+        of it.
+        """
+        super().save(path)
+
+    def _to_save(self) -> tuple[Iterable[str], dict[str, Any]]:
+        return _FITTED, {}
+
+    def _restore(self, saved: Saved) -> None:
+        check_fields(saved.fitted, _FITTED, "what was fitted")
+        rules = saved.fitted.pop("_rules")
+        for name, value in saved.fitted.items():
+            setattr(self, name, value)
+        self.history_ = saved.history.astype({"member": np.int64, "epoch": np.int64})
+        arrays, self._states = saved.arrays()
+        encoder = ModeEncoder.from_state(arrays, saved.header["encoder"])
+        self._check()
+        self._take_encoder(encoder, Rules.restore(self.constraints or (), encoder, rules))
+        state = self._states[0]
+        width = sum(encoder.layout_.sizes)
+        table = state.get("probabilities", np.zeros(()))
+        if len(self._states) > 1 or len(state) > 1 or table.ndim != 2:
+            raise ValueError("a mixture has one array, the probabilities of its components")
+        if table.shape[1] != width or not len(table) or table.dtype != np.float32:
+            raise ValueError(
+                f"the probabilities are {table.dtype}{list(table.shape)}, the columns need {width}"
+            )
+        if (table < 0).any():
+            raise ValueError("probabilities must not be negative")
+        if len({len(column) for column in self._ledger.values()}) > 1:
+            raise ValueError("the columns of the ledger are of several lengths")
+        free = np.full(1, FREE)
+        encoder.decode(*self.sampler().generate(1, free, free, 0))
+
+    def _fit_facts(self) -> dict[str, str]:
+        return {
+            "privacy": f"({self.epsilon_:.3g}, {self.delta_:.3g})-differentially private",
+            "rows, with noise": f"{self.n_rows_:,}",
+            "trained": f"{self.n_iter_:,} rounds",
+        }
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        made = super().__repr__(N_CHAR_MAX)
+        if not self.__sklearn_is_fitted__():
+            return made
+        return f"{made}  # fitted: epsilon={self.epsilon_:.3g}, delta={self.delta_:.3g}"
+
+
+def _pairs_of(levels: Sequence[Sequence[View]]) -> list[tuple[int, int]]:
+    """Pairs of views of one level that are not too large, each table of counts once."""
+    found: dict[tuple[int, int, int, int], tuple[int, int]] = {}
+    first = 0
+    for level in levels:
+        for i, one in enumerate(level):
+            for j in range(i + 1, len(level)):
+                sizes = one.n_groups, level[j].n_groups
+                if math.prod(sizes) <= _MAX_CELLS and min(sizes) > 1:
+                    found.setdefault((i, j, *sizes), (first + i, first + j))
+        first += len(level)
+    return list(found.values())
+
+
+def _columns_of(pair: tuple[int, int], views: Sequence[View]) -> tuple[int, int]:
+    return views[pair[0]].column, views[pair[1]].column
+
+
+def _allowed_only(table: torch.Tensor, encoder: ModeEncoder) -> torch.Tensor:
+    """The probabilities of codes that rows may have; those of the others are spread over them."""
+    parts = [part.clone() for part in table.split(list(encoder.layout_.sizes), -1)]
+    for span, code in encoder.layout_.suppressed:
+        if parts[span].shape[1] > 1:
+            parts[span][:, code] = 0.0
+        parts[span] /= parts[span].sum(-1, keepdim=True).clamp_min(1e-30)
+    return torch.cat(parts, -1) if parts else table

@@ -1,0 +1,237 @@
+"""Columns whose values and bounds are given beforehand, not learned from rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+
+from combutab.preprocessing.modes._columns import (
+    CategoryColumn,
+    IdentifierColumn,
+    Identifiers,
+    NumberColumn,
+)
+from combutab.preprocessing.modes._numbers import (
+    NARROW,
+    Bins,
+    FloatFormat,
+    TickFormat,
+    fit_format,
+)
+
+
+def may_miss(dtype: Any) -> bool:
+    """Tell whether a column of a dtype can have missing values.
+
+    >>> may_miss(np.dtype(np.int64)), may_miss(np.dtype(np.float64))
+    (False, True)
+    """
+    return not (isinstance(dtype, np.dtype) and dtype.kind in "biu")
+
+
+def given_numbers(
+    dtype: Any, label: str, edges: Sequence[Any], n_bins: int, decimals: int | None = None
+) -> NumberColumn:
+    """A column of numbers or dates between the first and the last edge.
+
+    Between two edges there are ``n_bins`` bins of one width; more edges are those of the bins
+    themselves. Whole numbers of no more than ``n_bins`` values have a bin each. The bounds and zero
+    are bins of their own, where only two edges are given.
+
+    Parameters
+    ----------
+    dtype : dtype
+        Of numbers or dates.
+    label : str
+        Of the column, in errors.
+    edges : sequence
+        Ascending.
+    n_bins : int
+    decimals : int, optional
+        Of floats; by default any.
+
+    Raises
+    ------
+    ValueError
+        If the edges do not ascend, or the dtype cannot hold them.
+
+    Examples
+    --------
+    >>> column = given_numbers(np.dtype(float), "column 'x'", (0, 8), 4)
+    >>> numbers, rng = pd.Series([0.0, 1.0, 7.9, 99.0, np.nan]), np.random.default_rng()
+    >>> column.encode(numbers, "x", rng)[1].tolist()
+    [0, 1, 4, 5, 6]
+    """
+    shown = ", ".join(map(str, edges))
+    try:
+        held = pd.Series(list(edges)).astype(dtype)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{label}: {dtype} cannot hold its bounds {shown}: {error}") from error
+    if held.isna().any() or not (held.is_monotonic_increasing and held.is_unique):
+        raise ValueError(f"{label}: its bounds must ascend, got {shown}")
+    if types.is_integer_dtype(dtype) and not np.array_equal(held.to_numpy(float), edges):
+        raise ValueError(f"{label} has whole numbers; so must its bounds, got {shown}")
+    format = fit_format(held, label)
+    if format is None:
+        raise ValueError(f"{label} has the dtype {dtype}, which has no bounds; give its categories")
+    if isinstance(format, FloatFormat):
+        format = replace(format, decimals=decimals)
+    offsets, _ = format.read(held, label)
+    missing = may_miss(dtype)
+    whole = isinstance(format, TickFormat) and format.step == 1
+    if len(edges) > 2:
+        bins = _even_intervals(offsets)
+    elif isinstance(format, TickFormat) and offsets[-1] / format.step < n_bins:
+        bins = _even_atoms(np.arange(0.0, offsets[-1] + format.step, format.step))
+    else:
+        cuts = np.linspace(0.0, offsets[-1], n_bins + 1)
+        if whole:  # between whole numbers
+            cuts = np.unique(np.floor(cuts) + 0.5)
+            cuts[0] = -0.5
+        own = [0.0, float(offsets[-1])]
+        if not types.is_datetime64_any_dtype(dtype) and format.low < 0 < format.high:
+            own.append(float(format.above(np.zeros(1))[0]))
+        bins = _join_sorted(_even_intervals(cuts), _even_atoms(np.unique(own)))
+    return NumberColumn(format, bins, missing)
+
+
+def _even_intervals(edges: np.ndarray) -> Bins:
+    half = np.diff(edges) / 2
+    return Bins(np.full(len(half), 1 / len(half)), edges[:-1] + half, half / 4)
+
+
+def _even_atoms(values: np.ndarray) -> Bins:
+    return Bins(np.full(len(values), 1 / len(values)), values, np.full(len(values), NARROW))
+
+
+def _join_sorted(one: Bins, other: Bins) -> Bins:
+    """Bins in ascending order."""
+    means, sds = np.r_[one.means, other.means], np.r_[one.sds, other.sds]
+    order = np.lexsort((sds, means))
+    return Bins(np.full(len(means), 1 / len(means)), means[order], sds[order])
+
+
+def merge_bins(
+    column: NumberColumn, weights: np.ndarray, n_bins: int, noise: float = 0.0
+) -> np.ndarray:
+    """Join neighbouring bins, so that about ``n_bins`` have about equal weight.
+
+    A bin of one number that has the weight of an even bin stays one; a lighter one joins the
+    interval that it lies in. Bins before the first and after the last that are heavier than
+    ``noise`` are a bin beside.
+
+    Parameters
+    ----------
+    column : NumberColumn
+        As `given_numbers` makes it.
+    weights : ndarray, (n_fine,)
+        Of its bins, at least 0.
+    n_bins : int
+    noise : float, default=0.0
+
+    Returns
+    -------
+    ndarray of int, (n_fine,)
+        The new bin of each.
+
+    Examples
+    --------
+    >>> column = given_numbers(np.dtype(float), "column 'x'", (0, 8), 4)
+    >>> merge_bins(column, np.array([9.0, 1.0, 1.0, 1.0, 1.0, 0.0]), 3)
+    array([0, 1, 1, 2, 2, 2])
+    """
+    bins = column.mixture
+    share = weights / max(weights.sum(), 1e-300)
+    is_atom = bins.sds <= NARROW
+    single = is_atom & (share >= 1 / n_bins)
+    some = np.flatnonzero((weights > noise) & ~single)
+    within = slice(some[0], some[-1] + 1) if len(some) else slice(0, len(share))
+    rest = np.where(single, 0.0, share)[within]
+    n_rest = max(1, n_bins - int(single.sum()))
+    middle = np.cumsum(rest) - rest / 2
+    group = np.full(len(share), n_rest)
+    group[: within.start] = -1
+    cuts = (middle / max(rest.sum(), 1e-300) * n_rest).astype(int)
+    group[within] = np.minimum(cuts, n_rest - 1)
+    if is_atom.all():  # in order, each run of atoms that are no single ones is an interval
+        label = np.where(single, -2 - np.arange(len(share)), group)
+        return np.cumsum(np.r_[0, label[1:] != label[:-1]])
+    # an atom lies in the interval that is beside it
+    wide = np.where(is_atom, 0, np.arange(len(share)))
+    nearest = np.maximum.accumulate(wide)
+    nearest = np.where(is_atom[nearest], np.flatnonzero(~is_atom)[0], nearest)
+    group = np.where(single, n_rest + np.cumsum(single), group[nearest])
+    found: np.ndarray = np.unique(group, return_inverse=True)[1].reshape(-1)
+    # in ascending order of where they lie
+    place = np.array([bins.means[found == g].mean() for g in range(found.max() + 1)])
+    rank: np.ndarray = np.argsort(np.argsort(place, kind="stable"), kind="stable")
+    return rank[found]
+
+
+def join_bins(column: NumberColumn, groups: np.ndarray, weights: np.ndarray) -> NumberColumn:
+    """The column whose bins are groups of these; ``weights``, (n_groups,), are positive."""
+    low, high = column.mixture.ends(np.arange(len(groups)))
+    is_atom = column.mixture.sds <= NARROW
+    step = column.format.step if isinstance(column.format, TickFormat) else 0
+    means, sds = np.empty(len(weights)), np.empty(len(weights))
+    for g in range(len(weights)):
+        own = groups == g
+        if own.sum() == 1 and is_atom[own][0]:
+            means[g], sds[g] = column.mixture.means[own][0], NARROW
+            continue
+        wide = own & ~is_atom
+        if wide.any():
+            least, most = low[wide].min(), high[wide].max()
+        else:  # whole numbers
+            least, most = (
+                column.mixture.means[own].min() - step / 2,
+                column.mixture.means[own].max() + step / 2,
+            )
+        means[g], sds[g] = (least + most) / 2, (most - least) / 8
+    return replace(column, mixture=Bins(weights / weights.sum(), means, sds))
+
+
+def given_categories(
+    dtype: Any, label: str, values: Sequence[Any] | None, others: bool
+) -> CategoryColumn:
+    """A column of categories that are given; by default those of its dtype.
+
+    ``others`` tells whether rows may have other values, which then have one code together.
+
+    Examples
+    --------
+    >>> column = given_categories(np.dtype(object), "column 'city'", ["Bonn", "Ulm"], True)
+    >>> column.encode(pd.Series(["Ulm", "Rom", None]), "city").tolist()
+    [1, 3, 2]
+    """
+    if values is None:
+        values = [False, True]
+        if isinstance(dtype, pd.CategoricalDtype):
+            values = dtype.categories.tolist()
+    plain = [v.item() if isinstance(v, np.generic) else v for v in values]
+    if len(set(plain)) < len(plain) or any(types.is_scalar(v) and pd.isna(v) for v in plain):
+        raise ValueError(f"{label}: its categories must be different values, none of them missing")
+    missing = may_miss(dtype)
+    listed = [*plain, *([None] if missing else [])]
+    try:
+        held = pd.Series(listed, dtype=dtype)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{label}: {dtype} cannot hold its categories: {error}") from error
+    if held.isna().sum() > missing:
+        raise ValueError(f"{label}: {dtype} cannot hold the categories {plain}")
+    counts = np.ones(len(listed) + others, dtype=np.int64)
+    return CategoryColumn(held, missing, counts, rare=others)
+
+
+def given_identifiers(dtype: Any) -> IdentifierColumn:
+    """A column of identifiers that are counted from 1, whatever the rows have."""
+    kind: Any = "integer" if types.is_numeric_dtype(dtype) else "text"
+    if isinstance(dtype, pd.CategoricalDtype):
+        dtype = pd.CategoricalDtype(dtype.categories[:0], dtype.ordered)
+    made = Identifiers(kind, 1, "" if kind == "integer" else "id-")
+    return IdentifierColumn(dtype, made, False, np.ones(1, dtype=np.int64))

@@ -1,0 +1,240 @@
+"""The private generator: what it learns of a table, what it refuses, and what it spends."""
+
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import combutab
+from combutab import PrivateSynthesizer
+from combutab.generators import FixedCombinations, Inequality
+from combutab.generators.private import _synthesizer
+
+QUICK = {"epochs": 5, "n_components": 50, "random_state": 0}
+N = 3000
+RNG = np.random.default_rng(0)
+AGE = RNG.integers(18, 90, N)
+TABLE = pd.DataFrame(
+    {
+        "age": AGE,
+        "income": np.where(AGE > 60, 20_000.0, 60_000.0) * RNG.uniform(0.8, 1.2, N),
+        "city": RNG.choice(["Bonn", "Ulm", "Rom"], N, p=[0.6, 0.3, 0.1]),
+        "old": AGE > 60,
+        "since": pd.Timestamp("2020-01-01") + pd.to_timedelta(RNG.integers(0, 365, N), unit="D"),
+    }
+)
+TABLE.loc[::5, "income"] = np.nan
+BOUNDS = {"age": (0, 120), "income": (0, 100_000), "since": ("2020-01-01", "2020-12-31")}
+CITIES = {"city": ["Bonn", "Ulm", "Rom"]}
+AGES = {"bounds": {"age": (0, 120)}, "categories": None}
+KNOWN = {"bounds": BOUNDS, "categories": CITIES}
+
+
+def make(**params):
+    return PrivateSynthesizer(**{"epsilon": 20.0, **QUICK, **KNOWN, **params})
+
+
+@pytest.fixture(scope="module")
+def model():
+    return make(n_components=100, epochs=10).fit(TABLE)
+
+
+def test_rows_have_the_columns_and_about_the_distribution_of_the_table(model):
+    rows = model.sample(5000, random_state=0)
+    pd.testing.assert_series_equal(rows.dtypes, TABLE.dtypes)
+    assert rows["age"].between(0, 120).all()
+    assert rows["income"].dropna().between(0, 100_000).all()
+    assert rows["since"].between("2020-01-01", "2020-12-31").all()
+    # far beyond the noise, which cannot be fixed: its standard deviation is some ten rows
+    assert abs(rows["income"].isna().mean() - 0.2) < 0.05
+    assert abs((rows["city"] == "Bonn").mean() - 0.6) < 0.06
+    assert abs(rows["age"].mean() - TABLE["age"].mean()) < 4
+    assert ((rows["age"] > 60) == rows["old"]).mean() > 0.85
+    poor = rows["income"] < 35_000
+    assert (poor == rows["old"])[rows["income"].notna()].mean() > 0.85
+    assert rows["age"].nunique() > 60  # whole numbers between a bin's edges, too
+
+
+def test_the_ledger_accounts_for_all_of_the_budget_and_no_more(model):
+    ledger = model.ledger_
+    assert set(ledger["step"]) == {"column", "choice", "pair"}
+    assert (ledger["step"] == "column").sum() == 5
+    assert ledger["sensitivity"].eq(1).all()
+    assert (model.epsilon_, model.delta_) == (20.0, 1e-6)
+    assert 19.9 < ledger["epsilon"].iloc[-1] <= 20.0
+    assert abs(model.n_rows_ - N) < 100
+    assert len(model.sample()) == model.n_rows_
+    assert "epsilon=20" in repr(model)
+    assert "(20, 1e-06)-differentially private" in model._repr_html_()
+
+
+def test_conditions_shares_and_imputation_are_met(model):
+    rows = model.sample(200, conditions={"city": "Ulm", "age": (70, 90)}, random_state=0)
+    assert set(rows["city"]) == {"Ulm"}
+    assert rows["age"].between(70, 90).all()
+    assert rows["old"].mean() > 0.8  # as beside such an age
+    rows = model.sample(100, shares={"city": {"Rom": 0.5, "Bonn": 0.5}}, random_state=0)
+    assert rows["city"].value_counts().to_dict() == {"Rom": 50, "Bonn": 50}
+    assert model.sample(90, balance="city")["city"].value_counts().eq(30).all()
+    holes = TABLE.head(200).assign(city=None, old=TABLE["old"].astype(object))
+    holes.loc[holes.index % 2 == 0, "old"] = None
+    filled = model.impute(holes, random_state=0)
+    assert not filled.isna().any(axis=None)
+    known = TABLE.loc[holes.index, "income"].notna()
+    pd.testing.assert_series_equal(filled["income"][known], TABLE["income"].head(200)[known])
+    assert (filled["old"].astype(bool) == TABLE["old"].head(200)).mean() > 0.8
+
+
+def test_a_file_gives_the_same_rows_and_ledger(model, tmp_path):
+    model.save(tmp_path / "model")
+    again = combutab.load(tmp_path / "model")
+    pd.testing.assert_frame_equal(
+        again.sample(50, random_state=3), model.sample(50, random_state=3)
+    )
+    pd.testing.assert_frame_equal(again.ledger_, model.ledger_)
+    assert (again.epsilon_, again.n_rows_) == (model.epsilon_, model.n_rows_)
+
+
+def test_the_random_state_does_not_fix_the_noise():
+    one, two = (make(**AGES).fit(TABLE[["age", "old"]]) for _ in range(2))
+    assert one.ledger_["rho"].sum() == pytest.approx(two.ledger_["rho"].sum())
+    assert not np.array_equal(one._states[0]["probabilities"], two._states[0]["probabilities"])
+
+
+def test_bounds_and_categories_are_learned_within_the_budget():
+    X = TABLE[["age", "income", "city"]].copy()
+    X.loc[0, "city"] = "a single person's"
+    X.loc[1, "income"] = 1e12
+    model = PrivateSynthesizer(epsilon=20.0, **QUICK).fit(X)
+    steps = model.ledger_["step"].tolist()
+    assert (steps.count("bounds"), steps.count("categories")) == (2, 1)
+    assert model.ledger_["epsilon"].iloc[-1] <= 20.0
+    assert model.ledger_["delta"].sum() <= 1e-6
+    rows = model.sample(2000, random_state=0)
+    assert set(rows["city"]) == {"Bonn", "Ulm", "Rom"}
+    assert rows["income"].max() < 2**17
+    assert rows["age"].max() <= 128
+    with pytest.raises(ValueError, match=r"\['age', 'income', 'city'\] have neither bounds"):
+        PrivateSynthesizer(learn_domain=0, **QUICK).fit(X)
+
+
+def test_a_person_counts_once_whatever_her_rows():
+    ids = np.r_[np.zeros(4000, dtype=int), np.arange(1, 1001)]  # one has four in five rows
+    X = pd.DataFrame({"who": ids, "kind": pd.Categorical(np.where(ids == 0, "a", "b"))})
+    model = PrivateSynthesizer(epsilon=20.0, max_rows_per_person=2, **QUICK)
+    model.fit(X, person="who")
+    assert abs(model.n_rows_ - 1002) < 60
+    assert model.ledger_["sensitivity"].eq(2).all()
+    rows = model.sample(1000, random_state=0)
+    assert (rows["kind"] == "b").mean() > 0.9
+    assert rows["who"].tolist() == list(range(1, 1001))  # made anew
+    model.fit(X[["kind"]], person=ids)
+    assert abs(model.n_rows_ - 1002) < 60
+    with pytest.raises(ValueError, match="needs fit"):
+        model.fit(X[["kind"]])
+
+
+def test_integers_may_be_categories():
+    X = pd.DataFrame({"code": RNG.choice([3, 700, 5], 2000), "flag": RNG.random(2000) < 0.5})
+    model = PrivateSynthesizer(epsilon=20.0, **QUICK).fit(X, discrete_columns=["code"])
+    assert set(model.sample(200)["code"]) == {3, 700, 5}
+    model = PrivateSynthesizer(epsilon=20.0, categories={"code": [3, 5, 8]}, **QUICK).fit(X)
+    assert set(model.sample(200)["code"]) <= {3, 5, 8}
+
+
+def test_edges_are_bins_and_spikes_are_kept():
+    x = np.where(RNG.random(4000) < 0.7, 0.0, RNG.uniform(-50, 90, 4000))
+    X = pd.DataFrame({"x": x, "y": x + 1})
+    bounds = {"x": (-100, 100), "y": [-100, 0, 10, 100]}
+    model = make(bounds=bounds, categories=None).fit(X)
+    rows = model.sample(3000, random_state=0)
+    assert abs((rows["x"] == 0).mean() - 0.7) < 0.05
+    assert len(model.encoder_.columns_[1].mixture.weights) == 3
+
+
+def test_rows_meet_constraints_that_are_public():
+    X = pd.DataFrame({"low": RNG.integers(0, 50, 2000)})
+    X["high"] = X["low"] + RNG.integers(0, 50, 2000)
+    rule = Inequality("low", "<=", "high")
+    model = make(bounds={"low": (0, 100), "high": (0, 100)}, categories=None, constraints=[rule])
+    rows = model.fit(X).sample(500)
+    assert (rows["low"] <= rows["high"]).all()
+    with pytest.raises(ValueError, match="without noise"):
+        make(constraints=[FixedCombinations("city", "old")]).fit(TABLE)
+
+
+def test_what_noise_hides_is_warned_of():
+    with pytest.warns(UserWarning, match="noise .* is large beside the noisy number of rows"):
+        make(epsilon=0.001, **AGES).fit(TABLE[["age", "old"]])
+    with pytest.warns(UserWarning, match="delta=0.001 is not below one over"):
+        make(delta=1e-3, **AGES).fit(TABLE[["age", "old"]])
+
+
+@pytest.mark.parametrize(
+    ("params", "X", "says"),
+    [
+        ({"epsilon": 0}, TABLE, "'epsilon' parameter"),
+        ({"epsilon": 1000.0}, TABLE, "'epsilon' parameter"),
+        ({"delta": 0.5}, TABLE, "'delta' parameter"),
+        ({"bounds": {"agee": (0, 1)}}, TABLE, "bounds: .*agee.*age"),
+        ({"categories": {"town": ["a"]}}, TABLE, "categories: .*town"),
+        ({"bounds": BOUNDS | {"age": (9, 3)}}, TABLE, "column 'age': its bounds must ascend"),
+        ({"bounds": BOUNDS | {"age": (0.5, 3)}}, TABLE, "whole numbers"),
+        ({"bounds": BOUNDS | {"age": 3}}, TABLE, "must be .low, high."),
+        ({"bounds": BOUNDS | {"city": (0, 3)}}, TABLE, "'city' is in bounds and in categories"),
+        ({"categories": {"city": "Bonn"}}, TABLE, "must be a list of values"),
+        ({"categories": {"city": ["a", "a"]}}, TABLE, "different values"),
+        ({"bounds": {}}, TABLE, "bounds of dates and durations are not learned"),
+        ({"identifiers": list(TABLE)}, TABLE, "nothing to learn|is in bounds"),
+        ({}, TABLE[:0], "0 sample"),
+        ({}, pd.concat([TABLE, TABLE[["age"]]], axis=1), "age"),
+        ({"device": "cuda:77"}, TABLE, "cuda"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_spent(params, X, says, monkeypatch):
+    monkeypatch.setattr(_synthesizer, "Ledger", None)  # would raise a TypeError
+    with pytest.raises(ValueError, match=says):
+        make(**params).fit(X)
+
+
+def test_infinite_values_are_refused_before_anything_is_spent(monkeypatch):
+    monkeypatch.setattr(_synthesizer, "Ledger", None)
+    with pytest.raises(ValueError, match="infinite"):
+        make().fit(TABLE.assign(income=np.inf))
+
+
+def test_missing_persons_are_refused():
+    with pytest.raises(ValueError, match="person is missing"):
+        make().fit(TABLE, person="income")
+    with pytest.raises(ValueError, match="3 values for 3000 rows"):
+        make().fit(TABLE, person=[1, 2, 3])
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_few_rows_all_missing_and_columns_of_one_value(n):
+    X = pd.DataFrame({"x": [np.nan] * n, "c": pd.Categorical(["a"] * n, ["a"]), "b": [True] * n})
+    with pytest.warns(UserWarning, match="noise"):
+        model = make(epsilon=0.1, bounds={"x": (0, 1)}, categories=None).fit(X)
+    assert list(model.sample(5)) == ["x", "c", "b"]
+
+
+def test_ten_thousand_categories():
+    X = pd.DataFrame({"c": RNG.integers(0, 10_000, 2000).astype(str), "b": RNG.random(2000) < 0.5})
+    names = [str(i) for i in range(10_000)]
+    model = make(bounds=None, categories={"c": names}, n_components=5).fit(X)
+    rows = model.sample(100)
+    assert set(rows["c"]) <= set(names)
+
+
+def test_an_array_is_learned_by_positions():
+    X = RNG.normal(size=(500, 2))
+    model = make(bounds={0: (-4, 4), 1: (-4, 4)}, categories=None).fit(X)
+    assert model.sample(7).shape == (7, 2)
+    assert np.abs(model.sample(500)).max() <= 4
+
+
+def test_without_opendp_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "opendp.prelude", None)
+    with pytest.raises(ImportError, match=r"pip install 'combutab\[private\]'"):
+        make().fit(TABLE)
