@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import statistics
 import subprocess
@@ -21,16 +22,17 @@ from benchmarks.outputs import write_table, write_text
 from combutab.training import Callback
 
 T = TypeVar("T")
+Part = Callable[[argparse.Namespace], None]
 DATA_HOME = {"help": "folder with the CSV files; else OpenML"}
 THREADS = {"type": int, "help": "torch threads; default: as they are"}
 PROCESS = Path("/proc/self")
 PAGE = 2**12 / 2**20  # MiB: the least that a process takes of a system
 
 
-def parse(doc: str, quick: str, **options: Any) -> argparse.Namespace:
-    """Read --quick, --out and what is named: a default each, or what ``add_argument`` takes.
+def begin(doc: str, quick: str, **options: Any) -> argparse.Namespace:
+    """Read --quick, --out and what is named, and describe the machine.
 
-    --quick takes a single turn.
+    An option is a default, or what ``add_argument`` takes. --quick takes a single turn.
     """
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help=quick)
@@ -41,22 +43,17 @@ def parse(doc: str, quick: str, **options: Any) -> argparse.Namespace:
     arguments = parser.parse_args()
     if arguments.quick:
         vars(arguments).update({name: 1 for name in ("repeats", "turns") if name in arguments})
-    if getattr(arguments, "threads", None):
-        torch.set_num_threads(arguments.threads)
-    return arguments
-
-
-def begin(doc: str, quick: str, **options: Any) -> argparse.Namespace:
-    """Read the command line as `parse` does, and describe the machine."""
-    arguments = parse(doc, quick, **options)
+    torch.set_num_threads(vars(arguments).get("threads") or torch.get_num_threads())
     print(describe_machine(), flush=True)
     return arguments
 
 
-def synchronize(device: torch.device) -> None:
-    """Wait for all that was queued."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+def run_parts(doc: str, quick: str, parts: Mapping[str, Part], **options: Any) -> None:
+    """Read the command line as `begin` does, and --parts, which are run; all by default."""
+    named = {"nargs": "+", "choices": list(parts), "default": list(parts)}
+    arguments = begin(doc, quick, parts=named, **options)
+    for name in arguments.parts:
+        parts[name](arguments)
 
 
 class Clock(Callback):
@@ -67,7 +64,8 @@ class Clock(Callback):
         self.moments: list[float] = []
 
     def mark(self) -> None:
-        synchronize(self.device)
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
         self.moments.append(time.perf_counter())
 
     def on_train_begin(self, n_members: int, max_epochs: int) -> None:
@@ -90,12 +88,11 @@ def in_turns(
     contenders: Mapping[Any, Callable[[], T]], turns: int, warm_up: int = 1
 ) -> dict[Any, list[T]]:
     """Take what each contender measures, all in every turn, so that they see the same machine."""
+    for measure in [*contenders.values()] * warm_up:
+        measure()
     taken: dict[Any, list[T]] = {name: [] for name in contenders}
-    for turn in range(warm_up + turns):
-        for name, measure in contenders.items():
-            value = measure()
-            if turn >= warm_up:
-                taken[name].append(value)
+    for name, measure in [*contenders.items()] * turns:
+        taken[name].append(measure())
     return taken
 
 
@@ -128,14 +125,9 @@ def call_apart(
     given = json.dumps(arguments)
     if here:
         return json.loads(json.dumps(function(*json.loads(given))))
-    module = function.__module__
-    if module == "__main__":
-        module = sys.modules["__main__"].__spec__.name  # type: ignore[union-attr]
-    code = (
-        f"import json, sys\nfrom {module} import {function.__name__} as function\n"
-        "print(json.dumps(function(*json.loads(sys.argv[1]))))"
-    )
-    command = [sys.executable, "-c", code, given]
+    code = "import json, sys, {} as module\nprint(json.dumps(module.{}(*json.loads(sys.argv[1]))))"
+    module = sys.modules[function.__module__].__spec__.name  # also of __main__
+    command = [sys.executable, "-c", code.format(module, function.__name__), given]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=timeout)
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -154,26 +146,26 @@ def forget_peak() -> None:
         (PROCESS / "clear_refs").write_text("5")
 
 
+def seconds_and_peak(run: Callable[[], object], before: float | None = None) -> tuple[float, float]:
+    """Seconds of a call, and MiB of this process's peak in it above what it held before."""
+    gc.collect()
+    before = memory("VmRSS") if before is None else before
+    forget_peak()
+    seconds = wall(run)
+    return seconds, max(memory("VmHWM") - before, PAGE)
+
+
 def block(table: pd.DataFrame, title: str = "", **options: Any) -> str:
     """A table as it is printed, under its title, for a page."""
     heading = f"## {title}\n\n" if title else ""
     return f"{heading}```\n{table.to_string(**options)}\n```\n"
 
 
-def write(
-    folder: Path | None,
-    name: str,
-    table: pd.DataFrame | pd.Series,
-    *parts: str,
-    show: bool = True,
-    **options: Any,
-) -> None:
+def write(folder: Path | None, name: str, table: Any, *parts: str, **options: Any) -> None:
     """Print the page's parts; where there is a folder, write them and the table as CSV."""
-    if show and parts:
-        print(*parts, sep="\n", flush=True)
+    print(*parts, sep="\n", flush=True)
     if folder:
         folder.mkdir(parents=True, exist_ok=True)
         write_table(table, folder / f"{name}.csv.gz", **options)
-        if parts:
-            page = "\n".join([f"# {name}\n\n{describe_machine()}\n", *parts])
-            write_text(folder / f"{name}.md", page)
+        head = f"# {name}\n\n{describe_machine()}\n"
+        write_text(folder / f"{name}.md", "\n".join([head, *parts]))

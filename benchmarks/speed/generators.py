@@ -2,22 +2,25 @@
 
 The same networks (``activation="original"``), batches, steps and epochs for both, on two data sets
 of the CombU paper, in one process and in turns; ratios of medians. "Preprocessing" is all that a
-fit does before its first epoch. A step of CTGAN (one of the critic, one of the generator) stands
-beside its own matrix products alone, timed in the same turns. Then tables that grow, each fit in a
-process of its own with a limit on its memory and its time.
+fit does before its first epoch. Then tables that grow, each fit in a process of its own with a
+limit on its memory and its time.
 
-    python -m benchmarks.speed.generators [--quick] [--data-home FOLDER]
-        [--out benchmarks/speed/results]
+How long does it take to judge a synthetic table? Seconds of each evaluator on california_housing (a
+fifth of it held out, as many synthetic rows as there are to learn from), of the whole evaluation
+with its page, whose size is told, and of `privacy` on 100,000 rows x 20 columns of both kinds.
+
+    python -m benchmarks.speed.generators [--quick] [--parts ratios growth evaluation]
+        [--data-home FOLDER] [--out benchmarks/speed/results]
 
 The data come from OpenML, or from CSV files in --data-home (or COMBUTAB_DATA).
 """
 
 from __future__ import annotations
 
-import gc
 import itertools
 import subprocess
 import warnings
+from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -27,27 +30,21 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import torch
+from sklearn.model_selection import train_test_split
 
 import combutab
 from benchmarks.speed import common
 from combutab.datasets import load_openml
+from combutab.evaluation import detection, fidelity, ml_efficacy, privacy
+from combutab.reports import evaluate_synthetic, render_report
 
 DATA = ("california_housing", "PhishingWebsites")
 MODELS, PACKAGES = ("CTGAN", "TVAE"), ("combutab", "ctgan")
-NOISE, HIDDEN, BATCH, PAC = 128, (256, 256), 500, 10  # both packages' defaults
+LEARNERS = ("linear", "decision_tree", "random_forest", "hist_gradient_boosting", "mlp")
 ROWS, CATEGORIES = (10_000, 100_000, 1_000_000), (10, 1000, 100_000)
-GIB = 2**30
-PARTS = {
-    "preprocessing": "CTGAN before",
-    "CTGAN epoch": "CTGAN epochs",
-    "TVAE epoch": "TVAE epochs",
-    "CTGAN sample": "CTGAN sample",
-    "TVAE sample": "TVAE sample",
-}
-RATIOS = {
-    **{f"{n}: ctgan / ours": (f"ctgan {p}, s", f"combutab {p}, s") for n, p in PARTS.items()},
-    "our CTGAN step / its products": ("CTGAN step, ms", "its products, ms"),
-}
+PARTS = {"preprocessing": "CTGAN before"} | {f"{m} epoch": f"{m} epochs" for m in MODELS}
+PARTS |= {f"{m} sample": f"{m} sample" for m in MODELS}
+RATIOS = {f"{n}: ctgan / ours": (f"ctgan {p}, s", f"combutab {p}, s") for n, p in PARTS.items()}
 
 
 class ProgressClock(common.Clock):
@@ -89,48 +86,16 @@ def fit(
     return theirs, clock.moments
 
 
-def products(width: int, n_condition: int) -> Callable[[], None]:
-    """The matrix products of one step of CTGAN, each as one ``torch.mm``, and nothing else.
-
-    For each linear layer and pass: the output; in backward passes also the weights' gradient, and
-    the input's where one is needed. The penalty has no use for the last output, but for the
-    derivatives of its gradient by the weights and by what is above.
-    """
-    sizes: list[tuple[int, int, int]] = []
-    groups, last, first = BATCH // PAC, len(HIDDEN), NOISE + n_condition
-    shapes = list(zip((PAC * (width + n_condition), *HIDDEN), (*HIDDEN, 1), strict=True))
-    made = list(zip(itertools.accumulate((0, *HIDDEN)), (*HIDDEN, width), strict=True))
-    sizes += [(BATCH, first + a, b) for a, b in made]
-    for i, (a, b) in enumerate(shapes):  # the critic on real and on fake rows
-        sizes += [(2 * groups, a, b), (a, 2 * groups, b)] + [(2 * groups, b, a)] * bool(i)
-    for i, (a, b) in enumerate(shapes):  # and its gradient penalty
-        sizes += [(groups, a, b)] * (i < last)
-        sizes += [(groups, b, a), (a, groups, b)] + [(groups, a, b)] * (i < last)
-    for a, b in made:  # the generator in its own step
-        sizes += [(BATCH, first + a, b), (first + a, BATCH, b)] + [(BATCH, b, a)] * bool(a)
-    for a, b in shapes:  # and the critic in it
-        sizes += [(groups, a, b), (groups, b, a)]
-    matrices = [(torch.ones(a, b), torch.ones(b, c), torch.empty(a, c)) for a, b, c in sizes]
-
-    def run() -> None:
-        for left, right, out in matrices:
-            torch.mm(left, right, out=out)
-
-    return run
-
-
-def load(name: str, quick: bool, data_home: str | None) -> pd.DataFrame:
-    """A data set without its missing values, which ctgan refuses; quick: a synthetic one."""
-    if quick:
-        return make_table(300, 4)
+def load(name: str, data_home: str | None) -> pd.DataFrame:
+    """A data set without its missing values, which ctgan refuses."""
     data = load_openml(name, data_home=data_home)
     table = data.X.assign(target=data.y).dropna().reset_index(drop=True)
     return table.astype(dict.fromkeys(table.select_dtypes("category"), object))
 
 
-def make_table(n_rows: int, n_columns: int, n_categories: int = 10) -> pd.DataFrame:
+def make_table(n_rows: int, n_columns: int, n_categories: int = 10, seed: int = 0) -> pd.DataFrame:
     """Half of the columns numbers with several modes, half of them text."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     values = np.array([f"word{j}" for j in range(n_categories)], dtype=object)
     columns: dict[str, Any] = {}
     for i in range(n_columns // 2):
@@ -139,33 +104,21 @@ def make_table(n_rows: int, n_columns: int, n_categories: int = 10) -> pd.DataFr
     return pd.DataFrame(columns)
 
 
-def measure(name: str, table: pd.DataFrame, turns: int, n_sample: int) -> dict[str, Any]:
+def measure(table: pd.DataFrame, turns: int, n_sample: int) -> dict[str, Any]:
     """Medians for one data set, both packages and both models in turns."""
     times: dict[str, list[float]] = defaultdict(list)
 
-    def trial(model: str, package: str, seeds: Iterator[int]) -> None:
-        epochs = 3 if package == "ctgan" else 6
+    def trial(package: str, model: str, seeds: Iterator[int]) -> None:
+        epochs, what = 3 if package == "ctgan" else 6, f"{package} {model}"
         fitted, moments = fit(package, model, table, epochs, seed=next(seeds))
-        what = f"{package} {model}"
         times[f"{what} before, s"].append(moments[1] - moments[0])
         times[f"{what} epochs, s"] += np.diff(moments[1:]).tolist()
-        times[f"{what} sample, s"].append(common.wall(lambda: fitted.sample(n_sample)))
-        if (package, model) == ("combutab", "CTGAN"):
-            layout = fitted.encoder_.layout_
-            kinds = zip(layout.sizes, layout.spans, strict=True)
-            n_condition = sum(size for size, span in kinds if span.kind == "category")
-            run = products(layout.n_values + sum(layout.sizes), n_condition)
-            times["its products, ms"] += [1e3 * common.wall(run) for _ in range(20)][1:]
+        times[f"{what} sample, s"].append(common.wall(partial(fitted.sample, n_sample)))
 
-    trials = list(itertools.product(MODELS, PACKAGES))
+    trials = itertools.product(PACKAGES, MODELS)
     runs = {which: partial(trial, *which, itertools.count()) for which in trials}
     common.in_turns(runs, turns, warm_up=0)
-    found = common.medians(times)
-    alone = found.pop("its products, ms")
-    row: dict[str, Any] = {"data": name, "rows": len(table), "columns": table.shape[1]}
-    row |= {what: found[what] for p in PACKAGES for what in found if what.startswith(p)}
-    row["CTGAN step, ms"] = 1e3 * row["combutab CTGAN epochs, s"] / max(1, len(table) // BATCH)
-    return row | {"its products, ms": alone}
+    return {"rows": len(table), "columns": table.shape[1], **common.medians(times)}
 
 
 # ---- growth ---------------------------------------------------------------------------------
@@ -174,17 +127,18 @@ CASE = ("grows", "package", "model", "n_rows", "n_columns", "n_categories")
 MEASURED = ("before, s", "epoch, s", "peak, MiB")
 
 
-def cases(quick: bool) -> list[tuple[Any, ...]]:
+def cases(quick: bool) -> Iterator[tuple[Any, ...]]:
     """Rows grow with 20 columns; categories grow in one of two columns. Fits of one epoch."""
     if quick:
-        return [("rows", package, "TVAE", 300, 2, 10) for package in PACKAGES]
-    found = [("rows", p, m, n, 20, 10) for n in ROWS for m in MODELS for p in PACKAGES]
-    for n, model in itertools.product(CATEGORIES, MODELS):
+        yield from (("rows", package, "TVAE", 300, 2, 10) for package in PACKAGES)
+        return
+    for n, model, package in itertools.product(ROWS, MODELS, PACKAGES):
+        yield "rows", package, model, n, 20, 10
+    for n, model, package in itertools.product(CATEGORIES, MODELS, PACKAGES):
         # NOTE: the paper's generator has a weight for each pair of a category asked for and
         # one made: 10^10 of them for 100,000 categories, in anyone's implementation.
         if model == "TVAE" or n <= 1000:
-            found += [("categories", p, model, 100_000, 2, n) for p in PACKAGES]
-    return found
+            yield "categories", package, model, 100_000, 2, n
 
 
 def run_case(grows: str, package: str, model: str, *shape: int) -> tuple[float, float, float]:
@@ -194,69 +148,94 @@ def run_case(grows: str, package: str, model: str, *shape: int) -> tuple[float, 
     warnings.filterwarnings("ignore")
     table = make_table(*shape)
     fit(package, model, make_table(600, 2), 1)  # what is loaded once is no part of it
-    gc.collect()
-    common.forget_peak()
-    before, limits = common.memory("VmRSS"), resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (20 * GIB, limits[1]))
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (20 * 2**30, limits[1]))
+    moments: list[float] = []
     try:
-        _, (begun, trained, ended) = fit(package, model, table, 1)
+        run = partial(fit, package, model, table, 1)
+        _, grown = common.seconds_and_peak(lambda: moments.extend(run()[1]))
     finally:
         resource.setrlimit(resource.RLIMIT_AS, limits)
-    return trained - begun, ended - trained, common.memory("VmHWM") - before
+    return *np.diff(moments).tolist(), grown
 
 
-def measure_case(case: tuple[Any, ...], limit: float, quick: bool) -> dict[str, Any]:
+def measure_case(case: tuple[Any, ...], arguments: Namespace) -> dict[str, Any]:
     """A row of the case, or what it ended with."""
-    found, note = [np.nan] * 3, ""
+    found, note = (np.nan,) * 3, ""
     try:
-        found = common.call_apart(run_case, *case, here=quick, timeout=limit)
+        found = common.call_apart(run_case, *case, here=arguments.quick, timeout=arguments.limit)
     except subprocess.TimeoutExpired:
-        note = f"over {limit:.0f} s"
+        note = f"over {arguments.limit:.0f} s"
     except subprocess.CalledProcessError as failed:
         error = (failed.stderr.splitlines() or ["killed"])[-1]
         known = "memory" in error.lower() or "alloc" in error.lower() or failed.returncode < 0
         note = "over 20 GiB" if known else error[:60]
-    return dict(zip((*CASE, *MEASURED, "note"), (*case, *found, note), strict=True))
+    row = dict(zip((*CASE, *MEASURED, "note"), (*case, *found, note), strict=True))
+    print(*row.values(), sep="  ", flush=True)
+    return row
 
 
 def compare(growth: pd.DataFrame) -> pd.DataFrame:
     """Both packages beside each other."""
     keys = [name for name in CASE if name != "package"]
     ours, theirs = (growth[growth["package"] == p].set_index(keys) for p in PACKAGES)
-    parts = list(MEASURED)
-    table = ours[parts].join(theirs[[*parts, "note"]], lsuffix=" ours", rsuffix=" ctgan")
-    for part in parts:
+    table = ours[[*MEASURED]].join(theirs[[*MEASURED, "note"]], lsuffix=" ours", rsuffix=" ctgan")
+    for part in MEASURED:
         table[f"{part.split(',')[0]} ratio"] = table[f"{part} ctgan"] / table[f"{part} ours"]
     return table.reset_index()
 
 
+def ratios(arguments: Namespace) -> None:
+    quick, home = arguments.quick, arguments.data_home
+    n_sample = 300 if quick else 100_000
+    tables = {"made": make_table(300, 4)} if quick else {name: load(name, home) for name in DATA}
+    found = {name: measure(t, arguments.turns, n_sample) for name, t in tables.items()}
+    timings = pd.DataFrame(found).T.rename_axis("data")
+    compared = pd.DataFrame(common.ratios(timings, RATIOS))
+    page = common.block(compared.round(2).T, "Ratios")
+    medians = common.block(timings.round(4).T, "Medians")
+    common.write(arguments.out, "speed_generators", timings.join(compared), page, medians)
+
+
+def growth(arguments: Namespace) -> None:
+    table = pd.DataFrame([measure_case(case, arguments) for case in cases(arguments.quick)])
+    page = common.block(compare(table).round(2), "Growth")
+    common.write(arguments.out, "speed_generators_growth", table, page)
+
+
+def judging(arguments: Namespace) -> None:
+    if arguments.quick:
+        table, n_large, epochs = make_table(300, 4).rename(columns={"number1": "target"}), 500, 1
+    else:
+        table, n_large, epochs = load(DATA[0], arguments.data_home), 100_000, 20
+    train, test = train_test_split(table, test_size=0.2, random_state=0)
+    rows = combutab.TVAE(epochs=epochs, argmax=False, random_state=0).fit(train).sample(len(train))
+    parts = {"real_train": train, "synthetic": rows, "real_test": test, "target": "target"}
+    own = {"real": train, "synthetic": {"synthetic": rows, "held-out": test}}
+    roles = enumerate(("real_train", "holdout", "synthetic"))
+    large = {role: make_table(n_large, 20, 4, seed) for seed, role in roles}
+    pages, judge = list[str](), partial(evaluate_synthetic, **parts)
+    calls: dict[str, Callable[[], Any]] = {
+        **{f"ml_efficacy, {n}": partial(ml_efficacy, **parts, learners=[n]) for n in LEARNERS},
+        "fidelity": partial(fidelity, **own),
+        "detection": partial(detection, **own),
+        "privacy": partial(privacy, real_train=train, holdout=test, synthetic=rows),
+        "evaluate_synthetic and its page": lambda: pages.append(render_report(judge())),
+        f"privacy, {n_large} rows x 20 columns": partial(privacy, **large, n_jobs=2),
+    }
+    found = {name: common.wall(call) for name, call in calls.items()}
+    found["page, KiB"] = len(pages[0].encode()) / 1024
+    table = pd.Series(found, name="seconds").round(2).rename_axis("what")
+    page = common.block(table.to_frame(), f"{len(train)} real and synthetic rows")
+    common.write(arguments.out, "speed_evaluation", table, page)
+
+
 def main() -> None:
-    parts = {"nargs": "+", "choices": ("ratios", "growth"), "default": ["ratios", "growth"]}
+    parts = {"ratios": ratios, "growth": growth, "evaluation": judging}
     limit = {"type": float, "default": 1800, "help": "seconds for a growing table's fit"}
-    options = {"turns": 5, "parts": parts, "limit": limit, "data_home": common.DATA_HOME}
-    arguments = common.begin(__doc__, "synthetic tables, one turn", **options)
-    quick = arguments.quick
+    options = {"turns": 5, "limit": limit, "data_home": common.DATA_HOME}
     warnings.filterwarnings("ignore")
-    if "ratios" in arguments.parts:
-        rows = []
-        for name in DATA[:1] if quick else DATA:
-            table = load(name, quick, arguments.data_home)
-            rows.append(measure(name, table, arguments.turns, 300 if quick else 100_000))
-        timings = pd.DataFrame(rows).set_index("data")
-        compared = pd.DataFrame(common.ratios(timings, RATIOS))
-        pages = (
-            common.block(compared.round(2).T, "Ratios"),
-            common.block(timings.round(4).T, "Medians"),
-        )
-        common.write(arguments.out, "speed_generators", timings.join(compared), *pages)
-    if "growth" in arguments.parts:
-        grown = []
-        for case in cases(quick):
-            grown.append(measure_case(case, arguments.limit, quick))
-            print("  ".join(str(value) for value in grown[-1].values()), flush=True)
-        table = pd.DataFrame(grown)
-        page = common.block(compare(table).round(2), "Growth")
-        common.write(arguments.out, "speed_generators_growth", table, page)
+    common.run_parts(__doc__, "synthetic tables, one turn", parts, **options)
 
 
 if __name__ == "__main__":

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from combutab import paper_recipe
+from combutab import paper_recipe, training
 from combutab.activations import make_activation
 from combutab.nn import Member, MLPSpec, StackedMLP
-from combutab.training import (
-    MemberPlan,
-    OptimizerConfig,
-    Rows,
-    TrainConfig,
-    make_regression_loss,
-    train_stack,
-)
 
 BATCH, RATE = 500, 5e-4  # the CombU paper's
 
@@ -31,9 +23,9 @@ class IndexedCombU(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         order = np.random.default_rng(0).permutation(width)
-        half, quarter = width // 2, width // 4
-        parts = order[:half], order[half : half + quarter], order[half + quarter :]
-        self.parts = list(zip((nn.ReLU(), nn.ELU(), _nlrelu), parts, strict=True))
+        parts = np.split(order, [width // 2, width // 2 + width // 4])
+        three = nn.ReLU(), nn.ELU(), lambda x: torch.log(torch.relu(x) + 1)
+        self.parts = list(zip(three, parts, strict=True))
 
     def forward(self, x: Tensor) -> Tensor:
         out = torch.empty_like(x)
@@ -42,30 +34,20 @@ class IndexedCombU(nn.Module):
         return out
 
 
-def _nlrelu(x: Tensor) -> Tensor:
-    return torch.log(torch.relu(x) + 1)
-
-
 def relu(width: int) -> nn.Module:
     """Torch's own."""
     return nn.ReLU()
 
 
 def plain_network(
-    n_inputs: int,
-    hidden: Sequence[int],
-    n_outputs: int,
-    activation: str | Callable[[int], nn.Module],
-    dropout: float = 0.0,
+    n_inputs: int, hidden: Sequence[int], n_outputs: int, activation: Any, dropout: float = 0.0
 ) -> nn.Sequential:
     """Modules one after another; an activation's name is one of ours."""
+    make = partial(make_activation, activation) if isinstance(activation, str) else activation
     layers: list[nn.Module] = []
     for width in hidden:
-        layers.append(nn.Linear(n_inputs, width))
-        named = isinstance(activation, str)
-        layers.append(make_activation(activation, width) if named else activation(width))
-        if dropout:
-            layers.append(nn.Dropout(dropout))
+        layers += [nn.Linear(n_inputs, width), make(width)]
+        layers += [nn.Dropout(dropout)] * bool(dropout)
         n_inputs = width
     return nn.Sequential(*layers, nn.Linear(n_inputs, n_outputs))
 
@@ -79,39 +61,19 @@ def plain_epoch(net: nn.Module, optimizer: Any, X: Tensor, y: Tensor, batch: int
 
 
 def stack_run(
-    spec: MLPSpec,
-    members: Sequence[Member],
-    X: Tensor,
-    y: Tensor,
-    batch: int,
-    epochs: int,
-    alpha: float = 0.0,
+    spec: MLPSpec, members: Sequence[Member], rows: training.Rows, batch: int, epochs: int
 ) -> Callable[[], object]:
     """What trains a stack of ours in the library's own loop, each time it is called."""
-    every = torch.arange(len(X))
-    plans = [MemberPlan(i, every, RATE, alpha=alpha) for i in range(len(members))]
-    config = TrainConfig(
-        loss=make_regression_loss("squared_error", ()),
-        optimizer=OptimizerConfig(),
-        batch_size=batch,
-        max_epochs=epochs,
-        n_iter_no_change=np.inf,
-    )
-    return partial(train_stack, StackedMLP(spec, list(members)), Rows(X, y), plans, config)
+    plans = [training.MemberPlan(i, torch.arange(len(rows.y)), RATE) for i in range(len(members))]
+    parts = training.make_regression_loss("squared_error", ()), training.OptimizerConfig()
+    config = training.TrainConfig(*parts, batch, epochs, n_iter_no_change=np.inf)
+    return partial(training.train_stack, StackedMLP(spec, list(members)), rows, plans, config)
 
 
-def fixed_epochs(
-    task: Literal["classification", "regression"],
-    hidden: Sequence[int],
-    epochs: int,
-    **others: Any,
-) -> dict[str, Any]:
+def fixed_epochs(task: str, hidden: Sequence[int], epochs: int, **others: Any) -> dict[str, Any]:
     """Parameters of our estimators that train for all of the epochs."""
-    own = {
-        "hidden_layer_sizes": tuple(hidden), "learning_rate_init": RATE, "max_iter": epochs,
-        "n_iter_no_change": np.inf, "device": "cpu", **others,
-    }  # fmt: skip
-    return paper_recipe(task, **own)
+    own = {"hidden_layer_sizes": tuple(hidden), "learning_rate_init": RATE, "max_iter": epochs}
+    return paper_recipe(task, **own, **{"n_iter_no_change": np.inf, "device": "cpu", **others})
 
 
 def fixed_epochs_sklearn(hidden: Sequence[int], epochs: int, n_rows: int) -> dict[str, Any]:
@@ -122,7 +84,7 @@ def fixed_epochs_sklearn(hidden: Sequence[int], epochs: int, n_rows: int) -> dic
     }  # fmt: skip
 
 
-def skorch_net(kind: str, epochs: int, *shape: Any, device: object = "cpu", **module: Any) -> Any:
+def skorch_net(kind: str, epochs: int, *shape: Any, device: str = "cpu", **module: Any) -> Any:
     """A NeuralNetRegressor or NeuralNetClassifier of skorch that trains as ours does.
 
     ``shape`` is inputs, hidden layers and outputs of `plain_network`; ``module`` its other
@@ -133,7 +95,7 @@ def skorch_net(kind: str, epochs: int, *shape: Any, device: object = "cpu", **mo
     module |= dict(zip(("n_inputs", "hidden", "n_outputs"), shape, strict=True))
     return getattr(skorch, kind)(
         plain_network, optimizer=torch.optim.Adam, lr=RATE, batch_size=BATCH, max_epochs=epochs,
-        train_split=None, iterator_train__shuffle=True, verbose=0, device=str(device),
+        train_split=None, iterator_train__shuffle=True, verbose=0, device=device,
         **({"criterion": nn.CrossEntropyLoss} if kind == "NeuralNetClassifier" else {}),
         **{f"module__{name}": value for name, value in module.items()},
     )  # fmt: skip

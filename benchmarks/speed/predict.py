@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from sklearn.neural_network import MLPRegressor as SklearnRegressor
 
-from benchmarks.speed.common import begin, block, call_apart, forget_peak, memory, timed, write
+from benchmarks.speed.common import begin, block, call_apart, seconds_and_peak, timed, write
 from combutab import MLPRegressor, paper_recipe
 
 NETWORKS = {"3 x 128": (128, 128), "6 x 256": (256,) * 5}
@@ -36,53 +36,36 @@ def table(kind: str, n_rows: int) -> Any:
     return frame.assign(colour=colours) if kind.startswith("mixed") else frame
 
 
-def fitted(model: str, hidden: tuple[int, ...], n_rows: int) -> tuple[Any, Any]:
-    """A model that has seen a thousand rows once, and the rows to predict."""
-    package, kind, *activation = model.split(", ")
+def fitted(model: str, hidden: tuple[int, ...], n_rows: int) -> partial[Any]:
+    """What predicts so many rows by a model that has seen a thousand once."""
+    package, kind, activation = f"{model}, relu".split(", ")[:3]
     settings = {"hidden_layer_sizes": hidden, "max_iter": 1}
-    if package == "ours":
-        ours = {"activation": activation[0] if activation else "relu", "device": "cpu"}
-        estimator = MLPRegressor(**paper_recipe("regression", **settings, **ours))
-    else:
-        estimator = SklearnRegressor(**settings)
+    ours = paper_recipe("regression", **settings, activation=activation, device="cpu")
+    estimator = MLPRegressor(**ours) if package == "ours" else SklearnRegressor(**settings)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # neither has converged
         estimator.fit(table(kind, 1000), np.sin(np.arange(1000.0)))
-    return estimator, table(kind, n_rows)
+    estimator.predict(table(kind, 100))
+    return partial(estimator.predict, table(kind, n_rows))
 
 
-def seconds(hidden: tuple[int, ...], n_rows: int, repeats: int, calls: int) -> dict[str, float]:
-    """Median seconds of a call, taken in turns."""
-    pairs = {model: fitted(model, hidden, n_rows) for model in MODELS}
-    runs = {model: partial(estimator.predict, X) for model, (estimator, X) in pairs.items()}
-    return timed(runs, repeats, calls)
-
-
-def grown(model: str, hidden: tuple[int, ...], n_rows: int) -> float:
+def peak(model: str, hidden: tuple[int, ...], n_rows: int) -> float:
     """MiB by which this process's peak grows when it predicts."""
-    estimator, X = fitted(model, hidden, n_rows)
-    estimator.predict(X[:100])
-    before = memory("VmRSS")
-    forget_peak()
-    estimator.predict(X)
-    return memory("VmHWM") - before
+    return seconds_and_peak(fitted(model, hidden, n_rows))[1]
 
 
 def main() -> None:
     arguments = begin(__doc__, "a small network, few rows, once", repeats=9, rows=1_000_000)
-    quick = arguments.quick
-    networks = {"3 x 8": (8, 8)} if quick else NETWORKS
-    n_rows = 1000 if quick else arguments.rows
+    quick, repeats = arguments.quick, arguments.repeats
     results = []
-    for network, hidden in networks.items():
-        for rows, turns, calls in ((1, arguments.repeats, 50), (n_rows, arguments.repeats // 3, 1)):
-            found = seconds(hidden, rows, max(1, turns), calls)
-            peer = found["scikit-learn, array"]
-            for name, value in found.items():
-                peak = float("nan")
-                if rows > 1 and not name.endswith("combu"):
-                    peak = call_apart(grown, name, hidden, rows, here=quick)
-                results.append((network, rows, name, value, peer / value, peak))
+    for network, hidden in ({"3 x 8": (8, 8)} if quick else NETWORKS).items():
+        for rows, calls in ((1, 50), (1000 if quick else arguments.rows, 1)):
+            runs = {model: fitted(model, hidden, rows) for model in MODELS}
+            found = timed(runs, repeats if rows == 1 else max(1, repeats // 3), calls)
+            for model, value in found.items():
+                peer, measured = found["scikit-learn, array"], rows > 1 and "combu" not in model
+                mib = call_apart(peak, model, hidden, rows, here=quick) if measured else np.nan
+                results.append((network, rows, model, value, peer / value, mib))
     columns = ["network", "rows", "model", "seconds", "scikit-learn, array / this", "peak MB"]
     measured = pd.DataFrame(results, columns=columns)
     shown = measured.assign(seconds=measured["seconds"].map("{:.3g}".format))

@@ -18,26 +18,17 @@ steps; the two differ in their seed alone.
 
 from __future__ import annotations
 
+import io
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
+import pyarrow as pa
+import pyarrow.parquet as pq
+from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
-from benchmarks.outputs import draw, write_picture
-from benchmarks.speed.common import (
-    PAGE,
-    begin,
-    block,
-    call_apart,
-    forget_peak,
-    memory,
-    wall,
-    write,
-)
-from benchmarks.speed.streamed import measure_streamed
+from benchmarks.speed.common import begin, block, call_apart, memory, seconds_and_peak, wall, write
 from combutab import MLPClassifier, MLPRegressor, paper_recipe
 
 SIZES = {
@@ -56,126 +47,144 @@ WHAT = {
     "members": "members of one estimator, 5,000 rows of 10 columns, three epochs",
     "streamed": "rows of 20 float32 columns from Parquet files, made when they are read, one epoch",
 }
-LONG_ENOUGH = 1.0  # seconds: a shorter fit is repeated
-MEASURES = {"seconds": ("seconds of a fit", "#0072B2"), "megabytes": ("peak memory, MB", "#D55E00")}
+MEASURES = ("seconds", "megabytes")
+# of the streamed fits; the sample is the fit's in memory, at most
+FEATURES, FILE_ROWS, SAMPLE, HELD_OUT, FOLDER = 20, 100_000, 1_000_000, 100_000, "rows"
 
 
 def make(dimension: str, size: int, quick: bool) -> tuple[Any, np.ndarray, dict[str, Any]]:
     """The table of a point, what is to be predicted, and the parameters of the fit."""
-    rng = np.random.default_rng(0)
     if dimension == "categories":  # all as frequent
         n_rows = 500 if quick else 2_000_000
-        codes = rng.permutation(n_rows) % size
+        codes = np.random.default_rng(0).permutation(n_rows) % size
         names = np.array([f"category {i}" for i in range(size)], dtype=object)
         parameters = {"hidden_layer_sizes": (16,), "max_iter": 1, "batch_size": min(n_rows, 20_000)}
         return pd.DataFrame({"text": names[codes]}), (codes % 7).astype(np.float32), parameters
-    shape, parameters = {
-        "rows": ((size, 20), {"hidden_layer_sizes": (16,), "max_iter": 1}),
-        "columns": ((200 if quick else 2_000, size), {"hidden_layer_sizes": (16,), "max_iter": 3}),
-        "members": ((5_000, 10), {"hidden_layer_sizes": (32,), "max_iter": 3, "n_members": size}),
-    }[dimension]
-    X = rng.standard_normal(shape, dtype=np.float32)
+    few = 200 if quick else 2_000
+    shape = {"rows": (size, 20), "columns": (few, size), "members": (5_000, 10)}[dimension]
+    parameters = {"hidden_layer_sizes": (16,), "max_iter": 1 if dimension == "rows" else 3}
+    if dimension == "members":
+        parameters |= {"hidden_layer_sizes": (32,), "n_members": size}
+    X = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
     return X, X[:, 0] * X[:, 1], parameters
+
+
+def rows(seed: int, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Features and target of n_rows rows, with noise of variance 0.01: no loss is below."""
+    rng = np.random.default_rng([7, seed])
+    X = rng.standard_normal((n_rows, FEATURES), dtype=np.float32)
+    noise = 0.1 * rng.standard_normal(n_rows, dtype=np.float32)
+    return X, X[:, 0] * X[:, 1] + np.sin(X[:, 2]) + noise
+
+
+class MadeFiles(MemoryFileSystem):
+    """A folder of Parquet files, each made of its number when it is opened."""
+
+    cachable, pseudo_dirs = False, (f"/{FOLDER}",)
+
+    def __init__(self, n_rows: int) -> None:
+        super().__init__()
+        starts = range(0, n_rows, FILE_ROWS)
+        self.sizes = {f"/{FOLDER}/{a:012d}.parquet": min(FILE_ROWS, n_rows - a) for a in starts}
+        self.store = {path: MemoryFile(self, path) for path in self.sizes}
+
+    def _open(self, path: str, mode: str = "rb", **options: Any) -> io.BytesIO:
+        X, y = rows(list(self.sizes).index(path), self.sizes[path])
+        table = pa.table({**{f"x{j}": X[:, j].copy() for j in range(FEATURES)}, "y": y})
+        file = io.BytesIO()
+        # neither dictionaries nor compression: the time is to be the reader's
+        pq.write_table(table, file, use_dictionary=False, compression="none")
+        file.seek(0)
+        return file
+
+
+def measure_streamed(n_rows: int, limit: str, parameters: dict[str, Any]) -> dict[str, float]:
+    """One point: seconds and peak memory of a fit to files, and what it has learned.
+
+    The losses are mean squared errors on rows of their own: of this fit, and of two in memory to a
+    sample of the rows, of SAMPLE at most, that take as many steps. The second starts from another
+    seed: how far these two are apart is the noise.
+    """
+    nets = {"loss": MLPRegressor(**parameters | {"max_iter": 1, "random_state": 0})}
+    files = MadeFiles(n_rows)
+    read = {"memory_limit": limit, "filesystem": files}
+    seconds, peak = seconds_and_peak(lambda: nets["loss"].fit_parquet(FOLDER, "y", **read))
+    made = [rows(i, n) for i, n in enumerate(files.sizes.values()) if i * FILE_ROWS < SAMPLE]
+    X, y = map(np.concatenate, zip(*made, strict=True))
+    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(FEATURES)])
+    for seed, name in enumerate(("loss in memory", "of another seed")):
+        settings = {"max_iter": max(1, round(n_rows / len(X))), "random_state": seed}
+        nets[name] = MLPRegressor(**parameters | settings).fit(frame, y)
+    X, truth = rows(-1 % 2**32, HELD_OUT)  # that no fit has seen
+    held = pd.DataFrame(X, columns=frame.columns)
+    losses = {name: float(np.mean((net.predict(held) - truth) ** 2)) for name, net in nets.items()}
+    return {"seconds": seconds, "megabytes": peak * 2**20 / 1e6, **losses}
 
 
 def measure(dimension: str, size: int, quick: bool, limit: str) -> dict[str, float]:
     """One point, in this process: seconds of a fit and its peak memory in MB."""
     warnings.filterwarnings("ignore", category=UserWarning)
-    settings = {"n_iter_no_change": np.inf, "device": "cpu", "random_state": 0}
+    settings = {"n_iter_no_change": np.inf, "device": "cpu"}
     few, many = ["a", "b", "c"] * 200, [f"text {i % 60}" for i in range(600)]
     small = pd.DataFrame({"x": np.arange(600.0), "few": few, "many": many})
     warm_up = {"hidden_layer_sizes": (8,), "max_iter": 1, **settings}
-    for net in (
-        MLPRegressor(**paper_recipe("regression", **warm_up)),
-        MLPClassifier(**paper_recipe("classification", **warm_up)),
-    ):
-        net.fit(small, small["x"] > 300)
+    MLPRegressor(**paper_recipe("regression", **warm_up)).fit(small, small["x"])
+    MLPClassifier(**paper_recipe("classification", **warm_up)).fit(small, small["x"] > 300)
     if dimension == "streamed":
-        measure_streamed(600, limit, {**settings, "hidden_layer_sizes": (8,)}, compared=False)
-        parameters = {"hidden_layer_sizes": (16,), "early_stopping": False, **settings}
-        return measure_streamed(size, limit, paper_recipe("regression", **parameters), True)
+        own = {"hidden_layer_sizes": (16,), "early_stopping": False, **settings}
+        parameters = paper_recipe("regression", **own)
+        measure_streamed(600, limit, parameters)
+        return measure_streamed(size, limit, parameters)
     before = memory("VmRSS")
-    X, y, parameters = make(dimension, size, quick)
-    forget_peak()
-    parameters = paper_recipe("regression", **settings, **parameters)
-    seconds: list[float] = []
-    while not seconds or (sum(seconds) < LONG_ENOUGH and len(seconds) < 15 and not quick):
-        seconds.append(wall(lambda: MLPRegressor(**parameters).fit(X, y)))
-        if len(seconds) == 1:
-            grown = max(memory("VmHWM") - before, PAGE)
-    return {"seconds": float(np.median(seconds)), "megabytes": grown * 2**20 / 1e6}
+    X, y, own = make(dimension, size, quick)
+    net = MLPRegressor(**paper_recipe("regression", **settings, random_state=0, **own))
+    first, peak = seconds_and_peak(lambda: net.fit(X, y), before)
+    seconds = [first]
+    while sum(seconds) < 1 and len(seconds) < 15 and not quick:  # a short fit is repeated
+        seconds.append(wall(lambda: net.fit(X, y)))
+    return {"seconds": float(np.median(seconds)), "megabytes": peak * 2**20 / 1e6}
 
 
 def exponents(points: pd.DataFrame) -> pd.DataFrame:
     """Slopes over the upper half of each dimension's logarithmic range, and the steepest step."""
-    rows = []
-    for dimension, part in points.groupby("dimension", sort=False):
-        part = part.sort_values("size")
-        size = np.log(part["size"].to_numpy(float))
-        upper = size >= (size[0] + size[-1]) / 2 - 1e-9
-        if upper.sum() < 2:
-            upper[-2:] = True
-        row: dict[str, Any] = {"dimension": dimension}
+    found = {}
+    for dimension, part in points.groupby("dimension", observed=True):
+        table = np.log(part.sort_values("size")[["size", *MEASURES]].astype(float))
+        upper = table["size"] >= table["size"].iloc[[0, -1]].mean() - 1e-9
+        upper.iloc[-2:] = True
+        steps = table.diff()
+        found[dimension] = row = {}
         for name in MEASURES:
-            values = np.log(part[name].to_numpy(float))
-            row[name] = np.polyfit(size[upper], values[upper], 1)[0]
-            row[f"{name}, steepest"] = (np.diff(values) / np.diff(size)).max()
-        rows.append(row)
-    return pd.DataFrame(rows).set_index("dimension")
-
-
-def plot(points: pd.DataFrame, slopes: pd.DataFrame) -> Figure:
-    """Seconds above, memory below, one column a dimension; dashed: linear growth."""
-    figure = Figure(figsize=(3.4 * len(slopes), 6.2), layout="constrained")
-    axes = figure.subplots(2, len(slopes), squeeze=False)
-    for j, dimension in enumerate(slopes.index):
-        part = points[points["dimension"] == dimension].sort_values("size")
-        last = part.iloc[-1]
-        for panel, (name, (label, colour)) in zip(axes[:, j], MEASURES.items(), strict=True):
-            panel.loglog(part["size"], part[name], "o-", color=colour, clip_on=False)
-            linear = last[name] * part["size"] / last["size"]
-            shown = linear >= part[name].min() / 3
-            panel.loglog(part["size"][shown], linear[shown], "--", color="#777777", linewidth=1)
-            panel.set_title(f"{dimension}: exponent {slopes.loc[dimension, name]:.2f}", fontsize=11)
-            panel.set_xlabel(dimension)
-            panel.grid(alpha=0.3)
-            if j == 0:
-                panel.set_ylabel(label)
-    figure.suptitle("Growth of a fit on a CPU (dashed: linear)")
-    return figure
+            row[name] = np.polyfit(table["size"][upper], table[name][upper], 1)[0]
+            row[f"{name}, steepest"] = (steps[name] / steps["size"]).max()
+    return pd.DataFrame(found).T.rename_axis("dimension")
 
 
 def main() -> None:
     dimensions = {"nargs": "+", "choices": list(SIZES), "default": list(SIZES)}
     options = {"dimensions": dimensions, "most_rows": SIZES["streamed"][-1], "memory_limit": "1GB"}
     arguments = begin(__doc__, "two small sizes a dimension", **options)
-    quick = arguments.quick
-    rows = []
+    quick, found = arguments.quick, []
     for dimension in arguments.dimensions:
         for size in (QUICK if quick else SIZES)[dimension]:
             if dimension == "streamed" and size > arguments.most_rows:
                 continue
             point = call_apart(measure, dimension, size, quick, arguments.memory_limit, here=quick)
-            rows.append({"dimension": dimension, "size": size, **point})
-            print(f"{dimension} {size}: {point['seconds']:.4g} s, {point['megabytes']:.4g} MB")
-    points = pd.DataFrame(rows)
-    file = (arguments.out or Path()) / "scaling.csv.gz"
-    if arguments.out and file.exists():
+            found.append({"dimension": dimension, "size": size, **point})
+            print(*found[-1].values(), flush=True)
+    points = pd.DataFrame(found)
+    if arguments.out and (file := arguments.out / "scaling.csv.gz").exists():
         earlier = pd.read_csv(file)
         points = pd.concat([earlier[~earlier["dimension"].isin(arguments.dimensions)], points])
-    order = {name: i for i, name in enumerate(SIZES)}
-    points = points.sort_values("size", ignore_index=True)
-    points = points.sort_values("dimension", key=lambda names: names.map(order), kind="stable")
-    slopes = exponents(points)
+    points["dimension"] = pd.Categorical(points["dimension"], list(SIZES))
+    points = points.sort_values(["dimension", "size"])
     pages = ["## Exponents\n\nSlope over the upper half of the range; 1 is linear.\n"]
-    pages.append(block(slopes.round(2)))
-    for name in slopes.index:
+    pages.append(block(exponents(points).round(2)))
+    for name, part in points.groupby("dimension", observed=True):
+        shown = part.drop(columns="dimension").dropna(axis=1)
         pages.append(f"## {name}\n\n{WHAT[name]}\n")
-        part = points[points["dimension"] == name].drop(columns="dimension").dropna(axis=1)
-        pages.append(block(part, index=False, float_format=lambda value: f"{value:.4g}"))
+        pages.append(block(shown, index=False, float_format="{:.4g}".format))
     write(arguments.out, "scaling", points, *pages, index=False)
-    if arguments.out:
-        write_picture(arguments.out / "scaling", *draw(plot(points, slopes)))
 
 
 if __name__ == "__main__":

@@ -3,37 +3,40 @@
 The floor is three products for each of 6 linear layers of 256 and a batch of 500 (forward,
 gradient of the input, gradient of the weight), each by the faster of torch.mm and oneDNN, again
 and again on the same operands; what they take on each layer's own, which no step can go below,
-stands beside it. Ours is
-a step as ``fit`` takes it: batch gathered, masks drawn, forward, loss, backward, Adam, by
-``train_stack`` over an epoch. Plain torch does the same with autograd and fused Adam. All take
-turns in one process, on the same threads.
+stands beside it. Ours is a step as ``fit`` takes it: batch gathered, masks drawn, forward, loss,
+backward, Adam, by ``train_stack`` over an epoch. Plain torch does the same with autograd and fused
+Adam. All take turns in one process, on the same threads.
+
+Then: how many members should a stack hold? The batch of a stack is members x rows x width; on a CPU
+it should stay within the caches. The stack size in ``combutab.estimators._jobs`` rests on these
+milliseconds of a step and member.
 
     python -m benchmarks.speed.step [--quick] [--threads 1] [--out benchmarks/speed/results]
-    python -m benchmarks.speed.step --profile combu    # the ten ops that take longest
+    python -m benchmarks.speed.step --parts stack --threads 1 [--out benchmarks/speed/results]
 """
 
 from __future__ import annotations
 
-import json
-import tempfile
+from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.speed import peers
-from benchmarks.speed.common import THREADS, begin, block, in_turns, wall, write
+from benchmarks.speed.common import THREADS, block, in_turns, run_parts, timed, wall, write
 from combutab.activations import ACTIVATIONS
 from combutab.nn import Member, MLPSpec
+from combutab.training import Rows
 
 DEPTH, DROPOUT = 6, 0.1
+PROBLEMS = ((455, 30, (128, 128)), (500, 13, (256,) * 5), (500, 13, (32, 32)))
+STACKS = (1, 2, 4, 8, 16, 32, 64)  # members
 ALIASES = {"swish", "sigmoid", "pln", "pls"}  # in ACTIVATIONS under another name as well
 PROXY = "layer norm + proxy norm, "
 LAYERS = "products, each layer's own"
@@ -50,52 +53,37 @@ class Size:
     batch: int = 500
     steps: int = 16
 
-    def rows(self) -> tuple[Tensor, Tensor]:
+    def rows(self) -> Rows:
         """Those of an epoch."""
         generator = torch.Generator().manual_seed(0)
         X = torch.randn(self.batch * self.steps, self.width, generator=generator)
-        return X, X.sin()
+        return Rows(X, X.sin())
 
 
 Runs = Callable[[], object]  # ``size.steps`` steps
 
 
-def _one_dnn(x: Tensor, weight: Tensor) -> Tensor:
-    return torch.ops.mkldnn._linear_pointwise.default(x, weight, None, "none", [], "")
-
-
-def products_alone(size: Size) -> dict[tuple[str, str], Callable[[], object]]:
-    """The three products of a layer, by each library, in memory that exists."""
-    x, weight = torch.ones(size.batch, size.width), torch.ones(size.width, size.width)
-    out, of_weight = torch.empty_like(x), torch.empty_like(weight)
-    products: dict[tuple[str, str], Callable[[], object]] = {
-        ("forward", "torch"): lambda: torch.mm(x, weight, out=out),
-        ("input", "torch"): lambda: torch.mm(x, weight.t(), out=out),
-        ("weight", "torch"): lambda: torch.mm(x.t(), x, out=of_weight),
-    }
-    if torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise"):
-        products["forward", "onednn"] = lambda: _one_dnn(x, weight.t())
-        products["input", "onednn"] = lambda: _one_dnn(x, weight)
-        products["weight", "onednn"] = lambda: _one_dnn(x.t(), x.t())
+def products_alone(size: Size) -> dict[tuple[str, str], Runs]:
+    """The three products of a layer and step, by each library, in memory that exists."""
+    x, grad, out = (torch.ones(size.batch, size.width) for _ in range(3))
+    weight, of_weight = (torch.ones(size.width, size.width) for _ in range(2))
+    operands = {"forward": (x, weight), "input": (grad, weight.t()), "weight": (x.t(), grad)}
+    places = {"forward": out, "input": out, "weight": of_weight}
+    products = dict[tuple[str, str], Runs]()
+    for kind, (left, right) in operands.items():
+        products[kind, "torch"] = partial(torch.mm, left, right, out=places[kind])
+        if torch.backends.mkldnn.is_available():
+            one_dnn = torch.ops.mkldnn._linear_pointwise.default
+            products[kind, "onednn"] = partial(one_dnn, left, right.t(), None, "none", [], "")
     return products
 
 
 def products_of_layers(size: Size) -> Runs:
-    """The products of a step by torch.mm, on the matrices of six layers, as a step has them."""
-    rows, weights = (size.batch, size.width), (size.width, size.width)
-    inputs, outputs, grads = ([torch.ones(rows) for _ in range(DEPTH)] for _ in range(3))
-    layers, of_weights = ([torch.ones(weights) for _ in range(DEPTH)] for _ in range(2))
-
-    def run() -> None:
-        for _ in range(size.steps):
-            for x, weight, out in zip(inputs, layers, outputs, strict=True):
-                torch.mm(x, weight, out=out)
-            for i in reversed(range(DEPTH)):
-                torch.mm(inputs[i].t(), grads[i], out=of_weights[i])
-                torch.mm(grads[i], layers[i].t(), out=grads[i - 1])
-            grads[-1].fill_(1)  # else they grow
-
-    return run
+    """The products of an epoch by torch.mm, on each layer's own matrices, as a step has them."""
+    layers = [products_alone(size) for _ in range(DEPTH)]
+    order = [layer["forward", "torch"] for layer in layers]
+    order += [layer[kind, "torch"] for layer in layers[::-1] for kind in ("weight", "input")]
+    return lambda: [product() for _ in range(size.steps) for product in order]
 
 
 def plain_torch(size: Size, activation: Callable[[int], nn.Module], dropout: float) -> Runs:
@@ -103,7 +91,8 @@ def plain_torch(size: Size, activation: Callable[[int], nn.Module], dropout: flo
     hidden = (size.width,) * (DEPTH - 1)
     net = peers.plain_network(size.width, hidden, size.width, activation, dropout)
     optimizer = torch.optim.Adam(net.parameters(), lr=peers.RATE, fused=True)
-    return partial(peers.plain_epoch, net, optimizer, *size.rows(), size.batch)
+    rows = size.rows()
+    return partial(peers.plain_epoch, net, optimizer, rows.dense, rows.y, size.batch)
 
 
 def ours(size: Size, name: str, dropout: float) -> Runs:
@@ -112,121 +101,90 @@ def ours(size: Size, name: str, dropout: float) -> Runs:
     if name.startswith(PROXY):
         spec = replace(spec, normalization="layer", proxy_norm=True)
     member = Member(0, name.removeprefix(PROXY), dropout)
-    return peers.stack_run(spec, [member], *size.rows(), size.batch, 1)
+    return peers.stack_run(spec, [member], size.rows(), size.batch, 1)
 
 
-def contenders(dropout: float) -> dict[str, Callable[[Size], Runs]]:
-    """What makes each, by name."""
-    first = ["relu", *TARGETS]
-    names = [*first, *(n for n in ACTIVATIONS if n not in {*first, *ALIASES})]
-    return {
-        "torch relu": lambda size: plain_torch(size, peers.relu, dropout),
-        "torch combu, paper's loop": lambda size: plain_torch(size, peers.IndexedCombU, dropout),
-        **{name: partial(ours, name=name, dropout=dropout) for name in names},
-    }
+def contenders() -> dict[tuple[str, float], Callable[[Size], Runs]]:
+    """What makes each, by name and dropout."""
+    names = dict.fromkeys(["relu", *TARGETS, *(n for n in ACTIVATIONS if n not in ALIASES)])
+    theirs = {"torch relu": peers.relu, "torch combu, paper's loop": peers.IndexedCombU}
+    makers = {name: partial(plain_torch, activation=make) for name, make in theirs.items()}
+    makers |= {name: partial(ours, name=name) for name in names}
+    return {(n, d): partial(make, dropout=d) for d in (DROPOUT, 0.0) for n, make in makers.items()}
 
 
-def milliseconds(size: Size, turns: int) -> tuple[dict[str, np.ndarray], dict[Any, np.ndarray]]:
-    """Milliseconds of a step, over turns: of the floors, and by contender and dropout.
-
-    The floor takes each product by the library that is quickest for it in that turn.
-    """
-    products = products_alone(size)
-    runs = {
-        (name, dropout): make(size)
-        for dropout in (DROPOUT, 0.0)
-        for name, make in contenders(dropout).items()
-    }
-    timers = {key: partial(wall, run, size.steps * DEPTH) for key, run in products.items()}
-    steps = {LAYERS: products_of_layers(size)} | runs
-    found = in_turns(timers | {name: partial(wall, run) for name, run in steps.items()}, turns)
-    taken = {
-        name: 1000 * np.array(seconds) * (DEPTH if name in products else 1 / size.steps)
-        for name, seconds in found.items()
-    }
-    kinds = dict.fromkeys(kind for kind, _ in products)
-    fastest = [np.min([taken[key] for key in products if key[0] == kind], 0) for kind in kinds]
-    floors = {"floor": np.sum(fastest, 0)}
-    for library in ("torch", "onednn"):
-        each = [taken.get((kind, library), np.full(turns, np.nan)) for kind in kinds]
-        floors[f"products by {library}"] = np.sum(each, 0)
-    floors[LAYERS] = taken[LAYERS]
-    return floors, {name: taken[name] for name in runs}
-
-
-def peak_megabytes(make: Callable[[Size], Runs], size: Size) -> float:
+def peak_megabytes(make: Callable[[Size], Runs] | None, size: Size) -> float:
     """Most bytes that live at once from the network's making to its third step of Adam.
 
     Counted by the profiler of torch's allocator; data, parameters and Adam's two moments, which
     are there between steps as well, are taken off.
     """
+    if make is None:
+        return np.nan
     size = replace(size, steps=3)
     n_parameters = DEPTH * (size.width + 1) * size.width
-    data = sum(x.nbytes for x in size.rows())
+    held = size.rows().dense.nbytes + size.rows().y.nbytes + 3 * 4 * n_parameters
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         make(size)()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.json"
-        profiler.export_chrome_trace(str(path))
-        events = json.loads(path.read_text())["traceEvents"]
-    end = max(e["ts"] for e in events if e["name"] == "aten::_fused_adam_")
-    memory = sorted((e["ts"], e["args"]["Bytes"]) for e in events if e["name"] == "[memory]")
-    live = np.cumsum([n for ts, n in memory if ts < end])
-    return float(live.max() - data - 3 * 4 * n_parameters) / 2**20
+    events = profiler.profiler.kineto_results.events()
+    end = max(e.start_ns() for e in events if e.name() == "aten::_fused_adam_")
+    memory = sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
+    live = np.cumsum([n for moment, n in memory if moment < end])
+    return float(live.max() - held) / 2**20
 
 
 def report(size: Size, turns: int) -> pd.DataFrame:
-    """Ratios to the floor of the same turn, their quartiles, targets, and peak memory."""
-    floors, taken = milliseconds(size, turns)
-    rows: list[dict[str, object]] = []
-    for name, values in floors.items():
-        row = {"contender": name, "milliseconds": np.median(values)}
-        rows.append(row | {"ratio": np.median(values / floors["floor"])})
-    for (name, dropout), values in taken.items():
-        ratios = values / floors["floor"]
-        target = TARGETS.get(name, (np.nan, np.nan))[dropout == 0]
+    """Milliseconds of a step, ratios to the floor of the same turn, targets, and peak memory.
+
+    The floor takes each product by the library that is quickest for it in that turn.
+    """
+    products, makers = products_alone(size), contenders()
+    runs = {(LAYERS, np.nan): products_of_layers(size), **{k: m(size) for k, m in makers.items()}}
+    timers = {key: partial(wall, run, size.steps * DEPTH) for key, run in products.items()}
+    taken = in_turns(timers | {key: partial(wall, run) for key, run in runs.items()}, turns)
+    each = pd.Series({key: 1000 * DEPTH * np.array(taken[key]) for key in products}).unstack()
+    floor = sum(np.min(list(of_kind.dropna()), 0) for _, of_kind in each.iterrows())
+    floors = {"floor": floor, **{f"products by {library}": each[library].sum() for library in each}}
+    steps = {(name, np.nan): values for name, values in floors.items()}
+    steps |= {key: 1000 * np.array(taken[key]) / size.steps for key in runs}
+    rows = []
+    for (name, dropout), values in steps.items():
+        low, middle, high = np.quantile(values / floor, [0.25, 0.5, 0.75])
+        target, make = TARGETS.get(name, (np.nan,) * 2)[dropout == 0], makers.get((name, dropout))
         if name == "relu":
-            target = np.median(taken["torch relu", dropout] / floors["floor"])
-        rows.append(
-            {
-                "contender": name,
-                "dropout": dropout,
-                "milliseconds": np.median(values),
-                "ratio": np.median(ratios),
-                "first_quartile": np.quantile(ratios, 0.25),
-                "third_quartile": np.quantile(ratios, 0.75),
-                "target": target,
-                "peak_mb": peak_megabytes(contenders(dropout)[name], size),
-            }
-        )
+            target = np.median(steps["torch relu", dropout] / floor)
+        row = {"contender": name, "milliseconds": np.median(values), "ratio": middle}
+        row |= {"dropout": dropout, "first_quartile": low, "third_quartile": high}
+        rows.append(row | {"target": target, "peak_mb": peak_megabytes(make, size)})
     return pd.DataFrame(rows)
 
 
-def print_profile(name: str) -> None:
-    """The ten ops that take longest in steps with dropout."""
-    run = ours(Size(), name, DROPOUT)
-    run()
-    with profile(activities=[ProfilerActivity.CPU]) as profiler:
-        run()
-    averages = profiler.key_averages()
-    print(f"{Size().steps} steps of {name}, dropout {DROPOUT}:")
-    print(averages.table(sort_by="self_cpu_time_total", row_limit=10, max_name_column_width=40))
+def time_step(arguments: Namespace) -> None:
+    size = Size(16, 20, 2) if arguments.quick else Size()
+    table = report(size, arguments.turns)
+    about = f"{DEPTH} linear layers of {size.width}, batch {size.batch}; one step: median "
+    about += "milliseconds, the median of its ratio to the floor with quartiles, MiB at the peak.\n"
+    page = block(table.round(2), index=False, na_rep="")
+    write(arguments.out, "speed_step", table, about, page, index=False)
+
+
+def time_stacks(arguments: Namespace) -> None:
+    stacks, found = STACKS[: 2 if arguments.quick else None], {}
+    for n_rows, n_columns, hidden in PROBLEMS[-1:] if arguments.quick else PROBLEMS:
+        X = torch.randn(n_rows, n_columns, generator=torch.Generator().manual_seed(0))
+        spec, steps = MLPSpec(n_columns, hidden, 1), {m: max(4, 64 // m) for m in stacks}
+        members, rows = [Member(i, "combu", 0.1) for i in range(max(stacks))], Rows(X, X[:, :1])
+        runs = {m: peers.stack_run(spec, members[:m], rows, n_rows, steps[m]) for m in stacks}
+        taken = {m: 1000 * each / steps[m] / m for m, each in timed(runs, 3).items()}
+        found[f"{n_rows} x {n_columns}, {len(hidden) + 1} x {hidden[0]}"] = taken
+    table = pd.DataFrame(found).rename_axis("members")
+    page = block(table.round(3), "Milliseconds of a step and member")
+    write(arguments.out, "speed_stack", table, page)
 
 
 def main() -> None:
-    op_times = {"metavar": "NAME", "help": "print the ops of this activation's step"}
-    arguments = begin(__doc__, "tiny shapes, once", threads=THREADS, turns=9, profile=op_times)
-    if arguments.profile:
-        print_profile(arguments.profile)
-        return
-    size = Size(16, 20, 2) if arguments.quick else Size()
-    table = report(size, arguments.turns)
-    about = (
-        f"{DEPTH} linear layers of {size.width}, batch {size.batch}; one step: median "
-        "milliseconds, the median of its ratio to the floor with quartiles, MiB at the peak.\n"
-    )
-    page = block(table.round(2), index=False, na_rep="")
-    write(arguments.out, "speed_step", table, about, page, index=False)
+    parts = {"step": time_step, "stack": time_stacks}
+    run_parts(__doc__, "tiny shapes, once", parts, threads=THREADS, turns=9)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ from combutab.training import (
 T = TypeVar("T")
 
 # Units of one layer over all members: on a CPU larger stacks leave the caches (measured by
-# benchmarks/speed/stack.py), on a GPU memory is the bound: a dozen buffers of 256 MB, not measured
+# benchmarks/speed/step.py), on a GPU memory is the bound: a dozen buffers of 256 MB, not measured
 # yet. A member's result does not depend on the split.
 _STACK_UNITS = {"cpu": 1 << 19, "cuda": 1 << 26}
 _FIRST_ROWS = 256  # that initial weights may depend on

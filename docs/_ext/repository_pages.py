@@ -39,7 +39,6 @@ TITLES = {
     "quality_generators": "Synthetic tables: useful, alike and private?",
     "quality_imputation": "Missing cells: errors beside other imputers",
     "quality_predictions": "Predictions: errors, seconds and memory beside peers",
-    "scale": "A billion rows and 64 hosts, calculated",
     "scale_out": "Many rows and many processes, measured",
     "scaling": "Growth with rows, columns, categories and members",
     "speed_clusters": "Seconds on clusters",

@@ -22,7 +22,7 @@ import pytest
 import torch
 
 from benchmarks.quality import predictions
-from benchmarks.speed import common, gpu, scale, scale_out, scaling
+from benchmarks.speed import common, gpu, scaling
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks"
@@ -233,9 +233,7 @@ def test_without_a_gpu_nothing_is_measured(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
         gpu.main()
     assert ended.value.code == 2
-    printed = capsys.readouterr().out
-    assert printed.startswith("no GPU here")
-    assert printed.count("\n") == 1
+    assert capsys.readouterr().out.splitlines()[1].startswith("no GPU here")
     assert not list(tmp_path.iterdir())
 
 
@@ -275,7 +273,6 @@ def test_points_of_growth_that_are_not_measured_anew_stay(tmp_path):
     text = (tmp_path / "scaling.md").read_text()
     assert "Exponents" in text
     assert str(tmp_path) not in text
-    assert next(tmp_path.glob("scaling.[sp]*g")).stat().st_size > 10_000
     run_quick("speed.scaling", tmp_path, "--dimensions", "members")
     again = pd.read_csv(tmp_path / "scaling.csv.gz")
     assert list(again["dimension"]) == list(points["dimension"]), "the others stay"
@@ -291,15 +288,3 @@ def test_a_point_is_measured_in_a_process_of_its_own(monkeypatch):
     with pytest.raises(subprocess.CalledProcessError) as failed:
         common.call_apart(scaling.measure, "nonsense", 2, True, "1GB")
     assert "KeyError: 'nonsense'" in failed.value.stderr
-
-
-# ---- The arithmetic of many hosts, by numbers worked by hand ------------------------------------
-
-
-def test_a_step_of_ranks():
-    step = scale_out.Step(fixed=1.0, of_row=0.5, n_parameters=100)
-    # 1 + 0.5 * 8 / 4, 2 * 3 / 4 * 400 bytes at 300 a second, 2 * 3 turns of 0.1
-    assert step.seconds(4, 8, (300.0, 0.1)) == pytest.approx(1 + 1 + 2 + 0.6)
-    assert step.seconds(1, 8, (300.0, 0.1)) == 5.0
-    hosts = scale_out.predict(0.060, 0.030, 1000)  # 30 ms of 1,024 rows: nothing is fixed
-    assert scale.of_row(hosts) == pytest.approx(0.060 / 2048)
