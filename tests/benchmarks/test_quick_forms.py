@@ -84,14 +84,15 @@ STUDIES = {
     "papers.pln.approximation.__main__": Quick(
         counts={"stage": {"final": 540}}, words=("## Verdicts", "trigonometric: PLN-4 < sigmoid"),
     ),
-    "papers.pln.depth.__main__": Quick(
-        "--data digits california_housing", "shared",
-        counts={"data": {"digits": 5 * 2 * 4 * 2 * 2}},  # kinds, depths, activations, rates, seeds
-        words=("## Verdicts", "paper, ResNet-110", "89.45"),
+    "papers.pln.depth": Quick(
+        "--data digits diabetes", "shared",
+        # kinds, depths, activations, rates, seeds
+        counts={"data": {"digits": 5 * 2 * 4 * 2 * 2, "diabetes": 1 * 2 * 4 * 2 * 2}},
+        words=("89.45", "too few units"),
     ),
     "papers.pln.normalization": Quick(
         "--data digits", counts={"data": {"digits": 2 * 4 * 4 * 2}},
-        words=("## Verdicts", "batch norm"),
+        words=("Beside PLN-8", "layer norm, 4 hidden layers"),
         holds=lambda rows: rows["score"].between(0, 1).all() and (rows["n_train"] == 120).all(),
     ),
     "papers.proxynorm.training.__main__": Quick(

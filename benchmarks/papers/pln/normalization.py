@@ -1,62 +1,58 @@
 """PLN-8 in the place of batch and layer normalisation: section 5.2 and Figure 10 of the PLN paper.
 
-Does a network that PLN-8 normalises still need activation functions, and is it as good as one with
-batch or layer normalisation? What is done, the page says.
+Does a network that PLN-8 normalises still need an activation function, and is PLN-8 as good as
+batch and layer norm?
 
     python -m benchmarks.papers.pln.normalization [--quick] [--out FOLDER] [--report]
         [--data-home FOLDER]
 
 A run that was stopped goes on where it stood. --report only writes the page and figure again. Data
 sets but the digits come from OpenML, or from CSV files in --data-home (or COMBUTAB_DATA).
+
+What was done, and how it differs from the paper
+------------------------------------------------
+The paper gives no numbers of its Figure 10. Dense networks of width 32 stand in for VGG-16 and
+ResNet-20, tables of at most 1500 rows for CIFAR-10, scikit-learn's digits (8 x 8) for images; the
+deeper networks have about VGG-16's depth. Adam, learning rate 0.001, batches of 64, 500 steps
+(twice as many for the deeper), no dropout. The normalisation stands before each activation; batch
+and layer norm have a gain and a shift for each unit, PLN-8 has none. Ten random splits (4:1, equal
+rows on one side), each with its own seed.
+
+With several tables the unit is the table (mean over its splits). With one it is the split, with
+Nadeau and Bengio's corrected variance, and the verdict is about that table.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
-from itertools import product
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from sklearn.model_selection import GroupShuffleSplit
 
-from benchmarks.common.claims import Claim, Finding, claims_table
 from benchmarks.common.command import Arguments, Experiment, Job, Study
-from benchmarks.common.looks import Line, Look, cross_table, label, listed, plot
-from benchmarks.common.page import Page, p_text
+from benchmarks.common.looks import label, listed
+from benchmarks.common.page import Page
 from benchmarks.common.results import Row
+from benchmarks.common.verdicts import Verdict, claims_table
 from benchmarks.papers.pln import shared
 from benchmarks.papers.pln.shared import TASKS, combinations
 from combutab import MLPClassifier, MLPRegressor, paper_recipe
 from combutab.estimators import BaseMLP, FitTask, fit_stacked
-from combutab.evaluation import corrected_resampled_ttest, holm, wilcoxon
 
-LEVEL = 0.05
-MARGINAL = 0.02  # of accuracy or R2: a mean difference up to this is called marginal
-KIND = ["data", "depth", "normalization", "activation"]
-KEY = (*KIND, "split")
+MARGIN = 0.02  # of accuracy or R2
+MATCHES = {"rule": "matches", "score": "score"}
+KIND = ["normalization", "activation"]
+KEY = ("data", "depth", *KIND, "split")
 SETTINGS = (*KEY, "width", "n_rows", "n_steps", "batch_size", "learning_rate")
 RESULTS = ("task", "n_train", "n_test", "train_score", "score")
-LOOKS: dict[str, Look] = {
-    "none": ("#777777", "x", "none"),
-    "batch": ("#E69F00", "s", "none"),
-    "layer": ("#0072B2", "^", "none"),
-    "pln": ("#D55E00", "o", "none"),
-}
-SIZES = {
-    "normalization": LOOKS,
-    "activation": ("identity", "relu", "sigmoid", "tanh", "combu"),
-    "split": range(10),
-    "width": [32],
-    "n_rows": [1500],
-    "n_steps": [500],
-    "batch_size": [64],
-    "learning_rate": [1e-3],
-}
-QUICK = {"activation": SIZES["activation"][:4], "split": range(2)}
+ACTIVATIONS = ("identity", "relu", "sigmoid", "tanh", "combu")
+SIZES = {"normalization": ("none", "batch", "layer", "pln"), "activation": ACTIVATIONS}
+SIZES |= {"split": range(10), "width": [32], "n_rows": [1500], "n_steps": [500]}
+SIZES |= {"batch_size": [64], "learning_rate": [1e-3]}
+QUICK = {"activation": ACTIVATIONS[:4], "split": range(2)}
 QUICK |= {"width": [8], "n_rows": [150], "n_steps": [8]}
 
 
@@ -68,7 +64,8 @@ def jobs(arguments: Arguments) -> list[Job]:
     sizes = combinations(**(SIZES | (QUICK if arguments.quick else {})))
     settings = kinds.merge(sizes, how="cross")
     settings["n_steps"] *= 1 + (settings["depth"] > 3)
-    return shared.stacked_jobs(settings[list(SETTINGS)], KIND, partial(run, arguments.data_home))
+    stack = ["data", "depth", *KIND]
+    return shared.stacked_jobs(settings[list(SETTINGS)], stack, partial(run, arguments.data_home))
 
 
 def run(data_home: str | None, rows: Sequence[Row]) -> list[Row]:
@@ -83,13 +80,11 @@ def run(data_home: str | None, rows: Sequence[Row]) -> list[Row]:
         FitTask(estimator(row, len(train)), X.iloc[train], y.iloc[train], row["split"])
         for row, (train, _) in zip(rows, splits, strict=True)
     ]
-    results = []
-    for i, outcome in enumerate(fit_stacked(tasks, n_jobs=1)):
+    outcomes, results = fit_stacked(tasks, n_jobs=1), []
+    for task, (train, test), outcome in zip(tasks, splits, outcomes, strict=True):
         if outcome.error is not None:
             raise outcome.error
-        task, (train, test) = tasks[i], splits[i]
-        sides = (task.X, task.y), (X.iloc[test], y.iloc[test])
-        scores = (task.estimator.score(*side) for side in sides)
+        scores = (task.estimator.score(X.iloc[side], y.iloc[side]) for side in (train, test))
         results.append(shared.row_of(RESULTS, TASKS[name], len(train), len(test), *scores))
     return results
 
@@ -115,160 +110,49 @@ def estimator(row: Row, n_train: int) -> BaseMLP:
     return kind(**settings)
 
 
-@dataclass(frozen=True)
-class Contrast:
-    """One kind of network against another.
-
-    ``differences``: left minus right, mean over splits, by data set; ``pvalues``: the corrected
-    resampled t-test's, Holm-adjusted over the data sets; ``p``: Wilcoxon's over the data sets'
-    differences, of a single data set its own.
-    """
-
-    differences: np.ndarray
-    pvalues: np.ndarray
-    p: float
-
-    @property
-    def mean(self) -> float:
-        return float(self.differences.mean())
-
-    @property
-    def sign(self) -> float:
-        """1 where left is significantly better, -1 where it is worse, else 0."""
-        return float(np.sign(self.mean) * (self.p < LEVEL))
-
-    def __str__(self) -> str:
-        """The difference and its test, and how many data sets decide for and against."""
-        decided = np.sign(self.differences[self.pvalues < LEVEL])
-        single = f"; {sum(decided > 0)} for, {sum(decided < 0)} against"
-        return f"{self.mean:+.3f} ({p_text(self.p)}{single if len(self.pvalues) > 1 else ''})"
+def compare(
+    rows: pd.DataFrame, margin: float, *, rule: str, score: str, left: str, right: str
+) -> Verdict:
+    """Judge "normalisation activation" against another, of one depth: by table, or by split."""
+    kinds = rows["normalization"] + " " + rows["activation"]
+    wide = rows.assign(kind=kinds).pivot(index=["data", "split"], columns="kind", values=score)
+    if rows["data"].nunique() > 1:
+        wide = wide.groupby("data").mean()
+        return shared.RULES[rule](wide[left], wide[right], margin)
+    sizes = rows[["n_train", "n_test"]].mean()
+    return shared.RULES[rule](wide[left], wide[right], margin, **sizes)
 
 
-def contrast(
-    rows: pd.DataFrame, left: tuple[str, str], right: tuple[str, str], score: str = "score"
-) -> Contrast:
-    """Compare two (normalisation, activation) over all data sets in the rows, of one depth each."""
-    differences, pvalues = [], []
-    for _, own in rows.groupby("data", sort=False):
-        wide = own.pivot(index="split", columns=["normalization", "activation"], values=score)
-        sizes = own[["n_train", "n_test"]].mean()
-        differences.append((wide[left] - wide[right]).mean())
-        pvalues.append(corrected_resampled_ttest(wide[left], wide[right], **sizes).pvalue)
-    found, adjusted = np.array(differences), holm(pvalues)
-    p = adjusted[0] if len(found) == 1 else wilcoxon(found, 0.0 * found).pvalue
-    return Contrast(found, adjusted, float(p))
+CLAIMS = shared.claims("pln_normalization", "table, or split of one table", compare)
 
 
-def _said(contrasts: Mapping[str, Contrast]) -> str:
-    return "; ".join(f"{label(name)} {found}" for name, found in contrasts.items())
-
-
-def needs_no_activation(rows: pd.DataFrame) -> Finding:
-    """Beside PLN-8, ReLU must gain marginally at most, and sigmoid and tanh lose."""
-    names, plain = ("relu", "sigmoid", "tanh"), ("pln", "identity")
-    gains = {name: contrast(rows, ("pln", name), plain) for name in names}
-    relu, *others = gains.values()
-    return Finding(_said(gains), [relu.mean <= MARGINAL, *(gain.mean < 0.0 for gain in others)])
-
-
-def is_nonlinear(rows: pd.DataFrame, score: str = "score") -> Finding:
-    """Without activations PLN-8 must beat what leaves a network linear: none, and batch norm."""
-    names, pln = ("none", "batch", "layer"), ("pln", "identity")
-    against = {name: contrast(rows, pln, (name, "identity"), score) for name in names}
-    return Finding(_said(against), [against[name].sign > 0 for name in names[:2]])
-
-
-def is_as_good(rows: pd.DataFrame) -> Finding:
-    """PLN-8 must be neither significantly worse nor more than `MARGINAL` behind on average."""
-    found = {
-        f"{label(other)} with {label(name)}": contrast(rows, ("pln", name), (other, name))
-        for name, other in product(dict.fromkeys(rows["activation"]), ("batch", "layer"))
-    }
-    parts = [each.mean >= -MARGINAL and each.sign >= 0 for each in found.values()]
-    behind = {name: found[name] for name, part in zip(found, parts, strict=True) if not part}
-    others = f"; not so against {_said(behind)}" if behind else ""
-    return Finding(f"{sum(parts)} of {len(parts)} comparisons{others}", parts)
-
-
-CLAIMS = (
-    Claim(
-        "Figure 10",
-        f"Beside PLN-8 an activation is not needed: ReLU gains at most {MARGINAL:g}, sigmoid and "
-        "tanh lose (against no activation).",
-        needs_no_activation,
-    ),
-    Claim(
-        "Section 5.2",
-        "Without activations PLN-8 is what makes a network nonlinear: significantly better than "
-        "none and than batch norm, which leave it linear.",
-        is_nonlinear,
-    ),
-    Claim(
-        "Section 5.2",
-        "The same on the training rows, which show what a network can represent.",
-        partial(is_nonlinear, score="train_score"),
-    ),
-    Claim(
-        "Figure 10",
-        "PLN-8 is as good as batch and layer norm before the same activation: neither "
-        f"significantly worse nor more than {MARGINAL:g} behind on average.",
-        is_as_good,
-    ),
-)
-
-
-def write(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
-    first = rows.iloc[0]
+def write(page: Page, _: Arguments, rows: pd.DataFrame) -> None:
     depths = {f"{depth} hidden layers": own for depth, own in rows.groupby("depth")}
+    tables = "; ".join(f"{name}: {listed(own['data'].unique())}" for name, own in depths.items())
     page.text(f"""\
-Section 5.2 and Figure 10 of "Universal approximation theorem of networks activated by
-normalization" on tables. What differs from the paper: dense networks of width {first["width"]}
-with {" or ".join(map(str, sorted(set(rows["depth"]))))} hidden layers (the deeper ones, of about
-VGG-16's depth, on digits alone) stand in for VGG-16 and ResNet-20, {rows["data"].nunique()} tables
-of at most {first["n_rows"]} rows for CIFAR-10; scikit-learn's digits (8 x 8) are the images. Adam
-with rate {first["learning_rate"]:g}, batches of {first["batch_size"]}, {first["n_steps"]} steps
-(twice as many for the deeper), no dropout. The normalisation stands before each activation. Batch
-and layer norm have a gain and a shift a unit, PLN-8 has none.
-
-{rows["split"].nunique()} random splits (4:1, equal rows on one side), each with its own seed. p is
-Wilcoxon's signed-rank test of the data sets' mean differences; of a single data set, and for the
-number of data sets that are significantly for and against, the corrected resampled t-test,
-Holm-adjusted over the data sets. Level {LEVEL:g}, not adjusted over the comparisons listed. Kinds
-that are not significantly different are not thereby equal. The paper gives no numbers of its
-Figure 10: its claims are compared.""")
-    page.heading("Verdicts")
-    for name, own in depths.items():
-        page.text(f"{name}: {listed(dict.fromkeys(own['data']))}.")
+Does a network that PLN-8 normalises still need an activation function, and is PLN-8 as good as
+batch and layer norm? {tables}.""")
     page.text(claims_table(CLAIMS, depths))
-    page.heading("PLN-8 against each other normalisation, by the activation after it")
-    for name, own in depths.items():
-        page.heading(name, 3)
-        pairs = pd.DataFrame(product(dict.fromkeys(own["activation"]), ("batch", "layer", "none")))
-        pairs["text"] = [contrast(own, ("pln", a), (other, a)) for a, other in pairs.to_numpy()]
-        cross_table(page, pairs, 0, 1, "activation")
-    page.heading("Test scores")
-    page.text("Accuracy, or R² of regressions: mean ± standard deviation over splits.")
-    scores = rows.groupby(KIND, sort=False)["score"].agg(["mean", "std"]).reset_index()
-    scores["text"] = [f"{score.mean:.3f} ± {score.std:.3f}" for score in scores.itertuples()]
-    for (data, depth), own in scores.groupby(["data", "depth"], sort=False):
-        page.heading(f"{data}, {depth} hidden layers", 3)
-        cross_table(page, own, "normalization", "activation", "normalisation \\ activation")
-    page.heading("Figure")
-    page.figure(plot_scores(scores), "Test scores by activation")
-
-
-def plot_scores(scores: pd.DataFrame) -> Figure:
-    """Draw mean test scores and their standard deviation over splits, a panel a data set."""
-    panels, names = {}, list(dict.fromkeys(scores["activation"]))
-    for (data, depth), part in scores.groupby(["data", "depth"], sort=False):
-        metric = "accuracy" if TASKS[data] == "classification" else "R²"
-        panels[f"{data}, {depth} layers: {metric}"] = lines = []
-        for i, (name, own) in enumerate(part.groupby("normalization", sort=False)):
-            x, mean, sd = np.arange(len(names)) + 0.16 * (i - 1.5), own["mean"], own["std"]
-            lines.append(Line(x, mean, label(name), LOOKS[name], mean - sd, mean + sd))
-    ticks = {float(i): label(name) for i, name in enumerate(names)}
-    title = "Test score by activation and normalisation (± sd over splits)"
-    return plot(panels, ("", "test score"), n_columns=3, ticks=ticks, share="none", title=title)
+    page.heading("Does PLN-8 match batch and layer norm before the same activation?")
+    page.text(f"Test score, PLN-8 minus the other; margin {MARGIN:g}.")
+    names = list(rows["activation"].unique())
+    found = {
+        (depth, other): [
+            compare(own, MARGIN, left=f"pln {name}", right=f"{other} {name}", **MATCHES)
+            for name in names
+        ]
+        for depth, own in depths.items()
+        for other in ("batch", "layer")
+    }
+    heads = [f"{label(other)}, {depth}" for depth, other in found]
+    page.table(["activation", *heads], zip(map(label, names), *found.values(), strict=True))
+    with page.details("Test scores: accuracy, or R² of regressions; mean ± sd over splits"):
+        cells = rows.groupby(["data", "depth", *KIND], sort=False)["score"].agg(["mean", "std"])
+        texts = cells["mean"].map("{:.3f} ± ".format) + cells["std"].map("{:.3f}".format)
+        table = texts.unstack(sort=False).reset_index()
+        table["normalization"] = table["normalization"].map(label)
+        page.table(list(map(label, table)), table.itertuples(index=False))
+    shared.method(page, __doc__, shared.SOURCES)
 
 
 STUDY = Study(
@@ -278,7 +162,7 @@ STUDY = Study(
     module="benchmarks.papers.pln.normalization",
     experiments=[Experiment("pln_normalization", SETTINGS, RESULTS, jobs, KEY)],
     write=write,
-    add_arguments=shared.data_arguments(*TASKS),
+    add_arguments=shared.add_arguments,
 )
 
 if __name__ == "__main__":

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
+from pathlib import Path
 
 import pandas as pd
 from sklearn.datasets import load_digits
 
 from benchmarks.common.command import Job
+from benchmarks.common.page import Page
 from benchmarks.common.results import Row
+from benchmarks.common.verdicts import Claim, Verdict, beats, matches
 from benchmarks.papers.combu.sources import Source
 from combutab.nn import TableNetwork
 from combutab.training import MemberPlan, MemberResult, Rows, TrainConfig, train_stack
@@ -21,6 +25,13 @@ TASKS = {
     **dict.fromkeys(("digits", "diabetes", "wdbc", "PhishingWebsites"), "classification"),
     **dict.fromkeys(("boston", "autoMpg", "california_housing", "wine_quality"), "regression"),
 }
+
+SOURCES = """The tables have OpenML's names; the rows of this page came from CSV copies elsewhere:
+california_housing from ageron/handson-ml2, diabetes, boston, autoMpg and wine_quality from
+jbrownlee/Datasets, PhishingWebsites from frbk1992/GeneticAlgorithmProject (all on GitHub), wdbc and
+the digits from scikit-learn."""
+
+RULES = {"beats": beats, "matches": matches}
 
 
 @dataclass(frozen=True)
@@ -38,14 +49,28 @@ def source(name: str, n_rows: int, data_home: str | None) -> Source:
     return kind("openml", name, TASKS[name], limit=n_rows, data_home=data_home)
 
 
-def data_arguments(*names: str) -> Callable[[ArgumentParser], None]:
+def claims(study: str, unit: str, judge: Callable[..., Verdict]) -> tuple[Claim[pd.DataFrame], ...]:
+    """The claims of a file in ``expected``; what tells them apart goes to ``judge`` by name."""
+    table = pd.read_csv(Path(__file__).parent / "expected" / f"{study}.csv", keep_default_na=False)
+    rows = table.to_dict("records")
+    first = [[row.pop(name) for name in ("where", "text", "margin", "measure")] for row in rows]
+    return tuple(
+        Claim(where, text, unit, partial(judge, **row), margin, measure)
+        for (where, text, margin, measure), row in zip(first, rows, strict=True)
+    )
+
+
+def method(page: Page, docstring: str, *more: str) -> None:
+    """Fold the last section of a study's docstring into its page."""
+    _, title, text = re.split(r"\n(.+)\n-{4,}\n", docstring)
+    with page.details(title):
+        page.text(text, *more)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
     """The options that choose among data sets, and where they come from."""
-
-    def add(parser: ArgumentParser) -> None:
-        parser.add_argument("--data", nargs="+", choices=names, default=list(names))
-        parser.add_argument("--data-home", help="folder with the CSV files; else OpenML")
-
-    return add
+    parser.add_argument("--data", nargs="+", choices=list(TASKS), default=list(TASKS))
+    parser.add_argument("--data-home", help="folder with the CSV files; else OpenML")
 
 
 def combinations(**values: Iterable[object]) -> pd.DataFrame:

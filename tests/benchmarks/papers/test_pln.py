@@ -1,9 +1,10 @@
-"""The studies on the PLN paper in their smallest form, as a user would run them."""
+"""The studies on the PLN paper: targets, networks, training and what the rows say."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -11,57 +12,28 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.papers.pln import shared
+from benchmarks.papers.pln import deep_networks, depth, normalization, shared
 from benchmarks.papers.pln.approximation import findings, runs
-from benchmarks.papers.pln.depth import networks
-from benchmarks.papers.pln.depth.findings import (
-    Evidence,
-    choose_rates,
-)
-from benchmarks.papers.pln.depth.networks import Task, build, gradient_norms
+from benchmarks.papers.pln.deep_networks import Task, build, gradient_norms
 
-# ---- The study of PLN as normalisation: its networks, contrasts and page ------------------------
-
-SPLITS = 10
+# ---- PLN-8 in the place of batch and layer normalisation ----------------------------------------
 
 
-def rows_of(scores):
-    """Rows of {(data, normalization, activation): scores by split}."""
-    return pd.DataFrame(
-        [
-            {
-                "data": data,
-                "depth": 3,
-                "normalization": normalization,
-                "activation": activation,
-                "split": split,
-                "score": score,
-                "n_train": 80,
-                "n_test": 20,
-                "task": "regression",
-            }
-            for (data, normalization, activation), by_split in scores.items()
-            for split, score in enumerate(by_split)
-        ]
-    )
-
-
-def noisy(mean, seed):
-    return mean + 0.002 * np.random.default_rng(seed).standard_normal(SPLITS)
-
-
-def study(means, n_data=8):
-    """Scores around the same means on each of some data sets."""
-    return rows_of(
-        {
-            (f"data{i}", *kind): noisy(mean, 100 * i + place)
-            for i in range(n_data)
-            for place, (kind, mean) in enumerate(means.items())
-        }
-    )
-
-
-PLN = {("pln", "identity"): 0.80, ("pln", "relu"): 0.81}
+def test_normalisations_are_compared_by_table_or_of_one_table_by_split():
+    scores = {"pln": [0.9, 0.7, 0.6, 0.6, 0.5, 0.3], "batch": [0.6, 0.6, 0.5, 0.5, 0.3, 0.3]}
+    rows = pd.DataFrame({"normalization": np.repeat(list(scores), 6), "activation": "relu"})
+    rows["data"], rows["split"] = ["a", "a", "b", "b", "c", "c"] * 2, [0, 1] * 6
+    rows["score"], rows["n_train"], rows["n_test"] = np.concatenate([*scores.values()]), 80, 20
+    how = {"rule": "beats", "score": "score", "left": "pln relu", "right": "batch relu"}
+    three = normalization.compare(rows, 0.02, **how)
+    assert (three.n_units, three.word) == (3, "not decided")
+    assert three.estimate == pytest.approx((0.2 + 0.1 + 0.1) / 3)
+    half = 4.302653 * np.std([0.2, 0.1, 0.1], ddof=1) / np.sqrt(3)  # t(0.975, 2)
+    assert three.high - three.estimate == pytest.approx(half, rel=1e-5)
+    one = normalization.compare(rows[rows["data"] == "a"], 0.02, **how)
+    assert (one.n_units, one.word) == (2, "not decided")
+    half = 12.706205 * np.std([0.3, 0.1], ddof=1) * np.sqrt(1 / 2 + 20 / 80)
+    assert one.high - one.estimate == pytest.approx(half, rel=1e-5)
 
 
 # ---- The approximation study of the PLN paper: its targets, search, numbers, and its quick form --
@@ -135,7 +107,7 @@ def test_the_constructed_network_keeps_the_bound(data, activation, n):
     assert math.exp(found["constructed_log_loss"] / 2) <= found["constructed"]
 
 
-# ---- The study of deep networks without normalisation: its networks, training, numbers and page --
+# ---- Deep networks without normalisation ---------------------------------------------------------
 
 
 def settings(**changed):
@@ -177,7 +149,7 @@ def forward_by_hand(body, net, x, member):
     return linear(relu(h), last)
 
 
-@pytest.mark.parametrize("body", networks.BODIES)
+@pytest.mark.parametrize("body", deep_networks.BODIES)
 def test_network_is_what_it_says(body):
     shape = settings(body=body, depth=8, activation="relu", init="kaiming", width=6)
     net = build(shape, 5, 3, [3, 4], torch.float64)
@@ -193,7 +165,7 @@ def test_network_is_what_it_says(body):
     torch.testing.assert_close(alone(x[1:]), net(x)[1:])
 
 
-@pytest.mark.parametrize("body", networks.BODIES)
+@pytest.mark.parametrize("body", deep_networks.BODIES)
 def test_gradient_norms_against_differences(body):
     net = build(settings(body=body, width=3), 2, 1, [0, 1], torch.float64)
     x = drawn(2, 9, 2, seed=5)
@@ -221,15 +193,15 @@ def test_gradient_norms_against_differences(body):
 
 
 def test_training_learns_diverges_and_takes_each_member_alone():
-    slow, fast = networks.train([settings(learning_rate=rate, seed=7) for rate in (0.1, 1e30)])
+    slow, fast = deep_networks.train([settings(learning_rate=rate, seed=7) for rate in (0.1, 1e30)])
     assert float(slow["train_score"]) > 0.95
     assert float(slow["test_score"]) > 0.8
     assert slow["diverged"] == "False"
     wild = settings(learning_rate=1e30, activation="relu", init="kaiming", n_steps=12)
-    (exploded,) = networks.train([wild])
+    (exploded,) = deep_networks.train([wild])
     assert exploded["diverged"] == "True"
     assert exploded["test_score"] == exploded["train_loss"] == ""
-    (alone,) = networks.train([settings(learning_rate=0.1, seed=7)])
+    (alone,) = deep_networks.train([settings(learning_rate=0.1, seed=7)])
     beside = pytest.approx(float(slow["train_loss"]), rel=1e-3)
     assert float(alone["train_loss"]) == beside, "also beside a wild rate"
     assert fast != slow
@@ -242,7 +214,7 @@ def test_a_stack_that_was_interrupted_gives_no_rows(monkeypatch):
     train_stack = shared.train_stack
     monkeypatch.setattr(shared, "train_stack", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        networks.train([settings(learning_rate=0.1, n_steps=2)])
+        deep_networks.train([settings(learning_rate=0.1, n_steps=2)])
 
 
 def test_scores_and_losses_of_a_task():
@@ -261,37 +233,48 @@ def test_scores_and_losses_of_a_task():
     assert classification.trivial_score == 0.5
 
 
-def chosen_of(cells, body="plain", init="torch"):
-    """The best rates of cells: (activation, depth, rate, train scores, test scores)."""
-    kind = {"data": "digits", "body": body, "init": init, "trivial_score": 0.1}
-    return choose_rates(
-        pd.DataFrame(
-            [
-                {**kind, "activation": activation, "depth": depth, "learning_rate": rate}
-                | {"seed": seed, "train_score": fit, "test_score": held_out}
-                for activation, depth, rate, *scores in cells
-                for seed, (fit, held_out) in enumerate(zip(*scores, strict=True))
-            ]
-        )
-    )
-
-
 def test_the_rate_is_chosen_by_training_rows():
     nan = math.nan
-    chosen = chosen_of(
+    cells = [
+        ("relu", 20, 0.1, (0.9, nan), (0.9, nan)),  # 0.5 on average: nan counts as 0.1
+        ("relu", 20, 0.01, (0.56, 0.6), (0.3, 0.2)),
+        ("tanh", 56, 0.1, (nan, nan), (nan, nan)),
+        ("tanh", 56, 0.01, (nan, nan), (nan, nan)),
+    ]
+    kind = {"data": "digits", "body": "plain", "init": "torch", "trivial_score": 0.1}
+    rows = [
+        {**kind, "activation": activation, "depth": depth, "learning_rate": rate}
+        | {"seed": seed, "train_score": fit, "test_score": held_out}
+        for activation, depth, rate, *scores in cells
+        for seed, (fit, held_out) in enumerate(zip(*scores, strict=True))
+    ]
+    relu, lost = (row for _, row in depth.choose_rates(pd.DataFrame(rows)).iterrows())
+    assert relu["learning_rate"] == 0.01
+    assert (relu["test"], relu["skill"]) == pytest.approx((0.25, 0.15 / 0.9))
+    assert (lost["train"], lost["test"]) == (0.1, 0.1), "a network that diverged is a constant"
+
+
+def test_claims_on_depth_compare_tables():
+    grown = {"relu": 8, "tanh": 2, "sigmoid": -1, "pln-8": 1}
+    rows = pd.DataFrame(
         [
-            ("relu", 20, 0.1, (0.9, nan), (0.9, nan)),  # 0.5 on average: nan counts as 0.1
-            ("relu", 20, 0.01, (0.56, 0.6), (0.3, 0.2)),
-            ("tanh", 20, 0.1, (0.99, 0.54), (0.99, 0.5)),
-            ("tanh", 20, 0.01, (0.0, 0.0), (1.0, 1.0)),
-            ("tanh", 56, 0.1, (nan, nan), (nan, nan)),
-            ("tanh", 56, 0.01, (nan, nan), (nan, nan)),
+            {"data": data, "body": body, "init": init, "depth": layers, "activation": name}
+            | {"mean": 10 ** (power * (layers == 110) + seed + i / 10), "skill": layers / 200}
+            for body, init in depth.FIRST.items()
+            for i, data in enumerate("abc")
+            for layers in (20, 110)
+            for name, power in grown.items()
+            for seed in (0, 2)
         ]
     )
-    assert Evidence(chosen, chosen).trains("plain", "torch") == {20: ["relu"], 56: []}
-    relu, tanh, lost = (row for _, row in chosen.iterrows())
-    assert (relu["learning_rate"], relu["trains"]) == (0.01, True)
-    assert relu["test"] == pytest.approx(0.25)
-    assert tanh["learning_rate"] == 0.1
-    assert not tanh["trains"], "one seed kept more than half of the error"
-    assert (lost["train"], lost["test"]) == (0.1, 0.1), "a network that diverged is a constant"
+    units = depth.by_table(rows, rows)["residual"]
+    np.testing.assert_allclose(units["start", "tanh"], [1.0, 1.1, 1.2])
+    np.testing.assert_allclose(units["growth", "relu"], 8.0)
+    judge = partial(depth.judge, units, 0.3, bodies="skipped", quantity="growth")
+    assert judge(rule="best_of", name="relu", other="").word == "holds"
+    assert judge(rule="best_of", name="tanh", other="").word == "does not hold"
+    assert judge(rule="beats", name="tanh", other="pln-8").estimate == pytest.approx(1.0)
+    assert judge(rule="beats", name="sigmoid", other="0").word == "does not hold"
+    assert judge(bodies="plain", rule="beats", name="tanh", other="0") is None
+    matches = {"rule": "matches", "quantity": "deep", "name": "relu", "other": "0.5"}
+    assert depth.judge(units, 0.1, bodies="skipped", **matches).word == "holds"

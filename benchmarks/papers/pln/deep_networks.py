@@ -118,7 +118,7 @@ def load_task(name: str, n_rows: int, data_home: str | None = None) -> Task:
     """Split 4:1 and standardise by the training rows."""
     X, target = source(name, n_rows, data_home).load()
     classes = TASKS[name] == "classification"
-    y = np.asarray(target, dtype=np.int64 if classes else np.float64)
+    y = np.unique(target, return_inverse=True)[1] if classes else np.asarray(target, np.float64)
     stratify = y if classes else None
     parts = train_test_split(X, y, test_size=0.2, random_state=0, stratify=stratify)
     numeric = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
@@ -173,16 +173,12 @@ def train(rows: Sequence[Row], data_home: str | None = None) -> list[Row]:
     n_steps, batch_size = int(rows[0]["n_steps"]), int(rows[0]["batch_size"])
     size, n = (n_steps * batch_size,), len(task.x_train)
     seeds = [int(row["seed"]) for row in rows]
+    # Each batch is drawn anew from all rows: what is drawn is one epoch, in this order
+    draws = (torch.randint(n, size, generator=torch.Generator().manual_seed(s)) for s in seeds)
+    rates = (float(row["learning_rate"]) for row in rows)
+    # a penalty of alpha / 2 |w|^2 / (rows of a batch) has the gradient of weight decay
     plans = [
-        MemberPlan(
-            seed,
-            # Each batch is drawn anew from all rows: what is drawn is one epoch, in this order
-            torch.randint(n, size, generator=torch.Generator().manual_seed(seed)),
-            float(row["learning_rate"]),
-            # a penalty of alpha / 2 |w|^2 / (rows of a batch) has the gradient of weight decay
-            alpha=WEIGHT_DECAY * batch_size,
-        )
-        for row, seed in zip(rows, seeds, strict=True)
+        MemberPlan(*own, WEIGHT_DECAY * batch_size) for own in zip(seeds, draws, rates, strict=True)
     ]
     config = TrainConfig(
         task.loss,
@@ -197,8 +193,7 @@ def train(rows: Sequence[Row], data_home: str | None = None) -> list[Row]:
     fit, held_out = (net.predict(x, None, 500) for x in (task.x_train, task.x_test))
     scores = task.scores(fit, task.y_train), task.scores(held_out, task.y_test)
     found = torch.stack([*scores, task.losses(fit, task.y_train).double()], dim=1).tolist()
-    diverged = [not math.isfinite(values[-1]) for values in found]
-    return [
-        row_of(RESULTS, *([""] * 3 if lost else values), lost, task.trivial_score)
-        for values, lost in zip(found, diverged, strict=True)
-    ]
+    lost = [not math.isfinite(values[-1]) for values in found]
+    kept = [[""] * 3 if gone else values for values, gone in zip(found, lost, strict=True)]
+    ends = zip(kept, lost, strict=True)
+    return [row_of(RESULTS, *values, gone, task.trivial_score) for values, gone in ends]
