@@ -34,11 +34,15 @@ BESIDE = {
     "formulas/README.md": "formulas",
 }
 
+HEADLINES = "benchmarks/HEADLINES.md"
+
 # Of pages that are called by their file, which says little to a reader
 TITLES = {
+    "quality_diffusion_sets": "Synthetic tables by the measures of the diffusion literature",
     "quality_generators": "Synthetic tables: useful, alike and private?",
     "quality_imputation": "Missing cells: errors beside other imputers",
     "quality_predictions": "Predictions: errors, seconds and memory beside peers",
+    "quality_real_tables": "Dates and free text: errors beside other encodings",
     "scale_out": "Many rows and many processes, measured",
     "scaling": "Growth with rows, columns, categories and members",
     "speed_clusters": "Seconds on clusters",
@@ -72,6 +76,7 @@ def relink(text: str, source: Path, page: str, root: Path) -> str:
     pages = {
         **{root / "benchmarks" / file: f"papers/{page}" for file, page in BESIDE.items()},
         root / "benchmarks" / "PAPERS.md": "papers/index",
+        root / HEADLINES: "results/headlines",
         root / "CONTRIBUTING.md": "project/contributing",
         root / "SECURITY.md": "project/security",
         root / "CHANGELOG.md": "changelog",
@@ -196,7 +201,9 @@ def write(docs: Path) -> None:
     for path in files:
         text = titled(whole_page(path, result_page(path), root), path.stem)
         put(docs / f"{result_page(path)}.md", "\n".join(WIDE) + "\n" + text)
-    rows = [f"| [](<project:{path.stem}.md>) | `{path.relative_to(root)}` |" for path in files]
+    put(docs / "results" / "headlines.md", whole_page(root / HEADLINES, "results/headlines", root))
+    rows = [f"| [](<project:headlines.md>) | `{HEADLINES}` |"]
+    rows += [f"| [](<project:{path.stem}.md>) | `{path.relative_to(root)}` |" for path in files]
     tree = ["```{toctree}", ":hidden:", ":glob:", "", "*", "```", ""]
     put(
         docs / "results" / "index.md",

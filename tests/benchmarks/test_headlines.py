@@ -1,0 +1,471 @@
+"""The headline numbers, computed once more from the stored rows by code of this file's own."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import wilcoxon
+
+from benchmarks import headlines
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "benchmarks" / "HEADLINES.md"
+FOUR = ["scikit-learn MLP", "HistGradientBoosting", "CatBoost", "RealMLP-TD"]
+EIGHT = {"autoMpg", "boston", "breast-w", "california_housing", "diabetes", "wdbc"}
+EIGHT |= {"PhishingWebsites", "wine_quality"}
+NUMBER = re.compile(r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w,.]*\d)")
+
+
+def stored(study, name):
+    path = ROOT / "benchmarks" / study / "results" / f"{name}.csv.gz"
+    with gzip.open(path, "rt", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def number(text):
+    return float(text.replace(",", "")) if text not in ("", "—") else math.nan
+
+
+def page():
+    """Section -> caption -> rows of cells by column; the first column is the name "of"."""
+    found = defaultdict(dict)
+    section = caption = ""
+    for line in PAGE.read_text("utf-8").splitlines():
+        if line.startswith("## "):
+            section = line[3:]
+        elif line.startswith("|"):
+            cells = [cell.strip() for cell in line[1:-1].split(" | ")]
+            if caption not in found[section]:
+                head, found[section][caption] = ["of", *cells[1:]], []
+            elif not cells[0].startswith("---"):
+                found[section][caption].append(dict(zip(head, cells, strict=True)))
+        elif line.endswith(":"):
+            caption = line[:-1]
+    return found
+
+
+def shown(text, value, slack=0.0):
+    """Whether a cell's first number is the value, to the digits that it shows."""
+    if math.isnan(value):
+        return text in ("", "—")
+    digits = len(text.split()[0].partition(".")[2].partition("e")[0])
+    exponent = int(text.split()[0].partition("e")[2] or 0)
+    least = 0.5001 * 10.0 ** (exponent - digits)
+    if digits == 0 and abs(value) >= 1000:  # three digits of a large number
+        least = 0.5001 * 10.0 ** max(0, math.floor(math.log10(abs(value))) - 2)
+    return abs(number(text.split()[0].strip("[]")) - value) <= least + slack
+
+
+def mean_and_interval(text, logs):
+    """Whether a cell is a geometric mean with the interval of a bootstrap."""
+    if not shown(text, math.exp(np.mean(logs))):
+        return False
+    draws = np.random.default_rng(1).choice(logs, (4000, len(logs))).mean(axis=1)
+    low, high = np.quantile(draws, [0.025, 0.975])
+    told = map(number, re.search(r"\[(.+), (.+)\]", text).groups())
+    slack = 0.1 * (high - low)
+    return all(
+        abs(a - math.exp(b)) < 6e-4 + slack * a for a, b in zip(told, (low, high), strict=True)
+    )
+
+
+# ---- what each section is, by its own arithmetic -------------------------------------------------
+
+
+def errors_of(size):
+    """Model -> table -> (error, log loss, seconds), on the splits that ours has."""
+    rows = [row for row in stored("quality", "quality_predictions") if row["rows"] == size]
+    ours = {(row["data"], row["split"]) for row in rows if row["model"] == "combutab"}
+    assert len(ours) == len({data for data, _ in ours}) == 39, "one split of each table"
+    found = defaultdict(dict)
+    for row in rows:
+        if (row["data"], row["split"]) in ours:
+            error = number(row["test_error"])
+            if row["task"] == "classification":
+                error = max(error, 0.5 / number(row["n_test"]))
+            values = error, number(row["log_loss"]), number(row["seconds"])
+            found[row["model"]][row["data"]] = (*values, row["task"])
+    return found
+
+
+def over_best(found, model, which, names, task=""):
+    logs = []
+    for data in names:
+        value = found[model][data][which]
+        if not math.isnan(value) and found[model][data][3].startswith(task):
+            best = [found[peer][data][which] for peer in FOUR]
+            logs.append(math.log(value / (best[3] if which == 2 else min(best))))
+    return np.array(logs)
+
+
+def test_predictions():
+    tables = page()["Predictions"]
+    columns = [("error", 0, ""), ("classification", 0, "c"), ("regression", 0, "r")]
+    columns += [("log loss", 1, ""), ("seconds / RealMLP-TD", 2, "")]
+    for size in ("500", "3000"):
+        found = errors_of(size)
+        captions = [each for each in tables if f"{size} training rows" in each]
+        assert len(captions) == (1 if size == "500" else 2)
+        for caption in captions:
+            names = EIGHT if "8 tables" in caption else set(found["combutab"])
+            assert {row["of"] for row in tables[caption]} == {
+                model for model, own in found.items() if names <= set(own)
+            }
+            for row in tables[caption]:
+                for column, which, task in columns:
+                    logs = over_best(found, row["of"], which, names, task)
+                    assert mean_and_interval(row[column], logs), (caption, row["of"], column)
+                errors = np.exp(over_best(found, row["of"], 0, names))
+                assert shown(row["median error"], np.median(errors))
+        beside(found, tables[f"At most {size} rows, over our defaults"])
+    limited = set(found["combutab Pack, 5 s"])
+    kept = {m: {d: own[d] for d in limited if d in own} for m, own in found.items()}
+    beside(kept, tables["Packs with a time limit, at most 3000 rows, over our defaults"])
+    behind = tables["Tables with a peer ahead by 10% or more, at most 3000 rows"]
+    best = {data: min(FOUR, key=lambda peer: found[peer][data][0]) for data in found["combutab"]}
+    ours = {data: found["combutab"][data][0] / found[best[data]][data][0] for data in best}
+    assert {row["of"] for row in behind} == {data for data, ratio in ours.items() if ratio >= 1.1}
+    for row in behind:
+        assert shown(row["combutab"], ours[row["of"]])
+        pack = found["combutab Pack"][row["of"]][0] / found[best[row["of"]]][row["of"]][0]
+        assert shown(row["combutab Pack"], pack)
+        assert row["best peer"] == best[row["of"]]
+
+
+def beside(found, table):
+    """Check ratios to our defaults, on the tables that both models have."""
+    p = {}
+    for row in table:
+        model = found[row["of"]]
+        both = [(model[data], found["combutab"][data]) for data in model]
+        logs, losses, seconds = (
+            np.array([math.log(a[i] / b[i]) for a, b in both if a[i] > 0]) for i in range(3)
+        )
+        assert row["tables"] == str(len(logs))
+        assert mean_and_interval(row["error"], logs)
+        assert mean_and_interval(row["log loss"], losses)
+        assert row["better / worse"] == f"{(logs < 0).sum()} / {(logs > 0).sum()}"
+        assert shown(row["seconds"], math.exp(seconds.mean()))
+        p[row["of"]] = wilcoxon(logs[logs != 0]).pvalue
+    least = 0.0
+    for i, name in enumerate(sorted(p, key=p.get)):  # Holm
+        least = max(least, min(1.0, (len(p) - i) * p[name]))
+        (row,) = (row for row in table if row["of"] == name)
+        assert number(row["p"]) == pytest.approx(least, rel=0.3, abs=0.006)
+
+
+def test_bars_that_are_missed_stand_beside_those_that_are_met():
+    caption = "Bars that were set for the defaults; the means meet 5 of 16"
+    bars = page()["Predictions"][caption]
+    met = 0
+    kinds = {"error": (0, ""), "classification": (0, "c"), "regression": (0, "r")}
+    kinds |= {"log loss": (1, ""), "seconds / RealMLP-TD": (2, "")}
+    for row in bars:
+        column, most = row["bar"].split(" at most ")
+        for size in ("500", "3000"):
+            found = errors_of(size)
+            logs = over_best(
+                found, row["of"], kinds[column][0], found["combutab"], kinds[column][1]
+            )
+            mean, word = math.exp(logs.mean()), row[f"{size} rows"]
+            assert shown(word.partition(":")[0], mean)
+            assert (": met" in word) == (mean <= float(most)) != (": missed" in word)
+            half = 2.03 * logs.std(ddof=1) / math.sqrt(len(logs))  # t of 16 to 38: 2.02 to 2.12
+            gap = math.log(float(most)) - logs.mean()
+            if abs(abs(gap) - half) > 0.06 * half:
+                decided = (
+                    "holds over" if gap > half else "does not hold" if gap < -half else "not de"
+                )
+                assert f"({decided}" in word
+            met += ": met" in word
+    assert (len(bars), met) == (8, 5)
+
+
+def test_seconds():
+    found = page()
+    for row in found["Seconds of a fit"]["Times as long as ours, by network and rows"]:
+        peer, _, rest = row["of"].partition(" / ours, ")
+        kinds = {"relu": "relu", "relu, dropout": "relu dropout", "combu": "combu"}
+        kind = (kinds | {"combu, dropout": "combu dropout"})[rest]
+        for own in stored("speed", "speed_fit"):
+            ratio = number(own[f"{peer} {kind}"]) / number(own[f"ours {kind}"])
+            assert shown(row[own["size"]], ratio)
+    epochs = found["Seconds of generators"]["On two real tables"]
+    steps = {"preprocessing": "before", "epoch": "epochs", "sample": "sample"}
+    for row in epochs:
+        what = row["of"].partition(":")[0]
+        model, step = what.split() if " " in what else ("CTGAN", what)
+        for own in stored("speed", "speed_generators"):
+            theirs, ours = (
+                number(own[f"{package} {model} {steps[step]}, s"])
+                for package in ("ctgan", "combutab")
+            )
+            assert shown(row[own["data"]], theirs / ours)
+    growth = found["Seconds of generators"]["On made-up tables, by rows and categories"]
+    rows = stored("speed", "speed_generators_growth")
+    assert 2 * len(growth) == len(rows)
+    for row in growth:
+        own = {
+            each["package"]: (number(each["before, s"]), number(each["epoch, s"]))
+            for each in rows
+            if (each["model"], each["grows"]) == (row["of"], row["grows"])
+            and number(each["n_rows"]) == number(row["n_rows"])
+            and number(each["n_categories"]) == number(row["n_categories"])
+        }
+        for package, (before, epoch) in own.items():
+            assert shown(row[f"before, s {package}"], before)
+            assert shown(row[f"epoch, s {package}"], epoch)
+        assert shown(row["epoch, ctgan / ours"], own["ctgan"][1] / own["combutab"][1])
+
+
+def test_steps_and_their_bars():
+    rows = {
+        (row["contender"], number(row["dropout"])): row for row in stored("speed", "speed_step")
+    }
+    for dropout in (0, 0.1):
+        table = page()["A training step"][f"Dropout {dropout:g}"]
+        barred = [r for r in rows.values() if r["target"] and number(r["dropout"]) == dropout]
+        assert sum(row["met"] != "" for row in table) == len(barred)
+        for row in table:
+            own = rows[row["of"], dropout]
+            assert shown(row["ratio"], number(own["ratio"]))
+            assert shown(row["bar"], number(own["target"]))
+            assert shown(row["peak MiB"], number(own["peak_mb"]))
+            if own["target"]:
+                missed = number(own["ratio"]) > number(own["target"])
+                assert row["met"] == ("missed" if missed else "met")
+
+
+def test_predict_search_import_and_growth():
+    found = page()
+    rows = stored("speed", "speed_predict")
+    for network in ("3 x 128", "6 x 256"):
+        for row in found["Seconds of predictions"][network]:
+            same = [r for r in rows if r["network"] == network]
+            same = {
+                r["model"]: number(r["seconds"])
+                for r in same
+                if number(r["rows"]) == number(row["rows"])
+            }
+            assert shown(row["seconds"], same[row["of"]])
+            ratio = same["scikit-learn, array"] / same[row["of"]]
+            assert shown(row["scikit-learn, array / this"], ratio)
+    for row in stored("speed", "speed_search"):
+        (told,) = (r for r in found["Seconds of a search"][row["data"]] if r["of"] == row["search"])
+        same = [r for r in stored("speed", "speed_search") if r["data"] == row["data"]]
+        for when in ("first", "again"):
+            ours = min(number(r[when]) for r in same if r["search"].startswith("Stacked"))
+            assert shown(told[f"{when} / ours"], number(row[when]) / ours)
+    told = {row["of"]: row["seconds"] for row in found["Seconds of the import"]["By statement"]}
+    own = {row["statement"]: number(row["seconds"]) for row in stored("speed", "speed_import")}
+    same = own["first fit, combutab"] / own["first fit, scikit-learn, torch and pandas imported"]
+    assert all(shown(told[name], value) for name, value in own.items())
+    assert shown(told["the same, with torch and pandas imported"], same)
+    rows = [r for r in stored("speed", "scaling") if r["dimension"] in ("rows", "streamed")]
+    table = found["Growth"]["One epoch; streamed: from Parquet files"]
+    for row, told in zip(rows, table, strict=True):
+        assert shown(told["seconds"], number(row["seconds"]))
+        share = number(row["megabytes"]) * 1e6 / (number(row["size"]) * 80)
+        assert shown(told["memory / the table's"], share)
+    for told in found["Growth"]["Exponents, over the upper half of the range"]:
+        own = [r for r in stored("speed", "scaling") if r["dimension"] == told["of"]]
+        x, y = np.log([[number(r["size"]), number(r["seconds"])] for r in own]).T
+        upper = x >= (x[0] + x[-1]) / 2 - 1e-9
+        x, y = x[upper] - x[upper].mean(), y[upper]
+        assert shown(told["seconds"], x @ y / (x @ x))
+
+
+def test_synthetic_rows():
+    rows = [r for r in stored("quality", "quality_generators") if not r["error"]]
+    likeness = ("c2st", "closest", "shapes", "pairs", "sample_seconds", "megabytes")
+    cells, timed = defaultdict(list), defaultdict(list)
+    for r in rows:
+        errors = [
+            number(r[f"{learner}_mae"])
+            if r[f"{learner}_mae"]
+            else 1 - number(r[f"{learner}_accuracy"])
+            for learner in ("boosting", "linear")
+        ]
+        cells[r["data"], r["model"]].append([*errors, *(number(r[name]) for name in likeness)])
+        timed[r["data"], r["cpu"], r["model"]].append(number(r["fit_seconds"]))
+    cells = {key: np.mean(values, axis=0) for key, values in cells.items()}
+    sizes = {r["data"]: (number(r["n_train"]), number(r["n_test"])) for r in rows}
+
+    def gap(data, model, learner):
+        real = cells[data, "real rows"][learner]
+        return max(cells[data, model][learner] - real, 0.01 * real, 0.5 / sizes[data][1])
+
+    def over_tvae(names, model, learner=0):
+        tvae = [gap(data, "combutab TVAE", learner) for data in names]
+        gaps = [gap(data, model, learner) for data in names]
+        return math.exp(np.mean(np.log(gaps) - np.log(tvae)))
+
+    *tables, same = page()["Synthetic rows"].items()
+    large = {data for data, (n_train, _) in sizes.items() if n_train >= 1000}
+    for (_, table), among in zip(tables, (set(sizes), large), strict=True):
+        assert {row["of"] for row in table} == {model for _, model in cells}
+        for row in table:
+            names = [data for data in among if (data, row["of"]) in cells]
+            assert row["tables"] == str(len(names))
+            for learner, column in enumerate(("boosting", "linear")):
+                assert shown(row[f"gap / TVAE, {column}"], over_tvae(names, row["of"], learner))
+            own = [cells[data, row["of"]] for data in names]
+            means = [*np.mean(own, axis=0)[2:6], *np.median(own, axis=0)[6:]]
+            for column, value in zip(likeness, means, strict=True):
+                assert shown(row[column], value)
+            ratios = [
+                np.mean(values) / np.mean(timed[data, cpu, "combutab TVAE"])
+                for (data, cpu, model), values in list(timed.items())
+                if model == row["of"] and data in names and (data, cpu, "combutab TVAE") in timed
+            ]
+            assert shown(row["fit / TVAE"], math.exp(np.mean(np.log(ratios))))
+    for row in same[1]:
+        names = [data for data in large if (data, row["of"]) in cells]
+        assert shown(row["gap"], over_tvae(names, row["of"]))
+        assert shown(row["gap of TabFlow"], over_tvae(names, "combutab TabFlow"))
+        for column, model in (("C2ST", row["of"]), ("C2ST of TabFlow", "combutab TabFlow")):
+            assert shown(row[column], np.mean([cells[data, model][2] for data in names]))
+
+
+def test_cells_dates_and_the_diffusion_literature():
+    found = page()
+    rows = stored("quality", "quality_imputation")
+    ours = {r["data"]: r for r in rows if r["model"] == "TabFlowImputer"}
+    for row in rows:
+        (told,) = (r for r in found["Missing cells"][row["data"]] if r["of"] == row["model"])
+        for column, name in (("RMSE / ours", "rmse"), ("wrong / ours", "wrong")):
+            ratio = number(row[name]) / number(ours[row["data"]][name])
+            assert shown(told[column], ratio, 0.002)
+        assert shown(told["seconds"], number(row["seconds"]))
+    for row in found["Missing cells"]["Means over 4 tables of at most 3,000 rows"]:
+        for column, name in (("RMSE / ours", "rmse"), ("wrong / ours", "wrong")):
+            own = [r for r in rows if r["model"] == row["of"] and r[name]]
+            logs = [math.log(number(r[name]) / number(ours[r["data"]][name])) for r in own]
+            assert shown(row[column], math.exp(np.mean(logs)), 0.002)
+    for row in stored("quality", "quality_real_tables"):
+        for caption, column in (("By table", "r2"), ("Seconds", "seconds")):
+            (told,) = (r for r in found["Dates and text"][caption] if r["of"] == row["model"])
+            assert shown(told[row["data"]], number(row[column]))
+    told = {
+        row["of"]: row
+        for row in found["Diffusion literature"]["By table; TabFlow has run on 3 of 6"]
+    }
+    for row in stored("quality", "quality_diffusion_sets"):
+        assert shown(told[row["model"]][row["data"]], number(row["xgb_c2st"]))
+    published = ROOT / "benchmarks" / "quality" / "expected" / "diffusion_sets.csv"
+    with open(published, newline="") as file:
+        for row in csv.DictReader(file):
+            if row["metric"] == "xgb_c2st":
+                cell = told[f"{row['model']}, published"][row["data"]]
+                assert shown(cell, number(row["mean"]))
+
+
+def test_laws():
+    rows = stored("formulas", "formulas_share")
+    learned = {
+        (r["rows"], number(r["noise"]), r["model"], r["equation"]): number(r["r2"]) > 0.999
+        for r in rows
+    }
+    outside = {
+        (r["rows"], number(r["noise"]), r["model"], r["equation"]): number(r["r2_outside"]) > 0.999
+        for r in rows
+    }
+    for caption, table in page()["Laws"].items():
+        n_rows, noise = caption.replace(",", "").split(" rows noise ")
+        for row in table:
+            keys = [k for k in learned if k[:3] == (n_rows, float(noise), row["of"])]
+            default = {k: (*k[:2], "default", k[3]) for k in keys}
+            keys = [k for k in keys if default[k] in learned]
+            assert row["equations"] == str(len(keys))
+            assert shown(row["learned, %"], 100 * np.mean([learned[k] for k in keys]))
+            assert shown(
+                row["default there, %"], 100 * np.mean([learned[default[k]] for k in keys])
+            )
+            assert shown(row["outside, %"], 100 * np.mean([outside[k] for k in keys]))
+
+
+def test_the_page_is_what_the_rows_give(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["headlines", "--out", str(tmp_path)])
+    headlines.main()
+    assert (tmp_path / "HEADLINES.md").read_text("utf-8") == PAGE.read_text("utf-8"), (
+        "run python -m benchmarks.headlines"
+    )
+    assert set(page()) == set(headlines.SECTIONS)
+
+
+# ---- what is quoted ------------------------------------------------------------------------------
+
+OTHER_NAMES = {"a pack": "combutab Pack", "ours": "combutab", "scikit-learn's MLP": FOUR[0]}
+OTHER_NAMES |= {"the CombU paper's recipe": "combutab, paper", "our TabM": "combutab TabM"}
+OTHER_NAMES |= {"a default network": "default", "`combutab, one network`": "combutab, one network"}
+OTHER_NAMES |= {"TabFlow": "combutab TabFlow", "our TVAE": "combutab TVAE"}
+OTHER_NAMES |= {"our CTGAN": "combutab CTGAN", "`ctgan` TVAE": "ctgan TVAE"}
+OTHER_NAMES |= {"`ctgan` CTGAN": "ctgan CTGAN", "TabularARGN": "mostlyai TabularARGN"}
+OTHER_NAMES |= {"GaussianCopula": "sdv GaussianCopula", "TabDiff": "TabDiff, published"}
+OTHER_NAMES |= {"TabPC": "TabPC, published"}
+
+
+def quotes():
+    """Each text that quotes numbers, with its section here: lines of README and the docs."""
+    titles = {title.lower().replace(" ", "-"): title for title in headlines.SECTIONS}
+    found = []
+    for name, begin, end in (
+        ("README.md", "## Numbers", "## Cite"),
+        ("benchmarks/README.md", "## Last results", None),
+        ("docs/choose.md", "[headline numbers]", "### How the defaults"),
+    ):
+        text = (ROOT / name).read_text("utf-8").partition(begin)[2]
+        text = text.partition(end)[0] if end else text
+        section = "predictions"
+        for part in re.split(r"\n(?=[|-])|\n\n", text):
+            if "WHICH_ACTIVATION" not in part:
+                anchor = re.search(r"HEADLINES\.md#([\w-]+)", part)
+                section = anchor[1] if anchor else section
+                part = re.sub(r"\]\([^)]*\)|torch [\d.]+|\(family[^)]*\)", "]", part)
+                found.append((name, part, titles[section]))
+    return found
+
+
+def near(quoted, told):
+    digits = len(quoted.partition(".")[2])
+    return abs(number(quoted) - told) <= 0.5001 * 10.0**-digits
+
+
+def numbers(text):
+    return [number(each) for each in NUMBER.findall(text)]
+
+
+def test_what_is_quoted_is_in_the_page():
+    text = PAGE.read_text("utf-8")
+    seen = 0
+    for place, quote, section in quotes():
+        own = text.partition(f"## {section}\n")[2].partition("\n## ")[0]
+        cells = [row for table in page()[section].values() for row in table]
+        around = [line for line in own.splitlines() if not re.match(r"\| (?!.*\| ---)", line)]
+        heads = {key for row in cells for key in row}
+        context = numbers(" ".join([*around, *heads, *(row["of"] for row in cells)]))
+        names = {**OTHER_NAMES, **{row["of"]: row["of"] for row in cells}}
+        by_length = sorted(map(re.escape, names), key=len, reverse=True)
+        of = None
+        for found in re.finditer(
+            rf"({'|'.join(by_length)})(?!\w)|({NUMBER.pattern})|[;.:|]\s", quote
+        ):
+            if found[1]:
+                of = names[found[1]]
+            elif not found[2]:
+                of = None
+            else:
+                rows = [row for row in cells if of is None or row["of"] == of]
+                told = numbers(" ".join(v for row in rows for k, v in row.items() if k != "of"))
+                seen += 1
+                assert any(near(found[2], each) for each in [*told, *context]), (
+                    f"{place}: {found[2]} of {of} is not in {section}: {quote}"
+                )
+    assert seen > 150
