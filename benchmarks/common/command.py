@@ -67,7 +67,6 @@ class Experiment:
     packages: tuple[str, ...] = ()  # whose versions a row has too
     columns: tuple[str, ...] = ()  # in the file's order; as they are listed here by default
     parallel: bool = False  # in as many processes as --jobs says
-    prepare: Callable[[Arguments, Has], None] | None = None  # before the jobs are run
 
     def store(self, folder: Path) -> Store:
         columns = self.columns or (*self.settings, *self.results, *versions(*self.packages))
@@ -83,8 +82,6 @@ class Experiment:
             if missing:
                 to_go = sum(map(bool, parts))
                 print(f"{self.name}: {to_go} of {len(jobs)} to go", flush=True)
-            if missing and self.prepare:
-                self.prepare(arguments, journal.has)
             started = time.monotonic()
             tasks = [(number, job, self.packages) for number, job in enumerate(missing)]
             if vars(arguments).get("cluster"):

@@ -15,7 +15,7 @@ from benchmarks.common.verdicts import FAILS, HOLDS, UNDECIDED
 from benchmarks.outputs import write_text
 
 FOLDER = Path(__file__).parents[1]
-CLAIMS = re.compile(r"^\| where \| claim \|.*\n\| --- .*\n((?:\|.*\n)+)", re.MULTILINE)
+CLAIMS = re.compile(r"^\| where \| claim (\| measure )?.*\n\| --- .*\n((?:\|.*\n)+)", re.MULTILINE)
 KINDS = ["table", "figure", "theorem", "lemma", "proposition", "definition", "corollary"]
 Thing = tuple[str, str]  # "table", "3"
 
@@ -41,11 +41,15 @@ def numbered(text: str) -> Iterator[Thing]:
             yield kind, number
 
 
-def claims_of(page: Path) -> list[tuple[str, str, list[str]]]:
-    """Read a page's claims: where, text, and the word of each verdict."""
-    lines = "".join(CLAIMS.findall(page.read_text("utf-8"))).splitlines()
-    cells = [line.strip("| ").split(" | ") for line in lines]
-    return [(c[0], c[1], re.findall(r"\*\*(.+?)\*\*", " | ".join(c[2:]))) for c in cells]
+def claims_of(page: Path) -> list[tuple[str, str, str, list[str]]]:
+    """Read a page's claims: where, text, measure, and the word of each verdict."""
+    found = []
+    for measure, lines in CLAIMS.findall(page.read_text("utf-8")):
+        for line in lines.splitlines():
+            where, text, *rest = line.strip("| ").split(" | ")
+            words = re.findall(r"\*\*(.+?)\*\*", " | ".join(rest[bool(measure) :]))
+            found.append((where, text, rest[0] if measure else "", words))
+    return found
 
 
 def counted(words: list[str]) -> str:
@@ -66,16 +70,16 @@ def section(text: str) -> tuple[str, list[str]]:
     def row(match: re.Match[str]) -> str:
         things = set(numbered(match[1].split(" | ")[0]))
         own = [c for link in links if f"({link}.md)" in match[1] for c in claims[link]]
-        words = [word for c in own if things & set(numbered(c[0])) for word in c[2]]
+        words = [word for c in own if things & set(numbered(c[0])) for word in c[3]]
         return f"| {match[1]} | {counted(words) or 'no claim; see the page'} |"
 
     text = re.sub(r"^\| (.+) \| \{verdicts\} \|$", row, text, flags=re.MULTILINE)
     found = [(link, *claim) for link in links for claim in claims[link]]
     lines = [
-        [f"[{link.rpartition('/')[2]}]({link}.md)", where, said, counted(words)]
-        for link, where, said, words in found
+        [f"[{link.rpartition('/')[2]}]({link}.md)", *said, counted(words)]
+        for link, *said, words in found
     ]
-    table = markdown_table(["page", "where", "claim", "verdicts"], lines)
+    table = markdown_table(["page", "where", "claim", "measure", "verdicts"], lines)
     folded = f"<details>\n<summary>The {len(lines)} claims judged</summary>\n\n{table}\n</details>"
     return text.replace("{claims}", folded), [word for *_, words in found for word in words]
 

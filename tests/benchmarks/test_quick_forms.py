@@ -104,6 +104,14 @@ STUDIES = {
         to_go="10 of 10 to go", words=("Theorem 1",),
         holds=lambda rows: rows[["P", "P1", "P2", "P3", "P4"]].notna().all(axis=None),
     ),
+    "papers.layeract.robustness": Quick(
+        data="shared", counts={"data": {"breast-w": 24, "digits": 24}}, to_go="6 of 6 to go",
+        words=("| not judged |", "With layer norm"),  # there is no ReLU
+        holds=lambda rows: (
+            ((rows["severity_3"] - rows["corrupted"]).abs() < 1e-5).all()
+            and rows[["severity_1", "category_swap"]].isna().all(axis=None)
+        ),
+    ),
     "papers.layeract.statistics": Quick(
         counts={"epoch": {1: 8, 2: 8}},
         # noise at the activation is the same for all, so its input fluctuates alike: Figure 7

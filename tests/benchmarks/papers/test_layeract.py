@@ -1,9 +1,7 @@
-"""The LayerAct studies: their own logic against cases known by hand, and their quick forms."""
+"""The LayerAct studies: their own logic against cases known by hand."""
 
 from __future__ import annotations
 
-from argparse import Namespace
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -14,23 +12,6 @@ from scipy import stats
 
 from benchmarks.papers.layeract import robustness as robustness_study
 from benchmarks.papers.layeract import statistics as statistics_study
-
-
-@pytest.fixture
-def run(tmp_path, capsys):
-    def run(study, *arguments):
-        study.main(["--quick", "--out", str(tmp_path), *arguments])
-        said = capsys.readouterr().out
-        assert "torch" in said, "the machine is described"
-        text = (tmp_path / f"{study.name}.md").read_text()
-        assert f"python -m {study.module} --quick" in text
-        assert text in said
-        assert str(tmp_path) not in text
-        assert "nan" not in text
-        return said, text
-
-    return run
-
 
 # ---- numbers of layeract_robustness --------------------------------------------------------------
 
@@ -84,31 +65,6 @@ def test_equal_rows_stay_on_one_side():
         assert len(X_train) + len(X_test) == 90
         assert len(X_test) == 18
         pd.testing.assert_series_equal(y_train, X_train["a"] % 2, check_names=False)
-
-
-def test_quick_robustness(run, tmp_path, capsys, monkeypatch):
-    plan = replace(robustness_study.QUICK, data=("digits",))  # which comes with scikit-learn
-    monkeypatch.setattr(robustness_study, "QUICK", plan)
-    file = tmp_path / "layeract_robustness.csv.gz"
-    said, text = run(robustness_study.STUDY)
-    assert "layeract_robustness: 3 of 3 to go" in said
-    rows = pd.read_csv(file)
-    assert rows["error"].isna().all()
-    assert rows.groupby(["data", "normalization"]).size().tolist() == [8] * 3
-    noises = ["gaussian_noise", "heavy_tailed_noise", "scale", "shift"]
-    assert rows[noises].notna().all(axis=None)
-    assert rows["category_swap"].isna().all(), "no set of the quick form has categories"
-    np.testing.assert_allclose(rows["severity_3"], rows["corrupted"], atol=1e-5)
-    assert rows["severity_1"].isna().all()
-    assert text.count("**not decided**") == 10, "one table, two seeds"
-    assert text.count("| not judged |") == 1, "the quick form has no ReLU"
-    assert list(tmp_path.glob("layeract_robustness.[sp]*g"))
-    is_lost = rows["normalization"] == "none"
-    rows[~is_lost | (rows["activation"] != "silu")].to_csv(file, index=False)
-    (experiment,) = robustness_study.STUDY.experiments
-    experiment.complete(Namespace(out=tmp_path, quick=True, data_home=None))
-    assert "1 of 3 to go" in capsys.readouterr().out, "nothing is trained twice"
-    pd.testing.assert_frame_equal(pd.read_csv(file), rows)
 
 
 def test_the_plan_is_that_of_the_results_in_the_repository():

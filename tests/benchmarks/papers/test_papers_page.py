@@ -77,7 +77,7 @@ def test_verdicts_are_counted_by_what_they_speak_of(tmp_path, monkeypatch):
     filled, words = overview.section(f"{text}{{claims}}\n")
     shown = [row[3] for row in rows(filled)[:3]]
     assert shown == ["holds 3, not decided 1", "does not hold 1", "no claim; see the page"]
-    assert f"| {page} | Figure 3b; Section 2 | b | does not hold 1 |" in filled
+    assert f"| {page} | Figure 3b; Section 2 | b | exact | does not hold 1 |" in filled
     assert words == ["holds", "not decided", "does not hold", "holds", "holds"]
 
 
