@@ -166,6 +166,11 @@ STUDIES = {
             and rows["mle"].notna().all() == (find_spec("xgboost") is not None)
         ),
     ),
+    "quality.private": Quick(
+        "--models PrivateSynthesizer 'independent columns'", "two", counts={"data": {"one": 2}},
+        to_go="4 of 4 to go", words=("Not run: AIM, mbi; AIM, dpmm; MST, dpmm; TabFlow",),
+        holds=lambda rows: rows[["pairs", "c2st"]].stack().between(0, 1).all(),
+    ),
     "quality.real_tables": Quick(
         counts={"model": {"ours": 2, "HistGradientBoosting": 2}}, words=("reviews: 225 training",),
         holds=lambda rows: (rows["r2_low"] <= rows["r2_high"]).all(),

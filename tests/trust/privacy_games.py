@@ -126,8 +126,13 @@ def let_lie(monkeypatch, name, wrong):
 
         return SimpleNamespace(**vars(dp) | {"m": SimpleNamespace(**vars(dp.m) | {name: lying})})
 
-    honest = FunctionType(  # the conversion of rho asks OpenDP itself
-        _mechanisms.epsilon_of.__code__, vars(_mechanisms) | {"_opendp": real}
+    put(monkeypatch, opendp)
+
+
+def put(monkeypatch, opendp):
+    """Let mechanisms use another OpenDP; the conversion of rho asks the real one."""
+    conversion = FunctionType(
+        _mechanisms.epsilon_of.__code__, vars(_mechanisms) | {"_opendp": _mechanisms._opendp}
     )
-    monkeypatch.setattr(_mechanisms, "epsilon_of", honest)
+    monkeypatch.setattr(_mechanisms, "epsilon_of", conversion)
     monkeypatch.setattr(_mechanisms, "_opendp", opendp)

@@ -1,0 +1,361 @@
+"""How good are synthetic rows with differential privacy, beside those of AIM and MST, by epsilon?
+
+All models are given the same bounds, bins and categories, which count as known beforehand: bounds
+are the 1 % and 99 % points of a column in the whole file, between them are --bins bins of equal
+width (columns of fewer values are categories), and all but the 32 most frequent categories are one.
+A gap is a bin of its own. Rows are drawn uniformly within bins. Each run has training rows of
+its own (4:1, at most --rows of them; the first --columns - 1 columns and the target). Measured are:
+
+- pairs: the mean total variation distance of all two-way marginals, on these bins, between the
+  training rows and as many synthetic rows; 0 is best;
+- boosting: gradient boosting is trained on synthetic rows and scored on the rows held out (ROC AUC,
+  or R2 in a regression);
+- C2ST: the ROC AUC of gradient boosting that tells held-out rows from synthetic ones; 0.5 is best;
+- CPU seconds of the fit and of sampling, and by how much the process grew at most.
+
+"TabFlow" and "independent columns" have no privacy; they show what it costs.
+
+    python -m benchmarks.quality.private --data-home FOLDER [--quick] [--runs 5] [--rows 10000]
+        [--columns 100] [--bins 16] [--data NAME ...] [--models NAME ...]
+        [--epsilons 1 10 0.3 3] [--limit SECONDS] [--mbi PYTHON] [--dpmm PYTHON]
+
+Peers run in Pythons of their own: --mbi PYTHON has mbi 2.0, --dpmm PYTHON has dpmm 0.1.9;
+private_peers.py says what else they need. What takes longer than --limit is listed as failed. A run
+that was stopped goes on where it stood.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import subprocess
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+import combutab
+from benchmarks.common.command import Experiment, Job
+from benchmarks.common.page import Page
+from benchmarks.common.verdicts import Claim, Verdict, beats, claims_table
+from benchmarks.quality.generators import Found, add_failures, run_apart
+from benchmarks.quality.synthesizers import Task
+from benchmarks.quality.tables import add_arguments, read_rows, study, wanted
+from benchmarks.speed.common import forget_peak, memory
+from combutab.evaluation import detection, ml_efficacy, t_interval
+
+DELTA = 1e-6
+PEER = str(Path(__file__).with_name("private_peers.py"))
+MOST_CATEGORIES = 32
+OURS, FLOW, ALONE = "PrivateSynthesizer", "TabFlow", "independent columns"
+AIM = "AIM, mbi"
+PEERS = {AIM: "mbi", "AIM, dpmm": "dpmm", "MST, dpmm": "dpmm"}
+MODELS = (OURS, *PEERS, FLOW, ALONE)
+OPEN = (FLOW, ALONE)  # models without privacy
+DATA = [
+    "magic",
+    "shoppers",
+    "default",
+    "beijing",
+    "diabetes130",
+    "california_housing",
+    "PhishingWebsites",
+]
+EPSILONS = (1.0, 10.0, 0.3, 3.0)
+SETTINGS = ("data", "run", "epsilon", "model", "rows", "columns", "bins")
+SCORES = ("pairs", "boosting", "c2st")
+RESULTS = ("task", "n_train", "n_test", *SCORES, "real", "seconds", "megabytes", "error")
+SHOWN = (*SCORES, "seconds", "megabytes")
+WORDS = {"pairs": "pairs (TV)", "c2st": "C2ST", "megabytes": "MB", "seconds": "CPU seconds"}
+
+
+# ---- bins that are known beforehand ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Domain:
+    """What counts as known of a table: bounds of numbers, categories of the others.
+
+    Attributes
+    ----------
+    edges : dict of column to ndarray
+        Ends of the bins of numbers.
+    categories : dict of column to list
+    whole : set of columns
+        Numbers that are integers.
+    """
+
+    edges: dict[str, np.ndarray]
+    categories: dict[str, list[Any]]
+    whole: set[str]
+
+    @classmethod
+    def of(cls, table: pd.DataFrame, n_bins: int) -> Domain:
+        """Read bounds and categories off the whole file."""
+        edges, whole = {}, set()
+        for name in table.select_dtypes("number"):
+            low, high = table[name].quantile([0.01, 0.99], interpolation="nearest")
+            values = table[name].dropna().clip(low, high).unique()
+            if len(values) <= n_bins:
+                continue  # its values are categories
+            edges[name] = np.linspace(low, high, n_bins + 1)
+            if (values % 1 == 0).all():
+                whole.add(name)
+                edges[name] = np.unique(edges[name].round())
+        rest = [name for name in table if name not in edges]
+        kinds = {n: list(_texts(table[n]).value_counts().index[:MOST_CATEGORIES]) for n in rest}
+        return cls(edges, kinds, whole)
+
+    def bound(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Clip numbers; rare categories become "other"."""
+        columns = {}
+        for name, own in table.items():
+            if name in self.edges:
+                own = own.clip(self.edges[name][0], self.edges[name][-1])
+                whole = name in self.whole and own.notna().all()
+                columns[name] = own.round().astype("int64") if whole else own
+            else:
+                known, texts = self.categories[name], _texts(own)
+                texts = texts.where(texts.isin(known) | own.isna(), "other")
+                columns[name] = pd.Categorical(texts, categories=[*known, "other"])
+        return pd.DataFrame(columns)
+
+    def sizes(self) -> np.ndarray:
+        """Codes of each column, numbers first: bins or categories, "other", and the gap."""
+        kinds = [len(known) + 2 for known in self.categories.values()]
+        return np.array([*(len(e) for e in self.edges.values()), *kinds])
+
+    def encode(self, table: pd.DataFrame) -> np.ndarray:
+        """Bounded rows as codes, (n, n_columns)."""
+        codes = []
+        for name, edges in self.edges.items():
+            own = table[name].to_numpy(float)
+            bins = np.clip(np.searchsorted(edges, own, side="right") - 1, 0, len(edges) - 2)
+            codes.append(np.where(np.isnan(own), len(edges) - 1, bins))
+        for name, known in self.categories.items():
+            own = table[name].cat.codes.to_numpy()
+            codes.append(np.where(own < 0, len(known) + 1, own))
+        return np.column_stack(codes)
+
+    def decode(self, codes: np.ndarray, columns: list[str], seed: int) -> pd.DataFrame:
+        """Rows drawn uniformly within their bins."""
+        rng, rows = np.random.default_rng(seed), {}
+        for (name, edges), own in zip(self.edges.items(), codes.T, strict=False):
+            at = np.minimum(own, len(edges) - 2)
+            values = edges[at] + rng.random(len(own)) * (edges[at + 1] - edges[at])
+            values = np.floor(values) if name in self.whole else values
+            rows[name] = np.where(own == len(edges) - 1, np.nan, values)
+        rest = codes.T[len(self.edges) :]
+        for (name, known), own in zip(self.categories.items(), rest, strict=True):
+            kept = np.where(own == len(known) + 1, -1, own)
+            rows[name] = pd.Categorical.from_codes(kept, [*known, "other"])
+        return pd.DataFrame(rows)[columns]
+
+
+def _texts(column: pd.Series) -> pd.Series:
+    return column.astype(object).where(column.isna(), column.astype(str))
+
+
+def pair_distance(first: np.ndarray, second: np.ndarray, sizes: np.ndarray) -> float:
+    """Mean total variation distance of all two-way marginals of codes.
+
+    >>> zeros, mixed = np.zeros((4, 2), int), np.array([[0, 0], [0, 0], [0, 0], [1, 1]])
+    >>> pair_distance(zeros, mixed, np.array([2, 2]))
+    0.25
+    """
+    found = []
+    for i, j in itertools.combinations(range(len(sizes)), 2):
+        shares = [
+            np.bincount(t[:, i] * sizes[j] + t[:, j], minlength=sizes[i] * sizes[j]) / len(t)
+            for t in (first, second)
+        ]
+        found.append(np.abs(shares[0] - shares[1]).sum() / 2)
+    return float(np.mean(found))
+
+
+# ---- one run -----------------------------------------------------------------------------------
+
+
+def measure(row: dict[str, str], home: str, python: str, limit: float, quick: bool) -> Found:
+    """Train the model of a row of settings, and score its rows, in this process."""
+    warnings.filterwarnings("ignore")
+    torch.set_num_threads(1)
+    model, seed = row["model"], int(row["run"])
+    table, target, classify = read_rows(row["data"], home)
+    features = [column for column in table if column != target]
+    table = table[[*features[: int(row["columns"]) - 1], target]]
+    domain = Domain.of(table, int(row["bins"]))
+    order = np.random.default_rng(seed).permutation(len(table))
+    bounded = domain.bound(table).iloc[order].reset_index(drop=True)
+    held = bounded[: len(table) // 5]
+    real = bounded[len(held) :][: int(row["rows"])].reset_index(drop=True)
+    codes, sizes = domain.encode(real), domain.sizes()
+    if model in PEERS:
+        words = [model, row["epsilon"], f"{DELTA}", row["run"]]
+        made, seconds, grown = _peer([python, PEER, *words], limit, codes, sizes)
+        rows = domain.decode(made, list(real), seed)
+    else:
+        before, started = memory("VmRSS"), time.process_time()
+        forget_peak()
+        rows = domain.bound(_ours(model, real, domain, row["epsilon"], seed, quick))
+        seconds, grown = time.process_time() - started, memory("VmHWM") - before
+    found: Found = {"task": "classification" if classify else "regression"}
+    found |= {"n_train": len(real), "n_test": len(held)}
+    found |= {"pairs": pair_distance(codes, domain.encode(rows), sizes)}
+    found |= judge(Task(real, target, classify, seed), held, rows)
+    return found | {"seconds": seconds, "megabytes": grown * 2**20 / 1e6}
+
+
+def _ours(
+    model: str, real: pd.DataFrame, domain: Domain, epsilon: str, seed: int, quick: bool
+) -> pd.DataFrame:
+    """Rows of a model of this package."""
+    if model == ALONE:
+        rng = np.random.default_rng(seed)
+        draws = {name: rng.integers(len(real), size=len(real)) for name in real}
+        return pd.DataFrame({name: real[name].array[own] for name, own in draws.items()})
+    short = {"epochs": 2} if quick else {}
+    if model == FLOW:
+        flow = combutab.TabFlow(random_state=seed, device="cpu", **short)
+        return flow.fit(real).sample(len(real))
+    whole = {name: 0 for name in domain.whole if real[name].dtype.kind == "f"}
+    known = {"bounds": domain.edges, "decimals": whole}
+    budget = {"epsilon": float(epsilon), "delta": DELTA}
+    private = combutab.PrivateSynthesizer(random_state=seed, **budget, **known, **short)
+    return private.fit(real).sample(len(real))
+
+
+def _peer(
+    command: list[str], limit: float, codes: np.ndarray, sizes: np.ndarray
+) -> tuple[np.ndarray, float, float]:
+    """Codes that a peer made, its seconds, and by how many MiB it grew."""
+    with tempfile.TemporaryDirectory() as folder:
+        given, out = Path(folder) / "in.npz", Path(folder) / "out.npz"
+        np.savez(given, codes=codes, sizes=sizes)
+        subprocess.run([*command, str(given), str(out)], check=True, timeout=limit)
+        found = np.load(out)
+        return found["codes"], float(found["seconds"]), float(found["mebibytes"])
+
+
+def judge(task: Task, held: pd.DataFrame, rows: pd.DataFrame) -> dict[str, float]:
+    """What boosting learns from synthetic rows, and how well it tells them from real ones."""
+    boosting = {"learners": "hist_gradient_boosting", "random_state": task.seed}
+    real = {"real_train": task.table, "real_test": held, "target": task.target, "task": task.kind}
+    learned = ml_efficacy(synthetic=rows, **real, **boosting).set_index(["source", "metric"])
+    metric = "roc_auc" if task.classify else "r2"
+    own, best = (float(learned.loc[(of, metric), "mean"]) for of in ("synthetic", "real"))
+    told = detection(real=held, synthetic=rows[: len(held)], **boosting)["mean"].item()
+    return {"boosting": own, "real": best, "c2st": float(told)}
+
+
+def _jobs(arguments: argparse.Namespace) -> Iterator[Job]:
+    names, home = wanted(arguments)
+    if not arguments.data:
+        names = [name for name in DATA if name in names] or names
+    quick, options = arguments.quick, vars(arguments)
+    models = [m for m in arguments.models if m not in PEERS or options[PEERS[m]]]
+    most = 200 if quick else arguments.rows
+    levels = [1.0] if quick else arguments.epsilons
+    runs = range(1 if quick else arguments.runs)
+    for run, epsilon, name, model in itertools.product(runs, levels, names, models):
+        if model in OPEN and epsilon != levels[0]:
+            continue  # they have no epsilon
+        shown = "none" if model in OPEN else f"{epsilon:g}"
+        values = (name, run, shown, model, most, arguments.columns, arguments.bins)
+        row = dict(zip(SETTINGS, map(str, values), strict=True))
+        given = (row, home, options.get(PEERS.get(model, "")) or "", arguments.limit, quick)
+        label = f"{name}, run {run}, epsilon {shown}, {model}"
+        yield Job([row], partial(run_apart, measure, given, RESULTS, quick), label)
+
+
+# ---- the page ----------------------------------------------------------------------------------
+
+
+def _against_aim(score: str, allowance: float = 0.0) -> Callable[[pd.DataFrame, float], Any]:
+    """Judge ours beside AIM on the tables that both were run on."""
+
+    def judge(rows: pd.DataFrame, margin: float) -> Verdict | None:
+        means = rows.groupby(["data", "model"])[score].mean().unstack("model")
+        if not {OURS, AIM} <= set(means):
+            return None
+        both = means[[OURS, AIM]].dropna()
+        return beats(both[OURS] + allowance, both[AIM], margin, greater_is_better=score != "pairs")
+
+    return judge
+
+
+CLAIMS = [
+    Claim("", f"Two-way marginals are nearer to the rows than {AIM}'s", "table",
+          _against_aim("pairs"), 0.0, "pairs"),
+    Claim("", f"Boosting loses less than 3 points to {AIM}", "table",
+          _against_aim("boosting", 0.03), 0.0, "boosting + 0.03"),
+]  # fmt: skip
+
+
+def _write(page: Page, rows: pd.DataFrame) -> None:
+    failed, rows = rows[rows["error"] != ""], rows[rows["error"] == ""]
+    rows = rows.assign(epsilon=rows["epsilon"].astype(str))
+    missing = [model for model in MODELS if model not in set(rows["model"])]
+    page.text(
+        f"Runs: at most {rows['run'].nunique()}; delta {DELTA:g}; at most {rows['rows'].max()} "
+        f"rows, {rows['columns'].max()} columns, {rows['bins'].max()} bins. Means, with 95 % "
+        "intervals over runs where there are several."
+        + f" Not run: {'; '.join(missing)}."
+        * bool(missing)
+    )
+    by_epsilon = {f"epsilon {e}": own for e, own in rows.groupby("epsilon") if e != "none"}
+    page.heading("Verdicts")
+    page.text(claims_table(CLAIMS, by_epsilon))
+    page.heading("By table")
+    for name, own in rows.groupby("data", sort=False):
+        first = own.iloc[0]
+        kind = "R2" if first["task"] == "regression" else "ROC AUC"
+        summary = f"{name}: {first['n_train']} training rows, {first['n_test']} test rows"
+        with page.details(f"{summary}; {kind} {own['real'].mean():.3f} after the training rows"):
+            lines = [
+                [*key, *map(_cell, (one[column] for column in SHOWN))]
+                for key, one in own.groupby(["epsilon", "model"], sort=False)
+            ]
+            page.table(["epsilon", "model", *(WORDS.get(c, c) for c in SHOWN)], lines)
+    add_failures(page, failed, SETTINGS)
+
+
+def _cell(values: pd.Series) -> str:
+    """
+    >>> _cell(pd.Series([0.1, 0.2, 0.3], name="pairs")), _cell(pd.Series([12.0], name="seconds"))
+    ('0.200 [-0.048, 0.448]', '12')
+    """
+    if values.name in ("seconds", "megabytes"):
+        return f"{values.mean():,.0f}"
+    if values.nunique() < 2:
+        return f"{values.mean():.3f}"
+    low, high = t_interval(values)[1:]
+    return f"{values.mean():.3f} [{low:.3f}, {high:.3f}]"
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_arguments(parser)
+    parser.add_argument("--runs", type=int, default=5, help="with rows of their own (%(default)s)")
+    parser.add_argument("--rows", type=int, default=10_000, help="training rows at most")
+    parser.add_argument("--columns", type=int, default=100, help="columns at most")
+    parser.add_argument("--bins", type=int, default=16, help="of a number (%(default)s)")
+    parser.add_argument("--epsilons", type=float, nargs="+", default=list(EPSILONS))
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS, metavar="NAME")
+    parser.add_argument("--limit", type=float, default=900.0, help="seconds for a peer's run")
+    parser.add_argument("--mbi", metavar="PYTHON", help="a Python that has mbi 2.0")
+    parser.add_argument("--dpmm", metavar="PYTHON", help="a Python that has dpmm")
+
+
+ROWS = Experiment("quality_private", SETTINGS, RESULTS, _jobs, packages=("opendp", "cpu"))
+STUDY = study("private", __doc__, ROWS, _write, _add_arguments)
+
+if __name__ == "__main__":
+    STUDY.main()
