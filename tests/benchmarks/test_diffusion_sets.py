@@ -276,21 +276,6 @@ def test_mle_chooses_by_the_validation_rows_and_scores_the_test_rows(monkeypatch
     assert scores.mle(data, one, {"max_depth": [1]}, 0) == 0.5
 
 
-def test_mle_by_xgboost():
-    pytest.importorskip("xgboost")
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(600, 2))
-    rows = pd.DataFrame(x, columns=["a", "b"])
-    kinds = np.where(x[:, 0] > 0.5, "high", np.where(x[:, 1] > 0, "mid", "low"))
-    data = data_of(rows.assign(y=kinds), rows.assign(y=kinds)[:100], "y", True)
-    assert scores.mle(data, data.train, scores.SMALL_GRID, 0) > 0.99
-    two = data.train[data.train["y"] != "high"]
-    assert 0.5 < scores.mle(data, two, scores.SMALL_GRID, 0) < 0.95, "a class is never made"
-    y = np.exp(2 + rows["a"])
-    data = data_of(rows.assign(y=y), rows.assign(y=y)[:100], "y", False)
-    assert scores.mle(data, data.train, scores.SMALL_GRID, 0) < 0.2
-
-
 def test_rows_that_were_made_have_the_columns_and_types_of_real_ones():
     real = pd.DataFrame({"n": [1, 2], "kind": pd.Categorical(["1", "2"])})
     made = pd.DataFrame({"kind": [2, 1], "more": [0, 0], "n": [1.0, 3.0]}, index=[7, 8])
