@@ -24,7 +24,6 @@ from combutab.evaluation import friedman, holm
 MARGIN = 0.0198  # log(1.02): a difference of logarithms that does not matter
 LEVEL = 0.05
 WITHIN = "less than 2 %"
-Pair = tuple[str, str]
 
 
 def logs_of(
@@ -75,7 +74,7 @@ def omnibus(values: pd.DataFrame) -> tuple[float, float]:
     return test.pvalue, float(stats.f.sf(f, k - 1, (k - 1) * (n - 1)))
 
 
-def compare(values: pd.DataFrame, pairs: Iterable[Pair]) -> pd.DataFrame:
+def compare(values: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> pd.DataFrame:
     """Judge pairs (a, b) of columns of logarithms, a row for each table, by the module's rule.
 
     Returns

@@ -36,8 +36,7 @@ from benchmarks.papers.combu.sources import Source
 from combutab import CombU, MLPClassifier, MLPRegressor, PackClassifier, PackRegressor
 from combutab.evaluation import t_interval
 
-N_SPLITS = 3
-N_MEMBERS = 8  # of a pack
+N_SPLITS, N_MEMBERS = 3, 8  # of a table, of a pack
 WIDTHS = (256, 254, 252)
 FOUND = ("found, by layer", "found, all layers alike")
 ARMS = {  # the first of each is what the others are compared with
@@ -81,9 +80,8 @@ class Case:
 
     def outcomes(self, nets: Mapping[str, Any]) -> dict[str, Row]:
         """Fit estimators, and score each."""
-        return dict(
-            zip(nets, tables.outcomes(list(nets.values()), *self.sides, RESULTS), strict=True)
-        )
+        made = tables.outcomes(list(nets.values()), *self.sides, RESULTS)
+        return dict(zip(nets, made, strict=True))
 
 
 def run_networks(table: Source, wanted: Sequence[Row], quick: bool) -> list[Row]:

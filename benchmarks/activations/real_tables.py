@@ -47,13 +47,14 @@ from matplotlib.figure import Figure
 from benchmarks.activations import effects, tables
 from benchmarks.activations.tables import REFERENCE, SINGLE
 from benchmarks.common.command import Job, Study
-from benchmarks.common.looks import label
+from benchmarks.common.looks import label, listed
 from benchmarks.common.page import Page
 from benchmarks.common.results import Row
 from benchmarks.common.verdicts import Claim, Verdict, beats, best_of, claims_table, matches
 from benchmarks.quality.predictions import split_rows
 from benchmarks.quality.tables import files, known_names, load
 from combutab import MLPClassifier, MLPRegressor
+from combutab.evaluation import nemenyi
 
 N_SPLITS, MOST_TRAIN, MOST_TEST = 5, 1000, 5000
 MEASURES = ("error", "loss")
@@ -95,9 +96,11 @@ def run(home: str | None, wanted: Sequence[Row], quick: bool) -> list[Row]:
     train, test = split_rows(X, split, int(wanted[0]["most_train"]))
     if len(test) > MOST_TEST:
         test = np.sort(np.random.default_rng(split).choice(test, MOST_TEST, replace=False))
+    if classify:  # rows of classes that no training row has cannot be scored
+        test = test[y.iloc[test].isin(y.iloc[train]).to_numpy()]
     kind = MLPClassifier if classify else MLPRegressor
-    changes: dict[str, Any] = tables.TINY if quick else {}
-    nets = [kind(activation=w["activation"], random_state=split, **changes) for w in wanted]
+    make: Any = partial(kind, random_state=split, **(tables.TINY if quick else {}))
+    nets = [make(activation=row["activation"]) for row in wanted]
     sides = [(X.iloc[rows], y.iloc[rows]) for rows in (train, test)]
     task = "classification" if classify else "regression"
     return tables.outcomes(nets, *sides, RESULTS, task=task)
@@ -229,9 +232,11 @@ def write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None
         page.heading(f"The {measure}, beside CombU")
         effects.answers_table(page, of_reference(found), measure)
         page.text(_summary(samples[measure], found))
-        apart = effects.by_table(samples[measure]).drop(index=list(SIMULATED), errors="ignore")
-        if 1 < len(apart) < len(effects.by_table(samples[measure])):
+        means = effects.by_table(samples[measure])
+        apart = means.drop(index=list(SIMULATED), errors="ignore")
+        if 1 < len(apart) < len(means):
             page.text(f"Without simulated tables: {_summary(apart, pairs(apart))}")
+        page.text(f"Outside of the rule: {_ranks(means)}")
     page.figure(plot(every), "Error and loss of each activation over CombU's, with intervals")
     with page.details("The rule, written before the first row"):
         page.text(__doc__[__doc__.index("The rule, written") :])
@@ -258,6 +263,14 @@ def _summary(logs: pd.DataFrame, found: pd.DataFrame) -> str:
         f"differ by {effects.WITHIN}, in {better} one is better, {len(found) - within - better} "
         f"are not decided; half the width of a pair's interval is {half:.1f} % in the median."
     )
+
+
+def _ranks(means: pd.DataFrame) -> str:
+    test = nemenyi(means, greater_is_better=False)
+    ranks = ", ".join(f"{label(str(name))} {r:.2f}" for name, r in test.mean_ranks.items())
+    every = combinations(test.mean_ranks.index, 2)
+    differ = [f"{label(a)} / {label(b)}" for a, b in every if test.p.loc[a, b] < test.alpha]
+    return f"mean ranks are {ranks}; Nemenyi's test tells apart {listed(differ)}."
 
 
 STUDY = Study(

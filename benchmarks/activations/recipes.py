@@ -214,8 +214,7 @@ CLAIMS = [
 def write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None:
     """The page: verdicts, then samples and parts, folded."""
     found, seconds = logs(rows), by_table(logs(rows, "cpu_seconds")[OTHERS])
-    failed = int((rows["error"] != "").sum())
-    page.text(__doc__.split("\n\n", 2)[2], f"{failed} of {len(rows)} networks and packs diverged.")
+    page.text(__doc__.split("\n\n", 2)[2], f"{sum(rows['error'] != '')} of {len(rows)} diverged.")
     page.text(claims_table(CLAIMS, {"here": found}))
     lines = []
     for name in (*REAL, *LAWS):

@@ -99,6 +99,19 @@ def test_no_mistake_counts_as_half_of_one_and_whole_tables_count():
         assert means.to_numpy() == pytest.approx(np.repeat([[of_a], [2.0]], 9, axis=1))
 
 
+def test_classes_without_training_rows_are_not_scored(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"x": rng.normal(size=60)})
+    rows["y"] = np.where(rows["x"] > 0, "up", "down")
+    rows.loc[0, "y"] = "rare"
+    rows.to_csv(tmp_path / "one.csv", index=False)
+    X, _, _ = real_tables.load("one", str(tmp_path))
+    split = next(s for s in range(99) if 0 in real_tables.split_rows(X, s, 60)[1])
+    wanted = [{"data": "one", "split": str(split), "most_train": "60", "activation": "combu"}]
+    (row,) = real_tables.run(str(tmp_path), wanted, quick=True)
+    assert (row["error"], row["n_train"], row["n_test"]) == ("", "48", "11")
+
+
 def test_costs_of_choosing_by_hand():
     """Of t0's splits each prefers another activation; of t1 and t2 ReLU is the best throughout."""
     values = [[[0.0, -1.0], [0.0, 2.0]], [[0.0, -1.0]] * 2, [[0.0, -3.0]] * 2]
