@@ -8,7 +8,7 @@ of the three they have, by a softmax that sharpens with each step or by its grad
 that are trained again, each layer's own or their mean: with the first training they cost what two
 networks do. Packs have the fixed shares, or each member its own, drawn evenly, for all layers or by
 layer. The default recipe with hidden layers of 256, 254 and 252 units (layers are told apart by
-their widths), on the CombU paper's eight tables; rows, splits and errors as in
+their widths), on the CombU paper's eight tables; their source, rows, splits and errors as in
 `benchmarks.activations.recipes`.
 """
 

@@ -2,10 +2,12 @@
 
     python -m benchmarks.activations.recipes [--quick] [--data-home FOLDER] [--jobs N] [--report]
 
-Real tables: the CombU paper's eight, at most 400 training rows. Nine activations in the CombU
-paper's plain network and in TabM (8 heads of 2 x 128); packs of nine members, of one activation or
-of all nine; the default recipe (one network) with CombU without each of its parts, or for twice the
-time; blends of each activation with x. Equations, drawn without noise: nine activations on 30 of
+Real tables: the CombU paper's eight, at most 400 training rows (the stored rows are of copies, not
+of OpenML's). Nine activations in the CombU paper's plain network and in TabM (8 heads of 2 x 128);
+packs of nine members, of one activation or of all nine; the default recipe (one network) with CombU
+without each of its parts, or for twice the time; blends of each activation with x.
+
+Equations, drawn without noise: nine activations on 30 of
 the 120 AI Feynman equations, every fourth of the list, 400 rows, in the default recipe, the plain
 network and mixed packs; on the 90 others, 2,000 rows, four that looked good there and two networks
 of CombU, each trained by itself with its processor seconds. Splits 4:1, equal rows on one side, at

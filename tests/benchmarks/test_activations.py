@@ -181,3 +181,15 @@ def test_the_rows_that_are_kept_are_those_of_the_full_study(module):
     kept = experiment.store(RESULTS).read()[list(module.KEY)].astype(str)
     wanted = [row for job in experiment.jobs(arguments) for row in job.wanted]
     assert kept.to_numpy().tolist() == [[row[name] for name in module.KEY] for row in wanted]
+
+
+def test_the_summary_quotes_the_rows():
+    rows = real_tables.STUDY.experiments[0].store(RESULTS).read()
+    samples = real_tables.logs(rows, real_tables.N_SPLITS)
+    said = (RESULTS.parents[1] / "WHICH_ACTIVATION.md").read_text("utf-8")
+    for logs in samples.values():
+        means = effects.by_table(logs)
+        assert len(means) * real_tables.N_SPLITS * len(tables.SINGLE) == len(rows), "whole tables"
+        assert f"[{len(means)} tables]" in said
+        for row in real_tables.of_reference(real_tables.pairs(means)).itertuples():
+            assert effects.ratio_text(row) in said
