@@ -97,7 +97,7 @@ STUDIES = {
     ),
     "papers.proxynorm.training.__main__": Quick(
         data="shared", counts={"net": {"CNN": 64, "MLP": 64, "plain MLP": 40}},
-        to_go="84 of 84 to go", words=("PN adds nothing to BN",),
+        to_go="84 of 84 to go", words=("BN with PN matches BN",),
         holds=lambda rows: rows["accuracy"].between(0, 1).all(),
     ),
     "papers.proxynorm.random_nets.__main__": Quick(

@@ -6,26 +6,23 @@ import itertools
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
-from scipy import stats
 from sklearn import metrics
 from torch import nn
 from torch.nn import functional as F
 
+from benchmarks.papers.proxynorm.random_nets import __main__ as random_nets
 from benchmarks.papers.proxynorm.random_nets.nets import (
     EPS,
+    WITH_IN,
     Net,
     make_steps,
     nonlinearity,
 )
 from benchmarks.papers.proxynorm.random_nets.theorems import theorem2, theorem3
 from benchmarks.papers.proxynorm.training import __main__ as training
-from benchmarks.papers.proxynorm.training.claims import (
-    load_paper,
-    paired,
-    paper_gains,
-)
 from benchmarks.papers.proxynorm.training.nets import NORMS, ResidualNets, Shape
 from benchmarks.papers.proxynorm.training.runs import (
     RECIPES,
@@ -184,29 +181,49 @@ def test_the_estimators_scores():
     assert float(rows[1]["log_loss"]) == pytest.approx(loss, rel=0.01)
 
 
-def test_paired_differences():
-    d = [0.01, 0.03, 0.02, 0.00]
-    found = paired(d)
-    expected = stats.ttest_rel(np.add(d, 0.5), np.full(4, 0.5))
-    assert found.p == pytest.approx(expected.pvalue)
-    assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval()))
-    assert (paired([0.0, 0.0]).p, paired([0.1, 0.1]).p) == (1.0, 0.0)
+def rows_of_training(gains):
+    """Rows of data sets by what PN adds to LN there, in points; seeds differ in accuracy."""
+    return pd.DataFrame(
+        {"data": data, "norm": norm, "seed": seed, "accuracy": 0.5 + 0.1 * seed + gain * on / 100}
+        for data, gain in gains.items()
+        for seed in range(6)
+        for norm, on in (("LN", 0), ("LN+PN", 1))
+    )
+
+
+@pytest.mark.parametrize(
+    ("gains", "beats", "matches"),
+    [
+        ({"a": 2.0, "b": 2.1, "c": 1.9}, "holds", "does not hold"),
+        ({"a": 0.1, "b": -0.1, "c": 0.0}, "not decided", "holds"),
+        ({"a": -2.0, "b": -2.1, "c": -1.9}, "does not hold", "does not hold"),
+        ({"a": 2.0, "b": 2.1}, "not decided", "not decided"),  # two data sets, twelve seeds
+    ],
+)
+def test_the_unit_of_a_claim_is_a_data_set(gains, beats, matches):
+    rows = rows_of_training(gains)
+    found = training.claim("", "", "LN+PN", "LN").verdict(rows)
+    assert (found.word, found.n_units) == (beats, len(gains))
+    assert found.estimate == pytest.approx(np.mean(list(gains.values())))
+    assert training.claim("", "", "LN+PN", "LN", margin=1.0).verdict(rows).word == matches
+
+
+def test_settings_of_a_claim():
+    small = rows_of_training({"a": 3.0, "b": 3.1, "c": 2.9}).assign(batch_size=8)
+    large = rows_of_training({"a": 1.0, "b": 1.1, "c": 0.9}).assign(batch_size=512)
+    rows, own = pd.concat([small, large]), {"at": training.SMALL}
+    assert training.claim("", "", "LN+PN", "LN", **own).verdict(rows).estimate == pytest.approx(3)
+    more = training.claim("", "", "LN+PN", "LN", **own, than=training.LARGE).verdict(rows)
+    assert (more.word, more.estimate) == ("holds", pytest.approx(2))
 
 
 def test_the_papers_cells():
-    paper = load_paper()
+    paper = pd.read_csv(training.EXPECTED)
     cell = paper.set_index(["table", "net", "norm", "groups", "regularisation"])["mean"]
     assert cell["2 and 6", "RN50", "LN+PN", 1, "extra"] == 76.5
     assert cell["9", "RN50", "GN+WS", 8, "plain"] == 80.1
-    keys = ["net", "norm", "groups", "metric", "regularisation"]
-    assert not paper.duplicated(keys).any()
+    assert not paper.duplicated(["net", "norm", "groups", "metric", "regularisation"]).any()
     assert paper["mean"].isna().eq(paper["note"] == "lost in the text").all()
-    for pair, cell, gain in (
-        (("LN+PN", "LN"), ("RN50", "extra", 1), 1.9),
-        (("GN+PN", "GN"), ("RN101", "extra", 32), 1.2),
-    ):
-        found = paper_gains("accuracy", pair).set_index(["net", "regularisation", "groups"])
-        assert found.loc[cell, "gain"] == pytest.approx(gain)
 
 
 # ---- papers/proxynorm/random_nets: its nets against numpy, its numbers against synthetic rows ---
@@ -328,4 +345,52 @@ def test_theorem3_needs_its_conditions():
     assert exact["P"] < theorem3("gelu", "normal", **usual)["P"] / 3
 
 
-PAPER = {"BN": 0.0, "LN": 0.95, "GN": 0.8, "LN+PN": 0.02, "GN+PN": 0.01, "LN+WS": 0.2}
+@pytest.fixture(scope="module")
+def quick_rows():
+    """Two draws of a convolutional net, and of a net of identities in two widths."""
+    nets = [Net("conv", 6, 4, WITH_IN, n_inputs=16)]
+    nets += [Net("conv", width, 4, ("LN",), phi="identity", n_inputs=16) for width in (4, 8)]
+    rows = []
+    for net, draw in itertools.product(nets, (0, 1)):
+        found = net.measure(draw).rename_axis(["norm", "depth"]).reset_index()
+        rows.append(found.assign(net=net.kind, width=net.width, phi=net.phi, draw=draw))
+    return pd.concat(rows, ignore_index=True)
+
+
+def test_shares_of_the_power(quick_rows):
+    rows = random_nets.derived(quick_rows)
+    assert (rows.loc[rows["norm"] == "BN", "elsewhere than BN's"] == 0).all()
+    row = rows[(rows["norm"] == "LN") & (rows["phi"] == "relu")].iloc[-1]
+    bn = rows[(rows["norm"] == "BN") & (rows["draw"] == row["draw"])].iloc[-1]
+    gaps = [abs(row[term] - bn[term]) for term in ("P1", "P2", "P3", "P4")]
+    assert row["elsewhere than BN's"] == pytest.approx(sum(gaps) / 2)
+    assert row["over"] == pytest.approx(row["P"] - row["P1"] - (1.04 / 1.08) ** 3, abs=1e-4)
+
+
+def test_claims_of_random_nets(quick_rows):
+    rows = random_nets.derived(quick_rows)
+    rows = pd.concat([rows.assign(draw=rows["draw"] + 2 * i) for i in range(4)])  # eight units
+    ln_above = random_nets.higher("", "", "P1", "LN", "BN").verdict(rows)
+    assert (ln_above.word, ln_above.n_units) == ("holds", 8)
+    assert random_nets.higher("", "", "P1", "BN", "LN").verdict(rows).word == "does not hold"
+    bounds = {0.01: "holds", 0.0: "does not hold"}
+    for bound, word in bounds.items():
+        assert random_nets.higher("", "", "P1", bound, "BN").verdict(rows).word == word
+    assert random_nets.higher("", "", "P1", "FRN", "LN").verdict(rows) is None
+    assert random_nets.equal(rows, 1.0).word == "holds"
+    assert random_nets.equal(rows, 1e-9).word == "does not hold"
+
+
+def test_claims_of_theorems():
+    rows = pd.DataFrame(
+        [
+            (2, "float64, eps 0", "P", 1e-16),
+            (2, "float32, eps 1e-06", "P", 1e-5),
+            (3, "relu, normal", "P1", 1e-3),
+            (3, "relu, Laplace", "P1", 0.5),
+        ],
+        columns=["theorem", "case", "term", "error"],
+    )
+    second, third, _ = (claim.verdict(rows) for claim in random_nets.THEOREMS)
+    assert (second.word, third.word) == ("holds", "holds")
+    assert random_nets.THEOREMS[1].verdict(rows.assign(error=0.5)).word == "does not hold"

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import pandas as pd
 import torch
@@ -32,8 +33,7 @@ TERMS = ["P", "P1", "P2", "P3", "P4"]
 PHIS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "identity": nn.Identity}
 BLOCKS = {16: (3, 4, 6, 3), 4: (1, 1, 1, 1)}  # of each stage, by the depth
 EXPANSION = 4
-MakeConv = Callable[..., nn.Module]
-MakeSteps = Callable[..., list[nn.Module]]
+Make = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,13 @@ class Net:
     n_inputs: int = 64
     every_depth: bool = False
 
-    def depths(self, norm: str) -> list[int]:
-        """List the depths at which a norm is measured."""
-        everywhere = self.every_depth and norm == "LN"
-        return [d for d in range(1, self.depth + 1) if everywhere or d <= 20 or d % 10 == 0]
-
     @property
     def sites(self) -> list[tuple[str, int]]:
-        return [(norm, depth) for norm in self.norms for depth in self.depths(norm)]
+        """Norms and the depths at which they are measured."""
+        depths = range(1, self.depth + 1)
+        few = [depth for depth in depths if depth <= 20 or depth % 10 == 0]
+        every = ("LN",) * self.every_depth
+        return [(norm, d) for norm in self.norms for d in (depths if norm in every else few)]
 
     def build(
         self, norm: str, draw: int, *, dtype: torch.dtype = torch.float32, eps: float = EPS
@@ -76,18 +75,12 @@ class Net:
             network, X = self.build(norm, draw)
             n = len(X)  # BN takes the statistics of all rows, as in the paper
             power = power_decomposition(network, X, dim=1, per_channel=True, batch_size=n)
-            table = _by_depth(power)[TERMS]
+            depth = power["layer"].str.partition(".")[0].astype(int)
+            found[norm] = power.groupby(depth).mean(numeric_only=True)[TERMS]  # over channels
             if self.kind != "residual" and self.phi == "relu":
                 dim = -1 if norm.endswith("+PN") else 1  # where ProxyNorm puts the channels
-                table["nonlinearity"] = nonlinearity(network, X, dim)
-            found[norm] = table.loc[self.depths(norm)]
-        return pd.concat(found)
-
-
-def _by_depth(table: pd.DataFrame) -> pd.DataFrame:
-    """Means over channels; the name of a module begins with its depth."""
-    depth = table["layer"].str.partition(".")[0].astype(int)
-    return table.groupby(depth).mean(numeric_only=True)
+                found[norm]["nonlinearity"] = nonlinearity(network, X, dim)
+        return pd.concat(found).loc[self.sites]
 
 
 def nonlinearity(network: nn.Sequential, X: Tensor, dim: int) -> pd.Series:
@@ -105,11 +98,10 @@ def nonlinearity(network: nn.Sequential, X: Tensor, dim: int) -> pd.Series:
 
     named = network.named_modules()
     depths = {each: int(name.split(".")[0]) for name, each in named if isinstance(each, nn.ReLU)}
-    handles = [relu.register_forward_hook(observer(look)) for relu in depths]
+    for relu in depths:
+        relu.register_forward_hook(observer(look))
     with torch.no_grad():
         network.eval()(X)
-    for handle in handles:
-        handle.remove()
     return pd.Series(found)
 
 
@@ -122,9 +114,7 @@ def draw_inputs(net: Net, generator: torch.Generator, dtype: torch.dtype) -> Ten
     return rows / rows.square().mean().sqrt()
 
 
-def draw_weight(
-    shape: Sequence[int], generator: torch.Generator | None = None, dtype: torch.dtype | None = None
-) -> Tensor:
+def draw_weight(shape: Sequence[int], generator: Any = None, dtype: Any = None) -> Tensor:
     """Normal, cut at two standard deviations, over the square root of the fan-in."""
     weight = torch.empty(*shape, dtype=dtype)
     nn.init.trunc_normal_(weight, generator=generator)
@@ -134,37 +124,27 @@ def draw_weight(
 class Conv(nn.Conv2d):
     """A convolution without bias; with WS in the norm's name its weights are standardised by unit.
 
-    Of size 1 it is a dense layer in each position.
+    Of size 1 it is a dense layer in each position. Other options are those of the drawing.
     """
 
     def __init__(
-        self,
-        norm: str,
-        n_in: int,
-        n_out: int,
-        size: int,
-        stride: int = 1,
-        *,
-        generator: torch.Generator | None = None,
-        dtype: torch.dtype | None = None,
-        padding_mode: str = "zeros",
-    ) -> None:
+        self, norm: str, n_in: int, n_out: int, size: int, stride: int = 1,
+        *, padding_mode: str = "zeros", **draw: Any,
+    ) -> None:  # fmt: skip
         shape = (n_in, n_out, size, stride, size // 2)
         super().__init__(*shape, bias=False, padding_mode=padding_mode)
-        self.weight = nn.Parameter(draw_weight((n_out, n_in, size, size), generator, dtype))
+        self.weight = nn.Parameter(draw_weight((n_out, n_in, size, size), **draw))
         self.standardise = "+WS" in norm
 
     def reset_parameters(self) -> None:
         """Draw nothing."""
 
-    def effective_weight(self) -> Tensor:
-        if not self.standardise:
-            return self.weight
-        std, mean = torch.std_mean(self.weight, dim=(1, 2, 3), correction=0, keepdim=True)
-        return (self.weight - mean) / (std * math.sqrt(self.weight[0].numel()))
-
     def forward(self, x: Tensor) -> Tensor:
-        return self._conv_forward(x, self.effective_weight(), None)
+        weight = self.weight
+        if self.standardise:
+            std, mean = torch.std_mean(weight, dim=(1, 2, 3), correction=0, keepdim=True)
+            weight = (weight - mean) / (std * math.sqrt(weight[0].numel()))
+        return self._conv_forward(x, weight, None)
 
 
 class Affine(nn.Module):
@@ -227,9 +207,7 @@ class Block(nn.Module):
     (rows, width_in, h, w) -> (rows, EXPANSION * width, h / stride, w / stride)
     """
 
-    def __init__(
-        self, conv: MakeConv, steps: MakeSteps, width_in: int, width: int, stride: int
-    ) -> None:
+    def __init__(self, conv: Make, steps: Make, width_in: int, width: int, stride: int) -> None:
         super().__init__()
         widths, last = (width_in, width, width), EXPANSION * width
         first, second, third = (steps(torch.ones(w), torch.zeros(w)) for w in widths)

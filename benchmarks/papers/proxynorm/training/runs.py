@@ -72,8 +72,13 @@ class Program:
         return self.regularisation == "extra"
 
     @property
+    def root(self) -> float:
+        """Of the batch size, in that of 128."""
+        return math.sqrt(self.batch_size / 128)
+
+    @property
     def epochs(self) -> int:
-        return max(1, round(self.recipe.epochs * math.sqrt(self.batch_size / 128)))
+        return max(1, round(self.recipe.epochs * self.root))
 
     @property
     def steps(self) -> int:
@@ -81,14 +86,13 @@ class Program:
 
     @property
     def learning_rate(self) -> float:
-        return self.recipe.learning_rate * math.sqrt(self.batch_size / 128)
+        return self.recipe.learning_rate * self.root
 
     @property
     def groups(self) -> int:
         """Of the norm; GN's on tables are of 8 units, as the estimator's."""
-        if not self.norm.startswith("GN"):
-            return 1
-        return 4 if self.net == "CNN" else self.recipe.width // 8
+        of_gn = 4 if self.net == "CNN" else self.recipe.width // 8
+        return of_gn if self.norm.startswith("GN") else 1
 
     @property
     def settings(self) -> list[Row]:
@@ -105,16 +109,17 @@ class Program:
         train = train_estimators if self.net == "plain MLP" else train_residual
         rows = []
         for test_logits, logits, accuracy, loss in train(self, split):
+            right = [
+                (found.argmax(1) == y).double().mean().item()
+                for found, y in ((test_logits, split.y_test), (logits, split.y_train))
+            ]
             row = {
-                "accuracy": (test_logits.argmax(1) == split.y_test).double().mean().item(),
+                "accuracy": right[0],
                 "log_loss": F.cross_entropy(test_logits, split.y_test).item(),
-                "train_accuracy": accuracy,
-                "train_loss": loss,
-                "fit_accuracy": (logits.argmax(1) == split.y_train).double().mean().item(),
-                "n_test": len(split.y_test),
-                "groups": self.groups,
-                "seconds": round((time.perf_counter() - started) / len(self.seeds), 3),
             }
+            row |= {"train_accuracy": accuracy, "train_loss": loss, "fit_accuracy": right[1]}
+            taken = round((time.perf_counter() - started) / len(self.seeds), 3)
+            row |= {"n_test": len(split.y_test), "groups": self.groups, "seconds": taken}
             rows.append({name: f"{value:.6g}" for name, value in row.items()})
         return rows
 
@@ -127,8 +132,7 @@ def load_split(data: str, recipe: Recipe, data_home: str | None = None) -> Split
         groups = np.arange(len(y))
     else:
         source = Source("openml", data, "classification", data_home=data_home)
-        X, y = source.load()
-        groups = source.row_groups()
+        (X, y), groups = source.load(), source.row_groups()
     if data == "california_housing":  # a number's quantile bins, of all rows
         y = pd.qcut(y, 4, labels=False)
     # groups are counted, not rows: a share that has rows to spare
@@ -161,30 +165,20 @@ def rate_factor(fraction: float) -> float:
 def train_residual(program: Program, split: Split) -> Iterator[tuple[Tensor, Tensor, float, float]]:
     """Train; yield logits of test and training rows, and the last epoch's accuracy and loss."""
     n_inputs, n_classes = split.X_train.shape[1], int(split.y_train.max()) + 1
-    recipe, image, extra = program.recipe, program.net == "CNN", program.extra
+    recipe, own = program.recipe, {"image": program.net == "CNN", "extra": program.extra}
     n_blocks, norm = (recipe.layers - 1) // 2, (program.norm, program.groups)
-    shape = Shape(n_inputs, n_classes, *norm, recipe.width, n_blocks, image=image, extra=extra)
+    shape = Shape(n_inputs, n_classes, *norm, recipe.width, n_blocks, **own)
     # a penalty of alpha / 2 |w|^2 / (rows of a batch) has the gradient of torch's weight decay
-    settings = (
-        torch.arange(recipe.n_train),
-        program.learning_rate,
-        WEIGHT_DECAY * program.batch_size,
-    )
+    alpha, rows = WEIGHT_DECAY * program.batch_size, torch.arange(recipe.n_train)
+    plans = [training.MemberPlan(i, rows, program.learning_rate, alpha) for i in program.seeds]
     config = training.TrainConfig(
-        training.CrossEntropy(label_smoothing=SMOOTHING * extra),
+        training.CrossEntropy(label_smoothing=SMOOTHING * program.extra),
         training.OptimizerConfig("sgd", momentum=SGD_MOMENTUM, nesterov=False, rate_last=True),
-        program.batch_size,
-        program.epochs,
-        learning_rate=rate_factor,
-        n_iter_no_change=math.inf,
+        program.batch_size, program.epochs, learning_rate=rate_factor, n_iter_no_change=math.inf,
         track_metric=True,
-    )
-    results = training.train_stack(
-        ResidualNets(shape, program.seeds),
-        training.Rows(split.X_train, split.y_train),
-        [training.MemberPlan(seed, *settings) for seed in program.seeds],
-        config,
-    )
+    )  # fmt: skip
+    data = training.Rows(split.X_train, split.y_train)
+    results = training.train_stack(ResidualNets(shape, program.seeds), data, plans, config)
     nets = ResidualNets(shape, program.seeds)
     for i, result in enumerate(results):
         nets.load_member(i, result.state)
@@ -214,26 +208,14 @@ def train_estimators(
 
 def make_estimator(program: Program, seed: int) -> MLPClassifier:
     """Make one unfitted network; its extra regularisation is label smoothing and dropout."""
+    recipe, extra = program.recipe, program.extra
     settings = paper_recipe(
-        "classification",
-        hidden_layer_sizes=(program.recipe.width,) * program.recipe.layers,
-        activation="relu",
+        "classification", hidden_layer_sizes=(recipe.width,) * recipe.layers, activation="relu",
         normalization={"BN": "batch", "LN": "layer", "GN": "group"}[program.norm[:2]],
-        proxy_norm=program.norm.endswith("+PN"),
-        solver="adamw",
-        alpha=0.0,
-        init="kaiming",
-        batch_size=program.batch_size,
-        learning_rate="cosine",
-        learning_rate_init=program.learning_rate,
-        max_iter=program.epochs,
-        n_iter_no_change=math.inf,
-        dropout=DROPOUT_PLAIN * program.extra,
-        label_smoothing=SMOOTHING * program.extra,
-        numeric_encoding="none",  # the rows are encoded already
-        categorical_features=None,
-        random_state=seed,
-        track_metric=True,
-        device="cpu",
-    )
+        proxy_norm=program.norm.endswith("+PN"), solver="adamw", alpha=0.0, init="kaiming",
+        batch_size=program.batch_size, learning_rate="cosine", max_iter=program.epochs,
+        learning_rate_init=program.learning_rate, n_iter_no_change=math.inf, track_metric=True,
+        dropout=DROPOUT_PLAIN * extra, label_smoothing=SMOOTHING * extra, random_state=seed,
+        numeric_encoding="none", categorical_features=None, device="cpu",  # encoded already
+    )  # fmt: skip
     return MLPClassifier(**settings)
