@@ -35,7 +35,6 @@ from benchmarks.common.page import Page
 from benchmarks.common.results import Row
 from benchmarks.common.verdicts import Claim, Verdict, beats, claims_table
 from benchmarks.formulas.equations import Equation, choose_equations, wilson
-from benchmarks.papers.combu.report import plot_advantages
 from combutab import MLPRegressor, PackRegressor, paper_recipe
 
 N_TEST = 1000
@@ -173,25 +172,9 @@ def write_page(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) ->
         "clips its predictions to the range of the target seen, so it has no law outside.",
         claims_table(CLAIMS, by_rows),
     )
-    clean = rows[rows["noise"] == 0]
-    page.table(HEAD, shares(clean))
-    words = "The default's advantage over other networks, powers of ten of 1 - R2, 95 % interval"
-    if panels := advantages(clean):
-        page.figure(plot_advantages(panels, words), words)
+    page.table(HEAD, shares(rows[rows["noise"] == 0]))
     with page.details("With noise on the target"):
         page.table(HEAD, shares(rows[rows["noise"] > 0]))
-
-
-def advantages(rows: pd.DataFrame) -> dict[str, dict[str, Verdict]]:
-    """Judge the default against each other network, inside, by number of rows."""
-    panels: dict[str, dict[str, Verdict]] = {}
-    for n_rows, own in rows.groupby("rows", sort=False):
-        for model in own["model"].unique():
-            wide = errors(own, [BASE, model]) if model not in (BASE, BOOSTING) else own[:0]
-            if len(wide):
-                verdict = beats(wide[BASE], wide[model], greater_is_better=False)
-                panels.setdefault(f"{n_rows:,} rows", {})[model] = verdict
-    return panels
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -17,10 +17,7 @@ from benchmarks.common.page import Page, markdown_table
 from benchmarks.common.verdicts import Claim, Verdict, beats, best_of, by_unit, claims_table
 from benchmarks.papers.combu.expected import (
     ACTIVATIONS,
-    AVERAGE_RANK,
-    LOST,
     METRICS,
-    TABLES,
     TASK_METRICS,
     Table,
     load_expected,
@@ -68,6 +65,19 @@ def rank_claims(where: str, task: str, unit: str) -> Claims:
     ]
 
 
+def judge_splits(data: str, metric: str, rows: pd.DataFrame, margin: float) -> Verdict | None:
+    """Judge whether CombU is the best on one data set, over splits of its rows."""
+    own = rows[(rows["data"] == data) & rows["activation"].isin(ACTIVATIONS)]
+    if own["split"].nunique() < 2:
+        return None
+    return best_of(signed(own, metric, "split"), FOCUS, **rows_of(own))
+
+
+def rows_of(rows: pd.DataFrame) -> dict[str, float]:
+    """Mean numbers of rows that train and test, for the corrected variance."""
+    return rows[["n_train", "n_test"]].mean().to_dict()
+
+
 def judge_order(table: Table, rows: pd.DataFrame, margin: float) -> Verdict:
     """Judge whether activations come in the paper's order, by `taus`."""
     return beats(taus(compare_with_paper(make_cells(rows), load_expected(table.number))), 0.0)
@@ -75,12 +85,10 @@ def judge_order(table: Table, rows: pd.DataFrame, margin: float) -> Verdict:
 
 def taus(comparison: pd.DataFrame) -> pd.Series:
     """Kendall's tau of our means and the paper's by data set, over metrics with 3 legible cells."""
-    found = {}
     both = comparison.dropna(subset=["mean", "paper_mean"])
-    for cell, part in both.groupby(["data", "protocol", "task", "metric"], sort=False):
-        if len(part) >= 3:
-            found[cell] = part[["mean", "paper_mean"]].corr("kendall").iat[0, 1]
-    return pd.Series(found, dtype=float).groupby(level=0, sort=False).mean()
+    cells = both.groupby(["data", "protocol", "task", "metric"], sort=False)[["mean", "paper_mean"]]
+    found = cells.apply(lambda x: x.corr("kendall").iat[0, 1] if len(x) >= 3 else math.nan)
+    return found.dropna().groupby(level=0, sort=False).mean()
 
 
 # ---- cells -------------------------------------------------------------------------------------
@@ -135,24 +143,24 @@ def cell_text(mean: float, sd: float, reproduced: object = False) -> str:
     """
     if not math.isfinite(mean):
         return "—"
-    star = "*" if reproduced is True or reproduced is np.True_ else ""
     text = f"{mean:.2f}" if mean > 50 else f"{mean:.3g}"
-    return text + (f" ± {sd:.2g}" if math.isfinite(sd) else "") + star
+    return (
+        text
+        + (f" ± {sd:.2g}" if math.isfinite(sd) else "")
+        + "*" * (pd.notna(reproduced) and bool(reproduced))
+    )
 
 
 def cells_table(comparison: pd.DataFrame, expected: pd.DataFrame, ours: Mapping[str, str]) -> str:
     """Lines of data set and metric, ours by protocol (``ours`` names them) above the paper's."""
     known = dict.fromkeys([*ACTIVATIONS, *comparison["activation"]])
     names = [name for name in known if name in set(comparison["activation"])]
-    paper = expected[expected["data"].isin(comparison["data"])]
     parts = [comparison[comparison["protocol"] == name].assign(who=ours[name]) for name in ours]
-    cells = pd.concat([*parts, paper.assign(who="the paper's", reproduced=False)])
-    order = {who: i for i, who in enumerate(cells["who"].unique())}
+    cells = pd.concat([*parts, expected.assign(who="the paper's", reproduced=False)])
     lines = []
     for (data, metric), part in cells.groupby(["data", "metric"], sort=False):
-        for who in sorted(part["who"].unique(), key=order.get):
-            own = part[part["who"] == who].set_index("activation")
-            texts = {c.Index: cell_text(c.mean, c.sd, c.reproduced) for c in own.itertuples()}
+        for who, own in part.groupby("who", sort=False):
+            texts = {c.activation: cell_text(c.mean, c.sd, c.reproduced) for c in own.itertuples()}
             lines.append([data, METRICS[metric].label, who, *(texts.get(n, "—") for n in names)])
     return markdown_table(["", "", "", *map(label, names)], lines)
 
@@ -219,7 +227,7 @@ def add_units(
     """
     lines, panels = [], {}
     for data, own in rows.groupby("data", sort=False):
-        sizes = how or {name: own[name].mean() for name in ("n_train", "n_test")}
+        sizes = how or rows_of(own)
         for score in scores:
             wide = signed(own, score, unit)
             if wide.isna().any(axis=None) or min(wide.shape) < 2:
@@ -235,17 +243,15 @@ def add_units(
             if score != "f1":  # as accuracy
                 panels[f"{data}, {name}"] = advantages(wide, **sizes)
     if lines:
-        page.text(f"Pairs of activations: {TESTS[unit]}, Holm-adjusted over all pairs, 5 % level.")
+        page.text(
+            f"Pairs: t-tests by {unit} (splits: Nadeau and Bengio's), Holm-adjusted, 5 % level."
+        )
         page.table(PAIRS_HEAD, lines)
     if max(map(len, panels.values()), default=0) > 1:
         words = f"CombU's advantage over each other, 95 % interval over {unit}s"
         page.figure(plot_advantages(panels, words), words, suffix)
 
 
-TESTS = {
-    "split": "t-tests paired by split and corrected for the overlap of splits (Nadeau and Bengio)",
-    "seed": "t-tests paired by seed",
-}
 PAIRS_HEAD = ("", "", "pairs that differ", "CombU is better than", "CombU is worse than")
 
 
@@ -287,26 +293,32 @@ def add_cells(
     page: Page, rows: pd.DataFrame, expected: pd.DataFrame, ours: Mapping[str, str]
 ) -> None:
     """Fold our cells, by protocol, beside the paper's."""
-    paper = expected[expected["data"] != AVERAGE_RANK]
+    paper = expected[expected["data"].isin(rows["data"])]
     comparison = compare_with_paper(make_cells(rows), paper)
-    lost = paper["note"].str.startswith(LOST).sum()
     with page.details("Our cells beside the paper's"):
         page.text(
             counts(comparison, ours),
             cells_table(comparison, paper, ours),
             "± is a standard deviation over splits, where there are several, or else over seeds. "
-            f"{lost} of the paper's {len(paper)} cells (—) are lost in the text that we have.",
+            f"{paper['mean'].isna().sum()} of the paper's {len(paper)} cells (—) are lost in our "
+            "text.",
         )
 
 
-def openml_study(number: int, task: str, description: str) -> Study:
+def openml_study(table: Table, task: str, description: str) -> Study:
     """The study of Table 5 or 6: four data sets of OpenML each; Figure 2 is of both."""
-    table, where = TABLES[number], f"Table {number}"
-    order = partial(judge_order, table)
+    where = f"Table {table.number}"
+    order, first = partial(judge_order, table), METRICS[TASK_METRICS[task][0]]
     claims = (
         *rank_claims(f"{where}, Figure 2", task, "data set"),
         Claim(where, ORDER, "data set", order, measure="Kendall's tau"),
-    )
+        *(
+            Claim(where, f"{data}: CombU is the best of the seven in {first.label}",
+                  "split of one data set", partial(judge_splits, data, TASK_METRICS[task][0]),
+                  measure=first.unit)
+            for data in table.data
+        ),
+    )  # fmt: skip
 
     def sources(quick: bool, data_home: str | None) -> list[Source]:
         names, limit = (list(table.data)[:2], 300) if quick else (table.data, None)

@@ -64,10 +64,6 @@ class Source:
         groups = X.groupby(list(X.columns), dropna=False, observed=True, sort=False)
         return groups.ngroup().to_numpy()
 
-    def has_equal_rows(self) -> bool:
-        """Say whether some rows have the same features."""
-        return len(set(self.row_groups())) < self.n_rows()
-
 
 @lru_cache(maxsize=8)
 def _load(source: Source) -> tuple[pd.DataFrame, pd.Series]:

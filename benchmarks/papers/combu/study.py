@@ -151,8 +151,6 @@ def make_fits(
         for settled in [recipe or paper_recipe(source.n_rows())]
         for settled in [replace(settled, curve_block=curve_block)]
         for protocol in protocols
-        # without equal rows it would be the grouped one again
-        if not protocol.name.endswith("-ungrouped") or source.has_equal_rows()
         for split in range(protocol.n_splits)
         for activation in activations
         for seed in range(protocol.n_seeds)

@@ -7,9 +7,10 @@ The data come from OpenML, or from CSV files in --data-home (or COMBUTAB_DATA).
 
 from __future__ import annotations
 
+from benchmarks.papers.combu.expected import TABLES
 from benchmarks.papers.combu.report import openml_study
 
-STUDY = openml_study(6, "regression", __doc__.splitlines()[0])
+STUDY = openml_study(TABLES[6], "regression", __doc__.splitlines()[0])
 
 if __name__ == "__main__":
     STUDY.main()

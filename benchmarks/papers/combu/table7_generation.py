@@ -29,13 +29,7 @@ from benchmarks.common.command import Experiment, Has, Job, Study
 from benchmarks.common.page import Page
 from benchmarks.common.verdicts import Claim, Verdict, beats, best_of, claims_table
 from benchmarks.papers.combu import generation, report, study
-from benchmarks.papers.combu.expected import (
-    ACTIVATIONS,
-    METRICS,
-    TASK_METRICS,
-    Table,
-    load_expected,
-)
+from benchmarks.papers.combu.expected import METRICS, TASK_METRICS, Table, load_expected
 from benchmarks.papers.combu.generation import OURS, PATCHED, REAL, Generator, Score
 from benchmarks.papers.combu.report import FOCUS
 from benchmarks.papers.combu.sources import Source, origin
@@ -114,18 +108,17 @@ def judge_tables(rows: pd.DataFrame, margin: float) -> Verdict:
     for (task, _), own in rows[rows["model"].isin(OURS)].groupby(["task", "model"]):
         found += [report.ranks(own, metric)[FOCUS] for metric in TASK_METRICS[task]]
     of_table = pd.concat(found).groupby(level=0).mean()
-    return beats(of_table, (len(ACTIVATIONS) + 1) / 2, greater_is_better=False)
+    return beats(of_table, (len(study.ACTIVATIONS) + 1) / 2, greater_is_better=False)
 
 
 CLAIMS = (
     Claim("Table 7", "CombU has a significant advantage in generative tasks", "table",
           judge_tables, 0.0, "CombU's mean rank beside the middle one"),
     *(
-        Claim("Table 7", f"{MODELS[model]}, {data}: CombU's rows are the best to learn from",
-              "generator seed of one split",
-              partial(judge_best, f"{MODELS[model]}, {data}", metric), 0.0,
-              f"{METRICS[metric].label}, {METRICS[metric].unit}")
+        Claim("Table 7", f"{place}: CombU's rows are the best to learn from, by {facts.label}",
+              "generator seed of one split", partial(judge_best, place, metric), 0.0, facts.unit)
         for model, data in product(OURS, DATA) for metric in TASK_METRICS[DATA[data]]
+        for place, facts in [(f"{MODELS[model]}, {data}", METRICS[metric])]
     ),
 )  # fmt: skip
 
@@ -179,7 +172,7 @@ def write_page(page: Page, arguments: Namespace, rows: pd.DataFrame) -> None:
 def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=5, help="of the generators (%(default)s)")
     chosen = {"data": DATA, "models": (*OURS, *PATCHED), "learners": generation.LEARNERS}
-    chosen["activations"] = ACTIVATIONS
+    chosen["activations"] = study.ACTIVATIONS
     for option, known in chosen.items():
         parser.add_argument(f"--{option}", nargs="+", choices=[*known], default=[*known])
     parser.add_argument("--jobs", type=int, default=cpu_count(), help="processes")
