@@ -61,9 +61,14 @@ def describe_generator(header: Mapping[str, Any]) -> dict[str, str]:
     """Kind, version and parameters of a generator, from the header of its file.
 
     >>> describe_generator({"class": "TVAE", "version": "0.1.0", "params": {"epochs": 300}})
-    {'Generator': 'TVAE of combutab 0.1.0', 'epochs': '300'}
+    {'Generator': 'TVAE of combutab 0.1.0', 'Differential privacy': 'not promised', 'epochs': '300'}
     """
     made = {"Generator": f"{header['class']} of combutab {header['version']}"}
+    made["Differential privacy"] = "not promised"
+    if header["class"] == "PrivateSynthesizer":
+        params = header["params"]
+        promise = f"epsilon={unpack(params['epsilon']):g}, delta={unpack(params['delta']):g}"
+        made["Differential privacy"] = f"promised, {promise}"
     return made | {str(name): str(unpack(value)) for name, value in header["params"].items()}
 
 
@@ -219,9 +224,8 @@ class TrainingRun(Callback):
         if path is None:
             return
         path = self.place(path)
-        write_whole(path, lambda place: save_with_format(self.generator, place, forms))
+        save_generator(self.generator, path, forms)
         self.add("the generator", path)
-        echo_on_terminal(f"Wrote the generator to {path}")
 
     def _report(self) -> str:
         done, wanted = getattr(self.generator, "n_iter_", None), self._epochs
@@ -232,6 +236,13 @@ class TrainingRun(Callback):
             kept = kept.removeprefix("; nothing is kept")
             kept += f"; the same command goes on from {self.checkpoint}"
         return when + kept
+
+
+def save_generator(generator: Any, path: Path | None, forms: FileFormat) -> None:
+    """Write a generator's file, if there is to be one."""
+    if path is not None:
+        write_whole(path, lambda place: save_with_format(generator, place, forms))
+        echo_on_terminal(f"Wrote the generator to {path}")
 
 
 # ---- Rows of a generator, to a file --------------------------------------------------------------

@@ -40,7 +40,7 @@ def generator_names() -> list[str]:
     """List the values of ``--model``: all generators that are registered, or will be on import."""
     package = sys.modules.get("combutab.generators")
     names = GENERATORS if package is None else package.find_generators()
-    return sorted(name.lower() for name in names)
+    return sorted(name.lower() for name in names if name != "PrivateSynthesizer")  # by --epsilon
 
 
 def one_of(names: list[str], name: str) -> str:

@@ -11,6 +11,12 @@ import typer
 
 from combutab.cli import _options
 from combutab.cli._console import UserError, echo_on_terminal, hint, refusals
+from combutab.cli._private import (
+    check_private_options,
+    read_bounds,
+    read_categories,
+    synthesize,
+)
 from combutab.core.text import counted
 
 if TYPE_CHECKING:
@@ -22,7 +28,7 @@ _HOLDOUT, _MAX_HOLDOUT = 0.2, 0.9  # of a report, as shares of the rows
 def synth(
     data: _options.Table,
     out: _options.Out,
-    model: _options.Generator = "tabflow",
+    model: _options.Generator = None,
     activation: Annotated[
         str | None,
         typer.Option(
@@ -58,6 +64,49 @@ def synth(
         int | None,
         typer.Option(help="Rows in a batch.", min=1, show_default="the generator's own"),
     ] = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            help="Make rows with differential privacy, of this budget: 1 is strict, 10 is loose. "
+            "Needs combutab[private]. What the data alone tell (bounds, categories) is learned "
+            "with noise, unless --bounds and --categories give it.",
+        ),
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(
+            help="With --epsilon: probability that the promise does not hold.", show_default="1e-6"
+        ),
+    ] = None,
+    bounds: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=LOW..HIGH",
+            help='With --epsilon: bounds known without the table, such as "age=0..120" or '
+            '"since=2000-01-01..2030-12-31". May be given several times.',
+        ),
+    ] = None,
+    categories: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=ONE|OTHER",
+            help='With --epsilon: values known without the table, such as "city=Rome|Oslo", or a '
+            "JSON file of lists by column. May be given several times.",
+        ),
+    ] = None,
+    person: Annotated[
+        str | None,
+        typer.Option(
+            help="With --epsilon: column that tells whose row it is; all rows of a person are "
+            "protected together.",
+        ),
+    ] = None,
+    rows_per_person: Annotated[
+        int | None,
+        typer.Option(
+            help="With --person: rows of a person that are used at most.", min=1, show_default="1"
+        ),
+    ] = None,
     seed: _options.Seed = 0,
     device: _options.Device = "auto",
     guard_formulas: _options.Guard = False,
@@ -90,6 +139,8 @@ def synth(
 ) -> None:
     """Train a generator on a table, and write a synthetic one of the same columns.
 
+    With --epsilon the rows are differentially private.
+
     Ctrl-C ends the training and writes what it has learned, beside files that are there.
     """
     started = time.perf_counter()
@@ -98,6 +149,17 @@ def synth(
     outputs["--suggest-constraints"] = suggest_constraints
     _options.check_outputs(outputs, {"DATA": data, "--constraints": constraints})
     _options.check_replaceable("--save", save)
+    private: dict[str, Any] = {"--delta": delta, "--bounds": bounds, "--categories": categories}
+    private |= {"--person": person, "--rows-per-person": rows_per_person}
+    looking: dict[str, Any] = {"--report": report, "--suggest-constraints": suggest_constraints}
+    unused: dict[str, Any] = {
+        "--model": model,
+        "--activation": activation,
+        "--min-frequency": min_frequency,
+    }
+    unused |= {"--max-time": max_time, "--batch-size": batch_size, "--checkpoint": checkpoint}
+    check_private_options(epsilon, private, looking | {"--holdout": holdout}, unused)
+    model = "tabflow" if model is None else model
     _check_report_options(report, target, holdout, [*(condition or ()), *(shares or ())])
     named = None if identifiers == ["none"] else identifiers
     asked = {"--condition": condition, "--shares": shares}
@@ -108,6 +170,34 @@ def synth(
 
     reading = _files.Reading(sep, decimal, encoding, thousands)
     table, forms, listed = _files.read_to_learn(data, reading, drop, discrete)
+    if epsilon is not None:
+        from combutab.cli._generators import read_rules
+
+        forms.guarded = guard_formulas
+        params: dict[str, Any] = {
+            "epsilon": epsilon,
+            "delta": delta,
+            "max_rows_per_person": rows_per_person,
+            "epochs": epochs,
+            "bounds": read_bounds(bounds, table),
+            "categories": read_categories(categories, table),
+            "identifiers": _options.find_columns("--identifiers", named, table.columns),
+            "constraints": read_rules(constraints),
+        }
+        synthesize(
+            table,
+            forms,
+            out,
+            params={name: value for name, value in params.items() if value is not None},
+            person=person,
+            discrete=listed,
+            rows=rows,
+            condition=condition,
+            shares=shares,
+            seed=seed,
+            save=save,
+        )
+        return
     column = None if target is None else _options.find_target(target, table.columns)
     if target is not None and column not in listed and table[column].count():
         classify = f"--discrete {shlex.quote(target)}"

@@ -119,8 +119,8 @@ def refuse_unlearnable(
     if timed:
         names = [schema.keys[j] for j in timed]
         raise ValueError(
-            f"the bounds of dates and durations are not learned: give those of {names} in bounds, "
-            f"such as bounds={{{names[0]!r}: ('2000-01-01', '2030-01-01')}}, or leave them out"
+            f"the bounds of dates and durations are not learned: give bounds of {names}, or leave "
+            "them out"
         )
     if open_ and not learn:
         names = [schema.keys[j] for j in open_]
