@@ -137,6 +137,38 @@ def test_type_checkers_see_the_names_that_there_are():
     assert set(combutab.__all__) <= set(dir(combutab))
 
 
+def test_nothing_touches_the_network():
+    """Every module is imported, and models are fitted, where a connection or a look-up ends all."""
+    code = """
+import os, pkgutil, sys
+from importlib import import_module
+def refuse(event, arguments):
+    if event in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"):
+        print("network:", event, arguments, file=sys.stderr)
+        os._exit(3)
+sys.addaudithook(refuse)
+import combutab
+for module in pkgutil.walk_packages(combutab.__path__, "combutab."):
+    if module.name.partition(".")[2] not in ("mlflow", "__main__"):  # mlflow is a guest
+        import_module(module.name)
+import numpy as np
+from combutab import MLPClassifier, TVAE
+rows = np.random.default_rng(0).normal(size=(40, 2))
+MLPClassifier(hidden_layer_sizes=(2,), max_iter=1, n_iter_no_change=np.inf).fit(rows, rows[:, 0] > 0)
+TVAE(epochs=1, batch_size=20, compress_dims=(2,), decompress_dims=(2,)).fit(rows).sample(3)
+combutab.cli.main(["--help"])
+print("no network was touched")
+"""
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
+    assert result.returncode == 0, result.stderr
+    assert "no network was touched" in result.stdout
+    refused = code.replace("import combutab\n", "import socket; socket.getaddrinfo('a.b', 80)\n", 1)
+    command = [sys.executable, "-c", refused]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
+    assert result.returncode == 3, "the hook would not have seen a look-up"
+
+
 def test_other_names_are_no_attributes():
     for name in ("nonsense", "_nonsense", "__nonsense__", "MLPClasifier"):
         assert not hasattr(combutab, name)
