@@ -154,7 +154,8 @@ for module in pkgutil.walk_packages(combutab.__path__, "combutab."):
 import numpy as np
 from combutab import MLPClassifier, TVAE
 rows = np.random.default_rng(0).normal(size=(40, 2))
-MLPClassifier(hidden_layer_sizes=(2,), max_iter=1, n_iter_no_change=np.inf).fit(rows, rows[:, 0] > 0)
+y = rows[:, 0] > 0
+MLPClassifier(hidden_layer_sizes=(2,), max_iter=1, n_iter_no_change=np.inf).fit(rows, y)
 TVAE(epochs=1, batch_size=20, compress_dims=(2,), decompress_dims=(2,)).fit(rows).sample(3)
 combutab.cli.main(["--help"])
 print("no network was touched")
