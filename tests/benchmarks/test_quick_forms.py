@@ -81,8 +81,9 @@ STUDIES = {
         data="shared", to_go="6 of 6 to go", words=("TabFlow, PhishingWebsites",),
         holds=lambda rows: rows["c2st"].between(0, 1).all(),
     ),
-    "papers.pln.approximation.__main__": Quick(
-        counts={"stage": {"final": 540}}, words=("## Verdicts", "trigonometric: PLN-4 < sigmoid"),
+    "papers.pln.approximation": Quick(
+        counts={"width": {8: 4 * 2 * 11, 32: 4 * 2 * 15}},  # families, functions, activations
+        words=("Sigmoid has a lower loss than ReLU", "below L / (2N - 1)"),
     ),
     "papers.pln.depth": Quick(
         "--data digits diabetes", "shared",
@@ -91,7 +92,7 @@ STUDIES = {
         words=("89.45", "too few units"),
     ),
     "papers.pln.normalization": Quick(
-        "--data digits", counts={"data": {"digits": 2 * 4 * 4 * 2}},
+        "--data digits", counts={"data": {"digits": 2 * 4 * 5 * 2}},
         words=("Beside PLN-8", "layer norm, 4 hidden layers"),
         holds=lambda rows: rows["score"].between(0, 1).all() and (rows["n_train"] == 120).all(),
     ),

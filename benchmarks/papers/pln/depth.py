@@ -44,8 +44,7 @@ from benchmarks.common.command import Arguments, Experiment, Job, Study
 from benchmarks.common.looks import Line, cross_table, label, listed, look, plot
 from benchmarks.common.page import Page
 from benchmarks.common.verdicts import Verdict, best_of, claims_table
-from benchmarks.papers.pln import deep_networks as networks
-from benchmarks.papers.pln import shared
+from benchmarks.papers.pln import deep_networks, shared
 from benchmarks.papers.pln.shared import combinations, stacked_jobs
 
 KIND = ["body", "init"]
@@ -61,7 +60,7 @@ FIRST = {"plain": "torch", "residual": "kaiming", "pre-activation": "kaiming"}
 INIT_NAMES = {"torch": "torch's own", "kaiming": "Kaiming's"}
 IN_FULL = ("digits", "california_housing")  # of the others the paper's activations alone
 FURTHER = ("pls-8", "combu", "nlrelu", "selu", "la-silu")
-SIZES = {"body": networks.BODIES, "init": INIT_NAMES, "depth": (20, 56, 110)}
+SIZES = {"body": deep_networks.BODIES, "init": INIT_NAMES, "depth": (20, 56, 110)}
 SIZES |= {"activation": ("relu", "sigmoid", "tanh", "pln-8", *FURTHER), "seed": range(3)}
 SIZES |= {"learning_rate": (0.1, 0.01, 0.001), "width": [32], "n_rows": [5000]}
 SIZES |= {"n_steps": [300], "batch_size": [64]}
@@ -83,7 +82,7 @@ def _settings(arguments: Arguments, names: tuple[str, ...], full: dict) -> pd.Da
 def gradient_jobs(arguments: Arguments) -> list[Job]:
     """The norms of the initial gradients, of all bodies with both initialisations."""
     settings = _settings(arguments, GRADIENT_SETTINGS, GRADIENT_SIZES)
-    run = partial(networks.initial_gradients, data_home=arguments.data_home)
+    run = partial(deep_networks.initial_gradients, data_home=arguments.data_home)
     return stacked_jobs(settings[list(GRADIENT_SETTINGS)], CELL, run)
 
 
@@ -98,7 +97,7 @@ def training_jobs(arguments: Arguments) -> list[Job]:
     small = (every["body"] == "plain") & (depth != 110)
     wanted = first & (digits | (depth != 56)) & (every["data"].isin(IN_FULL) | small)
     wanted |= digits & (every["body"] != "pre-activation") & (depth != 56)
-    run = partial(networks.train, data_home=arguments.data_home)
+    run = partial(deep_networks.train, data_home=arguments.data_home)
     return stacked_jobs(every.loc[wanted, list(SETTINGS)], CELL, run)
 
 
@@ -179,11 +178,10 @@ def threshold(gradients: pd.DataFrame, chosen: pd.DataFrame) -> str:
     trains = both["skill"] > TRAINS
     near, larger, smaller = both["ratio"].abs() <= 2, both["ratio"] > 2, both["ratio"] < -2
     shares = [f"{trains[where].sum()} of {where.sum()}" for where in (near, larger, smaller)]
-    return (
-        f"Where the first layer's gradient is within a factor of 100 of the last hidden layer's, "
-        f"{shares[0]} networks train; where it is larger (exploding towards the input), "
-        f"{shares[1]}; where it is smaller (vanishing), {shares[2]}."
-    )
+    return f"""\
+Networks that train, by the first layer's gradient over the last hidden layer's at the start:
+within a factor of 100, {shares[0]}; larger (exploding), {shares[1]}; smaller (vanishing),
+{shares[2]}."""
 
 
 def write(page: Page, _: Arguments, gradients: pd.DataFrame, training: pd.DataFrame) -> None:
@@ -232,10 +230,10 @@ STUDY = Study(
     module="benchmarks.papers.pln.depth",
     experiments=[
         Experiment(
-            *("pln_depth_gradients", GRADIENT_SETTINGS, networks.NORMS, gradient_jobs),
+            *("pln_depth_gradients", GRADIENT_SETTINGS, deep_networks.NORMS, gradient_jobs),
             key=(*CELL, "seed"),
         ),
-        Experiment("pln_depth", SETTINGS, networks.RESULTS, training_jobs, KEY),
+        Experiment("pln_depth", SETTINGS, deep_networks.RESULTS, training_jobs, KEY),
     ],
     write=write,
     add_arguments=shared.add_arguments,

@@ -12,8 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.papers.pln import deep_networks, depth, normalization, shared
-from benchmarks.papers.pln.approximation import findings, runs
+from benchmarks.papers.pln import approximation, deep_networks, depth, normalization, shared
 from benchmarks.papers.pln.deep_networks import Task, build, gradient_norms
 
 # ---- PLN-8 in the place of batch and layer normalisation ----------------------------------------
@@ -36,75 +35,100 @@ def test_normalisations_are_compared_by_table_or_of_one_table_by_split():
     assert one.high - one.estimate == pytest.approx(half, rel=1e-5)
 
 
-# ---- The approximation study of the PLN paper: its targets, search, numbers, and its quick form --
+# ---- One hidden layer ---------------------------------------------------------------------------
 
 
-def test_the_targets_are_lipschitz():
-    x = np.linspace(-5, 5, 20_001)
-    for target in runs.TARGETS.values():
-        steepest = np.abs(np.diff(target.function(x))).max() / (x[1] - x[0])
-        assert 0.8 * target.lipschitz < steepest <= target.lipschitz * (1 + 1e-9)
-    assert runs.TARGETS["trigonometric"].function(np.array([-0.5])) == pytest.approx(math.cos(0.5))
-    random = runs.TARGETS["random"]
-    assert random.points.tolist() == np.arange(-5, 5.5, 0.5).tolist()
-    assert np.abs(random.function(random.points)).max() <= 1
+def test_the_target_functions_are_what_the_page_says():
+    x = np.array([-5.0, -0.5, 0.25, 5.0])
+    paper = approximation.target("trigonometric", 0)
+    np.testing.assert_allclose(paper(x), np.sin(2 * x + 1) + np.cos(x))
+    values = approximation.target("random values", 3)
+    middle = (values(np.array([0.0])) + values(np.array([0.5]))) / 2
+    assert values(np.array([0.25])) == pytest.approx(middle), "straight lines"
+    for family in approximation.N_POINTS:
+        drawn = [approximation.target(family, number)(approximation.GRID) for number in range(5)]
+        assert len({tuple(values) for values in drawn}) == 5
+        again = approximation.target(family, 4)(approximation.GRID)
+        np.testing.assert_array_equal(drawn[4], again)
+    for family in ("bumps", "polynomials"):
+        drawn = approximation.target(family, 2)(approximation.GRID)
+        assert np.abs(drawn).max() == pytest.approx(1.0)
 
 
-def stack_of(*networks, **shared):
-    """Settings of (activation, rate, seed), as text."""
-    names = ("activation", "learning_rate", "seed")
-    rows = [
-        {"data": "random", "batch_size": 4, **shared, **dict(zip(names, n, strict=True))}
-        for n in networks
-    ]
-    return [{name: str(value) for name, value in row.items()} for row in rows]
+def test_the_promised_error_is_that_of_the_propositions():
+    values = approximation.target("random values", 0)(np.linspace(-5, 5, 21))
+    lipschitz = 10 * np.abs(np.diff(values)).max() / 0.5  # of the function on [0, 1]
+    for activation, n in {"relu": 31, "pln-2": 16, "pln-4": 8, "pls-1": 32, "tanh": 32}.items():
+        found = approximation.promised("random values", 0, activation, 32)
+        assert found == pytest.approx(lipschitz / (2 * n - 1))
 
 
 def test_rows_hold_the_errors_of_the_trained_network(monkeypatch):
-    kept, trained = [], runs.trained
-    monkeypatch.setattr(runs, "trained", lambda *a: kept.extend(trained(*a)) or tuple(kept))
-    rows = runs.train(
-        stack_of(
-            *(("combu", 0.01, 3), ("relu", 0.01, 3), ("relu", 1e12, 3)),
-            stage="final",
-            width=16,
-            epochs=10,
-            solver="sgd",
-        )
-    )
-    state = kept[1][1].state
+    kept, trained = [], approximation.trained
+    monkeypatch.setattr(approximation, "trained", lambda *a: kept.append(trained(*a)) or kept[-1])
+    shape = {"family": "random values", "n_points": "21", "width": "16"}
+    networks = [("0", "combu", 3, 0.01), ("4", "relu", 3, 0.01), ("4", "relu", 3, 1e30)]
+    errors = approximation.train(shape, networks, 30)
+    state = kept[0][1][1].state
     net = nn.Sequential(nn.Linear(1, 16), nn.ReLU(), nn.Linear(16, 1)).double()
     with torch.no_grad():
         for i in (0, 2):
             net[i].weight.copy_(state[f"linears.{i // 2}.weight"].T)
             net[i].bias.copy_(state[f"linears.{i // 2}.bias"].squeeze(0))
 
-    def output(x):
+    def error(x):
         with torch.no_grad():
-            return net(torch.tensor(x)[:, None])[:, 0].numpy()
+            output = net(torch.tensor(x)[:, None])[:, 0].numpy()
+        return output - approximation.target("random values", 4)(x)
 
-    target, row = runs.TARGETS["random"], rows[1]
-    points, grid = np.linspace(-5, 5, 21), np.linspace(-5, 5, 1001)
-    mse = np.mean((output(points) - target.function(points)) ** 2)
-    assert float(row["mse"]) == pytest.approx(mse, rel=1e-4)
-    sup = np.abs(output(grid) - target.function(grid)).max()
-    assert float(row["sup_error"]) == pytest.approx(sup, rel=1e-4)
-    drawn = np.array(row["curve"].split(), dtype=np.float64)
-    np.testing.assert_allclose(drawn, output(np.linspace(-5, 5, 101)), atol=6e-4)
-    assert rows[2]["mse"] == ""
-    assert rows[2]["error"].startswith("diverged")
+    assert errors[1, 0] == pytest.approx(np.mean(error(np.linspace(-5, 5, 21)) ** 2), rel=1e-4)
+    assert errors[1, 1] == pytest.approx(np.abs(error(np.linspace(-5, 5, 1001))).max(), rel=1e-4)
+    assert np.isinf(errors[2]).all(), "it diverged"
 
 
-@pytest.mark.parametrize(
-    ("activation", "n"), [("pln-2", 16), ("pln-4", 8), ("pls-1", 32), ("tanh", 32), ("relu", 31)]
-)
-@pytest.mark.parametrize("data", ["trigonometric", "random"])
-def test_the_constructed_network_keeps_the_bound(data, activation, n):
-    found = findings.reference(data, activation, 32)
-    lipschitz = 10 * runs.TARGETS[data].lipschitz
-    assert found["bound"] == pytest.approx(lipschitz / (2 * n))
-    assert found["constructed"] < lipschitz / (2 * (n - 0.5))
-    assert math.exp(found["constructed_log_loss"] / 2) <= found["constructed"]
+def test_the_learning_rate_is_chosen_on_another_seed(monkeypatch):
+    calls = []
+
+    def train(shape, networks, n_steps):
+        calls.append((networks, n_steps))
+        best = {"relu": 0.001, "tanh": 0.1}
+        return np.array([[abs(rate - best[name]) + seed, 5.0] for _, name, seed, rate in networks])
+
+    monkeypatch.setattr(approximation, "train", train)
+    rows = [
+        {
+            "family": "trigonometric",
+            "number": "1",
+            "activation": name,
+            "seed": seed,
+            "n_steps": "100",
+        }
+        for name in ("relu", "tanh")
+        for seed in "12"
+    ]
+    found = approximation.run(rows)
+    assert [row["learning_rate"] for row in found] == ["0.001", "0.001", "0.1", "0.1"]
+    assert [row["mse"] for row in found] == ["1", "2", "1", "2"]
+    (searched, steps), (networks, n_steps) = calls
+    assert (steps, n_steps) == (25, 100)
+    assert {seed for _, _, seed, _ in searched} == {0}
+    assert networks[1] == ("1", "relu", 2, 0.001)
+
+
+def test_losses_are_compared_over_the_widths_that_both_have():
+    unit = {"family": "trigonometric", "number": [0, 1, 2]}
+    rows = pd.concat(
+        pd.DataFrame({**unit, "activation": name, "width": width, "seed": seed, "mse": mse})
+        for name, losses in {"pln-4": {8: 9, 16: -1, 64: -2}, "pln-16": {16: 0, 64: -4}}.items()
+        for width, loss in losses.items()
+        for seed, mse in enumerate(np.exp([loss, loss + 0.1, np.inf]))
+    )
+    losses = approximation.medians(rows, "mse")
+    assert losses["pln-4", 8].tolist() == [1.0] * 3, "as one that diverged"
+    found = approximation.compare(losses, 0.2, lower="pln-16", higher="pln-4")
+    assert found.estimate == pytest.approx(0.5), "(-1 - 2) / 2 against (0 - 4) / 2"
+    assert found.word == "holds"
+    assert approximation.falls(losses, "pln-4").estimate == 1.0
 
 
 # ---- Deep networks without normalisation ---------------------------------------------------------
