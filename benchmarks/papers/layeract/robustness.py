@@ -128,8 +128,8 @@ def jobs(arguments: Namespace) -> Iterator[Job]:
     """Make a stack for each set and normalisation."""
     plan = QUICK if arguments.quick else Plan(data=arguments.data)
     for data, norm in product(plan.data, NORMS):
-        members = product(plan.activations, range(plan.n_seeds))
-        wanted = [plan.settings(data, norm, activation, seed) for activation, seed in members]
+        members = product([data], [norm], plan.activations, range(plan.n_seeds))
+        wanted = [plan.settings(*member) for member in members]
         run = partial(train_and_judge, data, norm, plan, arguments.data_home)
         yield Job(wanted, run, f"{data}, {NORMS[norm]}")
 
@@ -209,10 +209,9 @@ def paper_accuracies() -> pd.DataFrame:
 def write_page(page: Page, arguments: Namespace, rows: pd.DataFrame) -> None:
     sizes = rows.groupby("data", sort=False)[["n_train", "n_test"]].mean().round().astype(int)
     sets = ", ".join(f"{d} ({a} + {b} rows)" for d, a, b in sizes.itertuples())
-    chosen = ("hidden", "epochs", "batch_size", "learning_rate_init", "severities", "n_rows")
-    settings = ", ".join(f"{name} {rows[name].iloc[0]}" for name in chosen)
+    settings = ", ".join(f"{name} {rows[name].iloc[0]}" for name in (*SETTINGS[5:], "n_rows"))
     page.text(
-        f"Perceptrons trained by Adam ({settings} at most), normalisation before each activation; "
+        f"Perceptrons trained by Adam ({settings} at most), normalisation before activations; "
         f"{rows['seed'].nunique()} seeds, each a split (4:1, equal rows on one side) and initial "
         f"weights, which all activations share. Training and test rows: {sets}; digits and wdbc "
         "are scikit-learn's, the others copies of UCI's files, not fetched from OpenML. Corrupted: "
@@ -240,9 +239,8 @@ def _add_accuracies(page: Page, rows: pd.DataFrame, norm: str) -> None:
     clean, corrupted = (accuracies(rows, score, norm).T for score in ("clean", "corrupted"))
     shown = pd.DataFrame({"clean": clean.mean(axis=1), "corrupted": corrupted.mean(axis=1)})
     shown = shown.join(corrupted).reindex([name for name in ACTIVATIONS if name in shown.index])
-    paper = paper_accuracies().query("normalization == @norm")
-    means = paper.groupby("activation")[["clean", "corrupted"]].mean()
-    shown = shown.join(means.rename(columns="the paper's {}".format))
+    paper = paper_accuracies().groupby(["normalization", "activation"])[["clean", "corrupted"]]
+    shown = shown.join(paper.mean().loc[norm].rename(columns="the paper's {}".format))
     page.heading(f"With {NORMS[norm]}", 3)
     page.table(["", *shown], shown.map("{:.2f}".format).replace("nan", "—").itertuples())
 

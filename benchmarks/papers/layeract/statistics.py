@@ -99,9 +99,8 @@ def describe(net: MLPClassifier, X: pd.DataFrame, y: pd.Series) -> dict[str, flo
     values["input_sd"] = before.units["sd"].mean()
     for where, found in (("layer", stats), ("input", at_input)):
         for row in found.fluctuation.itertuples():
-            parts = (row.mean, row.sd, row.mean / size, row.input_mean, row.input_sd)
-            names = (f"{where}_{row.noise_mean:g}_{part}" for part in PARTS)
-            values |= dict(zip(names, parts, strict=True))
+            parts = row._asdict() | {"relative": row.mean / size}
+            values |= {f"{where}_{row.noise_mean:g}_{part}": parts[part] for part in PARTS}
     return values
 
 
