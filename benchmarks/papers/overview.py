@@ -15,7 +15,7 @@ from benchmarks.common.verdicts import FAILS, HOLDS, UNDECIDED
 from benchmarks.outputs import write_text
 
 FOLDER = Path(__file__).parents[1]
-CLAIMS = re.compile(r"^\| where \| claim (\| measure )?.*\n\| --- .*\n((?:\|.*\n)+)", re.MULTILINE)
+CLAIMS = re.compile(r"^\| where \| claim \| measure .*\n\| --- .*\n((?:\|.*\n)+)", re.MULTILINE)
 KINDS = ["table", "figure", "theorem", "lemma", "proposition", "definition", "corollary"]
 Thing = tuple[str, str]  # "table", "3"
 
@@ -43,13 +43,9 @@ def numbered(text: str) -> Iterator[Thing]:
 
 def claims_of(page: Path) -> list[tuple[str, str, str, list[str]]]:
     """Read a page's claims: where, text, measure, and the word of each verdict."""
-    found = []
-    for measure, lines in CLAIMS.findall(page.read_text("utf-8")):
-        for line in lines.splitlines():
-            where, text, *rest = line.strip("| ").split(" | ")
-            words = re.findall(r"\*\*(.+?)\*\*", " | ".join(rest[bool(measure) :]))
-            found.append((where, text, rest[0] if measure else "", words))
-    return found
+    lines = "".join(CLAIMS.findall(page.read_text("utf-8"))).splitlines()
+    cells = [line.strip("| ").split(" | ") for line in lines]
+    return [(*c[:3], re.findall(r"\*\*(.+?)\*\*", " | ".join(c[3:]))) for c in cells]
 
 
 def counted(words: list[str]) -> str:
