@@ -131,6 +131,7 @@ WRITES = {  # beside a picture of the example's name
     "permutation_importance": set(),
     "physical_law": set(),
     "power_plots": set(),
+    "private_table": {"generator.safetensors", "synthetic.csv"},
     "quantiles_and_uncertainty": set(),
     "robustness_to_noise": set(),
     "sdv_synthesizer": {"metadata.json", "synthesizer.pkl", "synthetic.csv"},
@@ -143,6 +144,7 @@ WRITES = {  # beside a picture of the example's name
 
 NEEDS = {
     "physical_law": ("sympy", "the extra formulas"),
+    "private_table": ("opendp", "the extra private"),
     "sdv_synthesizer": ("sdv", "the extra sdv"),
     "watch_training": ("sklearn.callback", "scikit-learn 1.9"),
 }
@@ -298,6 +300,17 @@ def test_rows_to_order_meet_their_conditions_and_are_reported_on(outputs, tmp_pa
     assert len(ordered) == 3
     assert all(int(age) >= 70 and smoker != "never" for age, smoker, _ in ordered)
     assert re.findall(r"(\w+): good", text) == ["usefulness", "likeness", "privacy"]
+
+
+def test_a_promise_is_said_in_words_and_by_step(outputs, tmp_path):
+    text = printed(outputs, "private_table", tmp_path)
+    assert "promise: epsilon=1, delta=1e-06" in text
+    assert "at most 73 %." in text
+    spent = numbers(r"(?m)^(?:column|choice|pair) +\d+ +[\d.]+ +([\d.]+)$", text)
+    assert len(spent) == 3
+    assert 0 < spent[0] < spent[1] < spent[2] <= 1
+    young, *_, old = numbers(r"([\d.]+)(?:,|$)", text.split("median days by age ")[-1].strip())
+    assert old > young + 1  # 6 days apart in the table; the noise moves this by a day or two
 
 
 def test_rows_learned_by_heart_are_found_out(outputs, tmp_path):

@@ -1,0 +1,109 @@
+"""A synthetic table with differential privacy
+===========================================
+
+A generator that promises differential privacy, what epsilon means, and where the budget goes.
+
+::
+
+    python examples/private_table.py [--out FOLDER]
+
+Needs OpenDP: pip install 'combutab[private]'. Writes FOLDER/synthetic.csv,
+FOLDER/generator.safetensors and FOLDER/private_table.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+import combutab
+from combutab import PrivateSynthesizer
+
+AGES = [(18, 40), (40, 60), (60, 90)]
+
+
+def make_stays(n: int) -> pd.DataFrame:
+    """Stays in a hospital: up to three rows for each patient, longer ones of older patients."""
+    rng = np.random.default_rng(0)
+    patient = np.sort(rng.integers(0, n // 2, n))
+    age = rng.integers(18, 90, n // 2)[patient]
+    return pd.DataFrame(
+        {
+            "patient": patient,
+            "age": age,
+            "ward": rng.choice(["surgery", "medicine", "children"], n, p=[0.5, 0.4, 0.1]),
+            "emergency": rng.random(n) < 0.2 + 0.4 * (age >= 60),
+            "days": np.minimum(1 + rng.poisson(age / 8), 30),
+        }
+    )
+
+
+def draw(tables: dict[str, pd.DataFrame]) -> Figure:
+    """Draw days by age, one panel for each table."""
+    figure = Figure(figsize=(8.6, 3.2), layout="constrained")
+    panels = figure.subplots(1, len(tables), sharex=True, sharey=True)
+    for axes, (title, table) in zip(panels, tables.items(), strict=True):
+        for (low, high), color in zip(AGES, ("0.65", "#0072B2", "#D55E00"), strict=True):
+            days = table.loc[table["age"].between(low, high, "left"), "days"]
+            axes.hist(days, np.arange(0, 26), density=True, color=color, alpha=0.6,
+                      label=f"age {low} to {high - 1}")  # fmt: skip
+        axes.set_title(title, loc="left", fontsize=10)
+        axes.set_xlabel("days")
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("share of stays")
+    panels[0].legend(frameon=False, fontsize=8)
+    return figure
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path(), help="folder for the files")
+    out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
+
+    stays = make_stays(6000)
+    generator = PrivateSynthesizer(
+        epsilon=1.0,
+        delta=1e-6,  # well below one over the number of patients
+        # from what the columns mean, not from the table: its own extremes are somebody's values
+        bounds={"age": (0, 120), "days": (1, 30)},
+        categories={"ward": ["surgery", "medicine", "children"]},
+        max_rows_per_person=2,
+        epochs=10,  # steps after each round of measurements
+        random_state=0,  # of the rows; the noise comes from the operating system
+    )
+    generator.fit(stays, person="patient")  # all rows of a patient are protected together
+
+    epsilon, delta = generator.epsilon_, generator.delta_
+    highest = math.exp(epsilon) / (1 + math.exp(epsilon))
+    print(f"promise: epsilon={epsilon:g}, delta={delta:g}")
+    print("An attacker who knows all other rows, and guesses with a probability of 50 % that a")
+    print(f"patient is in the table, can raise that guess to at most {100 * highest:.0f} %.")
+    # what each step spent; epsilon is that of all steps so far
+    steps = generator.ledger_.groupby("step", sort=False)
+    print(
+        steps.agg(times=("rho", "size"), rho=("rho", "sum"), epsilon=("epsilon", "last")).round(4)
+    )
+
+    # rows cost nothing more, however many: they follow from the noisy counts
+    synthetic = generator.sample(6000, random_state=0)
+    synthetic.to_csv(out / "synthetic.csv", index=False)
+    print(synthetic.head(3).to_string(index=False))
+    tables = {"real": stays, f"synthetic, epsilon={epsilon:g}": synthetic}
+    for name, table in tables.items():
+        groups = pd.cut(table["age"], [low for low, _ in AGES] + [90], right=False)
+        days = table.groupby(groups, observed=False)["days"].median()
+        print(f"{name}: median days by age {', '.join(f'{x:.0f}' for x in days)}")
+
+    generator.save(out / "generator.safetensors")  # can be published as the rows can
+    again = combutab.load(out / "generator.safetensors")
+    assert again.sample(6000, random_state=0).equals(synthetic)
+    draw(tables).savefig(out / "private_table.png", dpi=100)
+
+
+if __name__ == "__main__":
+    main()
