@@ -211,9 +211,9 @@ def test_the_unit_of_a_claim_is_a_data_set(gains, beats, matches):
 def test_settings_of_a_claim():
     small = rows_of_training({"a": 3.0, "b": 3.1, "c": 2.9}).assign(batch_size=8)
     large = rows_of_training({"a": 1.0, "b": 1.1, "c": 0.9}).assign(batch_size=512)
-    rows, own = pd.concat([small, large]), {"at": training.SMALL}
+    rows, own = pd.concat([small, large]), {"at": "batch_size min"}
     assert training.claim("", "", "LN+PN", "LN", **own).verdict(rows).estimate == pytest.approx(3)
-    more = training.claim("", "", "LN+PN", "LN", **own, than=training.LARGE).verdict(rows)
+    more = training.claim("", "", "LN+PN", "LN", **own, than="batch_size max").verdict(rows)
     assert (more.word, more.estimate) == ("holds", pytest.approx(2))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -20,7 +21,7 @@ from benchmarks.common.looks import Line, plot
 from benchmarks.common.page import Page
 from benchmarks.common.results import Row
 from benchmarks.common.verdicts import Claim, Verdict, beats, claims_table, exact
-from benchmarks.papers.proxynorm.figures import look
+from benchmarks.papers.proxynorm.figures import look, texts
 from benchmarks.papers.proxynorm.random_nets.nets import RHO, TERMS, WITH_IN, Net
 from benchmarks.papers.proxynorm.random_nets.theorems import CHECKED, cases
 from combutab.plotting import plot_power
@@ -49,13 +50,9 @@ COMMON = 20  # the depth of Figure 2's right edge
 ROUNDING, CONSTANT = 1e-10, 0.01  # of float64; of the power, where a theorem has "small constants"
 
 
-def draws(arguments: Arguments) -> range:
-    return range(2 if arguments.quick else 8)
-
-
 def network_jobs(arguments: Arguments) -> Iterator[Job]:
     """One draw of all nets after another."""
-    for draw in draws(arguments):
+    for draw in range(2 if arguments.quick else 8):
         for net in QUICK if arguments.quick else FULL:
             own = {"net": net.kind, "width": net.width, "phi": net.phi, "draw": draw}
             own = {name: str(value) for name, value in (own | {"inputs": net.n_inputs}).items()}
@@ -66,25 +63,23 @@ def network_jobs(arguments: Arguments) -> Iterator[Job]:
 def measured(net: Net, draw: int) -> list[Row]:
     """Powers and nonlinearity as text, in the order of the net's sites."""
     digits = dict.fromkeys((*TERMS, "nonlinearity"), ".5g") | {"P": ".9g"}
-    return [
-        {"nonlinearity": ""} | {name: f"{value:{digits[name]}}" for name, value in row.items()}
-        for row in net.measure(draw).to_dict("records")
-    ]
+    rows = net.measure(draw).to_dict("records")
+    return [{"nonlinearity": ""} | {n: f"{v:{digits[n]}}" for n, v in row.items()} for row in rows]
 
 
 def theorem_jobs(arguments: Arguments) -> Iterator[Job]:
     """All cases of Theorems 2 and 3, a draw after another."""
     size, n_points = ((16, 6), 2001) if arguments.quick else ((32, 50), 20_001)
     found = cases(Net("conv", *size), n_points)
-    names = [(t, case, term) for t, case in found for term in CHECKED[t]]
 
     def run(draw: int) -> list[Row]:
-        errors = {name: find(draw) for name, find in found.items()}
-        return [{"error": f"{errors[t, case][term]:.4g}"} for t, case, term in names]
+        errors = [error for find in found.values() for error in find(draw).values()]
+        return [{"error": f"{error:.4g}"} for error in errors]
 
-    for draw in draws(arguments):
-        own = [{"theorem": str(t), "case": c, "draw": str(draw), "term": x} for t, c, x in names]
-        yield Job(own, partial(run, draw), f"theorems, draw {draw}")
+    for draw in map(str, range(2 if arguments.quick else 8)):
+        names = [(str(t), case, draw, term) for t, case in found for term in CHECKED[t]]
+        own = [dict(zip(CASE, name, strict=True)) for name in names]
+        yield Job(own, partial(run, int(draw)), f"theorems, draw {draw}")
 
 
 # ---- The paper's claims ---------------------------------------------------------------------
@@ -124,11 +119,9 @@ def higher(where: str, text: str, column: str, a: str | float, b: str | float) -
         own = main_net(rows)
         last = own["depth"].max() if column == "nonlinearity" else min(COMMON, own["depth"].max())
         values = own[own["depth"] == last].pivot(index="draw", columns="norm", values=column)
-        if not {norm for norm in (a, b) if isinstance(norm, str)} <= set(values):
+        if not {x for x in (a, b) if isinstance(x, str)} <= set(values):
             return None
-        if isinstance(a, str):
-            return beats(values[a], values[b] if isinstance(b, str) else b)
-        return beats(values[b], a, greater_is_better=False)
+        return beats(*(pd.Series(values.get(x, x), values.index) for x in (a, b)))
 
     return Claim(where, text, "draw of all networks", judge, measure=column)
 
@@ -153,15 +146,15 @@ def errors(theorem: int, term: str, case: str, measure: str) -> Claim:
         own = theorems[(theorems["theorem"] == theorem) & theorems["case"].str.contains(case)]
         return exact(own["error"][own["term"].str.fullmatch(term)], tolerance)
 
-    text = {
-        2: "with IN each channel has P = P3 = 1 and P1 = P2 = P4 = 0",
-        3: f"given standard normal channels, PN gives channels with {term} = {int(term == 'P')}",
-    }[theorem]
+    text = f"given standard normal channels, PN gives channels with {term} = {int(term == 'P')}"
+    text = [text, "with IN each channel has P = P3 = 1 and P1 = P2 = P4 = 0"][theorem == 2]
     tolerance = ROUNDING if theorem == 2 else CONSTANT
     return Claim(f"Theorem {theorem}", text, "exact", judge, tolerance, measure)
 
 
-FIGURE_2, FIGURE_5, LINEAR = "Figure 2 top", "Figure 5 right", "nonlinearity"
+TABLE = pd.read_csv(Path(__file__).with_name("claims.csv")).to_numpy()
+HIGHER = [higher(*(float(x) if x[0] == "0" else x for x in row)) for row in TABLE]
+RESIDUAL = [claim for claim in HIGHER if claim.where == "Figure 6"]
 RANDOM = (
     Claim("Theorem 1, Figure 5 left", "with LN, P - P1 <= rho^(l-1) but for 0.01", "exact",
           bounded, CONSTANT, "excess at the largest width"),
@@ -169,27 +162,8 @@ RANDOM = (
           "difference at the largest width"),
     Claim("Proposition 6", "with phi = identity, P - P1 nears rho^(l-1) as the width grows", "draw",
           nearer, measure="largest distance, smallest less largest width"),
-    higher(FIGURE_2, "channels collapse with LN: P1 above 0.5", "P1", "LN", 0.5),
-    higher(FIGURE_2, "channels collapse less with GN than with LN", "P1", "LN", "GN"),
-    *(higher(FIGURE_2, f"channels do not collapse with {norm}: P1 below 0.01", "P1", 0.01, norm)
-      for norm in ("BN", "IN")),
-    higher(FIGURE_2, "instances hardly vary with IN: less than 0.01", "P2 + P4", 0.01, "IN"),
-    higher(FIGURE_2, "instances vary more with GN than with IN", "P2 + P4", "GN", "IN"),
-    higher(FIGURE_2, "instances vary less with GN than with BN", "P2 + P4", "BN", "GN"),
-    *(higher(FIGURE_2, f"powers with {norm} resemble BN's: less than 0.1 is elsewhere",
-             "elsewhere than BN's", 0.1, norm) for norm in ("LN+PN", "GN+PN")),
-    higher(FIGURE_2, "LN+WS lets P1 rise more than LN+PN", "P1", "LN+WS", "LN+PN"),
-    higher(FIGURE_5, "layers become channel-wise linear with LN: below 0.01", LINEAR, 0.01, "LN"),
-    higher(FIGURE_5, "layers become nearly linear with GN: below 0.1", LINEAR, 0.1, "GN"),
-    *(higher(FIGURE_5, f"layers stay nonlinear with {norm}: above 0.1", LINEAR, norm, 0.1)
-      for norm in ("BN", "LN+PN", "GN+PN")),
+    *(claim for claim in HIGHER if claim not in RESIDUAL),
 )  # fmt: skip
-RESIDUAL = (
-    higher("Figure 6", "at initialisation LN collapses more than GN", "P1", "LN", "GN"),
-    higher("Figure 6", "at initialisation LN keeps P1 below 0.9", "P1", 0.9, "LN"),
-    higher("Figure 6", "at initialisation LN+WS keeps P1 below 0.1", "P1", 0.1, "LN+WS"),
-    higher("Figure 6", "at initialisation LN+PN keeps P1 below 0.1", "P1", 0.1, "LN+PN"),
-)
 THEOREMS = (
     errors(2, ".*", "float64", "float64"),
     errors(3, "P1", ", normal", "P1"),
@@ -202,27 +176,6 @@ POWER = Claim(
 
 # ---- The page -------------------------------------------------------------------------------
 
-DESIGN = """\
-Layers are Definition 1's: a 3 x 3 convolution with periodic boundaries (the first one halves the
-image) or a dense layer, a normalisation, gamma ~ N(1, 0.2²) and beta ~ N(0, 0.2²), ReLU; weights
-are normal, cut at two standard deviations; PN has eps 0.03 and a standard normal proxy. The nets of
-a draw share weights, gamma and beta. scikit-learn's digits stand in for CIFAR-10 and ImageNet;
-dense nets have no positions, so no P3, P4 and IN. Shares of the power are at l = 20 (residual: 16),
-nonlinearity at the last layer. The paper shows curves: the thresholds in the claims are ours.
-
-The paper has width 1024, 128 inputs and 50 draws; here the largest nets with all norms have width
-128 (conv) and 512 (dense), 64 inputs and 8 draws. Depth 200, groups of 8 channels and rho = 0.963
-are the paper's."""
-THEOREM_3 = """\
-Largest distance over channels (gamma and beta drawn) and draws. Theorem 3: from P = 1 and P1 = 0 of
-what ProxyNorm with eps = 0 gives for channels of that distribution, of mean 0 and variance 1;
-condition (iii) is that they are normal. Moments without a closed form are taken over 256 proxy
-points, or as many as the data has."""
-RESIDUAL_TEXT = """\
-ResNet-50 (v2) with a quarter of its widths: 16 bottleneck blocks, a stem of one 3 x 3 convolution,
-the image halved once, gamma = 1 and beta = 0, GN with the paper's group sizes. A block's three
-normalisations are pooled, over {} inputs (256 in the paper), and BN's statistics are of all."""
-
 
 def write(page: Page, arguments: Arguments, rows: pd.DataFrame, theorems: pd.DataFrame) -> None:
     theorems = theorems.astype({"error": float})  # elsewhere an error is a message
@@ -230,7 +183,8 @@ def write(page: Page, arguments: Arguments, rows: pd.DataFrame, theorems: pd.Dat
     kinds = dict(list(rows.groupby("net", sort=False)))
     main = {kind: main_net(part) for kind, part in kinds.items()}
     random = {kind: kinds[kind] for kind in ("conv", "dense")}
-    page.text(DESIGN, claims_table(RANDOM, random))
+    text = texts(__file__)
+    page.text(text["Design"], claims_table(RANDOM, random))
     page.text(claims_table(RESIDUAL, {"residual": kinds["residual"]}))
     page.text(claims_table((POWER,), {"all networks": rows}))
     page.text(claims_table(THEOREMS, {"channel by channel": theorems}))
@@ -240,29 +194,27 @@ def write(page: Page, arguments: Arguments, rows: pd.DataFrame, theorems: pd.Dat
         own = rows[(rows["norm"] == "LN") & (rows["net"] != "residual")]
         own = own.assign(over=own["over"].where(own["phi"] == "relu", own["over"].abs()).clip(0))
         groups = own.groupby(["phi", "net", "width"], sort=False)
-        table = groups.agg(
-            draws=("draw", "nunique"), depths=("depth", "max"), cells=("over", "size")
-        )
+        count = {"draws": groups["draw"].nunique(), "depths": groups["depth"].max()}
+        table = pd.DataFrame({**count, "cells": groups.size(), "largest": groups["over"].max()})
         # y has P <= 1, and at l = 1 the bound is 1: rounding there is no violation
-        table["above the bound"] = groups["over"].agg(lambda over: (over > 1e-6).sum())
-        table["largest"] = groups["over"].max()
+        table.insert(3, "above the bound", groups["over"].agg(lambda over: (over > 1e-6).sum()))
         add_table(page, table.reset_index())
     with page.details("Theorems 2 and 3 by case"):
         worst = theorems.pivot_table("error", ["theorem", "case"], "term", "max", sort=False)
-        add_table(page, worst.reset_index(), THEOREM_3)
+        add_table(page, worst.reset_index(), text["Theorem 3"])
     with page.details("Power plots of convolutional networks"):
         shown = main["conv"][main["conv"]["depth"] <= COMMON].groupby("norm", sort=False)
         page.figure(plot_power(dict(list(shown))), "Shares of the power by depth", "power_conv")
     for kind, own in main.items():
         with page.details(f"{kind.capitalize()} networks: shares by depth (mean ± SD over draws)"):
             if kind == "residual":
-                page.text(RESIDUAL_TEXT.format(own["inputs"].iloc[0]))
+                page.text(text["Residual"].format(own["inputs"].iloc[0]))
             for column in ("P1", "P2", "P3", "P4", "nonlinearity"):
                 shown = own[own["depth"].isin((1, 5, 10, 16, 20, 50, 100, 200))]
                 groups = shown.dropna(subset=column).groupby(["norm", "depth"], sort=False)[column]
-                text = groups.agg(lambda x: f"{x.mean():.3f} ± {x.std():.3f}").unstack()
-                if not text.empty:
-                    add_table(page, text.add_prefix("l = ").reset_index(), f"{column}:")
+                cells = groups.agg(lambda x: f"{x.mean():.3f} ± {x.std():.3f}").unstack()
+                if not cells.empty:
+                    add_table(page, cells.add_prefix("l = ").reset_index(), f"{column}:")
 
 
 def add_table(page: Page, table: pd.DataFrame, text: str = "") -> None:

@@ -29,6 +29,10 @@ SMOOTHING, SGD_MOMENTUM, WEIGHT_DECAY, WARM_UP = 0.1, 0.9, 1e-4, 0.1
 DROPOUT_PLAIN = 0.02  # after each of ten layers
 
 
+# A network's logits of test and training rows, its last epoch's accuracy and loss
+Trained = tuple[Tensor, Tensor, float, float]
+
+
 @dataclass(frozen=True)
 class Recipe:
     """Sizes; epochs and rate are a batch of 128's, others' in proportion to the batch's root."""
@@ -108,20 +112,19 @@ class Program:
         split = load_split(self.data, self.recipe, self.data_home)
         train = train_estimators if self.net == "plain MLP" else train_residual
         rows = []
-        for test_logits, logits, accuracy, loss in train(self, split):
-            right = [
-                (found.argmax(1) == y).double().mean().item()
-                for found, y in ((test_logits, split.y_test), (logits, split.y_train))
-            ]
-            row = {
-                "accuracy": right[0],
-                "log_loss": F.cross_entropy(test_logits, split.y_test).item(),
-            }
-            row |= {"train_accuracy": accuracy, "train_loss": loss, "fit_accuracy": right[1]}
+        for logits, fitted, train_accuracy, train_loss in train(self, split):
+            row = {"accuracy": accuracy(logits, split.y_test)}
+            row |= {"log_loss": F.cross_entropy(logits, split.y_test).item()}
+            row |= {"train_accuracy": train_accuracy, "train_loss": train_loss}
+            row |= {"fit_accuracy": accuracy(fitted, split.y_train), "n_test": len(logits)}
             taken = round((time.perf_counter() - started) / len(self.seeds), 3)
-            row |= {"n_test": len(split.y_test), "groups": self.groups, "seconds": taken}
+            row |= {"groups": self.groups, "seconds": taken}
             rows.append({name: f"{value:.6g}" for name, value in row.items()})
         return rows
+
+
+def accuracy(logits: Tensor, y: Tensor) -> float:
+    return (logits.argmax(1) == y).double().mean().item()
 
 
 @lru_cache(maxsize=4)
@@ -162,8 +165,8 @@ def rate_factor(fraction: float) -> float:
     return training.schedule_factor("cosine", (fraction - WARM_UP) / (1 - WARM_UP))
 
 
-def train_residual(program: Program, split: Split) -> Iterator[tuple[Tensor, Tensor, float, float]]:
-    """Train; yield logits of test and training rows, and the last epoch's accuracy and loss."""
+def train_residual(program: Program, split: Split) -> Iterator[Trained]:
+    """Train the residual networks as one stack."""
     n_inputs, n_classes = split.X_train.shape[1], int(split.y_train.max()) + 1
     recipe, own = program.recipe, {"image": program.net == "CNN", "extra": program.extra}
     n_blocks, norm = (recipe.layers - 1) // 2, (program.norm, program.groups)
@@ -190,10 +193,8 @@ def train_residual(program: Program, split: Split) -> Iterator[tuple[Tensor, Ten
         yield *both, result.train_metric[-1], result.train_loss[-1] - own
 
 
-def train_estimators(
-    program: Program, split: Split
-) -> Iterator[tuple[Tensor, Tensor, float, float]]:
-    """Train deep MLPs without skip connections by the estimator, as `train_residual`."""
+def train_estimators(program: Program, split: Split) -> Iterator[Trained]:
+    """Train deep MLPs without skip connections by the estimator."""
     X, y = split.X_train.numpy(), split.y_train.numpy()
     nets = [make_estimator(program, seed) for seed in program.seeds]
     for outcome in fit_stacked([FitTask(net, X, y, data_key=0) for net in nets]):
