@@ -191,7 +191,8 @@ class MixtureTable:
         """Draw rows as they are asked for, exactly from the mixture given what is known.
 
         First a component, by its probability given the codes that are known or allowed; then each
-        other code from that component; places within bins are uniform.
+        other code from that component; places within bins are uniform. Components are drawn by
+        stratified sampling: rows that nothing is asked of have each about equally often.
         """
         table, sizes = self.probabilities, list(spans.sizes)
         n, allowed = request.n_rows, dict(request.allowed)
@@ -228,7 +229,8 @@ class MixtureTable:
     ) -> Tensor:
         """Draw a component for each row by its posterior probability, (n,)."""
         n, k = len(given), len(self.probabilities)
-        u = uniforms(request.keys_for(Stream.ORDER), n, 1, device=_CPU)[0, :, 0]
+        order, within = uniforms(request.keys_for(Stream.ORDER), n, 2, device=_CPU)[0].T
+        u = (order.argsort() + within) / n  # a stratum of [0, 1) for each row, in random order
         log = torch.zeros(n, k, dtype=torch.float64)
         for i, part in enumerate(own):
             known = given[:, i] >= 0
