@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmarks.activations import effects, learned, real_tables, recipes, tables
+from benchmarks.activations import effects, real_tables, tables
 from benchmarks.activations.shares import PARTS, Learning
 
 DATA_HOME = Path(__file__).parents[3] / "shared" / "data"
@@ -37,20 +36,11 @@ def test_iman_and_davenport_by_hand():
 def test_the_rule_has_three_answers():
     noise = np.array([-0.01, 0.01, 0.0, -0.01, 0.01])
     base = np.arange(5.0)
-    values = pd.DataFrame(
-        {
-            "combu": base,
-            "relu": base + 0.5 * noise,
-            "gelu": base - 0.2 + noise,
-            "selu": base + 9 * noise,
-        }
-    )
+    values = {"combu": base, "relu": base + 0.5 * noise, "gelu": base - 0.2 + noise}
+    values = pd.DataFrame(values | {"selu": base + 9 * noise})
     found = effects.beside(values, "combu").set_index("a")
-    assert found["answer"].to_dict() == {
-        "relu": "less than 2 %",
-        "gelu": "GELU is better",
-        "selu": "not decided",
-    }
+    answers = {"relu": "less than 2 %", "gelu": "GELU is better", "selu": "not decided"}
+    assert found["answer"].to_dict() == answers
     assert found.loc["gelu", "ratio"] == pytest.approx(np.exp(-0.2))
     half = 2.776445 * noise.std(ddof=1) / 5**0.5  # Student's quantile of 4 degrees
     assert found.loc["gelu", "high"] == pytest.approx(np.exp(-0.2 + half))
@@ -171,16 +161,6 @@ def test_thirty_equations_by_the_rule():
     (X, y), (other, _) = tables.rows_of(tables.source("autoMpg", str(DATA_HOME)), 0)
     assert len(X) == len(y) <= 400
     assert not set(map(tuple, X.to_numpy())) & set(map(tuple, other.to_numpy()))
-
-
-@needs_data
-@pytest.mark.parametrize("module", [recipes, learned])
-def test_the_rows_that_are_kept_are_those_of_the_full_study(module):
-    (experiment,) = module.STUDY.experiments
-    arguments = argparse.Namespace(quick=False, data_home=str(DATA_HOME))
-    kept = experiment.store(RESULTS).read()[list(module.KEY)].astype(str)
-    wanted = [row for job in experiment.jobs(arguments) for row in job.wanted]
-    assert kept.to_numpy().tolist() == [[row[name] for name in module.KEY] for row in wanted]
 
 
 def test_the_summary_quotes_the_rows():

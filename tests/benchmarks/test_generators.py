@@ -142,13 +142,9 @@ def test_a_fifth_is_hidden_and_gaps_stay_gaps():
 
 
 def test_the_nearest_donor_has_the_cell():
-    holed = pd.DataFrame(
-        {
-            "x": [0.0, 1.0, np.nan, 10.0, 9.0],
-            "kind": pd.Categorical(["a", None, "b", "b", "a"]),
-            "y": [1.0, 2.0, 3.0, 4.0, np.nan],
-        }
-    )
+    holed = {"x": [0.0, 1.0, np.nan, 10.0, 9.0], "y": [1.0, 2.0, 3.0, 4.0, np.nan]}
+    holed = pd.DataFrame(holed | {"kind": pd.Categorical(["a", None, "b", "b", "a"])})
+    holed = holed[["x", "kind", "y"]]
     donors = nearest_donors(holed)
     assert donors[1, 1] == 0  # by x and y: 0.1 and 1/3 away; row 3 is 0.9 and 2/3
     assert donors[2, 0] == 3  # by kind and y: 0 and 1/3; row 1 is 1/3 away by y alone

@@ -105,10 +105,12 @@ def over_best(found, model, which, names, task=""):
     return np.array(logs)
 
 
+COLUMNS = {"error": (0, ""), "classification": (0, "c"), "regression": (0, "r")}
+COLUMNS |= {"log loss": (1, ""), "seconds / RealMLP-TD": (2, "")}
+
+
 def test_predictions():
     tables = page()["Predictions"]
-    columns = [("error", 0, ""), ("classification", 0, "c"), ("regression", 0, "r")]
-    columns += [("log loss", 1, ""), ("seconds / RealMLP-TD", 2, "")]
     for size in ("500", "3000"):
         found = errors_of(size)
         captions = [each for each in tables if f"{size} training rows" in each]
@@ -119,7 +121,7 @@ def test_predictions():
                 model for model, own in found.items() if names <= set(own)
             }
             for row in tables[caption]:
-                for column, which, task in columns:
+                for column, (which, task) in COLUMNS.items():
                     logs = over_best(found, row["of"], which, names, task)
                     assert mean_and_interval(row[column], logs), (caption, row["of"], column)
                 errors = np.exp(over_best(found, row["of"], 0, names))
@@ -165,25 +167,20 @@ def test_bars_that_are_missed_stand_beside_those_that_are_met():
     caption = "Bars that were set for the defaults; the means meet 5 of 16"
     bars = page()["Predictions"][caption]
     met = 0
-    kinds = {"error": (0, ""), "classification": (0, "c"), "regression": (0, "r")}
-    kinds |= {"log loss": (1, ""), "seconds / RealMLP-TD": (2, "")}
     for row in bars:
         column, most = row["bar"].split(" at most ")
         for size in ("500", "3000"):
             found = errors_of(size)
-            logs = over_best(
-                found, row["of"], kinds[column][0], found["combutab"], kinds[column][1]
-            )
+            which, task = COLUMNS[column]
+            logs = over_best(found, row["of"], which, found["combutab"], task)
             mean, word = math.exp(logs.mean()), row[f"{size} rows"]
             assert shown(word.partition(":")[0], mean)
             assert (": met" in word) == (mean <= float(most)) != (": missed" in word)
             half = 2.03 * logs.std(ddof=1) / math.sqrt(len(logs))  # t of 16 to 38: 2.02 to 2.12
             gap = math.log(float(most)) - logs.mean()
             if abs(abs(gap) - half) > 0.06 * half:
-                decided = (
-                    "holds over" if gap > half else "does not hold" if gap < -half else "not de"
-                )
-                assert f"({decided}" in word
+                words = {gap > half: "(holds over", gap < -half: "(does not hold"}
+                assert words.get(True, "(not de") in word
             met += ": met" in word
     assert (len(bars), met) == (8, 5)
 
@@ -192,8 +189,7 @@ def test_seconds():
     found = page()
     for row in found["Seconds of a fit"]["Times as long as ours, by network and rows"]:
         peer, _, rest = row["of"].partition(" / ours, ")
-        kinds = {"relu": "relu", "relu, dropout": "relu dropout", "combu": "combu"}
-        kind = (kinds | {"combu, dropout": "combu dropout"})[rest]
+        kind = rest.replace(",", "")
         for own in stored("speed", "speed_fit"):
             ratio = number(own[f"{peer} {kind}"]) / number(own[f"ours {kind}"])
             assert shown(row[own["size"]], ratio)
@@ -203,11 +199,9 @@ def test_seconds():
         what = row["of"].partition(":")[0]
         model, step = what.split() if " " in what else ("CTGAN", what)
         for own in stored("speed", "speed_generators"):
-            theirs, ours = (
-                number(own[f"{package} {model} {steps[step]}, s"])
-                for package in ("ctgan", "combutab")
-            )
-            assert shown(row[own["data"]], theirs / ours)
+            seconds = f"{model} {steps[step]}, s"
+            ratio = number(own[f"ctgan {seconds}"]) / number(own[f"combutab {seconds}"])
+            assert shown(row[own["data"]], ratio)
     growth = found["Seconds of generators"]["On made-up tables, by rows and categories"]
     rows = stored("speed", "speed_generators_growth")
     assert 2 * len(growth) == len(rows)
@@ -249,11 +243,8 @@ def test_predict_search_import_and_growth():
     for network in ("3 x 128", "6 x 256"):
         for row in found["Seconds of predictions"][network]:
             same = [r for r in rows if r["network"] == network]
-            same = {
-                r["model"]: number(r["seconds"])
-                for r in same
-                if number(r["rows"]) == number(row["rows"])
-            }
+            same = [r for r in same if number(r["rows"]) == number(row["rows"])]
+            same = {r["model"]: number(r["seconds"]) for r in same}
             assert shown(row["seconds"], same[row["of"]])
             ratio = same["scikit-learn, array"] / same[row["of"]]
             assert shown(row["scikit-learn, array / this"], ratio)
@@ -287,12 +278,8 @@ def test_synthetic_rows():
     likeness = ("c2st", "closest", "shapes", "pairs", "sample_seconds", "megabytes")
     cells, timed = defaultdict(list), defaultdict(list)
     for r in rows:
-        errors = [
-            number(r[f"{learner}_mae"])
-            if r[f"{learner}_mae"]
-            else 1 - number(r[f"{learner}_accuracy"])
-            for learner in ("boosting", "linear")
-        ]
+        error, (sign, shift) = ("mae", (1, 0)) if r["linear_mae"] else ("accuracy", (-1, 1))
+        errors = [shift + sign * number(r[f"{x}_{error}"]) for x in ("boosting", "linear")]
         cells[r["data"], r["model"]].append([*errors, *(number(r[name]) for name in likeness)])
         timed[r["data"], r["cpu"], r["model"]].append(number(r["fit_seconds"]))
     cells = {key: np.mean(values, axis=0) for key, values in cells.items()}
@@ -353,10 +340,8 @@ def test_cells_dates_and_the_diffusion_literature():
         for caption, column in (("By table", "r2"), ("Seconds", "seconds")):
             (told,) = (r for r in found["Dates and text"][caption] if r["of"] == row["model"])
             assert shown(told[row["data"]], number(row[column]))
-    told = {
-        row["of"]: row
-        for row in found["Diffusion literature"]["By table; TabFlow has run on 3 of 6"]
-    }
+    table = found["Diffusion literature"]["By table; TabFlow has run on 3 of 6"]
+    told = {row["of"]: row for row in table}
     for row in stored("quality", "quality_diffusion_sets"):
         assert shown(told[row["model"]][row["data"]], number(row["xgb_c2st"]))
     published = ROOT / "benchmarks" / "quality" / "expected" / "diffusion_sets.csv"
@@ -390,9 +375,8 @@ def test_laws():
 def test_the_page_is_what_the_rows_give(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["headlines", "--out", str(tmp_path)])
     headlines.main()
-    assert (tmp_path / "HEADLINES.md").read_text("utf-8") == PAGE.read_text("utf-8"), (
-        "run python -m benchmarks.headlines"
-    )
+    made = (tmp_path / "HEADLINES.md").read_text("utf-8")
+    assert made == PAGE.read_text("utf-8"), "run python -m benchmarks.headlines"
     assert set(page()) == set(headlines.SECTIONS)
 
 

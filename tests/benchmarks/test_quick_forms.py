@@ -28,9 +28,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks"
 DATA_HOME = ROOT.parent / "shared" / "data"
 TIMINGS = {p.stem for p in (FOLDER / "speed").glob("*.py") if "def main()" in p.read_text("utf-8")}
-SIMPLE = [
-    *sorted(f"speed.{stem}" for stem in TIMINGS - {"scaling"}),  # it has a test of its own
-]
+SIMPLE = sorted(f"speed.{stem}" for stem in TIMINGS - {"scaling"})  # it has a test of its own
 
 
 def run_quick(module, folder, *arguments):
@@ -216,14 +214,18 @@ def test_study(name, tmp_path, monkeypatch):
     assert {path: path.read_bytes() for path in files} == files
 
 
-@pytest.mark.parametrize(
-    "name", ["papers.proxynorm.training.__main__", "papers.proxynorm.random_nets.__main__"]
-)
+PLANNED = [f"papers.proxynorm.{study}.__main__" for study in ("training", "random_nets")]
+PLANNED += ["activations.recipes", "activations.learned"]
+
+
+@pytest.mark.parametrize("name", PLANNED)
 def test_the_results_that_are_kept_are_those_of_the_full_study(name):
     """Nothing is to go: a file has each row that a run would begin with."""
+    if name.startswith("activations") and not DATA_HOME.is_dir():
+        pytest.skip("needs ../shared/data")
     study = import_module(f"benchmarks.{name}").STUDY
     results = ROOT.joinpath(*study.module.split(".")[:-1]) / "results"
-    arguments = argparse.Namespace(quick=False, data_home=None)
+    arguments = argparse.Namespace(quick=False, data_home=str(DATA_HOME))
     for experiment in study.experiments:
         settings = list(experiment.settings)
         kept = pd.read_csv(results / f"{experiment.name}.csv.gz", dtype=str, keep_default_na=False)

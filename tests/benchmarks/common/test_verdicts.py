@@ -193,42 +193,11 @@ def test_the_table_names_unit_and_margin():
     ]
 
 
-# ---- Error rates, of fixed seeds ----------------------------------------------------------------
-
-
-def rate(judge, word, n=1000):
-    rng = np.random.default_rng(0)
-    return np.mean([judge(rng).word == word for _ in range(n)])
-
-
-def test_intervals_cover_the_mean_in_95_of_100():
-    rng = np.random.default_rng(1)
-    found = [beats(rng.normal(0.7, 2.0, 8), 0.0) for _ in range(2000)]
-    assert np.mean([v.low <= 0.7 <= v.high for v in found]) == pytest.approx(0.95, abs=0.015)
-
-
-def test_equal_contenders_rarely_beat_each_other():
-    holds = rate(lambda rng: beats(rng.normal(size=8), rng.normal(size=8)), HOLDS)
-    assert holds == pytest.approx(0.025, abs=0.01)
-
-
-def test_a_difference_of_the_margin_rarely_counts_as_a_match():
-    """At most 2.5 of 100; a 95 % interval within the margin is stricter than two tests of 5 %."""
-    assert rate(lambda rng: matches(rng.normal(1.0, 0.3, 8), 0.0, 1.0), HOLDS) <= 0.035
+# ---- The error rate, of a fixed seed ------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("name", "word"), [(None, HOLDS), ("a", HOLDS), ("a", FAILS)])
 def test_of_equals_none_is_called_the_best_or_beaten(name, word):
-    def draw(rng):
-        return best_of(pd.DataFrame(rng.normal(size=(8, 3)), columns=[*"abc"]), name)
-
-    assert rate(draw, word, 300) <= 0.06
-
-
-def test_choosing_and_testing_on_the_same_rows_would_hold_too_often():
-    """What `best_of` without a name is for: two contenders, of which the rows choose the better."""
-
-    def naive(rng):
-        return beats(*sorted(rng.normal(size=(2, 8)), key=np.mean, reverse=True))
-
-    assert rate(naive, HOLDS) == pytest.approx(0.05, abs=0.015)
+    draws = np.random.default_rng(0).normal(size=(300, 8, 3))
+    found = [best_of(pd.DataFrame(draw, columns=[*"abc"]), name).word for draw in draws]
+    assert np.mean([each == word for each in found]) <= 0.06

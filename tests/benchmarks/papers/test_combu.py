@@ -70,17 +70,9 @@ def test_rows_can_be_reproduced_from_what_they_say(finished):
     for row in rows.iloc[[3, 14]].itertuples():
         X, y = make_formula(row.data, 100, task=row.task, random_state=row.data_random_state)
         train, test = TWO.splits(replace(GS, task=row.task))[row.split]
-        params = {
-            "activation": row.activation,
-            "hidden_layer_sizes": (int(row.hidden),),
-            "max_iter": row.epochs,
-            "batch_size": row.batch_size,
-            "learning_rate_init": row.learning_rate_init,
-            "dropout": row.dropout,
-            "alpha": 0.0,
-            "random_state": row.random_state,
-            "n_iter_no_change": np.inf,
-        }
+        same = ("activation", "batch_size", "learning_rate_init", "dropout", "random_state")
+        params = {"hidden_layer_sizes": (int(row.hidden),), "max_iter": row.epochs, "alpha": 0.0}
+        params |= {"n_iter_no_change": np.inf} | {name: getattr(row, name) for name in same}
         assert (len(train), len(test)) == (row.n_train, row.n_test) == (80, 20)
         if row.task == "regression":
             net = MLPRegressor(**params).fit(X.iloc[train], y[train])
@@ -108,9 +100,7 @@ def test_finished_rows_are_not_trained_again(finished, tmp_path, monkeypatch):
     before = read_text(path).splitlines()
     trained = []
     train_chunk = study.train_chunk
-    monkeypatch.setattr(
-        study, "train_chunk", lambda fits: trained.extend(fits) or train_chunk(fits)
-    )
+    monkeypatch.setattr(study, "train_chunk", lambda own: trained.extend(own) or train_chunk(own))
     with parallel_config(backend="threading"):
         rows = run_study(path)
     assert {fit.activation for fit in trained} == {"combu"}
@@ -146,8 +136,7 @@ def stop(path, finished, how):
     os.close(theirs)
     with open(ours) as shown:
         reports = (line for line in shown if line.startswith("["))
-        for _, _ in zip(range(finished), reports, strict=False):
-            pass
+        list(zip(range(finished), reports, strict=False))
         process.send_signal(how)
         process.communicate()
     return process
@@ -189,12 +178,8 @@ def test_rows_of_other_settings_are_refused(finished, tmp_path):
 
 
 def test_two_processes_cannot_write_to_one_file(tmp_path):
-    store = Store(tmp_path / "all.csv.gz", study.COLUMNS, study.KEY)
-    with (
-        store.open([]),
-        pytest.raises(RuntimeError, match="another process"),
-        Store(store.path, study.COLUMNS, study.KEY).open([]),
-    ):
+    first, second = (Store(tmp_path / "all.csv.gz", study.COLUMNS, study.KEY) for _ in range(2))
+    with first.open([]), pytest.raises(RuntimeError, match="another process"), second.open([]):
         pass
 
 
@@ -329,9 +314,7 @@ def test_the_costs_of_drawing_categories_that_are_told():
     """Of TVAE's argmax=False, from rows of an earlier script."""
     rows = pd.read_csv(RESULTS / "table7_argmax.csv.gz")
     means = rows.groupby(["data", "model"])[["mae", "accuracy"]].mean()
-    cost = means.xs("combutab TVAE", level="model") - means.xs(
-        "combutab TVAE argmax", level="model"
-    )
+    cost = means.xs("combutab TVAE", level=1) - means.xs("combutab TVAE argmax", level=1)
     assert f"{cost.loc['california_housing', 'mae']:.3f} in MAE" in STUDIES
     assert f"{-100 * cost.loc['PhishingWebsites', 'accuracy']:.2f} points of accuracy" in STUDIES
 
@@ -354,49 +337,12 @@ def test_the_counts_and_p_values_that_are_told():
 
 # ---- Table 7's study: rows can be repeated, a kill loses nothing finished, the report counts
 
-TABLE7_SOURCE = Source("formula", "gs", "regression", n_samples=150)
-
-TABLE7_CLASSES = replace(TABLE7_SOURCE, task="classification")
-
-TABLE7_RECIPE = Recipe(hidden=(8,), epochs=2)
-
-
-def make_scores(seeds=(0, 1)):
-    makers = [
-        maker
-        for seed in seeds
-        for maker in (
-            Generator(TABLE7_SOURCE, "real", "real", seed, 0, 1),
-            *(Generator(TABLE7_SOURCE, "tvae", name, seed, 1, 2) for name in ("relu", "combu")),
-        )
-    ]
-    return [
-        Score(maker, sample, learner, TABLE7_RECIPE)
-        for maker in makers
-        for sample in range(maker.n_samples)
-        for learner in ("mlp", "boosting")
-    ]
-
-
-def run(folder, scores):
-    experiment = replace(table7.SCORES, name="rows", jobs=lambda arguments: table7.jobs(scores))
-    return experiment.complete(Namespace(out=folder, jobs=1))
-
-
-@pytest.fixture(scope="module")
-def finished_table7(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("table7")
-    return run(folder, make_scores()), folder
-
-
-# ---- rows ----------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize(("model", "kind"), [("ctgan", CTGAN), ("tvae", TVAE)])
 def test_samples_are_those_of_a_generator_trained_alone(model, kind):
-    makers = [Generator(TABLE7_CLASSES, model, name, 3, 1, 2) for name in ("relu", "combu")]
+    makers = [Generator(LABELS, model, name, 3, 1, 2) for name in ("relu", "combu")]
     facts, samples = generation.generate(makers)[1]
-    train, _ = generation.split(TABLE7_CLASSES)
+    train, _ = generation.split(LABELS)
     drawn = {"argmax": False} if kind is TVAE else {}  # as what is stored
     alone = kind(epochs=1, activation="combu", random_state=3, device="cpu", **drawn).fit(train)
     for number, sample in enumerate(samples):
@@ -407,12 +353,13 @@ def test_samples_are_those_of_a_generator_trained_alone(model, kind):
 
 
 @pytest.mark.usefixtures("paper_defaults")
-def test_scores_can_be_repeated_from_what_a_row_says(finished_table7):
-    rows, _ = finished_table7
-    score = make_scores()[-2]
-    assert score.settings["learner"] == "mlp"
-    stack = [Generator(TABLE7_SOURCE, "tvae", name, 1, 1, 2) for name in ("relu", "combu")]
-    train, test = generation.split(TABLE7_SOURCE)
+def test_scores_can_be_repeated_from_what_a_row_says(tmp_path):
+    stack = [Generator(GS, "tvae", name, 1, 1, 2) for name in ("relu", "combu")]
+    recipe, learners = Recipe(hidden=(8,), epochs=2), ("mlp", "boosting")
+    wanted = [Score(*each, recipe) for each in itertools.product(stack, (0, 1), learners)]
+    experiment = replace(table7.SCORES, name="rows", jobs=lambda arguments: table7.jobs(wanted))
+    rows = experiment.complete(Namespace(out=tmp_path, jobs=1))
+    train, test = generation.split(GS)
     _, (_, sample) = generation.generate(stack)[1]
     net = MLPRegressor(
         activation="relu", hidden_layer_sizes=(8,), max_iter=2, n_iter_no_change=math.inf,
@@ -424,15 +371,14 @@ def test_scores_can_be_repeated_from_what_a_row_says(finished_table7):
     assert last_mlp["mae"] == pytest.approx(error.abs().mean(), rel=1e-4)
     assert last_mlp["mse"] == pytest.approx((error**2).mean(), rel=1e-4)
     assert last_mlp["target_std_train"] == pytest.approx(train["target"].std(ddof=0))
-    assert last_mlp["n_train"] == len(train) == 120
-    assert last_mlp["n_test"] == len(test) == 30
+    assert (last_mlp["n_train"], last_mlp["n_test"]) == (len(train), len(test)) == (80, 20)
     assert last_boosting["mae"] != last_mlp["mae"]
 
 
 def test_rows_with_missing_values_are_left_out(monkeypatch):
     table = pd.DataFrame({"a": [1.0, None] * 10, "b": np.arange(20.0)})
     monkeypatch.setattr(Source, "load", lambda self: (table, table["b"]))
-    train, test = generation.split(replace(TABLE7_SOURCE, name="holes", n_samples=20))
+    train, test = generation.split(replace(GS, name="holes", n_samples=20))
     assert len(train) + len(test) == 10
     assert not train.isna().any(axis=None)
 

@@ -162,14 +162,8 @@ def test_table_7_holds_both_generators_and_what_real_data_gives():
     assert table["mean"].isna().equals(table["note"].str.startswith(LOST))
     assert table["mean"].isna().sum() == 2 * 7 + 4 * 4
     whole = table.dropna(subset=["mean"]).groupby(["data", "model", "metric"]).size()
-    assert whole.to_dict() == {
-        ("california_housing", "ctgan", "mae"): 1,
-        ("california_housing", "ctgan", "mse"): 8,
-        ("california_housing", "tvae", "mae"): 8,
-        ("california_housing", "tvae", "mse"): 1,
-        **{
-            ("PhishingWebsites", model, metric): 4
-            for model in ("ctgan", "tvae")
-            for metric in ("accuracy", "f1")
-        },
-    }
+    assert whole["california_housing"].to_dict() == {
+        ("ctgan", "mae"): 1, ("ctgan", "mse"): 8, ("tvae", "mae"): 8, ("tvae", "mse"): 1
+    }  # fmt: skip
+    assert (whole["PhishingWebsites"] == 4).all()
+    assert len(whole) == 8

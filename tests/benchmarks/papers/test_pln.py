@@ -95,17 +95,8 @@ def test_the_learning_rate_is_chosen_on_another_seed(monkeypatch):
         return np.array([[abs(rate - best[name]) + seed, 5.0] for _, name, seed, rate in networks])
 
     monkeypatch.setattr(approximation, "train", train)
-    rows = [
-        {
-            "family": "trigonometric",
-            "number": "1",
-            "activation": name,
-            "seed": seed,
-            "n_steps": "100",
-        }
-        for name in ("relu", "tanh")
-        for seed in "12"
-    ]
+    own = {"family": "trigonometric", "number": "1", "n_steps": "100"}
+    rows = [own | {"activation": name, "seed": seed} for name in ("relu", "tanh") for seed in "12"]
     found = approximation.run(rows)
     assert [row["learning_rate"] for row in found] == ["0.001", "0.001", "0.1", "0.1"]
     assert [row["mse"] for row in found] == ["1", "2", "1", "2"]

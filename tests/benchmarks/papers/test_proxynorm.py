@@ -14,30 +14,15 @@ from torch import nn
 from torch.nn import functional as F
 
 from benchmarks.papers.proxynorm.random_nets import __main__ as random_nets
-from benchmarks.papers.proxynorm.random_nets.nets import (
-    EPS,
-    WITH_IN,
-    Net,
-    make_steps,
-    nonlinearity,
-)
+from benchmarks.papers.proxynorm.random_nets.nets import EPS, WITH_IN, Net, make_steps, nonlinearity
 from benchmarks.papers.proxynorm.random_nets.theorems import theorem2, theorem3
 from benchmarks.papers.proxynorm.training import __main__ as training
+from benchmarks.papers.proxynorm.training import runs
 from benchmarks.papers.proxynorm.training.nets import NORMS, ResidualNets, Shape
-from benchmarks.papers.proxynorm.training.runs import (
-    RECIPES,
-    Program,
-    Recipe,
-    load_split,
-    make_estimator,
-    rate_factor,
-)
+from benchmarks.papers.proxynorm.training.runs import Program, Recipe, load_split
 from combutab.activations import ProxyNorm
 
-SHAPES = {
-    "table": {"n_inputs": 5},
-    "image": {"n_inputs": 64, "image": True},
-}
+SHAPES = {"table": {"n_inputs": 5}, "image": {"n_inputs": 64, "image": True}}
 
 SMALL = Recipe(8, 3, n_train=64, n_test=50, epochs=2)
 
@@ -128,12 +113,12 @@ def train(program):
 
 
 def test_the_sum_of_rates_does_not_depend_on_the_batch():
-    programs = [program(batch_size=b, recipe=RECIPES["CNN"]) for b in (8, 32, 128, 512)]
+    programs = [program(batch_size=b, recipe=runs.RECIPES["CNN"]) for b in (8, 32, 128, 512)]
     assert [p.epochs for p in programs] == [6, 12, 24, 48]
     assert [p.steps for p in programs] == [768, 384, 192, 96]
     sums = [p.learning_rate * p.steps for p in programs]
     np.testing.assert_allclose(sums, sums[0])
-    rates = [rate_factor(step / 768) for step in range(768)]
+    rates = [runs.rate_factor(step / 768) for step in range(768)]
     assert max(rates) == pytest.approx(1, abs=0.01)
     assert np.mean(rates) == pytest.approx(0.5, abs=0.01)
 
@@ -168,12 +153,9 @@ def test_the_estimators_scores():
     recipe = Recipe(8, 2, 4e-3, n_train=256, n_test=200, epochs=10)
     own = program("plain MLP", "digits", recipe=recipe, batch_size=32)
     rows = train(own)
-    assert [(row["regularisation"], row["seed"]) for row in rows] == [
-        ("plain", "0"),
-        ("plain", "1"),
-    ]
+    assert [row["regularisation"] + row["seed"] for row in rows] == ["plain0", "plain1"]
     split = load_split("digits", recipe)
-    net = make_estimator(own, 1).fit(split.X_train.numpy(), split.y_train.numpy())
+    net = runs.make_estimator(own, 1).fit(split.X_train.numpy(), split.y_train.numpy())
     probability = net.predict_proba(split.X_test.numpy())
     right = metrics.accuracy_score(split.y_test, probability.argmax(1))
     assert float(rows[1]["accuracy"]) == pytest.approx(right, abs=0.011)
@@ -240,8 +222,7 @@ def steps(norm, gamma, beta, groups=2, eps=EPS):
 
 
 @pytest.mark.parametrize(
-    ("norm", "axes"),
-    [("BN", (0, 2, 3)), ("IN", (2, 3)), ("LN", (1, 2, 3)), ("LN+PN", (1, 2, 3))],
+    ("norm", "axes"), [("BN", (0, 2, 3)), ("IN", (2, 3)), ("LN", (1, 2, 3)), ("LN+PN", (1, 2, 3))]
 )
 def test_norms_take_the_statistics_of_their_axes(norm, axes):
     x = torch.randn(5, 6, 3, 3, generator=generator(), dtype=torch.float64).numpy() * 3 + 1
@@ -373,8 +354,7 @@ def test_claims_of_random_nets(quick_rows):
     ln_above = random_nets.higher("", "", "P1", "LN", "BN").verdict(rows)
     assert (ln_above.word, ln_above.n_units) == ("holds", 8)
     assert random_nets.higher("", "", "P1", "BN", "LN").verdict(rows).word == "does not hold"
-    bounds = {0.01: "holds", 0.0: "does not hold"}
-    for bound, word in bounds.items():
+    for bound, word in {0.01: "holds", 0.0: "does not hold"}.items():
         assert random_nets.higher("", "", "P1", bound, "BN").verdict(rows).word == word
     assert random_nets.higher("", "", "P1", "FRN", "LN").verdict(rows) is None
     assert random_nets.equal(rows, 1.0).word == "holds"
@@ -382,15 +362,9 @@ def test_claims_of_random_nets(quick_rows):
 
 
 def test_claims_of_theorems():
-    rows = pd.DataFrame(
-        [
-            (2, "float64, eps 0", "P", 1e-16),
-            (2, "float32, eps 1e-06", "P", 1e-5),
-            (3, "relu, normal", "P1", 1e-3),
-            (3, "relu, Laplace", "P1", 0.5),
-        ],
-        columns=["theorem", "case", "term", "error"],
-    )
+    cases = [(2, "float64, eps 0", "P", 1e-16), (2, "float32, eps 1e-06", "P", 1e-5)]
+    cases += [(3, "relu, normal", "P1", 1e-3), (3, "relu, Laplace", "P1", 0.5)]
+    rows = pd.DataFrame(cases, columns=["theorem", "case", "term", "error"])
     second, third, _ = (claim.verdict(rows) for claim in random_nets.THEOREMS)
     assert (second.word, third.word) == ("holds", "holds")
     assert random_nets.THEOREMS[1].verdict(rows.assign(error=0.5)).word == "does not hold"
