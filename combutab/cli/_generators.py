@@ -26,7 +26,7 @@ from combutab.cli._files import (
 )
 from combutab.cli._options import beside, cannot_write, ending, find_columns, read_frequency
 from combutab.core.state import unpack
-from combutab.core.text import counted
+from combutab.core.text import counted, describe_generator
 from combutab.generators import (
     ShortfallError,
     find_generators,
@@ -54,22 +54,13 @@ def load_generator(path: Path, device: str) -> tuple[Any, FileFormat]:
 def read_description(path: Path) -> dict[str, str]:
     """Read a generator's description from its file."""
     with known_model(path, find_generators(), *_FILES) as header:
-        return describe_generator(header)
+        return describe_file(header)
 
 
-def describe_generator(header: Mapping[str, Any]) -> dict[str, str]:
-    """Kind, version and parameters of a generator, from the header of its file.
-
-    >>> describe_generator({"class": "TVAE", "version": "0.1.0", "params": {"epochs": 300}})
-    {'Generator': 'TVAE of combutab 0.1.0', 'Differential privacy': 'not promised', 'epochs': '300'}
-    """
-    made = {"Generator": f"{header['class']} of combutab {header['version']}"}
-    made["Differential privacy"] = "not promised"
-    if header["class"] == "PrivateSynthesizer":
-        params = header["params"]
-        promise = f"epsilon={unpack(params['epsilon']):g}, delta={unpack(params['delta']):g}"
-        made["Differential privacy"] = f"promised, {promise}"
-    return made | {str(name): str(unpack(value)) for name, value in header["params"].items()}
+def describe_file(header: Mapping[str, Any]) -> dict[str, str]:
+    """Describe a generator by the header of its file."""
+    params = unpack(header["params"])
+    return describe_generator(header["class"], header["version"], params, header["fitted"])
 
 
 # ---- Options as parameters, and what is looked at before a generator learns a table --------------

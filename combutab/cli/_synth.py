@@ -203,7 +203,6 @@ def synth(
         classify = f"--discrete {shlex.quote(target)}"
         _files.task_of(table[column], "auto", data, reading, classify)
 
-    from combutab._model_files import model_header
     from combutab.cli import _generators
     from combutab.cli._conditions import parse_conditions, parse_shares, warn_if_unmet
     from combutab.cli._evaluate import evaluate_tables, file_names, write_and_print
@@ -251,14 +250,14 @@ def synth(
         if report is None or run.interrupted:
             return
         names = file_names({"real": data, "synthetic": out})
-        description = _generators.describe_generator(model_header(generator))
         arguments = {
             "real_train": table,
             "real_test": test,
             "synthetic": made,
             "target": column,
             "categorical": listed,
-            "made": description | {"Seed of the rows": str(seed)},
+            "made": {"Seed of the rows": str(seed)},
+            "generator": generator,
             "names": names | {"test": f"{names['real']}, set aside"},
             "min_frequency": protection["min_frequency"],
             "random_state": seed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from numbers import Integral
 from typing import Any
 
@@ -147,3 +147,18 @@ def check_limit(limit: int, needed: int, what: str, instead: str) -> None:
             f"memory_limit of {limit} bytes is too small for {what}: at least {needed} bytes "
             f"({-(-needed // 10**6)}MB) are needed; raise it, or {instead}"
         )
+
+
+def describe_generator(
+    kind: str, version: str, params: Mapping[str, Any], fitted: Mapping[str, Any]
+) -> dict[str, str]:
+    """Say in words which generator it is, and what its fit promises of differential privacy.
+
+    >>> describe_generator("TVAE", "0.1.0", {"epochs": 300}, {})
+    {'Generator': 'TVAE of combutab 0.1.0', 'Differential privacy': 'not promised', 'epochs': '300'}
+    """
+    promise = "not promised"
+    if "epsilon_" in fitted:  # of the fit: parameters can be set after it
+        promise = f"promised, epsilon={fitted['epsilon_']:g}, delta={fitted['delta_']:g}"
+    made = {"Generator": f"{kind} of combutab {version}", "Differential privacy": promise}
+    return made | {str(name): str(value) for name, value in params.items()}

@@ -5,16 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from sklearn.utils.validation import check_is_fitted
 
+from combutab._version import __version__
 from combutab.core.html import ChartRow, interval_chart, result_html
 from combutab.core.metrics import METRICS, Metric, choose_metric
 from combutab.core.scores import check_defined, guessed_answers
+from combutab.core.text import describe_generator
 from combutab.evaluation import (
     AlignedTables,
     align_tables,
@@ -171,6 +174,7 @@ def evaluate_synthetic(
     learners: Any = "standard",
     scoring: str | None = None,
     made: Mapping[str, str] | None = None,
+    generator: Any = None,
     names: Mapping[str, str] | None = None,
     min_frequency: float = 5,
     random_state: int = 0,
@@ -202,6 +206,10 @@ def evaluate_synthetic(
         (default), "mae", "rmse", "mse" or "mape".
     made : mapping of str to str, optional
         How the synthetic table was made, for the report.
+    generator : fitted generator, optional
+        What made the synthetic table. Its parameters are added to ``made``, and whether its fit is
+        differentially private (of `PrivateSynthesizer`, with epsilon and delta) to the finding of
+        privacy.
     names : mapping, optional
         What a reader calls the tables "real", "synthetic" and "test", such as their files.
     min_frequency : int or float, default=5
@@ -221,6 +229,10 @@ def evaluate_synthetic(
     ValueError
         Columns are missing or added (the message lists them), values cannot be compared, or the
         target is none of the columns, or does not suit the task.
+    TypeError
+        ``generator`` is not a generator of this library.
+    NotFittedError
+        ``generator`` is not fitted.
 
     Notes
     -----
@@ -246,6 +258,7 @@ def evaluate_synthetic(
     [('usefulness', 'unknown'), ('likeness', 'good'), ('privacy', 'good')]
     """
     named = _NAMES | dict(names or {})
+    described = _describe(generator) | dict(made or {})
     given = {"real": real_train, "synthetic": synthetic}
     given |= {} if real_test is None else {"test": real_test}
     clock = _Clock(progress)
@@ -368,25 +381,54 @@ def evaluate_synthetic(
                 n_test=n_test,
                 left_out=names_rows,
             ),
-            judge_privacy(
-                near,
-                disclosed,
-                n_made=len(rows),
-                n_compared=n_compared,
-                share_error=share_error,
-                n_seen=n_seen,
-                told=two_sample(detected, SYNTHETIC, min(len(train), len(rows))),
-                real=real_told,
-                left_out=names_rows,
+            _with_promise(
+                judge_privacy(
+                    near,
+                    disclosed,
+                    n_made=len(rows),
+                    n_compared=n_compared,
+                    share_error=share_error,
+                    n_seen=n_seen,
+                    told=two_sample(detected, SYNTHETIC, min(len(train), len(rows))),
+                    real=real_told,
+                    left_out=names_rows,
+                ),
+                described.get("Differential privacy"),
             ),
         ),
-        made=dict(made or {}),
+        made=described,
         versions=versions(),
         seed=random_state,
         seconds=clock.seconds,
         names=named,
         least_rows=least,
     )
+
+
+def _describe(generator: Any) -> dict[str, str]:
+    """Describe a fitted generator: what it is, what it promises, and its parameters."""
+    if generator is None:
+        return {}
+    if not (hasattr(generator, "get_params") and hasattr(generator, "sample")):
+        raise TypeError(
+            f"generator must be a fitted generator, such as TabFlow, got {generator!r:.100}; of "
+            "others, tell how the rows were made with made={...}"
+        )
+    check_is_fitted(generator)
+    params = generator.get_params(deep=False)
+    for name in ("callbacks", "device", "validation_split"):  # of the process, or the table
+        params.pop(name, None)
+    return describe_generator(type(generator).__name__, __version__, params, vars(generator))
+
+
+def _with_promise(finding: Finding, promise: str | None) -> Finding:
+    """The finding of privacy, with a note on what the fit of the generator promises."""
+    if promise is None:
+        return finding
+    note = f"Differential privacy of the generator's fit: {promise}."
+    if promise.startswith("promised"):
+        note += " This report reads the real rows without noise, and is not covered."
+    return replace(finding, notes=(*finding.notes, note))
 
 
 class _Clock:

@@ -1,6 +1,7 @@
 """A synthetic table's evaluation: cases whose verdict is known, and what the record holds."""
 
 import functools
+import html
 import math
 from fractions import Fraction
 from xml.etree import ElementTree
@@ -8,7 +9,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import NotFittedError
 
+import combutab
+from combutab import TVAE, PrivateSynthesizer
 from combutab.evaluation import METRICS, align_tables, detection, fidelity, ml_efficacy, privacy
 from combutab.reports import evaluate_synthetic, render_report
 from combutab.reports._findings import count_copies, count_values, find_copies
@@ -357,6 +361,46 @@ def test_the_tables_are_the_evaluators(record):
     for table, evaluator in ((record.fidelity, fidelity), (record.detection, detection)):
         expected = evaluator(real=TRAIN, synthetic=sources, random_state=3)
         pd.testing.assert_frame_equal(table, expected)
+
+
+# ---- what the generator's fit promises ---------------------------------------------------------
+
+
+def test_a_report_says_whether_the_generator_promises_differential_privacy():
+    pytest.importorskip("opendp", reason="needs the extra private")
+    fits = {
+        "promised, epsilon=2, delta=1e-07": PrivateSynthesizer(
+            2.0, 1e-7, bounds={"age": (0, 120)}, epochs=1, n_components=20, random_state=0
+        ),
+        "not promised": TVAE(epochs=1, batch_size=50, random_state=0),
+    }
+    table = TRAIN[["age", "rich"]]
+    for promise, generator in fits.items():
+        generator.fit(table).set_params(epochs=3)
+        if promise != "not promised":
+            generator.set_params(epsilon=0.1)  # what the fit promised remains
+        made = generator.sample(200, random_state=0)
+        found = evaluate_synthetic(
+            real_train=table, synthetic=made, generator=generator, made={"By": "us"}
+        )
+        name = type(generator).__name__
+        assert found.made["Generator"] == f"{name} of combutab {combutab.__version__}"
+        assert found.made["Differential privacy"] == promise
+        assert (found.made["epochs"], found.made["By"]) == ("3", "us")
+        note = f"Differential privacy of the generator's fit: {promise}."
+        assert found.findings[2].notes[-1].startswith(note)
+        page = render_report(found)
+        assert note in html.unescape(page).replace("\u00a0", " ")
+    without = evaluate_synthetic(real_train=table, synthetic=made)
+    assert without.made == {}
+    assert not any("Differential" in note for note in without.findings[2].notes)
+
+
+def test_a_generator_is_one_and_fitted():
+    with pytest.raises(TypeError, match="fitted generator, such as TabFlow, got 'TVAE'"):
+        evaluate(FRESH, generator="TVAE")
+    with pytest.raises(NotFittedError, match="TVAE instance is not fitted"):
+        evaluate(FRESH, generator=TVAE())
 
 
 # ---- copies and chance -------------------------------------------------------------------------
