@@ -25,6 +25,7 @@ from combutab import (
     MLPClassifier,
     MLPRegressor,
     PackRegressor,
+    PrivateSynthesizer,
     TabFlow,
     load,
     paper_recipe,
@@ -469,6 +470,57 @@ def test_conditions_on_rare_values_do_not_tell_whether_they_were_there(generator
     assert says[0] == says[1]
     with pytest.raises(ValueError, match="fewer rows than min_frequency"):
         generator[0].sample_from(pd.DataFrame({"code": [CANARY["code"]]}))
+
+
+def test_a_private_generator_has_the_canary_in_no_file_page_or_row(tmp_path):
+    pytest.importorskip("opendp", reason="needs the extra private")
+    day, one = pd.Timestamp, pd.Timedelta(1, "D")
+    model = PrivateSynthesizer(
+        epsilon=20.0,
+        bounds={
+            "income": (0, 200_000),
+            "debt": (-5000, 5000),
+            "visits": (0, 100),
+            "born": (day("1950-01-01"), day("2000-01-01")),
+            "stay": (one, 100 * one),
+        },
+        categories={"kind": ["plain kind", "other kind"]},  # town and code are learned
+        identifiers=["email", "row"],
+        n_components=20,
+        epochs=2,
+        random_state=0,
+    ).fit(TABLE, discrete_columns=["code"])
+    made = model.sample(5000, random_state=1)
+    report = evaluate_synthetic(
+        real_train=TABLE, synthetic=made[: len(TABLE)], generator=model, learners="linear"
+    )
+    model.save(tmp_path / "model")
+    data = (tmp_path / "model").read_bytes()
+    # noise differs from run to run: bytes of arrays could equal a number's by chance
+    header = data[8 : 8 + int.from_bytes(data[:8], "little")]
+    told = model.ledger_.to_csv() + model.history_.to_csv() + model._repr_html_() + repr(model)
+    for name, content in {
+        "header": header,
+        "words": told.encode(),
+        "page": render_report(report).encode(),
+    }.items():
+        assert leaks(content, TABLE.tail(1)) == [], name
+    for content in (data, pickle.dumps(model)):
+        assert b"plain kind" in content
+        for value in (CANARY["town"], CANARY["kind"], *TABLE["email"]):
+            assert value.encode() not in content
+    rare = [float(CANARY[name]) for name in ("code", "income", "debt", "visits")]
+    for name, array in load_file(tmp_path / "model").items():
+        near_one = [np.isclose(array.astype(float), value, rtol=1e-6, atol=0) for value in rare]
+        assert not np.any(near_one), name
+    for name in CANARY.keys() - {"row"}:
+        assert not (made[name] == CANARY[name]).any(), name
+        assert CANARY[name] not in getattr(made[name].dtype, "categories", ())
+    assert set(made["code"]) <= {11, 22, 33}
+    assert set(made["town"].dropna()) <= {"Oslo", "Rome", "Bern"}
+    for name, (low, high) in model.bounds.items():
+        assert made[name].between(low, high).all()
+    assert not set(made["email"]) & set(TABLE["email"])
 
 
 # ---- identifiers and other ways out --------------------------------------------------------------

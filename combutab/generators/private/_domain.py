@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,7 @@ from combutab.preprocessing import (
     given_identifiers,
     given_numbers,
     join_bins,
+    may_miss,
     merge_bins,
 )
 
@@ -66,6 +69,9 @@ class PublicFacts:
             for what in ("categories", "identifiers", "discrete_columns"):
                 if name in named[what]:
                     raise ValueError(f"{name!r} is in bounds and in {what}; leave it out of one")
+        for name, decimals in self.decimals.items():
+            if not isinstance(decimals, Integral):
+                raise ValueError(f"decimals of {name!r} must be a whole number, got {decimals!r}")
 
 
 def plan_columns(
@@ -92,6 +98,12 @@ def _public_coder(
         if isinstance(edges, str) or not types.is_list_like(edges) or len(edges) < 2:
             raise ValueError(
                 f"bounds of {name!r} must be (low, high), or the edges of bins, got {edges!r}"
+            )
+        if types.is_string_dtype(dtype) and not types.is_object_dtype(dtype):
+            raise ValueError(f"{label} has text, which has no bounds; give its categories")
+        if _is_time(dtype) and any(isinstance(edge, Real) for edge in edges):
+            raise ValueError(
+                f"bounds of {name!r} must be dates or durations as the column has, got {edges!r}"
             )
         return given_numbers(dtype, label, list(edges), n_fine, facts.decimals.get(name))
     if name in facts.categories:
@@ -195,6 +207,12 @@ def learn_categories(
     found = release_categories(
         counts, rho, delta, ledger, max_rows=max_rows, step="categories", columns=[name]
     )
+    if not found:
+        problem = f"no value of {label} has enough rows to be learned within the budget"
+        fix = "give its categories, or leave the column out"
+        if not may_miss(column.dtype):
+            raise ValueError(f"{problem}, and {column.dtype} has no missing value; {fix}")
+        warnings.warn(f"{problem}: all values will be missing; {fix}", stacklevel=5)
     return given_categories(column.dtype, label, found, True)
 
 

@@ -219,6 +219,9 @@ def given_categories(
     missing = may_miss(dtype)
     listed = [*plain, *([None] if missing else [])]
     try:
+        if isinstance(dtype, pd.CategoricalDtype):  # those it has beside them are the rows' own
+            known = pd.Index(plain, dtype=dtype.categories.dtype)
+            dtype = pd.CategoricalDtype(known, dtype.ordered)
         held = pd.Series(listed, dtype=dtype)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{label}: {dtype} cannot hold its categories: {error}") from error

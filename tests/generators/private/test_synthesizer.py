@@ -238,3 +238,37 @@ def test_without_opendp_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "opendp.prelude", None)
     with pytest.raises(ImportError, match=r"pip install 'combutab\[private\]'"):
         make().fit(TABLE)
+
+
+def test_listed_categories_replace_those_of_the_dtype(tmp_path):
+    rows = pd.Categorical(["a", "b"] * 50, categories=["a", "b", "one person's"])
+    model = PrivateSynthesizer(
+        epsilon=20.0, categories={"kind": ["a", "b", "c"]}, epochs=1, n_components=4
+    ).fit(pd.DataFrame({"kind": rows, "flag": np.arange(100) % 3 == 0}))
+    assert model.sample(10)["kind"].dtype == pd.CategoricalDtype(["a", "b", "c"])
+    model.save(tmp_path / "model")
+    assert b"one person's" not in (tmp_path / "model").read_bytes()
+
+
+def test_bounds_and_decimals_that_do_not_suit_a_column_are_refused():
+    table = pd.DataFrame({"day": pd.to_datetime(["2025-01-01"] * 9), "x": 0.5})
+    table["text"] = pd.array(["a"] * 9, dtype="string")
+    for params, says in (
+        ({"bounds": {"day": (0, 5)}}, r"bounds of 'day' must be dates .* got \(0, 5\)"),
+        ({"bounds": {"text": (0, 5)}}, "'text' has text, which has no bounds; give its categories"),
+        ({"decimals": {"x": 1.5}}, "decimals of 'x' must be a whole number, got 1.5"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            PrivateSynthesizer(**params).fit(table)
+
+
+def test_a_column_without_a_frequent_value_is_told():
+    small = {"epsilon": 1.0, "epochs": 1, "n_components": 4, "bounds": {"x": (0, 1)}}
+    n = 3000  # rows; each value has one
+    table = pd.DataFrame({"x": np.linspace(0, 1, n), "name": [f"n{i}" for i in range(n)]})
+    with pytest.warns(UserWarning, match="no value of column 'name' has enough rows"):
+        model = PrivateSynthesizer(**small).fit(table)
+    assert model.sample(20)["name"].isna().all()
+    table["name"] = np.arange(n)
+    with pytest.raises(ValueError, match="and int64 has no missing value; give its categories"):
+        PrivateSynthesizer(**small).fit(table, discrete_columns=["name"])
