@@ -35,13 +35,15 @@ def stored(study: str, name: str) -> pd.DataFrame:
 
 
 def _predictions() -> Iterator[Table]:
-    """Test errors without arguments: `PackClassifier`, `MLPClassifier` and peers.
+    """Test errors with default settings: `PackClassifier`, `MLPClassifier` and peers.
 
-    Error and log loss are ratios to the best of four peers on each table, geometric means over
-    tables with 95 % intervals by the bootstrap over tables. The defaults were chosen on these
-    tables: expect less on others. scikit-learn's MLP does not scale the target of a regression,
-    which a few tables with large targets punish: its median error says how it does on the others.
-    At 3,000 rows the seconds of peers and packs are too high, since the machine did other work.
+    Error and log loss are ratios to the best of four peers on each table: geometric means over
+    tables with 95 % bootstrap intervals over tables; lower is better. The defaults were chosen on
+    these tables, so expect larger errors on others. scikit-learn's MLP does not scale the target
+    of a regression, so a few tables with large targets dominate its mean; its median error shows
+    the other tables. At 3,000 rows the seconds of peers and packs are too high, since the machine
+    did other work; this favours the seconds of our defaults. "combutab" is `MLPClassifier` and
+    `MLPRegressor`, "combutab Pack" `PackClassifier` and `PackRegressor`.
     """
     samples = {}
     for size, every in stored("quality", "quality_predictions").groupby("rows"):
@@ -57,28 +59,32 @@ def _predictions() -> Iterator[Table]:
     yield caption, predictions.summary(few)
     bars = predictions.bars(samples)
     met = bars[list(samples)].stack().str.contains(": met")
-    yield f"Bars that were set for the defaults; the means meet {met.sum()} of {len(met)}", bars
+    yield f"Target values set for the means; they meet {met.sum()} of {len(met)}", bars
     for size, every in stored("quality", "quality_predictions").groupby("rows"):
-        yield f"At most {size} rows, over our defaults", predictions.beside_defaults(every)
+        yield f"At most {size} rows, as ratios to our defaults", predictions.beside_defaults(every)
     limited = own.loc[own["model"] == "combutab Pack, 5 s", "data"]
     packs = own[own["data"].isin(limited) & own["model"].str.match("combutab( Pack.*)?$")]
-    caption = f"Packs with a time limit, at most {size} rows, over our defaults"
+    caption = f"Packs with a time limit, at most {size} rows, as ratios to our defaults"
     yield caption, predictions.beside_defaults(packs)
     errors = samples[f"{size} rows"]["error"].rename_axis("table")
     behind = errors[errors["combutab"] >= BEHIND].sort_values("combutab")
     best = behind[list(predictions.BEST_OF)].idxmin(axis=1)
     behind = behind[["combutab", "combutab Pack"]].assign(**{"best peer": best})
-    yield f"Tables with a peer ahead by {BEHIND - 1:.0%} or more, at most {size} rows", behind
+    caption = f"Tables on which our error is at least {BEHIND - 1:.0%} above the best peer's"
+    yield f"{caption}, at most {size} rows", behind
 
 
 def _fit() -> Iterator[Table]:
-    """Seconds of a fit of the same network, beside scikit-learn's MLP and skorch."""
+    """Seconds of a fit of the same network, compared with scikit-learn's MLP and skorch."""
     found = stored("speed", "speed_fit").set_index("size")
-    yield "Times as long as ours, by network and rows", found.filter(like=" / ours").T
+    yield "Seconds as ratios to ours, by rows x columns and network", found.filter(like=" / ours").T
 
 
 def _step() -> Iterator[Table]:
-    """A training step of 6 x 256, batch 500, over its matrix products, with bars."""
+    """A training step of 6 x 256, batch 500, as a multiple of its matrix products.
+
+    Target values (the column "bar") are upper limits.
+    """
     found = stored("speed", "speed_step").set_index("contender")
     found = found[found["target"].notna() | found.index.str.startswith("torch")]
     for dropout, own in found.groupby("dropout"):
@@ -88,7 +94,7 @@ def _step() -> Iterator[Table]:
 
 
 def _predict() -> Iterator[Table]:
-    """Seconds of `predict`, of one row and of a million, beside scikit-learn's MLP."""
+    """Seconds of `predict` for one row and for a million, compared with scikit-learn's MLP."""
     found = stored("speed", "speed_predict")
     found["seconds"] = found["seconds"].map("{:.3g}".format)
     for network, own in found.groupby("network"):
@@ -96,7 +102,7 @@ def _predict() -> Iterator[Table]:
 
 
 def _search() -> Iterator[Table]:
-    """A search over 7 activations and 5 folds: times as long as ours.
+    """A search over 7 activations and 5 folds: seconds as ratios to ours.
 
     `first` includes the start of processes, `again` does not.
     """
@@ -110,7 +116,7 @@ def _imports() -> Iterator[Table]:
 
 
 def _generator_seconds() -> Iterator[Table]:
-    """An epoch of CTGAN and TVAE, beside the `ctgan` package: times as long as ours."""
+    """An epoch of CTGAN and TVAE in the `ctgan` package: seconds as ratios to ours."""
     found = stored("speed", "speed_generators").set_index("data")
     yield "On two real tables", found.filter(like=": ctgan / ours").T
     found = stored("speed", "speed_generators_growth").drop(columns=["Unnamed: 0", "n_columns"])
@@ -119,11 +125,11 @@ def _generator_seconds() -> Iterator[Table]:
     wide.columns = [" ".join(each) for each in wide]
     wide["epoch, ctgan / ours"] = wide["epoch, s ctgan"] / wide["epoch, s combutab"]
     wide = wide.drop(columns="note combutab").reset_index().set_index("model")
-    yield "On made-up tables, by rows and categories", wide
+    yield "On simulated tables, by rows and categories", wide
 
 
 def _growth() -> Iterator[Table]:
-    """A fit of 20 float32 columns by rows, and exponents of growth."""
+    """A fit of 20 float32 columns by rows, and scaling exponents (1 is linear)."""
     found = stored("speed", "scaling")
     rows = found[found["dimension"].isin(["rows", "streamed"])].set_index("dimension")
     rows = rows.iloc[:, :3].assign(tables=rows["megabytes"] * 1e6 / (rows["size"] * TABLE_BYTES))
@@ -133,10 +139,10 @@ def _growth() -> Iterator[Table]:
 
 
 def _synthetic() -> Iterator[Table]:
-    """Synthetic rows: utility, likeness and price, beside other generators.
+    """Synthetic rows: utility, fidelity and cost, compared with other generators.
 
-    Gaps and seconds are over our TVAE's ([all measures](quality/results/quality_generators.md)).
-    Up to three seeds, one split.
+    Gaps and seconds of the fit are ratios to our TVAE's; lower is better. c2st is a ROC AUC: 0.5 is
+    best. [All measures](quality/results/quality_generators.md). Up to three seeds, one split.
     """
     rows = stored("quality", "quality_generators")
     rows = rows[rows["error"].isna()]
@@ -151,15 +157,17 @@ def _synthetic() -> Iterator[Table]:
         found[model] = [same["data"].nunique(), *both.loc[model], *both.loc[TABFLOW]]
     columns = ["tables", "gap", "C2ST", "gap of TabFlow", "C2ST of TabFlow"]
     yield (
-        "TabFlow on the tables of each generator, 1,000 training rows and more",
+        "TabFlow on the tables of each generator, at least 1,000 training rows",
         (pd.DataFrame.from_dict(found, orient="index", columns=columns)),
     )
 
 
 def _diffusion() -> Iterator[Table]:
-    """XGB C2ST on the tables of the diffusion literature: 1 cannot be told from training rows.
+    """XGB C2ST on the tables of the diffusion literature.
 
-    Ours from one seed; published means over five seeds by TabPC's authors (arXiv 2603.23016).
+    This is SDMetrics' score: 1 is best (indistinguishable from training rows), unlike the ROC AUC
+    above, of which 0.5 is best. Ours are from one seed; published ones are means over five seeds by
+    TabPC's authors (arXiv 2603.23016).
     """
     ours = stored("quality", "quality_diffusion_sets")
     found = pd.concat([ours, diffusion_sets.published()])
@@ -168,7 +176,10 @@ def _diffusion() -> Iterator[Table]:
 
 
 def _imputation() -> Iterator[Table]:
-    """Missing cells: errors over TabFlowImputer's, above 1 where ours is better, and seconds."""
+    """Imputation of missing cells: errors as ratios to TabFlowImputer's, and seconds.
+
+    Above 1 ours is better. "wrong" is the share of categories that differ from the true ones.
+    """
     found = stored("quality", "quality_imputation")
     n, most = found["data"].nunique(), found["rows"].max()
     yield f"Means over {n} tables of at most {most:,} rows", imputation.summary(found)
@@ -180,7 +191,7 @@ def _imputation() -> Iterator[Table]:
 
 
 def _real_tables() -> Iterator[Table]:
-    """Dates and free text: R2 of the test rows, one seed."""
+    """Dates and free text: R2 on the test rows, one seed."""
     found = stored("quality", "quality_real_tables")
     wide = found.pivot(index="model", columns="data", values="r2")
     yield "By table", wide
@@ -188,10 +199,10 @@ def _real_tables() -> Iterator[Table]:
 
 
 def _laws() -> Iterator[Table]:
-    """AI Feynman equations learned to R2 > 0.999, and the same outside of the ranges seen.
+    """AI Feynman equations learned to R2 > 0.999, in interpolation and extrapolation ("outside").
 
-    Beside each model stands the default network on the same equations, which at 2,000 rows are the
-    first of an order spread over all.
+    "default there" is the default network on the same equations as the model. At 2,000 rows these
+    are a subset, spread evenly over all equations, whose size depends on the model.
     """
     found = stored("formulas", "formulas_share")
     found["learned, %"] = 100.0 * (found["r2"] > 0.999)

@@ -1,15 +1,15 @@
-"""Are CombU's shares better learned than chosen: by gradient, by random search, by layer?
+"""Are learned shares of CombU better than fixed ones: by gradient, by random search, by layer?
 
     python -m benchmarks.activations.learned [--quick] [--data-home FOLDER] [--jobs N] [--report]
 
-CombU gives half of a layer's units ReLU, a quarter ELU and a quarter NLReLU. Here units learn which
-of the three they have, by a softmax that sharpens with each step or by its gradient alone
-(straight-through), and are hard outside training. "Found" are the shares of the softmax in networks
-that are trained again, each layer's own or their mean: with the first training they cost what two
-networks do. Packs have the fixed shares, or each member its own, drawn evenly, for all layers or by
-layer. The default recipe with hidden layers of 256, 254 and 252 units (layers are told apart by
-their widths), on the CombU paper's eight tables; their source, rows, splits and errors as in
-`benchmarks.activations.recipes`.
+In CombU half of a layer's units have ReLU, a quarter ELU and a quarter NLReLU. Here each unit
+learns which of the three it has, by a softmax whose temperature decreases with each step, or by a
+straight-through estimator; outside training the choice is hard. "Found" shares are those of the
+softmax (of each layer, or their mean), in networks that are trained again; with the first training
+this takes as long as two networks. Packs have the fixed shares, or random shares for each member,
+drawn uniformly, for all layers or by layer. The recipe is the default with hidden layers of 256,
+254 and 252 units (layers are identified by their widths), on the CombU paper's eight tables; their
+source, rows, splits and errors are those of `benchmarks.activations.recipes`.
 """
 
 from __future__ import annotations

@@ -26,10 +26,10 @@ The rule, written before the first row:
    beat that one in loss.
 
 The defaults of the recipe were chosen with CombU, on some of these tables: a bias, if any, favours
-CombU. Added while rows were made, before any was looked at: eight of the tables are simulated, and
-the page says what the rest gives without them. The stored run was ended by the clock, before
-optdigits, coil2000 and the five tables of synthesis; its tables are PMLB's, and copies of the CombU
-paper's eight instead of OpenML's.
+CombU. Added during the runs, before any result was seen: eight of the tables are simulated, and the
+page also has the results without them. The stored run was stopped for lack of time, before
+optdigits, coil2000 and the five tables of synthesis; its tables are from PMLB, and copies of the
+CombU paper's eight instead of OpenML's.
 """
 
 from __future__ import annotations
@@ -237,8 +237,10 @@ def write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None
         means = effects.by_table(samples[measure])
         apart = means.drop(index=list(SIMULATED), errors="ignore")
         if 1 < len(apart) < len(means):
-            page.text(f"Without {listed(SIMULATED)}: {_summary(apart, pairs(apart))}")
-        page.text(f"Outside of the rule: {_ranks(means)}")
+            page.text(
+                f"Without simulated tables ({listed(SIMULATED)}): {_summary(apart, pairs(apart))}"
+            )
+        page.text(f"Not part of the rule: {_ranks(means)}")
     page.figure(plot(every), "Error and loss of each activation over CombU's, with intervals")
     with page.details("The rule, written before the first row"):
         page.text(__doc__[__doc__.index("The rule, written") :])
@@ -262,8 +264,9 @@ def _summary(logs: pd.DataFrame, found: pd.DataFrame) -> str:
     half = 50 * float(np.log(found["high"] / found["low"]).median())
     return (
         f"{len(means)} tables, Friedman p {plain}, Iman-Davenport p {corrected}. Pairs: {within} "
-        f"differ by {effects.WITHIN}, in {better} one is better, {len(found) - within - better} "
-        f"are not decided; half the width of a pair's interval is {half:.1f} % in the median."
+        f"differ by {effects.WITHIN}, {better} differ significantly, "
+        f"{len(found) - within - better} are not decided; the median half-width "
+        f"of a pair's interval is {half:.1f} %."
     )
 
 
@@ -272,12 +275,12 @@ def _ranks(means: pd.DataFrame) -> str:
     ranks = ", ".join(f"{label(str(name))} {r:.2f}" for name, r in test.mean_ranks.items())
     every = combinations(test.mean_ranks.index, 2)
     differ = [f"{label(a)} / {label(b)}" for a, b in every if test.p.loc[a, b] < test.alpha]
-    return f"mean ranks are {ranks}; Nemenyi's test tells apart {listed(differ)}."
+    return f"mean ranks are {ranks}; significant pairs by Nemenyi's test: {listed(differ)}."
 
 
 STUDY = Study(
     name="activations_real_tables",
-    title="Which activation, on real tables",
+    title="Which activation is best on real tables?",
     description=__doc__.splitlines()[0],
     module="benchmarks.activations.real_tables",
     experiments=[tables.experiment("activations_real_tables", SETTINGS, RESULTS, jobs, KEY)],

@@ -1,19 +1,19 @@
-"""Does the activation matter in other recipes and on equations, and what do the recipe's parts do?
+"""Do activations matter in other recipes and on equations, and which parts of the recipe matter?
 
     python -m benchmarks.activations.recipes [--quick] [--data-home FOLDER] [--jobs N] [--report]
 
-Real tables: the CombU paper's eight, at most 400 training rows (the stored rows are of copies, not
-of OpenML's). Nine activations in the CombU paper's plain network and in TabM (8 heads of 2 x 128);
-packs of nine members, of one activation or of all nine; the default recipe (one network) with CombU
-without each of its parts, or for twice the time; blends of each activation with x.
+Real tables: the CombU paper's eight, at most 400 training rows (the stored rows are from copies,
+not from OpenML). Nine activations in the CombU paper's plain network and in TabM (8 heads of 2 x
+128); packs of nine members with one activation or with all nine; the default recipe (one network)
+with CombU, without each of its parts or with twice the epochs; blends of each activation with the
+identity.
 
-Equations, drawn without noise: nine activations on 30 of
-the 120 AI Feynman equations, every fourth of the list, 400 rows, in the default recipe, the plain
-network and mixed packs; on the 90 others, 2,000 rows, four that looked good there and two networks
-of CombU, each trained by itself with its processor seconds. Splits 4:1, equal rows on one side, at
-most 1,000 test rows; each split is also a seed. The error is the log loss of classes and the RMSE
-of numbers. Equations that are the same up to a factor have the same errors and count once: 29 and
-78 are left.
+Equations, without noise: nine activations on 30 of the 120 AI Feynman equations (every fourth of
+the list), 400 rows, in the default recipe, the plain network and mixed packs; on the 90 others,
+2,000 rows, four activations that looked good there and two networks of CombU, each trained
+separately with its CPU seconds. Splits 4:1, equal rows on the same side, at most 1,000 test rows;
+each split is also a seed. The error is the log loss in classification and the RMSE in regression.
+Equations that are equal up to a factor have the same errors and count once, which leaves 29 and 78.
 """
 
 from __future__ import annotations
@@ -216,7 +216,10 @@ CLAIMS = [
 def write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None:
     """The page: verdicts, then samples and parts, folded."""
     found, seconds = logs(rows), by_table(logs(rows, "cpu_seconds")[OTHERS])
-    page.text(__doc__.split("\n\n", 2)[2], f"{sum(rows['error'] != '')} of {len(rows)} diverged.")
+    page.text(
+        __doc__.split("\n\n", 2)[2],
+        f"{sum(rows['error'] != '')} of {len(rows)} networks and packs diverged.",
+    )
     page.text(claims_table(CLAIMS, {"here": found}))
     lines = []
     for name in (*REAL, *LAWS):

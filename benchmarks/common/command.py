@@ -21,6 +21,7 @@ from joblib import Parallel, delayed
 import combutab
 from benchmarks.common.page import Page
 from benchmarks.common.results import Row, Store
+from benchmarks.common.verdicts import LEGEND
 from benchmarks.machine import describe_machine, processor
 
 Arguments = argparse.Namespace
@@ -170,6 +171,7 @@ class Study:
         machine = made_on(tables) or (self._told(arguments.out) if arguments.report else None)
         page = Page(self.name, self.title, self._command(parser, arguments), machine)
         self.write(page, arguments, *tables)
+        page.explain("| where | claim |", LEGEND)
         page.write(arguments.out)
         print(page)
 

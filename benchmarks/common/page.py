@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -55,6 +56,12 @@ class Page:
 
     def text(self, *paragraphs: str) -> None:
         self._parts += [paragraph.strip("\n") for paragraph in paragraphs]
+
+    def explain(self, start: str, text: str) -> None:
+        """Put a paragraph before the first part that begins with ``start``, if there is one."""
+        found = (i for i, part in enumerate(self._parts) if part.startswith(start))
+        for i in islice(found, 1):
+            self._parts.insert(i, text)
 
     def table(self, header: Sequence[object], lines: Iterable[Sequence[object]]) -> None:
         self.text(markdown_table(header, lines))

@@ -37,6 +37,15 @@ HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "not decided"
 MIN_UNITS = 3
 ALPHA = 0.05
 ROUNDING = 1e-12  # relative difference of scores that count as equal
+LEGEND = """\
+A verdict gives the mean of the measure over n units and its 95 % confidence interval; positive
+values support the claim. If the claim names a threshold, the mean is the distance from it. The
+claim **holds** if the interval is above 0, **does not hold** if it is below the margin (0 unless
+stated), and is **not decided** otherwise, or with fewer than 3 units. Exceptions: a claim that
+two things are equal up to a margin holds if the interval of their difference is within ± the
+margin; a claim that something is the best holds if it beats each rival, and does not hold if a
+rival beats it after Holm's adjustment; an exact claim holds if no deviation exceeds the margin.
+"Not judged": no rows are stored for it. The rule is in `benchmarks/common/verdicts.py`."""
 
 Rows = TypeVar("Rows")
 Scores = Sequence[float] | np.ndarray | pd.Series
@@ -66,17 +75,24 @@ class Verdict:
 
     @property
     def numbers(self) -> str:
-        """The estimate with two digits of the interval's half-width, and the number of units.
+        """The estimate, its interval and the number of units.
+
+        Numbers have two significant digits of the interval's half-width, and at most three of the
+        largest number.
 
         >>> Verdict(HOLDS, 1.2345, 0.9, 1.569, 8).numbers
         '+1.23 [+0.90, +1.57], n = 8'
+        >>> Verdict(HOLDS, 0.01, 0.01, 0.01 + 1e-9, 8).numbers
+        '+0.0100 [+0.0100, +0.0100], n = 8'
         """
         parts = []
         if not math.isnan(self.estimate):
             half = (self.high - self.low) / 2
-            scale = half if half > 0 else abs(self.estimate)
-            digits = 1 - math.floor(math.log10(scale)) if scale > 0 else 2
-            digits = min(max(digits, 0), 8)
+            largest = max(abs(x) for x in (self.estimate, self.low, self.high) if not math.isnan(x))
+            digits = 2 - int(f"{largest:.2e}".partition("e")[2])
+            if half > 0:
+                digits = min(digits, 1 - math.floor(math.log10(half)))
+            digits = max(digits, 0)
             text = f"{self.estimate:+.{digits}f}"
             if not math.isnan(self.low):
                 text += f" [{self.low:+.{digits}f}, {self.high:+.{digits}f}]"
@@ -244,7 +260,7 @@ def exact(deviations: Scores | float, tolerance: float) -> Verdict:
     if not size.size or np.isnan(size).any():
         return Verdict(UNDECIDED, note=f"{int(np.isnan(size).sum())} of {size.size} values missing")
     word = HOLDS if size.max() <= tolerance else FAILS
-    return Verdict(word, note=f"largest deviation {size.max():.2g} of {size.size}")
+    return Verdict(word, note=f"largest deviation {size.max():.2g} among {size.size} values")
 
 
 def _advantages(a: Scores, b: Scores | float, greater_is_better: bool) -> np.ndarray:

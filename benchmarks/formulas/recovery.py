@@ -171,12 +171,12 @@ def jobs(arguments: argparse.Namespace) -> Iterator[Job]:
 def write_page(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None:
     """Fill the page."""
     page.text(
-        f"The first {rows['equation'].nunique()} of the 120 equations in spread order, {N_ROWS} "
-        "rows without noise. *Not built*: the form has no value somewhere on the ranges, as far as "
-        "the bounds of its parts tell. Errors are root mean squares in standard deviations of the "
-        "law; *outside*: one variable at least is up to a fifth of its range beyond it.",
+        f"{rows['equation'].nunique()} of the 120 equations, spread evenly over the list; {N_ROWS} "
+        "rows without noise. *Not built*: by the bounds of its parts, the form may be undefined "
+        "somewhere in the ranges. Errors are root mean squares in standard deviations of the "
+        "target; *outside*: at least one variable is up to a fifth of its range beyond it.",
     )
-    head = ["guess", "laws", "built", "recovered", "95 % interval", "outside too"]
+    head = ["form", "equations", "built", "recovered", "95 % interval", "also outside"]
     lines = []
     for kind, own in rows.groupby("guess", sort=False):
         good = own["error_inside"] < RECOVERED
@@ -184,7 +184,7 @@ def write_page(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) ->
         medians = [f"{own[c].median():.1e}" for c in ("error_start", "error_inside")]
         line = [kind, len(own), own["error_inside"].count(), *wilson(good), outside, *medians]
         lines.append([*line, f"{own['cpu_seconds'].median():.2g}"])
-    page.table([*head, "median error before", "median error", "CPU seconds"], lines)
+    page.table([*head, "median error before the fit", "median error", "CPU seconds"], lines)
     missed = rows[(rows["guess"] == "right") & ~(rows["error_inside"] < RECOVERED)]
     listed = ", ".join(f"{r.equation} ({r.error_inside:.1e})" for r in missed.itertuples())
     page.text(f"Not recovered from the right form (nan: not built): {listed or 'none'}.")
@@ -197,7 +197,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 ROWS = Experiment("formulas_recovery", SETTINGS, RESULTS, jobs, packages=("scipy", "cpu"))
 STUDY = Study(
-    "formulas_recovery", "Laws recovered from a guessed form", __doc__.splitlines()[0],
+    "formulas_recovery", "AI Feynman equations recovered from a guessed form",
+    __doc__.splitlines()[0],
     "benchmarks.formulas.recovery", [ROWS], write_page, _add_arguments,
 )  # fmt: skip
 

@@ -155,7 +155,7 @@ def shares(rows: pd.DataFrame) -> list[list[object]]:
 
 
 HEAD = ("rows", "noise", "model", "equations", "R2 > 0.999", "95 % interval")
-HEAD += ("outside, R2 > 0.999", "outside, median R2", "CPU seconds a fit")
+HEAD += ("outside, R2 > 0.999", "outside, median R2", "CPU seconds per fit")
 
 
 def write_page(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None:
@@ -165,11 +165,12 @@ def write_page(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) ->
     by_rows = {f"{n:,} rows": own for n, own in rows.groupby("rows", sort=False)}
     page.text(
         f"`default` is `MLPRegressor(n_members=1)`: activation={known.activation!r}, periodic "
-        "embeddings; the named models differ from it in what they name. Each learns the same rows "
-        "and is scored on 1,000 new ones without noise, inside the ranges and up to a fifth of a "
-        "range outside. One draw of rows and one seed per equation: the unit is the equation. "
-        "Equations are the first of the spread order, as many as time allowed. A default network "
-        "clips its predictions to the range of the target seen, so it has no law outside.",
+        "embeddings; the other models differ from it in what their names say. All are trained on "
+        "the same rows and scored on 1,000 new rows without noise, inside the training ranges and "
+        "up to a fifth of a range outside. One draw of rows and one seed per equation; the unit "
+        "is the equation. As many equations as time allowed were run, spread evenly over the list. "
+        "A default network clips its predictions to the range of the training targets, so it "
+        "cannot extrapolate.",
         claims_table(CLAIMS, by_rows),
     )
     page.table(HEAD, shares(rows[rows["noise"] == 0]))
@@ -187,7 +188,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 ROWS = Experiment("formulas_share", SETTINGS, RESULTS, jobs, packages=("sklearn", "cpu"))
 STUDY = Study(
-    "formulas_share", "Which laws are learned from rows?", __doc__.splitlines()[0],
+    "formulas_share", "AI Feynman equations learned from rows", __doc__.splitlines()[0],
     "benchmarks.formulas.share", [ROWS], write_page, _add_arguments,
 )  # fmt: skip
 

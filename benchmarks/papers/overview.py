@@ -72,7 +72,7 @@ def section(text: str) -> tuple[str, list[str]]:
     text = re.sub(r"^\| (.+) \| \{verdicts\} \|$", row, text, flags=re.MULTILINE)
     found = [(link, *claim) for link in links for claim in claims[link]]
     lines = [
-        [f"[{link.rpartition('/')[2]}]({link}.md)", *said, counted(words)]
+        [f"[{link.rpartition('/')[2]}]({link}.md)", *said, counted(words) or "not judged"]
         for link, *said, words in found
     ]
     table = markdown_table(["page", "where", "claim", "measure", "verdicts"], lines)

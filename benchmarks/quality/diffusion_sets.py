@@ -1,29 +1,30 @@
-"""How good are synthetic rows by the measures of the diffusion literature, and at what price?
+"""How good are synthetic rows by the metrics of the diffusion literature, and at what cost?
 
-Each model is trained with its defaults in a process of its own, on one core, on the tables, splits
-and scores of TabDiff and TabPC, and makes as many rows as it was trained on:
+Each model is trained with its defaults in a separate process, on one core, on the tables and splits
+of TabDiff and TabPC, and generates as many rows as it was trained on. The scores are theirs:
 
 - XGB C2ST and logistic C2ST: SDMetrics' detection scores against the training rows, by XGBoost and
-  by logistic regression: 1 means that the two cannot be told apart, 0 that they always can.
-  **Compare models by XGB C2ST.** A logistic regression does not see how columns depend on each
-  other: columns drawn independently score 0.98 or more by it;
+  by logistic regression: 1 means that the two are indistinguishable, 0 that they are perfectly
+  separable. **Compare models by XGB C2ST.** A logistic regression cannot detect dependence between
+  columns: columns drawn independently score 0.98 or more by it;
 - Shape and Trend: SDMetrics' scores of columns and of pairs of columns;
 - alpha-precision and beta-recall, in synthcity's "naive" form: beta-recall is about 0.5 for fresh
   rows of the same distribution;
 - MLE: XGBoost is trained on the synthetic rows and scored on the test rows (ROC AUC, or RMSE of the
   logarithm of the target), by a search of 36 settings, or 4 with --small-grid;
-- DCR share: the share of synthetic rows that are nearer to a training row than to a test row, of
-  equally many; 0.5 means no copying, and copies of training rows have the value in brackets;
-- CPU seconds of the fit and of sampling, and by how many MB the process grew at most.
+- DCR share: the share of synthetic rows that are nearer to a training row than to a test row, with
+  as many training rows as test rows; 0.5 means no copying, and copies of training rows have the
+  value in brackets;
+- CPU seconds of the fit and of sampling, and the peak growth of the process in MB.
 
 Published figures are means over five seeds from the independent rerun by TabPC's authors (arXiv
-2603.23016, `article_material/our_results` in its repository); their times are of training on a GPU.
-"fully factorized" is their model of independent columns. Some peculiarities of the published
-scripts are kept, so that figures can be compared. Categories written as whole numbers are numbers
-to the classifiers of C2ST. MLE scales all columns of numbers by the range of the first one; if that
-range begins at 0 or above and ends at 1,000 or above, it takes logarithms of all columns instead,
-and negative values become equal. In a regression, MLE chooses settings by comparing predicted
-logarithms with targets that are not logarithms.
+2603.23016, `article_material/our_results` in its repository); their times are for training on a
+GPU. "fully factorized" is their model of independent columns. Some peculiarities of the published
+scripts are kept, so that the results are comparable. The classifiers of C2ST treat categories that
+are written as whole numbers as numbers. MLE scales all columns of numbers by the range of the first
+one; if that range begins at 0 or above and ends at 1,000 or above, it takes logarithms of all
+columns instead, and negative values become equal. In a regression, MLE chooses settings by
+comparing predicted logarithms with targets that are not logarithms.
 
 The tables are UCI's files.
 
@@ -240,7 +241,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 ROWS = Experiment("quality_diffusion_sets", SETTINGS, RESULTS, _jobs, packages=PACKAGES)
-STUDY = study("diffusion_sets", __doc__, ROWS, _write, _add_arguments)
+STUDY = study(
+    "diffusion_sets",
+    "Synthetic tables by the metrics of the diffusion literature",
+    __doc__,
+    ROWS,
+    _write,
+    _add_arguments,
+)
 
 if __name__ == "__main__":
     STUDY.main()

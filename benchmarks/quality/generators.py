@@ -1,26 +1,28 @@
-"""How good are synthetic rows? Ours beside other packages' and beside interpolated real rows.
+"""How good are synthetic rows? Ours, other packages' and interpolated real rows.
 
 Each model is trained on the training rows of each table (a random 4:1 split, at most --rows rows)
-with its own defaults, in a process of its own, and makes as many rows. Measured by
+with its own defaults, in a separate process, and generates as many rows. Measures, from
 combutab.evaluation:
 
 - utility (train on synthetic, test on real): gradient boosting and a linear model are trained on
   the synthetic rows and scored on the test rows; regression errors are in standard deviations of
-  the training target. A gap is how much greater the error (MAE, or 1 - accuracy) is than after
-  training on the real rows;
-- C2ST: cross-validated ROC AUC of gradient boosting between test rows and synthetic rows; 0.5 is
-  chance;
+  the training target. The gap is the increase of the error (MAE, or 1 - accuracy) over training on
+  the real rows;
+- C2ST: cross-validated ROC AUC of gradient boosting between test rows and synthetic rows; 0.5
+  (chance) is best;
 - shapes and pairs: mean scores of single columns and of pairs of columns against the test rows;
-- closest: the share of synthetic rows nearer to a training row than to any test row, of equally
-  many; 0.5 means no copying, copies have about 0.625, as every fourth training row is compared;
-- seconds of fit and of sampling, and by how much the process grew at most.
+- closest: the share of synthetic rows that are nearer to a training row than to any test row, with
+  as many training rows as test rows; 0.5 means no copying, copies have about 0.625, as only every
+  fourth training row is compared;
+- seconds of the fit and of sampling, and the peak growth of the process.
 
-"real rows" are the training rows themselves: the best scores of a copy. "independent columns" has
-no dependence between columns. SMOTE interpolates between neighbours: useful, and near to copies.
+"real rows" are the training rows themselves: the scores of an exact copy. "independent columns" has
+no dependence between columns. SMOTE interpolates between neighbours: its utility is high, but its
+rows are near copies.
 
 Over tables, gaps and seconds of the fit are geometric means of ratios to those of our TVAE
-(seconds: where both had the same processor); a gap below 1 % of the real rows' error counts as that
-much. C2ST, shapes, pairs and closest are means, seconds of sampling and memory are medians.
+(seconds: where both had the same processor); a gap below 1 % of the real rows' error counts as 1 %.
+C2ST, shapes, pairs and closest are means, seconds of sampling and memory are medians.
 
 The rows stored here were measured on copies of the CombU paper's eight tables (the files of Weka,
 UCI and scikit-learn), not on downloads from OpenML.
@@ -190,8 +192,8 @@ def _write(page: Page, rows: pd.DataFrame) -> None:
     if 0 < large["data"].nunique() < rows["data"].nunique():
         names = ", ".join(dict.fromkeys(large["data"]))
         page.text(
-            f"Tables of {ENOUGH_ROWS:,} training rows and more ({names}); on the smaller ones a "
-            "hundred test rows leave gaps mostly to chance:"
+            f"Tables of {ENOUGH_ROWS:,} training rows and more ({names}); on the smaller ones "
+            "the gaps are mostly noise, with about a hundred test rows:"
         )
         _add_summary(page, large)
     page.heading("By table")
@@ -242,7 +244,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 ROWS = Experiment("quality_generators", SETTINGS, RESULTS, _jobs, packages=(*PACKAGES, "cpu"))
-STUDY = study("generators", __doc__, ROWS, _write, _add_arguments)
+STUDY = study(
+    "generators",
+    "Synthetic tables: utility, fidelity, privacy and cost",
+    __doc__,
+    ROWS,
+    _write,
+    _add_arguments,
+)
 
 if __name__ == "__main__":
     STUDY.main()

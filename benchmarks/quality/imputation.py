@@ -1,20 +1,20 @@
-"""How well are missing cells filled? TabFlow beside scikit-learn's IterativeImputer and hot decks.
+"""How accurate is imputation? TabFlow, scikit-learn's IterativeImputer and hot decks compared.
 
 A fifth of the cells of each table (at most --rows of its rows) is hidden at random; each model is
-trained on the rest of the table and fills it. Measured on the hidden cells:
+trained on the remaining cells and imputes them. Measures on the hidden cells:
 
-- RMSE of numbers, in standard deviations of their column;
+- RMSE of numbers, in standard deviations of each column;
 - wrong: the share of categories that differ from the true ones;
 - both as ratios to our imputer's on the same cells, above 1 where ours is better;
-- coverage: the share of numbers within the range of 19 draws; 90 % if the truth is distributed as
-  the draws;
-- seconds by the clock, the fit included; those of TabFlow.impute are without the fit, which is in
-  TabFlowImputer's.
+- coverage: the share of true numbers within the range of 19 draws; 90 % if the truth has the same
+  distribution as the draws;
+- wall-clock seconds including the fit; those of TabFlow.impute exclude the fit, which is included
+  in TabFlowImputer's.
 
-The errors of draws are those of the first one. Intervals are 95 % by the bootstrap over rows; with
-several seeds, means of measures and of ends. Over tables the ratios are geometric means, with the
-number of tables on which the interval lies above 1 (ours is better) or below. All models have their
-own defaults.
+The errors of models that draw are those of the first draw. Brackets hold 95 % bootstrap intervals
+over rows; with several seeds, measures and ends of intervals are averaged. Over tables the ratios
+are geometric means, with the number of tables on which the interval is above 1 (ours is better) or
+below 1 (ours is worse). All models have their own defaults.
 
 The rows stored here were measured on copies of the tables (the files of Weka, UCI and
 scikit-learn), not on downloads from OpenML, while the machine had other work at times.
@@ -156,7 +156,9 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
         found[WORDS[f"{name}_ratio"]] = np.exp(np.log(ratio).groupby("model").mean())
         for word, sure in (("ours better", low > 1), ("ours worse", high < 1)):
             counts = sure[told].groupby("model").sum().astype(str)
-            found[f"{name}, {word}"] = counts + " of " + told.groupby("model").sum().astype(str)
+            found[f"{WORDS.get(name, name)}, {word}"] = (
+                counts + " of " + told.groupby("model").sum().astype(str)
+            )
     found["coverage"] = table["coverage"].groupby("model").mean()
     return pd.DataFrame(found).reindex(rows["model"].unique())
 
@@ -192,7 +194,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 ROWS = Experiment("quality_imputation", SETTINGS, RESULTS, _jobs)
-STUDY = study("imputation", __doc__, ROWS, _write, _add_arguments)
+STUDY = study(
+    "imputation",
+    "Imputation of missing cells: errors, coverage and seconds",
+    __doc__,
+    ROWS,
+    _write,
+    _add_arguments,
+)
 
 if __name__ == "__main__":
     STUDY.main()

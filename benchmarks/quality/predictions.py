@@ -1,22 +1,23 @@
-"""How good is a fit without arguments? Ours beside boosting, RealMLP, TabM and scikit-learn's MLP.
+"""How good are default settings? Ours against boosting, RealMLP, TabM and scikit-learn's MLP.
 
 Each model is trained on the same training rows of each table (a 4:1 split with equal rows on one
-side, at most --rows training rows) with its own defaults and as many threads as ours, in a process
-of its own. Scored on the test rows: error (1 - accuracy, or RMSE), log loss, seconds of the fit,
-and by how much the process grew. Errors and log losses are a table's means over splits, as ratios
-to those of the table's best peer among scikit-learn MLP, HistGradientBoosting, CatBoost and
-RealMLP-TD, which nobody knows beforehand; below 1 is better than the best peer. Over tables they
-are geometric means with 95 % intervals by the bootstrap over tables. No mistake counts as half of
-one. Ranks are among the models of the table. Seconds and memory are medians; seconds / RealMLP-TD
-is a geometric mean. The table "model / combutab" has ratios to our defaults on the splits that both
-have run on, with p by Wilcoxon's test over tables, Holm-adjusted; models that have run on fewer
-splits are in this table only. Bars are mean ratios that our defaults were to reach; whether the
-tables decide it is said by t-intervals of the logarithms.
+side, at most --rows training rows) with its own defaults and as many threads as ours, in a separate
+process. Measures on the test rows: error (1 - accuracy, or RMSE), log loss, seconds of the fit, and
+memory (growth of the process). Errors and log losses are means over splits, as ratios to the best
+of four peers on the same table (scikit-learn MLP, HistGradientBoosting, CatBoost and RealMLP-TD;
+which one is the best is not known in advance): below 1 is better than the best peer. Means over
+tables are geometric, with 95 % bootstrap intervals over tables. An error of 0 counts as half a
+mistake. Ranks are among the models of the page's table. Seconds and memory are medians; seconds /
+RealMLP-TD is a geometric mean. The table "model / combutab" has ratios to our defaults on the
+splits that both have run on, with p-values of Wilcoxon's test over tables after Holm's adjustment;
+models that have run on fewer splits are only in this table. Bars are target values for the mean
+ratios of our defaults; the verdict in brackets is by t-intervals of the logarithms.
 
 The rows stored here were measured on copies of the tables, not on downloads from OpenML: the CombU
 paper's eight from the files of Weka, UCI and scikit-learn, 26 from PMLB (at most 8,000 rows of
 each), beijing, default, diabetes130, magic and shoppers from UCI. At 3,000 rows the peers and packs
-were timed while the machine did other work, so that their seconds are too high.
+were timed while the machine did other work: their seconds are too high, which favours ours. The
+stored rows come from several runs of the command with other models.
 
     python -m benchmarks.quality.predictions [--quick] [--data-home FOLDER] [--splits 3]
         [--rows 500 3000 10000] [--models NAME ...] [--data NAME ...] [--untimed]
@@ -357,7 +358,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 ROWS = Experiment("quality_predictions", SETTINGS, RESULTS, _jobs)
-STUDY = study("predictions", __doc__, ROWS, _write, _add_arguments)
+STUDY = study(
+    "predictions",
+    "Predictions with default settings: error, log loss, seconds and memory",
+    __doc__,
+    ROWS,
+    _write,
+    _add_arguments,
+)
 
 if __name__ == "__main__":
     STUDY.main()

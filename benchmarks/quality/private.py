@@ -355,7 +355,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 ROWS = Experiment("quality_private", SETTINGS, RESULTS, _jobs, packages=("opendp", "cpu"))
-STUDY = study("private", __doc__, ROWS, _write, _add_arguments)
+STUDY = study(
+    "private", "Synthetic tables with differential privacy", __doc__, ROWS, _write, _add_arguments
+)
 
 if __name__ == "__main__":
     STUDY.main()

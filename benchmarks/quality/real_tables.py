@@ -1,21 +1,21 @@
-"""What do dates and free text add to a fit, beside HistGradientBoosting and skrub?
+"""How much do dates and free text improve predictions? Ours, HistGradientBoosting and skrub.
 
-Three regression tables, each with a column that is neither a number nor a category:
+Three regression tables, each with a column of dates or of free text:
 
-- rentals: made up, like bike sharing: counts by the hour, with a trend, a season, rush hours on
-  working days, a weather's temperature and noise; the last quarter of the time is the test;
-- beijing: PM2.5 in Beijing by the hour, 2010 to 2014, every seventh hour (UCI's file); the last
-  quarter is the test;
-- reviews: made up: a text of some 20 words, of which a few are good or bad, a price and a kind;
-  their rating is predicted, of random test rows.
+- rentals (simulated, like bike sharing): hourly counts with a trend, a season, rush hours on
+  working days, temperature and noise; the test rows are the last quarter of the time;
+- beijing (UCI's file): PM2.5 in Beijing at every seventh hour, 2010 to 2014; the test rows are the
+  last quarter of the time;
+- reviews (simulated): a text of about 20 words, a few of which are good or bad, a price and a kind;
+  the target is the rating, the test rows are random.
 
 "ours" is our regressor with its defaults; "without" has date_features=["number"] and
 text_features="ignore" (the time is a number, text is left out); "no number" has the parts of a date
-without the number. HistGradientBoosting is given the same columns as "without", as numbers and
-categories, and once more behind our TableEncoder; "skrub" is its tabular_pipeline with the same
-boosting. R2 of the test rows with 95 % intervals by the bootstrap over them, which do not cover
-other times or another training; with several seeds, means. Seconds are those of fit and predict, on
-a machine that may have had other work.
+without the number. HistGradientBoosting is trained on the same columns as "without", as numbers and
+categories, and also on the output of our TableEncoder; "skrub" is its tabular_pipeline with the
+same boosting. R2 is on the test rows, with 95 % bootstrap intervals over them, which do not cover
+other periods or training seeds; with several seeds, means. Seconds are of fit and predict, on a
+machine that may have done other work.
 
     python -m benchmarks.quality.real_tables [--quick] [--data-home FOLDER] [--seeds 1]
 
@@ -216,7 +216,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 ROWS = Experiment("quality_real_tables", SETTINGS, RESULTS, _jobs)
-STUDY = study("real_tables", __doc__, ROWS, _write, _add_arguments)
+STUDY = study(
+    "real_tables",
+    "Dates and free text: R2 with and without them",
+    __doc__,
+    ROWS,
+    _write,
+    _add_arguments,
+)
 
 if __name__ == "__main__":
     STUDY.main()

@@ -101,11 +101,11 @@ def wanted(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
 Does = Callable[..., None]
 
 
-def study(stem: str, doc: str, rows: Experiment, write: Does, more: Does) -> Study:
-    """Make a study of a module: its page begins with what the module's text says of its measures.
+def study(stem: str, title: str, doc: str, rows: Experiment, write: Does, more: Does) -> Study:
+    """Make a study of a module, whose docstring describes the measures at the top of its page.
 
-    That is all between the question that the text begins with and its first command. Then
-    ``write(page, rows)`` goes on; ``more(parser)`` adds options.
+    The description is the part between the first line and the first command. ``write(page, rows)``
+    adds the results; ``more(parser)`` adds options.
     """
     measures = doc.partition("\n\n    python -m")[0].split("\n\n", 1)[1]
 
@@ -114,7 +114,7 @@ def study(stem: str, doc: str, rows: Experiment, write: Does, more: Does) -> Stu
         write(page, table)
 
     first, module = doc.splitlines()[0], f"benchmarks.quality.{stem}"
-    return Study(rows.name, rows.name, first, module, [rows], whole, more)
+    return Study(rows.name, title, first, module, [rows], whole, more)
 
 
 def lines(table: pd.DataFrame, text: Callable[[Any], str] = str) -> list[list[str]]:
@@ -124,11 +124,14 @@ def lines(table: pd.DataFrame, text: Callable[[Any], str] = str) -> list[list[st
 
 def number(value: Any, form: str = ".3g") -> str:
     """
-    >>> number(0.12345), number(float("nan")), number("2 of 3"), number(1_000_000)
-    ('0.123', '—', '2 of 3', '1,000,000')
+    >>> number(0.12345), number(float("nan")), number("2 of 3"), number(1_000_000), number(1_994.6)
+    ('0.123', '—', '2 of 3', '1,000,000', '1,990')
     """
     if isinstance(value, str):
         return value
     if isinstance(value, int):
         return f"{value:,}"
-    return "—" if pd.isna(value) else format(value, form)
+    if pd.isna(value):
+        return "—"
+    text = format(value, form)
+    return f"{float(text):,.0f}" if "e+" in text else text

@@ -38,11 +38,6 @@ HEADLINES = "benchmarks/HEADLINES.md"
 
 # Of pages that are called by their file, which says little to a reader
 TITLES = {
-    "quality_diffusion_sets": "Synthetic tables by the measures of the diffusion literature",
-    "quality_generators": "Synthetic tables: useful, alike and private?",
-    "quality_imputation": "Missing cells: errors beside other imputers",
-    "quality_predictions": "Predictions: errors, seconds and memory beside peers",
-    "quality_real_tables": "Dates and free text: errors beside other encodings",
     "scale_out": "Many rows and many processes, measured",
     "scaling": "Growth with rows, columns, categories and members",
     "speed_clusters": "Seconds on clusters",

@@ -126,11 +126,13 @@ def test_predictions():
                     assert mean_and_interval(row[column], logs), (caption, row["of"], column)
                 errors = np.exp(over_best(found, row["of"], 0, names))
                 assert shown(row["median error"], np.median(errors))
-        beside(found, tables[f"At most {size} rows, over our defaults"])
+        beside(found, tables[f"At most {size} rows, as ratios to our defaults"])
     limited = set(found["combutab Pack, 5 s"])
     kept = {m: {d: own[d] for d in limited if d in own} for m, own in found.items()}
-    beside(kept, tables["Packs with a time limit, at most 3000 rows, over our defaults"])
-    behind = tables["Tables with a peer ahead by 10% or more, at most 3000 rows"]
+    beside(kept, tables["Packs with a time limit, at most 3000 rows, as ratios to our defaults"])
+    behind = tables[
+        "Tables on which our error is at least 10% above the best peer's, at most 3000 rows"
+    ]
     best = {data: min(FOUR, key=lambda peer: found[peer][data][0]) for data in found["combutab"]}
     ours = {data: found["combutab"][data][0] / found[best[data]][data][0] for data in best}
     assert {row["of"] for row in behind} == {data for data, ratio in ours.items() if ratio >= 1.1}
@@ -164,7 +166,7 @@ def beside(found, table):
 
 
 def test_bars_that_are_missed_stand_beside_those_that_are_met():
-    caption = "Bars that were set for the defaults; the means meet 5 of 16"
+    caption = "Target values set for the means; they meet 5 of 16"
     bars = page()["Predictions"][caption]
     met = 0
     for row in bars:
@@ -187,7 +189,9 @@ def test_bars_that_are_missed_stand_beside_those_that_are_met():
 
 def test_seconds():
     found = page()
-    for row in found["Seconds of a fit"]["Times as long as ours, by network and rows"]:
+    for row in found["Seconds of a fit"][
+        "Seconds as ratios to ours, by rows x columns and network"
+    ]:
         peer, _, rest = row["of"].partition(" / ours, ")
         kind = rest.replace(",", "")
         for own in stored("speed", "speed_fit"):
@@ -202,7 +206,7 @@ def test_seconds():
             seconds = f"{model} {steps[step]}, s"
             ratio = number(own[f"ctgan {seconds}"]) / number(own[f"combutab {seconds}"])
             assert shown(row[own["data"]], ratio)
-    growth = found["Seconds of generators"]["On made-up tables, by rows and categories"]
+    growth = found["Seconds of generators"]["On simulated tables, by rows and categories"]
     rows = stored("speed", "speed_generators_growth")
     assert 2 * len(growth) == len(rows)
     for row in growth:

@@ -244,7 +244,8 @@ def add_units(
                 panels[f"{data}, {name}"] = advantages(wide, **sizes)
     if lines:
         page.text(
-            f"Pairs: t-tests by {unit} (splits: Nadeau and Bengio's), Holm-adjusted, 5 % level."
+            f"Pairwise t-tests over {unit}s (for splits with Nadeau and Bengio's correction), 5 % "
+            "level after Holm's adjustment."
         )
         page.table(PAIRS_HEAD, lines)
     if max(map(len, panels.values()), default=0) > 1:
@@ -252,15 +253,15 @@ def add_units(
         page.figure(plot_advantages(panels, words), words, suffix)
 
 
-PAIRS_HEAD = ("", "", "pairs that differ", "CombU is better than", "CombU is worse than")
+PAIRS_HEAD = ("", "", "significant pairs", "CombU is better than", "CombU is worse than")
 
 
 # ---- pages -------------------------------------------------------------------------------------
 
 HOW = {
     "paper": "one random 4:1 split, 5 seeds",
-    "sound": "10 splits x 3 seeds, rows with equal features on one side of a split",
-    "sound-ungrouped": "the same, on either side",
+    "sound": "10 splits x 3 seeds, rows with equal features on the same side of a split",
+    "sound-ungrouped": "the same, but such rows may be on both sides",
 }
 RANKS = "CombU's advantage over each other in rank, 95 % interval over formulas"
 
@@ -274,8 +275,8 @@ def write_page(
     protocols = {name: part for name, part in protocols.items() if len(part)}
     page.text(
         "; ".join(f"*{name}*: {HOW[name]}" for name in protocols)
-        + ". Networks and training are those of the paper's appendix B. Errors are in standard "
-        "deviations of the training rows' target, accuracy and macro F1 in percent.",
+        + ". Networks and training are those of the paper's appendix B. Targets are standardised "
+        "by the training rows; accuracy and macro F1 are in percent.",
         *([] if table.number == 3 else [origin(rows["data"].unique())]),
         claims_table(claims, {k: v for k, v in protocols.items() if k != "sound-ungrouped"}),
     )

@@ -98,12 +98,14 @@ def write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None
         for metric, own in found.items():
             values = [own[0], *own.quantile([0.05, 0.5, 0.95])]
             lines.append([formula, METRICS[metric].label, *(f"{value:.3g}" for value in values)])
-    with page.details("What the drawn rows decide: errors of the mean, without a network"):
+    with page.details(
+        "How much the drawn rows matter: errors of a constant prediction, without a network"
+    ):
         page.text(
-            f"{n_draws} draws of 5,000 rows, split 4:1; the model is the training rows' mean. The "
-            "targets of AR and NS have tails so heavy that a handful of rows decides the MSE."
+            f"{n_draws} draws of 5,000 rows, split 4:1; the model predicts the training mean. The "
+            "targets of AR and NS have such heavy tails that a few rows determine the MSE."
         )
-        page.table(["", "", "the study's draw", "5 % of draws", "median", "95 % of draws"], lines)
+        page.table(["", "", "the study's draw", "5 % quantile", "median", "95 % quantile"], lines)
 
 
 STUDY = combu_study(TABLE, __doc__.splitlines()[0], sources, write, ("paper",), curve_block=2)

@@ -129,11 +129,11 @@ def write_page(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) ->
     n_rows, n_steps = _sizes(arguments)
     rows = rows[(rows["rows"] == n_rows) & (rows["steps"] == n_steps)]
     page.text(
-        f"TabFlow, each activation in every block (Swish by default); {n_rows:,} rows, at most "
-        f"{n_steps:,} steps. Gradient boosting and `MLPRegressor()` or `MLPClassifier()` learn "
-        "from as many made rows: mean squared error in variances of the target, or 1 - accuracy, "
-        "on real rows. The seeds share one split: nothing here speaks for other rows. "
-        + origin(DATA),
+        f"TabFlow with each activation in every block (Swish by default); {n_rows:,} rows, at most "
+        f"{n_steps:,} steps. Gradient boosting and `MLPRegressor()` or `MLPClassifier()` are "
+        "trained on as many synthetic rows and scored on real rows: mean squared error as a "
+        "fraction of the target's variance, or 1 - accuracy. The seeds share one split, so the "
+        "verdicts do not generalise to other rows. " + origin(DATA),
         claims_table(CLAIMS, {"verdict": rows}),
     )
     made = rows[rows["activation"] != REAL]
@@ -152,7 +152,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 ROWS = Experiment("table7_flow", SETTINGS, RESULTS, jobs, packages=("sklearn", "cpu"))
 STUDY = Study(
-    "table7_flow", "Table 7 of the CombU paper, asked of TabFlow", __doc__.splitlines()[0],
+    "table7_flow", "Table 7 of the CombU paper, repeated with TabFlow", __doc__.splitlines()[0],
     "benchmarks.papers.combu.table7_flow", [ROWS], write_page, _add_arguments,
 )  # fmt: skip
 

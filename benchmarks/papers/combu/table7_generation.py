@@ -141,16 +141,16 @@ def write_page(page: Page, arguments: Namespace, rows: pd.DataFrame) -> None:
     by_learner = {LEARNED_BY[name]: rows[rows["learner"] == name] for name in LEARNED_BY}
     by_learner = {name: part for name, part in by_learner.items() if len(part)}
     page.text(
-        "One 4:1 split of two tables; 5 generator seeds x 3 samples, those of a seed averaged "
-        "first. A seed as the unit says whether another training on the same rows would keep the "
-        "order. It says nothing of other rows or tables, and of tables there are two. TVAE's rows "
-        "are drawn (`argmax=False`). Errors are in standard deviations of the real training rows' "
-        f"target, accuracy and macro F1 in percent. {origin(DATA)}",
+        "One 4:1 split of each of two tables; 5 generator seeds x 3 samples, averaged by seed. The "
+        " unit is the seed: a verdict says whether the order would persist if the generators "
+        "were trained again on the same rows. It does not generalise to other rows or tables. "
+        "TVAE draws its categories (`argmax=False`). Targets are standardised by the real training "
+        f"rows; accuracy and macro F1 are in percent. {origin(DATA)}",
         claims_table(CLAIMS, by_learner),
     )
     expected = placed(load_expected(7).query("activation != @REAL"))
     for name, part in by_learner.items():
-        page.heading(f"Learned by {name}")
+        page.heading(f"Learner: {name}")
         real = part[part["model"] == REAL].groupby("task")[[*METRICS]].mean().stack()
         shown = ", ".join(
             f"{METRICS[m].label} {v * METRICS[m].scale:.4g}" for (_, m), v in real.items()
@@ -162,11 +162,13 @@ def write_page(page: Page, arguments: Namespace, rows: pd.DataFrame) -> None:
         kinds = made["model"].str.endswith("-patched").map(WHO)
         cells = made.assign(protocol=kinds, split=made["seed"], seed=made["sample"])
         report.add_cells(page, cells, expected, {who: who for who in kinds.unique()})
-    with page.details("Generators of other seeds differ more than samples of one, the paper's ±"):
-        page.text("Standard deviations (accuracy and F1: fractions), activations together:")
+    with page.details(
+        "Standard deviations over generator seeds, and over samples of one generator (paper's ±)"
+    ):
+        page.text("Accuracy and F1 as fractions; root mean squares over activations.")
         spread = spreads(rows)
         values = [[*key, *(f"{x:.2g}" for x in (a, b, a / b))] for key, a, b in spread.itertuples()]
-        page.table(["", "", "", "", "seeds", "samples of one", "ratio"], values)
+        page.table(["", "", "", "", "seeds", "samples", "ratio"], values)
 
 
 def _add_arguments(parser: ArgumentParser) -> None:

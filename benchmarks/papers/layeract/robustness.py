@@ -211,25 +211,26 @@ def write_page(page: Page, arguments: Namespace, rows: pd.DataFrame) -> None:
     sets = ", ".join(f"{d} ({a} + {b} rows)" for d, a, b in sizes.itertuples())
     settings = ", ".join(f"{name} {rows[name].iloc[0]}" for name in (*SETTINGS[5:], "n_rows"))
     page.text(
-        f"Perceptrons trained by Adam ({settings} at most), normalisation before activations; "
-        f"{rows['seed'].nunique()} seeds, each a split (4:1, equal rows on one side) and initial "
-        f"weights, which all activations share. Training and test rows: {sets}; digits and wdbc "
-        "are scikit-learn's, the others copies of UCI's files, not fetched from OpenML. Corrupted: "
-        "the mean over the corruptions that a set's columns can suffer. The paper trains ResNets "
-        "on CIFAR and ImageNet and tests on CIFAR-C: claims can be compared, numbers cannot."
+        f"MLPs trained with Adam ({settings} at most), normalisation before activations; "
+        f"{rows['seed'].nunique()} seeds, each with its own split (4:1, equal rows on the same "
+        "side) and initial weights, which all activations share. Training and test rows: "
+        f"{sets}; digits and wdbc are scikit-learn's, the others copies of UCI's files, not "
+        "downloads from OpenML. Corrupted: the mean over the corruptions that apply to a data "
+        "set's columns. The paper trains ResNets on CIFAR and ImageNet and tests them on CIFAR-C: "
+        "its claims are comparable, its numbers are not."
     )
     page.heading("Verdicts")
     page.text(
         claims_table(CLAIMS, {"here": rows}),
-        f"{len(sizes)} tables are few units: differences below about half a point remain "
-        "undecided. The verdicts on digits hold for these images and networks alone.",
+        f"With {len(sizes)} tables, differences below about half a point remain undecided. The "
+        "verdicts on digits apply only to these images and networks.",
     )
     page.figure(plot_gains(rows), "Accuracy on corrupted rows over other activations, batch norm")
     with page.details("Accuracies by activation and normalisation, ours and the paper's"):
         page.text(
-            "Percent: means over the sets, and corrupted for each set. The paper's: means over its "
-            "networks and sets, of the cells that it has (ELU is in Tables 1 and 2 alone, PReLU "
-            "has fewer networks; Table 7 repeats Table 6)."
+            "Percent: means over data sets, and corrupted for each data set. The paper's: means "
+            "over its networks and data sets, where it has cells (ELU is only in Tables 1 and 2, "
+            "PReLU has fewer networks; Table 7 repeats Table 6)."
         )
         for norm in NORMS:
             _add_accuracies(page, rows, norm)

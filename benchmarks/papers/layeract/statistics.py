@@ -173,24 +173,26 @@ def write_page(page: Page, arguments: Namespace, rows: pd.DataFrame) -> None:
     plan = QUICK if arguments.quick else Plan()
     page.text(
         f"One hidden layer of {plan.width} units, batches of {plan.batch_size} (the paper gives no "
-        "size), no normalisation; SGD as in the paper's appendix H (momentum 0.9, rate 0.01, decay "
-        f"1e-4), up to epoch {last}, where its rate falls first. scikit-learn's 1,797 digits stand "
-        f"in for MNIST: one 4:1 split, {rows['seed'].nunique()} seeds; statistics over the test "
-        "rows. Noise is added to what the activation is given, as in the paper, or to the pixels. "
-        "The paper prints figures without numbers: its text is what is judged."
+        "size), no normalisation; SGD as in the paper's appendix H (momentum 0.9, learning rate "
+        f"0.01, weight decay 1e-4), up to epoch {last}, where the learning rate first decreases. "
+        "scikit-learn's 1,797 digits replace MNIST: one 4:1 split, "
+        f"{rows['seed'].nunique()} seeds; statistics over the test rows. Noise is added to the "
+        "input of the activation, as in the paper, or to the pixels. The paper's figures have no "
+        "numbers, so the claims are those of its text."
     )
     page.heading("Verdicts")
     page.text(
         claims_table(CLAIMS, {"here": rows}),
-        "The unit is a draw of initial weights, for one network on one split of digits: intervals "
-        "say what another draw would give, and nothing about other data.",
+        "The unit is a draw of initial weights, for one network on one split of digits: the "
+        "intervals cover other draws of weights, but not other data.",
     )
     page.figure(plot_statistics(rows), "Means and fluctuations of units by activation")
     with page.details("Means over the seeds ± standard deviation"):
         page.text(
-            "mean_abs: the size of the units' means; saturated, dead: shares of values and of "
-            "units; relative: to the root mean square of the activations, since a function that "
-            "halves its outputs halves their fluctuation too; input: what the activation is given."
+            "mean_abs: mean absolute value of the units' means; saturated: share of values; dead: "
+            "share of units; relative: divided by the root mean square of the activations, since "
+            "a function that halves its outputs halves their fluctuation too; input: the "
+            "activation's input."
         )
         tables = {f"Units, epoch {epoch}": (epoch, "", UNITS) for epoch in (first, last)}
         for name, noise in FLUCTUATIONS.items():
@@ -226,7 +228,11 @@ def plot_statistics(rows: pd.DataFrame) -> Figure:
 
 
 STUDY = Study(
-    *(NAME, "LayerAct: what the units of one hidden layer do", __doc__.splitlines()[0]),
+    *(
+        NAME,
+        "LayerAct: means and fluctuation of the units of one hidden layer",
+        __doc__.splitlines()[0],
+    ),
     "benchmarks.papers.layeract.statistics",
     [Experiment(NAME, ("activation", "seed", "epoch"), RESULTS, jobs)],
     write_page,

@@ -1,7 +1,7 @@
 """One hidden layer, by activation, norm size and width: section 4.2 of the PLN paper.
 
-Which activation brings one hidden layer nearest to a function of one input? Beside the trained
-networks stand those that the proofs of propositions 1 to 3 write down.
+With which activation does one hidden layer best approximate a function of one input? Trained
+networks are compared with the bounds of propositions 1 to 3.
 
     python -m benchmarks.papers.pln.approximation [--quick] [--report] [--out FOLDER]
 
@@ -14,27 +14,27 @@ Adam and SGD, six learning rates, three seeds, batches of 4 to 16 and 1000 epoch
 best run. It does not say at which points the trigonometric function is learned, nor the base of its
 logarithm; its Figures 3, 4 and A1 and Tables I to III are pictures without numbers.
 
-Here the unit is the target function, five of each of four families. "trigonometric": the paper's,
-and sin(ax + p) + cos(bx + q) with a in [1, 3], b in [0.5, 1.5] and any phases. "random values":
-Eq. 61, joined by straight lines. "bumps": five Gaussians with centres in [-5, 5], widths in
-[0.4, 1.5] and heights in [-1, 1]. "polynomials": Chebyshev series of degree 8 with standard normal
-coefficients. The last two are scaled to a greatest absolute value of 1. Points are evenly spaced,
-51 (21 of random values).
+Here the unit is the target function, five from each of four families. "trigonometric": the paper's
+function, and sin(ax + p) + cos(bx + q) with a in [1, 3], b in [0.5, 1.5] and any phases. "random
+values": Eq. 61, joined by straight lines. "bumps": five Gaussians with centres in [-5, 5], widths
+in [0.4, 1.5] and heights in [-1, 1]. "polynomials": Chebyshev series of degree 8 with standard
+normal coefficients. The last two are scaled to a greatest absolute value of 1. Points are evenly
+spaced, 51 (21 of random values).
 
 Networks are trained with Adam in batches of 8 for 1600 steps (the paper: up to 13,000), from
 torch's own initialisation; SGD without momentum was best in 2 of 204 cases when it was tried. The
-learning rate, 0.1 to 0.0001, is chosen for each function, activation and width on a seed of its own
-in a quarter of the steps; the network that counts has another. A network that diverged, or ends
-above it, counts with a log loss of 1. The greatest error is taken over 1001 points.
+learning rate, 0.1 to 0.0001, is chosen for each function, activation and width in a quarter of the
+steps, with a seed that is not used again. A network that diverged or ends with a log loss above 1
+counts as 1. The greatest error is over 1001 points.
 
 The rule of verdicts, written before any of these networks was trained: the statistic of a target
 function is the log loss (natural logarithm of the mean squared error at the training points),
-averaged over all widths that both activations have: 8 to 4096, but 16 to 4096 where a norm size of
-16 takes part and 64 to 4096 where one of 32 does. The margin is 0.2, 10 % of the root mean squared
+averaged over all widths that both activations have: 8 to 4096, but 16 to 4096 with a norm size of
+16, and 64 to 4096 with a norm size of 32. The margin is 0.2, 10 % of the root mean squared
 error. "Falls" is Kendall's tau of the widths and their log losses. "Below L / (2N - 1)" is the
 natural logarithm of the greatest error over what propositions 1 to 3 promise for N units (groups,
 for PLN and PLS), mean over widths. The rule also named the median of three seeds,
-which was left out for its time.
+which was left out for lack of time.
 """
 
 from __future__ import annotations
@@ -214,9 +214,9 @@ def reaches(errors: pd.DataFrame, name: str) -> Verdict:
 def write(page: Page, _: Arguments, rows: pd.DataFrame) -> None:
     losses, errors = medians(rows, "mse"), medians(rows, "sup_error")
     page.text(f"""\
-Which activation brings one hidden layer nearest to a function of one input? The orders that the PLN
-paper reads off its Figures 3, 4 and A1, tested on {len(losses)} target functions. A positive
-advantage is a lower natural logarithm of the mean squared error.""")
+With which activation does one hidden layer best approximate a function of one input? We test the
+orders that the PLN paper reads off its Figures 3, 4 and A1 on {len(losses)} target functions. A
+positive advantage is a lower log loss (natural logarithm of the mean squared error).""")
     page.text(claims_table(CLAIMS, {"advantage": losses}))
     page.figure(
         plot_advantages(losses), "Advantage in log loss over ReLU by width, with 95 % intervals"
@@ -226,8 +226,10 @@ advantage is a lower natural logarithm of the mean squared error.""")
     texts = texts.mask(means == means.min(), "**" + texts + "**").mask(means.isna(), "—")
     texts["falls"] = [falls(losses, name) for name in means.index]
     texts["below L / (2N - 1)"] = [reaches(errors, n) if n in PROVED else "" for n in means.index]
-    with page.details("Log loss by activation and width, its fall, and the propositions' bound"):
-        page.text("Mean over target functions; the best of a width in bold.")
+    with page.details(
+        "Log loss by activation and width, its decrease, and the bounds of the propositions"
+    ):
+        page.text("Mean over target functions; the lowest of each width in bold.")
         page.table(["", *texts], [[label(name), *own] for name, *own in texts.itertuples()])
     with page.details("Advantage in each family of target functions"):
         families = dict(list(losses.groupby("family", sort=False)))

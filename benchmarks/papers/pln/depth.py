@@ -1,6 +1,6 @@
 """Deep networks without normalisation, by activation: Tables 1 and 2 and Figure 8 of the PLN paper.
 
-Which activations let networks of 20, 56 and 110 layers train, with and without residual
+With which activations do networks of 20, 56 and 110 layers train, with and without residual
 connections, and do their gradients vanish or explode?
 
     python -m benchmarks.papers.pln.depth [--quick] [--out FOLDER] [--report] [--data-home FOLDER]
@@ -15,19 +15,19 @@ Dense networks of width 32 stand in for VGG-16 of width 64 and the ResNets; eigh
 without augmentation. As in the paper: SGD with momentum 0.9, weight decay 1e-4, a learning rate
 that rises over the first twelfth and is divided by 2.5 five times, 3 seeds. The paper names one
 learning rate for each network (0.1 for VGG, 0.01 for ResNets); here each activation has that of
-0.1, 0.01 and 0.001 with the best mean score on the training rows. What does not train in these few
-steps may train in more.
+0.1, 0.01 and 0.001 with the best mean score on the training rows. A network that does not train in
+these few steps may train in more.
 
 The paper does not say how weights are drawn, nor where a ResNet's activation stands. The claims are
 about plain networks of torch's own initialisation and residual ones of Kaiming's, whose gradients
-behave as the paper's do. "residual" activates after the sum, as the first ResNets did,
+behave as the paper's do. "residual" has its activation after the sum, as the first ResNets,
 "pre-activation" inside the branch. SELU is meant for LeCun's initialisation, which is not tried.
 
 Norms are of the loss's gradient on one batch of 256 training rows in float64, geometric means over
 5 seeds. The mean is over all weight matrices and biases, as we read the paper's "average norm";
-only its growth compares, since its size depends on width, data and loss. Digits and
-california_housing have all activations, depths and initialisations, the other tables what the
-claims need: gradients, and training of plain networks. The figure is of these two: geometric means
+only its growth is comparable, since its size depends on width, data and loss. Digits and
+california_housing have all activations, depths and initialisations; the other tables have what the
+claims need: gradients, and training of plain networks. The figure shows those two: geometric means
 and ranges over data sets and seeds.
 """
 
@@ -179,18 +179,18 @@ def threshold(gradients: pd.DataFrame, chosen: pd.DataFrame) -> str:
     near, larger, smaller = both["ratio"].abs() <= 2, both["ratio"] > 2, both["ratio"] < -2
     shares = [f"{trains[where].sum()} of {where.sum()}" for where in (near, larger, smaller)]
     return f"""\
-Networks that train, by the first layer's gradient over the last hidden layer's at the start:
-within a factor of 100, {shares[0]}; larger (exploding), {shares[1]}; smaller (vanishing),
-{shares[2]}."""
+Number of networks that train, by the ratio of the first to the last hidden layer's gradient at
+initialisation: within a factor of 100, {shares[0]}; larger (exploding), {shares[1]}; smaller
+(vanishing), {shares[2]}."""
 
 
 def write(page: Page, _: Arguments, gradients: pd.DataFrame, training: pd.DataFrame) -> None:
     chosen = choose_rates(training)
     page.text(f"""\
-Which activations let deep networks without normalisation train, and do their gradients vanish or
-explode? The skill of a network is the share of a constant answer's error on the test rows that it
-removes, the mean over {training["seed"].nunique()} seeds; a network *trains* if that is above
-{TRAINS:g}. The unit is the table: {listed(chosen["data"].unique())}.""")
+With which activations do deep networks without normalisation train, and do their gradients vanish
+or explode? The skill of a network is 1 minus the ratio of its test error to that of a constant
+prediction, averaged over {training["seed"].nunique()} seeds; a network *trains* if its skill is
+above {TRAINS:g}. The unit is the table: {listed(chosen["data"].unique())}.""")
     page.text(claims_table(CLAIMS, by_table(gradients, chosen)))
     page.text(threshold(gradients, chosen))
     in_full = gradients[gradients["data"].isin(IN_FULL)]
@@ -200,7 +200,7 @@ removes, the mean over {training["seed"].nunique()} seeds; a network *trains* if
         f"{c.test:.3f} ± {c.test_sd:.3f} ({c.learning_rate:g}){'' if c.skill > TRAINS else ' ×'}"
         for c in chosen.itertuples()
     ]
-    scores = "Test score (accuracy or R²) ± sd over seeds (learning rate); × does not train"
+    scores = "Test score (accuracy or R²) ± sd over seeds (learning rate); ×: does not train"
     with page.details(scores):
         for key, own in chosen.groupby(["data", *KIND], sort=False):
             page.text(", ".join(key))

@@ -1,7 +1,7 @@
 """PLN-8 in the place of batch and layer normalisation: section 5.2 and Figure 10 of the PLN paper.
 
-Does a network that PLN-8 normalises still need an activation function, and is PLN-8 as good as
-batch and layer norm?
+Does a network with PLN-8 still need another activation function, and is PLN-8 as good as batch and
+layer norm?
 
     python -m benchmarks.papers.pln.normalization [--quick] [--out FOLDER] [--report]
         [--data-home FOLDER]
@@ -11,15 +11,15 @@ sets but the digits come from OpenML, or from CSV files in --data-home (or COMBU
 
 What was done, and how it differs from the paper
 ------------------------------------------------
-The paper gives no numbers of its Figure 10. Dense networks of width 32 stand in for VGG-16 and
-ResNet-20, tables of at most 1500 rows for CIFAR-10, scikit-learn's digits (8 x 8) for images; the
-deeper networks have about VGG-16's depth. Adam, learning rate 0.001, batches of 64, 500 steps
+The paper gives no numbers for its Figure 10. Dense networks of width 32 replace VGG-16 and
+ResNet-20; tables of at most 1500 rows and scikit-learn's digits (8 x 8 images) replace CIFAR-10.
+The deeper networks have about VGG-16's depth. Adam, learning rate 0.001, batches of 64, 500 steps
 (twice as many for the deeper), no dropout. The normalisation stands before each activation; batch
 and layer norm have a gain and a shift for each unit, PLN-8 has none. Ten random splits (4:1, equal
 rows on one side), each with its own seed.
 
-With several tables the unit is the table (mean over its splits). With one it is the split, with
-Nadeau and Bengio's corrected variance, and the verdict is about that table.
+With several tables the unit is the table (mean over its splits). With one table the unit is the
+split, with Nadeau and Bengio's corrected variance, and the verdict is only about that table.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ def write(page: Page, _: Arguments, rows: pd.DataFrame) -> None:
     depths = {f"{depth} hidden layers": own for depth, own in rows.groupby("depth")}
     tables = "; ".join(f"{name}: {listed(own['data'].unique())}" for name, own in depths.items())
     page.text(f"""\
-Does a network that PLN-8 normalises still need an activation function, and is PLN-8 as good as
-batch and layer norm? {tables}.""")
+Does a network with PLN-8 still need another activation function, and is PLN-8 as good as batch and
+layer norm? Data: {tables}.""")
     page.text(claims_table(CLAIMS, depths))
     page.heading("Does PLN-8 match batch and layer norm before the same activation?")
     page.text(f"Test score, PLN-8 minus the other; margin {MARGIN:g}.")
@@ -156,7 +156,7 @@ batch and layer norm? {tables}.""")
 
 STUDY = Study(
     name="pln_normalization",
-    title="PLN-8 in the place of batch and layer normalisation",
+    title="PLN-8 instead of batch and layer normalisation",
     description=__doc__.splitlines()[0],
     module="benchmarks.papers.pln.normalization",
     experiments=[Experiment("pln_normalization", SETTINGS, RESULTS, jobs, KEY)],

@@ -175,7 +175,9 @@ def test_an_order_is_kendalls_tau_over_units():
 
 
 def test_exact_statements_need_no_interval():
-    assert exact([1e-9, -2e-9], 1e-8) == Verdict(HOLDS, note="largest deviation 2e-09 of 2")
+    assert exact([1e-9, -2e-9], 1e-8) == Verdict(
+        HOLDS, note="largest deviation 2e-09 among 2 values"
+    )
     assert exact([1e-9, -2e-8], 1e-8).word == FAILS
     assert exact(np.inf, 1e-8).word == FAILS
     assert exact([0.0, np.nan], 1e-8).numbers == "1 of 2 values missing"
