@@ -655,7 +655,8 @@ def fit_stack(models: Sequence[G], X: Any, discrete_columns: Any = "auto") -> li
         raise ValueError("models holds the same object twice; use sklearn.base.clone")
     for model in models:
         if not isinstance(model, BaseGenerator):
-            names = " or ".join(find_generators())
+            kinds = find_generators().items()
+            names = " or ".join(n for n, cls in kinds if issubclass(cls, BaseGenerator))
             raise ValueError(f"models must be {names} objects, got {model!r}")
         check_parameters(model)
         model._check()

@@ -72,7 +72,7 @@ STUDIES = {
     "papers.combu.table6_regression": Quick(NETWORKS, "shared"),
     "papers.combu.table7_generation": Quick(
         f"--models ctgan {TABLE_7} --activations combu relu --jobs 1", "shared",
-        words=("CombU's rows are the best to learn from", "Learned by gradient boosting"),
+        words=("CombU's rows are the best to learn from", "Learner: gradient boosting"),
         holds=lambda rows: set(rows["model"]) == {"real", "ctgan", TABLE_7},
     ),
     "papers.combu.table7_flow": Quick(

@@ -142,7 +142,7 @@ def write_page(page: Page, arguments: Namespace, rows: pd.DataFrame) -> None:
     by_learner = {name: part for name, part in by_learner.items() if len(part)}
     page.text(
         "One 4:1 split of each of two tables; 5 generator seeds x 3 samples, averaged by seed. The "
-        " unit is the seed: a verdict says whether the order would persist if the generators "
+        "unit is the seed: a verdict says whether the order would persist if the generators "
         "were trained again on the same rows. It does not generalise to other rows or tables. "
         "TVAE draws its categories (`argmax=False`). Targets are standardised by the real training "
         f"rows; accuracy and macro F1 are in percent. {origin(DATA)}",
