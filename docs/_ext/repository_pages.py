@@ -149,7 +149,7 @@ def glossary(root: Path) -> str:
 
 def machine(text: str) -> str:
     """The line of a page of results that says what it was measured on."""
-    return next(line for line in text.splitlines() if "torch" in line and "Python" in line)
+    return next(line for line in text.splitlines() if re.search("; (Python|torch) [0-9]", line))
 
 
 def excerpts(root: Path) -> dict[str, str]:
