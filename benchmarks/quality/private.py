@@ -15,7 +15,7 @@ its own (4:1, at most --rows of them; the first --columns - 1 columns and the ta
 
 "TabFlow" and "independent columns" have no privacy; they show what it costs.
 
-AIM and MST are limited to models of 8 MB, AIM also to 250 iterations of each fit, to end in minutes;
+AIM and MST are limited to models of 8 MB, and AIM to 250 iterations of each fit, to end in minutes.
 AIM's own defaults are 80 MB and 1,000. With these it may be more accurate than here: no comparison
 on this page shows that we are better than AIM as its authors run it.
 
