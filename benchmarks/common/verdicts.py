@@ -15,6 +15,7 @@ an order of several       mean tau is above 0         it is not
 an exact statement        deviations <= tolerance     one is larger
 ========================  ==========================  =======================================
 
+The first that applies counts: an advantage that is above 0 but smaller than the margin holds.
 Otherwise it is not decided, as it is with fewer than 3 units or where a unit has no score.
 """
 
@@ -40,11 +41,12 @@ ROUNDING = 1e-12  # relative difference of scores that count as equal
 LEGEND = """\
 A verdict gives the mean of the measure over n units and its 95 % confidence interval; positive
 values support the claim. If the claim names a threshold, the mean is the distance from it. The
-claim **holds** if the interval is above 0, **does not hold** if it is below the margin (0 unless
-stated), and is **not decided** otherwise, or with fewer than 3 units. Exceptions: a claim that
-two things are equal up to a margin holds if the interval of their difference is within ± the
-margin; a claim that something is the best holds if it beats each rival, and does not hold if a
-rival beats it after Holm's adjustment; an exact claim holds if no deviation exceeds the margin.
+claim **holds** if the interval is above 0, even if the advantage is smaller than the margin. If
+not, the claim **does not hold** if the interval is below the margin (0 unless stated), and is **not
+decided** otherwise, or with fewer than 3 units. Exceptions: a claim that two things are equal up to
+a margin holds if the interval of their difference is within ± the margin; a claim that something is
+the best holds if it beats each rival, and does not hold if a rival beats it after Holm's
+adjustment; an exact claim holds if no deviation exceeds the margin.
 "Not judged": no rows are stored for it. The rule is in `benchmarks/common/verdicts.py`."""
 
 Rows = TypeVar("Rows")

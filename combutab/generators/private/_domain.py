@@ -143,6 +143,39 @@ def refuse_unlearnable(
         )
 
 
+def refuse_unreadable(
+    schema: TableSchema,
+    columns: Sequence[pd.Series],
+    coders: Sequence[Coder | None],
+    facts: PublicFacts,
+) -> None:
+    """Refuse values that have no code, or that nothing can be learned of, before any is counted."""
+    for j, (coder, column) in enumerate(zip(coders, columns, strict=True)):
+        label = schema.label(j)
+        if isinstance(coder, NumberColumn) and types.is_object_dtype(column.dtype):
+            text = next((value for value in column if isinstance(value, str)), None)
+            if text is not None:
+                raise ValueError(
+                    f"{label} has bounds, but holds text such as {text!r}; convert it to numbers, "
+                    "or give its categories"
+                )
+        if coder is not None:
+            row_codes(coder, column, label)
+        elif is_discrete(column, schema.keys[j], facts):
+            try:
+                set(column.dropna().astype(object))
+            except TypeError as error:
+                raise TypeError(f"{label} holds values that are not hashable; convert") from error
+        elif np.isinf(_numbers(column)).any():
+            raise ValueError(
+                f"{label} has infinite values; replace them by missing ones or by a bound"
+            )
+
+
+def _numbers(column: pd.Series) -> np.ndarray:
+    return pd.to_numeric(column).to_numpy(dtype=np.float64, na_value=np.nan)
+
+
 def _is_time(dtype: Any) -> bool:
     return types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype)
 
@@ -155,16 +188,14 @@ def is_discrete(column: pd.Series, name: Any, facts: PublicFacts) -> bool:
 
 
 def learn_bounds(
-    column: pd.Series, label: str, name: Any, rho: float, ledger: Ledger, max_rows: int
+    column: pd.Series, name: Any, rho: float, ledger: Ledger, max_rows: int
 ) -> tuple[Any, Any]:
     """Learn bounds of a column of numbers: powers of two, between which nearly all numbers are.
 
     The numbers are counted between powers of two, with noise; the bounds are the outermost of
     those whose count is above the noise.
     """
-    x = pd.to_numeric(column).to_numpy(dtype=np.float64, na_value=np.nan)
-    if np.isinf(x).any():
-        raise ValueError(f"{label} has infinite values; replace them by missing ones or by a bound")
+    x = _numbers(column)
     powers = 2.0 ** np.arange(_LEAST_POWER, _MOST_POWER + 1)
     edges = np.r_[-powers[::-1], 0.0, powers]
     codes = np.searchsorted(edges, x, side="right")  # the last is of missing ones
@@ -200,10 +231,7 @@ def learn_categories(
     max_rows: int,
 ) -> CategoryColumn:
     """Learn a column's frequent categories; the others are one code together, made in no row."""
-    try:
-        counts = Counter(column.dropna().astype(object).tolist())
-    except TypeError as error:
-        raise TypeError(f"{label} holds values that are not hashable; convert them") from error
+    counts = Counter(column.dropna().astype(object).tolist())
     found = release_categories(
         counts, rho, delta, ledger, max_rows=max_rows, step="categories", columns=[name]
     )

@@ -36,6 +36,7 @@ from combutab.generators.private._domain import (
     learn_categories,
     plan_columns,
     refuse_unlearnable,
+    refuse_unreadable,
     row_codes,
 )
 from combutab.generators.private._mechanisms import Ledger, PrivateRows, bound_rows
@@ -242,7 +243,9 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
         Raises
         ------
         ValueError
-            If a parameter or the table cannot be used. Nothing is spent then.
+            If a parameter or the table cannot be used. Nothing is spent then, unless no value of a
+            column whose categories are learned turns out to have enough rows, and its dtype has no
+            missing value.
         ImportError
             Without OpenDP (``pip install 'combutab[private]'``).
         """
@@ -263,9 +266,7 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
         if all(isinstance(coder, IdentifierColumn) for coder in coders):
             raise ValueError("all columns are identifiers; there is nothing to learn")
         rules = self._plan_rules(schema)
-        for j, coder in enumerate(coders):  # what cannot be read, before anything is spent
-            if coder is not None:
-                row_codes(coder, columns[j], schema.label(j))
+        refuse_unreadable(schema, columns, coders, facts)
         max_rows = 1 if persons is None else int(self.max_rows_per_person)
         if persons is not None:
             kept = bound_rows(persons, max_rows)
@@ -335,7 +336,7 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
                 share = ledger.threshold_delta / len(named)
                 coders[j] = learn_categories(columns[j], label, name, part, share, ledger, max_rows)
             else:
-                found = learn_bounds(columns[j], label, name, part, ledger, max_rows)
+                found = learn_bounds(columns[j], name, part, ledger, max_rows)
                 dtype, decimals = columns[j].dtype, facts.decimals.get(name)
                 coders[j] = given_numbers(dtype, label, found, 256, decimals)
         known = [coder for coder in coders if coder is not None]

@@ -198,10 +198,21 @@ def test_bad_input_is_refused_before_anything_is_spent(params, X, says, monkeypa
         make(**params).fit(X)
 
 
-def test_infinite_values_are_refused_before_anything_is_spent(monkeypatch):
+@pytest.mark.parametrize(
+    ("changed", "params", "says"),
+    [
+        ({"income": np.inf}, {}, "'income' has infinite values"),
+        ({"income": np.inf}, {"bounds": {k: v for k, v in BOUNDS.items() if k != "income"}},
+         "'income' has infinite values"),
+        ({"income": pd.Series(["0.5"] * len(TABLE), dtype=object)}, {},
+         "'income' has bounds, but holds text such as '0.5'; convert it to numbers"),
+        ({"city": pd.Series([["a"]] * len(TABLE))}, {"categories": None}, "not hashable"),
+    ],
+)  # fmt: skip
+def test_unreadable_values_are_refused_before_anything_is_spent(changed, params, says, monkeypatch):
     monkeypatch.setattr(_synthesizer, "Ledger", None)
-    with pytest.raises(ValueError, match="infinite"):
-        make().fit(TABLE.assign(income=np.inf))
+    with pytest.raises((ValueError, TypeError), match=says):
+        make(**params).fit(TABLE.assign(**changed))
 
 
 def test_missing_persons_are_refused():
