@@ -54,9 +54,11 @@ from typing import Any
 
 import pandas as pd
 import torch
+from matplotlib.figure import Figure
 from sklearn.model_selection import ParameterGrid
 
 from benchmarks.common.command import Experiment, Job
+from benchmarks.common.looks import Line, Look, plot
 from benchmarks.common.page import Page
 from benchmarks.quality import diffusion_scores
 from benchmarks.quality.diffusion_scores import GRID, SMALL_GRID
@@ -77,6 +79,14 @@ GPU = "fit_gpu_seconds"  # of published figures
 PUBLISHED = ", published"
 WORDS = {"xgb_c2st": "XGB C2ST", "logistic_c2st": "logistic C2ST", "mle": "MLE", "dcr": "DCR share"}
 WORDS |= {"shape": "Shape", "trend": "Trend", "megabytes": "MB"}
+LOOKS: dict[str, Look] = {  # of the models in the picture; grey: published
+    "combutab TabFlow": ("#D55E00", "D", "none"),
+    "combutab TVAE": ("#0072B2", "v", "none"),
+    "TabDiff, published": ("#777777", "o", "none"),
+    "TabPC, published": ("#777777", ">", "none"),
+    "TabSyn, published": ("#777777", "s", "none"),
+    "TVAE, published": ("#777777", "P", "none"),
+}
 MODELS = [name for name in SYNTHESIZERS if not name.startswith("sdv")]
 
 
@@ -190,6 +200,8 @@ def _write(page: Page, rows: pd.DataFrame) -> None:
         page.heading("XGB C2ST by table")
         cells = found.pivot_table("xgb_c2st", "model", "data", sort=False)
         page.table(["model", *names], lines(cells.reindex(columns=names), _score))
+        page.heading("XGB C2ST by minutes")
+        page.figure(_picture(found), "XGB C2ST by minutes of fitting and sampling, for each table")
     page.heading("All scores")
     shown = [*SCORES, "dcr", *COSTS]
     for name in names:
@@ -205,6 +217,23 @@ def _write(page: Page, rows: pd.DataFrame) -> None:
         with page.details(told):
             page.table(["model", *(WORDS.get(s, s.replace("_", " ")) for s in shown)], cells)
     add_failures(page, failed, SETTINGS)
+
+
+def _picture(found: pd.DataFrame) -> Figure:
+    """XGB C2ST by minutes, a panel for each table."""
+    seconds = found[GPU].fillna(found["fit_cpu_seconds"] + found["sample_cpu_seconds"])
+    found = found.assign(minutes=seconds.clip(lower=0.6) / 60)
+    found = found.dropna(subset=["minutes", "xgb_c2st"])
+    panels: dict[str, list[Line]] = {name: [] for name in found["data"].unique()}
+    for (name, model), one in found.groupby(["data", "model"], sort=False):
+        if model in LOOKS:
+            scores = one["xgb_c2st"]
+            low, high = pd.Series([scores.min()]), pd.Series([scores.max()])
+            mean = [one["minutes"].mean()], [scores.mean()]
+            panels[name].append(Line(*mean, model, LOOKS[model], low, high))
+    labels = ("minutes of a CPU core (grey: of a GPU)", "XGB C2ST (1 is best)")
+    options: dict[str, Any] = {"ylim": (-0.03, 1.03), "scales": ("log", "linear")}
+    return plot(panels, labels, n_columns=3, **options)
 
 
 def _cell(rows: pd.DataFrame, score: str) -> str:
