@@ -89,6 +89,7 @@ class Trainable(ABC, Generic[Result]):
         """What the members would give if training ended now; it goes on as if nobody had asked."""
 
 
+@torch.enable_grad()  # and as before in the end, if Ctrl-C comes as a torch.no_grad in here ends
 def train(
     training: Trainable[Result],
     max_epochs: int,
@@ -645,6 +646,7 @@ def train_stack(
 # ---- L-BFGS on the whole data set, one member at a time, with scipy's solver (as scikit-learn)
 
 
+@torch.enable_grad()
 def train_lbfgs(
     net: TableNetwork, data: Rows, plan: MemberPlan, config: TrainConfig, max_fun: int
 ) -> MemberResult:

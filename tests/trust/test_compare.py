@@ -566,7 +566,7 @@ def test_a_command_that_is_stopped_goes_on(iris_folder, unstopped):
 
         def train_one_stack(*arguments):
             if next(numbers) == 3:
-                time.sleep(500)  # for a signal that is late
+                time.sleep(100)  # for a signal that is late, which waits for this thread
             return train(*arguments)
 
         _jobs.train_one_stack = train_one_stack

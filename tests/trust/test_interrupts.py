@@ -18,9 +18,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import combutab
-from combutab import CTGAN, TVAE, TabFlow, _model_files
+from combutab import CTGAN, TVAE, MLPRegressor, PrivateSynthesizer, TabFlow, _model_files
 from combutab.cli import _generators, main
 from combutab.core.files import check_writable, whole_files
 from combutab.generators import fit_stack
@@ -75,6 +76,7 @@ def ctrl_c_after(seconds, file=None):
             over.set()
             thread.join()
         gc.callbacks[:] = callbacks
+        torch.set_grad_enabled(True)  # a fit that was stopped before its first step restores none
 
 
 def assert_same(model, other):
@@ -145,6 +147,38 @@ def test_ctrl_c_ends_all_stacks():
     assert not hasattr(models[1], "n_iter_")
     with pytest.warns(UserWarning, match="after 1 epochs"):
         fit_stack(models[:1], TABLE)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("cls", [CTGAN, TVAE, TabFlow, MLPRegressor])
+def test_gradients_are_on_or_off_as_before(cls, enabled):
+    """Ctrl-C between the two lines in which ``torch.no_grad`` ends."""
+
+    class Interrupt(Callback):
+        def on_epoch_end(self, report):
+            torch.set_grad_enabled(not enabled)
+            signal.raise_signal(signal.SIGINT)
+
+    if cls is MLPRegressor:
+        model, data = cls(hidden_layer_sizes=(4,), max_iter=3), (TABLE, TABLE["n"])
+    else:
+        model, data = make(cls, 3), (TABLE,)
+    with torch.set_grad_enabled(enabled), pytest.warns(UserWarning, match="nterrupted"):
+        model.set_params(callbacks=[Interrupt()]).fit(*data)
+        assert torch.is_grad_enabled() is enabled
+
+
+def test_a_private_fit_leaves_gradients_on(monkeypatch):
+    pytest.importorskip("opendp")
+
+    def interrupted(*arguments):
+        torch.set_grad_enabled(False)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(PrivateSynthesizer, "_fit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        PrivateSynthesizer(random_state=0).fit(TABLE)
+    assert torch.is_grad_enabled()
 
 
 def test_bookkeeping_is_not_interrupted_and_its_error_is_not_lost():

@@ -271,7 +271,8 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
         if persons is not None:
             kept = bound_rows(persons, max_rows)
             columns = [column.iloc[kept] for column in columns]
-        self._fit(schema, columns, coders, facts, rules, max_rows)
+        with torch.enable_grad():
+            self._fit(schema, columns, coders, facts, rules, max_rows)
         return self
 
     def _check(self) -> None:
