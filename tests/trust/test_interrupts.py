@@ -163,8 +163,10 @@ def test_gradients_are_on_or_off_as_before(cls, enabled):
         model, data = cls(hidden_layer_sizes=(4,), max_iter=3), (TABLE, TABLE["n"])
     else:
         model, data = make(cls, 3), (TABLE,)
-    with torch.set_grad_enabled(enabled), pytest.warns(UserWarning, match="nterrupted"):
-        model.set_params(callbacks=[Interrupt()]).fit(*data)
+    model.set_params(callbacks=[Interrupt()])
+    with torch.set_grad_enabled(enabled):
+        with pytest.warns(UserWarning, match="nterrupted"):
+            model.fit(*data)
         assert torch.is_grad_enabled() is enabled
 
 
