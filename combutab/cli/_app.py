@@ -71,22 +71,31 @@ def _combutab(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", help="Print the version.", callback=_print_version, is_eager=True
+            "--version", help="Print the version and exit.", callback=_print_version, is_eager=True
         ),
     ] = False,
 ) -> None:
-    """Neural networks for tables."""
+    """Neural networks for tabular data: prediction, synthetic data and imputation.
+
+    Predict a column:     compare, fit, predict, explain
+
+    Make synthetic rows:  synth, sample, evaluate
+
+    Fill missing cells:   impute
+
+    `combutab COMMAND --help` describes a command. All commands read and write table files.
+    """
 
 
 # Each has a line of its own in the list of commands, which is no wider than a terminal
 for _command, _line in (
-    (compare, "Find the best activation for a table."),
+    (compare, "Compare activation functions on a table by cross-validation."),
     (fit, "Fit a model that predicts one column of a table."),
-    (predict, "Write what a model predicts for each row of a table."),
-    (explain, "Say which columns a model goes by, and how."),
-    (synth, "Write a synthetic table like a real one."),
-    (sample, "Write rows of a generator that `combutab synth` has trained."),
+    (predict, "Predict the target of each row of a table."),
+    (explain, "Explain a fitted model: importances and attributions."),
+    (synth, "Train a generator and write a synthetic table."),
+    (sample, "Sample synthetic rows from a saved generator."),
     (impute, "Fill the missing cells of a table."),
-    (evaluate, "Say how useful, how alike and how safe synthetic rows are."),
+    (evaluate, "Measure utility, fidelity and privacy of synthetic rows."),
 ):
     app.command(short_help=_line)(interruptible()(one_line_warnings()(_command)))

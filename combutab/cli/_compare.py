@@ -53,8 +53,8 @@ def compare(
     data: Annotated[
         Path | None,
         typer.Argument(
-            help=f"{_options.TABLE}. Without it, two small data sets are compared on: wdbc, and "
-            "600 rows of the law of impedance."
+            help=f"{_options.TABLE}. Without it, the comparison runs on two small data sets: wdbc "
+            "(breast cancer, classification) and 600 rows of the impedance formula (regression)."
         ),
     ] = None,
     target: Annotated[str | None, typer.Option(help="Column of DATA to predict.")] = None,
@@ -68,92 +68,119 @@ def compare(
     activations: Annotated[
         str,
         typer.Option(
-            help="What to compare, separated by commas; also pln-N and pls-N.",
+            help="Activation functions to compare, separated by commas; pln-N and pls-N take a "
+            "number N.",
             callback=_options.check_activations,
             show_default=ACTIVATIONS.replace(",", ", "),
         ),
     ] = ACTIVATIONS,
-    seeds: Annotated[int, typer.Option(help="Networks per fold and activation.", min=1)] = 5,
-    folds: Annotated[int, typer.Option(help="Folds of the cross-validation.", min=2)] = 5,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            help="Number of seeds: networks to train per fold and activation function.", min=1
+        ),
+    ] = 5,
+    folds: Annotated[int, typer.Option(help="Number of cross-validation folds.", min=2)] = 5,
     split: Annotated[
         str,
         typer.Option(
             metavar="<random|time:COLUMN|group:COLUMN>",
             callback=_options.check_split,
-            help="Folds of random rows, of whole groups that a column names (which is then not "
-            "learned from), or of periods by a column of dates or numbers, each tested on by "
-            "networks that were trained on the earlier ones.",
+            help="How rows are split into folds: at random; with group:COLUMN by whole groups of "
+            "rows that share a value of the column, which is then not used as a feature; with "
+            "time:COLUMN by periods of a column of dates or numbers, where networks are tested on "
+            "a period and trained on the earlier ones.",
         ),
     ] = "random",
     epochs: Annotated[
         int | None,
         typer.Option(
-            help="Epochs of every network; of the default recipe the most, as its networks stop "
-            "early.",
+            help="Number of epochs per network (passes over the training rows). With --recipe "
+            "default it is a maximum, because the networks stop early.",
             min=1,
-            show_default="100; 80, for large tables down to 20, with --recipe paper",
+            show_default="100; with --recipe paper 80, for large tables down to 20",
         ),
     ] = None,
-    hidden: Annotated[str, typer.Option(help="Widths such as 128,128, or auto.")] = "auto",
+    hidden: Annotated[
+        str,
+        typer.Option(
+            help="Widths of the hidden layers, such as 128,128, or auto for those of the recipe."
+        ),
+    ] = "auto",
     recipe: Annotated[
         str,
         typer.Option(
-            help="Networks to compare in: default, which are those of `combutab fit`, or paper, "
-            "the CombU paper's; either way one network for each seed."
+            help="Networks and training settings: default (those of `combutab fit`) or paper "
+            "(those of the CombU paper). Both train one network per seed."
         ),
     ] = "default",
     metric: Annotated[
         str | None,
         _options.metric_option(
-            "What to compare by",
-            show_default="accuracy, or roc_auc where one class has two thirds of the rows; r2",
+            "Metric to compare the activation functions by",
+            show_default="accuracy, or roc_auc if one class has more than two thirds of the rows; "
+            "r2 for regression",
         ),
     ] = None,
     test: Annotated[
-        str, typer.Option(help="corrected-t or wilcoxon, with Holm's correction.")
+        str,
+        typer.Option(
+            help="Significance test of the differences: corrected-t (corrected resampled t-test) "
+            "or wilcoxon (signed-rank test). p-values are adjusted by Holm's method."
+        ),
     ] = "corrected-t",
     baselines: Annotated[
-        str, typer.Option(help="What networks are measured against, of these; or none.")
+        str,
+        typer.Option(
+            help="Baselines to score on the same folds, separated by commas: guess (ignores the "
+            "features), linear (linear model) and boosting (gradient boosting); or none."
+        ),
     ] = BASELINES,
     device: _options.Device = "auto",
     seed: _options.Seed = 0,
     jobs: Annotated[
         int | None,
         typer.Option(
-            help="Stacks that train at the same time, each in a thread.",
+            help="Number of threads. Each trains a batch of networks at a time.",
             min=1,
-            show_default="one a core; 1 on a GPU",
+            show_default="number of CPU cores; 1 on a GPU",
         ),
     ] = None,
     cluster: Annotated[
         str | None,
         typer.Option(
             metavar="ADDRESS",
-            help="Scheduler of a Dask cluster, such as tcp://10.0.0.1:8786, whose workers train.",
+            help="Address of the scheduler of a Dask cluster that trains the networks, such as "
+            "tcp://10.0.0.1:8786.",
         ),
     ] = None,
     out: Annotated[
         Path,
         typer.Option(
-            help="Folder for the files. Where a run was interrupted, the same command goes on "
-            "from the scores in it."
+            help="Folder to write the results to. After an interrupted run, the same command "
+            "continues from the scores in the folder."
         ),
     ] = Path("combutab-compare"),
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Train anew, and overwrite the results that the folder holds."
+            "--force", help="Train all networks again, and overwrite the results in the folder."
         ),
     ] = False,
     report: Annotated[
         Path | None,
         typer.Option(
-            help="HTML page to write for a person to read, such as report.html. "
-            "Without DATA there is one for each data set, whose name is added.",
+            help="HTML report to write, such as report.html. Without DATA one report is written "
+            "per data set, with the name of the data set added to the file name.",
         ),
     ] = None,
 ) -> None:
-    """Find the best activation for a table, and whether the difference is real."""
+    """Compare activation functions on a table by cross-validation.
+
+    The command prints the mean score of each activation function with its 95 % confidence interval,
+    says which differences are significant, and compares them with baselines such as gradient
+    boosting. It saves the scores, a figure, and a model with the best activation function.
+    """
     if jobs is not None and cluster is not None:
         raise UserError("--jobs counts threads of this machine: leave it out with --cluster")
     _options.check_folder(out)

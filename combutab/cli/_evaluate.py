@@ -37,24 +37,32 @@ _ROLES = {"real": "REAL", "synthetic": "SYNTHETIC", "test": "--test"}
 def evaluate(
     real: Annotated[
         Path,
-        typer.Argument(help=f"The real rows that the generator learned from: {_options.READABLE}."),
+        typer.Argument(
+            help=f"Table of the real rows that the generator was trained on: {_options.READABLE}."
+        ),
     ],
-    synthetic: Annotated[Path, typer.Argument(help="The synthetic rows, in the same columns.")],
+    synthetic: Annotated[
+        Path, typer.Argument(help="Table of the synthetic rows, with the same columns.")
+    ],
     target: Annotated[
         str | None,
-        typer.Option(help="Column that learners are to predict, to see how useful the rows are."),
+        typer.Option(
+            help="Column that models are trained to predict, to measure the utility of the "
+            "synthetic rows."
+        ),
     ] = None,
     test: Annotated[
         Path | None,
         typer.Option(
-            help="Real rows that the generator has not seen: learners are tested on them, and "
-            "privacy is judged beside them. Without, learners are tested on each fifth of REAL in "
-            "turn, and of privacy copies alone are known."
+            help="Table of real rows that the generator was not trained on (hold-out). Models are "
+            "tested on them, and privacy is measured against them. Without this table, models are "
+            "tested by five-fold cross-validation on REAL, and privacy is measured only by the "
+            "number of copied rows."
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="File for the report, such as report.html."),
+        typer.Option("--out", "-o", help="HTML report to write, such as report.html."),
     ] = None,
     task: _options.Task = "auto",
     discrete: _options.Discrete = None,
@@ -66,35 +74,42 @@ def evaluate(
     learners: Annotated[
         str,
         typer.Option(
-            help=f"standard, or names separated by commas: {', '.join(LEARNERS)}.",
+            help="Models that are trained to predict the target: standard, or names separated by "
+            f"commas: {', '.join(LEARNERS)}.",
             callback=lambda text: text if text == "standard" else _options.each_of(LEARNERS, text),
         ),
     ] = "standard",
     metric: Annotated[
         str | None,
-        _options.metric_option("What the usefulness is judged by", show_default="roc_auc or r2"),
+        _options.metric_option("Metric of the utility", show_default="roc_auc; r2 for regression"),
     ] = None,
     model: Annotated[
         Path | None,
         typer.Option(
-            help="File of the generator (`combutab synth --save`), for the report to say how the "
-            "rows were made."
+            help="Saved generator (`combutab synth --save`), whose settings the report then lists."
         ),
     ] = None,
     min_frequency: Annotated[
         float,
         typer.Option(
-            help="Real rows that must have a value (below 1: share of those of REAL) for the "
-            "report to show it."
+            help="Minimum number of real rows that must share a value before the report shows it, "
+            "as a count or as a share of the rows of REAL below 1."
         ),
     ] = 5,
     seed: _options.Seed = 0,
     jobs: Annotated[
         int | None,
-        typer.Option(help="Tables to work on at the same time.", min=1, show_default="1"),
+        typer.Option(
+            help="Number of tables that are evaluated at the same time.", min=1, show_default="1"
+        ),
     ] = None,
 ) -> None:
-    """Say how useful and how alike synthetic rows are, and whether they give real rows away."""
+    """Evaluate synthetic rows: utility, fidelity and privacy.
+
+    Utility: how well models that are trained on the synthetic rows predict real rows. Fidelity: how
+    similar columns and pairs of columns are to those of the real table. Privacy: whether synthetic
+    rows are copies of real rows, or closer to them than unseen real rows are.
+    """
     paths = {"real": real, "synthetic": synthetic} | ({} if test is None else {"test": test})
     inputs = {_ROLES[role]: path for role, path in paths.items()}
     _options.check_outputs({"--out": out}, {**inputs, "--model": model})

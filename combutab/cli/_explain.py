@@ -31,13 +31,14 @@ def _row_numbers(texts: list[str] | None) -> list[str] | None:
 
 def explain(
     model: Annotated[
-        Path, typer.Argument(help="File that `combutab fit` wrote, or an estimator's save.")
+        Path,
+        typer.Argument(help="Model file, written by `combutab fit` or by the Python library."),
     ],
     data: Annotated[
         Path,
         typer.Argument(
-            help="Table with the columns that the model was fitted with and the target, best of "
-            f"rows that it was not fitted on. {_options.READABLE}."
+            help="Table with the feature columns that the model was fitted on and the target, "
+            f"preferably of rows that it was not trained on. {_options.READABLE}."
         ),
     ],
     out: Annotated[
@@ -45,46 +46,52 @@ def explain(
         typer.Option(
             "--out",
             "-o",
-            help="File for a page with figures, such as explain.html: importances, partial "
-            "dependences, scores, explained rows.",
+            help="HTML report to write, such as explain.html: scores, permutation importances, "
+            "partial dependence plots and explained rows.",
         ),
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option(help="Column of DATA with the target.", show_default="the model's"),
+        typer.Option(
+            help="Column of DATA that holds the target.",
+            show_default="the column that the model predicts",
+        ),
     ] = None,
     rows: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NUMBERS",
             callback=_row_numbers,
-            help="Rows of DATA, separated by commas, whose predictions are attributed to the "
-            "columns. 1 is the first row.",
+            help="Numbers of the rows of DATA whose predictions are to be explained column by "
+            "column, separated by commas. 1 is the first row below the header.",
         ),
     ] = None,
     columns: Annotated[
         list[str] | None,
         _options.columns_option(
-            "Columns, separated by commas, whose partial dependence is drawn.",
+            "Columns to draw partial dependence plots of, separated by commas.",
             show_default="the six most important",
         ),
     ] = None,
     metric: Annotated[
         str | None,
         _options.metric_option(
-            "Score whose loss is the importance",
+            "Metric whose decrease measures the importance of a column",
             scorers=True,
-            show_default="roc_auc; r2 of a regressor",
+            show_default="roc_auc; r2 for regression",
         ),
     ] = None,
     repeats: Annotated[
         int,
-        typer.Option(help="Bootstrap samples in which each column is shuffled.", min=2, max=1000),
+        typer.Option(
+            help="Number of bootstrap samples in which each column is shuffled.", min=2, max=1000
+        ),
     ] = 10,
     min_frequency: Annotated[
         float,
         typer.Option(
-            help="Rows that must have a category (below 1: share of them) for the page to show it."
+            help="Minimum number of rows that must have a category before the report shows it, as "
+            "a count or as a share of the rows below 1."
         ),
     ] = 5,
     sep: _options.Sep = None,
@@ -94,11 +101,12 @@ def explain(
     seed: _options.Seed = 0,
     device: _options.Device = "auto",
 ) -> None:
-    """Say which columns a fitted model goes by, and how.
+    """Explain a fitted model: permutation importances, partial dependence, attributions.
 
-    The importance of a column is the loss of score when its values are shuffled. Rows that the
-    model was fitted on make columns that it has overfitted to look important. Without the target in
-    DATA there are no importances, but --out and --rows work.
+    The permutation importance of a column is the decrease of the score when the values of the
+    column are shuffled. Use rows that the model was not trained on: on training rows, columns that
+    it has overfitted to look important. Without the target in DATA no importances are computed, but
+    --out and --rows still work.
     """
     started = time.perf_counter()
     least = _options.read_frequency(min_frequency)

@@ -72,7 +72,7 @@ def fit(
     target: Annotated[
         str,
         typer.Option(
-            help="Column of DATA to predict; several columns of numbers separated by commas."
+            help="Column of DATA to predict, or several numeric columns separated by commas."
         ),
     ],
     out: Annotated[
@@ -80,7 +80,8 @@ def fit(
         typer.Option(
             "--out",
             "-o",
-            help="File for the model, such as model.safetensors, for `combutab predict`.",
+            help="Model file to write, such as model.safetensors. `combutab predict` and `combutab "
+            "explain` read it.",
         ),
     ],
     preset: Annotated[
@@ -88,7 +89,8 @@ def fit(
         typer.Option(
             metavar=f"<{'|'.join(_PRESETS)}>",
             callback=lambda name: _options.one_of([*_PRESETS], name),
-            help="fast trains one network, default two, best a pack of many (--model pack).",
+            help="How much to train: fast trains one network, default two, best an ensemble chosen "
+            "from 16 different networks (--model pack).",
         ),
     ] = "default",
     model: Annotated[
@@ -96,7 +98,8 @@ def fit(
         typer.Option(
             metavar=f"<{'|'.join(_MODELS)}>",
             callback=lambda name: name and _options.one_of([*_MODELS], name),
-            help="A perceptron, a pack of many kinds of them, or TabM.",
+            help="Kind of model: mlp (multilayer perceptrons of one kind), pack (perceptrons with "
+            "different settings, from which an ensemble is chosen) or tabm (TabM).",
             show_default="mlp; pack with --preset best",
         ),
     ] = None,
@@ -104,9 +107,9 @@ def fit(
     metric: Annotated[
         str | None,
         _options.metric_option(
-            "Metric that comes first in the table of scores, and that the best epoch is chosen by",
+            "Metric that is listed first in the table of scores and that selects the best epoch",
             scorers=True,
-            show_default="roc_auc or r2; epochs are chosen by the loss",
+            show_default="roc_auc or r2 is listed first; the loss selects the epoch",
         ),
     ] = None,
     split: Annotated[
@@ -114,51 +117,53 @@ def fit(
         typer.Option(
             metavar="<random|time:COLUMN|group:COLUMN>",
             callback=_options.check_split,
-            help="Which rows are set aside: a random fifth, the latest fifth by a column of dates "
-            "or numbers, or whole groups that a column names (which is then not learned from).",
+            help="Which validation rows are set aside: a random fifth; with time:COLUMN the latest "
+            "fifth by a column of dates or numbers; with group:COLUMN whole groups of rows that "
+            "share a value of the column, which is then not used as a feature.",
         ),
     ] = "random",
     refit: Annotated[
         bool,
         typer.Option(
             "--refit",
-            help="After the scores, train the file's model anew on all rows, for as many epochs as "
-            "the best one took. With --split time:COLUMN the latest rows are not trained on "
-            "otherwise.",
+            help="After the scores are computed, train the saved model again on all rows, for as "
+            "many epochs as the best epoch of the first training. Useful with --split time:COLUMN, "
+            "where the latest rows are otherwise never trained on.",
         ),
     ] = False,
     activation: Annotated[
         str | None,
         typer.Option(
-            help="Activation of all hidden layers; also pln-N and pls-N.",
+            help="Activation function of all hidden layers, such as relu, combu or pln-4.",
             callback=_options.check_activations,
-            show_default="the model's own",
+            show_default="mlp: combu; tabm: relu; pack: several",
         ),
     ] = None,
     members: Annotated[
         int | None,
         typer.Option(
-            help="Networks whose predictions are averaged, or that a pack chooses from.",
+            help="Number of networks to train. Their predictions are averaged; a pack chooses its "
+            "ensemble from them.",
             min=1,
-            show_default="2 where rows are set aside, else 1; 1 of TabM; 16 of a pack",
+            show_default="mlp: 2, or 1 where no rows are set aside; tabm: 1; pack: 16",
         ),
     ] = None,
-    epochs: _options.Epochs = None,
+    epochs: Annotated[int | None, _options.epochs_option("mlp: 100; pack: 80; tabm: 200")] = None,
     max_time: _options.MaxTime = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="A parameter of the estimator, such as learning_rate_init=0.01 or dropout=0.3. "
-            "May be given several times.",
+            help="Parameter of the model, such as learning_rate_init=0.01 or dropout=0.3. Can be "
+            "repeated.",
         ),
     ] = None,
     report: Annotated[
         Path | None,
         typer.Option(
-            help="File for a report, such as model.html: scores beside a baseline's, importances, "
-            "what became of the columns, how to use the model."
+            help="HTML report to write, such as model.html: scores of the model and of a baseline, "
+            "permutation importances, how each column was encoded, and how to use the model."
         ),
     ] = None,
     discrete: _options.Discrete = None,
@@ -173,9 +178,10 @@ def fit(
 ) -> None:
     """Fit a model that predicts one column of a table from the others.
 
-    Where rows are set aside (from 200 on, for a pack from 50), it prints the scores on them, beside
-    those of a baseline that does not use the other columns. The file holds no rows. Ctrl-C ends the
-    training, and nothing is written.
+    If the table has at least 200 rows (50 for a pack), some are set aside for validation. The
+    command prints the model's scores on them, and those of a baseline that ignores all features.
+    The model file holds no rows of the table. If Ctrl-C interrupts the training, no file is
+    written.
     """
     started = time.perf_counter()
     name = _model_name(preset, model)

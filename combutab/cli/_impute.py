@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 
 def impute(
-    data: Annotated[Path, typer.Argument(help=f"{_options.TABLE}; its empty cells are filled.")],
+    data: Annotated[Path, typer.Argument(help=f"{_options.TABLE}. Its empty cells are filled.")],
     out: _options.Out,
     n_draws: Annotated[
         int,
         typer.Option(
-            help="Tables to write, each filled anew: with 2 and -o out.csv, out-1.csv and "
-            "out-2.csv. What differs between them is not known.",
+            help="Number of imputed tables to write (multiple imputation). With 2 and -o out.csv "
+            "they are out-1.csv and out-2.csv. How much an imputed cell differs between the tables "
+            "shows how uncertain it is.",
             min=1,
         ),
     ] = 1,
@@ -31,8 +32,8 @@ def impute(
     model_file: Annotated[
         Path | None,
         typer.Option(
-            help="File of a generator that has learned a table of the same columns (`combutab "
-            "synth --save`), to fill by, instead of one that learns DATA."
+            help="Saved generator of a table with the same columns (`combutab synth --save`). It "
+            "fills the cells, and no generator is trained on DATA."
         ),
     ] = None,
     discrete: _options.Discrete = None,
@@ -44,16 +45,18 @@ def impute(
     thousands: _options.Thousands = None,
     encoding: _options.Encoding = None,
     constraints: _options.Constraints = None,
-    epochs: _options.Epochs = None,
+    epochs: Annotated[int | None, _options.epochs_option(_options.GENERATOR_EPOCHS)] = None,
     max_time: _options.MaxTime = None,
     seed: _options.Seed = 0,
     device: _options.Device = "auto",
     guard_formulas: _options.Guard = False,
     save: _options.Save = None,
 ) -> None:
-    """Fill the missing cells of a table by a generator that learns the table, or has learned.
+    """Impute the missing cells of a table with a generator that is trained on it.
 
-    Ctrl-C ends the training, and fills by what it has learned, beside files that are there.
+    Each missing cell is drawn at random, given the other cells of its row. If Ctrl-C interrupts the
+    training, the cells are filled by the generator as trained so far. A file that exists already is
+    then kept: "-interrupted" is added to the name of the new one.
     """
     training: dict[str, Any] = {
         "--model": model,

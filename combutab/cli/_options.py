@@ -30,10 +30,10 @@ ACTIVATIONS = [  # of combutab.activations, as well
     *("derf", "snake", "rational", "blend", "combu", "combu-random", "complex-combu", "pln"),
     *("pln-4", "pln-8", "pls", "pls-2", "la-silu", "la-hardsilu"),
 ]
-_SEP = 'What is between the cells of a text file, such as ";", "|" or "tab".'
-_DECIMAL = '"," if a text file has numbers such as 0,125; "." if 0.125.'
-_THOUSANDS = 'What is between thousands in a text file, such as ",", "." or "space".'
-_ENCODING = "Encoding of a text file, such as latin-1 or cp1252."
+_SEP = 'Separator between the cells of a text file, such as ";", "|" or "tab".'
+_DECIMAL = 'Decimal mark of a text file: "," for numbers such as 0,125, "." for 0.125.'
+_THOUSANDS = 'Thousands separator of a text file, such as ",", "." or "space".'
+_ENCODING = "Character encoding of a text file, such as latin-1 or cp1252."
 
 
 def generator_names() -> list[str]:
@@ -59,7 +59,9 @@ def check_split(text: str) -> str:
     """Return what --split names: random, or how and by which column rows are split."""
     if text == "random" or re.fullmatch(r"(time|group):.+", text, re.DOTALL):
         return text
-    raise typer.BadParameter(f"{text!r} is not random, time:COLUMN or group:COLUMN.")
+    raise typer.BadParameter(
+        f"{text!r} is not a way to split rows; give random, time:COLUMN or group:COLUMN."
+    )
 
 
 def check_activations(text: str | None) -> str | None:
@@ -94,7 +96,7 @@ def _as_scorer(name: str | None) -> str | None:
     scorers = get_scorer_names()
     if plain_name(name) not in scorers:
         hint = known_instead(plain_name(name), [*metric_names(), *scorers], n=12)
-        raise UserError(f"--metric: {name!r} is no metric; {hint}")
+        raise UserError(f"--metric: {name!r} is not a known metric; {hint}")
     return name
 
 
@@ -109,7 +111,7 @@ def _seconds(text: str | None) -> float | None:
         return parse_seconds(f"{text}s" if text[-1:].isdigit() else text)
     except ValueError:
         raise typer.BadParameter(
-            f"{text!r} is no number of seconds, nor a time such as 90s, 2min or 1h."
+            f"{text!r} is not a time; give a number of seconds, or a time such as 90s, 2min or 1h."
         ) from None
 
 
@@ -125,26 +127,30 @@ def _as_separator(text: str | None) -> str | None:
 def _as_decimal(text: str | None) -> str | None:
     if text in (None, ".", ","):
         return text
-    raise typer.BadParameter(f"{text!r} is neither a point nor a comma.")
+    raise typer.BadParameter(f'{text!r} is not a decimal mark; give "." or ",".')
 
 
 def _as_thousands(text: str | None) -> str | None:
     if text in (None, ".", ",", "'", "space", " "):
         return " " if text == "space" else text
-    raise typer.BadParameter(f"{text!r} is not a point, a comma, ' or space.")
+    raise typer.BadParameter(
+        f'{text!r} is not a thousands separator; give ".", ",", "\'" or "space".'
+    )
 
 
 def _as_encoding(text: str | None) -> str | None:
     try:
         return text if text is None or codecs.lookup(text) else None
     except LookupError:
-        raise typer.BadParameter(f"there is no encoding {text!r}.") from None
+        raise typer.BadParameter(
+            f"{text!r} is not a known encoding; give a name such as utf-8, latin-1 or cp1252."
+        ) from None
 
 
 def _as_device(text: str) -> str:
     if re.fullmatch(r"auto|cpu(:0)?|cuda(:\d+)?", text):
         return text
-    raise typer.BadParameter(f"{text!r} is not auto, cpu, cuda or cuda:N.")
+    raise typer.BadParameter(f"{text!r} is not a device; give auto, cpu, cuda or cuda:N.")
 
 
 def columns_option(help: str, **settings: Any) -> Any:
@@ -155,21 +161,36 @@ def columns_option(help: str, **settings: Any) -> Any:
 def metric_option(help: str, *, scorers: bool = False, **settings: Any) -> Any:
     """--metric: a metric by its name, or also one of scikit-learn's scorers."""
     names = "; ".join(", ".join(metric_names(task)) for task in METRICS)
-    also = "; or one of scikit-learn's scorers" if scorers else ""
+    also = "; or another scorer of scikit-learn" if scorers else ""
     callback = _as_scorer if scorers else lambda name: read_metric(name)
     return typer.Option(help=f"{help}: {names}{also}.", callback=callback, **settings)
+
+
+def epochs_option(default: str) -> Any:
+    """--epochs: the most that a training takes, and how many it takes by default."""
+    return typer.Option(
+        help="Maximum number of epochs (passes over the training rows).",
+        min=1,
+        show_default=default,
+    )
+
+
+GENERATOR_EPOCHS = "tabflow: enough for 10,000 training steps; ctgan, tvae: 300"
 
 
 Table = Annotated[Path, typer.Argument(help=f"{TABLE}.")]
 Out = Annotated[
     Path,
-    typer.Option("--out", "-o", help="File to write: .csv, .tsv (both also with .gz) or .parquet."),
+    typer.Option(
+        "--out", "-o", help="Table file to write: .csv, .tsv (both also with .gz) or .parquet."
+    ),
 ]
 Guard = Annotated[
     bool,
     typer.Option(
         "--guard-formulas",
-        help="In a .csv or .tsv, put a ' before text that a spreadsheet would run as a formula.",
+        help="In a .csv or .tsv file, write a ' before text that a spreadsheet would run as a "
+        "formula.",
     ),
 ]
 Sep = Annotated[
@@ -185,7 +206,10 @@ Thousands = Annotated[
 Encoding = Annotated[
     str | None, typer.Option(help=_ENCODING, callback=_as_encoding, show_default="detected")
 ]
-Drop = Annotated[list[str] | None, columns_option("Columns, separated by commas, to leave out.")]
+Drop = Annotated[
+    list[str] | None,
+    columns_option("Columns to leave out, separated by commas; 'street_*' matches several."),
+]
 DropMissing = Annotated[
     bool,
     typer.Option(
@@ -195,32 +219,42 @@ DropMissing = Annotated[
 Discrete = Annotated[
     list[str] | None,
     columns_option(
-        "Columns, separated by commas, whose numbers are categories; '*' for all. Text and "
-        "booleans are categories in any case."
+        "Numeric columns to treat as categories, separated by commas; '*' for all. Text and "
+        "boolean columns are always categories."
     ),
 ]
 TASKS = ["auto", "classification", "regression"]
 Task = Annotated[
     str,
     typer.Option(
-        help="auto, classification or regression.", callback=lambda task: one_of(TASKS, task)
+        help="Prediction task: classification, regression, or auto to infer it from the target.",
+        callback=lambda task: one_of(TASKS, task),
     ),
 ]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", callback=_as_device)]
+Device = Annotated[
+    str,
+    typer.Option(
+        help="Device that computes: cpu, cuda, cuda:N for GPU number N, or auto for a GPU if there "
+        "is one.",
+        callback=_as_device,
+    ),
+]
 Seed = Annotated[
     int,
-    typer.Option(help="Random seed: the same one gives the same results.", min=0, max=2**32 - 1),
+    typer.Option(
+        help="Random seed: the same command with the same seed gives the same results.",
+        min=0,
+        max=2**32 - 1,
+    ),
 ]
-Epochs = Annotated[
-    int | None,
-    typer.Option(help="Passes over the rows, at most.", min=1, show_default="the model's own"),
-]
+
 MaxTime = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
         callback=_seconds,
-        help="Seconds, or 90s, 2min, 1h, after which the training ends with the epoch.",
+        help="Time limit of the training, in seconds or as 90s, 2min or 1h. Training stops at the "
+        "end of the epoch in which it is reached.",
         show_default="no limit",
     ),
 ]
@@ -229,7 +263,8 @@ Generator = Annotated[
     typer.Option(
         metavar=f"<{'|'.join(generator_names())}>",
         callback=_generator_name,
-        help="Kind of generator.",
+        help="Generator to train: TabFlow (autoregressive, with flow matching for numbers), CTGAN "
+        "(a GAN) or TVAE (a variational autoencoder).",
         show_default="tabflow",
     ),
 ]
@@ -247,8 +282,8 @@ def read_frequency(min_frequency: float | None) -> float:
     if 0 < least < 1 or (isinstance(least, int) and least >= 1):
         return least
     raise UserError(
-        "--min-frequency is a whole number of rows, or a share of them between 0 and 1, got "
-        f"{min_frequency:g}"
+        f"--min-frequency {min_frequency:g} is not possible; give a whole number of rows, at "
+        "least 1, or a share of the rows between 0 and 1"
     )
 
 
@@ -260,8 +295,9 @@ def _as_frequency(min_frequency: float | None) -> float | None:
 MinFrequency = Annotated[
     float | None,
     typer.Option(
-        help="Rows that must have a value (below 1: share of them) for it to be made, or kept in a "
-        "file. 1 keeps all values, and the least and the greatest numbers, as they are.",
+        help="Minimum number of rows that must share a value before it is written or saved, as a "
+        "count or as a share of the rows below 1. 1 keeps all values, and the exact minimum and "
+        "maximum of each numeric column.",
         callback=_as_frequency,
         show_default="5",
     ),
@@ -269,15 +305,16 @@ MinFrequency = Annotated[
 Identifiers = Annotated[
     list[str] | None,
     columns_option(
-        "Columns, separated by commas, that name rows, and get new names; 'none' for no column.",
-        show_default="those that look so",
+        "Columns that identify rows, such as a customer number, separated by commas. They get new "
+        "values. 'none' for no column.",
+        show_default="detected",
     ),
 ]
 Constraints = Annotated[
     Path | None,
     typer.Option(
-        help="JSON or YAML file of constraints that all rows of DATA meet and all written rows "
-        'are to meet, such as [{"Inequality": ["start", "<", "end"]}].'
+        help="JSON or YAML file of constraints that all written rows must meet, such as "
+        '[{"Inequality": ["start", "<", "end"]}]. All rows of DATA must meet them too.'
     ),
 ]
 Conditions = Annotated[
@@ -285,8 +322,8 @@ Conditions = Annotated[
     typer.Option(
         "--condition",
         metavar="CONDITION",
-        help='What all rows must meet: "city=Rome", "city=Rome|Oslo", "age=30", "age=30..50", '
-        '"age=30..". May be given several times, for different columns.',
+        help='Condition that all written rows must meet: "city=Rome", "city=Rome|Oslo", "age=30", '
+        '"age=30..50" or "age=30..". Can be repeated for different columns.',
     ),
 ]
 Shares = Annotated[
@@ -294,16 +331,16 @@ Shares = Annotated[
     typer.Option(
         "--shares",
         metavar="SHARES",
-        help='Shares of the rows that values have: "churn=yes:0.3|no:0.7", "city=Rome:40%", '
-        '"age=..29:0.4|30..:0.6". What is left of 1 is for other values. May be given several '
-        "times, for different columns.",
+        help='Shares of the written rows that have given values: "churn=yes:0.3|no:0.7", '
+        '"city=Rome:40%" or "age=..29:0.4|30..:0.6". If they add up to less than 1, the rest have '
+        "other values. Can be repeated for different columns.",
     ),
 ]
 Save = Annotated[
     Path | None,
     typer.Option(
-        help="File for the generator, from which `combutab sample` makes more rows. "
-        "It is written as soon as it is trained."
+        help="File in which to save the trained generator, such as generator.safetensors, as soon "
+        "as training ends. `combutab sample` makes more rows from it."
     ),
 ]
 

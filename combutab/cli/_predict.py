@@ -21,23 +21,24 @@ if TYPE_CHECKING:
 
 def predict(
     model: Annotated[
-        Path, typer.Argument(help="File that `combutab fit` wrote, or an estimator's save.")
+        Path,
+        typer.Argument(help="Model file, written by `combutab fit` or by the Python library."),
     ],
     data: Annotated[
         Path,
         typer.Argument(
-            help="Table with the columns that the model was fitted with, in any order; others are "
-            f"passed over. {_options.READABLE}."
+            help="Table with the feature columns that the model was fitted on, in any order; other "
+            f"columns are ignored. {_options.READABLE}."
         ),
     ],
     out: _options.Out,
     proba: Annotated[
-        bool, typer.Option("--proba", help="Write the probability of each class too.")
+        bool, typer.Option("--proba", help="Also write the predicted probability of each class.")
     ] = False,
     keep: Annotated[
         list[str] | None,
         _options.columns_option(
-            "Columns of DATA, separated by commas, to write beside the predictions; '*' for all."
+            "Columns of DATA to write beside the predictions, separated by commas; '*' for all."
         ),
     ] = None,
     sep: _options.Sep = None,
@@ -47,10 +48,11 @@ def predict(
     device: _options.Device = "auto",
     guard_formulas: _options.Guard = False,
 ) -> None:
-    """Write what a model predicts for each row of a table, in the order of the rows.
+    """Predict the target of each row of a table with a fitted model.
 
-    Dates and amounts are read in the form of the table that the model was fitted on, and so is what
-    DATA itself does not tell of --sep, --decimal, --thousands and --encoding.
+    Predictions are written in the order of the rows. Dates and amounts are read in the format of
+    the table that the model was fitted on, and so are --sep, --decimal, --thousands and --encoding
+    where they cannot be detected in DATA.
     """
     started = time.perf_counter()
     _options.check_ending(out)

@@ -14,18 +14,20 @@ from combutab.core.text import counted
 
 
 def sample(
-    model: Annotated[Path, typer.Argument(help="File that `combutab synth --save` wrote.")],
+    model: Annotated[
+        Path, typer.Argument(help="Saved generator, written by `combutab synth --save`.")
+    ],
     out: _options.Out,
-    rows: Annotated[int, typer.Option(help="Rows to write.", min=1)] = 1000,
+    rows: Annotated[int, typer.Option(help="Number of rows to write.", min=1)] = 1000,
     condition: _options.Conditions = None,
     shares: _options.Shares = None,
     seed: _options.Seed = 0,
     device: _options.Device = "auto",
     guard_formulas: _options.Guard = False,
 ) -> None:
-    """Write rows of a generator that `combutab synth` has trained.
+    """Sample synthetic rows from a generator that `combutab synth` has saved.
 
-    The same rows, conditions, shares and seed as there give the same table as there.
+    The same --rows, --condition, --shares and --seed as in `combutab synth` give the same table.
     """
     started = time.perf_counter()
     _options.check_ending(out)

@@ -32,13 +32,15 @@ def synth(
     activation: Annotated[
         str | None,
         typer.Option(
-            help="Activation of all hidden layers; also pln-N, pls-N, and original.",
+            help="Activation function of all hidden layers, such as relu, combu or pln-4; original "
+            "for the one of published generators of this kind.",
             callback=lambda name: name if name == "original" else _options.check_activations(name),
-            show_default="the generator's own",
+            show_default="tabflow: silu; ctgan, tvae: combu",
         ),
     ] = None,
     rows: Annotated[
-        int | None, typer.Option(help="Rows to write.", min=1, show_default="as many as DATA has")
+        int | None,
+        typer.Option(help="Number of rows to write.", min=1, show_default="as many as DATA has"),
     ] = None,
     discrete: _options.Discrete = None,
     min_frequency: _options.MinFrequency = None,
@@ -53,58 +55,67 @@ def synth(
     suggest_constraints: Annotated[
         Path | None,
         typer.Option(
-            help="JSON or YAML file to write the constraints to that all rows of DATA meet, as far "
-            "as they are found. Look through it, and use it with --constraints."
+            help="JSON or YAML file to write, with constraints found that all rows of DATA meet. "
+            "Check them before you use the file with --constraints."
         ),
     ] = None,
     shares: _options.Shares = None,
-    epochs: _options.Epochs = None,
+    epochs: Annotated[
+        int | None, _options.epochs_option(f"{_options.GENERATOR_EPOCHS}; with --epsilon: 30")
+    ] = None,
     max_time: _options.MaxTime = None,
     batch_size: Annotated[
         int | None,
-        typer.Option(help="Rows in a batch.", min=1, show_default="the generator's own"),
+        typer.Option(
+            help="Batch size: number of rows per training step.",
+            min=1,
+            show_default="tabflow: 32 to 512 by the number of rows; ctgan, tvae: 500",
+        ),
     ] = None,
     epsilon: Annotated[
         float | None,
         typer.Option(
-            help="Make rows with differential privacy, of this budget: 1 is strict, 10 is loose. "
-            "Needs combutab[private]. What the data alone tell (bounds, categories) is learned "
-            "with noise, unless --bounds and --categories give it.",
+            help="Train a differentially private generator with this privacy budget: 1 is strict, "
+            "10 is loose. Needs combutab[private]. Bounds and categories of columns are estimated "
+            "with noise, unless --bounds and --categories give them.",
         ),
     ] = None,
     delta: Annotated[
         float | None,
         typer.Option(
-            help="With --epsilon: probability that the promise does not hold.", show_default="1e-6"
+            help="With --epsilon: probability with which the privacy guarantee may fail.",
+            show_default="1e-6",
         ),
     ] = None,
     bounds: Annotated[
         list[str] | None,
         typer.Option(
             metavar="COLUMN=LOW..HIGH",
-            help='With --epsilon: bounds known without the table, such as "age=0..120" or '
-            '"since=2000-01-01..2030-12-31". May be given several times.',
+            help="With --epsilon: lower and upper bound of a column, known without looking at the "
+            'table, such as "age=0..120" or "since=2000-01-01..2030-12-31". Can be repeated.',
         ),
     ] = None,
     categories: Annotated[
         list[str] | None,
         typer.Option(
             metavar="COLUMN=ONE|OTHER",
-            help='With --epsilon: values known without the table, such as "city=Rome|Oslo", or a '
-            "JSON file of lists by column. May be given several times.",
+            help="With --epsilon: categories of a column, known without looking at the table, such "
+            'as "city=Rome|Oslo", or a JSON file with a list for each column. Can be repeated.',
         ),
     ] = None,
     person: Annotated[
         str | None,
         typer.Option(
-            help="With --epsilon: column that tells whose row it is; all rows of a person are "
-            "protected together.",
+            help="With --epsilon: column that identifies the person whom a row belongs to. All "
+            "rows of a person are protected together.",
         ),
     ] = None,
     rows_per_person: Annotated[
         int | None,
         typer.Option(
-            help="With --person: rows of a person that are used at most.", min=1, show_default="1"
+            help="With --person: maximum number of rows used per person.",
+            min=1,
+            show_default="1",
         ),
     ] = None,
     seed: _options.Seed = 0,
@@ -114,34 +125,39 @@ def synth(
     checkpoint: Annotated[
         Path | None,
         typer.Option(
-            help="File that the training is written to every half minute, and by Ctrl-C. If it is "
-            "there, training goes on from it."
+            help="Checkpoint file of the training, written every 30 seconds and on Ctrl-C. If the "
+            "file exists, training continues from it."
         ),
     ] = None,
     report: Annotated[
         Path | None,
         typer.Option(
-            help="File for a report, such as report.html, of how good the rows are, as `combutab "
-            "evaluate` writes it."
+            help="HTML report to write, such as report.html, on the quality and privacy of the "
+            "synthetic rows, as by `combutab evaluate`."
         ),
     ] = None,
     target: Annotated[
-        str | None, typer.Option(help="With --report: column that learners are to predict.")
+        str | None,
+        typer.Option(
+            help="With --report: column that models are trained to predict, to measure the utility "
+            "of the synthetic rows."
+        ),
     ] = None,
     holdout: Annotated[
         float | None,
         typer.Option(
-            help="With --report: share of the rows that the generator does not learn from, to "
-            "compare with; 0 for none.",
+            help="With --report: share of the rows to hold out. The generator is not trained on "
+            "them, and the report compares the synthetic rows with them. 0 holds out none.",
             show_default=str(_HOLDOUT),
         ),
     ] = None,
 ) -> None:
-    """Train a generator on a table, and write a synthetic one of the same columns.
+    """Train a generator on a table, and write a synthetic table with the same columns.
 
-    With --epsilon the rows are differentially private.
+    With --epsilon the synthetic rows are differentially private.
 
-    Ctrl-C ends the training and writes what it has learned, beside files that are there.
+    If Ctrl-C interrupts the training, the rows are made by the generator as trained so far. A file
+    that exists already is then kept: "-interrupted" is added to the name of the new one.
     """
     started = time.perf_counter()
     _options.check_ending(out)

@@ -130,10 +130,10 @@ def choose_metric(name: str, task: str = "auto") -> Metric:
     >>> choose_metric("acuracy")
     Traceback (most recent call last):
     ...
-    ValueError: 'acuracy' is no metric; did you mean 'accuracy'?
+    ValueError: 'acuracy' is not a known metric; did you mean 'accuracy'?
     """
     metric = named_metric(name, task)
     if metric is None:
         instead = known_instead(plain_name(name), metric_names(task), n=12)
-        raise ValueError(f"{name!r} is no metric; {instead}")
+        raise ValueError(f"{name!r} is not a known metric; {instead}")
     return metric

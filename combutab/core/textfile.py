@@ -93,7 +93,7 @@ def _decode(path: Path, data: bytes, encoding: str) -> str:
     try:
         codec = codecs.lookup(encoding).name
     except LookupError as error:
-        raise TableError(f"there is no encoding {encoding!r}") from error
+        raise TableError(f"{encoding!r} is not a known encoding") from error
     marked = next((name for mark, name in _MARKS.items() if data.startswith(mark)), None)
     text = why = ""
     try:

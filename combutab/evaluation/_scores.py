@@ -65,8 +65,8 @@ def find_metric(name: str, task: str) -> Metric:
     except (ValueError, KeyError):
         names = [each for each in metric_names(task) if each not in NOT_SHOWN]
         raise ValueError(
-            f"{name!r} is no metric; {known_instead(wanted, names)} (or any of scikit-learn's "
-            "scorers)"
+            f"{name!r} is not a known metric; {known_instead(wanted, names)} (or any scorer of "
+            "scikit-learn)"
         ) from None
 
     def values(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:

@@ -309,7 +309,7 @@ def test_parameters_and_time_as_options(series, capsys):
         ),
         (["--split", "time:city"], "'city' holds .* neither a date in one form nor a number"),
         (["--split", "latest"], "'latest' is not random, time:COLUMN or group:COLUMN"),
-        (["--metric", "acuracy"], "--metric: 'acuracy' is no metric"),
+        (["--metric", "acuracy"], "--metric: 'acuracy' is not a known metric"),
         (
             ["--metric", "roc_auc"],
             "--metric: 'roc_auc' is a metric of classification, .* regression",

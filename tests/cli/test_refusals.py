@@ -35,23 +35,23 @@ REFUSED = {
     COMPARE: f"""
         --folds 1 -> Invalid value for '--folds': ...equal to 2
         --epochs 0 -> Invalid value for '--epochs': ...equal to 1
-        --split days:a -> Invalid value for '--split': 'days:a' is not random, time:COLUMN or...
+        --split days:a -> Invalid value for '--split': 'days:a' is not a way to split rows; ...
         --split time:when -> --split time:when: there is no column 'when'
         --split time:city -> --split time:city: 'city' holds ...
         --recipe best -> --recipe must be one of default, paper, got 'best'
         --hidden 128, -> --hidden must be 'auto' or widths such as 128,128, got '128,'
         --activations relu,reloo -> unknown activation 'reloo' (did you mean 'relu'?)
         --activations 'relu, relu' -> activation 'relu' is named twice
-        --device abacus -> 'abacus' is not auto, cpu, cuda or cuda:N
+        --device abacus -> 'abacus' is not a device; give auto, cpu, cuda or cuda:N
         --task ranking -> 'ranking' is not one of 'auto', 'classification', 'regression'
         --task regression -> the target 'dear' has text that is not numbers
         --metric mae -> --metric: 'mae' is a metric of regression, and the task is classification
-        --metric acuracy -> --metric: 'acuracy' is no metric; did you mean 'accuracy'?
+        --metric acuracy -> --metric: 'acuracy' is not a known metric; did you mean 'accuracy'?
         --drop b -> --drop: there is no column 'b'
         --drop dear -> --drop leaves out 'dear', the column to predict
-        --decimal ';' -> '--decimal': ';' is neither a point nor a comma
+        --decimal ';' -> '--decimal': ';' is not a decimal mark; give
         --sep ';;' -> sep must be one sign, such as ; or tab, got ';;'
-        --encoding latin-99 -> there is no encoding 'latin-99'
+        --encoding latin-99 -> 'latin-99' is not a known encoding; give a name such as
         --out real.csv -> cannot write to real.csv: ...real.csv is not a directory
         --out taken -> cannot write taken/results.csv: it is a directory
         --out dangling/x -> cannot write to dangling/x: ...dangling is a broken link
@@ -79,8 +79,8 @@ REFUSED = {
         --rows {MANY} -> 100,000,000,000,000,000 rows are more than the memory holds
         --discrete nope -> --discrete: there is no column 'nope'; there are 'age', 'city'
         --discrete age,Cit -> --discrete: there is no column 'Cit'; did you mean 'city'?
-        --min-frequency 0 -> --min-frequency is a whole number of rows, or a share ... got 0
-        --min-frequency 2.5 -> --min-frequency is a whole number of rows, or a share
+        --min-frequency 0 -> --min-frequency 0 is not possible; give a whole number of rows, at
+        --min-frequency 2.5 -> --min-frequency 2.5 is not possible; give a whole number
         --min-frequency 1000 -> n_samples=...is less than --min-frequency=1000
         --identifiers ages -> --identifiers: there is no column 'ages'; did you mean
         --identifiers age --condition age=3 -> 'age' holds identifiers, of which new
@@ -89,8 +89,8 @@ REFUSED = {
         --drop city --condition city=Rome -> there is no column 'city'
         --condition city -> a condition is COLUMN=VALUE, ..., got 'city'
         --condition city=q -> 'city' has no value 'q'; there are 'Oslo', 'Rome'
-        --device abacus -> 'abacus' is not auto, cpu, cuda or cuda:N
-        --max-time=-5 -> Invalid value for '--max-time'...'-5' is no number of seconds
+        --device abacus -> 'abacus' is not a device; give auto, cpu, cuda or cuda:N
+        --max-time=-5 -> Invalid value for '--max-time'...'-5' is not a time; give a number of
         --target dear -> --target dear is for a report: --report report.html
         --holdout 0.1 -> --holdout 0.1 is for a report: --report report.html
         --report real.csv -> cannot write real.csv: that is DATA as well
@@ -127,7 +127,7 @@ REFUSED = {
     IMPUTE: """
         -o holes.csv -> cannot write holes.csv: that is DATA as well
         --save out.csv -> cannot write out.csv: that is --save as well
-        --max-time soon -> 'soon' is no number of seconds, nor a time such as 90s
+        --max-time soon -> 'soon' is not a time; give a number of seconds, or a time such as 90s
         --drop ages -> --drop: there is no column 'ages'; did you mean 'age'?
     """,
     "impute": """
@@ -154,7 +154,7 @@ REFUSED = {
         --test none.csv -> there is no file none.csv
         --model real.csv -> real.csv is not a safetensors file
         --model other -> other holds a MLPClassifier, which makes no rows; give a file of a CTGAN
-        --min-frequency 0 -> --min-frequency is a whole number of rows
+        --min-frequency 0 -> --min-frequency 0 is not possible; give a whole number of rows
     """,
     FIT: """
         deer -> did you mean 'dear'
@@ -164,7 +164,7 @@ REFUSED = {
         dear --task guess -> 'guess' is not one of
         dear -o real.csv -> that is DATA as well
         dear -o note -> is no file of a model
-        dear --metric acuracy -> --metric: 'acuracy' is no metric; did you mean 'accuracy'
+        dear --metric acuracy -> --metric: 'acuracy' is not a known metric; did you mean 'accuracy'
         dear --metric mae -> --metric: 'mae' is a metric of regression, and the task is classif
     """,
     "fit days.csv -o new.safetensors --target": "day -> the target 'day' holds dates",

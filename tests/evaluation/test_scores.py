@@ -132,7 +132,7 @@ def test_a_metric_by_any_of_its_names(name, task, title, scorer):
 @pytest.mark.parametrize(
     ("name", "task", "says"),
     [
-        ("acuracy", "classification", "'acuracy' is no metric; did you mean 'accuracy'"),
+        ("acuracy", "classification", "'acuracy' is not a known metric; did you mean 'accuracy'"),
         ("r2", "classification", "'r2' is a metric of regression, and the task is classification"),
     ],
 )
