@@ -6,6 +6,7 @@ and `MADE`, are not in the repository.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -69,6 +70,7 @@ sphinx_gallery_conf = {
     "filename_pattern": r"\.py$",
     "ignore_pattern": r"__init__\.py",
     "within_subsection_order": sphinx_gallery.sorting.FileNameSortKey,
+    "thumbnail_size": (640, 448),
     "image_scrapers": ("made_pages.written_pictures",),
     "reset_argv": "made_pages.example_arguments",
     "reset_modules": (),
@@ -85,11 +87,18 @@ sphinx_gallery_conf = {
 
 html_theme = "pydata_sphinx_theme"
 html_title = "CombuTab"
-html_baseurl = os.environ.get("DOCS_URL", "http://localhost:8000/").rstrip("/") + "/"
+# The released version is at DOCS_URL; DOCS_VERSION=dev builds the site for its folder dev/
+docs_url = os.environ.get("DOCS_URL", "http://localhost:8000/").rstrip("/") + "/"
+site_version = os.environ.get("DOCS_VERSION", version)
+folders = {
+    each["version"]: each["folder"] for each in json.loads((DOCS / "versions.json").read_text())
+}
+html_baseurl = docs_url + folders[site_version]
 html_static_path = ["_static"]
 html_favicon = "_static/favicon.svg"
 html_extra_path = ["made/extra"]
 html_css_files = ["site.css"]
+html_search_scorer = str(DOCS / "_ext" / "search_scorer.js")
 html_show_sourcelink = False
 html_copy_source = True
 html_context = {"default_mode": "auto"}
@@ -103,8 +112,12 @@ html_theme_options = {
     "navbar_align": "left",
     "navbar_start": ["navbar-logo"],
     "navbar_end": ["version-switcher", "theme-switcher"],
-    "switcher": {"json_url": "switcher.json", "version_match": version},
+    "switcher": {
+        "json_url": docs_url + "switcher.json" if "DOCS_URL" in os.environ else "switcher.json",
+        "version_match": site_version,
+    },
     "check_switcher": False,
+    "show_version_warning_banner": True,  # of the development version
     "navigation_with_keys": False,
     "navigation_depth": 2,
     "show_nav_level": 1,
@@ -130,5 +143,6 @@ llms_txt_summary = (
     "activations to choose among with statistics, and synthetic tables."
 )
 llms_txt_exclude = ["results/*"]
+copybutton_selector = "div.highlight:not(.output *) pre"  # code, not what it prints
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

@@ -12,12 +12,14 @@ import activation_pages
 import architecture
 import command_pages
 import docstrings
+import outputs
 import reference
 import repository_pages
 import shown
 from sphinx.application import Sphinx
 from sphinx.util.typing import ExtensionMetadata
 
+ran: list[Path] = []  # pages whose blocks this build ran
 MADE = "made"  # beside conf.py: pictures, and in extra/ what is copied to the site as it is
 
 
@@ -63,22 +65,37 @@ def make(app: Sphinx) -> None:
     for part in (activation_pages, command_pages, architecture, repository_pages, shown):
         part.write(docs)
     reference.write(docs / "api", activation_pages.pages("/made/activations"))
+    ran[:] = outputs.write(docs)
+
+
+def anew(app: Sphinx, env: Any, added: Any, changed: Any, removed: Any) -> list[str]:
+    """Name the pages whose blocks have run, which Sphinx is to read again."""
+    return [page.relative_to(app.srcdir).with_suffix("").as_posix() for page in ran]
+
+
+def show_outputs(app: Sphinx, name: str, text: list[str]) -> None:
+    """Put the outputs of a page's Python blocks below them."""
+    text[0] = outputs.insert(Path(app.srcdir), name, text[0])
 
 
 def versions(app: Sphinx, config: Any) -> None:
-    """Write the list that the version switch reads, with this site's address."""
+    """Write the list that the version switch reads, with the addresses of the versions' sites."""
     docs = Path(app.srcdir)
     listed = json.loads((docs / "versions.json").read_text("utf-8"))
     for entry in listed:
-        entry["url"] = config.html_baseurl + entry.pop("folder")
+        entry["url"] = config.docs_url + entry.pop("folder")
     (docs / MADE / "extra").mkdir(parents=True, exist_ok=True)
     (docs / MADE / "extra" / "switcher.json").write_text(json.dumps(listed), "utf-8")
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:
     docstrings.known_sections()
+    app.add_config_value("docs_url", "", "html")
     app.connect("config-inited", versions, priority=100)
     app.connect("builder-inited", make, priority=100)
+    app.connect("env-get-outdated", anew)
+    app.connect("source-read", show_outputs)
     app.connect("autodoc-process-docstring", docstrings.shape_in_notes, priority=100)
+    app.connect("autodoc-process-docstring", docstrings.group_parameters, priority=900)
     app.connect("doctree-read", docstrings.no_network_pictures)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

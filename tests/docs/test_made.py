@@ -1,6 +1,7 @@
 """What the site makes from the code and from the repository, without building it."""
 
 import ast
+import inspect
 import json
 import re
 import sys
@@ -23,6 +24,8 @@ import activation_pages  # noqa: E402
 import architecture  # noqa: E402
 import check_site  # noqa: E402
 import command_pages  # noqa: E402
+import docstrings  # noqa: E402
+import outputs  # noqa: E402
 import reference  # noqa: E402
 import repository_pages  # noqa: E402
 import shown  # noqa: E402
@@ -73,6 +76,109 @@ def test_an_activation_that_looks_aside_is_drawn_beside_the_same_units():
     x, y, *_ = (np.asarray(curve) for curve in activation_pages.curves("pls"))
     others = activation_pages.others().numpy()[1:]
     np.testing.assert_allclose(y, x / np.sqrt((x**2 + (others**2).sum()) / 8 + 1e-5), atol=1e-12)
+
+
+# ---- outputs of code ---------------------------------------------------------------------------
+
+CODE = """# Title
+
+```python
+x = 2
+print("x is", x)
+x + 1
+```
+
+```text
+x was 1
+```
+
+Then.
+
+```python
+import matplotlib.pyplot as plt
+from pathlib import Path
+
+plt.figure()
+Path("drawn.svg").write_text("<svg/>")
+f"{x} again"
+```
+
+```python
+import no_such_package
+```
+"""
+
+
+@pytest.fixture
+def page(tmp_path):
+    (tmp_path / "combutab").mkdir()
+    docs = tmp_path / "docs"
+    (docs / "guide").mkdir(parents=True)
+    (docs / "changelog.md").write_text(CODE)
+    (docs / "plain.md").write_text("No code.")
+    path = docs / "guide" / "page.md"
+    path.write_text(CODE)
+    return path
+
+
+def test_blocks_run_when_their_code_is_new_and_show_their_output(page):
+    docs = page.parents[1]
+    assert outputs.write(docs) == [page]
+    assert outputs.write(docs) == []  # kept
+    text = outputs.insert(docs, "guide/page", CODE)
+    shown = re.findall(r"`{5}\{code-block\} text\n:class: output\n\n(.*?)\n`{5}", text, re.DOTALL)
+    assert shown == ["x is 2\n3", "'2 again'"]
+    assert "x was 1" not in text
+    assert re.findall(r"\{image\} (.*)", text) == [
+        "/made/outputs/guide/page/drawn.svg",
+        "/made/outputs/guide/page/figure_1_0.png",
+    ]
+    assert (docs / "made" / "outputs" / "guide" / "page" / "figure_1_0.png").exists()
+    assert text.endswith("Not run for this page: `no_such_package` was not installed.\n:::\n")
+    assert outputs.insert(docs, "plain", "No code.") == "No code."
+    page.write_text(CODE.replace("x = 2", "x = 5"))
+    assert outputs.write(docs) == [page]
+    assert "x is 5" in outputs.insert(docs, "guide/page", page.read_text())
+    page.write_text(CODE.replace("x = 2", "x = y"))
+    with pytest.raises(
+        RuntimeError, match=r"page\.md: a Python block fails(?s:.*)'y' is not defined"
+    ):
+        outputs.write(docs)
+
+
+def test_output_cannot_end_its_own_fence():
+    output = {"text": "``````", "files": [], "missing": []}
+    assert outputs.shown(output, "page", "").strip().startswith("```````{code-block}")
+
+
+# ---- parameters in groups ----------------------------------------------------------------------
+
+
+def test_every_parameter_of_the_estimators_is_in_one_group():
+    listed = " ".join(docstrings.GROUPS.values()).split()
+    assert len(listed) == len(set(listed))
+    classes = [
+        getattr(combutab, kind + task)
+        for kind in ("MLP", "TabM", "Pack")
+        for task in ("Classifier", "Regressor")
+    ]
+    assert {name for cls in classes for name in inspect.signature(cls).parameters} == set(listed)
+
+
+def test_parameters_are_laid_out_in_groups():
+    entry = ["    **{}** : int", "        {}.", ""]
+    order = ("solver", "dropout", "activation")
+    lines = ["A model.", "", ":Parameters:", ""]
+    lines += [line.format(name) for name in order for line in entry]
+    lines += [":Attributes:", "", "    **dropout_** : float"]
+    found = docstrings.in_groups(lines)
+    titles = [line.split(":: ")[1] for line in found if "rubric" in line]
+    assert titles == ["Network", "Training", "Regularisation and early stopping"]
+    text = "\n".join(found)
+    places = [text.index(f"**{name}**") for name in ("activation", "solver", "dropout")]
+    assert places == sorted(places)
+    assert text.endswith(":Attributes:\n\n    **dropout_** : float")
+    assert docstrings.in_groups(["A function."]) == ["A function."]
 
 
 # ---- the packages ------------------------------------------------------------------------------
@@ -177,7 +283,10 @@ def test_every_command_is_shown():
 def test_this_version_is_among_those_to_switch_to():
     versions = json.loads((DOCS / "versions.json").read_text("utf-8"))
     assert combutab.__version__ in [entry["version"] for entry in versions]
-    assert all(set(entry) == {"name", "version", "folder"} for entry in versions)
+    assert all({"name", "version", "folder"} <= set(entry) for entry in versions)
+    preferred = [entry["version"] for entry in versions if entry.get("preferred")]
+    assert preferred == [combutab.__version__]
+    assert "dev" in [entry["version"] for entry in versions]
 
 
 def test_one_command_builds_and_ci_runs_it():
