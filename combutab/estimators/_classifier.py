@@ -246,7 +246,7 @@ def weights_of_classes(class_weight: Any, classes: np.ndarray, counts: np.ndarra
         return balanced
     if not isinstance(class_weight, Mapping):
         raise ValueError(
-            "class_weight is a list, which is for multi-label targets; for these it must be a "
+            "class_weight is a list, which only multi-label targets have; here it must be a "
             f"dict class -> weight, got {class_weight!r}"
         )
     labels = classes.tolist()
@@ -254,12 +254,12 @@ def weights_of_classes(class_weight: Any, classes: np.ndarray, counts: np.ndarra
     unnamed = [label for label in labels if label not in class_weight]
     if unknown and unnamed:
         raise ValueError(
-            f"class_weight names {unknown}, which are no classes of y, and the classes {unnamed} "
+            f"class_weight names {unknown}, which are not classes of y, and the classes {unnamed} "
             "are not in class_weight: use the labels of y themselves"
         )
     if unknown:  # a class that these rows lack, in a fold say
         warnings.warn(
-            f"class_weight names {unknown}, which are no classes of y; they change nothing",
+            f"class_weight names {unknown}, which are not classes of y; they have no effect",
             stacklevel=6,
         )
     weights = np.array([float(class_weight.get(label, 1.0)) for label in labels])
@@ -319,12 +319,12 @@ def warn_of_one_class(
     by_loss = "early_stopping_scoring='loss', " * (job.config.score not in (None, "loss"))
     label, share = classes.tolist()[answers[0]], shares[answers[0]]
     warnings.warn(
-        f"The classifier answers class {label!r} for every one of {len(y)} {what} rows, "
-        f"{share:.1%} of which have it, and its probabilities are hardly better than the classes' "
-        f"shares (log loss {loss:.3g}, that of the shares {entropy(shares):.3g}): it has learned "
-        "nothing of the columns. Try another learning_rate_init than "
-        f"{job.plans[0].learning_rate:g}, {by_loss}more epochs (max_iter={job.config.max_epochs}, "
-        f"n_iter_no_change={job.config.n_iter_no_change}), or class_weight='balanced'.",
+        f"The classifier predicts class {label!r} for all {len(y)} {what} rows, {share:.1%} of "
+        f"which have this class, and its log loss {loss:.3g} is hardly better than that of the "
+        f"class frequencies, {entropy(shares):.3g}: it has learned nothing from the columns. Try a "
+        f"learning_rate_init other than {job.plans[0].learning_rate:g}, {by_loss}more epochs "
+        f"(max_iter={job.config.max_epochs}, n_iter_no_change={job.config.n_iter_no_change}), or "
+        "class_weight='balanced'.",
         ConvergenceWarning,
         stacklevel=6,
     )
@@ -389,35 +389,38 @@ class ClassPredictions(ClassifierMixin):
 @document
 @dataclass(eq=False, repr=False)
 class MLPClassifier(ClassPredictions, StreamedMLP):
-    """Multilayer perceptron classifier for tables, a drop-in for scikit-learn's.
+    """Neural network classifier (multilayer perceptron) for tables.
 
-    Takes a DataFrame as it is: numeric, boolean, text, category and date columns, with missing
-    values. Binary, multi-class and multi-label targets. ``fit`` gives a ``ConvergenceWarning`` if
-    the network answers one class to all rows that it is scored on (validation rows, or training
-    rows where there are none) with probabilities hardly better than the classes' shares; not in
-    ``partial_fit``, fits that ask for fewer than 20 epochs and have them, and warm starts that
-    reach ``max_iter``, which is said already.
+    A drop-in replacement for `sklearn.neural_network.MLPClassifier` that accepts a DataFrame
+    without preprocessing: numeric, boolean, text, category and date columns, with missing values.
+    Targets can be binary, multi-class or multi-label. ``fit`` emits a ``ConvergenceWarning`` if the
+    network predicts the same class for all validation rows (training rows if there are none), with
+    probabilities that are hardly better than the class frequencies. It does not do so in
+    ``partial_fit``, in fits with ``max_iter`` below 20 that reach it, and in warm starts that reach
+    ``max_iter``, which have a ``ConvergenceWarning`` already.
 
     Parameters
     ----------
     {parameters}
     class_weight : dict, list of dict, "balanced" or None, default=None
-        Weights of the classes, as in scikit-learn's classifiers.
+        Weights of the classes, as in scikit-learn's classifiers. ``"balanced"`` gives all classes
+        the same total weight.
     label_smoothing : float, default=0.1
-        Share of each target's mass that is spread over all classes, in [0, 1).
+        Share of each target's probability that is distributed over all classes, in [0, 1).
     calibration : "temperature" or None, default="temperature"
-        Where rows are set aside, divide the network's raw outputs by the temperature that makes
-        those rows most probable, at the end and before each epoch is scored. Probabilities are
-        then neither too sure, as of a network that overfits, nor too unsure, as after label
-        smoothing; the predicted classes stay the same.
+        Temperature scaling: the network's raw outputs are divided by the temperature with the
+        smallest log loss on the validation rows, at the end of the fit and before each epoch is
+        scored. It corrects probabilities that are too extreme because of overfitting, or not
+        extreme enough because of label smoothing. It does not change the predicted classes, and
+        needs validation rows.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     oof_decision_function_ : ndarray of shape (n_samples, n_classes)
-        Probabilities of the rows that ``fit`` set aside, each by networks that were not trained on
-        it. NaN for other rows, and rows of weight 0. Files do not hold it.
+        Out-of-fold probabilities: those of the rows that ``fit`` set aside, by networks that were
+        not trained on them. NaN for other rows and rows of weight 0. Files do not contain it.
     {attributes}
 
     Examples

@@ -268,36 +268,37 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
     Attributes
     ----------
     encoder_ : TableEncoder
-        The fitted encoding of the table's columns.
+        Fitted encoding of the table's columns.
     loss_ : float
-        Loss of the last epoch.
+        Training loss of the last epoch. With several networks, this and the other attributes of a
+        single network are those of the first one; ``history_`` has all of them.
     best_loss_ : float or None
-        Smallest training loss; None with a validation set.
+        Smallest training loss; None if there are validation rows.
     loss_curve_ : list of float
-        Training loss of each epoch (of the first member, as all that follow).
+        Training loss of each epoch.
     validation_scores_ : list of float or None
-        ``early_stopping_scoring`` of the validation rows after each epoch: minus their loss, or the
-        scorer's value, larger being better. None without validation rows.
+        ``early_stopping_scoring`` of the validation rows after each epoch; larger is better. None
+        without validation rows.
     best_validation_score_ : float or None
-        The largest of them, whose epoch's weights are kept.
+        Largest validation score. The weights of its epoch are kept.
     t_ : int
-        Training rows seen so far.
+        Number of training rows processed so far, over all epochs.
     coefs_, intercepts_ : list of ndarray
-        Weights (in, out) and biases of each layer.
+        Weights, of shape (in, out), and biases of each layer.
     n_iter_ : int
-        Epochs (lbfgs: iterations) run.
+        Number of epochs (lbfgs: iterations).
     n_layers_ : int
-        Layers, input and output included.
+        Number of layers, including the input and output layers.
     n_outputs_ : int
-        Output units, as scikit-learn counts them.
+        Number of output units, as in scikit-learn.
     out_activation_ : str
         Name of the output activation.
     n_features_in_ : int
-        Columns seen in fit.
+        Number of columns seen in ``fit``.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Their names, when all are strings.
+        Names of these columns, if all are strings.
     history_ : DataFrame
-        One row a member and epoch: train_loss, train_metric (with ``track_metric``),
+        One row per network and epoch: train_loss, train_metric (with ``track_metric``),
         validation_score, learning_rate.
     """
 

@@ -154,89 +154,95 @@ class BasePack(_Kept):
     Parameters
     ----------
     n_members : int, default=16
-        Networks that are trained.
+        Number of networks to train.
     activations : sequence of str or callable
-        What the members have, in turns: names of ``combutab.activations.ACTIVATIONS`` or callables
-        ``width -> nn.Module``.
+        Activation functions, which the members have in turn: names in
+        ``combutab.activations.ACTIVATIONS`` or callables ``width -> nn.Module``.
     max_time : float, str or None, default=None
-        Seconds, or text such as ``"90s"``, ``"2min"`` or ``"1h"``, after which training ends with
-        the epoch: the pack is made of what is found by then, and members that have not begun are
-        left out; other machines go by their own clocks. Which these are depends on the machine, so
-        that such a fit cannot be repeated exactly.
+        Time limit in seconds, or as text such as ``"90s"``, ``"2min"`` or ``"1h"``. Training stops
+        at the end of the epoch in which it is reached. The ensemble is chosen from what was trained
+        until then, without members whose training had not begun. Such a fit cannot be repeated
+        exactly. On a cluster each machine measures the time with its own clock.
     cv : "auto", int, splitter, iterable of (train, test), array-like or None, default="auto"
-        A number splits the rows into so many folds; each member trains without one of them, in
-        turns, and is chosen by its loss on that fold, so that all rows train. The encoding is
-        learned on all rows. ``"auto"`` is 8 folds, or as many as members (of fewer than 50 rows
-        none: all train, and all members count alike). None sets ``validation_fraction`` of the
-        rows aside, by which all members are chosen. Other folds are given as in scikit-learn, or as
-        an array: a boolean mask of the rows set aside, their positions, or a fold for each row.
+        Cross-validation. An int is the number of folds: each member is trained without one of
+        them, in turn, and is chosen by its loss on that fold, so that all rows are used for
+        training. The encoding is learned from all rows. ``"auto"`` uses 8 folds, or as many as
+        there are members if these are fewer; with fewer than 50 rows it uses none: every member is
+        trained on all rows, and all have equal weights. None sets ``validation_fraction`` of the
+        rows aside and chooses all members by them. Other splits are passed as in scikit-learn, or
+        as an array: a boolean mask of the validation rows, their positions, or the fold of each
+        row.
     boosting : bool, default=True
-        Whether scikit-learn's gradient boosting may join the ensemble: trees of
-        `HistGradientBoostingClassifier` or `HistGradientBoostingRegressor`, with two settings, on
-        the same encoded columns and folds. They get a weight where they make the loss on the rows
-        set aside smaller. For single targets, and the losses ``"squared_error"``,
-        ``"absolute_error"`` and ``"poisson"``; else, and where no rows are set aside, there are
-        none. Set it to False for networks alone.
+        Whether scikit-learn's gradient boosting can join the ensemble:
+        `HistGradientBoostingClassifier` or `HistGradientBoostingRegressor` with two settings, on
+        the same encoded columns and folds. The trees have a positive weight if they reduce the
+        validation loss. They are available for single targets, with the losses
+        ``"squared_error"``, ``"absolute_error"`` and ``"poisson"``, and if rows are set aside. Use
+        False for an ensemble of networks only.
     scoring : str, callable or None, default=None
-        What the ensemble is chosen by, of any of scikit-learn's scorers, such as ``"accuracy"``;
-        None is the training's loss. Networks and trees are trained by the loss either way.
+        Score by which the ensemble is chosen: any scorer of scikit-learn, such as ``"accuracy"``.
+        None is the training loss. Networks and trees are trained with the loss in both cases.
     validation_fraction : float, default=0.2
-        Share of rows set aside with ``cv=None``, stratified for classes.
+        Share of the rows that ``cv=None`` sets aside, stratified for classes.
     max_ensemble_size : int, default=64
-        Snapshots in the ensemble at most, counted as often as their weights ask for.
+        Largest number of snapshots in the ensemble. A snapshot that is chosen several times counts
+        several times.
     max_iter : int, default=80
-        Epochs at most.
+        Maximum number of epochs.
     n_iter_no_change : int or inf, default=16
-        Epochs without a smaller validation loss after which a member stops.
+        Number of epochs without a smaller validation loss after which a member stops.
     member_params : dict or None, default=None
-        Parameters of every member, which then do not vary: any of {member}'s that a pack does not
-        set itself, such as ``{"dropout": 0.1, "numeric_encoding": "quantile"}``.
+        Parameters that are the same for every member: any parameter of {member} that is not one of
+        the pack, such as ``{"dropout": 0.1, "numeric_encoding": "quantile"}``. Other parameters
+        vary at random between members.
     categorical_features : as in {member}, default="from_dtype"
         Which columns are categorical.
     date_features : as in {member}, default="auto"
-        What dates become.
+        Encoding of dates.
     text_features : {{"auto", "ignore"}}, default="auto"
-        What becomes of free text.
+        Encoding of columns of free text.
     random_state : int, RandomState, Generator or None, default=None
-        Fixes what the members are made with, their training, and which rows are set aside.
+        Seed of the members' parameters, of their training, and of the folds. Pass an int for
+        reproducible results.
     device : str or torch.device, default="auto"
-        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
+        Device of the training and of predictions: ``"auto"`` (a GPU if there is one), ``"cpu"``,
+        ``"cuda"`` or ``"cuda:1"``.
     verbose : bool or int, default=False
-        Print a line whenever members have been trained.
+        Whether to print a line each time that members have been trained.
     n_jobs : int or None, default=None
-        Stacks of members that train at the same time: in threads, or in the processes that joblib's
-        context names ("loky", "dask", "ray"), to the same pack, up to rounding where each has
-        another number of torch's threads. None is as many as torch has threads, or all workers of a
-        cluster. Within a task of a cluster they stay in its process.
+        Number of stacks of members that are trained at the same time, in threads, or in the
+        processes of joblib's context ("loky", "dask", "ray"). The pack is the same, up to rounding
+        if processes have another number of torch threads. None is the number of torch threads, or
+        all workers of a cluster. Within a task of a cluster, all are trained in its process.
 
     Attributes
     ----------
     members_ : DataFrame
-        One row a member: its number, ``activation``, ``depth`` (hidden layers), what else it was
-        made with, ``fold`` (the one that it did not train on), ``n_iter`` (epochs),
-        ``validation_loss`` (its smallest), ``n_snapshots`` (that were chosen) and ``weight`` in the
-        ensemble; weights add up to 1. And one a fold and setting of boosting, whose activation is
-        ``"boosting"`` and whose ``n_iter`` are its steps.
+        One row per member: its number, ``activation``, ``depth`` (number of hidden layers), its
+        other parameters, ``fold`` (the fold that it was not trained on), ``n_iter`` (epochs),
+        ``validation_loss`` (the smallest), ``n_snapshots`` (number of snapshots in the ensemble)
+        and ``weight`` in the ensemble; weights sum to 1. One more row per fold and setting of
+        boosting, with the activation ``"boosting"`` and its number of trees as ``n_iter``.
     n_iter_ : int
-        Epochs that the member trained that did so longest.
+        Largest number of epochs of a member.
     activation_weights_ : Series
-        Weight of each activation's members, the largest first.
+        Sum of the weights of each activation's members, in decreasing order.
     validation_loss_ : float or None
-        Loss of the ensemble on the rows by which it was chosen, and so better than what to expect
-        of new rows: a mean in which folds count by one over their losses, as in the ensemble. None
-        if none were set aside.
+        Loss of the ensemble on the validation rows by which it was chosen. It is therefore an
+        optimistic estimate of the loss on new rows. A weighted mean over folds, with weights of one
+        over the fold's loss, as in the ensemble. None if no rows were set aside.
     best_member_validation_loss_ : float or None
-        The smallest loss of one snapshot alone on these rows, the same mean.
+        Smallest loss of a single snapshot on these rows, as the same weighted mean.
     history_ : DataFrame
-        One row a member and epoch: train_loss, validation_loss, learning_rate.
+        One row per member and epoch: train_loss, validation_loss, learning_rate.
     encoder_ : TableEncoder
-        The fitted encoding of the table's columns.
+        Fitted encoding of the table's columns.
     n_outputs_ : int
-        Output units, as scikit-learn counts them.
+        Number of output units, as in scikit-learn.
     n_features_in_ : int
-        Columns seen in fit.
+        Number of columns seen in ``fit``.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Their names, when all are strings.
+        Names of these columns, if all are strings.
     """
 
     n_members: int = parameter(16, COUNT)

@@ -216,157 +216,178 @@ class Parameters(_Positional):
     Parameters
     ----------
     hidden_layer_sizes : "auto", "paper", int or sequence of int, default="auto"
-        Units of each hidden layer. ``"paper"`` is the CombU paper's rule: (128, 128) below 1,000
-        training rows, else (256,) * 5. ``"auto"`` is (256, 256).
+        Number of units in each hidden layer. ``"auto"`` is (256, 256). ``"paper"`` is the rule of
+        the CombU paper: (128, 128) for fewer than 1,000 training rows, (256,) * 5 otherwise.
     activation : str or callable, default="combu"
-        A name of ``combutab.activations.ACTIVATIONS`` (``"relu"``, ``"combu"``, ``"pln-8"``,
-        ``"la-silu"``, scikit-learn's ``"logistic"``, ...) or a callable ``width -> nn.Module``.
+        Activation function of the hidden layers: a name in ``combutab.activations.ACTIVATIONS``
+        (``"relu"``, ``"combu"``, ``"pln-8"``, ``"la-silu"``, scikit-learn's ``"logistic"``, ...),
+        or a callable ``width -> nn.Module``.
     solver : {"adam", "adamw", "sgd", "lbfgs"}, default="adamw"
-        ``"lbfgs"`` uses all rows at once, without dropout, early stopping or callbacks.
+        Optimizer. ``"lbfgs"`` uses all rows in each step, without dropout, early stopping or
+        callbacks.
     alpha : float, default=0.0
-        Strength of the L2 penalty on the weights, divided by the batch's rows as in scikit-learn.
+        Strength of the L2 penalty on the weights. As in scikit-learn, it is divided by the number
+        of rows in the batch.
     batch_size : int, "auto" or "paper", default="auto"
-        Rows in a batch. ``"auto"`` is a power of two: near an eighth of the training rows, from 32
-        to 256, and from 65,536 rows on near a 256th of them, up to 2048; ``"paper"`` is 500.
+        Number of rows per batch. ``"auto"`` is a power of two: about an eighth of the training
+        rows, between 32 and 256; with 65,536 training rows or more about a 256th of them, at most
+        2,048. ``"paper"`` is 500.
     learning_rate : str, default="coslog4"
-        Schedule: scikit-learn's ``"constant"``, ``"invscaling"`` and ``"adaptive"``, or
-        ``"cosine"``, ``"one-cycle"``, ``"flat-cosine"``, ``"coslog4"`` over ``max_iter`` epochs
-        (constant in ``partial_fit``); for every solver but lbfgs. ``"coslog4"`` falls to zero after
-        a 15th, a fifth, seven 15ths and all of the epochs, as networks overfit some tables early
-        and others late; the best epoch is kept.
+        Learning rate schedule: scikit-learn's ``"constant"``, ``"invscaling"`` and ``"adaptive"``,
+        or ``"cosine"``, ``"one-cycle"``, ``"flat-cosine"`` or ``"coslog4"`` over ``max_iter``
+        epochs (constant in ``partial_fit``). lbfgs has no schedule. ``"coslog4"`` decreases to zero
+        four times, after 1/15, 1/5, 7/15 and all of the epochs. Networks overfit some tables early
+        and others late, and the best epoch is kept.
     learning_rate_init : float, default=0.004, of regressors 0.008
-        Initial (for ``"one-cycle"``: largest) learning rate.
+        Initial learning rate; for ``"one-cycle"`` the largest.
     power_t : float, default=0.5
-        Exponent of ``"invscaling"``.
+        Exponent of ``learning_rate="invscaling"``.
     max_iter : int, default=100
-        Epochs at most (lbfgs: iterations).
+        Maximum number of epochs (lbfgs: of iterations).
     shuffle : bool, default=True
-        Draw the rows anew for each epoch's batches.
+        Whether to shuffle the rows in each epoch.
     random_state : int, RandomState, Generator or None, default=None
-        Fixes weights, shuffles, dropout and the validation split; global state is never touched.
+        Seed of the weights, the shuffling, dropout and the validation split. Global random state is
+        not changed. Pass an int for reproducible results.
     tol : float, default=1e-6
-        Improvement that counts, in loss or validation score.
+        Smallest change of the loss, or of the validation score, that counts as an improvement.
     verbose : bool or int, default=False
-        Print a line an epoch. For a bar, pass ``callbacks=[combutab.training.ProgressBar()]``.
+        Whether to print a line per epoch. For a progress bar, pass
+        ``callbacks=[combutab.training.ProgressBar()]``.
     warm_start : bool, default=False
-        Go on from the previous fit's weights and encoding. Parameters that shape these (layers,
-        activation, normalisation, encoding, loss, ``n_members``, ...) cannot be changed meanwhile;
-        those of the training can, and another integer as ``random_state`` shuffles and drops anew.
-        As in scikit-learn, each fit that reaches ``max_iter`` gives a ``ConvergenceWarning``, also
-        with ``n_iter_no_change=inf``.
+        Whether ``fit`` continues from the weights and the encoding of the previous fit. Parameters
+        that shape them (layers, activation, normalization, encoding, loss, ``n_members``, ...)
+        cannot be changed between the two fits. Parameters of the training can be changed; another
+        integer as ``random_state`` changes the shuffling and dropout. As in scikit-learn, each fit
+        that reaches ``max_iter`` emits a ``ConvergenceWarning``, also with
+        ``n_iter_no_change=inf``.
     momentum, nesterovs_momentum : float, default=0.9, and bool, default=True
-        Of ``solver="sgd"``.
+        Momentum, and whether to use Nesterov's, with ``solver="sgd"``.
     early_stopping : bool or "auto", default="auto"
-        Set ``validation_fraction`` of the rows aside (stratified for classes), stop when their
-        score stalls, and keep the best epoch's weights. ``"auto"`` does so from 200 rows on.
+        Whether to set ``validation_fraction`` of the rows aside (stratified for classes), to stop
+        the training when their score does not improve for ``n_iter_no_change`` epochs, and to keep
+        the weights of the best epoch. ``"auto"`` does so for tables of 200 rows or more.
     validation_fraction : float, default=0.2
-        Share of rows set aside by each network.
+        Share of the rows that each network sets aside for validation.
     early_stopping_scoring : str, callable or None, default="loss"
-        The score of the rows set aside: ``"loss"``, which is minus the training's loss (without
-        label smoothing), any of scikit-learn's scorers, or None for accuracy and R2.
+        Score of the validation rows: ``"loss"``, which is the negative training loss (without label
+        smoothing), any scorer of scikit-learn, or None for accuracy (classifier) and R2
+        (regressor).
     beta_1, beta_2, epsilon : float, default=0.9, 0.95, 1e-8
-        Of Adam.
+        Decay rates of the two moment estimates and the numerical constant of Adam and AdamW.
     n_iter_no_change : int or inf, default=30
-        Epochs without improvement after which training stops; ``inf`` runs ``max_iter`` epochs.
+        Number of epochs without improvement after which training stops. ``inf`` runs all
+        ``max_iter`` epochs.
     max_fun : int, default=15000
-        Function calls of lbfgs at most.
+        Maximum number of function calls, with ``solver="lbfgs"``.
     max_time : float, str or None, default=None
-        Seconds, or text such as ``"90s"``, ``"2min"`` or ``"1h"``, after which training ends with
-        the epoch; the best one so far is kept. Such a fit cannot be repeated exactly. In searches
-        it is the time of each stack of networks. Not for lbfgs.
+        Time limit in seconds, or as text such as ``"90s"``, ``"2min"`` or ``"1h"``. Training stops
+        at the end of the epoch in which it is reached, and the best epoch is kept. Such a fit
+        cannot be repeated exactly. In a search it limits each stack of networks. Not for lbfgs.
     validation_split : splitter, iterable of (train, test), array-like or None, default=None
-        Which rows are set aside, instead of a random ``validation_fraction``: one of scikit-learn's
-        splitters or the splits themselves; a boolean mask of the validation rows, or their
-        positions; or one integer for each row, its fold (-1: always trains). Use it where rows are
-        not independent: ``TimeSeriesSplit()``, or a mask of the latest rows, for a series, so that
-        networks are validated on rows later than those they train on. The first split is used (of
-        ``TimeSeriesSplit`` the last), the first two by the two networks of ``n_members="auto"``,
-        and all with ``bagging="cv"``. Files do not hold it. For rows that belong to groups, such as
-        the visits of one patient, give ``groups`` to ``fit``.
+        Validation rows, instead of a random ``validation_fraction``: a splitter of scikit-learn or
+        the splits themselves; a boolean mask of the validation rows, or their positions; or an
+        array with the fold of each row as an integer (-1: the row is always used for training).
+        Use it where rows are not independent: for a time series, ``TimeSeriesSplit()`` or a mask of
+        the latest rows validates networks on rows later than their training rows. One network uses
+        the first split (of ``TimeSeriesSplit`` the last), the two networks of ``n_members="auto"``
+        the first two, and ``bagging="cv"`` all of them. Files do not contain it. If rows belong to
+        groups, such as the visits of a patient, pass ``groups`` to ``fit``.
     dropout : float, default=0.15
-        Share of hidden units dropped in training, rounded to 1/256 (but never to 0).
+        Probability with which a hidden unit is dropped during training, rounded to a multiple of
+        1/256 (a positive value is not rounded to 0).
     weight_decay : float, default=0.02
-        Decoupled decay of the weights, used by ``solver="adamw"`` alone.
+        Decoupled weight decay of ``solver="adamw"``; other solvers do not use it.
     max_grad_norm : float or None, default=None
-        Clip each member's gradient to this Euclidean norm.
+        Largest Euclidean norm of each network's gradient; larger gradients are scaled down to it.
+        None does not clip.
     normalization : {"none", "batch", "layer", "group", "rms", "pln", "pls"}, default="none"
-        Between each linear layer and its activation; groups are of 8 units.
+        Normalization between each linear layer and its activation. Groups have 8 units.
     proxy_norm : bool, default=False
-        Follow layer or group normalisation by proxy normalisation of the activation.
+        Whether to add Proxy Normalization of the activation after layer or group normalization.
     init : str or ConstructedNetwork, default="torch"
-        Initial weights: ``"torch"``, ``"kaiming"``, ``"xavier"``, ``"lecun"``, ``"ntk"`` or
-        ``"data"``. ``"ntk"`` divides them by the square root of a layer's inputs in the forward
-        pass, so that one learning rate suits all widths; ``"data"`` as well, and has each unit vary
-        by 1 over the training rows and its zero between some of them. A network of
-        ``combutab.constructions``, in the units of the table and the target, is where the training
-        starts: a known law is fitted further, not learned anew. It needs ``dropout=0``, CombU (of a
-        trigonometric law ``activation="complex-combu"``), inputs that are scaled alone (all as in
-        ``paper_recipe``), and room in the hidden layers (``"auto"``: as much as it takes); units
-        left over start as usual, unread. Its outputs are the target (classifier: the logits).
+        Initialization of the weights: ``"torch"``, ``"kaiming"``, ``"xavier"``, ``"lecun"``,
+        ``"ntk"`` or ``"data"``. ``"ntk"`` divides the weights by the square root of the number of
+        the layer's inputs in the forward pass, so that one learning rate suits all widths.
+        ``"data"`` does the same, scales each unit to variance 1 over the training rows, and puts
+        the point where it is zero among them. A network of ``combutab.constructions``, in the units
+        of the table and of the target, starts the training from a known formula. It needs
+        ``dropout=0``, CombU (for a trigonometric formula ``activation="complex-combu"``), inputs
+        that are only scaled (``paper_recipe`` sets all of these), and enough hidden units
+        (``"auto"``: as many as it needs). The remaining units are initialized as usual and not
+        connected to the output. Its outputs are the target (classifier: the logits).
     n_members : int or "auto", default="auto"
-        Number of networks, trained from different seeds as one stack; predictions are their mean.
-        ``"auto"`` trains two where ``fit`` sets rows of the table aside (`early_stopping`): they
-        set different rows aside, so that all rows train, and encoding and target's scaling are
-        learned of all rows. It trains five with ``bagging="cv"``, and one else: on small tables,
-        with ``X_val`` or lbfgs, in ``partial_fit`` and ``fit_parquet``, and where
-        ``validation_fraction`` or ``validation_split`` leaves no other rows to set aside. One takes
-        half the time of two.
+        Number of networks. They are trained together from different seeds, and predictions are
+        their mean. ``"auto"`` trains two networks if ``fit`` sets rows aside (see
+        ``early_stopping``): each sets other rows aside, so that all rows are used for training, and
+        the encoding and the scale of the target are learned from all rows. It trains five with
+        ``bagging="cv"``. In all other cases it trains one: on small tables, with ``X_val`` or
+        lbfgs, in ``partial_fit`` and ``fit_parquet``, and if ``validation_fraction`` or
+        ``validation_split`` leave no other rows to set aside. ``n_members=1`` takes about half the
+        time.
     bagging : {"cv"} or None, default=None
-        ``"cv"`` splits the rows into as many folds as members (stratified for classes): each member
-        trains on the others and has its own fold as validation rows, so that all rows train and
-        every member stops early and keeps its best epoch, whatever ``early_stopping`` says.
-        Encoding and target's scaling are learned of all rows. Needs ``n_members`` of 2 or more;
-        not for lbfgs, ``warm_start``, ``partial_fit``, ``fit_parquet``, nor with ``X_val``.
+        ``"cv"`` splits the rows into as many folds as there are networks (stratified for classes).
+        Each network is trained on the other folds and validated on its own, so that all rows are
+        used for training and each network keeps its best epoch, whatever ``early_stopping`` is. The
+        encoding and the scale of the target are learned from all rows. It needs ``n_members`` of 2
+        or more, and cannot be used with lbfgs, ``warm_start``, ``partial_fit``, ``fit_parquet`` or
+        ``X_val``.
     categorical_features : "from_dtype", array-like or None, default="from_dtype"
-        Which columns are categories: by dtype, by mask, positions or names, or none.
+        Which columns are categorical: by their dtype, by a boolean mask, positions or names, or
+        None for no column.
     numeric_encoding : {"standard", "quantile", "robust", "none"}, default="robust"
-        Scaling of numeric columns.
+        Scaling of numeric columns: by mean and standard deviation, to a normal distribution by
+        quantiles, by median and quantile range with a smooth clipping of outliers, or none.
     max_onehot : int, default=8
-        Categorical columns of more categories are embedded instead of one-hot encoded.
+        Largest number of categories that are one-hot encoded. Columns with more have embeddings.
     min_frequency : int or float, default=5
-        Rows, or share of them, that a value must have to be kept in the fitted estimator and its
-        files. Rarer categories become one, as which unseen ones count too; quantiles are taken of
-        means of so many neighbours. 1 keeps all.
+        Number of rows, or share of them, that a value must have to be kept in the fitted estimator
+        and its files. Rarer categories are merged into one, which unseen categories also get, and
+        each quantile is the mean of that many neighbouring values. 1 keeps every value.
     date_features : "auto" or list of str, default="auto"
-        What a date becomes: a list of ``"number"`` (seconds, scaled like other numbers), and of
-        ``"hour"``, ``"dayofweek"``, ``"day"``, ``"month"`` and ``"dayofyear"``, each a sine and a
-        cosine of the local time. ``"auto"`` takes the number and those that the dates have and
-        cover; `combutab.preprocessing.TableEncoder` has the rule. Leave ``"number"`` out where new
-        rows are later than all training rows and no trend is to be extrapolated.
+        Encoding of dates: a list of ``"number"`` (seconds, scaled like other numbers), ``"hour"``,
+        ``"dayofweek"``, ``"day"``, ``"month"`` and ``"dayofyear"`` (each as sine and cosine of the
+        local time). ``"auto"`` uses the number and those parts that vary over their whole range in
+        the training rows (the rule is in `combutab.preprocessing.TableEncoder`). Leave ``"number"``
+        out if new rows are later than all training rows and there is no trend to extrapolate.
     text_features : {"auto", "ignore"}, default="auto"
-        What becomes of columns of free text: up to 30 numbers each, from hashed n-grams of
-        characters by a truncated SVD, or nothing. `combutab.preprocessing.TableEncoder` says which
-        columns are free text.
+        Encoding of columns of free text: ``"auto"`` makes up to 30 numbers per column, a truncated
+        SVD of hashed character n-grams; ``"ignore"`` leaves these columns out. Which columns are
+        free text is described in `combutab.preprocessing.TableEncoder`.
     embedding_dim : int, default=8
-        Width of those embeddings.
+        Dimension of the embeddings of categories.
     numeric_embedding : {"none", "pbld", "piecewise-linear"}, default="pbld"
-        Numbers as they are, or each as ``numeric_embedding_dim`` numbers: itself and linear maps of
-        cosines of learned frequencies, as RealMLP has it; or piecewise-linear functions, whose
-        kinks are at quantiles of the training rows, as TabM has it.
+        Embedding of each numeric column in ``numeric_embedding_dim`` dimensions. ``"pbld"``, as in
+        RealMLP: the number itself, and linear maps of cosines of learned frequencies.
+        ``"piecewise-linear"``, as in TabM: piecewise linear functions with kinks at quantiles of
+        the training rows. ``"none"`` uses the scaled number itself.
     numeric_embedding_dim, n_frequencies, frequency_scale : int, int and float, default=4, 16, 0.1
-        Of those embeddings; the scale is the standard deviation of the first frequencies.
+        Dimension of the numeric embeddings; with ``"pbld"``, number of frequencies per column, and
+        standard deviation of the initial frequencies.
     n_bins : int, default=48
-        Bins of the piecewise-linear functions at most, which have as many pieces.
+        Largest number of bins, and of linear pieces, with ``numeric_embedding="piecewise-linear"``.
     scale_inputs : bool, default=True
-        Multiply each input of the first layer by a learned factor.
+        Whether to multiply each input of the first layer by a learned factor.
     learning_rate_factors : dict, "auto" or None, default="auto"
-        Factors of the learning rate by parameters' role: "weight", "bias", "normalization",
-        "activation", "embedding", "scale". ``"auto"`` is 6 for the scale and 0.1 for biases; None
-        is 1 for all.
+        Factors of the learning rate for parameters of the roles ``"weight"``, ``"bias"``,
+        ``"normalization"``, ``"activation"``, ``"embedding"`` and ``"scale"``. ``"auto"`` is 6 for
+        ``"scale"`` and 0.1 for ``"bias"``. None is 1 for all.
     regularization_schedule : str, default="flat-cosine"
-        How dropout and weight decay change from epoch to epoch, over ``max_iter`` of them:
-        ``"constant"``, or one of the schedules of ``learning_rate`` by the step.
+        Schedule of dropout and weight decay over ``max_iter`` epochs: ``"constant"``, or a schedule
+        of ``learning_rate`` that changes with each step.
     device : str or torch.device, default="auto"
-        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
+        Device of the training and of predictions: ``"auto"`` (a GPU if there is one), ``"cpu"``,
+        ``"cuda"`` or ``"cuda:1"``.
     precision : {"float32", "float64", "bf16-mixed"}, default="float32"
-        What the network computes in. Predictions are float64, of that precision.
+        Precision of the network's computations. Predictions are returned as float64.
     track_metric : bool, default=False
-        Also record, in ``history_``, the accuracy (regressor: the mean absolute error, in the units
-        of the scaled target) on each epoch's training batches, as trained, dropout included.
+        Whether to record in ``history_`` the accuracy (regressor: the mean absolute error, in the
+        units of the scaled target) on the training batches of each epoch, with dropout.
     callbacks : list of combutab.training.Callback or None, default=None
-        Told of every epoch; may stop the training. `combutab.evaluation.ActivationRecorder` records
-        what the units do. scikit-learn's own (1.9 and later) are given by ``set_callbacks``: a
-        ``sklearn.callback.ProgressBar`` of a search or a pipeline shows our epochs, too.
+        Objects that are called after each epoch and can stop the training.
+        `combutab.evaluation.ActivationRecorder` records activations of the hidden units. Callbacks
+        of scikit-learn (1.9 and later) are passed to ``set_callbacks``; for example a
+        ``sklearn.callback.ProgressBar`` of a search or a pipeline also shows the epochs.
     """
 
     solver: str = parameter("adamw", StrOptions(set(SOLVERS)))

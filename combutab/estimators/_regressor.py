@@ -382,34 +382,40 @@ class NumberPredictions(RegressorMixin):
 @document
 @dataclass(eq=False, repr=False)
 class MLPRegressor(NumberPredictions, StreamedMLP):
-    """Multilayer perceptron regressor for tables, a drop-in for scikit-learn's.
+    """Neural network regressor (multilayer perceptron) for tables.
 
-    Takes a DataFrame as it is: numeric, boolean, text, category and date columns, with missing
-    values. One or several targets, which are standardised inside and given back in their units.
+    A drop-in replacement for `sklearn.neural_network.MLPRegressor` that accepts a DataFrame without
+    preprocessing: numeric, boolean, text, category and date columns, with missing values. It learns
+    one or several targets. They are standardized for the training; predictions are in the original
+    units.
 
     Parameters
     ----------
     loss : str, default="squared_error"
-        ``"squared_error"``, ``"absolute_error"``, ``"huber"`` (linear beyond one standard
-        deviation of the target), ``"poisson"`` (log link, y >= 0), ``"quantile"`` (the pinball
-        loss of ``quantiles``) or ``"gaussian_nll"`` (a mean and a standard deviation a row).
+        Training loss: ``"squared_error"``, ``"absolute_error"``, ``"huber"`` (linear for residuals
+        of more than one standard deviation of the target), ``"poisson"`` (log link, for y >= 0),
+        ``"quantile"`` (pinball loss of ``quantiles``) or ``"gaussian_nll"`` (a mean and a standard
+        deviation per row).
     {parameters}
     quantiles : sequence of float, default=(0.05, 0.5, 0.95)
-        What ``loss="quantile"`` learns, each in (0, 1). ``predict`` answers with the one nearest
-        0.5, of two as near with the lower. Raw outputs may cross, and the training loss takes them
-        as they are; each network's are sorted before they are averaged, predicted and scored.
+        Quantiles that ``loss="quantile"`` learns, each in (0, 1). ``predict`` returns the one
+        nearest to 0.5 (the lower of two that are equally near), or those passed to it. The raw
+        outputs of a network can cross, and the training loss uses them unchanged. They are sorted
+        before networks are averaged, predictions returned and scores computed.
     scale_target : bool, default=True
-        Standardise y for training. Losses in ``loss_curve_`` are then in these units.
+        Whether to standardize y for the training. Losses in ``loss_curve_`` are then in
+        standardized units.
     clip_predictions : bool, default=True
-        Predict nothing beyond the targets seen, in ``partial_fit`` and warm starts in any call. The
-        fitted estimator and its files then hold each target's smallest and largest value, rounded
-        outwards to a 64th of its deviation.
+        Whether to clip predictions to the range of the targets seen in training (with
+        ``partial_fit`` and warm starts, in all calls). The fitted estimator and its files then
+        contain the smallest and the largest value of each target, rounded outwards to 1/64 of its
+        standard deviation.
 
     Attributes
     ----------
     oof_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-        Predictions for the rows that ``fit`` set aside, each by networks that were not trained on
-        it. NaN for other rows, and rows of weight 0. Files do not hold it.
+        Out-of-fold predictions: those for the rows that ``fit`` set aside, by networks that were
+        not trained on them. NaN for other rows and rows of weight 0. Files do not contain it.
     {attributes}
 
     Examples

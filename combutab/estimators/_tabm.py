@@ -68,39 +68,42 @@ class _TabM(StreamedMLP):
 @document
 @dataclass(eq=False, repr=False)
 class TabMClassifier(_TabM, MLPClassifier):
-    """TabM classifier: k perceptrons that share their weights but for factors of rank one.
+    """TabM classifier: an ensemble of k perceptrons that share most of their weights.
 
-    Each of the k heads, which see the inputs scaled by random numbers of their own, learns from its
-    own loss; their mean probabilities are the answer, and what stops the training. Takes what
-    ``MLPClassifier`` takes, and does what it does; a fit costs about k times as much.
+    The k heads have the same weights except for factors of rank one. Each head scales the inputs by
+    its own random factors and is trained with its own loss. The prediction, and the score for early
+    stopping, is the mean of their probabilities. All parameters and methods of ``MLPClassifier``
+    are available; a fit takes about k times as long.
 
     Parameters
     ----------
     hidden_layer_sizes : int or sequence of int, default=(256, 256, 256)
-        Units of each hidden layer, the same for all heads. The paper has 512.
+        Number of units in each hidden layer, the same for all heads. The paper uses 512.
     activation : str or callable, default="relu"
-        A name of ``combutab.activations.ACTIVATIONS`` or a callable ``width -> nn.Module``.
+        Activation function: a name in ``combutab.activations.ACTIVATIONS`` or a callable
+        ``width -> nn.Module``.
     n_heads : int, default=32
-        The implicit members k, whose predictions are averaged.
+        Number k of heads, whose predictions are averaged.
     numeric_embedding : {{"none", "pbld", "piecewise-linear"}}, default="piecewise-linear"
-        Each number becomes a piecewise-linear function of itself, of ``numeric_embedding_dim``
-        values, whose kinks are at quantiles of the training rows.
+        Embedding of each numeric column: piecewise linear functions with kinks at quantiles of the
+        training rows, in ``numeric_embedding_dim`` dimensions, or as in ``MLPClassifier``.
     numeric_embedding_dim, n_bins : int, default=16, 48
-        Of those embeddings; there is a kink between each two of the bins.
+        Dimension of these embeddings, and their number of bins; there is a kink between two bins.
     numeric_encoding : {{"standard", "quantile", "robust", "none"}}, default="quantile"
         Scaling of numeric columns.
     init : {{"torch", "kaiming", "xavier", "lecun", "ntk"}}, default="torch"
-        Initial weights of the linear layers.
+        Initialization of the weights of the linear layers.
     solver, learning_rate_init, weight_decay, max_grad_norm : default="adamw", 0.002, 0.0003, 1.0
-        And ``alpha=0``, ``dropout=0.1``; ``batch_size="auto"`` is min(256, n_samples).
+        As in ``MLPClassifier``, with other defaults; also ``alpha=0`` and ``dropout=0.1``.
+        ``batch_size="auto"`` is min(256, n_samples).
     early_stopping, validation_fraction, n_iter_no_change, tol : default="auto", 0.2, 16, 1e-6
-        From 200 rows on a fifth is set aside.
+        As in ``MLPClassifier``: with 200 rows or more a fifth is set aside for validation.
     n_members : int or "auto", default=1
-        Such networks, each of so many heads.
+        Number of networks, each with ``n_heads`` heads.
     early_stopping_scoring : str, callable or None, default="loss"
-        The score of those rows: ``"loss"`` is minus the loss of the heads' mean prediction.
+        Score of the validation rows. ``"loss"`` is the negative loss of the heads' mean prediction.
     class_weight, label_smoothing, calibration : default=None, 0.0, "temperature"
-        As these and all others of ``MLPClassifier``.
+        As in ``MLPClassifier``, like all other parameters.
 
     Attributes
     ----------
@@ -115,8 +118,8 @@ class TabMClassifier(_TabM, MLPClassifier):
 
     Notes
     -----
-    ``coefs_`` are the weights that heads share, those of the last layer (n_heads, in, out);
-    ``intercepts_`` are (n_heads, out).
+    ``coefs_`` are the weights that the heads share; those of the last layer have the shape
+    (n_heads, in, out). ``intercepts_`` have the shape (n_heads, out).
 
     Examples
     --------
@@ -142,20 +145,21 @@ class TabMClassifier(_TabM, MLPClassifier):
 @document
 @dataclass(eq=False, repr=False)
 class TabMRegressor(_TabM, MLPRegressor):
-    """TabM regressor: k perceptrons that share their weights but for factors of rank one.
+    """TabM regressor: an ensemble of k perceptrons that share most of their weights.
 
-    Each of the k heads, which see the inputs scaled by random numbers of their own, learns from its
-    own loss; the mean of their predictions is the answer, and what stops the training. Takes what
-    ``MLPRegressor`` takes, and does what it does; a fit costs about k times as much.
+    The k heads have the same weights except for factors of rank one. Each head scales the inputs by
+    its own random factors and is trained with its own loss. The prediction, and the score for early
+    stopping, is the mean of their outputs. All parameters and methods of ``MLPRegressor``
+    are available; a fit takes about k times as long.
 
     Parameters
     ----------
     loss : str, default="squared_error"
-        As of ``MLPRegressor``: ``"quantile"``, ``"gaussian_nll"``, ...
+        Training loss, as in ``MLPRegressor``: ``"quantile"``, ``"gaussian_nll"``, ...
     hidden_layer_sizes, activation, n_heads, numeric_embedding, ... :
-        As of ``TabMClassifier``, with the same defaults.
+        As in ``TabMClassifier``, with the same defaults.
     quantiles, scale_target, clip_predictions : default=(0.05, 0.5, 0.95), True, False
-        As these and all others of ``MLPRegressor``.
+        As in ``MLPRegressor``, like all other parameters.
 
     Attributes
     ----------

@@ -757,7 +757,7 @@ def _train_and_score(
     one_by_one = n_jobs == 1 or (n_jobs is None and not on_cluster())
     callbacks, jobs = ([counter], None) if one_by_one else ([], n_jobs)
     with warnings.catch_warnings():  # the results say which networks answer one thing ("constant")
-        warnings.filterwarnings("ignore", "The classifier answers class", ConvergenceWarning)
+        warnings.filterwarnings("ignore", "The classifier predicts class", ConvergenceWarning)
         fit_stacked(
             tasks,
             n_jobs=jobs,

@@ -345,7 +345,7 @@ def test_a_bug_is_not_dressed_up_as_a_users_error(monkeypatch):
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.filterwarnings("ignore:The classifier answers class")  # of a few units
+@pytest.mark.filterwarnings("ignore:The classifier predicts class")  # of a few units
 @pytest.mark.parametrize(
     ("command", "writer", "place", "left"),
     [

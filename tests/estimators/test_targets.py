@@ -382,7 +382,7 @@ def told(estimator, ROWS, y, **more):
         warnings.simplefilter("always")
         estimator.fit(ROWS, y, **more)
     assert all(issubclass(w.category, ConvergenceWarning) for w in caught)
-    found = [w for w in caught if "answers class" in str(w.message)]
+    found = [w for w in caught if "predicts class" in str(w.message)]
     assert all(w.filename == __file__ for w in found)
     return [str(w.message) for w in found]
 
@@ -411,16 +411,16 @@ def test_a_network_that_has_learned_nothing_warns_once_and_one_that_has_does_not
     assert set(model.predict(ROWS)) == {"no"}
     rows = "validation" if more.get("early_stopping") or "bagging" in more else "training"
     n_rows = 40 if more.get("early_stopping") else 400
-    assert f"answers class 'no' for every one of {n_rows} {rows} rows" in message
+    assert f"predicts class 'no' for all {n_rows} {rows} rows" in message
     share, loss, entropy = (
         float(number)
         for number in re.search(
-            r"([\d.]+)% .* loss ([\d.]+), .* shares ([\d.]+)\)", message
+            r"([\d.]+)% .* loss ([\d.]+) .* frequencies, ([\d.]+):", message
         ).groups()
     )
     assert abs(share / 100 - (y == "no").mean()) < 0.02
     assert 0.95 * entropy < loss
-    for way_out in ("learning_rate_init than 0.03", "max_iter=", "class_weight='balanced'"):
+    for way_out in ("learning_rate_init other than 0.03", "max_iter=", "class_weight='balanced'"):
         assert way_out in message
     by_other = rows == "validation" and more.get("early_stopping_scoring") != "loss"
     assert ("early_stopping_scoring='loss'" in message) == by_other
@@ -471,7 +471,7 @@ def test_stacked_fits_warn_once_an_estimator():
         assert len(caught) == 2
         StackedGridSearchCV(MLPClassifier(**LEARNS), {"alpha": [0.0, 1e4]}, cv=3).fit(ROWS, YES)
         assert len(caught) == 2 + 3  # a fold each
-    assert all("answers class 'no'" in str(w.message) for w in caught)
+    assert all("predicts class 'no'" in str(w.message) for w in caught)
 
 
 @pytest.mark.parametrize(

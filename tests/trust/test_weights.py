@@ -14,10 +14,10 @@ BAD_CLASS_WEIGHTS = [
     ({0: "2"}, "class_weight of class 0 must be a number, got '2'"),
     ({0: 1e300}, "must be 0, or between 1e-18 and 1e.18, got 1e.300"),
     ({0: 0, 1: 0, 2: 0}, "is 0 for every class: nothing is left to fit"),
-    ({"0": 1.0, "1": 2.0}, r"names \['0', '1'\], which are no classes of y"),
+    ({"0": 1.0, "1": 2.0}, r"names \['0', '1'\], which are not classes of y"),
     ({0: 1, 7: 2}, r"names \[7\].*the classes \[1, 2\] are not in class_weight"),
     ([1.0, 2.0, 3.0], "must be a dict class -> weight"),
-    ([{0: 1}], "class_weight is a list, which is for multi-label"),
+    ([{0: 1}], "class_weight is a list, which only multi-label targets have"),
 ]
 
 
@@ -40,7 +40,7 @@ def test_class_weights_that_cannot_be_are_refused_before_training(
 def test_a_weight_for_a_class_that_is_not_there_is_said_and_changes_nothing():
     plain = MLPClassifier(**QUICK, class_weight={0: 1, 1: 2, 2: 3}).fit(X, LABELS)
     model = MLPClassifier(**QUICK, class_weight={0: 1, 1: 2, 2: 3, 9: 4})
-    with pytest.warns(UserWarning, match=r"names \[9\], which are no classes of y"):
+    with pytest.warns(UserWarning, match=r"names \[9\], which are not classes of y"):
         model.fit(X, LABELS)
     assert_array_equal(model.predict_proba(X), plain.predict_proba(X))
 
