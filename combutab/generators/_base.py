@@ -321,32 +321,33 @@ class BaseGenerator(
             Names (positions for an array) of the discrete columns; "auto" takes all that are not of
             numbers or dates.
         checkpoint : path, optional
-            A file that the training is written to every half minute and at its end, also by
-            Ctrl-C. If it is there, training goes on where it stood, to the same result as in one
-            go; with more ``epochs``, it goes on for these. It holds the parameters, the weights of
-            all networks with the optimisers' moments, the losses, and a SHA-256 of the encoded
-            table; no values.
+            File to which the state of the training is written every half minute and at its end,
+            also after Ctrl-C. If the file exists, the training continues from it, with the same
+            result as without an interruption, and for more epochs if ``epochs`` is larger. It
+            contains the parameters, the weights of all networks with the optimizers' moments, the
+            losses, and a SHA-256 of the encoded table, but no values of the table.
 
         Warns
         -----
         UserWarning
-            If a column holds identifiers, if more than a tenth of a column's rows have values that
-            occur in fewer rows than ``min_frequency``, or if a column's values are kept although
-            most of them occur once.
+            If a column contains identifiers, if more than a tenth of a column's rows have values
+            that occur in fewer rows than ``min_frequency``, or if a column's values are kept
+            although most of them occur once.
 
         Returns
         -------
         self
-            After Ctrl-C, with a warning, the model that its last whole epoch left.
+            The fitted generator. After Ctrl-C it is that of the last complete epoch, with a
+            warning.
 
         Raises
         ------
         ValueError
-            If a parameter or the table cannot be used (it has fewer rows than ``min_frequency``,
-            say, or a discrete column without a value that as many rows have), rows break one of
-            the constraints, or training diverged.
+            If a parameter or the table cannot be used (for example, fewer rows than
+            ``min_frequency``, or a discrete column without a value that as many rows have), if rows
+            violate a constraint, or if training diverged.
         KeyboardInterrupt
-            If Ctrl-C came before an epoch was done; the model is not fitted then.
+            If Ctrl-C was pressed before the first epoch was complete; the model is then not fitted.
 
         Notes
         -----

@@ -189,91 +189,104 @@ _SORTED_BYTES = 48  # a row, while rows are sorted by one column's categories
 @loadable
 @dataclass(eq=False, repr=False)
 class CTGAN(BaseGenerator[StackedGenerator]):
-    """Synthetic rows of a table by a conditional generator trained against a critic.
+    """Synthetic tables by a conditional generative adversarial network (CTGAN).
 
-    Parameters up to ``enable_gpu`` have the ``ctgan`` package's names, order and defaults.
+    Parameters up to ``enable_gpu`` have the names, the order and the defaults of the ``ctgan``
+    package.
 
     Parameters
     ----------
     embedding_dim : int, default=128
-        Noise that a row is made from.
+        Dimension of the noise from which the generator makes a row.
     generator_dim, discriminator_dim : sequence of int, default=(256, 256)
-        Hidden widths. The generator's layers are residual: each passes its input on as well.
+        Widths of the hidden layers. In the generator, the input of each layer is concatenated to
+        its output.
     generator_lr, discriminator_lr : float, default=2e-4
-        Adam's learning rates.
+        Learning rates of Adam.
     generator_decay, discriminator_decay : float, default=1e-6
-        L2 penalties on the parameters.
+        Strengths of the L2 penalties on the parameters.
     batch_size : int, default=500
-        Rows in a batch; ``pac`` must divide it.
+        Number of rows per batch, a multiple of ``pac``.
     discriminator_steps : int, default=1
-        The critic's steps for each of the generator's.
+        Number of steps of the critic per step of the generator.
     log_frequency : bool, default=True
-        In training, ask for categories by the logarithm of their counts rather than by the counts.
-        Sampled rows have the true frequencies either way.
+        Whether conditions in training are drawn by the logarithm of the categories' counts instead
+        of the counts, so that rare categories are seen more often. Sampled rows have the true
+        frequencies in both cases.
     verbose : bool, default=False
-        On a terminal, show a progress bar and say about how long the training takes.
+        Whether to show a progress bar and an estimate of the training time, on a terminal.
     epochs : int, default=300
-        Passes over the rows: as many batches each as fit into the table.
+        Number of passes over the rows. Each has as many whole batches as fit into the table.
     pac : int, default=10
-        Rows that the critic judges together.
+        Number of rows that the critic judges together (PacGAN).
     enable_gpu : bool, default=True
-        Use a GPU if there is one; False is the same as ``device="cpu"``.
+        Whether to use a GPU if there is one. False is the same as ``device="cpu"``.
     activation : str or callable, default="combu"
-        Activation of every hidden layer of both networks; ``"original"`` is the CTGAN paper's ReLU,
-        and LeakyReLU(0.2) in the critic.
+        Activation function of all hidden layers of both networks, as in `MLPClassifier`.
+        ``"original"`` is that of the CTGAN paper: ReLU in the generator, LeakyReLU(0.2) in the
+        critic.
     normalization : str, default="batch"
-        Normalization before each activation; takes the estimators' values. Where it is "batch", the
-        critic has none.
+        Normalization before each activation, with the values of `MLPClassifier`. With "batch" the
+        critic has no normalization.
     proxy_norm : bool, default=False
-        Follow layer or group normalisation by proxy normalisation.
+        Whether to add Proxy Normalization after layer or group normalization.
     early_stopping : bool, default=False
-        Hold rows out, and stop a member when its own rows have not come closer to them, by the
-        energy distance of encoded rows, for ``n_iter_no_change`` epochs. The weights of its best
-        epoch are kept.
+        Whether to set rows aside and to stop the training of a member when the energy distance
+        between its encoded rows and them has not decreased for ``n_iter_no_change`` epochs. The
+        weights of its best epoch are kept.
     validation_fraction : float, default=0.1
-        Share of the rows that early stopping holds out, 1,000 rows at most.
+        Share of the rows that early stopping sets aside, at most 1,000 rows.
     n_iter_no_change : int or inf, default=50
+        Number of epochs without improvement after which training stops.
     max_time : float, str or None, default=None
-        Seconds, or text such as ``"90s"``, ``"2min"`` or ``"1h"``, after which training ends with
-        the epoch, the first one at least; the encoding of the table counts. How many epochs these
-        are depends on the machine. A fit that goes on from a checkpoint has as many anew.
+        Time limit in seconds, or as text such as ``"90s"``, ``"2min"`` or ``"1h"``. Training stops
+        at the end of the epoch in which it is reached, after at least one epoch. It includes the
+        encoding of the table. The number of epochs then depends on the machine. A fit that
+        continues from a checkpoint has the whole time again.
     n_members : int, default=1
-        Generators trained from different seeds as one stack; samples have equal parts of each.
+        Number of generators, trained together from different seeds. Samples have equal numbers of
+        rows from each.
     min_frequency : int or float, default=5
-        What fewer rows have, or a smaller share of them, is in no file and no sampled row: values
-        of discrete columns (booleans, numbers and missing ones too) are learned as one, and
-        sampled rows have the others in their place; missing numbers are not sampled either; the
-        bounds of numbers and dates are such as enough rows share, or others further out. 1 keeps
-        every value and bound as it is.
+        Number of rows, or share of them, that must have a value for it to occur in files and in
+        sampled rows. Rarer values of discrete columns (also booleans, numbers and missing values)
+        are learned as one category, and sampled rows have one of the other values in its place.
+        Missing values of numeric columns that are rarer are not sampled either. The bounds of
+        numbers and dates are values that enough rows share, or lie further out. 1 keeps all values
+        and bounds.
     identifiers : "auto", list or None, default="auto"
-        Columns that name rows, such as row ids and e-mail addresses: they are not learned, and
-        sampled rows have new ones, none of which is in the table, different within a call.
-        "auto" finds text that hardly ever repeats, and whole numbers that never do if they are a
-        count or the column is called ``id`` or the like. None is for no column.
+        Columns that identify rows, such as row ids and e-mail addresses. They are not learned.
+        Sampled rows have new values, which are not in the table and differ within a call. "auto"
+        finds text that hardly ever repeats, and whole numbers that never repeat if they count the
+        rows or the column's name is ``id`` or similar. None means no column.
     constraints : list of Inequality, Sum, Formula, ..., or None, default=None
-        Rules that all rows of the table meet, which ``fit`` checks, and that all rows of
-        ``sample``, ``sample_from``, ``impute`` and ``fit_resample`` meet, too. Columns that follow
-        from others are computed; a column that is less than another is learned together with their
-        difference; rows that break a constraint all the same are drawn anew, never clipped.
-        `suggest_constraints` proposes some.
+        Rules that all rows meet. ``fit`` checks that the rows of the table meet them, and all rows
+        of ``sample``, ``sample_from``, ``impute`` and ``fit_resample`` do. Columns that follow from
+        others are computed. Of two columns that are ordered, one is learned together with the
+        difference. Rows that still violate a constraint are sampled again, never clipped.
+        `suggest_constraints` proposes constraints for a table.
     random_state : int, RandomState, Generator or None, default=None
-        Fixes training and sampling; global state is never touched.
+        Seed of training and sampling. Global random state is not changed. Pass an int for
+        reproducible results.
     device : str or torch.device, default="auto"
+        Device of training and sampling: ``"auto"`` (a GPU if there is one), ``"cpu"``, ``"cuda"``
+        or ``"cuda:1"``.
     precision : {"float32", "float64", "bf16-mixed"}, default="float32"
+        Precision of the networks' computations.
     callbacks : list of combutab.training.Callback or None, default=None
-        Told of every epoch; may stop the training.
+        Objects that are called after each epoch and can stop the training.
 
     Attributes
     ----------
     encoder_ : ModeEncoder
     history_ : DataFrame
-        One row per member and epoch: generator_loss, discriminator_loss, means over the epoch; with
-        early stopping validation_distance.
+        One row per member and epoch: generator_loss and discriminator_loss, means over the epoch;
+        with early stopping validation_distance.
     loss_values : DataFrame
-        The same of the first member, with the ``ctgan`` package's column names.
+        The history of the first member, with the column names of the ``ctgan`` package.
     n_iter_ : int
-        Epochs trained.
+        Number of epochs.
     n_features_in_ : int
+        Number of columns seen in ``fit``.
 
     References
     ----------

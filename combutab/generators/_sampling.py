@@ -88,32 +88,32 @@ class Sampling(Generic[NetworkT]):
         max_tries: int = 100,
         out: str | os.PathLike[str] | None = None,
     ) -> Any:
-        """Draw rows from the learned distribution.
+        """Sample synthetic rows, optionally with conditions, shares of values or balanced classes.
 
         Parameters
         ----------
         n : int, optional
-            Rows; those of ``seed_data`` where that is given.
+            Number of rows. With ``seed_data`` it is the number of these rows.
         condition_column, condition_value
-            One condition, in the ``ctgan`` package's way; a mapping as the second argument is taken
-            for ``conditions``.
+            One condition, as in the ``ctgan`` package. A mapping as the second argument is used as
+            ``conditions``.
         conditions : mapping, optional
-            Column -> value, or list of values any of which will do; or ``(low, high)`` for
-            continuous columns, None for an open end; None for a missing value. All rows meet them.
-            A value of a continuous column is written into the rows whose own values are nearest to
-            it: those that have it, or one row in a hundred where fewer have it. Of a list of such
-            values each is as frequent as the numbers around it (those of its bin or mode) are, not
-            as the value itself. Where only some numbers of a column are rounded, rows that meet a
-            range which holds no rounded number have others.
+            Conditions that all rows meet: column -> value, or a list of allowed values; for
+            continuous columns also a range ``(low, high)``, with None for an open end; None for a
+            missing value. A value of a continuous column is written into the rows with the nearest
+            values: those that have it, or one row in a hundred if fewer have it. In a list of such
+            values each is as frequent as the numbers around it (in the same bin or mode), not as
+            the value itself. In a column where only some numbers are rounded, a range without a
+            rounded number has rows with other numbers.
         seed_data : DataFrame, optional
-            Some columns of rows whose others are drawn: as ``sample_from`` does, but that all
-            values are kept, with a warning: beside a number that rows are never made with (a
-            single row's extreme, say) the others are drawn as beside the nearest, beside such a
-            category as if it were not given.
+            Rows with some of the columns; the other columns are sampled. It is like
+            ``sample_from``, but all given values are kept, with a warning: for a number that the
+            generator never makes (such as the extreme of a single row) the other columns are
+            sampled as for the nearest number, for such a category as if it were not given.
         balance : column, optional
-            A discrete column, each of whose values gets the same number of rows; a missing value
-            counts as one, rare values get none. Where n is no multiple, the first values get one
-            row more. It is short for equal ``shares`` of all values.
+            A discrete column whose values all get the same number of rows. A missing value counts
+            as a value; rare values have no rows. If n is not a multiple, the first values get one
+            more row. The same as equal ``shares`` of all values.
         shares : mapping, optional
             Column -> {value: share of the rows}, of one column or several, such as
             ``{"churn": {"yes": 0.3, "no": 0.7}}``. The numbers of rows are exact, by largest
@@ -128,27 +128,27 @@ class Sampling(Generic[NetworkT]):
             least 5,000 rows that are drawn first: values go together as they do there, as far as
             the shares allow. Combinations that are in none of these rows are not asked for.
         random_state : int, RandomState, Generator or None
-            None goes on with the fit's own random numbers, so that the same calls after the same
-            fit give the same rows.
+            Seed. None continues the random numbers of the fit, so that the same calls after the
+            same fit return the same rows.
         on_shortfall : {"error", "return"}, default="error"
-            What to do with fewer than n rows that meet the conditions: raise an error that has
-            them, or return them with a warning.
+            What to do if fewer than n rows that meet the conditions are found: raise an error that
+            contains them, or return them with a warning.
         max_tries : int, default=100
-            Rows made, of which those that meet the conditions are kept: about so many times n at
-            most, or times 5,000 where n is less.
+            Largest number of candidate rows, as a multiple of n (of 5,000 if n is less), from which
+            those that meet the conditions are kept.
         out : path, optional
-            A Parquet file, or a URI such as ``"s3://bucket/rows.parquet"``, that the rows are
-            written to part by part, the same rows as without it: n rows take the memory of some
-            65,000. With conditions, ``balance`` or ``shares`` they are all drawn before they are
-            decoded, and take four bytes a number and eight a category or mode until then. The file
-            is at its place once it is whole: after an error or Ctrl-C nothing is left.
+            A Parquet file, or a URI such as ``"s3://bucket/rows.parquet"``, to which the rows are
+            written in parts, with the memory of about 65,000 rows. They are the same rows as
+            without it. With conditions, ``balance`` or ``shares``, all rows are sampled before they
+            are decoded; they then take 4 bytes per number and 8 bytes per category or mode. The
+            file appears when it is complete; after an error or Ctrl-C there is none.
 
         Returns
         -------
         DataFrame with the columns and dtypes of the fitted table, or an array if that was one;
-        None with ``out``. A categorical dtype has the categories that ``min_frequency`` rows have:
-        unused ones too would tell that those it lacks are rare. With ``min_frequency=1`` it has
-        all.
+        None with ``out``. A categorical dtype has only the categories that ``min_frequency`` rows
+        have, because the unused ones would show which categories are rare. With
+        ``min_frequency=1`` it has all.
 
         Raises
         ------
@@ -157,8 +157,8 @@ class Sampling(Generic[NetworkT]):
             be balanced by the column, or if the shares of several columns cannot be met together:
             the error names the values that are never drawn with each other.
         ShortfallError
-            If rows that meet the conditions are too rare; a ValueError, whose ``rows`` are those
-            that were found.
+            If rows that meet the conditions are too rare. It is a ValueError whose ``rows`` are
+            those that were found.
         OSError
             If ``out`` cannot be written: no such folder, a read-only one, a full disk.
         """

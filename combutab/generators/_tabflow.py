@@ -430,73 +430,77 @@ _ENCODED_ROWS = 200_000  # that bins are learned from, at most
 @loadable
 @dataclass(eq=False, repr=False)
 class TabFlow(BaseGenerator[StackedCascade]):
-    """Synthetic rows of a table by a cascaded flow.
+    """Synthetic tables by cascaded flow matching.
 
-    A number is a code, which of its column's quantile bins it is in (a value that many rows share
-    is a bin of its own), and a place in that bin, where values that recur (in five rows and
-    ``min_frequency`` at least) have as much room as rows. One network learns to find codes of a
-    row, categories and bins alike, from any others of the row, so that rows are drawn code by code
-    in random order, and beside columns that are given; another one learns the flow from noise to
-    the places. So the networks themselves meet conditions (but for the ends of ranges: rows beyond
-    them are left out) and draw beside cells that are given.
+    Each number is split into a code, the quantile bin that it is in (a value that many rows share
+    has a bin of its own), and its position in that bin. Values that at least five rows and
+    ``min_frequency`` rows share have a part of the bin that is proportional to their frequency. One
+    network predicts codes of a row, of categories and bins, from any subset of its other codes, so
+    that rows are sampled code by code in random order. A second network learns a flow from noise to
+    the positions. Conditions and given cells are therefore inputs of the networks. Only rows
+    outside the ends of a range are rejected and sampled again.
 
     Parameters
     ----------
     hidden_layer_sizes : sequence of int, default=(256, 256)
-        Widths of the residual blocks of the network of codes, and twice those of that of values;
-        what passes by them is as wide as the first.
+        Widths of the residual blocks of the network of codes; the network of values has twice these
+        widths. The residual stream has the width of the first block.
     n_bins : int, default=64
-        Bins of a column of numbers, about; a bin has 20 rows at least.
+        Approximate number of bins per numeric column. Each bin has at least 20 rows.
     batch_size : int or "auto", default="auto"
-        "auto": a sixteenth of the rows, from 32 to 512, a power of two.
+        Number of rows per batch. "auto" is a power of two, about a sixteenth of the rows, between
+        32 and 512.
     epochs : int or "auto", default="auto"
-        "auto": as many as make 10,000 steps, but 5 at least; 300 at most without early stopping,
-        by which rows might be learned by heart.
+        Number of epochs. "auto" is as many as 10,000 steps take, at least 5; without early stopping
+        at most 300, because more could memorize rows.
     n_sampling_steps : int, default=8
-        Steps of Heun's method along the flow, two evaluations each. It can be set after ``fit``.
+        Number of steps of Heun's method along the flow, with two evaluations each. More steps are
+        slower and more exact. It can be changed after ``fit``.
     enable_gpu : bool, default=True
-        Use a GPU if there is one; False is the same as ``device="cpu"``.
+        Whether to use a GPU if there is one. False is the same as ``device="cpu"``.
     verbose : bool, default=False
-        On a terminal, show a progress bar and say about how long the training takes.
+        Whether to show a progress bar and an estimate of the training time, on a terminal.
     activation : str or callable, default="silu"
-        Activation of every block of both networks; ``"original"`` is SiLU too, as in most published
-        ones.
+        Activation function of all blocks of both networks, as in `MLPClassifier`. ``"original"`` is
+        SiLU, as in most published networks of this kind.
     normalization : str, default="layer"
-        Normalization of the inputs of each block and of the last layer; takes the estimators'
-        values.
+        Normalization of the inputs of each block and of the last layer, with the values of
+        `MLPClassifier`.
     proxy_norm : bool, default=False
-        False: it belongs between a normalisation and the activation, where a block has a layer.
+        Must be False. Proxy Normalization belongs between a normalization and an activation, and
+        these blocks have a linear layer there.
     learning_rate : float, default=2e-3
-        AdamW's, after 100 steps in which it rises to it. Rows are made by the average of the
-        weights of about the last tenth of the steps.
+        Learning rate of AdamW, after a linear increase over the first 100 steps. Rows are sampled
+        with the average of the weights over about the last tenth of the steps.
     weight_decay : float, default=0.0
-        AdamW's, of the weights.
+        Weight decay of AdamW.
     dropout : float, default=0.05
-        Share of the hidden units that a step leaves out.
+        Probability with which a hidden unit is dropped in a training step.
     early_stopping : bool or "auto", default="auto"
-        Hold rows out, and stop a member when its loss on them has not fallen for
-        ``n_iter_no_change`` epochs. The weights of its best epoch are kept. "auto": where there are
-        200 rows or more.
+        Whether to set rows aside and to stop the training of a member when its loss on them has not
+        decreased for ``n_iter_no_change`` epochs. The weights of its best epoch are kept. "auto"
+        does so for tables of 200 rows or more.
     validation_fraction : float, default=0.1
-        Share of the rows that early stopping holds out, 1,000 rows at most.
+        Share of the rows that early stopping sets aside, at most 1,000 rows.
     n_iter_no_change : int or inf, default=50
+        Number of epochs without improvement after which training stops.
     max_time, n_members, min_frequency, identifiers, constraints, random_state, device, \
 precision, callbacks
-        The same as for `CTGAN`.
+        As in `CTGAN`.
 
     Attributes
     ----------
     encoder_ : ModeEncoder
     history_ : DataFrame
-        One row per member and epoch: codes_loss, the mean cross-entropy of a hidden code,
-        in part of blurred bins;
-        values_loss, the mean squared error of the flow's velocity, of tables with numbers; with
-        early stopping validation_loss, their sum.
+        One row per member and epoch: codes_loss, the mean cross-entropy of a hidden code, in part
+        with blurred bins; values_loss, the mean squared error of the flow's velocity, for tables
+        with numbers; with early stopping validation_loss, their sum on the validation rows.
     loss_values : DataFrame
-        The same of the first member.
+        The history of the first member.
     n_iter_ : int
-        Epochs trained.
+        Number of epochs.
     n_features_in_ : int
+        Number of columns seen in ``fit``.
 
     References
     ----------

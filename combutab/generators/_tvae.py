@@ -152,48 +152,53 @@ _LESS_LIKELY = 0.1
 @loadable
 @dataclass(eq=False, repr=False)
 class TVAE(BaseGenerator[StackedRowDecoder]):
-    """Synthetic rows of a table by a variational autoencoder.
+    """Synthetic tables by a variational autoencoder (TVAE).
 
-    Parameters up to ``verbose`` have the ``ctgan`` package's names, order and defaults.
+    Parameters up to ``verbose`` have the names, the order and the defaults of the ``ctgan``
+    package.
 
     Parameters
     ----------
     embedding_dim : int, default=128
-        Latent dimensions.
+        Number of latent dimensions.
     compress_dims, decompress_dims : sequence of int, default=(128, 128)
-        Hidden widths of encoder and decoder.
+        Widths of the hidden layers of the encoder and the decoder.
     l2scale : float, default=1e-5
-        L2 penalty on the parameters.
+        Strength of the L2 penalty on the parameters.
     batch_size : int, default=500
+        Number of rows per batch.
     epochs : int, default=300
+        Number of passes over the rows.
     loss_factor : float, default=2
-        Weight of the reconstruction beside the Kullback-Leibler divergence.
+        Weight of the reconstruction loss; the Kullback-Leibler divergence has the weight 1.
     enable_gpu : bool, default=True
-        Use a GPU if there is one; False is the same as ``device="cpu"``.
+        Whether to use a GPU if there is one. False is the same as ``device="cpu"``.
     verbose : bool, default=False
-        On a terminal, show a progress bar and say about how long the training takes.
+        Whether to show a progress bar and an estimate of the training time, on a terminal.
     activation : str or callable, default="combu"
-        Activation of every hidden layer of both networks; ``"original"`` is the paper's ReLU.
+        Activation function of all hidden layers of both networks, as in `MLPClassifier`.
+        ``"original"`` is the ReLU of the paper.
     normalization : str, default="none"
-        Normalization before each activation; takes the estimators' values.
+        Normalization before each activation, with the values of `MLPClassifier`.
     proxy_norm : bool, default=False
-        Follow layer or group normalisation by proxy normalisation.
+        Whether to add Proxy Normalization after layer or group normalization.
     learning_rate : float, default=1e-3
-        Adam's learning rate.
+        Learning rate of Adam.
     early_stopping : bool, default=False
-        Hold rows out, and stop a member when its loss on them has not fallen for
-        ``n_iter_no_change`` epochs. The weights of its best epoch are kept.
+        Whether to set rows aside and to stop the training of a member when its loss on them has not
+        decreased for ``n_iter_no_change`` epochs. The weights of its best epoch are kept.
     validation_fraction : float, default=0.1
-        Share of the rows that early stopping holds out, 1,000 rows at most.
+        Share of the rows that early stopping sets aside, at most 1,000 rows.
     n_iter_no_change : int or inf, default=20
+        Number of epochs without improvement after which training stops.
     argmax : bool, default=True
-        Sample the most probable category and mode of each column, as the ``ctgan`` package does:
-        rows are more typical, and what learns from them is better; but rare categories and missing
-        values are rarer than they are. False draws them from their distributions, a column by
-        itself. It can be set after ``fit``.
+        Whether to sample the most probable category and mode of each column, as the ``ctgan``
+        package does. Rows are then more typical, and models trained on them are better, but rare
+        categories and missing values are less frequent than in the table. False samples them from
+        their distributions, independently for each column. It can be changed after ``fit``.
     max_time, n_members, min_frequency, identifiers, constraints, random_state, device, \
 precision, callbacks
-        The same as for `CTGAN`.
+        As in `CTGAN`.
 
     Attributes
     ----------
@@ -202,10 +207,11 @@ precision, callbacks
         One row per member and epoch: loss, the mean over the rows; with early stopping
         validation_loss.
     loss_values : DataFrame
-        The same of the first member, with the ``ctgan`` package's column names.
+        The history of the first member, with the column names of the ``ctgan`` package.
     n_iter_ : int
-        Epochs trained.
+        Number of epochs.
     n_features_in_ : int
+        Number of columns seen in ``fit``.
 
     References
     ----------
