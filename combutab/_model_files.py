@@ -182,7 +182,7 @@ def loadable_classes() -> list[type[Loadable]]:
 
 
 def load(path: str | os.PathLike[str], *, device: str | torch.device = "auto") -> Any:
-    """Read any model that ``save`` wrote; the file says which it is.
+    """Load a fitted model from a file that its ``save`` method wrote.
 
     Parameters
     ----------

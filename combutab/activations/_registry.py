@@ -114,7 +114,7 @@ def _named(name: str) -> Factory:
 def make_activation(
     spec: str | Callable[[int], nn.Module], width: int, *, dim: int = -1
 ) -> nn.Module:
-    """Make a fresh activation module for layers of the given width.
+    """Create an activation module for a layer of a given width.
 
     Parameters
     ----------

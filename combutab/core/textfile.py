@@ -38,7 +38,7 @@ _C1 = re.compile("[\x80-\x9f]")  # no letters in latin-1, and letters in cp1252
 
 
 class TableError(ValueError):
-    """A table or its target cannot be used; the message is one line for a user to read."""
+    """Raised if a table or its target cannot be used; its message is one line."""
 
 
 def extension_of(path: Path) -> str:

@@ -98,7 +98,7 @@ def read_cells(
     sep: str | None = None,
     only_empty: bool = False,
 ) -> pd.DataFrame:
-    """Read cells of a text file that `read_table` takes, as they are written.
+    """Read the cells of a text file as text, without conversion.
 
     Parameters
     ----------

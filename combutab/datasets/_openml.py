@@ -281,7 +281,7 @@ def content_checksum(X: pd.DataFrame, y: pd.Series) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A table to learn from, as `load_openml` gives it.
+    """Result of `load_openml`: a table, its target and the task.
 
     Attributes
     ----------

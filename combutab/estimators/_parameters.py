@@ -115,7 +115,7 @@ _RECIPES: Mapping[str, Mapping[str, Any]] = {
 
 
 def paper_recipe(task: Literal["classification", "regression"], **changes: Any) -> dict[str, Any]:
-    """The CombU paper's network: parameters of MLPClassifier or MLPRegressor.
+    """Return the parameters of MLPClassifier or MLPRegressor for the CombU paper's network.
 
     Every parameter that the network, its encoding or its training depends on is among them; not
     those of where, whence, how long and how loudly it trains: ``random_state``, ``device``,

@@ -267,7 +267,7 @@ class AlignedTables:
 def align_tables(
     tables: Mapping[str, Any], *, reference: str, categorical: Collection[Hashable] = ()
 ) -> AlignedTables:
-    """Bring tables to the columns and the meaning of one of them.
+    """Align tables with the columns and dtypes of a reference table.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ def detection(
     random_state: Any = 0,
     n_jobs: int | None = None,
 ) -> pd.DataFrame:
-    """Classifier two-sample test: how well can real and synthetic rows be told apart?
+    """Classifier two-sample test (C2ST) of real and synthetic rows.
 
     Classifiers learn to tell them on a part of the rows, and are scored on the others by the area
     under the ROC curve: 0.5 where the tables cannot be told apart, 1 where they always can.

@@ -324,7 +324,7 @@ def activation_stats(
     batch_size: int = 256,
     random_state: Any = 0,
 ) -> ActivationStats:
-    """Look at each activation layer of a network over the rows of a table.
+    """Compute statistics of each activation layer of a network over the rows of a table.
 
     Parameters
     ----------

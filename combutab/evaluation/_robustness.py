@@ -112,7 +112,7 @@ _ALL: tuple[Kind, ...] = ("number", "category", "time")
 
 @dataclass(frozen=True)
 class Corruption:
-    """A way in which columns go wrong.
+    """A kind of data corruption that `robustness` applies to columns.
 
     Attributes
     ----------
@@ -213,7 +213,7 @@ def corrupt(
     categorical: Iterable[Hashable] = (),
     random_state: Any = 0,
 ) -> pd.DataFrame:
-    """A table gone wrong, as `robustness` makes it.
+    """Corrupt a table as `robustness` does: noise, missing values, shifts and others.
 
     Parameters
     ----------
@@ -397,7 +397,7 @@ def robustness(
     scoring: str | Callable[[Any, Any, Any], float] | None = None,
     random_state: Any = 0,
 ) -> Robustness:
-    """Score fitted estimators on a test table and on versions of it that have gone wrong.
+    """Measure the robustness of fitted estimators to corrupted data.
 
     Parameters
     ----------

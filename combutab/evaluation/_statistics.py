@@ -814,7 +814,7 @@ _SAME_ENDS = 1e-12  # of a score, in units of its size: ends no further apart ar
 
 
 def summarise(comparison: pd.DataFrame, *, score: str = "score", alpha: float = 0.05) -> str:
-    """Say in plain sentences what `compare_with_best` found.
+    """Summarize the result of `compare_with_best` in sentences.
 
     Parameters
     ----------
@@ -859,7 +859,7 @@ def summarise(comparison: pd.DataFrame, *, score: str = "score", alpha: float = 
 
 
 def summarise_nemenyi(result: NemenyiResult) -> str:
-    """Say in plain sentences what `nemenyi` found: which models differ significantly.
+    """Summarize the result of `nemenyi` in sentences: which models differ significantly.
 
     Parameters
     ----------
@@ -923,7 +923,7 @@ def summarise_nemenyi(result: NemenyiResult) -> str:
 
 
 def summarise_pairs(pairs: pd.DataFrame, *, score: str = "score", alpha: float = 0.05) -> str:
-    """Say in plain sentences what `compare_pairs` found: which models differ significantly.
+    """Summarize the result of `compare_pairs` in sentences: which models differ significantly.
 
     Parameters
     ----------
@@ -999,7 +999,7 @@ def summarise_pairs(pairs: pd.DataFrame, *, score: str = "score", alpha: float =
 
 
 def interval_words(low: float, high: float, decimals: int | None = None) -> str | None:
-    """Say both ends of an interval, with as many digits as show that they differ.
+    """Format both ends of an interval, with as many digits as it takes to show that they differ.
 
     Parameters
     ----------
@@ -1031,7 +1031,7 @@ def interval_words(low: float, high: float, decimals: int | None = None) -> str 
 
 
 def p_words(p: float) -> str:
-    """Say a p-value of paired scores.
+    """Format a p-value of paired scores.
 
     Examples
     --------

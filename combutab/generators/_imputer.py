@@ -177,7 +177,7 @@ _DRAWS = 20  # whose mean is a best guess
 
 
 class TabFlowImputer(CallbackSupport, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Fill missing cells by what a generator of the table has learned.
+    """Impute missing values with a generator that is trained on the table.
 
     The generator is fitted on the table as it is, missing cells too, and draws them from what they
     are where the other cells of their row are given. Tables may have columns of text, categories,

@@ -846,63 +846,66 @@ def compare_activations(
 ) -> ActivationComparison:
     """Compare activation functions on one table by cross-validation over several seeds.
 
-    All activations x folds x seeds train as stacks. Folds are stratified by class (regression:
-    shuffled) and the same for every activation; preprocessing is fitted inside each fold. Seeds
-    change initial weights, shuffles and dropout, not the folds, so the statistical unit is the
-    fold: scores are averaged over seeds first.
+    The networks of all activations, folds and seeds are trained together. Folds are stratified by
+    class (regression: shuffled) and are the same for every activation. The preprocessing is fitted
+    on the training rows of each fold. Seeds change initial weights, shuffling and dropout, but not
+    the folds. The statistical unit is therefore the fold: scores are averaged over seeds first.
 
     Parameters
     ----------
     X : DataFrame or array-like of shape (n_samples, n_features)
     y : array-like of shape (n_samples,)
-        Complete and not constant. A class with fewer rows than folds is missing from some test
-        folds, with a warning; a class with a single row cannot be both learned and tested.
+        Target without missing values, and not constant. A class with fewer rows than folds is
+        missing from some test folds, with a warning; a class with a single row raises an error.
     task : {"auto", "classification", "regression"}, default="auto"
-        ``"auto"`` asks `combutab.preprocessing.infer_task`.
+        Kind of target. ``"auto"`` uses `combutab.preprocessing.infer_task`.
     activations : sequence of names, or dict of name -> activation, optional
-        Names in ``ACTIVATIONS``, ``"pln-N"``, ``"pls-N"``; a dict's values may also be callables
-        width -> nn.Module. Default: ``DEFAULT_ACTIVATIONS``, the CombU paper's seven with PLN-4
-        and the two LayerActs.
+        Activations to compare: names in ``ACTIVATIONS``, ``"pln-N"`` or ``"pls-N"``. Values of a
+        dict can also be callables width -> nn.Module. The default is ``DEFAULT_ACTIVATIONS``: the
+        seven of the CombU paper, PLN-4 and the two LayerActs.
     seeds, folds : int, default=5
+        Number of seeds per fold, and of folds.
     epochs : int, optional
-        Epochs of every network. With ``recipe="default"`` these are the most that are trained, as
-        networks stop early; the default is the estimators' ``max_iter``. With ``recipe="paper"``
-        all are trained; the default is 80, and for tables of more than 3,500 training rows as many
-        as about 600 steps of the optimiser take, but at least 20.
+        Number of epochs. With ``recipe="default"`` it is the maximum, because networks stop early;
+        the default is the estimators' ``max_iter``. With ``recipe="paper"`` all epochs are trained;
+        the default is 80, or with more than 3,500 training rows as many as about 600 optimizer
+        steps take, at least 20.
     hidden : "auto" or sequence of int, default="auto"
-        Hidden layers; ``"auto"`` is the recipe's rule for the folds' number of training rows.
+        Number of units in each hidden layer. ``"auto"`` is the rule of the recipe.
     scoring : str, optional
-        What to compare by: roc_auc, log_loss, accuracy, balanced_accuracy, average_precision, f1 or
-        f1_macro; r2, mae, rmse, mse or mape. Default: r2; for a classification accuracy, or, where
-        one class has more than two thirds of the rows, roc_auc (log_loss where a test fold lacks a
-        class).
+        Metric: roc_auc, log_loss, accuracy, balanced_accuracy, average_precision, f1 or f1_macro;
+        r2, mae, rmse, mse or mape. The default is r2 for regression and accuracy for
+        classification; if one class has more than two thirds of the rows it is roc_auc (log_loss if
+        a class is missing from a test fold).
     test : {"corrected-t", "wilcoxon"}, default="corrected-t"
-        Against the best, with Holm's correction.
+        Test of each activation against the best one, with Holm's adjustment.
     device : str, default="auto"
+        Device of the training: ``"auto"`` (a GPU if there is one), ``"cpu"`` or ``"cuda"``.
     random_state : int, default=0
-        Of the folds and of every network's seed.
+        Seed of the folds and of all networks.
     estimator_params : dict, optional
         Other parameters of the estimators, such as ``{"dropout": 0.0}``.
     baselines : sequence of str, default=("guess", "linear", "boosting")
-        What the networks are measured against, on the same folds and the same encoded columns:
-        scikit-learn's DummyClassifier or DummyRegressor, LogisticRegression or Ridge, and
-        HistGradientBoosting, once per fold. An activation that does not beat the guess is no
-        winner; that is tested by ROC AUC in place of accuracy, balanced accuracy and F1, which have
-        no power where classes are uneven. None or () for none.
+        Models to compare the networks with, on the same folds and encoded columns: scikit-learn's
+        DummyClassifier or DummyRegressor, LogisticRegression or Ridge, and HistGradientBoosting,
+        once per fold. An activation that is not significantly better than the guess is not reported
+        as the best. This test uses ROC AUC instead of accuracy, balanced accuracy and F1, which
+        have little power for imbalanced classes. None or () for no baselines.
     recipe : {"default", "paper"}, default="default"
-        The networks that the activations are compared in: those of the estimators' default
-        parameters, early stopping included, or the CombU paper's (`paper_recipe`), which are
-        trained for a fixed number of epochs. Either way each seed is one network.
+        Networks in which the activations are compared: those of the estimators' default parameters,
+        with early stopping, or those of the CombU paper (`paper_recipe`), which are trained for a
+        fixed number of epochs. In both cases there is one network per seed.
     name : str, default="data"
-        What ``results`` calls the data set.
+        Name of the data set in ``results``.
     progress, refit, n_jobs, checkpoint
         As in `run_comparison`.
     cv : splitter of scikit-learn's or iterable of (train, test) rows, optional
-        Folds in place of ``folds``, such as ``TimeSeriesSplit(5)`` for rows in the order of time.
-        What the tests assume then is in the guide's chapter on statistics.
+        Splits to use instead of ``folds``, such as ``TimeSeriesSplit(5)`` for a time series. The
+        guide's chapter on statistics has the assumptions of the tests for such splits.
     groups : array-like of shape (n_samples,), optional
-        The group of each row, such as a customer: rows of a group are in the same fold. By default
-        of ``cv`` in ``folds`` folds, for a classification with classes as even as may be.
+        Group of each row, such as its customer. Rows of a group are in the same fold. Without
+        ``cv`` they are split into ``folds`` folds, for classification with the classes as balanced
+        as possible.
 
     Returns
     -------

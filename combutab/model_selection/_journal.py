@@ -82,7 +82,7 @@ class Journal:
 
 
 def checkpoint_differences(path: str | os.PathLike[str], plan: ComparisonPlan) -> str | None:
-    """Say in what the comparison whose scores a ``checkpoint`` holds differs from a plan.
+    """Describe how a plan differs from the comparison whose scores a ``checkpoint`` contains.
 
     Returns
     -------

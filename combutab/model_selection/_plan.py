@@ -166,7 +166,7 @@ Split = tuple[np.ndarray, np.ndarray]
 
 
 class ComparisonError(ValueError):
-    """The data or a setting does not allow the comparison; one line for a user to read."""
+    """Raised if the data or a setting does not allow the comparison; its message is one line."""
 
 
 def read_target(y: Any, n_rows: int) -> pd.Series:

@@ -26,29 +26,31 @@ _SHOWN = 12  # candidates in a notebook
 
 
 class StackedGridSearchCV(GridSearchCV):
-    """scikit-learn's ``GridSearchCV`` whose fits are batched: the same scores, sooner.
+    """Grid search that trains the networks of many candidates and folds together.
 
-    All candidates x folds whose networks have one shape (layers, batch size, solver, epochs) are
-    one program on the device; they may differ in activation, learning rate, penalty, dropout and
-    seed. Each fold's preprocessing is fitted on its training rows alone. Scoring, errors,
-    ``refit`` and ``cv_results_`` are scikit-learn's own.
+    The results are those of scikit-learn's ``GridSearchCV``, in less time. Networks of the same
+    shape (layers, batch size, solver, epochs) are trained as one batched program; they can differ
+    in activation, learning rate, penalty, dropout and seed. The preprocessing of each fold is
+    fitted on its training rows only. Scoring, errors, ``refit`` and ``cv_results_`` are those of
+    scikit-learn.
 
     Parameters
     ----------
     estimator : MLPClassifier or MLPRegressor
-        Anything else (a pipeline, say) is searched by ``GridSearchCV``, with a warning.
+        Other estimators, such as pipelines, are searched one fit at a time by ``GridSearchCV``,
+        with a warning.
     param_grid : dict or list of dict
-        Any parameters of the estimator.
+        Parameters of the estimator, with lists of values, as in ``GridSearchCV``.
     scoring, n_jobs, refit, cv, verbose, pre_dispatch, error_score, return_train_score
-        As in ``GridSearchCV``; ``n_jobs`` counts stacks that train at the same time, in threads
-        unless joblib's current backend is another, and None is as many as torch has threads, or
-        all workers of a cluster (``joblib.parallel_config(backend="dask")``, ``"ray"``).
-        What is found does not depend on either. Scores are computed in this process.
+        As in ``GridSearchCV``. ``n_jobs`` is the number of stacks of networks that are trained at
+        the same time, in threads unless joblib has another backend. None is the number of torch
+        threads, or all workers of a cluster (``joblib.parallel_config(backend="dask")``,
+        ``"ray"``). The result does not depend on it. Scores are computed in this process.
 
     Attributes
     ----------
     cv_results_, best_estimator_, best_params_, best_score_, best_index_, scorer_, n_splits_
-        As in ``GridSearchCV``; a fit's time is its share of its stack's.
+        As in ``GridSearchCV``. The time of a fit is its share of the time of its stack.
 
     Examples
     --------

@@ -25,7 +25,7 @@ _FIRST_BAR, _BAR_ROW, _BRACKET, _TOP = 0.55, 0.45, -1.6, -2.7  # label rows
 
 
 class ActivationComparisonDisplay(Display):
-    """What `compare_activations` found: means with intervals, and the folds as dots.
+    """Plot of the result of `compare_activations`: means with intervals, and folds as dots.
 
     The best activation is on top. Those not significantly different from it are filled
     blue circles, the others open vermilion diamonds: the shape says it without the colour.
@@ -131,7 +131,7 @@ class ActivationComparisonDisplay(Display):
 
 
 def plot_comparison(comparison: ActivationComparison) -> Figure:
-    """Draw what `compare_activations` found: means with intervals, and the folds as dots.
+    """Plot the result of `compare_activations`: means with intervals, and folds as dots.
 
     It is the figure of `ActivationComparisonDisplay`.
 

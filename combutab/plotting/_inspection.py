@@ -260,7 +260,7 @@ def _draw_dependence(axes: Any, found: PartialDependence, n_lines: int) -> None:
 
 
 class AttributionDisplay(Display):
-    """What each column adds to the prediction of one row, as bars, the largest on top.
+    """Bar plot of the attributions of each column for one row, the largest on top.
 
     Blue bars to the right make the prediction higher than the base value, orange ones to the left
     make it lower.

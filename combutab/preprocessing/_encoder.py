@@ -266,87 +266,90 @@ class EncodedTable:
 class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     """Encode a table of numbers, categories, dates and missing values for a neural network.
 
-    Accepted are pandas and polars DataFrames, numpy arrays, lists of rows and scipy sparse
-    matrices. What happens to a column depends on what it holds:
+    Tables can be pandas and polars DataFrames, numpy arrays, lists of rows and scipy sparse
+    matrices. The encoding of a column depends on its kind:
 
-    - numbers, and datetimes and timedeltas in seconds, are scaled as `numeric` says; columns
-      constant in fit become 0; missing values become the mean ("quantile" and "robust": the
-      median), and a column that had some in fit gets an indicator column beside it;
-    - a date also becomes sines and cosines of parts of it, as `date_features` says: of the local
-      time in the time zone of the fitted column, to which later ones are converted (a column
-      without one is read as UTC); zeros where it is missing;
-    - truth values stay 0 and 1;
-    - categories are one-hot encoded, one column a category seen in fit (also where there are two
-      only), those of fewer rows than `min_frequency` sharing one, a missing value being one more
-      if fit saw it; an unseen category counts as a rare one, or is all zeros if there were none;
-    - a column of more than `max_onehot` categories (the rare ones count as one) becomes integer
-      codes: 0 for unseen and rare categories and those that fit saw once, then the others in
-      order, then missing if fit saw it;
-    - free text becomes up to 30 numbers, as `text_features` says, and an indicator if fit saw
-      missing ones, which get the mean.
+    - Numbers, and dates and durations in seconds, are scaled as `numeric` says. Columns that are
+      constant in ``fit`` become 0. Missing values become the mean ("quantile" and "robust": the
+      median), and a column with missing values in ``fit`` has an additional indicator column.
+    - Dates also have sines and cosines of their parts (`date_features`), of the local time in the
+      time zone of the fitted column. Dates of later tables are converted to it; a column without a
+      time zone is read as UTC. Missing dates have zeros.
+    - Booleans are 0 and 1.
+    - Categories are one-hot encoded, with one column per category seen in ``fit`` (also if there
+      are only two). Categories of fewer rows than `min_frequency` share one column, and missing
+      values have one if there were any in ``fit``. An unseen category counts as a rare one, or is
+      all zeros if there were none.
+    - A column with more than `max_onehot` categories (rare ones count as one) becomes integer
+      codes: 0 for unseen and rare categories and those seen once, then the others in order, then
+      missing values if there were any in ``fit``.
+    - Free text becomes up to 30 numbers (`text_features`), with an indicator column if there were
+      missing texts in ``fit``; missing texts have the mean.
 
-    Categories that fit sees keep their type: 1 and "1" are two of them, but 1, 1.0 and True are
-    one, as in Python. In later tables a category may be of another type: one that equals no fitted
-    category stands for the fitted one that means the same, if there is exactly one. A number and
-    its text ("1", "1.0" or " 1", but not "01") mean the same, and so do 1 or True and "true" or
-    "TRUE", bytes and the text that they are in UTF-8, a date and its text in ISO 8601 (without a
-    time zone it is UTC), and a duration and its text. Two different texts, "1" and "1.0", never do.
+    Categories keep their type in ``fit``: 1 and "1" are two categories, but 1, 1.0 and True are
+    one, as in Python. In later tables a category can have another type. If it equals no fitted
+    category, it is matched with the fitted category of the same meaning, if there is exactly one.
+    A number and its text ("1", "1.0" or " 1", but not "01") have the same meaning; so do 1 or True
+    and "true" or "TRUE", bytes and their text in UTF-8, a date and its text in ISO 8601 (UTC if
+    there is no time zone), and a duration and its text. Two different texts, such as "1" and "1.0",
+    do not.
 
-    A UserWarning names a column of a later table where hardly a row has a category that fit kept:
-    less than a tenth of the rows that would have one if they were like those of the fit, of which
-    there are ten or more. A column where no category can be known, such as dates where fit saw
-    words, is an error.
+    A UserWarning names each column of a later table in which hardly any row has a known category:
+    less than a tenth of the number of rows, ten or more, that the fitted frequencies predict. A
+    column without any known category by its kind, such as dates instead of words, raises an error.
 
-    Integers, dates and other exact numbers must not lie so near to one another beside their size
-    that float64, which holds whole numbers up to 2**53, has fewer than some 4,000 values in the
-    middle half of a column: fit refuses them. Subtract the smallest one first.
+    ``fit`` refuses integers, dates and other exact numbers that are too close to each other for
+    their size: float64, which is exact for integers up to 2**53, must have at least about 4,000
+    different values in the middle half of the column. Subtract the smallest value first.
 
     Sparse input is scaled without centering.
 
-    The fitted encoder holds no value that fewer than `min_frequency` rows have: rare categories
-    are counted and forgotten, the quantiles of "quantile" and "robust" and the edges of bins lie
-    between means of `min_frequency` neighbouring rows, and no column's smallest or largest value is
-    kept. It holds the columns' names, the other categories and the share of rows that have one, and
-    means and standard deviations of numbers (of fewer rows than `min_frequency`: rounded to two
-    digits). Of dates it also holds the time zone, and which parts of them vary. Of free text it
-    holds no text: how many texts have an n-gram of a hash, where `min_frequency` of them do, and
-    directions among the hashes.
+    The fitted encoder contains no value that fewer than `min_frequency` rows have. Rare categories
+    are counted and not stored; the quantiles of "quantile" and "robust" and the edges of bins lie
+    between means of `min_frequency` neighbouring rows; the smallest and largest values are not
+    stored. It contains the names of the columns, the other categories and the share of rows that
+    have one of them, and means and standard deviations of numbers (of fewer rows than
+    `min_frequency`: rounded to two digits). For dates it also contains the time zone, and which
+    parts vary. For free text it contains no text, but the number of texts with an n-gram of each
+    hash, if `min_frequency` texts have one, and directions of the SVD.
 
     Parameters
     ----------
     categorical_features : "from_dtype", None or array-like, default="from_dtype"
-        Which columns hold categories. "from_dtype": those of category, string and object dtype
-        (an object column of numbers or dates only is not a category). None: no column. Or a mask,
-        positions, or column names. A column that is not categorical but holds text is parsed.
+        Which columns are categorical. "from_dtype" are those of category, string and object dtype,
+        except for object columns that contain only numbers or dates. None means no column.
+        Otherwise a boolean mask, positions or column names. Text in other columns is parsed.
     numeric : {"standard", "quantile", "robust", "none"}, default="standard"
-        "standard": to mean 0 and standard deviation 1. "quantile": to a normal distribution by
-        rank, equal values at the middle of their ranks. "robust": by median and interquartile
-        range, then bent by ``x / sqrt(1 + (x/3)**2)`` as RealMLP does. "none": as is.
+        Scaling of numbers. "standard": to mean 0 and standard deviation 1. "quantile": to a normal
+        distribution by rank; equal values have the middle of their ranks. "robust": by median and
+        interquartile range, then the smooth clipping ``x / sqrt(1 + (x/3)**2)`` of RealMLP.
+        "none": not scaled.
     max_onehot : int, default=32
-        Columns with more categories than this become codes.
+        Largest number of categories that are one-hot encoded. Columns with more become codes.
     min_frequency : int or float, default=5
-        How many rows, or which share of them, must have a value for it to be kept. Of a column of
-        which no category is kept a UserWarning tells. 1 keeps all, and quantiles exact.
+        Number of rows, or share of them, that must have a value for it to be stored. A UserWarning
+        names columns of which no category is. 1 stores all categories, and exact quantiles.
     n_bins : int or None, default=None
-        Also learn, in ``numeric_scaler_.edges``, the edges of so many bins of each numeric column,
-        of equally many rows each, for the piecewise-linear embeddings of a network. `transform`
-        makes no use of them.
+        Number of bins of equal frequency per numeric column whose edges are learned, in
+        ``numeric_scaler_.edges``, for the piecewise linear embeddings of a network. `transform`
+        does not use them.
     date_features : "auto" or list of str, default="auto"
-        What a date becomes: its "number" (the seconds, scaled), and, each as a sine and a cosine,
-        the "hour" of the day (with its minutes), "dayofweek", "day" of the month, "month" and
-        "dayofyear". "auto" is the number, and each of the others that the dates have and cover: a
-        part is left out where at least 99 % of the dates, or all but `min_frequency` of them, have
-        the same (as dates without a time have one hour), and where they span less than about two of
-        its periods. Of dates that are months it takes the month, of others the day of the year.
-        Without "number" that column is 0. The difference of two dates is left to you.
+        Encoding of dates: "number" (the seconds, scaled), and, each as a sine and a cosine, the
+        "hour" of the day (with minutes), "dayofweek", "day" of the month, "month" and "dayofyear".
+        "auto" uses the number and the parts that vary. It leaves a part out if at least 99 % of the
+        dates, or all but `min_frequency` of them, have the same value (such as the hour of dates
+        without a time), or if the dates span less than about two of its periods. It uses the month
+        for dates that are months, and the day of the year for others. Without "number" that column
+        is 0. Differences of two dates are not computed; add a column for them.
     text_features : {"auto", "ignore"}, default="auto"
-        What becomes of free text: columns of string or object dtype that hold only text, of which
-        more than half of the rows, and at least 20, have one of their own, of 5 words on average (a
-        word is two letters or more, without digits, so that keys such as "A-10293" have none, and
-        names of people too few); of a table in parts the first part decides. "auto": n-grams of 3
-        and 4 characters within words, of the first 1,000 characters, are hashed to 8,192 numbers
-        and weighted by tf-idf; a truncated SVD of 10,000 texts at most gives the up to 30 columns,
-        scaled. The state grows by a megabyte at most. "ignore": the column is left out.
+        Encoding of free text. A column of string or object dtype is free text if it contains only
+        text, if more than half of the rows, and at least 20, have a text that no other row has, and
+        if texts have 5 words on average (a word has two letters or more and no digits, so that keys
+        such as "A-10293" have none and names of people too few). In a table that is read in parts,
+        the first part decides. "auto" hashes n-grams of 3 and 4 characters within words, in the
+        first 1,000 characters, to 8,192 numbers, weights them by tf-idf, and computes up to 30
+        columns by a truncated SVD of at most 10,000 texts. They are scaled. It adds at most a
+        megabyte to the fitted state. "ignore" leaves the column out.
 
     Attributes
     ----------

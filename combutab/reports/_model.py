@@ -45,7 +45,7 @@ _NOT_TOLD = {"callbacks", "verbose", "device", "n_jobs"}  # parameters that chan
 
 @dataclass(frozen=True, eq=False)
 class ModelReport:
-    """What there is to tell of a fitted model; `write_report` makes a page of it.
+    """Result of `report_model`: scores and explanations of a fitted model, for `write_report`.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ def report_model(
     min_frequency: float = 5,
     random_state: RandomState = 0,
 ) -> ModelReport:
-    """Find out what there is to tell of a fitted model, from rows that it was not fitted to.
+    """Evaluate and explain a fitted model on new rows, for a report.
 
     Parameters
     ----------

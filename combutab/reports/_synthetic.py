@@ -65,7 +65,7 @@ Task = Literal["classification", "regression"]
 
 @dataclass(frozen=True, eq=False)
 class SyntheticEvaluation:
-    """Result of `evaluate_synthetic`: the evaluators' tables, and what they come to.
+    """Result of `evaluate_synthetic`: utility, fidelity and privacy, with a summary.
 
     Attributes
     ----------

@@ -13,7 +13,7 @@ from combutab.reports._synthetic_page import synthetic_page
 
 
 def render_report(found: Any, X: Any = None, y: Any = None) -> str:
-    """Render a report as one HTML page for a person.
+    """Render a report as a single HTML page.
 
     The page loads nothing and runs no script; names and values of the data are text in it, whatever
     they hold. It is light or dark as the reader's system is, and can be printed.
@@ -57,7 +57,7 @@ def render_report(found: Any, X: Any = None, y: Any = None) -> str:
 
 
 def write_report(found: Any, path: str | os.PathLike[str], X: Any = None, y: Any = None) -> None:
-    """Write the page of `render_report` to a file, in whole or not at all.
+    """Write the page of `render_report` to a file; after an error no file is left.
 
     Parameters
     ----------
