@@ -299,7 +299,7 @@ def test_rows_to_order_meet_their_conditions_and_are_reported_on(outputs, tmp_pa
     ordered = re.findall(r"^ +(\d+) +(\w+) +(?:[\d.]+|NaN) 2025-0([678])-\d\d$", text, re.MULTILINE)
     assert len(ordered) == 3
     assert all(int(age) >= 70 and smoker != "never" for age, smoker, _ in ordered)
-    assert re.findall(r"(\w+): good", text) == ["usefulness", "likeness", "privacy"]
+    assert re.findall(r"(\w+): good", text) == ["utility", "fidelity", "privacy"]
 
 
 def test_a_promise_is_said_in_words_and_by_step(outputs, tmp_path):
@@ -317,8 +317,8 @@ def test_rows_learned_by_heart_are_found_out(outputs, tmp_path):
     text = printed(outputs, "evaluate_synthetic", tmp_path)
     generator, by_heart = text.split("rows again")
     assert re.findall(r"privacy: (\w+)", generator + by_heart) == ["good", "poor"]
-    assert re.findall(r"usefulness: (\w+)", by_heart) == ["good"]
-    assert re.findall(r"usefulness: (\w+)", generator) != ["poor"]
+    assert re.findall(r"utility: (\w+)", by_heart) == ["good"]
+    assert re.findall(r"utility: (\w+)", generator) != ["poor"]
 
 
 def test_activations_learn_in_both_torch_networks(outputs, tmp_path):

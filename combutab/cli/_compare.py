@@ -157,8 +157,10 @@ def compare(
     out: Annotated[
         Path,
         typer.Option(
+            "--out",
+            "-o",
             help="Folder to write the results to. After an interrupted run, the same command "
-            "continues from the scores in the folder."
+            "continues from the scores in the folder.",
         ),
     ] = Path("combutab-compare"),
     force: Annotated[
@@ -496,7 +498,10 @@ def _write(comparison: _Comparison, found: ActivationComparison) -> None:
 # ---- the scores as a table of a terminal -------------------------------------------------------
 
 # The order in which columns are left out where there is little room
-_DISPENSABLE = ("mean\nrank", "p\n(Holm)", "told\napart", "beats\nguess", "95 % interval")
+_DISPENSABLE = (
+    *("mean\nrank", "p-value\n(Holm)", "differs\nfrom best", "beats\nguess"),
+    "95 % interval",
+)
 
 
 def comparison_table(found: ActivationComparison, width: int) -> Table:
@@ -544,11 +549,11 @@ def _table_columns(found: ActivationComparison) -> dict[str, list[str]]:
             for line in lines
         ],
         "mean\nrank": [f"{line['mean_rank']:.2f}" if "mean_rank" in line else "" for line in lines],
-        "p\n(Holm)": [
+        "p-value\n(Holm)": [
             "",
             *(f"{line['p']:.4f}" if line["p"] >= 1e-4 else "< 0.0001" for line in others),
         ],
-        "told\napart": [
+        "differs\nfrom best": [
             "(best)" if found.winner else "–",
             *("yes" if line["distinguishable"] else "no" for line in others),
         ],

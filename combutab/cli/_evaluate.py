@@ -56,7 +56,7 @@ def evaluate(
         typer.Option(
             help="Table of real rows that the generator was not trained on (hold-out). Models are "
             "tested on them, and privacy is measured against them. Without this table, models are "
-            "tested by five-fold cross-validation on REAL, and privacy is measured only by the "
+            "tested on parts of REAL, and privacy is measured only by the "
             "number of copied rows."
         ),
     ] = None,

@@ -152,13 +152,13 @@ def check_limit(limit: int, needed: int, what: str, instead: str) -> None:
 def describe_generator(
     kind: str, version: str, params: Mapping[str, Any], fitted: Mapping[str, Any]
 ) -> dict[str, str]:
-    """Say in words which generator it is, and what its fit promises of differential privacy.
+    """Describe a generator in words, and whether its fit is differentially private.
 
-    >>> describe_generator("TVAE", "0.1.0", {"epochs": 300}, {})
-    {'Generator': 'TVAE of combutab 0.1.0', 'Differential privacy': 'not promised', 'epochs': '300'}
+    >>> describe_generator("TVAE", "0.1.0", {"epochs": 9}, {})
+    {'Generator': 'TVAE of combutab 0.1.0', 'Differential privacy': 'not guaranteed', 'epochs': '9'}
     """
-    promise = "not promised"
+    promise = "not guaranteed"
     if "epsilon_" in fitted:  # of the fit: parameters can be set after it
-        promise = f"promised, epsilon={fitted['epsilon_']:g}, delta={fitted['delta_']:g}"
+        promise = f"guaranteed, epsilon={fitted['epsilon_']:g}, delta={fitted['delta_']:g}"
     made = {"Generator": f"{kind} of combutab {version}", "Differential privacy": promise}
     return made | {str(name): str(value) for name, value in params.items()}

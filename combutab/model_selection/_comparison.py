@@ -22,7 +22,7 @@ from combutab.core.metrics import METRICS, Metric
 from combutab.core.parallel import on_cluster
 from combutab.core.progress import bar_width, left_column, make_bar
 from combutab.core.rng import Stream, fold_in
-from combutab.core.text import one_line
+from combutab.core.text import counted, one_line
 from combutab.estimators import BaseMLP, FitOutcome, FitTask, fit_stacked
 from combutab.evaluation import (
     compare_with_best,
@@ -452,7 +452,7 @@ def other_measures(
         for name, scores in _fold_means(results, summary, metric).items():
             if metric != plan.guess_metric and np.isfinite([scores, guess]).all():
                 ahead = (scores.mean() - guess.mean()) * (1 if measure.greater_is_better else -1)
-                words = f"{measure.title} ({name} {scores.mean():.4g}, the guess {guess.mean():.4g}"
+                words = f"{measure.title} ({name} {scores.mean():.4g}, guessing {guess.mean():.4g}"
                 tested.append((metric, ahead, plan.p_value(scores, guess), words))
     corrected: Any = holm([p for _, _, p, _ in tested]) if tested else []
     best: dict[str, tuple[float, str]] = {}
@@ -460,7 +460,7 @@ def other_measures(
         if p < _ALPHA and ahead > best.get(metric, (0.0, ""))[0]:
             best[metric] = ahead, f"{words}, {p_words(p)})"
     named = _and(f"by {words}" for _, words in best.values()) if best else ""
-    return f"An activation does beat guessing {named}." if best else ""
+    return f"Some activation is significantly better than guessing {named}." if best else ""
 
 
 def sentences(
@@ -493,21 +493,27 @@ def _guess_sentences(
     best, metric = summary.iloc[0], plan.guess_metric
     name, label, p = best["activation"], METRICS[plan.task][metric].title, p_words(best["p_guess"])
     mean, score = float(guesses[metric].mean()), _mean_score(results, name, metric)
-    guess = f"the guess ({GUESSES[metric]}) has a mean {label} of {mean:.4g}"
+    guess = f"guessing ({GUESSES[metric]}) has a mean {label} of {mean:.4g}"
     beaten = summary["beats_guess"].astype(bool)
     if best["beats_guess"]:
-        lines = [first, f"It beats guessing ({p}): {guess}."]
+        lines = [first, f"It is significantly better than guessing ({p}): {guess}."]
         if metric != plan.metric:
-            lines[1] = f"It beats guessing by {label} ({score:.4g}, the guess {mean:.4g}, {p})."
+            lines[1] = (
+                f"It is significantly better than guessing by {label} ({score:.4g}, guessing "
+                f"{mean:.4g}, {p})."
+            )
             lines += _no_better_words(plan, best, float(guesses[plan.metric].mean()))
-        short = f"No better than guessing at the {100 * _ALPHA:g} % level"
+        short = f"Not significantly better than guessing at the {100 * _ALPHA:g} % level"
         return lines + _beating_words(short, summary[~beaten])
-    none = "The best mean is no winner"
+    none = f"{name}, which has the best mean, is not significantly better than guessing by {label}"
     if not beaten.any():
-        none = f"No activation beats guessing by {label}"
+        none = f"No activation is significantly better than guessing by {label}"
     n, k = len(summary), int(best["n_resamples"])
     if plan.test == "wilcoxon" and n * 2.0 ** (1 - k) >= _ALPHA:
-        why = f"over {k} resamples the Wilcoxon test cannot tell any of {n} from a guess"
+        why = (
+            f"with {k} resamples the Wilcoxon test cannot find a significant difference for "
+            f"{counted(n, 'activation')}"
+        )
     elif plan.is_better(score, mean, metric):
         why = f"{name} is not significantly different from it ({p})"
     else:
@@ -515,8 +521,8 @@ def _guess_sentences(
     return [
         f"{none}: {guess}, and {why}.",
         *([others_beat] if others_beat else ()),
-        f"Of the activations {first}",
-        *_beating_words("These beat guessing", summary[beaten]),
+        f"Among the activations, {first}",
+        *_beating_words("Significantly better than guessing", summary[beaten]),
     ]
 
 
@@ -525,8 +531,8 @@ def _no_better_words(plan: ComparisonPlan, best: pd.Series, guess: float) -> lis
     if plan.is_better(best["mean"], guess):
         return []
     return [
-        f"By {plan.measure.title} the guess ({GUESSES[plan.metric]}) is as good, with "
-        f"{guess:.4g}: where classes are uneven, compare by roc_auc, average_precision or log_loss."
+        f"By {plan.measure.title}, guessing ({GUESSES[plan.metric]}) is at least as good, with "
+        f"{guess:.4g}. For imbalanced classes, compare by roc_auc, average_precision or log_loss."
     ]
 
 
@@ -539,9 +545,9 @@ def _measures_sentence(
     for metric, measure in METRICS[plan.task].items():
         score = _mean_score(results, best, metric)
         if metric != plan.metric and np.isfinite(score):
-            guess = f" (the guess {guesses[metric].mean():.3g})" if len(guesses) else ""
+            guess = f" (guessing {guesses[metric].mean():.3g})" if len(guesses) else ""
             named.append(f"{measure.title} {score:.4g}{guess}")
-    return f"By other measures {best} has {_and(named)}."
+    return f"Other metrics of {best}: {_and(named)}."
 
 
 def _mean_score(results: pd.DataFrame, activation: str, metric: str) -> float:
@@ -591,7 +597,7 @@ def _constant_sentences(plan: ComparisonPlan, results: pd.DataFrame) -> list[str
         which = "Networks of " + _and(
             f"{name} ({n} of {n_fits})" for name, n in counts.items() if n
         )
-    return [f"{which} answer {answer} for every row of their test fold."]
+    return [f"{which} predict {answer} for every row of their test fold."]
 
 
 def _and(names: Iterable[str]) -> str:
@@ -801,7 +807,7 @@ def _left_out_sentences(
     failed = results.loc[results[plan.metric].isna(), "activation"].value_counts()
     return [
         *(
-            f"{name} is left out, {failed[name]} of its {n_fits} fits failed: {error}"
+            f"{name} is left out, because {failed[name]} of its {n_fits} fits failed: {error}"
             for name, error in errors.items()
         ),
         *(f"The baseline {name} is left out: {error}" for name, error in refused.items()),

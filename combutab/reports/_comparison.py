@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 _NAMED = 3  # names in a sentence before the others are counted
 # What a score says of a model, and the score by itself
 _PHRASES = {
-    "accuracy": ("names the right class for {} of new rows", "{:.1%}"),
-    "balanced_accuracy": ("has a balanced accuracy of {} on new rows", "{:.1%}"),
-    "average_precision": ("has an average precision of {} on new rows (1 is perfect)", "{:.3g}"),
-    "r2": ("explains {} of the variation in new rows", "{:.1%}"),
-    "f1": ("has an F1 of {} on new rows (1 is perfect)", "{:.3g}"),
-    "f1_macro": ("has a macro F1 of {} on new rows (1 is perfect)", "{:.3g}"),
-    "roc_auc": ("has a ROC AUC of {} on new rows (0.5 is chance, 1 perfect)", "{:.3g}"),
-    "log_loss": ("has a log loss of {} on new rows (0 is perfect)", "{:.3g}"),
-    "mae": ("is off by {} standard deviations of the target, on average", "{:.3g}"),
+    "accuracy": ("predicts the correct class for {} of the test rows", "{:.1%}"),
+    "balanced_accuracy": ("has a balanced accuracy of {} on the test rows", "{:.1%}"),
+    "average_precision": ("has an average precision of {} (1 is perfect)", "{:.3g}"),
+    "r2": ("explains {} of the variance in the test rows", "{:.1%}"),
+    "f1": ("has an F1 of {} (1 is perfect)", "{:.3g}"),
+    "f1_macro": ("has a macro F1 of {} (1 is perfect)", "{:.3g}"),
+    "roc_auc": ("has a ROC AUC of {} (0.5 is chance, 1 is perfect)", "{:.3g}"),
+    "log_loss": ("has a log loss of {} (0 is perfect)", "{:.3g}"),
+    "mae": ("has a mean absolute error of {} standard deviations of the target", "{:.3g}"),
     "rmse": ("has an RMSE of {} standard deviations of the target", "{:.3g}"),
-    "mape": ("is off by {} of the target, on average", "{:.1%}"),
+    "mape": ("has a mean absolute error of {} of the target", "{:.1%}"),
     "mse": ("has a mean squared error of {} variances of the target", "{:.3g}"),
 }
 
@@ -73,7 +73,7 @@ def _score_in_words(metric: str, value: float) -> str:
 
 def _score_told(metric: str, value: float) -> str:
     if metric == "r2" and value < 0.0005:  # 0.0 %
-        return f"explains nothing of the variation in new rows (R2 {value:.2g})"
+        return f"explains no variance in the test rows (R2 {value:.2g})"
     return _PHRASES[metric][0].format(_score_in_words(metric, value))
 
 
@@ -82,17 +82,17 @@ def _best_card(found: ActivationComparison) -> Card:
     apart = rest["distinguishable"].astype(bool)
     near, behind = rest["activation"][~apart], rest["activation"][apart]
     if not len(rest):
-        why, level, word = "alone", "unknown", "one alone"
+        why, level, word = "alone", "unknown", "only one"
     elif apart.all():
         why, level, word = "clear", "good", "clear"
     elif apart.any():
         why, level, word = "close", "fair", "several"
     else:
-        why, level, word = "open", "unknown", "open"
+        why, level, word = "open", "unknown", "not decided"
     lists = {"near": near, "behind": behind, "together": [best, *near]}
     names = {name: _first_names(each) for name, each in lists.items()}
     short, *said = say("best_card", why=why, best=_first_names([best]), **names)
-    return Card("The best activation", level, word, short, tuple(said))
+    return Card("Best activation", level, word, short, tuple(said))
 
 
 def _guess_card(found: ActivationComparison) -> Card:
@@ -101,9 +101,9 @@ def _guess_card(found: ActivationComparison) -> Card:
     low, high = (_score_in_words(found.metric, line[end]) for end in ("low", "high"))
     score, scored = _score_told(found.metric, line["mean"]), found.baseline_results
     guess = scored[scored.get("baseline", pd.Series(dtype=str)) == "guess"]
-    subject, others = "Better than a guess", found.other_measures
+    subject, others = "Better than guessing", found.other_measures
     if not len(guess):
-        subject, why, level, word = "What it learned", "unknown", "unknown", "no guess beside"
+        why, level, word = "unknown", "unknown", "not tested"
     elif found.winner:
         why, level, word = "yes", "good", "yes" if metric == found.metric else f"by {label}"
     else:
@@ -122,7 +122,7 @@ def _guess_card(found: ActivationComparison) -> Card:
         guess=GUESSES[metric],
         guessing=_score_told(metric, float(guess[metric].mean())) if len(guess) else "",
         around=(low, high) if low != high else (),
-        measure="" if metric == found.metric else found.measure.title,
+        measure=found.measure.title,
     )
     return Card(subject, level, word, short, tuple(said))
 
@@ -141,7 +141,7 @@ def _learners_card(found: ActivationComparison) -> Card | None:
     elif apart.all():
         which, why, level, word = names, "behind", "good", "yes"
     else:
-        which, why, level, word = names[~apart], "near", "fair", "not surely"
+        which, why, level, word = names[~apart], "near", "fair", "not significantly"
     best, label = _first_names([found.best]), found.measure.title
     scores = [(best, mean), *table[["baseline", "mean"]].itertuples(index=False)]
     short, *said = say(
@@ -155,7 +155,7 @@ def _learners_card(found: ActivationComparison) -> Card | None:
             f"{name} {_score_in_words(found.metric, score)}" for name, score in scores
         ),
     )
-    return Card("Better than simpler models", level, word, short, tuple(said))
+    return Card("Better than other models", level, word, short, tuple(said))
 
 
 def _first_names(names: Any) -> str:
@@ -217,8 +217,8 @@ def comparison_page(found: ActivationComparison) -> str:
         version=__version__,
         sections=[
             ("scores", "Scores"),
-            ("other", "Other measures"),
-            ("made", "How it was made"),
+            ("other", "Other metrics"),
+            ("made", "Settings"),
             ("reading", "How to read"),
         ],
         found=found,
@@ -249,7 +249,7 @@ def comparison_page(found: ActivationComparison) -> str:
 def _score_rows(found: ActivationComparison, table: pd.DataFrame) -> list[dict[str, str]]:
     """A row an activation or a baseline, the best first; ``verdict`` says what the test found."""
     digits = _digits(found)
-    best = "the best" if found.winner else "the best, no winner"
+    best = "best" if found.winner else "best mean, not better than guessing"
     return [
         {
             "name": str(line.iloc[0]),
@@ -257,7 +257,7 @@ def _score_rows(found: ActivationComparison, table: pd.DataFrame) -> list[dict[s
             "interval": interval_words(line["low"], line["high"], digits)
             or "the same in all folds",
             "mean_rank": f"{line.get('mean_rank', np.nan):.2f}",
-            "p": "–" if np.isnan(line["p"]) else _percent_p(float(line["p"])),
+            "p": "–" if np.isnan(line["p"]) else _p_value(float(line["p"])),
             "verdict": best if np.isnan(line["p"]) else _VERDICTS[bool(line["distinguishable"])],
             "guess": "yes" if line.get("beats_guess") else "no",
         }
@@ -314,12 +314,10 @@ def _fixed(value: float, decimals: int) -> str:
     return "–" if value != value else f"{value:,.{decimals}f}"  # NaN: a class is in no test fold
 
 
-def _percent_p(p: float) -> str:
-    """A probability in percent, with two digits or so.
+def _p_value(p: float) -> str:
+    """A p-value with two digits or so.
 
-    >>> [_percent_p(p) for p in (1.0, 0.6332, 0.0312, 0.00029, 1e-7)]
-    ['100 %', '63 %', '3.1 %', '0.03 %', '< 0.01 %']
+    >>> [_p_value(p) for p in (1.0, 0.6332, 0.0312, 0.00029, 1e-7)]
+    ['1.00', '0.63', '0.031', '0.0003', '< 0.0001']
     """
-    if p < 1e-4:
-        return "< 0.01 %"
-    return f"{100 * p:.{0 if p >= 0.1 else 1 if p >= 0.01 else 2}f} %"
+    return "< 0.0001" if p < 1e-4 else f"{p:.{2 if p >= 0.1 else 3 if p >= 0.01 else 4}f}"

@@ -51,7 +51,7 @@ class Finding:
 
     Attributes
     ----------
-    subject : {"usefulness", "likeness", "privacy"}
+    subject : {"utility", "fidelity", "privacy"}
     level : {"good", "fair", "poor", "unknown"}
         By the thresholds above; the page says how.
     sentence : str
@@ -163,9 +163,9 @@ def points(share: float) -> str:
     """A difference of shares, in percentage points.
 
     >>> points(0.123), points(0.009), points(2.0)
-    ('12 points', '1 point', '100 points')
+    ('12 percentage points', '1 percentage point', '100 percentage points')
     """
-    return counted(round(min(100 * share, 100)), "point")
+    return counted(round(min(100 * share, 100)), "percentage point")
 
 
 # ---- Synthetic rows, and single values, that are real ones ---------------------------------------
@@ -543,7 +543,7 @@ _FEW_ROWS = 0.05  # from where it is told how far chance may move a share
 _WEAK = 0.4  # association up to which ties that few rows do not show are called weak
 
 
-def judge_likeness(
+def judge_fidelity(
     alike: pd.DataFrame,
     detection: pd.DataFrame,
     yardsticks: Yardsticks,
@@ -562,23 +562,23 @@ def judge_likeness(
     """
     if column_losses(alike, SYNTHETIC).empty:
         why = "Not known: the real table has no values to compare with."
-        return Finding("likeness", "unknown", why)
+        return Finding("fidelity", "unknown", why)
     told = two_sample(detection, SYNTHETIC, min(n_train, n_made))
     real = two_sample(detection, HELD_OUT, min(n_train, n_test))
     rows, pairs = _judge_rows(told, real), _judge_pairs(alike, yardsticks)
     level = worst_level([level for level, _ in (rows, pairs) if level])
     # no level comes of single columns: those drawn each for itself match as well
-    sentence = "; ".join([*rows[1], *pairs[1], *_judge_columns(alike, yardsticks)])
+    sentences = [*rows[1], *pairs[1], *_judge_columns(alike, yardsticks)]
     if level == "unknown":
-        sentence = f"Not known, with {counted(min(n_train, n_made), 'row')}: {sentence}"
+        sentences[0] = f"not known, with {counted(min(n_train, n_made), 'row')}: {sentences[0]}"
     near_copies = told is not None and told.near_copies
     headline = ""
     if near_copies and level in ("good", "fair"):
-        headline = "Its rows look like real ones, but may be near copies of them."
+        headline = "Its rows look like real rows, but may be near copies of them."
     differ = real is not None and real.n_rows >= FEW and real.area >= TOLD_FAIR
-    notes = say("likeness_notes", level=level, told=told, differ=differ, left_out=_listed(left_out))
-    sentence = f"{sentence[0].upper()}{sentence[1:]}."
-    return Finding("likeness", level, sentence, tuple(notes), headline)
+    notes = say("fidelity_notes", level=level, told=told, differ=differ, left_out=_listed(left_out))
+    sentence = " ".join(f"{each[0].upper()}{each[1:]}." for each in sentences)
+    return Finding("fidelity", level, sentence, tuple(notes), headline)
 
 
 def _judge_columns(alike: pd.DataFrame, yardsticks: Yardsticks) -> list[str]:
@@ -630,13 +630,13 @@ def _judge_rows(told: TwoSample | None, real: TwoSample | None) -> tuple[str, li
 
 
 def _give_or_take(off: float) -> str:
-    return f", give or take {points(off)}"
+    return f" (± {points(off)})"
 
 
 # ---- Judge whether learners get from synthetic rows what they get from real ones -----------------
 
 REAL = "real"  # a source of ml_efficacy
-NOTHING = "Models trained on it do no better than guessing."
+NOTHING = "Models trained on it predict no better than guessing."
 # whose errors go by the rows of the rarer classes
 _BY_CLASS = ("roc_auc", "balanced_accuracy", "average_precision", "f1", "f1_macro")
 _SOME = 0.1  # skill over guessing that is no longer next to nothing
@@ -713,7 +713,7 @@ class _Skill:
         return f"{gap:+.3f} (95 % interval {low:+.3f} to {high:+.3f})"
 
 
-def judge_usefulness(
+def judge_utility(
     efficacy: pd.DataFrame,
     *,
     target: Hashable,
@@ -756,9 +756,9 @@ def judge_usefulness(
         headline = NOTHING if level == "poor" and kept == 0 else ""
         figure = f"difference of {skill.label} {skill.difference}"
     facts = {"skill": skill, "name": repr(str(target)), "rows": rows, "n_test": n_test}
-    sentences = say("usefulness", why=why, level=level, share=share, off=off, **facts)
-    notes = say("usefulness_notes", seen=seen, note=skill.note if why == "kept" else "")
-    return Finding("usefulness", level, " ".join(sentences), tuple(notes), headline, figure)
+    sentences = say("utility", why=why, level=level, share=share, off=off, **facts)
+    notes = say("utility_notes", seen=seen, note=skill.note if why == "kept" else "")
+    return Finding("utility", level, " ".join(sentences), tuple(notes), headline, figure)
 
 
 def best_learner(efficacy: pd.DataFrame, metric: Metric) -> str:

@@ -187,8 +187,7 @@ def report_model(
         type(estimator).__name__,
         target,
         {**(facts or {}), **model_facts(estimator)},
-        scored
-        or f"The scores and importances are of {counted(len(frame), 'row')} that were given.",
+        scored or f"The scores and importances are computed on {counted(len(frame), 'row')}.",
         scores,
         importance,
         [_shown_values(each, frame, least) for each in dependences],
@@ -218,7 +217,7 @@ def model_facts(estimator: Any) -> dict[str, str]:
     """What a fitted estimator says of itself: epochs, networks, parameters, versions."""
     facts = {"Model": type(estimator).__name__}
     if hasattr(estimator, "n_features_in_"):
-        facts["Columns to predict from"] = f"{estimator.n_features_in_:,}"
+        facts["Feature columns"] = f"{estimator.n_features_in_:,}"
     classes = getattr(estimator, "classes_", None)
     if is_classifier(estimator) and classes is not None:
         facts["Classes"] = f"{len(classes):,}"
@@ -238,7 +237,7 @@ def model_facts(estimator: Any) -> dict[str, str]:
         and name in defaults
         and not _is_default(value, defaults[name].default)
     ]
-    facts["Parameters that are not the defaults"] = ", ".join(changed)[:1000] or "none"
+    facts["Non-default parameters"] = ", ".join(changed)[:1000] or "none"
     facts["Versions"] = ", ".join(f"{name} {each}" for name, each in versions().items())
     return facts
 
@@ -272,13 +271,13 @@ def _became(encoder: Any, categories: Any, column: int, words: str) -> str:
     if categories is None:
         indicated = any(span.kind == "indicator" for span in spans)
         plural = "" if width == 1 else "s"
-        return f"{width} input{plural}" + ", one says where it is missing" * indicated
+        return f"{width} input{plural}" + ", one of them marks missing values" * indicated
     n = len(categories.keys)
     kept = f"{n:,} categor{'y' if n == 1 else 'ies'}"
     if not n:
-        return "no category is frequent enough to be kept"
-    kept += ", rarer ones count as one" if categories.rare or not categories.onehot else ""
-    return f"{kept}; {'one input each' if categories.onehot else 'a learned vector each'}"
+        return "not used: no category is frequent enough"
+    kept += ", rarer ones joined into one" if categories.rare or not categories.onehot else ""
+    return f"{kept}; {'one-hot' if categories.onehot else 'embedding'}"
 
 
 # ---- The page ------------------------------------------------------------------------------------
@@ -299,7 +298,7 @@ def model_page(found: ModelReport) -> str:
         ("dependence", "Dependence", found.dependences),
         ("rows", "Rows", found.attributions),
         ("columns", "Columns", True),
-        ("use", "How to use it", True),
+        ("use", "How to use", True),
         ("reading", "How to read", True),
     ]
     return render(
@@ -328,13 +327,16 @@ def _verdict(scores: PredictionScores | None) -> str:
         return ""
     row: Any = scores.table.loc[scores.metric]
     title, score, baseline = row["title"], row["score"], row["baseline"]
-    beside = f"{title} {number(score)}, that of the baseline {number(baseline)}"
+    beside = f"{title} is {number(score)}, and {number(baseline)} for the baseline"
     if not scores.beats_baseline:
         return f"The model is no better than the baseline: {beside}."
     ends = (row["low"], row["high"])
     near = ends[0] <= baseline <= ends[1]
     if near:
-        return f"The model may be no better than the baseline: {beside}, within the interval."
+        return (
+            f"The model may be no better than the baseline: {beside}, which is within the 95 % "
+            "interval."
+        )
     return f"The model is better than the baseline: {beside}."
 
 
@@ -365,9 +367,13 @@ def _importance_said(found: PermutationImportance | None) -> str:
         return ""
     names = found.table.loc[found.table["low"] > 0, "column"].astype(str).tolist()
     if not names:
-        return "No column is important beyond chance."
-    most = ", ".join(names[:3])
-    return f"Most important: {most}. {len(names)} of {len(found.table)} columns are beyond chance."
+        return "No column has an importance whose 95 % interval is above 0."
+    most, n = ", ".join(names[:3]), len(found.table)
+    verb = "has" if len(names) == 1 else "have"
+    return (
+        f"Most important: {most}. {len(names)} of {counted(n, 'column')} {verb} an importance "
+        "whose 95 % interval is above 0."
+    )
 
 
 def _dependences_said(found: Sequence[PartialDependence]) -> str:
@@ -382,7 +388,7 @@ def _dependences_said(found: Sequence[PartialDependence]) -> str:
         return ""
     _, column, name, values = max(spans, key=lambda span: span[0])
     low, high = number(float(values.min())), number(float(values.max()))
-    return f"It changes most with {column}: the mean {name} lies between {low} and {high}."
+    return f"Largest effect: {column}, where the mean {name} ranges from {low} to {high}."
 
 
 def _rows_said(found: Attributions | None) -> list[str]:
@@ -394,8 +400,8 @@ def _rows_said(found: Attributions | None) -> list[str]:
         most = int(np.abs(values).argmax())
         answer, base = float(found.predictions[i]), float(found.base_values[i])
         said.append(
-            f"Row {found.values.index[i]}: {found.outputs[i]} {number(answer)}, on average "
-            f"{number(base)}. The largest part is that of {found.values.columns[most]}: "
+            f"Row {found.values.index[i]}: {found.outputs[i]} {number(answer)} (mean of other "
+            f"rows: {number(base)}). Largest contribution: {found.values.columns[most]}, "
             f"{number(float(values[most]))}."
         )
     return said
@@ -451,14 +457,14 @@ def _fit_figure(scores: PredictionScores | None) -> tuple[Markup, str] | None:
         classes = scores.classes.tolist()
         if len(classes) == 2:
             x, hit = scores.y_proba[:, 1], scores.y_true == scores.classes[1]
-            names = f"predicted probability of {classes[1]!r}", "share of the rows that have it"
+            names = f"predicted probability of {classes[1]!r}", f"observed share of {classes[1]!r}"
         else:
             x, hit = scores.y_proba.max(1), scores.y_true == scores.y_pred
-            names = "probability of the predicted class", "share of the rows that have it"
+            names = "probability of the predicted class", "share of correct predictions"
         title, limits = "Calibration curve", (0.0, 1.0)
     elif scores.y_pred.ndim == 1:
         x, hit = scores.y_pred, scores.y_true
-        names, title = ("predicted", "true"), "Predicted and true values"
+        names, title = ("predicted value", "true value"), "Predicted and true values"
         limits = None
     else:
         return None
@@ -492,4 +498,4 @@ def _grouped(
     axes.set_ylabel(names[1], parse_math=False)
     axes.spines[["top", "right"]].set_visible(False)
     told = "; ".join(f"{number(a)}: {number(b)}" for a, b in zip(at, mean, strict=True))
-    return figure, f"Means by groups of rows: {told}"
+    return figure, f"Means of groups of rows: {told}"

@@ -42,9 +42,9 @@ from combutab.reports._findings import (
     count_copies,
     count_values,
     find_copies,
-    judge_likeness,
+    judge_fidelity,
     judge_privacy,
-    judge_usefulness,
+    judge_utility,
     two_sample,
 )
 from combutab.reports._findings import HELD_OUT_ROWS as UNSEEN
@@ -78,7 +78,7 @@ class SyntheticEvaluation:
     target : column name or None
     task : {"classification", "regression"} or None
     metric : str or None
-        The metric by which the usefulness is judged; None without ``efficacy``.
+        The metric that measures the utility; None without ``efficacy``.
     guess : float or None
         What guessing has of this metric: 0.5 of ROC AUC, 0 of R2; None without ``efficacy``.
     efficacy : DataFrame or None
@@ -92,7 +92,7 @@ class SyntheticEvaluation:
     copies : int
         Synthetic rows that equal a row of ``train`` in every column but identifiers.
     findings : tuple of Finding
-        Of usefulness, likeness and privacy, in this order.
+        Of utility, fidelity and privacy, in this order.
     made : mapping of str to str
         How the synthetic table was made; empty if that is not known.
     versions : mapping of str to str
@@ -194,14 +194,14 @@ def evaluate_synthetic(
         turn is what learners are tested on (from 5,000 rows on the first of them), and of privacy
         no more is known than copies.
     target : column name, optional
-        A column that is worth predicting; without it nothing is known of the usefulness.
+        A column that is worth predicting; without it the utility is not known.
     task : {"auto", "classification", "regression"}, default="auto"
     categorical : collection of column names, default=()
         Columns of numbers or dates that are categories.
     learners : default="standard"
         As in `ml_efficacy`.
     scoring : str, optional
-        The metric by which the usefulness is judged: "roc_auc" (default), "log_loss", "accuracy",
+        The metric that measures the utility: "roc_auc" (default), "log_loss", "accuracy",
         "balanced_accuracy", "average_precision", "f1" or "f1_macro"; of a regression "r2"
         (default), "mae", "rmse", "mse" or "mape".
     made : mapping of str to str, optional
@@ -255,7 +255,7 @@ def evaluate_synthetic(
     ...     real_train=people[:1000], real_test=people[1000:2000], synthetic=people[2000:]
     ... )
     >>> [(finding.subject, finding.level) for finding in found.findings]
-    [('usefulness', 'unknown'), ('likeness', 'good'), ('privacy', 'good')]
+    [('utility', 'unknown'), ('fidelity', 'good'), ('privacy', 'good')]
     """
     named = _NAMES | dict(names or {})
     described = _describe(generator) | dict(made or {})
@@ -272,8 +272,8 @@ def evaluate_synthetic(
 
     goal: Task | None = None
     metric, efficacy, guess = None, None, None
-    usefulness = _unjudged(aligned, target)
-    if usefulness is None:
+    utility = _unjudged(aligned, target)
+    if utility is None:
         known = pd.concat([aligned[role][target] for role in given if role != "synthetic"]).dropna()
         goal = infer_task(known) if task == "auto" else task
         try:
@@ -284,19 +284,19 @@ def evaluate_synthetic(
         if goal == "classification":
             aligned = _align(given, named, [*categorical, target])
         judge = partial(
-            _judge_usefulness, aligned["synthetic"], target, goal, metric, learners, clock, options
+            _judge_utility, aligned["synthetic"], target, goal, metric, learners, clock, options
         )
         real, test = aligned["real"], aligned.tables.get("test")
         splits = _parts_in_turn(real, target, random_state) if test is None else [(real, test)]
-        usefulness, efficacy, guess = judge(splits, seen=test is None)
-        if test is not None and usefulness.level == "unknown" and len(real) < _ENOUGH:
+        utility, efficacy, guess = judge(splits, seen=test is None)
+        if test is not None and utility.level == "unknown" and len(real) < _ENOUGH:
             # few held-out rows: all real rows are tested on in turn
             splits = _parts_in_turn(
                 pd.concat([real, test], ignore_index=True), target, random_state
             )
             again = judge(splits, seen=True)
             if again[0].level != "unknown":
-                usefulness, efficacy, guess = again
+                utility, efficacy, guess = again
 
     train, rows, test = aligned["real"], aligned["synthetic"], aligned.tables.get("test")
     sources = {SYNTHETIC: rows} | ({} if test is None else {HELD_OUT: test})
@@ -371,8 +371,8 @@ def evaluate_synthetic(
         privacy=near,
         copies=copies.rows,
         findings=(
-            usefulness,
-            judge_likeness(
+            utility,
+            judge_fidelity(
                 alike[~alike[["column", "other_column"]].isin(names_rows).any(axis=1)],
                 detected,
                 yardsticks,
@@ -425,9 +425,11 @@ def _with_promise(finding: Finding, promise: str | None) -> Finding:
     """The finding of privacy, with a note on what the fit of the generator promises."""
     if promise is None:
         return finding
-    note = f"Differential privacy of the generator's fit: {promise}."
-    if promise.startswith("promised"):
-        note += " This report reads the real rows without noise, and is not covered."
+    note = f"Differential privacy of the generator: {promise}."
+    if promise.startswith("guaranteed"):
+        note += (
+            " This report reads the real rows without noise, so the guarantee does not cover it."
+        )
     return replace(finding, notes=(*finding.notes, note))
 
 
@@ -488,8 +490,8 @@ def _unjudged(aligned: AlignedTables, target: Hashable | None) -> Finding | None
         why = "few"
     else:
         return None
-    (sentence,) = say("no_usefulness", why=why, name=repr(str(target)), n_known=n_known)
-    return Finding("usefulness", level, sentence, headline=headline)
+    (sentence,) = say("no_utility", why=why, name=repr(str(target)), n_known=n_known)
+    return Finding("utility", level, sentence, headline=headline)
 
 
 def _draw_anew(table: pd.DataFrame, target: Hashable, seed: int) -> dict[str, pd.DataFrame]:
@@ -499,7 +501,7 @@ def _draw_anew(table: pd.DataFrame, target: Hashable, seed: int) -> dict[str, pd
     return {f"anew {k}": table.iloc[rows].reset_index(drop=True) for k, rows in enumerate(drawn)}
 
 
-def _judge_usefulness(
+def _judge_utility(
     synthetic: pd.DataFrame,
     target: Hashable,
     task: Task,
@@ -518,7 +520,7 @@ def _judge_usefulness(
     known = pd.concat([test[target] for _, test in splits]).dropna()
     most = 0 if task == "regression" else int(known.value_counts().max())
     judge = partial(
-        judge_usefulness,
+        judge_utility,
         efficacy,
         target=target,
         metric=metric,

@@ -49,8 +49,8 @@ def synthetic_page(found: SyntheticEvaluation) -> str:
     columns = _column_parts(found, identifiers)
     sections = [("rows", "Whole rows"), ("columns", "Columns"), ("pairs", "Pairs of columns")]
     if found.efficacy is not None:
-        sections.insert(0, ("usefulness", "Learning from it"))
-    sections += [("privacy", "Privacy"), ("made", "How it was made"), ("reading", "How to read")]
+        sections.insert(0, ("utility", "Utility"))
+    sections += [("privacy", "Privacy"), ("made", "Settings"), ("reading", "How to read")]
     with svg_style():
         return render(
             "synthetic.html",
@@ -71,7 +71,7 @@ def synthetic_page(found: SyntheticEvaluation) -> str:
         )
 
 
-# ---- usefulness --------------------------------------------------------------------------------
+# ---- utility -----------------------------------------------------------------------------------
 
 
 def _efficacy(found: SyntheticEvaluation) -> dict[str, Any] | None:
@@ -114,7 +114,7 @@ def _with_unit(metric: Metric) -> str:
     return f"{metric.title}, in {metric.unit}" if metric.unit else metric.title
 
 
-# ---- likeness ----------------------------------------------------------------------------------
+# ---- fidelity ----------------------------------------------------------------------------------
 
 
 def _fidelity_rows(found: SyntheticEvaluation, *measures: str) -> list[dict[Hashable, Any]]:
@@ -146,11 +146,14 @@ def _chart_or_reason(
     if not real.count() or not synthetic.count():
         return None, f"No {'synthetic' if real.count() else 'real'} row has a value."
     if column in identifiers:
-        return None, "Identifier, not shown: hardly any rows share a value."
+        return None, "This identifier column is not shown: hardly any rows share a value."
     draw: Any = category_bars if found.kinds[column] == "category" else histogram
     others = [] if found.test is None else [found.test[column]]
     chart = draw(real, synthetic, others, least=found.least_rows)
-    return chart, "" if chart else f"Not shown: too few values that {found.least_rows} rows share."
+    return (
+        chart,
+        "" if chart else f"Not shown: too few values are shared by {found.least_rows} rows.",
+    )
 
 
 def _column_table(found: SyntheticEvaluation) -> list[dict[str, Any]]:

@@ -37,13 +37,13 @@ def test_the_findings_are_printed_and_the_page_is_written(folder, capsys, files)
     out, err = capsys.readouterr()
     assert err == ""
     lines = [line for line in out.splitlines() if not line.startswith("  ")]
-    number = r"usefulness: difference of ROC AUC [+-]0\.\d+ \(95 % interval .*\), good\. Models .*"
+    number = r"utility: difference of ROC AUC [+-]0\.\d+ \(95 % interval .*\), good\. Models .*"
     assert re.fullmatch(number, lines[0])
-    assert [line.split(".")[0] for line in lines[1:]] == ["likeness: good", "privacy: good"]
+    assert [line.split(".")[0] for line in lines[1:]] == ["fidelity: good", "privacy: good"]
     assert files(folder) == sorted([*before, "report.html"])
     page = Path("report.html").read_text("utf-8")
     assert all(name in page for name in ("real.csv", "made.csv", "held.csv"))
-    assert "The synthetic rows keep" in page
+    assert "Training on the synthetic rows keeps" in page
 
 
 def test_options_reach_the_evaluation(folder, arguments):
@@ -122,8 +122,8 @@ def test_a_report_of_rows_that_were_just_made(folder, capsys, files):
         "other 120 (--holdout)\n"
     )
     assert [line.split(":")[0] for line in out.splitlines() if line[0] != " "] == [
-        "usefulness",
-        "likeness",
+        "utility",
+        "fidelity",
         "privacy",
     ]
     assert files(folder) == sorted([*before, "model", "new.csv", "report.html"])

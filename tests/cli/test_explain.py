@@ -61,7 +61,7 @@ def test_the_page(here, tmp_path, capsys):
     given = ["code.safetensors", "flats.csv", "--out", str(out), "--columns", "age,since"]
     assert main(["explain", *given, "--metric", "log_loss", *FAST]) == 0
     text = re.sub(r"<[^>]+>", " ", out.read_text("utf-8"))
-    for said in ("MLPClassifier of code", "increase of log loss", "It changes most with age"):
+    for said in ("MLPClassifier of code", "increase of log loss", "Largest effect: age"):
         assert said in text
     assert "120 rows of flats.csv" in text
 
@@ -88,7 +88,10 @@ def test_rows_without_a_target(here, tmp_path, capsys):
         (["--columns", "ages"], "--columns: there is no column 'ages'; did you mean 'age'"),
         (["--target", "noise"], "which the model does not know; its classes are '01', '02'"),
         (["--out", "flats.csv"], "that is DATA as well"),
-        (["--min-frequency", "0"], "--min-frequency is a whole number of rows"),
+        (
+            ["--min-frequency", "0"],
+            "--min-frequency 0 is not possible; give a whole number of rows",
+        ),
     ],
 )
 def test_what_is_refused(here, complaint, given, said):
@@ -134,5 +137,5 @@ def test_without_rows_set_aside_the_report_has_no_scores_but_the_warnings(here, 
     text = text_of(report)
     assert "No rows were set aside, so that there are no scores" in text
     assert "95 % intervals" not in text
-    assert "Warnings of the fit" in text
+    assert "Warnings during training" in text
     assert "row 7" not in text

@@ -48,7 +48,7 @@ def test_rows_and_a_model_are_written_with_the_promise_in_words(folder, capsys):
     assert set(model.ledger_["sensitivity"]) == {2}
     assert set(model.ledger_["step"]) == {"column", "choice", "pair"}  # no domain was learned
     assert main(["evaluate", "table.csv", "made.csv", "--model", "model", "-o", "r.html"]) == 0
-    assert "promised, epsilon=20, delta=1e-07" in (folder / "r.html").read_text("utf-8")
+    assert "guaranteed, epsilon=20, delta=1e-07" in (folder / "r.html").read_text("utf-8")
     assert main(["sample", "model", "-o", "more.csv", "--rows", "7"]) == 0
     assert len(pd.read_csv("more.csv")) == 7
 

@@ -262,10 +262,11 @@ def test_the_reports_that_are_shown_are_those_that_are_made():
 
 def test_what_a_report_says_in_short():
     names = [field.name for field in fields(SyntheticEvaluation)]
-    findings = (Finding("usefulness", "fair", "Long."), Finding("privacy", "poor", "Long."))
+    findings = (Finding("utility", "fair", "Long."), Finding("privacy", "poor", "Long."))
     found = SyntheticEvaluation(**dict.fromkeys(names) | {"findings": findings})
     assert shown.told(found) == (
-        "Usefulness, fair: Models trained on it do somewhat worse than on real rows. "
+        "Utility, fair: Models trained on it predict somewhat worse than models trained on real "
+        "rows. "
         "Privacy, poor: Real rows or values are copied."
     )
 

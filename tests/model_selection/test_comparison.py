@@ -157,7 +157,7 @@ def test_the_fold_is_the_unit(regressed):
     assert regressed.summary["p"].iloc[1] == pytest.approx(2 * stats.t.sf(abs(t), df=2))
     np.testing.assert_allclose(regressed.summary["mean"], folds.mean()[[best, other]])
     assert regressed.best == best
-    assert f"\nOf the activations {best} has the best mean MAE: " in regressed.sentences
+    assert f"\nAmong the activations, {best} has the best mean MAE: " in regressed.sentences
 
 
 def test_of_an_error_the_smallest_is_best(regressed):
@@ -201,7 +201,10 @@ def test_an_activation_that_fails_is_left_out_and_named(wine):
     )
     assert found.summary["activation"].tolist() == ["relu"]
     assert found.results.query("activation == 'bad'")["accuracy"].isna().all()
-    assert "bad is left out, 6 of its 6 fits failed: Solver produced non-finite" in found.sentences
+    assert (
+        "bad is left out, because 6 of its 6 fits failed: Solver produced non-finite"
+        in found.sentences
+    )
     with pytest.raises(ComparisonError, match="no activation could be trained in all"):
         compare_activations(*wine, **SMALL | {"activations": {"bad": lambda width: Explodes()}})
 

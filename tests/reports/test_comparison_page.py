@@ -49,7 +49,10 @@ def regressed():
 def elements(page, tag):
     """All elements of a tag that are not within another of it, as trees."""
     texts = re.findall(rf"<{tag}[ >].*?</{tag}>", page, re.DOTALL)
-    return [ElementTree.fromstring(text.replace("<br>", "\n")) for text in texts]
+    return [
+        ElementTree.fromstring(text.replace("<br>", "\n").replace("&nbsp;", "\xa0"))
+        for text in texts
+    ]
 
 
 def tables(page):
@@ -77,7 +80,9 @@ def text(page):
 
 
 def test_the_summary_is_shown_the_best_first(classified):
-    header, *rows = table(render_report(classified), "The activations, the best first; accuracy")
+    header, *rows = table(
+        render_report(classified), "Activation functions, the best first: accuracy"
+    )
     assert header[:2] == ["Activation", "Mean"]
     summary = classified.summary
     assert [row[0] for row in rows] == summary["activation"].tolist()
@@ -87,16 +92,16 @@ def test_the_summary_is_shown_the_best_first(classified):
     np.testing.assert_allclose(np.array(numbers)[:, :3], wanted[:, :3], atol=0.000501)
     apart = {"silent": "significantly different"}
     verdicts = [
-        "the best",
+        "best",
         *(apart.get(name, "not significantly different") for name in summary["activation"][1:]),
     ]
     assert [row[5] for row in rows] == verdicts
     assert rows[0][4] == "–"
     for shown, p in zip([row[4] for row in rows[1:]], summary["p"][1:], strict=True):
         if p < 1e-4:
-            assert shown == "< 0.01 %"
+            assert shown == "< 0.0001"
         else:
-            assert float(shown.removesuffix(" %")) == pytest.approx(100 * p, rel=0.06, abs=0.006)
+            assert float(shown) == pytest.approx(p, rel=0.06, abs=0.00006)
 
 
 def test_folds_and_other_measures_are_means_of_the_fits(classified):
@@ -107,12 +112,11 @@ def test_folds_and_other_measures_are_means_of_the_fits(classified):
         of_name = results[results["activation"] == name]
         wanted = [of_name[of_name["fold"] == fold]["accuracy"].mean() for fold in range(4)]
         np.testing.assert_allclose(np.array(scores, dtype=float), wanted, atol=0.000501)
-    header, *rows = table(page, "Means of the measures")
-    assert [each.split("\n")[0] for each in header[1:]] == [
-        *("accuracy", "ROC AUC", "log loss", "balanced accuracy", "average precision", "F1"),
-    ]
-    assert [each.split("\n")[1] for each in header[1:]] == [
-        f"{way} is better" for way in ["higher", "higher", "lower", *["higher"] * 3]
+    header, *rows = table(page, "Means of the metrics")
+    names = ["accuracy", "ROC AUC", "log loss", "balanced accuracy", "average precision", "F1"]
+    ways = ["↑", "↑", "↓", *["↑"] * 3]
+    assert [each.split("\xa0") for each in header[1:]] == [
+        *map(list, zip(names, ways, strict=True))
     ]
     assert [name for name, *_ in rows[3:]] == classified.baselines["baseline"].tolist()
     fits = pd.concat(
@@ -129,14 +133,14 @@ def test_folds_and_other_measures_are_means_of_the_fits(classified):
 def test_the_head_and_the_settings(classified, regressed):
     shown = text(render_report(classified))
     assert all(escape(line, quote=False) in shown for line in classified.sentences.splitlines())
-    assert "Rows 150 Task classification Compared by accuracy (higher is better)" in shown
+    assert "Rows 150 Task classification Metric accuracy (higher is better)" in shown
     assert "24 networks: 3 activations, 4 folds x 2 seeds, 20 epochs" in shown
     assert "Hidden layers 16 units" in shown
     assert "learning_rate_init 0.01" in shown
     assert "corrected resampled t-test" in shown
     assert f"numpy {np.__version__}" in shown
     shown = text(render_report(regressed))
-    assert "Rows 442 Task regression Compared by MAE in standard deviations of the" in shown
+    assert "Rows 442 Task regression Metric MAE in standard deviations of the" in shown
     assert "RMSE is in standard deviations of the target." in shown
     assert "Wilcoxon" in shown
     assert "Nadeau" not in shown
@@ -150,7 +154,7 @@ def test_an_activation_that_failed_is_told_of(classified):
     words = f"{classified.sentences}\nsilent is left out, 2 of its 8 fits failed: it diverged"
     page = render_report(replace(classified, results=results, summary=summary, sentences=words))
     assert "silent is left out, 2 of its 8 fits failed: it diverged" in text(page)
-    assert len(table(page, "Means of the measures")) == 3 + len(classified.baselines)
+    assert len(table(page, "Means of the metrics")) == 3 + len(classified.baselines)
     assert len(table(page, "Scores by fold")) == 3
     assert "24 networks: 3 activations" in text(page)
     assert "nan" not in text(page)
@@ -158,7 +162,7 @@ def test_an_activation_that_failed_is_told_of(classified):
 
 def test_a_measure_that_is_not_known_is_a_dash(classified):
     results = classified.results.assign(roc_auc=np.nan)
-    rows = table(render_report(replace(classified, results=results)), "Means of the measures")
+    rows = table(render_report(replace(classified, results=results)), "Means of the metrics")
     assert [row[2] for row in rows[1:4]] == ["–"] * 3
 
 
@@ -241,27 +245,27 @@ def scored(p, mean=0.9, p_guess=0.001, learners=()):
     ("found", "levels", "says"),
     [
         (scored([0.01, 0.02]), ["good", "good"], "relu is the best."),
-        (scored([0.3, 0.2]), ["unknown", "good"], "None is clearly the best."),
-        (scored([0.3, 0.02]), ["fair", "good"], "relu and gelu are too close to call."),
+        (scored([0.3, 0.2]), ["unknown", "good"], "No activation function is clearly the best."),
+        (scored([0.3, 0.02]), ["fair", "good"], "relu and gelu are not significantly different."),
         (
             scored([0.3, 0.2], p_guess=0.4),
             ["unknown", "poor"],
-            "No activation is surely better than guessing by accuracy.",
+            "No activation function is significantly better than guessing by accuracy.",
         ),
         (
             scored([0.3, 0.2], learners=[("linear", 0.95, 0.01), ("boosting", 0.8, 0.01)]),
             ["unknown", "good", "poor"],
-            "linear is better than every activation here.",
+            "Linear is significantly better than relu.",
         ),
         (
             scored([0.3, 0.2], learners=[("linear", 0.85, 0.01), ("boosting", 0.8, 0.01)]),
             ["unknown", "good", "good"],
-            "relu is better than linear and boosting.",
+            "relu is significantly better than linear and boosting.",
         ),
         (
             scored([0.3, 0.2], learners=[("linear", 0.85, 0.01), ("boosting", 0.95, 0.5)]),
             ["unknown", "good", "fair"],
-            "Boosting does as well, as far as can be told.",
+            "Boosting is not significantly different from relu.",
         ),
     ],
 )
@@ -273,10 +277,11 @@ def test_cards_say_what_the_tests_found(found, levels, says):
 
 def test_cards_have_scores_that_people_say():
     _, guess, learners = verdict_cards(scored([0.3, 0.2], learners=[("linear", 0.953, 0.5)]))
-    assert guess.short == "relu names the right class for 90.0 % of new rows."
+    assert guess.short == "relu predicts the correct class for 90.0 % of the test rows."
     assert guess.sentences == (
-        "The guess (always the most frequent class) names the right class for 50.0 % of new rows.",
-        "For other rows of the same kind: about 85.0 % to 95.0 %.",
+        "Guessing (always the most frequent class) predicts the correct class for 50.0 % of the "
+        "test rows.",
+        "95 % interval of the mean accuracy: 85.0 % to 95.0 %.",
     )
     assert learners.sentences == ("Accuracy: relu 90.0 %, linear 95.3 %.",)
 
@@ -286,4 +291,4 @@ def test_cards_without_baselines_or_others():
     alone = found.summary.iloc[:1].drop(columns=["p_guess", "beats_guess"])
     nothing = dict.fromkeys(["baselines", "baseline_results"], pd.DataFrame())
     cards = verdict_cards(replace(found, summary=alone, **nothing))
-    assert [card.word for card in cards] == ["one alone", "no guess beside"]
+    assert [card.word for card in cards] == ["only one", "not tested"]

@@ -1,6 +1,7 @@
 """The three findings: their levels at the thresholds, and their sentences."""
 
 import math
+import re
 
 import pandas as pd
 import pytest
@@ -12,9 +13,9 @@ from combutab.reports._findings import (
     Copies,
     Disclosed,
     TwoSample,
-    judge_likeness,
+    judge_fidelity,
     judge_privacy,
-    judge_usefulness,
+    judge_utility,
 )
 from combutab.reports._yardsticks import Yardsticks
 
@@ -39,7 +40,7 @@ def usefulness(table, *, guess=0.5, n_test=4000, n_rare=None, seen=False, **opti
     n_rare = n_test if n_rare is None else n_rare
     options |= {"metric": choose_metric(metric), "guess": guess, "n_test": n_test}
     options |= {"n_rare": n_rare, "seen": seen}
-    return judge_usefulness(table, target="income", **options)
+    return judge_utility(table, target="income", **options)
 
 
 @pytest.mark.parametrize(
@@ -58,20 +59,28 @@ def usefulness(table, *, guess=0.5, n_test=4000, n_rare=None, seen=False, **opti
 def test_the_share_of_skill_that_is_kept(made, level, share):
     # over guessing, learners of the real rows have 0.9 - 0.5 = 0.4
     found = usefulness(efficacy(roc_auc=(0.9, made), accuracy=(0.95, 0.5)))
-    assert (found.subject, found.level) == ("usefulness", level)
-    assert f"keep {share} of the gain over guessing in predicting 'income'" in found.sentence
-    number = f"{made:.3f} for a linear model trained on the synthetic rows, 0.900 if trained on"
-    assert found.sentence.startswith(f"ROC AUC on 4,000 held-out real rows: {number}")
+    assert (found.subject, found.level) == ("utility", level)
+    assert re.search(
+        rf"keeps {share}(?: \(± [12] percentage points?\))? of the improvement over guessing for",
+        found.sentence,
+    )
+    number = f"{made:.3f} after training on the synthetic rows, 0.900 after training on the real"
+    start = f"ROC AUC of a linear model on 4,000 held-out real rows: {number}"
+    assert found.sentence.startswith(start)
     assert found.figure.startswith(f"difference of ROC AUC {made - 0.9:+.3f} (95 % interval ")
-    lost = {"nothing": "do no better than guessing"}.get(share, "do much worse than on real rows")
-    assert level != "poor" or found.short == f"Models trained on it {lost}."
+    lost = {"nothing": "no better than guessing"}.get(
+        share, "much worse than models trained on real rows"
+    )
+    assert level != "poor" or found.short == f"Models trained on it predict {lost}."
 
 
 def test_the_learner_that_is_best_on_real_rows_decides():
     scores = {"mlp": (0.7, 0.7), "random_forest": (0.9, 0.6), "linear": (math.nan, 0.9)}
     found = usefulness(efficacy(r2=scores), guess=0.0)
     assert found.level == "poor"
-    assert "R2 on 4,000 held-out real rows: 0.600 for a random forest" in found.sentence
+    assert (
+        "R2 of a random forest on 4,000 held-out real rows: 0.600 after training" in found.sentence
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,7 +99,10 @@ def test_another_metric_may_decide(metric, guess, real, made, level):
     table = efficacy(**{metric: scores}, roc_auc=(0.9, 0.5))
     found = usefulness(table, metric=metric, guess=guess)
     assert found.level == level
-    assert f"{made:.3f} for a neural network trained on the synthetic" in found.sentence
+    assert (
+        f"a neural network on 4,000 held-out real rows: {made:.3f} after training on the"
+        in found.sentence
+    )
 
 
 def test_a_rare_class_is_judged_by_the_area():
@@ -98,7 +110,7 @@ def test_a_rare_class_is_judged_by_the_area():
     table = efficacy(accuracy=(0.99, 0.99), roc_auc=(0.9, 0.7))
     found = usefulness(table, n_test=10_000, n_rare=100)
     assert found.level == "poor"
-    assert "keep 50 %" in found.sentence  # (0.7 - 0.5) / (0.9 - 0.5)
+    assert "keeps 50 %" in found.sentence  # (0.7 - 0.5) / (0.9 - 0.5)
     # of the same scores with 2 rows of the rare class nothing is known
     assert usefulness(table, n_test=200, n_rare=2).level == "unknown"
 
@@ -108,7 +120,10 @@ def test_a_skill_within_its_error_is_none():
     table = efficacy(roc_auc=(0.59, 0.59))
     found = usefulness(table, n_test=100)
     assert found.level == "unknown"
-    assert "not certain that even the real rows help to predict 'income'" in found.sentence
+    assert (
+        "not certain that even a model trained on the real rows predicts 'income' better than"
+        in found.sentence
+    )
     assert usefulness(table, n_test=200).level == "good"
 
 
@@ -124,7 +139,7 @@ def test_a_skill_within_its_error_is_none():
     ],
 )
 def test_a_share_that_may_be_poor_as_well_as_good_is_not_known(made, gap_se, level):
-    # of these the first was "poor", with "give or take about 89 percentage points" below it
+    # of these the first was "poor", with "± about 89 percentage points" below it
     found = usefulness(efficacy(gap_se=gap_se, r2=(0.5, made)), guess=0.0, n_test=10**6)
     assert found.level == level
     assert ("Not known, with so few rows:" in found.sentence) == (level == "unknown")
@@ -134,16 +149,19 @@ def test_errors_are_those_of_few_rows_where_a_resample_shows_none():
     # all of 20 rows right, in every resample: not certain all the same
     found = usefulness(efficacy(roc_auc=(1.0, 1.0)), n_test=20)
     assert found.level == "good"
-    assert "give or take" in found.sentence
+    assert "(± " in found.sentence
 
 
 def test_skill_by_chance_is_within_what_is_told():
     """A learner of noise has 0.1 of 0.4 by chance; of other draws it has less, or none."""
     table = efficacy(gap_se=0.01, roc_auc=(0.9, 0.6))
     alone = usefulness(table)
-    told = "keep 25 % of the gain over guessing in predicting 'income', give or take"
+    told = "keeps 25 % (±"
     error = math.sqrt(0.9 * 0.1 / 4000)  # of the score of the real rows
-    assert f"{told} {200 * math.hypot(0.01, 0.75 * error) / 0.4:.0f} points" in alone.sentence
+    assert (
+        f"{told} {200 * math.hypot(0.01, 0.75 * error) / 0.4:.0f} percentage points)"
+        in alone.sentence
+    )
     again = pd.concat(
         [
             efficacy(roc_auc=(0.9, made)).replace("synthetic", f"anew {k}")
@@ -153,21 +171,31 @@ def test_skill_by_chance_is_within_what_is_told():
     found = usefulness(table, again=again)
     by_chance = math.sqrt((0.1**2 + 0.1**2 + 0.05**2 + 0.06**2) / 4)
     off = 200 * math.hypot(0.01, by_chance, 0.75 * error) / 0.4
-    assert f"{told} {off:.0f} points" in found.sentence
+    assert f"{told} {off:.0f} percentage points) of the improvement over guessing" in found.sentence
     assert found.level == "poor"
 
 
 @pytest.mark.parametrize(
     ("scores", "options", "level", "says"),
     [
-        ({"r2": (0.84, -3.456)}, {}, "poor", "-3.456 for a linear model trained on the synthe"),
+        ({"r2": (0.84, -3.456)}, {}, "poor", "-3.456 after training on the synthetic rows"),
         ({"r2": (0.99, 0.99)}, {"n_test": 1}, "unknown", "1 held-out real row with a value of"),
         ({"r2": (0.99, 0.99)}, {"n_test": 9}, "unknown", "9 held-out real rows with a value of"),
-        ({"r2": (math.nan,) * 2}, {}, "unknown", "all 4,000 held-out real rows tested on have"),
-        ({"r2": (0.8, math.nan)}, {}, "unknown", "Not known: a linear model has no score"),
-        ({"r2": (0.019, 0.019)}, {}, "unknown", "even the real rows hardly help to predict"),
-        ({"r2": (-0.4, 0.3)}, {}, "unknown", "even the real rows hardly help to predict"),
-        ({"roc_auc": (0.51, 0.5)}, {"guess": 0.5}, "unknown", "real rows hardly help to predict"),
+        ({"r2": (math.nan,) * 2}, {}, "unknown", "all 4,000 held-out real rows have the same"),
+        (
+            {"r2": (0.8, math.nan)},
+            {},
+            "unknown",
+            "a linear model trained on the synthetic rows has no",
+        ),
+        ({"r2": (0.019, 0.019)}, {}, "unknown", "even a model trained on the real rows predicts"),
+        ({"r2": (-0.4, 0.3)}, {}, "unknown", "even a model trained on the real rows predicts"),
+        (
+            {"roc_auc": (0.51, 0.5)},
+            {"guess": 0.5},
+            "unknown",
+            "on the real rows predicts 'income' hardly",
+        ),
     ],
 )
 def test_where_nothing_is_learned_or_known(scores, options, level, says):
@@ -217,7 +245,7 @@ TIED = yardsticks(ties={PAIR: (0.2, 0.05)})
 def likeness(table, told=None, sticks=None, *, n=10_000, n_test=0):
     told = detection() if told is None else told
     sticks = yardsticks() if sticks is None else sticks
-    return judge_likeness(table, told, sticks, n_train=n, n_made=n, n_test=n_test)
+    return judge_fidelity(table, told, sticks, n_train=n, n_made=n, n_test=n_test)
 
 
 @pytest.mark.parametrize(
@@ -236,15 +264,15 @@ def likeness(table, told=None, sticks=None, *, n=10_000, n_test=0):
 @pytest.mark.parametrize("shapes", [[1.0, 1.0], [0.7, 0.7], [math.nan, 0.9]])
 def test_rows_that_are_told_apart_decide_and_no_column_does(shapes, pairs, area, level):
     found = likeness(fidelity(shapes, [pairs]), detection(area), TIED)
-    assert (found.subject, found.level) == ("likeness", level)
+    assert (found.subject, found.level) == ("fidelity", level)
 
 
 @pytest.mark.parametrize(
     ("strongest", "level", "says"),
     [
-        (0.09, "good", "no two real columns are associated by more than 0.1"),
-        (0.3, "good", "is too weak to show in so few rows"),
-        (0.62, "unknown", "whether what ties columns together is kept is left open"),
+        (0.09, "good", "No two real columns have an association above 0.1."),
+        (0.3, "good", "are too weak to measure with so few rows"),
+        (0.62, "unknown", "Whether the association between columns is preserved is not known"),
     ],
 )
 def test_ties_that_are_not_seen_are_not_called_absent(strongest, level, says):
@@ -259,11 +287,14 @@ def test_what_chance_may_make_good_or_poor_is_not_known():
     unsure = yardsticks(ties={PAIR: (0.2, 0.05)}, ties_off=(0.2, 0.4))
     found = likeness(table, None, sure)
     assert found.level == "poor"
-    assert "60 % of what ties columns together is kept, give or take 10 points;" in found.sentence
+    assert "60 % (± 10 percentage points) of the association between" in found.sentence
     found = likeness(table, None, unsure, n=200)
     assert found.level == "unknown"
     assert found.sentence.startswith("Not known, with 200 rows: gradient boosting")
-    assert "give or take 32 points, which leaves it open" in found.sentence
+    assert (
+        "of the association between columns is preserved, which is not conclusive."
+        in found.sentence
+    )
     # another part that is poor beyond doubt decides
     assert likeness(table, detection(0.99), unsure).level == "poor"
 
@@ -275,8 +306,8 @@ def test_what_chance_may_make_good_or_poor_is_not_known():
 def test_an_area_that_may_be_good_as_well_as_poor_is_not_known(area, se, level):
     found = likeness(fidelity([1.0]), detection(area, se=se))
     assert found.level == level
-    assert f"a ROC AUC of {area:.2f}, give or take {2 * se:.2f} (" in found.sentence
-    assert ("which leaves it open" in found.sentence) == (level == "unknown")
+    assert f"a ROC AUC of {area:.2f} ± {2 * se:.2f} (" in found.sentence
+    assert ("which is not conclusive" in found.sentence) == (level == "unknown")
 
 
 def test_likeness_in_words():
@@ -285,10 +316,11 @@ def test_likeness_in_words():
     found = likeness(table, detection(0.714, 0.506), sticks)
     assert found.level == "fair"
     assert found.sentence == (
-        "Gradient boosting tells synthetic rows from real ones with a ROC AUC of 0.71, give or "
-        "take 0.01 (0.5 is chance; held-out real rows: 0.51); 90 % of what ties columns together "
-        "is kept; the columns match the real ones to 89 % on average (as many real rows, by "
-        "chance: 98 %; held-out real rows: 98 %), the column 'c0' least, to 81 %."
+        "Gradient boosting distinguishes synthetic rows from real rows with a ROC AUC of 0.71 ± "
+        "0.01 (0.5 is chance; held-out real rows: 0.51). 90 % of the association between columns "
+        "is preserved. The distributions of the columns match the real ones to 89 % on average (by "
+        "chance, with as many real rows: 98 %; held-out real rows: 98 %), and 'c0' matches least, "
+        "to 81 %."
     )
     assert found.notes == ()
 
@@ -296,13 +328,13 @@ def test_likeness_in_words():
 def test_missing_values_are_a_part_of_a_column():
     found = likeness(fidelity([1.0, 1.0], missing=[1.0, 0.2]))
     assert "match the real ones to 60 % on average" in found.sentence
-    assert "'c1' least, to 20 %" in found.sentence
+    assert "'c1' matches least, to 20 %" in found.sentence
 
 
 def test_an_area_far_below_one_half_is_a_sign_of_near_copies():
     found = likeness(fidelity([1.0]), detection(0.06, se=0.02), n=300)
     assert found.level == "good"
-    assert found.short == "Its rows look like real ones, but may be near copies of them."
+    assert found.short == "Its rows look like real rows, but may be near copies of them."
     (note,) = found.notes
     assert note.startswith("A ROC AUC of 0.06 is clearly below 0.5. This is a sign of near copies")
     for area, se, n in ((0.46, 0.001, 10_000), (0.44, 0.021, 300), (0.4, 0.02, 99)):
@@ -317,11 +349,11 @@ def test_an_area_far_below_one_half_is_a_sign_of_near_copies():
         (detection(0.5), 100, "good", ""),
         (detection(0.95, se=0.03), 50, "poor", ""),
         (detection(1.0, se=0.1), 5, "unknown", "with 5 rows"),  # as rows may be
-        (NOWHERE, 10_000, "unknown", "too few rows to learn to tell"),
+        (NOWHERE, 10_000, "unknown", "too few rows to train a classifier"),
         # boosting decides, whatever a linear model tells
-        (detection(0.96, linear=0.5), 10_000, "poor", "boosting tells synthetic rows from real"),
+        (detection(0.96, linear=0.5), 10_000, "poor", "boosting distinguishes synthetic rows"),
         (detection(0.6, linear=0.97), 10_000, "good", "with a ROC AUC of 0.60"),
-        (detection(0.9951), 10_000, "poor", "AUC of more than 0.99, give"),
+        (detection(0.9951), 10_000, "poor", "AUC of more than 0.99 ±"),
     ],
 )
 def test_what_the_two_sample_test_says(told, n, level, says):
@@ -389,7 +421,7 @@ def test_distances_to_real_tables_that_differ_are_no_sign():
     for share in (0.2, 0.8):
         found = judged(privacy(share, 0.5), real=differ)
         assert found.level == "unknown"
-        assert "the two real tables differ" in found.sentence
+        assert "the two real tables also differ" in found.sentence
         assert judged(privacy(share, 0.5), real=TwoSample(0.54, 0.02, 500)).level == "poor"
     assert judged(privacy(), real=differ).level == "good"
     assert judged(privacy(0.8), COPIED, real=differ).level == "poor"
@@ -439,7 +471,7 @@ def test_values_of_single_rows_that_are_copied():
         assert found.sentence.startswith("Values that occur in a single training row are copied.")
         assert found.sentence.endswith(
             "Values of 'mail' that occur in a single training row are copied in 240 synthetic rows "
-            "(about 0 by chance), as are such values of 1 other column."
+            "(about 0 expected by chance), as are such values of 1 other column."
         )
     assert judged(privacy(), NONE).level == "good"
 
@@ -449,10 +481,10 @@ def test_privacy_in_words():
     found = judged(privacy(0.519, 0.504), copies)
     assert found.sentence == (
         "No sign of copied real rows. 51.9 % of the synthetic rows are closer to a training row "
-        "than to any held-out row (50 % by chance, give or take 3.0 points). A membership "
-        "inference attack by distance to the closest record has a ROC AUC of 0.504 (0.5 by chance, "
-        "give or take 0.012). 512 of the 2,000 synthetic rows are exact duplicates of a training "
-        "row, 12 of them of one that occurs once (about 10 by chance)."
+        "than to any held-out row (by chance: 50 % ± 3.0 percentage points). A membership "
+        "inference attack by distance to the closest record has a ROC AUC of 0.504 (by chance: 0.5 "
+        "± 0.012). 512 of the 2,000 synthetic rows are exact duplicates of a training row, 12 of "
+        "them of a row that occurs only once (about 10 expected by chance)."
     )
 
 
@@ -480,6 +512,6 @@ def test_without_rows_that_the_generator_has_not_seen():
     assert "No synthetic row is an exact duplicate of a training row" in found.sentence
     seen = judged(privacy(), n_seen=700)
     assert seen.level == "unknown"
-    assert "700 held-out rows are training rows" in seen.sentence
+    assert "700 held-out rows are also training rows" in seen.sentence
     # held-out rows that are copies lie as far below one half as the training rows above it
     assert judged(privacy(0.0, 0.0), n_seen=700).level == "unknown"

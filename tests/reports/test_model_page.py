@@ -40,7 +40,7 @@ def test_the_page_of_a_classifier(classifier, tmp_path):
         "Confusion matrix",
         "Calibration curve",
         "Most important: age",
-        "2 categories, rarer ones count as one; one input each",
+        "2 categories, rarer ones joined into one; one-hot",
         "combutab predict model.safetensors",
         "hidden_layer_sizes=(16,)",
     ):
@@ -65,13 +65,13 @@ def test_the_page_of_a_regressor_and_of_another_librarys_model():
     y = 3 * X["age"].to_numpy()
     text = re.sub(r"<[^>]+>", " ", render_report(MLPRegressor(**FAST).fit(X, y), X, y))
     assert "Predicted and true values" in text
-    assert "Absolute errors" in text
+    assert "Quantiles of the absolute error" in text
     ages, labels = X[["age"]], X["age"] > 40
     text = re.sub(
         r"<[^>]+>", " ", render_report(LogisticRegression().fit(ages, labels), ages, labels)
     )
     assert "LogisticRegression" in text
-    assert "ROC AUC 1" in text
+    assert "ROC AUC is 1, and" in text
 
 
 def test_a_model_that_has_learned_nothing():

@@ -62,7 +62,7 @@ TRAIN, TEST, FRESH = people(N, 0), people(N, 1), people(N, 2)
 
 
 def levels(found):
-    assert [finding.subject for finding in found.findings] == ["usefulness", "likeness", "privacy"]
+    assert [finding.subject for finding in found.findings] == ["utility", "fidelity", "privacy"]
     return tuple(finding.level for finding in found.findings)
 
 
@@ -132,11 +132,11 @@ def test_few_rows_of_uneven_classes_get_a_verdict(n, shuffled, level):
         rows = pd.DataFrame({name: rng.permutation(rows[name]) for name in rows})
     options = {"target": "churned", "learners": ["linear"]}
     found = evaluate(rows, real_train=real[n // 5 :], real_test=real[: n // 5], **options)
-    usefulness = found.findings[0]
-    assert usefulness.level == level
-    assert usefulness.sentence.startswith("ROC AUC on ")
-    assert usefulness.figure.startswith("difference of ROC AUC ")
-    assert "(95 % interval " in usefulness.figure
+    utility = found.findings[0]
+    assert utility.level == level
+    assert utility.sentence.startswith("ROC AUC of a linear model on ")
+    assert utility.figure.startswith("difference of ROC AUC ")
+    assert "(95 % interval " in utility.figure
 
 
 @pytest.mark.usefixtures("short_report")
@@ -150,13 +150,15 @@ def test_every_metric_may_decide(metric):
     assert 0 < real["se"] < 1
     ahead = real["mean"] - found.guess
     assert (ahead if METRICS[task][metric].greater_is_better else -ahead) > 0
-    assert METRICS[task][metric].title in found.findings[0].sentence
+    assert METRICS[task][metric].title in found.findings[0].figure
 
 
 def test_the_metric_is_the_users_choice():
     found = evaluate(FRESH, scoring="log_loss", learners=["linear"])
     assert (found.metric, found.findings[0].level) == ("log_loss", "good")
-    assert found.findings[0].sentence.startswith("log loss on 300 held-out real rows: 0.")
+    assert found.findings[0].sentence.startswith(
+        "Log loss of a linear model on 300 held-out real rows: 0."
+    )
     assert "Log loss of the linear model: 0." in render_report(found)
     with pytest.raises(ValueError, match="'r2' is a metric of regression, and the task is clas"):
         evaluate(FRESH, scoring="r2")
@@ -168,7 +170,7 @@ def test_a_notebook_shows_the_scores_and_the_findings():
     titles = [each.text.split(":")[0] for each in page.iter("title")]
     assert titles == ["linear, real rows", "linear, synthetic rows"]
     lines = [each.text for each in page.iter("li")]
-    assert [line.split(":")[0] for line in lines] == ["Usefulness", "Likeness", "Privacy"]
+    assert [line.split(":")[0] for line in lines] == ["Utility", "Fidelity", "Privacy"]
     assert all(f.sentence in line for f, line in zip(found.findings, lines, strict=True))
 
 
@@ -196,8 +198,8 @@ def test_near_copies_of_half_of_each_real_table_are_found(seed):
     finding = evaluate(near, **options).findings[2]
     assert finding.level == "poor"
     assert "The generator was probably trained on both real tables." in finding.sentence
-    assert "synthetic rows are near copies of one training row" in finding.sentence
-    assert "synthetic rows are near copies of one held-out row" in finding.sentence
+    assert "synthetic rows are near copies of a training row" in finding.sentence
+    assert "synthetic rows are near copies of a held-out row" in finding.sentence
     assert evaluate(fresh, **options).findings[2].level == "good"
 
 
@@ -238,7 +240,9 @@ def test_copies_with_new_identifiers_are_copies():
     assert levels(found)[2] == "poor"
     assert found.copies == N
     assert found.privacy.set_index("measure").loc["copies", "mean"] == N
-    assert "Distances and exact duplicates leave identifiers out: 'id'." in found.findings[2].notes
+    assert (
+        "Distances and exact duplicates ignore identifier columns: 'id'." in found.findings[2].notes
+    )
 
 
 def test_missing_values():
@@ -290,7 +294,7 @@ def test_without_held_out_rows():
     assert found.privacy is None
     assert set(found.fidelity["source"]) == set(found.detection["source"]) == {"synthetic"}
     assert "on 300 real rows" in found.findings[0].sentence  # each fifth in turn
-    assert "each fifth in turn" in found.findings[0].notes[0]
+    assert "one fifth at a time" in found.findings[0].notes[0]
 
 
 @pytest.mark.usefixtures("short_report")
@@ -369,15 +373,15 @@ def test_the_tables_are_the_evaluators(record):
 def test_a_report_says_whether_the_generator_promises_differential_privacy():
     pytest.importorskip("opendp", reason="needs the extra private")
     fits = {
-        "promised, epsilon=2, delta=1e-07": PrivateSynthesizer(
+        "guaranteed, epsilon=2, delta=1e-07": PrivateSynthesizer(
             2.0, 1e-7, bounds={"age": (0, 120)}, epochs=1, n_components=20, random_state=0
         ),
-        "not promised": TVAE(epochs=1, batch_size=50, random_state=0),
+        "not guaranteed": TVAE(epochs=1, batch_size=50, random_state=0),
     }
     table = TRAIN[["age", "rich"]]
     for promise, generator in fits.items():
         generator.fit(table).set_params(epochs=3)
-        if promise != "not promised":
+        if promise != "not guaranteed":
             generator.set_params(epsilon=0.1)  # what the fit promised remains
         made = generator.sample(200, random_state=0)
         found = evaluate_synthetic(
@@ -387,7 +391,7 @@ def test_a_report_says_whether_the_generator_promises_differential_privacy():
         assert found.made["Generator"] == f"{name} of combutab {combutab.__version__}"
         assert found.made["Differential privacy"] == promise
         assert (found.made["epochs"], found.made["By"]) == ("3", "us")
-        note = f"Differential privacy of the generator's fit: {promise}."
+        note = f"Differential privacy of the generator: {promise}."
         assert found.findings[2].notes[-1].startswith(note)
         page = render_report(found)
         assert note in html.unescape(page).replace("\u00a0", " ")
@@ -549,7 +553,10 @@ def test_new_names_of_rows_do_not_tell_synthetic_rows_from_real_ones():
         )
 
     found = evaluate_synthetic(real_train=numbered(0, 1000), synthetic=numbered(1, 9000))
-    (likeness,) = [each for each in found.findings if each.subject == "likeness"]
-    assert likeness.level == "good"
-    assert "Left out, as identifiers, which are not to be alike: 'order'." in likeness.notes
+    (fidelity,) = [each for each in found.findings if each.subject == "fidelity"]
+    assert fidelity.level == "good"
+    assert (
+        "Identifier columns are left out, because their values should differ: 'order'."
+        in fidelity.notes
+    )
     assert "order" in set(found.fidelity["column"])  # it is measured, and decides nothing

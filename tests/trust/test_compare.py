@@ -75,8 +75,10 @@ def test_nothing_wins_where_there_is_nothing_to_learn(seed, metric):
     assert found.winner is None
     assert not found.summary["beats_guess"].any()
     label = "log loss" if metric == "log_loss" else "ROC AUC"
-    assert first(found).startswith(f"No activation beats guessing by {label}: ")
-    assert f"\nOf the activations {found.best} has the best mean " in found.sentences
+    assert first(found).startswith(
+        f"No activation is significantly better than guessing by {label}: "
+    )
+    assert f"\nAmong the activations, {found.best} has the best mean " in found.sentences
 
 
 def test_the_linear_model_is_not_beaten_where_the_truth_is_linear():
@@ -87,7 +89,9 @@ def test_the_linear_model_is_not_beaten_where_the_truth_is_linear():
     assert found.baselines["baseline"].iloc[0] == "linear"
     assert found.baselines["mean"].iloc[0] > 0.999
     assert re.search(r"^Better than \w+: linear 0\.999", found.sentences, re.M)
-    assert re.search(r"^Worse than \w+: .*guess|^It beats guessing", found.sentences, re.M)
+    assert re.search(
+        r"^Worse than \w+: .*guess|^It is significantly better than guessing", found.sentences, re.M
+    )
 
 
 def test_a_measure_by_which_an_activation_beats_guessing_is_named():
@@ -105,7 +109,9 @@ def test_a_measure_by_which_an_activation_beats_guessing_is_named():
     summary = pd.DataFrame({"activation": ["relu"], "beats_guess": [False]})
     said = other_measures(plan, summary, results, scored)
     assert re.fullmatch(
-        r"An activation does beat guessing by ROC AUC \(relu 0\.77, the guess 0\.5, p .*\)\.", said
+        r"Some activation is significantly better than guessing by ROC AUC "
+        r"\(relu 0\.77, guessing 0\.5, p .*\)\.",
+        said,
     )
     assert other_measures(plan, summary.assign(beats_guess=True), results, scored) == ""
     assert other_measures(plan, summary, results.assign(roc_auc=0.5 + wobble), scored) == ""
@@ -125,14 +131,17 @@ def test_what_is_learned_of_uneven_classes_beats_the_guess():
     assert found.winner == found.best
     assert "o activation beats" not in found.sentences
     lines = found.sentences.splitlines()
-    assert re.fullmatch(r"It beats guessing by ROC AUC \(0\.[78]\d*, the guess 0\.5, .*", lines[1])
-    assert "By accuracy the guess (always the most frequent class) is as good" in lines[2]
-    assert re.search(r"^By other measures .* ROC AUC 0\.[78].*log loss", found.sentences, re.M)
+    assert re.fullmatch(
+        r"It is significantly better than guessing by ROC AUC \(0\.[78]\d*, guessing 0\.5, .*",
+        lines[1],
+    )
+    assert "By accuracy, guessing (always the most frequent class) is at least as good" in lines[2]
+    assert re.search(r"^Other metrics of .* ROC AUC 0\.[78].*log loss", found.sentences, re.M)
     guess = found.baselines.set_index("baseline").loc["guess"]
     assert guess["p"] > 0.05  # by accuracy, as its row in the table is
     assert (found.summary["p_guess"] < 0.05).all()
     page = render_report(found)
-    assert "that is tested by ROC AUC, as accuracy has no power" in page
+    assert "This is tested by ROC AUC, because accuracy has no power" in page
 
 
 # ---- scores and tests by hand --------------------------------------------------------------------
@@ -266,7 +275,9 @@ def test_a_test_that_cannot_find_anything_says_so():
     X = normal(200, 2)
     found = compare_activations(X, X[:, 0] > 0, **QUICK, test="wilcoxon")
     assert found.winner is None
-    assert "over 5 resamples the Wilcoxon test cannot tell any of 2 from a guess" in first(found)
+    assert "with 5 resamples the Wilcoxon test cannot find a significant difference for 2" in first(
+        found
+    )
 
 
 # ---- what is named -------------------------------------------------------------------------------
@@ -281,9 +292,11 @@ def test_networks_of_one_answer_are_named():
         found = compare_activations(X, y, **QUICK | {"activations": activations, "epochs": 15})
         constant = found.results.groupby("activation")["constant"].sum()
         assert constant.to_dict() == {"dead": 5, "relu": 0}
-        assert f"Networks of dead (5 of 5) answer {what} for every row" in found.sentences
+        assert f"Networks of dead (5 of 5) predict {what} for every row" in found.sentences
         assert not found.summary.set_index("activation")["beats_guess"]["dead"]
-        assert re.search(r"^No better than guessing .*: dead \(p ", found.sentences, re.M)
+        assert re.search(
+            r"^Not significantly better than guessing .*: dead \(p ", found.sentences, re.M
+        )
 
 
 @pytest.mark.usefixtures("short_report")
@@ -455,7 +468,7 @@ def test_a_fit_that_failed_is_not_tried_again(tmp_path):
     arguments = FEW | {"activations": activations, "checkpoint": path}
     first = compare_activations(X, Y, **arguments)
     again = compare_activations(X, Y, **arguments)
-    assert "bad is left out, 2 of its 2 fits failed: Solver produced" in first.sentences
+    assert "bad is left out, because 2 of its 2 fits failed: Solver produced" in first.sentences
     same(again, first)
     assert "NaN" not in path.read_text()
 

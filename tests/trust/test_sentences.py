@@ -25,7 +25,7 @@ def table(n, seed, *, correlation=CORRELATION):
 
 def share_kept(sentence):
     """The share of what ties columns together, and how far chance may move it, in percent."""
-    what = r"([\d.]+) % of what ties columns together is kept(?:, give or take ([\d.]+) points)?"
+    what = r"([\d.]+) %(?: \(± ([\d.]+) percentage points?\))? of the association between columns"
     share, off = re.search(what, sentence).groups()
     return float(share), float(off or 10.0)
 
@@ -59,9 +59,9 @@ def test_tables_that_are_told_apart_are_not_called_alike():
         return pd.DataFrame(signs * rng.uniform(0.5, 1.5, (n, 3)), columns=list("abc"))
 
     real, made = draw(600, 0, True), draw(600, 1, False)
-    likeness = evaluate_synthetic(real_train=real, synthetic=made).findings[1]
-    assert likeness.level in ("fair", "poor")
-    apart = float(re.search(r"a ROC AUC of (?:more than )?([\d.]+),", likeness.sentence)[1])
+    fidelity = evaluate_synthetic(real_train=real, synthetic=made).findings[1]
+    assert fidelity.level in ("fair", "poor")
+    apart = float(re.search(r"a ROC AUC of (?:more than )?([\d.]+) ±", fidelity.sentence)[1])
     assert apart > 0.65
 
 
@@ -106,9 +106,9 @@ def test_odd_tables(names):
             for column in fresh
         }
     )
-    usefulness, likeness, privacy = evaluate_synthetic(synthetic=noise, **given).findings
-    assert usefulness.level not in ("good", "fair"), usefulness.sentence
-    assert likeness.level == "poor", likeness.sentence
+    utility, fidelity, privacy = evaluate_synthetic(synthetic=noise, **given).findings
+    assert utility.level not in ("good", "fair"), utility.sentence
+    assert fidelity.level == "poor", fidelity.sentence
     assert privacy.level != "poor", privacy.sentence
 
 
