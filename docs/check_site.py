@@ -2,16 +2,29 @@
 
 Links and anchors within the site that lead nowhere; pictures without a text; pages without a title,
 a language, a heading or a link past the navigation; and whatever a page loads from another host.
+Where Chromium is installed, the search is tried too: the pages of `search_words` must come first.
 """
 
 from __future__ import annotations
 
+import html
+import json
+import re
+import shutil
+import subprocess
 import sys
+import tempfile
+from collections.abc import Iterable
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+sys.path.append(str(Path(__file__).parent / "_ext"))
+
+from search_words import WORDS
+
 LOADS = {("script", "src"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("link", "href")}
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 NOT_LOADED = {"canonical", "search", "index", "next", "prev", "alternate"}  # of <link rel=...>
 
 
@@ -87,8 +100,55 @@ def faults(folder: Path) -> list[str]:
     return found
 
 
+SEARCH = """<!DOCTYPE html><html><head><title>Search</title></head><body>{scripts}<script>
+const found = {{}};
+for (const query of {queries})
+  found[query] = Search._performSearch(...Search._parseQuery(query)).reverse().map((r) => r[0]);
+document.body.textContent = "found " + JSON.stringify(found);
+</script></body></html>"""
+SCRIPTS = ("_static/documentation_options.js", "_static/doctools.js", "_static/sphinx_highlight.js",
+           "_static/searchtools.js", "_static/language_data.js", "searchindex.js")  # fmt: skip
+
+
+def results(folder: Path, queries: Iterable[str], browser: str) -> dict[str, list[str]]:
+    """Query -> the pages that the site's search lists, best first, by the site's own scripts."""
+    urls = [(folder / script).resolve().as_uri() for script in SCRIPTS]
+    scripts = "".join(f'<script src="{url}"></script>' for url in urls)
+    with tempfile.TemporaryDirectory() as profile:
+        page = Path(profile) / "search.html"
+        page.write_text(SEARCH.format(scripts=scripts, queries=json.dumps(list(queries))), "utf-8")
+        options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}"]
+        shown = subprocess.run(
+            [browser, *options, "--dump-dom", page.as_uri()],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        ).stdout
+    found = re.search(r"found (\{.*\})", shown)
+    if found is None:
+        raise RuntimeError(f"the search did not run: {shown[-500:]}")
+    return dict(json.loads(html.unescape(found[1])))
+
+
+def search_faults(folder: Path) -> list[str]:
+    """Searches whose first result is not the page that explains; none without a browser."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        print("no Chromium here: the search was not tried")
+        return []
+    found = results(folder, WORDS, browser)
+    return [
+        f"search.html: {query!r} finds {', '.join(found[query][:3]) or 'nothing'}, not {page}"
+        for query, page in WORDS.items()
+        if found[query][:1] != [page]
+    ]
+
+
 def main(folder: str) -> int:
     wrong = faults(Path(folder))
+    if (Path(folder) / "search.html").exists():
+        wrong += search_faults(Path(folder))
     print("\n".join(wrong) or f"{folder}: nothing to complain of")
     return 1 if wrong else 0
 

@@ -15,6 +15,7 @@ import docstrings
 import outputs
 import reference
 import repository_pages
+import search_words
 import shown
 from sphinx.application import Sphinx
 from sphinx.util.typing import ExtensionMetadata
@@ -73,9 +74,9 @@ def anew(app: Sphinx, env: Any, added: Any, changed: Any, removed: Any) -> list[
     return [page.relative_to(app.srcdir).with_suffix("").as_posix() for page in ran]
 
 
-def show_outputs(app: Sphinx, name: str, text: list[str]) -> None:
-    """Put the outputs of a page's Python blocks below them."""
-    text[0] = outputs.insert(Path(app.srcdir), name, text[0])
+def complete(app: Sphinx, name: str, text: list[str]) -> None:
+    """Put the outputs of a page's Python blocks below them, and entries for the search."""
+    text[0] = search_words.mark(name, outputs.insert(Path(app.srcdir), name, text[0]))
 
 
 def versions(app: Sphinx, config: Any) -> None:
@@ -94,7 +95,7 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     app.connect("config-inited", versions, priority=100)
     app.connect("builder-inited", make, priority=100)
     app.connect("env-get-outdated", anew)
-    app.connect("source-read", show_outputs)
+    app.connect("source-read", complete)
     app.connect("autodoc-process-docstring", docstrings.shape_in_notes, priority=100)
     app.connect("autodoc-process-docstring", docstrings.group_parameters, priority=900)
     app.connect("doctree-read", docstrings.no_network_pictures)

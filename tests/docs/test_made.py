@@ -28,6 +28,7 @@ import docstrings  # noqa: E402
 import outputs  # noqa: E402
 import reference  # noqa: E402
 import repository_pages  # noqa: E402
+import search_words  # noqa: E402
 import shown  # noqa: E402
 
 
@@ -149,6 +150,36 @@ def test_blocks_run_when_their_code_is_new_and_show_their_output(page):
 def test_output_cannot_end_its_own_fence():
     output = {"text": "``````", "files": [], "missing": []}
     assert outputs.shown(output, "page", "").strip().startswith("```````{code-block}")
+
+
+# ---- what readers search for -------------------------------------------------------------------
+
+
+def test_what_is_searched_for_is_on_a_page_of_the_site():
+    for words, page in search_words.WORDS.items():
+        assert (DOCS / f"{page}.md").exists(), words
+        assert words == words.lower()
+
+
+def test_entries_stand_above_the_section_that_they_are_of(monkeypatch):
+    monkeypatch.setattr(search_words, "WORDS", {"early stopping": "a", "seeds": "a", "x": "b"})
+    text = "# Title\n\nText.\n\n```python\n## early stopping\n```\n\n## When to stop early\n"
+    assert search_words.mark("a", text) == (
+        "# Title\n\n```{index} ! seeds\n```\n\n\nText.\n\n```python\n## early stopping\n```\n\n"
+        "\n```{index} ! early stopping\n```\n\n## When to stop early\n"
+    )
+    assert search_words.mark("c", text) == text
+
+
+def test_the_check_finds_a_search_that_misses_its_page(monkeypatch, tmp_path):
+    found = {"gpu": ["guide/scale", "api/x"], "shap": ["api/x", "guide/explain"], "onnx": []}
+    monkeypatch.setattr(check_site, "WORDS", dict.fromkeys(found, "guide/scale"))
+    monkeypatch.setattr(check_site, "results", lambda folder, queries, browser: found)
+    monkeypatch.setattr(check_site.shutil, "which", lambda name: name)
+    assert check_site.search_faults(tmp_path) == [
+        "search.html: 'shap' finds api/x, guide/explain, not guide/scale",
+        "search.html: 'onnx' finds nothing, not guide/scale",
+    ]
 
 
 # ---- parameters in groups ----------------------------------------------------------------------
@@ -300,6 +331,20 @@ def test_one_command_builds_and_ci_runs_it():
     asked = " ".join(PYPROJECT["project"]["optional-dependencies"]["docs"])
     wanted = ("sphinx", "numpydoc", "pydata-sphinx-theme", "sphinx-gallery", "myst-parser")
     assert all(name in asked for name in wanted)
+
+
+def test_the_workflow_runs_what_the_script_runs():
+    yaml = pytest.importorskip("yaml", reason="needs the extra yaml")
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8"))["jobs"]
+    runs = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    script = (ROOT / ".ci" / "run").read_text("utf-8").replace(" install -q", " install")
+    for command in runs:
+        assert command.replace(" python3.11 python3.12 python3.13", "") in script, command
+    for check in ("pytest", "ruff check", "ruff format --check", "mypy"):
+        assert check in runs
+    assert any(command.startswith(".ci/package") for command in runs)
+    versions = [line.rsplit(" ")[-1] for line in PYPROJECT["project"]["classifiers"]]
+    assert set(jobs["tests"]["strategy"]["matrix"]["python"]) <= set(versions)
 
 
 PAGE = """<!DOCTYPE html><html lang="en"><head><title>t</title>
