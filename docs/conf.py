@@ -130,7 +130,8 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
 # They are in no section to navigate
-alone = ("index", "choose", "reports", "inside", "changelog", "glossary", "project/*")
+alone = ("index", "install", "start", "choose", "faq", "gpu", "reports", "inside")
+alone += ("changelog", "glossary", "project/*")
 html_sidebars = {page: [] for page in (*alone, "search", "genindex")}
 toc_object_entries_show_parents = "hide"
 

@@ -45,6 +45,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from matplotlib.figure import Figure
 from sklearn import ensemble, neural_network
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.impute import SimpleImputer
@@ -55,6 +56,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import combutab
 from benchmarks.common.command import Experiment, Job
+from benchmarks.common.looks import Line, Look, plot
 from benchmarks.common.page import Page
 from benchmarks.common.results import Row
 from benchmarks.common.verdicts import beats
@@ -83,6 +85,14 @@ PEERS = ("scikit-learn MLP", "HistGradientBoosting", *PACKAGES)
 BEST_OF = ("scikit-learn MLP", "HistGradientBoosting", "CatBoost", REALMLP)  # that ratios are to
 MODELS = (*MINE, *PEERS)
 SETTINGS = ("data", "split", "model", "rows")
+LOOKS: dict[str, Look] = {  # of the models in the picture; grey: boosting
+    "combutab Pack": ("#D55E00", "D", "none"),
+    "combutab": ("#0072B2", "v", "none"),
+    REALMLP: ("#009E73", "s", "none"),
+    "CatBoost": ("#777777", "o", "none"),
+    "HistGradientBoosting": ("#777777", ">", "none"),
+    "scikit-learn MLP": ("#000000", "X", "none"),
+}
 MEASURES = ("test_error", "log_loss", "seconds", "megabytes")
 RESULTS = ("task", "n_train", "n_test", *MEASURES)
 SECONDS = f"seconds / {REALMLP}"
@@ -323,20 +333,45 @@ def bars(samples: dict[str, dict[str, pd.DataFrame]]) -> pd.DataFrame:
     return pd.DataFrame(told).set_index("model")
 
 
+def _picture(samples: dict[str, pd.DataFrame]) -> Figure:
+    """Mean error with its interval by median seconds, a panel for each number of rows."""
+    panels: dict[str, list[Line]] = {}
+    for size, rows in samples.items():
+        errors, seconds = ratios(rows)["error"], rows.groupby("model")["seconds"].median()
+        panels[size] = []
+        for model in [name for name in LOOKS if name in errors and len(errors) > 1]:
+            logs = np.log(errors[model].dropna())
+            mean, low, high = np.exp(bootstrap_interval(logs, random_state=0))
+            ends = pd.Series([low]), pd.Series([high])
+            panels[size].append(Line([seconds[model]], [mean], model, LOOKS[model], *ends))
+    labels = ("seconds of a fit, median over tables", "test error / best of four peers")
+    figure = plot(panels, labels, n_columns=2, scales=("log", "log"))
+    ticks = [0.8, 1.0, 1.2, 1.5, 2.0, 2.5]
+    for axes in figure.axes:
+        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.set_xticks([0.1, 1, 10], ["0.1", "1", "10"])
+        axes.axhline(1.0, color="0.6", linewidth=0.8)
+    figure.axes[0].set_yticks([], minor=True)
+    return figure
+
+
 def _write(page: Page, rows: pd.DataFrame) -> None:
     missing = [name for name in PEERS if name not in set(rows["model"])]
     page.text(*[f"Not run: {', '.join(missing)}."] * bool(missing))
-    samples, sizes = {}, list(rows.groupby("rows"))
+    samples, fits, sizes = {}, {}, list(rows.groupby("rows"))
     for size, every in sizes:
         own, full = same_splits(every)
         first = own[own["model"].isin(full)]
         found, pairs = summary(first), beside_defaults(every)
-        samples[f"{size} rows"] = ratios(first)
+        samples[f"{size} rows"], fits[f"at most {size:,} training rows"] = ratios(first), first
         page.heading(f"At most {size} training rows")
         page.text(f"Tables: {own['data'].nunique()}, splits: {own['split'].nunique()}.")
         page.table(["model", *found], lines(found))
         if len(pairs):
             page.table([f"model / {DEFAULTS}", *pairs], lines(pairs))
+    if rows["seconds"].notna().any():
+        page.heading("Error by seconds")
+        page.figure(_picture(fits), "Mean test error with its interval by seconds of a fit")
     page.heading("Bars")
     page.table(["model", "bar", *samples], lines(bars(samples)))
     for size, every in sizes:

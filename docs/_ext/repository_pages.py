@@ -137,13 +137,15 @@ def glossary(root: Path) -> str:
     table = sections((root / "CONTRIBUTING.md").read_text("utf-8"))["Glossary"]
     rows = re.findall(r"^\| ([^|]+) \| (.+) \|$", table, re.MULTILINE)[1:]
     said = (
-        "One word a thing, in names, messages and these pages; scikit-learn's and torch's where "
-        "they have one."
+        "One word for each thing, in names, messages and these pages; scikit-learn's and torch's "
+        "words where they have one."
     )
     lines = ["Glossary", "=" * 8, "", said, "", ".. glossary::", ""]
     for words, means in rows:
         lines += [f"   {word.strip()}" for word in words.split(",")]
-        lines += ["      " + re.sub(r"`([^`]+)`", r"``\1``", means), ""]
+        means = re.sub(r"`([^`]+)`", r"``\1``", means)
+        means = re.sub(r"\[([^\]]+)\]\(docs/([\w/]+)\.md\)", r":doc:`\1 </\2>`", means)
+        lines += ["      " + means, ""]
     return "\n".join(lines)
 
 

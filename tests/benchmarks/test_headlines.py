@@ -401,6 +401,7 @@ def quotes():
     titles = {title.lower().replace(" ", "-"): title for title in headlines.SECTIONS}
     found = []
     for name, begin, end in (
+        ("README.md", "Mean test error", "## Install"),
         ("README.md", "## Numbers", "## Cite"),
         ("benchmarks/README.md", "## Last results", None),
         ("docs/choose.md", "[headline numbers]", "### How the defaults"),
