@@ -94,6 +94,7 @@ class Stream(IntEnum):
     BALANCED = 63  # the order of rows that are balanced
     ROUNDING = 64  # (span), of a chunk's: how finely numbers are written
     REDRAWN = 65  # (attempt): a sample's key, of rows that broke a constraint
+    BALANCED_ROWS = 66  # of a chunk's: which of each row's candidates is kept, and the rows' order
 
 
 def _signed(value: int) -> int:

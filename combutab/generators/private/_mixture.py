@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -193,15 +194,22 @@ class MixtureTable:
         First a component, by its probability given the codes that are known or allowed; then each
         other code from that component; places within bins are uniform. Components are drawn by
         stratified sampling: rows that nothing is asked of have each about equally often.
+
+        Rows that are all asked for the same codes are balanced: see `balance`. Rows of which
+        several codes are allowed are not, since some are rejected later and others take their
+        place. Rows that are completed are independent, so that imputations vary as they should.
         """
         table, sizes = self.probabilities, list(spans.sizes)
+        balanced = request.values is None and not request.allowed
+        n_candidates = _N_CANDIDATES if balanced and sizes and request.n_rows > 1 else 1
         n, allowed = request.n_rows, dict(request.allowed)
         codes = torch.full((1, n, len(sizes)), -1, dtype=torch.int64)
         if request.codes is not None:
             codes = request.codes.clone()
         given, own = codes[0], [*table.split(sizes, -1)]
-        component = self._components(own, given, allowed, request)
-        u = uniforms(request.keys_for(Stream.CODES), n, len(sizes), device=_CPU)[0]
+        components = self._components(own, given, allowed, request, n_candidates)
+        u = uniforms(request.keys_for(Stream.CODES), n_candidates, n, len(sizes), device=_CPU)[0]
+        candidates = given.repeat(n_candidates, 1, 1)
         for i, part in enumerate(own):
             rows = torch.nonzero(given[:, i] < 0)[:, 0]
             if i in allowed:
@@ -209,8 +217,12 @@ class MixtureTable:
                 only[list(allowed[i])] = 1
                 part = part * only + 1e-30 * only
             cumulative = part.double().cumsum(-1)
-            own_cumulative = cumulative[component[rows]]
-            given[rows, i] = _invert(own_cumulative, u[rows, i])
+            for c, component in enumerate(components):  # one by one, to save memory
+                candidates[c, rows, i] = _invert(cumulative[component[rows]], u[c, rows, i])
+        if n_candidates > 1:
+            key = request.keys_for(Stream.BALANCED_ROWS)[0]
+            candidates = torch.from_numpy(balance(candidates.numpy(), sizes, key))[None]
+        codes = candidates
         values = torch.full((1, n, spans.n_values), torch.nan)
         if request.values is not None:
             values = request.values.clone()
@@ -226,11 +238,14 @@ class MixtureTable:
         given: Tensor,
         allowed: Mapping[int, Sequence[int]],
         request: RowRequest,
+        n_draws: int = 1,
     ) -> Tensor:
-        """Draw a component for each row by its posterior probability, (n,)."""
+        """Draw components for each row by their posterior probability, (n_draws, n)."""
         n, k = len(given), len(self.probabilities)
-        order, within = uniforms(request.keys_for(Stream.ORDER), n, 2, device=_CPU)[0].T
-        u = (order.argsort() + within) / n  # a stratum of [0, 1) for each row, in random order
+        keys = request.keys_for(Stream.ORDER)
+        order, within = uniforms(keys, n_draws, n, 2, device=_CPU)[0].unbind(-1)
+        # in each draw a stratum of [0, 1) for each row, in random order; none for rows to complete
+        u = (order.argsort(-1) + within) / n if request.values is None else within
         log = torch.zeros(n, k, dtype=torch.float64)
         for i, part in enumerate(own):
             known = given[:, i] >= 0
@@ -239,7 +254,8 @@ class MixtureTable:
             if i in allowed:
                 share = part[:, list(allowed[i])].double().sum(-1).clamp_min(1e-30).log()
                 log[~known] += share
-        return _invert(log.softmax(-1).cumsum(-1), u)
+        cumulative = log.softmax(-1).cumsum(-1)
+        return torch.stack([_invert(cumulative, each) for each in u])
 
 
 def _invert(cumulative: Tensor, u: Tensor) -> Tensor:
@@ -248,6 +264,93 @@ def _invert(cumulative: Tensor, u: Tensor) -> Tensor:
     target = torch.minimum(u.double() * total, total * (1 - 1e-12))
     found = torch.searchsorted(cumulative.contiguous(), target[:, None], right=True)[:, 0]
     return found.clamp_(max=cumulative.shape[1] - 1)
+
+
+# ---- Rows that have the counts of pairs about as often as they are expected ----------------------
+
+_N_CANDIDATES = 8  # of each row, a power of two
+_MOST_PAIRS = 500  # that are balanced; of more, as many drawn at random
+_MOST_CELLS = 2**14  # of a pair that is balanced
+_AT_ONCE = 16  # rows whose candidates are compared with the same counts
+
+
+def balance(candidates: np.ndarray, sizes: Sequence[int], key: int) -> np.ndarray:
+    """Keep one candidate of each row, so that counts of columns and pairs vary less.
+
+    Candidates compete in pairs. Of each pair the one is kept that brings the counts of those kept
+    nearer to those of the others: so the kept ones have about the counts of all candidates, of
+    which there are many more than rows. The first choice is a coin's, and the other coin would turn
+    all choices round: each candidate is kept with the same probability, whatever the others are.
+    So a row has the distribution of its candidates, exactly. Rows come in random order.
+
+    Parameters
+    ----------
+    candidates : ndarray of int, (2**k, n, n_columns)
+    sizes : sequence of int
+        How many codes each column has.
+    key : int
+
+    Returns
+    -------
+    ndarray of int, (n, n_columns)
+
+    References
+    ----------
+    Alweiss, Liu and Sawhney (2021), "Discrepancy minimization via a self-balancing walk"; Dwivedi
+    and Mackey (2021), "Kernel thinning", for halving.
+
+    Examples
+    --------
+    >>> candidates = np.random.default_rng(0).integers(0, 2, (8, 1000, 2))
+    >>> rows = balance(candidates, [2, 2], key=0)
+    >>> cells = np.bincount(rows @ [2, 1])
+    >>> bool(np.abs(cells - 250).max() < 20)
+    True
+    """
+    # NOTE[DIFF]: a self-balancing walk chooses at random, by how far the counts differ. Ours takes
+    # the better one always, which has no proven bound, but is unbiased by the same symmetry.
+    rng = np.random.default_rng(key)
+    cells, n_cells = _cells(candidates, sizes, rng)
+    n = candidates.shape[1]
+    kept = np.arange(len(candidates))[:, None].repeat(n, 1)  # of each row, (candidates, n)
+    while len(kept) > 1:
+        # how much more often a cell is among the kept than among the others
+        excess = np.zeros(n_cells, dtype=np.int64)
+        chosen = np.empty((len(kept) // 2, n), dtype=np.int64)
+        coins = rng.integers(0, 2, chosen.shape, dtype=np.int64)
+        for half, start in itertools.product(range(len(chosen)), range(0, n, _AT_ONCE)):
+            rows = np.arange(start, min(n, start + _AT_ONCE))
+            one, other = (cells[kept[2 * half + i, rows], rows] for i in (0, 1))
+            worse = excess[one].sum(-1) - excess[other].sum(-1)
+            second = np.where(worse == 0, coins[half, rows], worse > 0).astype(np.int64)
+            chosen[half, rows] = kept[2 * half + second, rows]
+            signs = (1 - 2 * second)[:, None].repeat(cells.shape[-1], 1)
+            np.add.at(excess, one, signs)
+            np.add.at(excess, other, -signs)
+        kept = chosen
+    found: np.ndarray = candidates[kept[0], np.arange(n)][rng.permutation(n)]
+    return found
+
+
+def _cells(
+    codes: np.ndarray, sizes: Sequence[int], rng: np.random.Generator
+) -> tuple[np.ndarray, int]:
+    """Numbers of the cells that rows are in: of each column, and of pairs; and how many exist."""
+    pairs = np.array(
+        [
+            pair
+            for pair in itertools.combinations(range(len(sizes)), 2)
+            if math.prod(sizes[j] for j in pair) <= _MOST_CELLS
+        ],
+        dtype=np.int64,
+    ).reshape(-1, 2)
+    if len(pairs) > _MOST_PAIRS:
+        pairs = pairs[rng.choice(len(pairs), _MOST_PAIRS, replace=False)]
+    widths = np.array(sizes, dtype=np.int64)
+    a, b = pairs.T
+    own = np.concatenate([codes, codes[..., a] * widths[b] + codes[..., b]], -1)
+    firsts = np.cumsum([0, *sizes, *(widths[a] * widths[b])])
+    return own + firsts[:-1], int(firsts[-1])
 
 
 # ---- Columns at coarser resolutions --------------------------------------------------------------

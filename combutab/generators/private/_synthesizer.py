@@ -502,7 +502,10 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
         """Draw rows from the learned distribution, as `TabFlow.sample` does.
 
         By default as many as the table has by its noisy count. Rows cost no privacy budget, however
-        many there are.
+        many there are. Rows drawn together are balanced: values and pairs of values occur about as
+        often as the model expects, with less sampling error than independent rows have. The
+        distribution of each row is that of the model. Rows are not balanced if conditions allow
+        several values of a column (a list or a range).
         """
         if n is None and options.get("seed_data") is None:
             check_is_fitted(self)
