@@ -347,8 +347,10 @@ def _read_numbers(
     numbers = [value for value in values if not _is_no_value(value)]
     missing = len(numbers) < len(values)
     if missing and (coder.rare or not coder.missing):
-        few = ", or in fewer rows than min_frequency" if coder.rare else ""
-        raise ValueError(f"{label} had no missing values{few}, so none will be generated")
+        few = ", or in fewer rows than min_frequency (with differential privacy: than noise hides)"
+        raise ValueError(
+            f"{label} had no missing values{few if coder.rare else ''}, so none will be generated"
+        )
     if not numbers:
         return Codes(column, span_of(encoder, j), (coder.size - 1,))
     held = pd.concat([_as_held(column, coder, value) for value in numbers], ignore_index=True)

@@ -99,8 +99,16 @@ def _public_coder(
             raise ValueError(
                 f"bounds of {name!r} must be (low, high), or the edges of bins, got {edges!r}"
             )
+        if isinstance(dtype, pd.CategoricalDtype):
+            raise ValueError(
+                f"{label} is categorical, which has no bounds; give its categories, or convert it "
+                "to numbers"
+            )
         if types.is_string_dtype(dtype) and not types.is_object_dtype(dtype):
-            raise ValueError(f"{label} has text, which has no bounds; give its categories")
+            raise ValueError(
+                f"{label} has text, which has no bounds; give its categories, or convert it to "
+                "numbers"
+            )
         if _is_time(dtype) and any(isinstance(edge, Real) for edge in edges):
             raise ValueError(
                 f"bounds of {name!r} must be dates or durations as the column has, got {edges!r}"
@@ -160,7 +168,13 @@ def refuse_unreadable(
                     "or give its categories"
                 )
         if coder is not None:
-            row_codes(coder, column, label)
+            try:
+                row_codes(coder, column, label)
+            except TypeError as error:
+                raise TypeError(
+                    f"{label} holds values that cannot be read ({error}); convert it to numbers, "
+                    "dates or text"
+                ) from error
         elif is_discrete(column, schema.keys[j], facts):
             try:
                 set(column.dropna().astype(object))

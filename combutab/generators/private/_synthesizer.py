@@ -276,6 +276,10 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
         return self
 
     def _check(self) -> None:
+        if isinstance(self.epsilon, bool):
+            raise ValueError(
+                f"epsilon must be a number, got {self.epsilon}; give a budget such as 1.0"
+            )
         resolve_device("cpu" if self.device == "auto" else self.device)
         for constraint in self.constraints or ():
             if not isinstance(constraint, Constraint):

@@ -357,7 +357,9 @@ class CategoryColumn:
         return code
 
     def _hint(self) -> str:
-        return ", or in fewer rows than min_frequency" if self.rare else ""
+        few = ", or in fewer rows than min_frequency"
+        private = " (with differential privacy: it was neither given nor learned)"
+        return few + private if self.rare else ""
 
     def _examples(self) -> str:
         listed = ", ".join(map(repr, self.keys[:5])) or "none at all"

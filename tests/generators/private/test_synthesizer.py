@@ -113,6 +113,8 @@ def test_bounds_and_categories_are_learned_within_the_budget():
     assert model.ledger_["delta"].sum() <= 1e-6
     rows = model.sample(2000, random_state=0)
     assert set(rows["city"]) == {"Bonn", "Ulm", "Rom"}
+    with pytest.raises(ValueError, match="privacy: it was neither given nor learned"):
+        model.sample(5, conditions={"city": "a single person's"})
     assert rows["income"].max() < 2**17
     assert rows["age"].max() <= 128
     with pytest.raises(ValueError, match=r"\['age', 'income', 'city'\] have neither bounds"):
@@ -176,6 +178,7 @@ def test_what_noise_hides_is_warned_of():
     [
         ({"epsilon": 0}, TABLE, "'epsilon' parameter"),
         ({"epsilon": 1000.0}, TABLE, "'epsilon' parameter"),
+        ({"epsilon": True}, TABLE, "epsilon must be a number, got True"),
         ({"delta": 0.5}, TABLE, "'delta' parameter"),
         ({"bounds": {"agee": (0, 1)}}, TABLE, "bounds: .*agee.*age"),
         ({"categories": {"town": ["a"]}}, TABLE, "categories: .*town"),
@@ -207,6 +210,9 @@ def test_bad_input_is_refused_before_anything_is_spent(params, X, says, monkeypa
         ({"income": pd.Series(["0.5"] * len(TABLE), dtype=object)}, {},
          "'income' has bounds, but holds text such as '0.5'; convert it to numbers"),
         ({"city": pd.Series([["a"]] * len(TABLE))}, {"categories": None}, "not hashable"),
+        ({"since": pd.Series([pd.Timestamp("2020-01-01").date()] * len(TABLE))},
+         {"bounds": BOUNDS | {"since": (0, 9)}}, "'since' holds values that cannot be read"),
+        ({"age": pd.Categorical(TABLE["age"])}, {}, "'age' is categorical, which has no bounds"),
     ],
 )  # fmt: skip
 def test_unreadable_values_are_refused_before_anything_is_spent(changed, params, says, monkeypatch):
