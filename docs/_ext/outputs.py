@@ -26,7 +26,7 @@ from typing import Any
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # A block as an author wrote it, with the output that may stand below it for readers of the file
-_WITH_OUTPUT = re.compile(BLOCK.pattern + r"(\n+```text\n.*?^```$)?", re.DOTALL | re.MULTILINE)
+_WITH_OUTPUT = re.compile(BLOCK.pattern + r"(\n+```(?:text)?\n.*?^```$)?", re.DOTALL | re.MULTILINE)
 SEPARATE = ("recipes",)  # pages whose blocks need the first one only
 PICTURES = (".png", ".svg")
 SECONDS = 300  # for all blocks of a page
