@@ -52,26 +52,36 @@ def missing(code: str) -> list[str]:
     return sorted(name for name in names if importlib.util.find_spec(name) is None)
 
 
-def run_block(code: str, namespace: dict[str, Any], where: str) -> tuple[str, list[Any]]:
-    """Run a block; returns what it printed, its last expression too, and the figures it left."""
+def run_block(code: str, namespace: dict[str, Any], where: str) -> tuple[str, list[bytes]]:
+    """Run a block; returns what a notebook would show: its text, and its figures as PNG."""
     import matplotlib.pyplot as plt
     from matplotlib.artist import Artist
     from matplotlib.figure import Figure
 
+    def png(figure: Figure) -> bytes:
+        file = io.BytesIO()
+        figure.savefig(file, format="png", dpi=110, bbox_inches="tight")
+        return file.getvalue()
+
     tree = ast.parse(code, where)
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
-    printed, figures = io.StringIO(), []
+    printed = io.StringIO()
+    figures: list[bytes] = []
     with contextlib.redirect_stdout(printed):
         exec(compile(tree, where, "exec"), namespace)
         if isinstance(last, ast.Expr):
             value = eval(compile(ast.Expression(last.value), where, "eval"), namespace)
-            if isinstance(value, Figure):
-                figures.append(value)
+            picture = getattr(value, "_repr_png_", lambda: None)()
+            if isinstance(picture, bytes):
+                figures.append(picture)
+            elif isinstance(value, Figure):
+                if value not in map(plt.figure, plt.get_fignums()):
+                    figures.append(png(value))
             elif value is not None and not isinstance(value, Artist):
                 print(repr(value))
-    figures += [plt.figure(number) for number in plt.get_fignums()]
+    figures += [png(plt.figure(number)) for number in plt.get_fignums()]
     plt.close("all")
-    return printed.getvalue().rstrip(), list(dict.fromkeys(figures))
+    return printed.getvalue().rstrip(), figures
 
 
 def run_page(page: Path, folder: Path) -> list[dict[str, Any]]:
@@ -90,7 +100,7 @@ def run_page(page: Path, folder: Path) -> list[dict[str, Any]]:
         if not number:
             first = dict(namespace)
         for i, figure in enumerate(figures):
-            figure.savefig(folder / f"figure_{number}_{i}.png", dpi=110, bbox_inches="tight")
+            (folder / f"figure_{number}_{i}.png").write_bytes(figure)
         files = {p.name for p in folder.iterdir() if p.suffix in (*PICTURES, ".html")}
         found.append({"text": text, "files": sorted(files - seen), "missing": []})
         seen |= files
