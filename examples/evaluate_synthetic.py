@@ -1,15 +1,15 @@
-"""Can a synthetic table be given away?
-====================================
+"""Evaluate a synthetic table: utility, fidelity and privacy
+=========================================================
 
-Two of them judged: one made, one learned by heart.
+Can you publish a synthetic table? This example evaluates two tables: one sampled by a generator,
+and one that is a copy of the training rows.
 
 ::
 
     python examples/evaluate_synthetic.py [--out FOLDER]
 
-"Rows again" stands for a generator that learned its rows by heart: it is useful and alike, and
-gives everything away. Writes FOLDER/evaluate_synthetic.png. For a page of HTML see
-synthetic_table.py; for files, the command ``combutab evaluate``.
+Writes FOLDER/evaluate_synthetic.png. For an HTML report see synthetic_table.py; for tables in
+files, use the command ``combutab evaluate``.
 """
 
 from __future__ import annotations
@@ -27,9 +27,17 @@ from sklearn.preprocessing import StandardScaler
 from combutab import TVAE
 from combutab.reports import evaluate_synthetic
 
+parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
+out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
+
+# %%
+# Load ten columns of a table of breast tumours, and hold out 40 % of the rows. The generator must
+# not see the held-out rows.
+
 
 def load() -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Rows to learn from and rows held out, of ten columns of a table of tumours."""
+    """Return training rows and held-out rows."""
     data = load_breast_cancer(as_frame=True)
     diagnosis = data.target.map(dict(enumerate(data.target_names)))
     table = data.data.filter(like="mean").assign(diagnosis=diagnosis)
@@ -37,8 +45,42 @@ def load() -> tuple[pd.DataFrame, pd.DataFrame]:
     return train, held_out
 
 
+train, held_out = load()
+
+# %%
+# Fit a generator and sample from it. The second table, "memorized rows", stands for a generator
+# that has memorized its training rows.
+
+generator = TVAE(epochs=150, batch_size=50, argmax=False, random_state=0).fit(train)
+tables = {
+    "TVAE": generator.sample(len(train), random_state=0),
+    "memorized rows": train.sample(frac=1.0, random_state=0),
+}
+
+# %%
+# Evaluate both tables. The memorized rows have good utility, because they are real rows. Privacy is
+# poor: they copy the training rows.
+
+for name, rows in tables.items():
+    found = evaluate_synthetic(
+        real_train=train,
+        real_test=held_out,
+        synthetic=rows,
+        target="diagnosis",
+        learners=["linear"],
+    )
+    print(f"\n{name}")
+    for finding in found.findings:
+        print(f"  {finding.subject}: {finding.level}. {finding.sentence}")
+
+# %%
+# The picture shows the distance of each row to the nearest training row. The memorized rows have a
+# distance of zero. In a private table, the synthetic rows are not closer to the training rows than
+# the held-out rows are.
+
+
 def draw(train: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> Figure:
-    """Draw how far the rows of each table are from the nearest one that was learned from."""
+    """Draw the distances of the rows of each table to the nearest training row."""
     columns = train.select_dtypes("number").columns
     scaler = StandardScaler().fit(train[columns])
     learned = NearestNeighbors(n_neighbors=1).fit(scaler.transform(train[columns]))
@@ -49,40 +91,12 @@ def draw(train: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> Figure:
         distances = learned.kneighbors(scaler.transform(table[columns]))[0].ravel()
         axes.ecdf(distances, label=name, color=color, linestyle=style, linewidth=1.8)
     axes.set_xlim(-0.05, 3)
-    axes.set_xlabel("distance to the nearest row learned from, in standard deviations")
-    axes.set_ylabel("share of the rows")
+    axes.set_xlabel("distance to the nearest training row, in standard deviations")
+    axes.set_ylabel("cumulative share of rows")
     axes.grid(color="0.92")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, loc="lower right")
     return figure
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
-    out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
-
-    train, held_out = load()
-    generator = TVAE(epochs=150, batch_size=50, argmax=False, random_state=0).fit(train)
-    tables = {
-        "TVAE": generator.sample(len(train), random_state=0),
-        "rows again": train.sample(frac=1.0, random_state=0),
-    }
-    for name, rows in tables.items():
-        found = evaluate_synthetic(
-            real_train=train,
-            real_test=held_out,
-            synthetic=rows,
-            target="diagnosis",
-            learners=["linear"],
-        )
-        print(f"\n{name}")
-        for finding in found.findings:
-            print(f"  {finding.subject}: {finding.level}. {finding.sentence}")
-    draw(train, {"held-out rows": held_out, **tables}).savefig(
-        out / "evaluate_synthetic.png", dpi=100
-    )
-
-
-if __name__ == "__main__":
-    main()
+draw(train, {"held-out rows": held_out, **tables}).savefig(out / "evaluate_synthetic.png", dpi=100)

@@ -1,7 +1,8 @@
-"""Fit a DataFrame as it is
-========================
+"""Fit a DataFrame with text, categories, dates and missing values
+===============================================================
 
-Fit and predict on numbers, text, categories, dates and missing values.
+The estimators take a DataFrame as it is. No column has to be encoded, scaled or imputed
+beforehand.
 
 ::
 
@@ -24,9 +25,17 @@ from sklearn.model_selection import train_test_split
 import combutab
 from combutab import MLPRegressor
 
+parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+parser.add_argument("--out", type=Path, default=Path(), help="folder for the files")
+out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
+
+# %%
+# Simulate a table of flats and their rents. It has numbers, a categorical and a text column,
+# booleans and dates. A tenth of the areas and of the heatings are missing.
+
 
 def make_flats(n_rows: int, seed: int) -> tuple[pd.DataFrame, pd.Series]:
-    """Draw invented flats and their rents; some values are missing."""
+    """Simulate flats and their rents; some values are missing."""
     rng = np.random.default_rng(seed)
     area = rng.gamma(8.0, 9.0, n_rows)
     district = rng.choice(["Centre", "Harbour", "North", "Park"], n_rows)
@@ -48,6 +57,47 @@ def make_flats(n_rows: int, seed: int) -> tuple[pd.DataFrame, pd.Series]:
     return flats, pd.Series(rent * rng.normal(1.0, 0.05, n_rows), name="rent")
 
 
+X, y = make_flats(n_rows=2000, seed=0)
+X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+print(X_train.head(3).to_string())
+
+# %%
+# Fit a regressor. Its two networks each hold out a fifth of the training rows, and keep the weights
+# of their best epoch. The networks are smaller than the default, to be quick.
+
+model = MLPRegressor(hidden_layer_sizes=(128, 128), max_iter=50, random_state=0)
+model.fit(X_train, y_train)
+print(f"stopped after {model.n_iter_} epochs, R2 {model.score(X_test, y_test):.3f}")
+
+# %%
+# The area determines most of the rent, so predictions are less accurate for the flats whose area is
+# missing.
+
+known = X_test["area"].notna()
+predicted = model.predict(X_test)
+for label, rows in (("known", known), ("missing", ~known)):
+    error = mean_absolute_error(y_test[rows], predicted[rows])
+    print(f"mean absolute error where the area is {label}: {error:.0f}")
+
+# %%
+# A category that is not in the training rows raises no error. All its one-hot columns are zero.
+
+new = X_test.head(2).assign(district="Airport")
+print(f"rents predicted for an unknown district: {model.predict(new).round().tolist()}")
+
+# %%
+# Save the model to a file, and load it again. The loaded model makes the same predictions.
+
+path = out / "flats.safetensors"
+model.save(path)
+same = combutab.load(path)
+assert np.array_equal(same.predict(X_test), predicted)
+print(f"saved to {path.name} and loaded again: the same predictions")
+
+# %%
+# Plot the predicted rents of the test rows against the true rents.
+
+
 def draw(true: pd.Series, predicted: np.ndarray, known: pd.Series) -> Figure:
     """Draw predicted and true rents of new flats, with and without a known area."""
     figure = Figure(figsize=(5.2, 4.4), layout="constrained")
@@ -58,42 +108,10 @@ def draw(true: pd.Series, predicted: np.ndarray, known: pd.Series) -> Figure:
     axes.axline((0, 0), slope=1, color="0.6", linewidth=0.8, zorder=0)
     axes.set_xlabel("true rent")
     axes.set_ylabel("predicted rent")
-    axes.set_title(f"{len(true)} flats that the model has not seen", loc="left", fontsize=10)
+    axes.set_title(f"{len(true)} test flats", loc="left", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, loc="lower right")
     return figure
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path(), help="folder for the files")
-    out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
-
-    X, y = make_flats(n_rows=2000, seed=0)
-    X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
-    print(X_train.head(3).to_string())
-
-    # two networks, each of which keeps its best epoch on a fifth of the rows; small, for a demo
-    model = MLPRegressor(hidden_layer_sizes=(128, 128), max_iter=50, random_state=0)
-    model.fit(X_train, y_train)
-    print(f"stopped after {model.n_iter_} epochs, R2 {model.score(X_test, y_test):.3f}")
-    known = X_test["area"].notna()
-    predicted = model.predict(X_test)
-    for label, rows in (("known", known), ("missing", ~known)):
-        error = mean_absolute_error(y_test[rows], predicted[rows])
-        print(f"mean absolute error where the area is {label}: {error:.0f}")
-
-    # a district that the training rows do not have is no error: all its indicators are zero
-    new = X_test.head(2).assign(district="Airport")
-    print(f"rents predicted for an unknown district: {model.predict(new).round().tolist()}")
-
-    path = out / "flats.safetensors"
-    model.save(path)
-    same = combutab.load(path)
-    assert np.array_equal(same.predict(X_test), predicted)
-    print(f"saved to {path.name} and loaded again: the same predictions")
-    draw(y_test, predicted, known).savefig(out / "fit_a_dataframe.png", dpi=100)
-
-
-if __name__ == "__main__":
-    main()
+draw(y_test, predicted, known).savefig(out / "fit_a_dataframe.png", dpi=100)

@@ -1,17 +1,14 @@
-"""A deep network learns nothing
-=============================
+"""Power plots: why a deep network does not learn
+==============================================
 
-Its layers say why, and what helps.
+Twenty layers with layer normalization learn nothing. A power plot of the layers shows why, and
+which normalization helps.
 
 ::
 
     python examples/power_plots.py [--out FOLDER]
 
-Twenty layers on scikit-learn's digits. After layer normalisation the power of the channels goes
-over to P1, which is the same for all inputs: the network cannot tell them apart any more. A proxy
-normalisation after each activation, or batch normalisation, keeps it in P2, which differs between
-inputs. (At a third of this learning rate the first network learns too.) Writes
-FOLDER/power_plots.png.
+Writes FOLDER/power_plots.png.
 """
 
 from __future__ import annotations
@@ -27,41 +24,50 @@ from combutab import MLPClassifier, paper_recipe
 from combutab.evaluation import power_decomposition
 from combutab.plotting import plot_power
 
+parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
+out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
+
+# %%
+# The data are scikit-learn's digits. The networks differ only in their normalization. (With a third
+# of this learning rate, the first network learns too.)
+
 NETWORKS = {
     "layer norm": {"normalization": "layer"},
     "layer norm + proxy norm": {"normalization": "layer", "proxy_norm": True},
     "batch norm": {"normalization": "batch"},
 }
 
+X, y = load_digits(return_X_y=True)
+X_train, X_test, y_train, y_test = train_test_split(X, y, stratify=y, random_state=0)
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
-    out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
+# %%
+# ``power_decomposition`` splits the mean square of each layer's channels into parts. P1 is the part
+# that is the same for all inputs, P2 differs between inputs. With layer normalization, nearly all
+# power moves to P1, so the last layer cannot distinguish the inputs. Proxy Normalization after each
+# activation, or batch normalization, keeps most of the power in P2.
 
-    X, y = load_digits(return_X_y=True)
-    X_train, X_test, y_train, y_test = train_test_split(X, y, stratify=y, random_state=0)
-    powers = {}
-    for name, parameters in NETWORKS.items():
-        settings = paper_recipe(
-            "classification",
-            hidden_layer_sizes=(64,) * 20,
-            activation="relu",
-            dropout=0,
-            batch_size=128,
-            learning_rate_init=3e-3,
-            max_iter=15,
-            n_iter_no_change=np.inf,
-            random_state=0,
-            **parameters,
-        )
-        model = MLPClassifier(**settings).fit(X_train, y_train)
-        power = power_decomposition(model, X_test)
-        accuracy, last = model.score(X_test, y_test), power.iloc[-1]
-        print(f"{name}: accuracy {accuracy:.2f}; P1 takes {last['P1'] / last['P']:.0%} in the end")
-        powers[f"{name}: accuracy {accuracy:.2f}"] = power
-    plot_power(powers).savefig(out / "power_plots.png", dpi=100)
+powers = {}
+for name, parameters in NETWORKS.items():
+    settings = paper_recipe(
+        "classification",
+        hidden_layer_sizes=(64,) * 20,
+        activation="relu",
+        dropout=0,
+        batch_size=128,
+        learning_rate_init=3e-3,
+        max_iter=15,
+        n_iter_no_change=np.inf,
+        random_state=0,
+        **parameters,
+    )
+    model = MLPClassifier(**settings).fit(X_train, y_train)
+    power = power_decomposition(model, X_test)
+    accuracy, last = model.score(X_test, y_test), power.iloc[-1]
+    print(f"{name}: accuracy {accuracy:.2f}; P1 is {last['P1'] / last['P']:.0%} in the last layer")
+    powers[f"{name}: accuracy {accuracy:.2f}"] = power
 
+# %%
+# The picture shows the parts of the power in each layer.
 
-if __name__ == "__main__":
-    main()
+plot_power(powers).savefig(out / "power_plots.png", dpi=100)

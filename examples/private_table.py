@@ -1,7 +1,8 @@
-"""A synthetic table with differential privacy
-===========================================
+"""Synthetic data with differential privacy
+========================================
 
-A generator that promises differential privacy, what epsilon means, and where the budget goes.
+Fit a generator with differential privacy, and see what epsilon means and how the privacy budget
+is spent.
 
 ::
 
@@ -24,11 +25,16 @@ from matplotlib.figure import Figure
 import combutab
 from combutab import PrivateSynthesizer
 
-AGES = [(18, 40), (40, 60), (60, 90)]
+parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+parser.add_argument("--out", type=Path, default=Path(), help="folder for the files")
+out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
+
+# %%
+# Simulate hospital stays. Older patients stay longer, and a patient can have several rows.
 
 
 def make_stays(n: int) -> pd.DataFrame:
-    """Stays in a hospital: up to three rows for each patient, longer ones of older patients."""
+    """Simulate stays in a hospital, which are longer for older patients."""
     rng = np.random.default_rng(0)
     patient = np.sort(rng.integers(0, n // 2, n))
     age = rng.integers(18, 90, n // 2)[patient]
@@ -41,6 +47,69 @@ def make_stays(n: int) -> pd.DataFrame:
             "days": np.minimum(1 + rng.poisson(age / 8), 30),
         }
     )
+
+
+# %%
+# Fit the generator. The bounds and categories come from the meaning of the columns, never from the
+# table: the smallest and largest values of the table belong to real persons. ``person="patient"``
+# protects all rows of a patient together, and at most two rows per patient are used.
+# ``random_state`` does not fix the noise, which comes from the operating system.
+
+stays = make_stays(6000)
+generator = PrivateSynthesizer(
+    epsilon=1.0,
+    delta=1e-6,  # well below one over the number of patients
+    bounds={"age": (0, 120), "days": (1, 30)},
+    categories={"ward": ["surgery", "medicine", "children"]},
+    max_rows_per_person=2,
+    epochs=10,  # steps after each round of measurements
+    random_state=0,
+)
+generator.fit(stays, person="patient")
+
+# %%
+# Epsilon limits what an attacker can learn about one patient.
+
+epsilon, delta = generator.epsilon_, generator.delta_
+highest = math.exp(epsilon) / (1 + math.exp(epsilon))
+print(f"promise: epsilon={epsilon:g}, delta={delta:g}")
+print("An attacker who knows all other rows, and guesses with a probability of 50 % that a")
+print(f"patient is in the table, can raise that guess to at most {100 * highest:.0f} %.")
+
+# %%
+# The ledger lists what each step has spent. The column epsilon is the total of all steps so far.
+
+steps = generator.ledger_.groupby("step", sort=False)
+print(steps.agg(times=("rho", "size"), rho=("rho", "sum"), epsilon=("epsilon", "last")).round(4))
+
+# %%
+# You can sample any number of rows without spending more budget, because rows are computed from the
+# noisy counts.
+
+synthetic = generator.sample(6000, random_state=0)
+synthetic.to_csv(out / "synthetic.csv", index=False)
+print(synthetic.head(3).to_string(index=False))
+
+# %%
+# The synthetic rows keep the relation between age and days.
+
+AGES = [(18, 40), (40, 60), (60, 90)]
+
+tables = {"real": stays, f"synthetic, epsilon={epsilon:g}": synthetic}
+for name, table in tables.items():
+    groups = pd.cut(table["age"], [low for low, _ in AGES] + [90], right=False)
+    days = table.groupby(groups, observed=False)["days"].median()
+    print(f"{name}: median days by age {', '.join(f'{x:.0f}' for x in days)}")
+
+# %%
+# The file of the generator has the same guarantee as the rows, so it can be published too.
+
+generator.save(out / "generator.safetensors")
+again = combutab.load(out / "generator.safetensors")
+assert again.sample(6000, random_state=0).equals(synthetic)
+
+# %%
+# The picture shows the days of stay by age.
 
 
 def draw(tables: dict[str, pd.DataFrame]) -> Figure:
@@ -60,50 +129,4 @@ def draw(tables: dict[str, pd.DataFrame]) -> Figure:
     return figure
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path(), help="folder for the files")
-    out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
-
-    stays = make_stays(6000)
-    generator = PrivateSynthesizer(
-        epsilon=1.0,
-        delta=1e-6,  # well below one over the number of patients
-        # from what the columns mean, not from the table: its own extremes are somebody's values
-        bounds={"age": (0, 120), "days": (1, 30)},
-        categories={"ward": ["surgery", "medicine", "children"]},
-        max_rows_per_person=2,
-        epochs=10,  # steps after each round of measurements
-        random_state=0,  # of the rows; the noise comes from the operating system
-    )
-    generator.fit(stays, person="patient")  # all rows of a patient are protected together
-
-    epsilon, delta = generator.epsilon_, generator.delta_
-    highest = math.exp(epsilon) / (1 + math.exp(epsilon))
-    print(f"promise: epsilon={epsilon:g}, delta={delta:g}")
-    print("An attacker who knows all other rows, and guesses with a probability of 50 % that a")
-    print(f"patient is in the table, can raise that guess to at most {100 * highest:.0f} %.")
-    # what each step spent; epsilon is that of all steps so far
-    steps = generator.ledger_.groupby("step", sort=False)
-    print(
-        steps.agg(times=("rho", "size"), rho=("rho", "sum"), epsilon=("epsilon", "last")).round(4)
-    )
-
-    # rows cost nothing more, however many: they follow from the noisy counts
-    synthetic = generator.sample(6000, random_state=0)
-    synthetic.to_csv(out / "synthetic.csv", index=False)
-    print(synthetic.head(3).to_string(index=False))
-    tables = {"real": stays, f"synthetic, epsilon={epsilon:g}": synthetic}
-    for name, table in tables.items():
-        groups = pd.cut(table["age"], [low for low, _ in AGES] + [90], right=False)
-        days = table.groupby(groups, observed=False)["days"].median()
-        print(f"{name}: median days by age {', '.join(f'{x:.0f}' for x in days)}")
-
-    generator.save(out / "generator.safetensors")  # can be published as the rows can
-    again = combutab.load(out / "generator.safetensors")
-    assert again.sample(6000, random_state=0).equals(synthetic)
-    draw(tables).savefig(out / "private_table.png", dpi=100)
-
-
-if __name__ == "__main__":
-    main()
+draw(tables).savefig(out / "private_table.png", dpi=100)

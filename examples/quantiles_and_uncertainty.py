@@ -1,7 +1,8 @@
-"""How sure is a prediction?
-=========================
+"""Prediction intervals: quantile and Gaussian regression
+======================================================
 
-Predict intervals: quantiles, or a mean and a standard deviation.
+Two losses of ``MLPRegressor`` predict intervals: ``"quantile"`` predicts quantiles, and
+``"gaussian_nll"`` a mean and a standard deviation.
 
 ::
 
@@ -20,18 +21,71 @@ from matplotlib.figure import Figure
 
 from combutab import MLPRegressor
 
+parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
+out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
+
+# %%
+# Simulate a sine curve. The standard deviation of its noise grows with x.
+
 QUANTILES = [0.05, 0.5, 0.95]
 
 
 def make_data(n_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw a sine whose noise grows with x."""
+    """Simulate a sine curve whose noise grows with x."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(0.0, 10.0, n_rows)
     return x[:, None], np.sin(x) + rng.normal(0.0, 0.05 + 0.08 * x)
 
 
+X, y = make_data(n_rows=1500, seed=0)
+X_test, y_test = make_data(n_rows=5000, seed=1)
+grid = np.linspace(0.0, 10.0, 301)[:, None]
+
+# %%
+# Define one model per loss. Each averages four networks.
+
+common = {
+    "hidden_layer_sizes": (64, 64),
+    "dropout": 0.0,
+    "batch_size": 250,
+    "learning_rate_init": 3e-3,
+    "learning_rate": "cosine",
+    "max_iter": 120,
+    "n_iter_no_change": np.inf,
+    "n_members": 4,
+    "random_state": 0,
+}
+models = {
+    'loss="quantile"': MLPRegressor(loss="quantile", quantiles=QUANTILES, **common),
+    'loss="gaussian_nll"': MLPRegressor(loss="gaussian_nll", **common),
+}
+
+# %%
+# About 90 % of new rows should lie between the 5 % and the 95 % quantile.
+
+bands = {}
+for title, model in models.items():
+    model.fit(X, y)
+    low, _, high = model.predict(X_test, quantiles=QUANTILES).T
+    inside = ((low <= y_test) & (y_test <= high)).mean()
+    print(f"{title}: {inside:.1%} of new rows lie between the 5 % and the 95 % quantile")
+    bands[title] = model.predict(grid, quantiles=QUANTILES)
+
+# %%
+# With ``"gaussian_nll"``, ``predict`` can return the standard deviation. It should be close to that
+# of the simulation.
+
+mean, std = models['loss="gaussian_nll"'].predict([[1.0], [9.0]], return_std=True)
+for x, m, s in zip((1.0, 9.0), mean, std, strict=True):
+    print(f"at x = {x:g}: {m:.2f} +- {s:.2f}, true {np.sin(x):.2f} +- {0.05 + 0.08 * x:.2f}")
+
+# %%
+# The picture shows the intervals of both models.
+
+
 def draw(bands: dict[str, np.ndarray], grid: np.ndarray, X: np.ndarray, y: np.ndarray) -> Figure:
-    """Draw one panel a model: the data, and its 5 %, 50 % and 95 % quantiles."""
+    """Draw one panel per model: the data, and its 5 %, 50 % and 95 % quantiles."""
     figure = Figure(figsize=(9.0, 3.8), layout="constrained")
     panels = figure.subplots(1, len(bands), sharey=True)
     for axes, (title, band) in zip(panels, bands.items(), strict=True):
@@ -50,42 +104,4 @@ def draw(bands: dict[str, np.ndarray], grid: np.ndarray, X: np.ndarray, y: np.nd
     return figure
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
-    out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
-
-    X, y = make_data(n_rows=1500, seed=0)
-    X_test, y_test = make_data(n_rows=5000, seed=1)
-    grid = np.linspace(0.0, 10.0, 301)[:, None]
-    common = {
-        "hidden_layer_sizes": (64, 64),
-        "dropout": 0.0,
-        "batch_size": 250,
-        "learning_rate_init": 3e-3,
-        "learning_rate": "cosine",
-        "max_iter": 120,
-        "n_iter_no_change": np.inf,
-        "n_members": 4,
-        "random_state": 0,
-    }
-    models = {
-        'loss="quantile"': MLPRegressor(loss="quantile", quantiles=QUANTILES, **common),
-        'loss="gaussian_nll"': MLPRegressor(loss="gaussian_nll", **common),
-    }
-    bands = {}
-    for title, model in models.items():
-        model.fit(X, y)
-        low, _, high = model.predict(X_test, quantiles=QUANTILES).T
-        inside = ((low <= y_test) & (y_test <= high)).mean()
-        print(f"{title}: {inside:.1%} of new rows lie between the 5 % and the 95 % quantile")
-        bands[title] = model.predict(grid, quantiles=QUANTILES)
-
-    mean, std = models['loss="gaussian_nll"'].predict([[1.0], [9.0]], return_std=True)
-    for x, m, s in zip((1.0, 9.0), mean, std, strict=True):
-        print(f"at x = {x:g}: {m:.2f} +- {s:.2f}, true {np.sin(x):.2f} +- {0.05 + 0.08 * x:.2f}")
-    draw(bands, grid, X, y).savefig(out / "quantiles_and_uncertainty.png", dpi=100)
-
-
-if __name__ == "__main__":
-    main()
+draw(bands, grid, X, y).savefig(out / "quantiles_and_uncertainty.png", dpi=100)

@@ -1,15 +1,14 @@
-"""Robustness to noise
-===================
+"""Robustness to corrupted data
+============================
 
-How wrong may the rows be before the predictions are? And what helps?
+How much do scores decrease if the data have noise, other units, or missing values? And does
+training on corrupted rows help?
 
 ::
 
     python examples/robustness_to_noise.py [--out FOLDER]
 
-Networks and a random forest on scikit-learn's digits as a table of 64 numbers, scored on the same
-rows with noise, other units, values cut off, rounded or missing. Writes
-FOLDER/robustness_to_noise.png.
+Writes FOLDER/robustness_to_noise.png.
 """
 
 from __future__ import annotations
@@ -27,12 +26,26 @@ from combutab import MLPClassifier
 from combutab.evaluation import corrupt, robustness
 from combutab.plotting import plot_robustness
 
+parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
+out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
+
+# %%
+# Use scikit-learn's digits as a table of 64 numeric columns.
+
+X, y = load_digits(return_X_y=True, as_frame=True)
+X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, stratify=y, random_state=0)
+
+# %%
+# Fit three networks and a random forest. One network is trained on the original rows and on two
+# corrupted copies: one with Gaussian noise, and one with clipped extreme values.
+
 
 def make_network(activation: str) -> MLPClassifier:
     return MLPClassifier(
         hidden_layer_sizes=(64,),
         activation=activation,
-        n_members=5,  # five networks trained as one stack, whose predictions are averaged
+        n_members=5,  # the predictions of five networks are averaged
         learning_rate_init=3e-3,
         max_iter=30,
         n_iter_no_change=np.inf,
@@ -40,32 +53,27 @@ def make_network(activation: str) -> MLPClassifier:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
-    out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
+noisy = [corrupt(X_train, way, severity=4) for way in ("gaussian_noise", "clipping")]
+models = {
+    "ReLU": make_network("relu").fit(X_train, y_train),
+    "LA-SiLU": make_network("la-silu").fit(X_train, y_train),
+    "ReLU, corrupted rows in training": make_network("relu").fit(
+        pd.concat([X_train, *noisy]), pd.concat([y_train] * 3)
+    ),
+    "random forest": RandomForestClassifier(random_state=0).fit(X_train, y_train),
+}
 
-    X, y = load_digits(return_X_y=True, as_frame=True)
-    X_train, X_test, y_train, y_test = train_test_split(
-        X, y, test_size=0.4, stratify=y, random_state=0
-    )
-    # the training rows once more, with noise; and again, with extreme values cut off
-    noisy = [corrupt(X_train, way, severity=4) for way in ("gaussian_noise", "clipping")]
-    models = {
-        "ReLU": make_network("relu").fit(X_train, y_train),
-        "LA-SiLU": make_network("la-silu").fit(X_train, y_train),
-        "ReLU, wrong rows in training": make_network("relu").fit(
-            pd.concat([X_train, *noisy]), pd.concat([y_train] * 3)
-        ),
-        "random forest": RandomForestClassifier(random_state=0).fit(X_train, y_train),
-    }
-    found = robustness(models, X_test, y_test, X_reference=X_train)  # any fitted estimators
-    print(found.summary.round(3).to_string(index=False))
-    worst = found.scores.loc[found.scores.groupby("estimator", sort=False)["score"].idxmin()]
-    for row in worst.itertuples():
-        print(f"{row.estimator}: worst is {row.corruption} {row.severity}, {row.score:.2f}")
-    plot_robustness(found).savefig(out / "robustness_to_noise.png", dpi=100)
+# %%
+# ``robustness`` scores fitted estimators on the test rows with noise, other units, and clipped,
+# rounded or missing values. It takes estimators of any library with the scikit-learn API.
 
+found = robustness(models, X_test, y_test, X_reference=X_train)
+print(found.summary.round(3).to_string(index=False))
+worst = found.scores.loc[found.scores.groupby("estimator", sort=False)["score"].idxmin()]
+for row in worst.itertuples():
+    print(f"{row.estimator}: lowest accuracy {row.score:.2f}, with {row.corruption} {row.severity}")
 
-if __name__ == "__main__":
-    main()
+# %%
+# The picture shows the accuracy by kind and severity of the corruption.
+
+plot_robustness(found).savefig(out / "robustness_to_noise.png", dpi=100)

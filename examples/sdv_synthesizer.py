@@ -1,7 +1,8 @@
-"""A synthesizer in SDV
-====================
+"""CTGAN in SDV: constraints and conditional sampling
+==================================================
 
-SDV's metadata, constraints and conditions, our CTGAN, and missing values that it learns.
+Use the CTGAN of this library as a synthesizer of SDV, with SDV's metadata, constraints and
+conditions. The generator also learns which values are missing.
 
 ::
 
@@ -28,9 +29,16 @@ from sdv.utils import load_synthesizer
 
 from combutab.generators.sdv import CTGANSynthesizer
 
+parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+parser.add_argument("--out", type=Path, default=Path(), help="folder for the files")
+out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
+
+# %%
+# Simulate hotel stays. Business guests pay more, and never leave a rating.
+
 
 def make_stays(n: int) -> pd.DataFrame:
-    """Stays in a hotel: guests on business pay more, and never leave a rating."""
+    """Simulate stays in a hotel; business guests pay more and leave no rating."""
     rng = np.random.default_rng(0)
     business = rng.random(n) < 0.3
     arrival = pd.Timestamp("2025-01-01") + pd.to_timedelta(rng.integers(0, 365, n), "D")
@@ -47,14 +55,68 @@ def make_stays(n: int) -> pd.DataFrame:
     )
 
 
+stays = make_stays(1000)
+metadata = Metadata.detect_from_dataframes({"stays": stays})
+metadata.update_column("rating", table_name="stays", sdtype="numerical")
+metadata.save_to_json(out / "metadata.json", mode="overwrite")
+
+# %%
+# Fit the synthesizer, with the constraint that a guest departs after the arrival.
+
+synthesizer = CTGANSynthesizer(
+    metadata,
+    activation="combu",
+    generator_dim=(64, 64),
+    discriminator_dim=(64, 64),
+    generator_lr=2e-3,
+    discriminator_lr=2e-3,
+    batch_size=100,
+    epochs=60,
+    random_state=0,
+)
+synthesizer.add_constraints([Inequality("arrival", "departure")])
+synthesizer.fit({"stays": stays})
+synthesizer.save(out / "synthesizer.pkl")
+print(synthesizer.get_loss_values().tail(1).round(3).to_string(index=False))
+
+# %%
+# Save and load the synthesizer as in SDV.
+
+again = load_synthesizer(out / "synthesizer.pkl")
+
+# %%
+# Sample 1,000 rows, and 200 rows of business guests. The condition is passed to the generator,
+# which samples such rows directly, so SDV does not have to reject other rows.
+
+wanted = [Condition({"reason": "business"}, num_rows=200)]
+with contextlib.redirect_stderr(io.StringIO()):  # SDV's progress bars
+    rows = again.sample(1000)["stays"]
+    business = again.sample_from_conditions(wanted)["stays"]
+
+rows.to_csv(out / "synthetic.csv", index=False)
+print(rows.head(3).to_string(index=False))
+print("departures before arrivals:", (rows["departure"] < rows["arrival"]).sum())
+
+# %%
+# Compare prices and missing ratings of the real and the synthetic rows.
+
+
 def describe(name: str, table: pd.DataFrame) -> None:
     for reason, part in table.groupby("reason"):
         price, missing = part["price"].mean(), part["rating"].isna().mean()
         print(f"{name}, {reason}: {len(part)} stays at {price:.0f}, {missing:.0%} without rating")
 
 
+tables = {"real": stays, "synthetic": rows, "conditional": business}
+for name, table in tables.items():
+    describe(name, table)
+
+# %%
+# The picture shows the distribution of prices.
+
+
 def draw(tables: dict[str, pd.DataFrame]) -> Figure:
-    """Draw prices by reason, a panel a table."""
+    """Draw prices by reason, one panel per table."""
     figure = Figure(figsize=(8.6, 3.2), layout="constrained")
     panels = figure.subplots(1, len(tables), sharex=True)
     for axes, (title, table) in zip(panels, tables.items(), strict=True):
@@ -72,46 +134,4 @@ def draw(tables: dict[str, pd.DataFrame]) -> Figure:
     return figure
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path(), help="folder for the files")
-    out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
-
-    stays = make_stays(1000)
-    metadata = Metadata.detect_from_dataframes({"stays": stays})
-    metadata.update_column("rating", table_name="stays", sdtype="numerical")
-    metadata.save_to_json(out / "metadata.json", mode="overwrite")
-
-    synthesizer = CTGANSynthesizer(
-        metadata,
-        activation="combu",
-        generator_dim=(64, 64),
-        discriminator_dim=(64, 64),
-        generator_lr=2e-3,
-        discriminator_lr=2e-3,
-        batch_size=100,
-        epochs=60,
-        random_state=0,
-    )
-    synthesizer.add_constraints([Inequality("arrival", "departure")])
-    synthesizer.fit({"stays": stays})
-    synthesizer.save(out / "synthesizer.pkl")
-    print(synthesizer.get_loss_values().tail(1).round(3).to_string(index=False))
-
-    again = load_synthesizer(out / "synthesizer.pkl")
-    # conditions go to the generator, which makes such rows: SDV need not wait for them
-    wanted = [Condition({"reason": "business"}, num_rows=200)]
-    with contextlib.redirect_stderr(io.StringIO()):  # SDV's progress bars
-        rows = again.sample(1000)["stays"]
-        business = again.sample_from_conditions(wanted)["stays"]
-    rows.to_csv(out / "synthetic.csv", index=False)
-    print(rows.head(3).to_string(index=False))
-    print("departures before arrivals:", (rows["departure"] < rows["arrival"]).sum())
-    tables = {"real": stays, "synthetic": rows, "asked for": business}
-    for name, table in tables.items():
-        describe(name, table)
-    draw(tables).savefig(out / "sdv_synthesizer.png", dpi=100)
-
-
-if __name__ == "__main__":
-    main()
+draw(tables).savefig(out / "sdv_synthesizer.png", dpi=100)

@@ -1,13 +1,14 @@
-"""Search over activations
-=======================
+"""Search over activations: GridSearchCV and stacked search
+========================================================
 
-In a pipeline with GridSearchCV, and as stacks.
+Two ways to search over the activation and other parameters: scikit-learn's ``GridSearchCV`` on a
+pipeline, and ``StackedGridSearchCV``, which trains many networks at once.
 
 ::
 
     python examples/search_activations.py [--out FOLDER]
 
-Writes FOLDER/search_activations.png, the scores of the stacked search.
+Writes FOLDER/search_activations.png.
 """
 
 from __future__ import annotations
@@ -25,12 +26,56 @@ from sklearn.pipeline import make_pipeline
 
 from combutab import MLPClassifier, StackedGridSearchCV
 
+parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
+out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
+
+# %%
+# The data are scikit-learn's digits. All networks train for the same fixed number of epochs.
+
+X, y = load_digits(return_X_y=True)
+X_train, X_test, y_train, y_test = train_test_split(X, y, stratify=y, random_state=0)
+folds = StratifiedKFold(3, shuffle=True, random_state=0)
+net = MLPClassifier(
+    hidden_layer_sizes=(64,),
+    batch_size=128,
+    learning_rate_init=0.002,
+    max_iter=12,
+    n_iter_no_change=np.inf,  # no early stopping
+    random_state=0,
+)
+
+# %%
+# With ``GridSearchCV``, the estimator can be a step of a pipeline. Networks are fitted one after
+# another.
+
+pipeline = make_pipeline(PCA(24, random_state=0), net)
+grid = {"mlpclassifier__activation": ["relu", "combu"]}
+search = GridSearchCV(pipeline, grid, cv=folds).fit(X_train, y_train)
+for params, score in zip(
+    search.cv_results_["params"], search.cv_results_["mean_test_score"], strict=True
+):
+    print(f"pipeline, {params['mlpclassifier__activation']}: accuracy {score:.3f}")
+
+# %%
+# ``StackedGridSearchCV`` trains the networks of all candidates and folds as stacks, here 45 fits in
+# all. It takes the estimator itself, not a pipeline.
+
 ACTIVATIONS = ["relu", "gelu", "combu", "pln-4", "la-silu"]
 RATES = [0.0005, 0.002, 0.008]
 
+grid = {"activation": ACTIVATIONS, "learning_rate_init": RATES}
+stacked = StackedGridSearchCV(net, grid, cv=folds).fit(X_train, y_train)
+print(f"stacked search: {len(stacked.cv_results_['params'])} candidates")
+print(f"best: {stacked.best_params_}, accuracy {stacked.best_score_:.3f} in the folds")
+print(f"accuracy on held-out rows: {stacked.score(X_test, y_test):.3f}")
+
+# %%
+# The picture shows the mean score of each candidate of the stacked search.
+
 
 def draw(scores: pd.DataFrame) -> Figure:
-    """Draw mean scores, a row an activation and a column a learning rate."""
+    """Draw mean scores: one row per activation, one column per learning rate."""
     figure = Figure(figsize=(5.2, 3.6), layout="constrained")
     axes = figure.add_subplot()
     image = axes.imshow(scores, cmap="cividis", aspect="auto")
@@ -46,44 +91,7 @@ def draw(scores: pd.DataFrame) -> Figure:
     return figure
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
-    out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
-
-    X, y = load_digits(return_X_y=True)
-    X_train, X_test, y_train, y_test = train_test_split(X, y, stratify=y, random_state=0)
-    folds = StratifiedKFold(3, shuffle=True, random_state=0)
-    net = MLPClassifier(
-        hidden_layer_sizes=(64,),
-        batch_size=128,
-        learning_rate_init=0.002,
-        max_iter=12,
-        n_iter_no_change=np.inf,  # a fixed number of epochs, the same for all
-        random_state=0,
-    )
-
-    # The estimator in a pipeline, searched by scikit-learn: one fit after another.
-    pipeline = make_pipeline(PCA(24, random_state=0), net)
-    grid = {"mlpclassifier__activation": ["relu", "combu"]}
-    search = GridSearchCV(pipeline, grid, cv=folds).fit(X_train, y_train)
-    for params, score in zip(
-        search.cv_results_["params"], search.cv_results_["mean_test_score"], strict=True
-    ):
-        print(f"pipeline, {params['mlpclassifier__activation']}: accuracy {score:.3f}")
-
-    # The estimator alone: all activations, rates and folds train as stacks, 45 fits in all.
-    grid = {"activation": ACTIVATIONS, "learning_rate_init": RATES}
-    stacked = StackedGridSearchCV(net, grid, cv=folds).fit(X_train, y_train)
-    print(f"stacked search: {len(stacked.cv_results_['params'])} candidates")
-    print(f"best: {stacked.best_params_}, accuracy {stacked.best_score_:.3f} in the folds")
-    print(f"accuracy on held-out rows: {stacked.score(X_test, y_test):.3f}")
-
-    results = pd.DataFrame(stacked.cv_results_["params"])
-    results["score"] = stacked.cv_results_["mean_test_score"]
-    scores = results.pivot(index="activation", columns="learning_rate_init", values="score")
-    draw(scores.loc[ACTIVATIONS]).savefig(out / "search_activations.png", dpi=100)
-
-
-if __name__ == "__main__":
-    main()
+results = pd.DataFrame(stacked.cv_results_["params"])
+results["score"] = stacked.cv_results_["mean_test_score"]
+scores = results.pivot(index="activation", columns="learning_rate_init", values="score")
+draw(scores.loc[ACTIVATIONS]).savefig(out / "search_activations.png", dpi=100)

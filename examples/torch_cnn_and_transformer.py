@@ -1,15 +1,14 @@
-"""Our activations in networks of plain torch
-==========================================
+"""Activations in your own torch networks: CNN and Transformer
+===========================================================
 
-A small CNN and a small Transformer encoder.
+Each activation is a torch module that you can use in any network. This example uses four of them
+in a small CNN and in a small Transformer encoder.
 
 ::
 
     python examples/torch_cnn_and_transformer.py [--out FOLDER]
 
-Both read scikit-learn's digits, the Transformer as 8 rows of 8 pixels. One run each shows that it
-works, not which activation is best: for that see which_activation.py. Writes
-FOLDER/torch_cnn_and_transformer.png.
+Writes FOLDER/torch_cnn_and_transformer.png.
 """
 
 from __future__ import annotations
@@ -25,20 +24,39 @@ from torch import Tensor, nn
 
 from combutab.activations import make_activation
 
+parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
+out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
+
+# %%
+# Load scikit-learn's digits. The Transformer reads each image as 8 rows of 8 pixels.
+
 ACTIVATIONS = {"relu": "#000000", "combu": "#0072B2", "pln-4": "#D55E00", "la-silu": "#009E73"}
+
+images, labels = load_digits(return_X_y=True)
+X = torch.tensor(images / 8 - 1, dtype=torch.float32).view(-1, 8, 8)
+y = torch.tensor(labels)
+X_train, X_test, y_train, y_test = train_test_split(X, y, stratify=y, random_state=0)
+
+# %%
+# In a CNN, pass the number of channels, and ``dim=1`` because the channels are axis 1.
 
 
 def make_cnn(activation: str) -> nn.Module:  # (batch, 8, 8) -> (batch, 10)
     return nn.Sequential(
         nn.Unflatten(1, (1, 8)),
         nn.Conv2d(1, 16, 3, padding=1),
-        make_activation(activation, 16, dim=1),  # channels are axis 1
+        make_activation(activation, 16, dim=1),
         nn.MaxPool2d(2),
         nn.Conv2d(16, 32, 3, padding=1),
         make_activation(activation, 32, dim=1),
         nn.Flatten(),
         nn.Linear(32 * 4 * 4, 10),
     )
+
+
+# %%
+# In a Transformer, pass the width of the feed-forward layer.
 
 
 class Transformer(nn.Module):
@@ -62,10 +80,15 @@ class Transformer(nn.Module):
         return self.head(self.encoder(self.embed(x) + self.position).mean(dim=1))
 
 
+# %%
+# Train each network with each activation. One run per network shows that the activations work, not
+# which one is best. For a comparison see which_activation.py.
+
+
 def train(
     net: nn.Module, X: Tensor, y: Tensor, X_test: Tensor, y_test: Tensor, epochs: int
 ) -> list[float]:
-    """Train, and return the share of test rows that are wrong after each epoch."""
+    """Train, and return the test error after each epoch."""
     optimizer = torch.optim.Adam(net.parameters(), lr=5e-3)
     errors = []
     for _ in range(epochs):
@@ -80,8 +103,21 @@ def train(
     return errors
 
 
+errors: dict[str, dict[str, list[float]]] = {}
+for title, make in {"CNN": make_cnn, "Transformer encoder": Transformer}.items():
+    errors[title] = {}
+    for name in ACTIVATIONS:
+        torch.manual_seed(0)
+        line = train(make(name), X_train, y_train, X_test, y_test, epochs=6)
+        errors[title][name] = line
+        print(f"{title}, {name}: test accuracy {1 - line[-1]:.3f}")
+
+# %%
+# The picture shows the test error after each epoch.
+
+
 def draw(errors: dict[str, dict[str, list[float]]]) -> Figure:
-    """Draw errors by epoch, a panel a network and a line an activation."""
+    """Draw errors by epoch: one panel per network, one line per activation."""
     figure = Figure(figsize=(8.0, 3.6), layout="constrained")
     panels = figure.subplots(1, len(errors), sharey=True)
     for axes, (title, lines) in zip(panels, errors.items(), strict=True):
@@ -99,31 +135,9 @@ def draw(errors: dict[str, dict[str, list[float]]]) -> Figure:
         axes.set_title(title, loc="left")
         axes.set_xlabel("epoch")
         axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("test digits read wrong, in %")
+    panels[0].set_ylabel("test error in %")
     panels[0].legend(frameon=False)
     return figure
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
-    out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
-
-    images, labels = load_digits(return_X_y=True)
-    X = torch.tensor(images / 8 - 1, dtype=torch.float32).view(-1, 8, 8)
-    y = torch.tensor(labels)
-    X_train, X_test, y_train, y_test = train_test_split(X, y, stratify=y, random_state=0)
-
-    errors: dict[str, dict[str, list[float]]] = {}
-    for title, make in {"CNN": make_cnn, "Transformer encoder": Transformer}.items():
-        errors[title] = {}
-        for name in ACTIVATIONS:
-            torch.manual_seed(0)
-            line = train(make(name), X_train, y_train, X_test, y_test, epochs=6)
-            errors[title][name] = line
-            print(f"{title}, {name}: {1 - line[-1]:.3f} of the test digits read right")
-    draw(errors).savefig(out / "torch_cnn_and_transformer.png", dpi=100)
-
-
-if __name__ == "__main__":
-    main()
+draw(errors).savefig(out / "torch_cnn_and_transformer.png", dpi=100)

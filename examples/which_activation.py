@@ -1,7 +1,7 @@
-"""Which activation is best for my table?
-======================================
+"""Compare activation functions on one table
+=========================================
 
-And is the difference real?
+Which activation is best for a table, and are the differences significant?
 
 ::
 
@@ -20,33 +20,40 @@ from combutab.datasets import make_formula
 from combutab.model_selection import compare_activations
 from combutab.plotting import ActivationComparisonDisplay
 
+parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+parser.add_argument("--out", type=Path, default=Path(), help="folder for the files")
+out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path(), help="folder for the files")
-    out = parser.parse_known_args()[0].out  # a notebook has arguments of its own
+# %%
+# The target is a Gaussian density of nine variables, without noise.
 
-    # a density of nine variables: the target is known exactly, there is no noise
-    X, y = make_formula("gs", n_samples=800, random_state=0)
-    found = compare_activations(
-        X,
-        y,
-        activations=["relu", "elu", "gelu", "combu", "pln-4", "la-silu"],
-        seeds=2,  # networks per fold: their scores are averaged
-        folds=4,
-        epochs=40,  # at most: the networks stop early
-        hidden=(64, 64),
-        name="Gaussian density",
-    )
-    print(found.summary[["activation", "mean", "low", "high", "p"]].round(3).to_string(index=False))
-    print(found.sentences)
-    found.results.to_csv(out / "which_activation.csv", index=False)
-    display = ActivationComparisonDisplay.from_results(found)
-    display.figure_.savefig(out / "which_activation.png", dpi=100)
+X, y = make_formula("gs", n_samples=800, random_state=0)
 
-    # the best one, fitted to all rows
-    print(found.best_estimator.predict(X.head(3)).round(3).tolist(), y.head(3).round(3).tolist())
+# %%
+# Cross-validate six activations on the same folds, with two seeds per fold. The scores are averaged
+# over seeds. The p-values compare each activation with the best one.
 
+found = compare_activations(
+    X,
+    y,
+    activations=["relu", "elu", "gelu", "combu", "pln-4", "la-silu"],
+    seeds=2,  # networks per fold
+    folds=4,
+    epochs=40,  # at most; the networks stop early
+    hidden=(64, 64),
+    name="Gaussian density",
+)
+print(found.summary[["activation", "mean", "low", "high", "p"]].round(3).to_string(index=False))
+print(found.sentences)
+found.results.to_csv(out / "which_activation.csv", index=False)
 
-if __name__ == "__main__":
-    main()
+# %%
+# The picture shows the mean scores with their intervals.
+
+display = ActivationComparisonDisplay.from_results(found)
+display.figure_.savefig(out / "which_activation.png", dpi=100)
+
+# %%
+# The result includes a model with the best activation, fitted to all rows.
+
+print(found.best_estimator.predict(X.head(3)).round(3).tolist(), y.head(3).round(3).tolist())

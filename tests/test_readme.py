@@ -366,7 +366,7 @@ def test_a_promise_is_said_in_words_and_by_step(outputs, tmp_path):
 
 def test_rows_learned_by_heart_are_found_out(outputs, tmp_path):
     text = printed(outputs, "evaluate_synthetic", tmp_path)
-    generator, by_heart = text.split("rows again")
+    generator, by_heart = text.split("memorized rows")
     assert re.findall(r"privacy: (\w+)", generator + by_heart) == ["good", "poor"]
     assert re.findall(r"utility: (\w+)", by_heart) == ["good"]
     assert re.findall(r"utility: (\w+)", generator) != ["poor"]
@@ -374,8 +374,8 @@ def test_rows_learned_by_heart_are_found_out(outputs, tmp_path):
 
 def test_activations_learn_in_both_torch_networks(outputs, tmp_path):
     text = printed(outputs, "torch_cnn_and_transformer", tmp_path)
-    assert len(numbers(r"CNN, \S+: ([\d.]+)", text)) == 4
-    right = numbers(r", \S+: ([\d.]+) of the test digits", text)
+    assert len(numbers(r"CNN, \S+: test accuracy ([\d.]+)", text)) == 4
+    right = numbers(r", \S+: test accuracy ([\d.]+)", text)
     assert len(right) == 8
     assert min(right) > 0.9
 
@@ -383,7 +383,7 @@ def test_activations_learn_in_both_torch_networks(outputs, tmp_path):
 def test_a_collapsed_network_is_seen_and_cured(outputs, tmp_path):
     text = printed(outputs, "power_plots", tmp_path)
     collapsed, *cured = zip(
-        numbers(r"accuracy ([\d.]+)", text), numbers(r"takes (\d+)%", text), strict=True
+        numbers(r"accuracy ([\d.]+)", text), numbers(r"P1 is (\d+)%", text), strict=True
     )
     assert len(cured) == 2
     assert collapsed[0] < 0.2
@@ -397,7 +397,7 @@ def test_wrong_rows_in_training_help(outputs, tmp_path):
     clean, wrong = ({name: float(row[i]) for name, *row in scores} for i in (0, 1))
     assert len(scores) == 4
     assert all(wrong[name] < clean[name] for name in clean)
-    assert wrong["ReLU, wrong rows in training"] > wrong["ReLU"] + 0.005
+    assert wrong["ReLU, corrupted rows in training"] > wrong["ReLU"] + 0.005
 
 
 def test_the_law_is_read_back(outputs, tmp_path):
