@@ -59,7 +59,8 @@ for params, score in zip(
 
 # %%
 # ``StackedGridSearchCV`` trains the networks of all candidates and folds as stacks, here 45 fits in
-# all. It takes the estimator itself, not a pipeline.
+# all. It takes an ``MLPClassifier`` or ``MLPRegressor``; other estimators are searched one fit at a
+# time.
 
 ACTIVATIONS = ["relu", "gelu", "combu", "pln-4", "la-silu"]
 RATES = [0.0005, 0.002, 0.008]
