@@ -189,8 +189,10 @@ def _parse_text(
     path: Path, data: bytes, separator: str, encoding: str, decimal: str
 ) -> pd.DataFrame:
     check_rows(path, text_of(path, data, encoding), separator)
-    # pandas' own precision is a digit less: a number would be written otherwise than it was read
-    exact = {"decimal": decimal, "low_memory": False, "float_precision": "round_trip"}
+    exact: dict[str, Any] = {"decimal": decimal, "low_memory": False}
+    if tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1):
+        # pandas' own parser would write some numbers otherwise than it has read them
+        exact["float_precision"] = "round_trip"
     return _parse(path, data, separator, encoding, **exact)
 
 

@@ -191,13 +191,17 @@ def _partitioned(place: StoredFile, base: str, paths: list[str]) -> tuple[list[S
     with named_errors(f"read {place.prefix}{paths[0]} as Parquet"):
         in_file = pa.parquet.read_schema(paths[0], filesystem=filesystem).names
     with named_errors(f"read {place.prefix}{base} as one data set"):
-        data = pa.dataset.dataset(
+        found = pa.dataset.FileSystemDatasetFactory(
+            filesystem,
             paths,
-            format="parquet",
-            filesystem=filesystem,
-            partitioning=pa.dataset.HivePartitioning.discover(),
-            partition_base_dir=base,
+            pa.dataset.ParquetFileFormat(),
+            pa.dataset.FileSystemFactoryOptions(
+                partition_base_dir=base,
+                partitioning=pa.dataset.HivePartitioning.discover(),
+            ),
         )
+        # a text column of the files may be of large strings, those of folders never are
+        data = found.finish(pa.unify_schemas(found.inspect_schemas(), promote_options="permissive"))
     files = []
     for fragment in data.get_fragments():
         keys = pa.dataset.get_partition_keys(fragment.partition_expression)

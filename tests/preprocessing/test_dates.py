@@ -30,10 +30,10 @@ def test_phases_are_those_of_the_calendar(moment):
     seconds = np.array([(moment.replace(microsecond=0) - dt.datetime(1970, 1, 1)).total_seconds()])
     expected = [
         (stamp - stamp.normalize()) / pd.Timedelta("1D"),
-        stamp.dayofweek / 7,
+        stamp.weekday() / 7,
         (stamp.day - 1) / stamp.days_in_month,
         (stamp.month - 1) / 12,
-        (stamp.dayofyear - 1) / (366 if stamp.is_leap_year else 365),
+        (stamp.timetuple().tm_yday - 1) / (366 if stamp.is_leap_year else 365),
     ]
     assert_allclose(np.concatenate(calendar_phases(seconds, parts)), expected, atol=1e-12)
 

@@ -213,7 +213,7 @@ def test_names_of_folders_are_columns(tmp_path):
     found = pd.concat([f for _, f in table.batches(["place", "x", "year"], 3)])
     assert list(found) == ["place", "x", "year"]
     found = found.astype({"place": object}).sort_values("x").reset_index(drop=True)
-    expected = frame[["place", "x", "year"]].astype({"year": "int32"})
+    expected = frame[["place", "x", "year"]].astype({"year": "int32", "place": object})
     pd.testing.assert_frame_equal(found, expected)
     only = [f for _, f in table.batches(["year"], 100)]
     assert sum(map(len, only)) == 40, "without a column of the files"
