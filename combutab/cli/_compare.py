@@ -184,11 +184,14 @@ def compare(
     boosting. It saves the scores, a figure, and a model with the best activation function.
     """
     if jobs is not None and cluster is not None:
-        raise UserError("--jobs counts threads of this machine: leave it out with --cluster")
+        raise UserError(
+            "--jobs cannot be used with --cluster, because it sets the threads of this machine; "
+            "leave --jobs out"
+        )
     _options.check_folder(out)
     if data is not None:
         if target is None:
-            raise UserError(f"name the column of {data} to predict: --target COLUMN")
+            raise UserError(f"give the column of {data} to predict: --target COLUMN")
         _options.check_table(data, sep, encoding, target=target, drop=drop)
 
         from combutab.cli import _files
@@ -374,8 +377,8 @@ def _check_holds_no_other(comparison: _Comparison, force: bool) -> None:
         differs = f"{held[0]} without {JOURNAL}"
     if differs:
         raise UserError(
-            f"{folder} holds other results ({differs}): name another folder by --out, or overwrite "
-            "them with --force"
+            f"{folder} holds other results ({differs}); choose another folder with --out, or "
+            "overwrite them with --force"
         )
 
 
@@ -395,7 +398,7 @@ def _announce(plan: ComparisonPlan) -> None:
     seconds = plan.operations / _CPU_RATE
     if seconds > _LONG and plan.device == "cpu":
         echo(
-            f"This may take long, about {seconds / 60:.0f} minutes on two cores. Shorter: "
+            f"This may take about {seconds / 60:.0f} minutes on two cores. To shorten it, use "
             "--seeds 1, --folds 3, --epochs 10, --hidden 128,128, or --device cuda.",
             error=True,
         )
@@ -413,7 +416,7 @@ def _run_or_resume(
     def kept() -> str:
         return (
             f"the scores of {_n_networks(journal)} of {plan.n_networks} networks are kept in "
-            f"{journal}: the same command goes on from them"
+            f"{journal}; the same command continues from them"
         )
 
     try:
@@ -421,10 +424,10 @@ def _run_or_resume(
         if force:
             journal.unlink(missing_ok=True)
         if n_kept := _n_networks(journal):
-            echo(f"{n_kept} of them are trained: going on from {journal}", error=True)
+            echo(f"Continuing from {journal}, with {n_kept} networks trained", error=True)
         return run_comparison(plan, progress=True, n_jobs=n_jobs, checkpoint=journal)
     except KeyboardInterrupt:
-        nothing = "no network was finished, so there are no scores to keep"
+        nothing = "no network was finished, so no scores are kept"
         done = kept() if _n_networks(journal) else nothing
         raise KeyboardInterrupt(f"; {done}") from None
     except ComparisonError as error:

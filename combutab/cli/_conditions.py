@@ -86,7 +86,7 @@ def parse_shares(
                 one = _continuous_values(name, value, column.bounds, forms)
                 if isinstance(one, list) and len(one) > 1:
                     raise UserError(
-                        f"--shares: {value!r} of {name!r} are several numbers; give a range"
+                        f"--shares: {value!r} of {name!r} stands for several numbers; give a range"
                     )
                 if isinstance(one, tuple):
                     chosen = one
@@ -95,7 +95,7 @@ def parse_shares(
             else:
                 chosen = tuple(_discrete_values(name, value, encoder.categories_[key], forms))
             if chosen in own:
-                raise UserError(f"--shares: {value!r} of {name!r} is there twice")
+                raise UserError(f"--shares names {value!r} of {name!r} twice; give it once")
             own[chosen] = share
     with refusals():
         read_shares(encoder, found, conditions=read_conditions(encoder, conditions))
@@ -110,7 +110,7 @@ def _split_shares(name: str, text: str) -> list[tuple[str, float]]:
         part = _SHARE.match(text, start)
         if part is None:
             raise UserError(
-                f"the shares of {name!r} are {CONDITION_FORMS['--shares']}, got {text!r}"
+                f"--shares '{name}={text}' is not in the form {CONDITION_FORMS['--shares']}"
             )
         value, number, percent = part.groups()
         found.append((value, float(number) / 100 if percent else float(number)))
@@ -131,8 +131,8 @@ def _asked_of_columns(
         j = names.index(name)
         if isinstance(encoder.columns_[j], IdentifierColumn):
             raise UserError(
-                f"{name!r} holds identifiers, of which new ones are made; leave it out of "
-                f"{option}, or say with --identifiers which columns hold some"
+                f"{name!r} is an identifier column, whose values are newly made; leave it out of "
+                f"{option}, or name the identifier columns with --identifiers"
             )
         yield encoder.schema_.keys[j], value
 
@@ -202,7 +202,9 @@ def _continuous_values(
     parts = [part.strip() for part in text.split("|")]
     if ".." in text:
         if len(parts) > 1:
-            raise UserError(f"in the condition on {name!r}: {text} is no range; give one LOW..HIGH")
+            raise UserError(
+                f"in the condition on {name!r}: {text} is not a range; give one LOW..HIGH"
+            )
         low, high = _parse_range(name, text, parse)
         _refuse_beyond(name, text, low, high, bounds, forms)
         return low, high
@@ -213,8 +215,8 @@ def _continuous_values(
         if low != high:  # all times of a day
             if len(parts) > 1:
                 raise UserError(
-                    f"in the condition on {name!r}: {text} has whole days; give a range of days, "
-                    "or make the column discrete with --discrete when the model is trained"
+                    f"in the condition on {name!r}: {text} contains whole days; give a range of "
+                    "days, or name the column in --discrete when the generator is trained"
                 )
             return low, high
         values.append(low)
@@ -227,18 +229,20 @@ def _refuse_beyond(
     if (low is not None and low > bounds.iloc[1]) or (high is not None and high < bounds.iloc[0]):
         form = forms.dates.get(name)
         least, most = bounds if form is None else bounds.dt.strftime(form)
-        raise UserError(f"no value of {name!r} lies in {text}: they lie in {least}..{most}")
+        raise UserError(f"no value of {name!r} lies in {text}; the values lie in {least}..{most}")
 
 
 def _parse_range(name: str, text: str, parse: Parse) -> tuple[Any, Any]:
     first, last = (end.strip() for end in text.split("..", 1))
     if not first and not last:
         form = CONDITION_FORMS["--condition"]
-        raise UserError(f"the range {text} of {name!r} has no ends; a condition is {form}")
+        raise UserError(f"the range {text} of {name!r} has no ends; the form is {form}")
     low = _parse_value(name, first, parse)[0] if first else None
     high = _parse_value(name, last, parse)[1] if last else None
     if low is not None and high is not None and low > high:
-        raise UserError(f"the range {text} of {name!r} is empty")
+        raise UserError(
+            f"the range {text} of {name!r} is empty; give the lower end first, as in LOW..HIGH"
+        )
     return low, high
 
 
@@ -261,7 +265,7 @@ def _parse_number(text: str, form: AmountForm | None = None) -> tuple[Any, Any]:
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            raise ValueError(f"{text!r} is no number") from None
+            raise ValueError(f"{text!r} is not a number") from None
     return number, number
 
 
@@ -281,7 +285,7 @@ def _parse_date(text: str, form: str | None, zone: Any) -> tuple[pd.Timestamp, p
         examples = dict.fromkeys(
             pd.Timestamp(2025, 1, 31).strftime(f) for f in (_ISO, form or _ISO)
         )
-        raise ValueError(f"{text!r} is no date; write it as {' or '.join(examples)}") from None
+        raise ValueError(f"{text!r} is not a date; write it as {' or '.join(examples)}") from None
     of_day = not re.search(r"[T:\s]", text)
     high = low + datetime.timedelta(days=1) if of_day else low
     if low.tz is None and zone is not None:
@@ -298,7 +302,7 @@ def _parse_duration(text: str) -> tuple[pd.Timedelta, pd.Timedelta]:
     try:
         duration = pd.Timedelta(text.strip())
     except ValueError:
-        raise ValueError(f"{text!r} is no duration; write it as '2 days 03:00:00'") from None
+        raise ValueError(f"{text!r} is not a duration; write it as '2 days 03:00:00'") from None
     return duration, duration
 
 
@@ -321,4 +325,7 @@ def warn_if_unmet(
             one &= True if high is None else column.le(high).fillna(False)
         met &= one.to_numpy(dtype=bool)
     if not met.any():
-        warn(f"no row of {data} meets all conditions, and made ones may be too rare to be found")
+        warn(
+            f"no row of {data} meets all conditions, so the generator may not find enough rows "
+            "that meet them"
+        )

@@ -29,7 +29,7 @@ _PARAMETERS = {
 }
 # Advice of the library that is for Python, and what a command has instead
 _ADVICE = {
-    r"Try another learning_rate_init than .*": "Try more --epochs or another --activation.",
+    r"Try a learning_rate_init other than .*": "Try more --epochs or another --activation.",
     r"Lower learning_rate_init=\S+, or set max_grad_norm\.": "Try another --activation.",
     r"\blist it in identifiers\b": "name it in --identifiers",
     r" See early_stopping_scoring\.": "",

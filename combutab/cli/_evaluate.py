@@ -137,7 +137,7 @@ def evaluate(
     tables = {each: table.drop(columns=dropped, errors="ignore") for each, table in tables.items()}
     columns = tables["real"].columns
     if not len(columns):
-        raise UserError("--drop leaves no column of REAL")
+        raise UserError("--drop leaves out all columns of REAL; keep at least one")
     column = None if target is None else _options.find_target(target, columns)
     categorical = _options.find_columns("--discrete", discrete, columns)
     kind = "classification" if column in categorical else task
@@ -181,12 +181,15 @@ def _check_same(paths: Mapping[str, Path]) -> None:
     places = {role: path.resolve() for role, path in paths.items()}
     if places.get("test") == places["real"]:
         raise UserError(
-            f"{paths['test']} is REAL as well; give rows that the generator has not seen, or leave "
-            "--test out"
+            f"--test {paths['test']} is the same file as REAL; give real rows that the generator "
+            "was not trained on, or leave --test out"
         )
     for role in ("real", "test"):
         if places.get(role) == places["synthetic"]:
-            warn(f"{paths['synthetic']} is {_ROLES[role]} as well: a table is compared with itself")
+            warn(
+                f"SYNTHETIC is the same file as {_ROLES[role]}, {paths['synthetic']}: a table is "
+                "compared with itself"
+            )
 
 
 def _alike(read: Mapping[str, tuple[pd.DataFrame, FileFormat]]) -> dict[str, pd.DataFrame]:

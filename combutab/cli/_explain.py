@@ -24,7 +24,7 @@ def _row_numbers(texts: list[str] | None) -> list[str] | None:
         for each in text.split(","):
             if not each.strip().isdecimal() or int(each) < 1:
                 raise typer.BadParameter(
-                    f"{each.strip()!r} is no row: 1 is the first below the header."
+                    f"{each.strip()!r} is not a row number; 1 is the first row below the header."
                 )
     return texts
 
@@ -130,12 +130,12 @@ def explain(
     _files.check_device(device)
     names = [name for name in estimators.__all__ if name.endswith(("Classifier", "Regressor"))]
     estimator, forms, known = _files.load_with_format(
-        model, device, names, "predicts nothing", "combutab fit"
+        model, device, names, "cannot predict", "combutab fit"
     )
     if isinstance(known, list):
         raise UserError(
-            f"{model} predicts {len(known)} columns, and a model of one can be explained: fit one "
-            "for each"
+            f"{model} predicts {len(known)} columns, but only models of one column can be "
+            "explained; fit a model for each column"
         )
     task = "classification" if hasattr(estimator, "classes_") else "regression"
     with refusals(prefix="--metric: "):
@@ -148,20 +148,22 @@ def explain(
     if name is None and out is None and rows is None:
         missing = "its target" if known is None else f"the target {known!r}"
         raise UserError(
-            f"{data} does not have {missing}, without which no importance can be measured; give "
-            "--target, or --out or --rows for what needs no target"
+            f"{data} does not have {missing}, so no importances can be computed; name the target's "
+            "column with --target, or use --out or --rows for results that need no target"
         )
     X = fitted_columns(table, estimator.encoder_, forms, reading, data)
     X.index = pd.RangeIndex(1, len(X) + 1)
     places = [int(each) for text in rows or () for each in text.split(",")]
     for place in places:
         if place > len(X):
-            raise UserError(f"--rows: there is no row {place}; {data} has {len(X):,}")
+            raise UserError(f"--rows: there is no row {place}; {data} has {counted(len(X), 'row')}")
     chosen = _options.find_columns("--columns", columns, X.columns) if columns else None
     y, scored = None, X
     if name is not None:
         if len(getattr(estimator.target_, "names", ())) > 1:
-            raise UserError("a model of several targets cannot be explained here")
+            raise UserError(
+                "only models of one target can be explained; fit a model for each target"
+            )
         y, kept = _known_targets(table[name], estimator, reading, data)
         scored = X[kept]
         if not kept.all():
@@ -175,7 +177,7 @@ def explain(
             y,
             explain=X.loc[places] if places else None,
             target=known if name is None else str(name),
-            scored=f"The scores and importances are of {n_scored} of {data.name}.",
+            scored=f"The scores and importances are computed on {n_scored} of {data.name}.",
             file=model.name,
             scoring=metric,
             n_repeats=repeats,
@@ -217,8 +219,8 @@ def _known_targets(
     for value in pd.unique(values):
         if value not in labels:
             raise UserError(
-                f"{path}: the target {str(column.name)!r} has the value {value!r}, which the model "
-                f"does not know; its classes are {', '.join(map(repr, labels[:8]))}"
+                f"{path}: the target {str(column.name)!r} has the value {value!r}, which is not a "
+                f"class of the model; its classes are {', '.join(map(repr, labels[:8]))}"
                 f"{', ...' if len(labels) > 8 else ''}"
             )
     return values if classes.dtype == object else values.astype(classes.dtype), kept
@@ -249,8 +251,8 @@ def _print_report(found: ModelReport) -> None:
         if i or found.importance is not None:
             echo("")
         echo(
-            f"Row {label}: {found.attributions.outputs[i]} {_four_digits(answer)}, on average "
-            f"{_four_digits(base)}; the difference by column"
+            f"Row {label}: {found.attributions.outputs[i]} {_four_digits(answer)} (mean of "
+            f"other rows: {_four_digits(base)}); contribution of each column to the difference"
         )
         echo("")
         own = every[every["row"] == label]

@@ -81,9 +81,9 @@ def leave_out(
     if not drop_missing:
         raise UserError(
             f"the target {target!r} has {n:,} missing value(s), the first in data row "
-            f"{int(missing.argmax()) + 1:,}; --drop-missing-target leaves these rows out"
+            f"{int(missing.argmax()) + 1:,}; use --drop-missing-target to leave these rows out"
         )
-    hint(f"{n:,} of {len(table):,} rows are left out, in which the target {target!r} is missing")
+    hint(f"{n:,} of {len(table):,} rows are left out, because the target {target!r} is missing")
     return table[~missing].reset_index(drop=True)
 
 
@@ -94,14 +94,14 @@ _SHOWN = 5  # columns that a line names
 _OF_TARGETS = ("missing code", "missing mark", "truth values")
 _REMEDIES = {
     "header": "add a line with the names of the columns",
-    "missing code": "leave these cells empty if it does",
-    "missing mark": "leave these cells empty if it does",
-    "few texts": "mend these cells",
+    "missing code": "if so, leave these cells empty",
+    "missing mark": "if so, leave these cells empty",
+    "few texts": "correct these cells",
     "text numbers": "write them as numbers",
     "dates": "write all of them as 2024-12-31",
     "unclear dates": "write them as 2024-12-31",
     "mixed dates": "write all of them as 2024-12-31",
-    "truth values": "write two words only",
+    "truth values": "write them as two words",
 }
 
 
@@ -187,9 +187,9 @@ def hint_at_odd_columns(
             by_kind.setdefault((odd.kind, odd.taken, mark), []).append(odd)
         elif odd.column in targets and odd.kind in _OF_TARGETS:
             missing = "missing" in odd.kind
-            remedy = "remove these rows if it does" if missing else _REMEDIES[odd.kind]
+            remedy = "if so, remove these rows" if missing else _REMEDIES[odd.kind]
             shown = f"{odd.why} ({odd.example})"
-            hint(f"the target {str(odd.column)!r} is taken for {odd.taken}, {shown}; {remedy}")
+            hint(f"the target {str(odd.column)!r} is treated as {odd.taken}, {shown}; {remedy}")
     for (kind, taken, mark), found in by_kind.items():
         names, example = [str(odd.column) for odd in found], found[0].example
         if example and len(names) > 1:
@@ -197,18 +197,18 @@ def hint_at_odd_columns(
         shown = f"{found[0].why} ({example})" if example else found[0].why
         are = "is" if len(names) == 1 else "are"
         remedy = _odd_remedy(kind, names, reading, mark)
-        hint(f"{list_names(names)} {are} taken for {taken}, {shown}; {remedy}")
+        hint(f"{list_names(names)} {are} treated as {taken}, {shown}; {remedy}")
 
 
 def _odd_remedy(kind: str, names: list[str], reading: Reading, mark: str) -> str:
     remedy = _REMEDIES.get(kind)
     if kind == "decimal comma":
         read = reading.decimal != ","
-        return "--decimal , reads them" if read else _drop_words(names)
+        return "use --decimal , to read them as numbers" if read else _drop_words(names)
     if mark:
-        remedy = f"--thousands {shlex.quote(mark)} reads them"
+        remedy = f"use --thousands {shlex.quote(mark)} to read them as numbers"
     if kind == "text numbers" and reading.decimal == ",":
-        remedy = "--decimal . reads them"
+        remedy = "use --decimal . to read them as numbers"
     if remedy and kind == "header":
         return remedy
     return f"{remedy}, or {_drop_words(names)}" if remedy else _drop_words(names)
@@ -223,9 +223,9 @@ def _thousands_of(column: pd.Series) -> str:
 
 def _drop_words(names: list[str]) -> str:
     if len(names) > _SHOWN or any("," in name for name in names[1:]):
-        return "--drop leaves them out"
+        return "leave them out with --drop"
     these = "it" if len(names) == 1 else "them"
-    return f"--drop {shlex.quote(','.join(names))} leaves {these} out"
+    return f"leave {these} out with --drop {shlex.quote(','.join(names))}"
 
 
 # ---- The task that a target asks for; what is wrong with it, in the words of the command line ----
@@ -255,17 +255,17 @@ def task_of(y: pd.Series, task: str, data: Path, reading: Reading, classify: str
     except TargetError as error:
         remedy = _target_remedy(error, data, reading)
         if error.fault == "text" and not classify:
-            remedy = "--task regression takes them as numbers"
-        ways = f"{remedy}, or give {classify or '--task classification'} if they are classes"
+            remedy = "use --task regression to treat them as numbers"
+        ways = f"{remedy}, or use {classify or '--task classification'} if they are classes"
         raise UserError(f"the target {str(y.name)!r} {error.problem}; {ways}") from error
     return task
 
 
 def _target_remedy(error: TargetError, data: Path, reading: Reading) -> str:
     if error.fault == "decimal comma" and is_text_file(data) and reading.decimal != ",":
-        return "--decimal , reads them"
+        return "use --decimal , to read them as numbers"
     if error.fault == "text" and is_text_file(data) and reading.decimal == ",":
-        return "--decimal . reads them"
+        return "use --decimal . to read them as numbers"
     return _TARGET_REMEDIES[error.fault]
 
 
@@ -334,13 +334,16 @@ def column_of_split(X: pd.DataFrame, split: str) -> tuple[str, Any]:
     ordered = types.is_datetime64_any_dtype(dtype) or types.is_numeric_dtype(dtype)
     if how == "time" and not ordered:
         raise UserError(
-            f"--split {split}: {column!r} holds {str(X[column].iloc[0])!r:.40}, which is neither a "
-            "date in one form nor a number"
+            f"--split {split}: {column!r} holds {str(X[column].iloc[0])!r:.40}; time:COLUMN "
+            "needs a column of numbers, or of dates in one format"
         )
     if how == "group" and X.shape[1] == 1:
-        raise UserError(f"--split {split} leaves no column to learn from")
+        raise UserError(f"--split {split} leaves no feature column; add columns to the table")
     if how == "group" and X[column].nunique() < 2:
-        raise UserError(f"--split {split}: all rows are of one group")
+        raise UserError(
+            f"--split {split}: all rows have the same value of {column!r}; choose a column with "
+            "several values"
+        )
     return how, column
 
 
@@ -472,8 +475,8 @@ def _with_amounts(
         if unclear:
             example = next(iter(amounts[unclear[0]].parts))
             hint(
-                f"{list_names(unclear)}: a point is read as a decimal point, as in {example}; "
-                "--thousands . reads it as a mark between thousands"
+                f"{list_names(unclear)}: points are read as decimal points, as in {example}; "
+                "use --thousands . to read them as thousands separators"
             )
     for name, values in amounts.items():
         known = None if like is None else like.amounts.get(name)
@@ -535,7 +538,7 @@ def _said(reading: Reading, forms: FileFormat, usual: str, in_utc: Sequence[str]
         units.setdefault(form.unit, []).append(name)
     columns = [f"{list_names(names)} as numbers in {unit}" for unit, names in units.items() if unit]
     if in_utc:
-        columns.append(f"{list_names(in_utc)} in UTC, as offsets differ")
+        columns.append(f"{list_names(in_utc)} in UTC, because the time zone offsets differ")
     read = f"with {', '.join(said)}" if said else ""
     return "; ".join(each for each in (read, ", ".join(columns)) if each)
 
@@ -719,8 +722,8 @@ def hint_at_formulas(table: pd.DataFrame, forms: FileFormat, out: Path) -> None:
             found.append(str(name))
     if found:
         hint(
-            f"a spreadsheet that opens {out} would take text of {list_names(found)} for formulas; "
-            "--guard-formulas puts a ' before it"
+            f"a spreadsheet that opens {out} would run text of {list_names(found)} as formulas; "
+            "use --guard-formulas to write a ' before it"
         )
 
 
@@ -755,10 +758,8 @@ def known_model(
     try:
         header, _ = read_model(path, arrays=False)
         if header["class"] not in names:
-            *others, last = sorted(names, key=str.lower)
             raise UserError(
-                f"{path} holds a {header['class']}, which {lack}; give a file of a "
-                f"{', '.join(others)} or {last}, such as `{maker}` writes"
+                f"{path} holds a {header['class']}, which {lack}; give a file that `{maker}` wrote"
             )
         yield header
     except (KeyError, TypeError, AttributeError) as error:

@@ -207,15 +207,16 @@ def fit(
     Y = [split_target(table, name)[1] for name in targets]
     X = table.drop(columns=targets)
     if not X.shape[1]:
-        raise UserError("--target names all columns: nothing to learn from")
+        raise UserError("--target names all columns; leave at least one as a feature")
     for column in _options.find_columns("--discrete", discrete, X.columns):
         X[column] = X[column].astype("category")
     kinds = [_files.task_of(y, task, data, reading) for y in Y]
     kind = kinds[0]
     if len(Y) > 1 and "classification" in kinds:
         raise UserError(
-            f"several targets are for regression, and {targets[kinds.index('classification')]!r} "
-            "seems to hold classes; fit a model for each, or give --task regression"
+            f"several targets can only be predicted by regression, but "
+            f"{targets[kinds.index('classification')]!r} seems to hold classes; fit a model for "
+            "each target, or use --task regression"
         )
     numbers = [(read_numbers(y) if kind == "regression" else y).to_numpy() for y in Y]
     labels = numbers[0] if len(Y) == 1 else np.column_stack(numbers)
@@ -265,7 +266,9 @@ def fit(
     if report is not None:
         n_aside = "none" if scores is None else f"{scores.n_rows:,}, {split}"
         facts = {"Table": data.name, "Target": ", ".join(targets), "Rows": f"{len(X):,}"}
-        facts |= {"Saved model": "trained anew on all rows"} if refit and scores is not None else {}
+        facts |= (
+            {"Saved model": "trained again on all rows"} if refit and scores is not None else {}
+        )
         facts |= {"Rows set aside": n_aside, "Date": time.strftime("%Y-%m-%d")}
         facts["Seconds"] = f"{seconds:.1f}"
         with refusals(ValueError, prefix="--report: "), spinner("Writing the report"):
@@ -288,8 +291,8 @@ def fit(
         _train_whole(again, X, labels, kept=f"; {out} has the model of these scores")
         _files.write_whole(out, lambda place: _files.save_with_format(again, place, forms, kept))
         echo(
-            f"The model in {out} was trained anew on all {len(X):,} rows, {trained}. These scores "
-            "are of the one before, which was not trained on the rows set aside."
+            f"The model in {out} was trained again on all {len(X):,} rows, {trained}. The scores "
+            "above are those of the first training, which did not use the rows set aside."
         )
         seconds = time.perf_counter() - started
     echo_on_terminal(f"Wrote the model to {out} ({seconds:.1f} s)")
@@ -302,7 +305,7 @@ def _model_name(preset: str, model: str | None) -> str:
     """The beginning of the estimator's name; raises UserError where the options disagree."""
     if (preset, model) in {("best", "mlp"), ("best", "tabm"), ("fast", "pack")}:
         raise UserError(
-            f"--preset {preset} and --model {model} do not go together: --preset best is "
+            f"--preset {preset} and --model {model} cannot be combined: --preset best uses "
             "--model pack, and a pack is not fast; leave one of them out"
         )
     return _MODELS[model or ("pack" if preset == "best" else "mlp")]
@@ -317,9 +320,11 @@ def _read_settings(texts: Sequence[str]) -> dict[str, Any]:
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not value:
-            raise UserError(f"--set {text}: give NAME=VALUE, such as --set dropout=0.3")
+            raise UserError(
+                f"--set {text} is not in the form NAME=VALUE, such as --set dropout=0.3"
+            )
         if name in _OPTIONS:
-            raise UserError(f"--set {name}: use {_OPTIONS[name]}")
+            raise UserError(f"--set {name} is not possible; use {_OPTIONS[name]} instead")
         if name not in PARAMETERS:
             hint = known_instead(name, PARAMETERS)
             raise UserError(f"--set {name}: there is no such parameter; {hint}")
@@ -410,7 +415,10 @@ def _latest(column: pd.Series, fraction: float, split: str) -> np.ndarray:
     first = np.sort(ranks)[len(ranks) - max(1, round(fraction * len(ranks)))]
     latest: np.ndarray = ranks >= first if first > 1 else ranks > first
     if not latest.any():
-        raise UserError(f"--split {split}: {column.name!r} is the same in all rows")
+        raise UserError(
+            f"--split {split}: all rows have the same value of {column.name!r}; choose another "
+            "column"
+        )
     return latest
 
 
@@ -424,14 +432,18 @@ def _of_all_rows(estimator: Any) -> tuple[Any, str]:
 
     parameters = estimator.get_params(deep=False)
     if hasattr(estimator, "cv"):
-        return type(estimator)(**parameters | {"cv": "auto"}), "with folds that take turns"
+        return type(estimator)(
+            **parameters | {"cv": "auto"}
+        ), "with cross-validation to choose among its networks"
     history = estimator.history_
     best = history.loc[history.groupby("member")["validation_score"].idxmax(), "epoch"]
     n_epochs = int(np.median(best))
     parameters |= {"max_iter": n_epochs, "n_members": len(best), "n_iter_no_change": np.inf}
     parameters |= {"early_stopping": False, "validation_split": None}
     parameters |= {"bagging": None} if "bagging" in parameters else {}
-    return type(estimator)(**parameters), f"for {counted(n_epochs, 'epoch')}, as the best one took"
+    return type(estimator)(
+        **parameters
+    ), f"for {counted(n_epochs, 'epoch')}, the best epoch of the first training"
 
 
 _ENOUGH, _MOST = 500, 4000  # rows for a look at the order, at least and at most
@@ -485,10 +497,10 @@ def _warn_of_time_order(X: pd.DataFrame, y: np.ndarray, kind: str) -> None:
     later, random = found
     if random["score"] - later["score"] > _MUCH and random["low"] > later["high"]:
         warn(
-            f"the rows are in the order of {named!r}, and trees that are trained on the earlier "
-            f"ones score {later['title']} {later['score']:.2f} on the latest, but "
-            f"{random['score']:.2f} on random rows: the scores below are too good for rows to "
-            f"come; --split time:{named} sets the latest aside"
+            f"the rows are sorted by {named!r}. Boosted trees that are trained on the earlier rows "
+            f"have {later['title']} {later['score']:.2f} on the latest rows, but "
+            f"{random['score']:.2f} on random rows. The scores below are too optimistic for future "
+            f"rows; use --split time:{named} to set the latest rows aside"
         )
 
 
@@ -579,7 +591,7 @@ def _show_scores(
     )
     if not hasattr(estimator, estimator.target_.held_out_name):
         echo(
-            "No scores: with so few rows, all are trained on. `combutab compare` measures by "
+            "No scores: the table has too few rows to set some aside. `combutab compare` scores by "
             "cross-validation."
         )
         return None
@@ -591,12 +603,14 @@ def _show_scores(
         echo(line)
     echo("")
     if len(targets) > 1:
-        echo(f"These are means over the targets. R2 of each: {_each_score(estimator, y, targets)}.")
+        echo(
+            f"Scores are means over the targets. R2 of each: {_each_score(estimator, y, targets)}."
+        )
     if not found.beats_baseline:
         echo(f"The model's {found.table['title'].iloc[0]} is not better than the baseline's.")
     echo(
         "No row was scored by a network that was trained on it. But the best epochs were chosen on "
-        "these rows, so that scores on new rows may be a little worse."
+        "these rows, so scores on new rows may be slightly worse."
     )
     return found
 
@@ -619,15 +633,15 @@ def _report(
 
     if scores is None or scores.rows is None:
         scored = (
-            "No rows were set aside, so that there are no scores. The importances are of the rows "
-            "that the model was trained on: they say what it goes by, not what helps on new rows."
+            "No rows were set aside, so there are no scores. The importances are computed on the "
+            "training rows. They show which columns the model uses, not which help on new rows."
         )
         return report_model(estimator, X, y, with_scores=False, scored=scored, **told)
     scored = (
-        "The scores are of the rows that were set aside, each predicted by networks that were not "
-        "trained on it; the best epochs were chosen on these rows. The importances are of the "
-        "saved model on the same rows. Where its networks set aside different rows, others of them "
-        "were trained on a row."
+        "The scores are computed on the rows that were set aside. Each row was predicted only by "
+        "networks that were not trained on it, but the best epochs were chosen on these rows. The "
+        "importances are computed for the saved model on the same rows. If its networks set aside "
+        "different rows, some of them were trained on a row."
     )
     rows = scores.rows
     return report_model(estimator, X.iloc[rows], y[rows], scores=scores, scored=scored, **told)

@@ -40,7 +40,7 @@ from combutab.training import Callback, ProgressBar
 
 _CONTINUOUS = (ColumnKind.NUMBER, ColumnKind.DATETIME, ColumnKind.TIMEDELTA)  # to "auto"
 _FEW = 10  # values of whole numbers that are likely to be categories
-_FILES = "makes no rows", "combutab synth --save"  # what others do not do, and who writes them
+_FILES = "cannot make rows", "combutab synth --save"  # what others do not do, and who writes them
 
 # ---- Files, and what they tell of a table's origin -----------------------------------------------
 
@@ -99,7 +99,7 @@ def suggest_rules(table: pd.DataFrame, path: Path | None) -> None:
     found = suggest_constraints(table)
     with refusals(ValueError, OSError, ImportError):
         write_constraints(found, path)
-    print(found if found else "no constraint holds in all rows, beyond chance")
+    print(found if found else "no constraints were found that all rows meet beyond chance")
     echo_on_terminal(f"Wrote {len(found)} constraints to {path}")
 
 
@@ -122,7 +122,7 @@ def probe(
             encoder = ModeEncoder(discrete_columns=discrete, n_modes=1, max_rows=1, **protection)
             encoder.fit(table)
     except UserError as error:
-        raise UserError(f"{error}; or leave the column out with --drop") from error
+        raise UserError(f"{error}, or leave the column out with --drop") from error
     if to_save:
         with refusals(TypeError):
             encoder.to_state()
@@ -135,8 +135,8 @@ def hint_at_few_values(table: pd.DataFrame) -> None:
     few = [str(name) for name in whole if 1 < table[name].nunique() <= _FEW]
     if few:
         echo_on_terminal(
-            f"{list_names(few)} are taken for quantities, with few values each; if they are "
-            "categories, name them with --discrete"
+            f"{list_names(few)} are treated as numbers, although they have few values; if they "
+            "are categories, name them in --discrete"
         )
 
 
@@ -188,8 +188,8 @@ class TrainingRun(Callback):
             if isinstance(error, RuntimeError) and "memory" not in str(error):
                 raise
             raise UserError(
-                "the training takes more memory than there is; --drop columns of many values, or "
-                "lower --batch-size"
+                "there is not enough memory for the training; leave out columns with many "
+                "categories with --drop, or lower --batch-size"
             ) from error
 
     @contextmanager
@@ -252,8 +252,8 @@ def check_size(n_rows: int, n_columns: int) -> None:
         np.empty((n_rows, _NUMBERS_PER_CELL * n_columns))
     except (MemoryError, ValueError) as error:  # the second: more than an array can count
         raise UserError(
-            f"{n_rows:,} rows are more than the memory holds; write them to a .parquet file, "
-            "without --condition, --shares and --report, or several files, each with another --seed"
+            f"{n_rows:,} rows do not fit into memory; write them to a .parquet file without "
+            "--condition, --shares and --report, or to several files, each with another --seed"
         ) from error
 
 

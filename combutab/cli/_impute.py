@@ -67,7 +67,10 @@ def impute(
     training |= {"--constraints": constraints, "--save": save}
     for option, value in training.items():
         if model_file is not None and value is not None:
-            raise UserError(f"{option} is for a training, but {model_file} has been trained")
+            raise UserError(
+                f"{option} applies to training, but {model_file} is trained already; leave "
+                f"{option} or --model-file out"
+            )
 
     started = time.perf_counter()
     _options.check_ending(out)
@@ -90,7 +93,7 @@ def impute(
     _files.hint_before_learning(table, reading, forms, out, guard_formulas)
     n_missing = int(table.isna().to_numpy().sum())
     if not n_missing:
-        raise UserError(f"{data} has no missing cell to fill")
+        raise UserError(f"{data} has no missing cells to fill")
 
     from combutab.cli import _generators
     from combutab.core.device import resolve_device
@@ -136,7 +139,7 @@ def _fill(generator: Any, table: pd.DataFrame, n_draws: int, seed: int) -> list[
     if missing.any():
         names = [str(name) for name in missing.index[missing > 0]]
         warn(
-            f"{missing.sum():,} cells of {_files.list_names(names)} are still missing: the "
-            "generator knows no value for them"
+            f"{missing.sum():,} cells of {_files.list_names(names)} are still missing, "
+            "because the generator has no values for them"
         )
     return tables

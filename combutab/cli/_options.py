@@ -369,9 +369,9 @@ def check_outputs(
             faults = {
                 "it is a directory": path.is_dir(),
                 "it is read-only": path.exists() and not os.access(path, os.W_OK),
-                f"that is {''.join(same[:1])} as well; choose another file": bool(same),
+                f"it is the same file as {''.join(same[:1])}; choose another file": bool(same),
                 f"{folder} is not a directory": missing and folder.exists(),
-                f"{folder} does not exist; create it first": missing,
+                f"the folder {folder} does not exist; create it first": missing,
             }
         except OSError as error:  # of a name that no file can have
             raise cannot_write(path, error) from error
@@ -453,7 +453,7 @@ def find_targets(text: str, columns: Iterable[Any], *, several: bool = True) -> 
     if len(names) > 1 and not several:
         raise UserError(
             f"--target names {len(names)} columns, {', '.join(map(repr, names))}; name one "
-            "(`combutab fit` learns several columns of numbers at once)"
+            "(only `combutab fit` predicts several numeric columns)"
         )
     return [find_target(name, columns) for name in names]
 
@@ -466,9 +466,12 @@ def find_dropped(
     dropped = find_columns("--drop", texts, columns)
     for name in () if target is None else find_targets(target, columns):
         if name in dropped:
-            raise UserError(f"--drop leaves out {str(name)!r}, the column to predict")
+            raise UserError(
+                f"--drop leaves out {str(name)!r}, which is the column to predict; remove it from "
+                "--drop"
+            )
     if len(dropped) == len(columns):
-        raise UserError("--drop leaves no column")
+        raise UserError("--drop leaves out all columns; keep at least one")
     return dropped
 
 
@@ -483,8 +486,7 @@ def split_condition(option: str, text: str, columns: Iterable[Any]) -> tuple[str
     """The name of a column and what is asked of it; of names with ``=`` in them, the longest."""
     parts = text.split("=")
     if len(parts) == 1:
-        what = "a condition is" if option == "--condition" else "shares are"
-        raise UserError(f"{what} {CONDITION_FORMS[option]}, got {text!r}")
+        raise UserError(f"{option} {text!r} is not in the form {CONDITION_FORMS[option]}")
     known = [str(column) for column in columns]
     for i in range(len(parts) - 1, 0, -1):
         for name in ("=".join(parts[:i]), "=".join(parts[:i]).strip()):
@@ -548,7 +550,7 @@ def ending(path: Path) -> str:
     for each in known:
         if path.name.lower().endswith(each):
             return each
-    raise UserError(f"cannot tell what to write to {path}; known endings are {', '.join(known)}")
+    raise UserError(f"cannot write {path}: use one of the file endings {', '.join(known)}")
 
 
 def beside(path: Path, what: str) -> Path:
@@ -605,8 +607,8 @@ def check_replaceable(option: str, path: Path | None) -> None:
 
     try:
         header, _ = read_model(path, arrays=False)
-        what = "is the checkpoint of a training" if "checkpoint" in header else ""
+        what = "is a checkpoint of a training" if "checkpoint" in header else ""
     except (OSError, ValueError, KeyError):
-        what = "is no file of a model"
+        what = "is not a model file"
     if what:
-        raise UserError(f"{option}: {path} is there, and {what}; choose another file, or remove it")
+        raise UserError(f"{option}: {path} exists and {what}; choose another file, or remove it")

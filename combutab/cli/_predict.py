@@ -72,10 +72,12 @@ def predict(
     _files.check_device(device)
     names = [name for name in estimators.__all__ if name.endswith(("Classifier", "Regressor"))]
     estimator, forms, target = _files.load_with_format(
-        model, device, names, "predicts nothing", "combutab fit"
+        model, device, names, "cannot predict", "combutab fit"
     )
     if proba and not hasattr(estimator, "classes_"):
-        raise UserError(f"--proba needs a classifier, and {model} is a regressor")
+        raise UserError(
+            f"--proba needs a classifier, but {model} is a regressor; leave --proba out"
+        )
     own = own if _options.is_text_file(data) else forms
     reading = _files.Reading(own.sep, own.decimal, own.encoding)
     kept = _cells_of(table, _options.find_columns("--keep", keep, table.columns), reading, data)
@@ -86,7 +88,10 @@ def predict(
     made = _predicted_table(predicted, probabilities, estimator, target)
     clash = [name for name in made if name in kept]
     if clash:
-        raise UserError(f"--keep names {clash[0]!r}, which the predictions are called too")
+        raise UserError(
+            f"--keep names {clash[0]!r}, which is also the name of a column of predictions; leave "
+            "it out of --keep"
+        )
     table = pd.concat([kept, made], axis=1)
     words = forms.truth.get(target) if isinstance(target, str) else None
     first = str(made.columns[0])
@@ -147,15 +152,17 @@ def fitted_columns(
     if names is None:
         if table.shape[1] != encoder.n_features_in_:
             raise UserError(
-                f"{path} has {table.shape[1]} columns; the model was fitted with "
-                f"{encoder.n_features_in_}, which had no names"
+                f"{path} has {table.shape[1]} columns, but the model was fitted on "
+                f"{encoder.n_features_in_} columns without names; give as many"
             )
         table = table.set_axis(range(table.shape[1]), axis=1)
         names = list(table.columns)
     places = {str(name): j for j, name in enumerate(table.columns)}
     for name in map(str, names):
         if name not in places:
-            raise UserError(f"{path}: {no_column(name, places)}; the model was fitted with it")
+            raise UserError(
+                f"{path}: {no_column(name, places)}; the model was fitted on this column"
+            )
     maps = {each.column: each for each in encoder.category_maps_}
     columns = {}
     for j, name in enumerate(names):
@@ -170,15 +177,16 @@ def fitted_columns(
             column = _dates_as_fitted(cells, column, forms.dates[name], path) if dated else cells
         elif of_text and pd.api.types.is_numeric_dtype(column.dtype) and read:
             raise UserError(
-                f"{path}: column {name!r} holds numbers; the model was fitted with text there"
+                f"{path}: column {name!r} holds numbers, but held text when the model was fitted; "
+                "write it as text"
             )
         elif encoder.kinds_[j] == "number" and column_kind(column) == ColumnKind.TEXT:
             texts = column.dropna().astype(str)
             odd = texts[pd.to_numeric(texts, errors="coerce").isna()]
             if len(odd):
                 raise UserError(
-                    f"{path}: column {name!r} holds text such as {odd.iloc[0]!r:.40}; the model "
-                    "was fitted with numbers there"
+                    f"{path}: column {name!r} holds text such as {odd.iloc[0]!r:.40}, but held "
+                    "numbers when the model was fitted; correct these cells"
                 )
         columns[name] = column
     return pd.DataFrame(columns)
@@ -196,6 +204,6 @@ def _dates_as_fitted(cells: pd.Series, column: pd.Series, form: str, path: Path)
         if pd.api.types.is_datetime64_any_dtype(column.dtype):
             return column
         raise UserError(
-            f"{path}: column {cells.name!r} does not hold dates as the model's table does, such as "
-            f"{pd.Timestamp('2024-12-31').strftime(form)}"
+            f"{path}: column {cells.name!r} holds values that are not dates in the format that the "
+            f"model was fitted on, such as {pd.Timestamp('2024-12-31').strftime(form)}"
         ) from error

@@ -274,7 +274,7 @@ def synth(
             "categorical": listed,
             "made": {"Seed of the rows": str(seed)},
             "generator": generator,
-            "names": names | {"test": f"{names['real']}, set aside"},
+            "names": names | {"test": f"{names['real']}, held out"},
             "min_frequency": protection["min_frequency"],
             "random_state": seed,
         }
@@ -292,11 +292,11 @@ def _check_report_options(
     if report is None:
         for option, value in (("--target", target), ("--holdout", holdout)):
             if value is not None:
-                raise UserError(f"{option} {value} is for a report: --report report.html")
+                raise UserError(f"{option} {value} needs a report: --report report.html")
     elif ordered:
         raise UserError(
-            "a report is of rows without conditions and shares, to be compared with all of DATA; "
-            "leave --condition, --shares or --report out"
+            "--report cannot be used with --condition or --shares, because it compares the "
+            "synthetic rows with all of DATA; leave --condition and --shares, or --report, out"
         )
     if holdout is not None and not 0 <= holdout <= _MAX_HOLDOUT:
         raise UserError(f"--holdout must lie between 0 and {_MAX_HOLDOUT}, got {holdout:g}")
@@ -317,8 +317,8 @@ def _hold_out(
     train, test = table[~held], table[held] if share else None
     if min(len(train), 2 if test is None else len(test)) < 2:
         raise UserError(
-            f"--holdout {share:g} sets {n:,} of {len(table):,} rows aside; at least 2 are "
-            "needed, and 2 to learn from: choose another share, or 0"
+            f"--holdout {share:g} holds out {n:,} of {len(table):,} rows; at least 2 held-out rows "
+            "and 2 training rows are needed; choose another share, or 0"
         )
     if target is not None and train.shape[1] < 2:
         raise UserError(f"--target: there is no column beside {str(target)!r} to predict it from")
@@ -327,7 +327,7 @@ def _hold_out(
             raise UserError(f"--target: {str(target)!r} is missing in all rows")
     if test is not None:
         hint(
-            f"{n:,} of {len(table):,} rows are set aside for the report; the generator learns from "
-            f"the other {len(train):,} (--holdout)"
+            f"{n:,} of {len(table):,} rows are held out for the report; the generator is trained "
+            f"on the other {len(train):,} (--holdout)"
         )
     return train, test

@@ -51,13 +51,15 @@ def extension_of(path: Path) -> str:
     for extension in EXTENSIONS:
         if name.endswith(extension):
             return extension
-    raise TableError(f"cannot tell what {path} is; known endings are {', '.join(EXTENSIONS)}")
+    raise TableError(
+        f"cannot read {path}: use a file with one of the endings {', '.join(EXTENSIONS)}"
+    )
 
 
 def check_separator(sep: str) -> str:
     """Return a separator; raises TableError if it cannot be one."""
     if len(sep) != 1 or sep.isalnum() or sep in "\"'\r\n\0.+-_":
-        raise TableError(f"sep must be one sign, such as ; or tab, got {sep!r}")
+        raise TableError(f"sep must be a single character, such as ; or tab, got {sep!r}")
     return sep
 
 
@@ -70,7 +72,7 @@ def read_bytes(path: Path, unzip: bool, most: int = -1) -> bytes:
             with gzip.open(file) as unzipped:
                 return unzipped.read(most)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise TableError(f"{path} is not a whole gzip file: {error}") from error
+        raise TableError(f"{path} is not a complete gzip file: {error}") from error
     except OSError as error:
         raise TableError(f"cannot read {path}: {error.strerror or error}") from error
 
@@ -84,7 +86,9 @@ def text_of(path: Path, data: bytes, encoding: str) -> str:
     if not text.strip():
         raise TableError(f"{path} is empty")
     if re.match(r"sep=.\r?\n", text):
-        raise TableError(f"{path} begins with {text[:5]!r}, which is for spreadsheets: remove it")
+        raise TableError(
+            f"{path} begins with {text[:5]!r}, which only spreadsheets read; remove this line"
+        )
     return text
 
 
@@ -117,10 +121,10 @@ def _decode(path: Path, data: bytes, encoding: str) -> str:
     if likely is None and b"\0" in data:
         raise TableError(f"{path} has NUL bytes: a binary file, not a text table")
     if likely is None:
-        way_out = "name its encoding (--encoding, such as shift_jis, gbk or cp1251)"
+        way_out = "give its encoding (--encoding, such as shift_jis, gbk or cp1251)"
     else:
-        way_out = f"perhaps encoding={likely!r} reads it (--encoding {likely})"
-    raise TableError(f"{path} {why}; {way_out}, or save it as UTF-8")
+        way_out = f"try encoding={likely!r} (--encoding {likely})"
+    raise TableError(f"{path} {why}; {way_out}, or save the file as UTF-8")
 
 
 def _likely_encoding(data: bytes, codec: str) -> str | None:
@@ -238,7 +242,7 @@ def check_rows(path: Path, text: str, separator: str) -> None:
             if row and len(row) != len(header):
                 raise TableError(
                     f"{path}: line {rows.line_num} has {len(row)} fields, "
-                    f"the header has {len(header)}"
+                    f"but the header has {len(header)}; correct this line"
                 )
     except csv.Error as error:
         raise TableError(f"cannot parse {path}: line {rows.line_num}: {error}") from error
@@ -257,9 +261,9 @@ def _refuse_separator(path: Path, header: str, separator: str) -> None:
     if counts[likely]:
         shown = "tab" if likely == "\t" else likely
         raise TableError(
-            f"{path} has one column when split at "
+            f"{path} has only one column when split at "
             f"{_SEPARATOR_NAMES.get(separator, repr(separator))}; the separator seems to be "
-            f"{_SEPARATOR_NAMES[likely]}: sep={shown!r} reads it (--sep '{shown}')"
+            f"{_SEPARATOR_NAMES[likely]}; use sep={shown!r} (--sep '{shown}')"
         )
 
 
@@ -269,7 +273,9 @@ def refuse_repeated_names(where: str, names: list[str]) -> None:
     if repeated:
         header = "; is the header missing?" if all(map(_reads_as_number, repeated)) else ""
         named = ", ".join(map(repr, repeated))
-        raise TableError(f"{where} has more than one column named {named}{header}")
+        raise TableError(
+            f"{where} has more than one column named {named}{header or '; rename them'}"
+        )
 
 
 def _reads_as_number(name: str) -> bool:

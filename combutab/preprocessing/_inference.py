@@ -31,7 +31,7 @@ _SIGNS = r"[$€£¥₹₽₩¢%‰]"
 _SIGNED = re.compile(rf"([+-]?{_SIGNS}\s*[+-]?|[+-])?[\d.,{_GAPS}]*\d[\d.,]*\s*{_SIGNS}?")
 _MISSING_MARKS = {*"?-.*–—", "--", "---", "??", "n.a.", "na", "n/a.", "#value!", "#ref!", "#div/0!"}
 _CODES = [sign * (10**k - 1) for k in range(2, 8) for sign in (1, -1)]  # 99, -99, 999, ...
-_CODE = "though one may stand for missing values"
+_CODE = "although one value may stand for missing values"
 _BOOLEAN_WORDS = [
     {"true", "false"},
     {"yes", "no"},
@@ -95,7 +95,7 @@ class OddColumn:
 
     def __str__(self) -> str:
         example = f" ({self.example})" if self.example else ""
-        return f"{self.column!r} is taken for {self.taken}, {self.why}{example}"
+        return f"{self.column!r} is treated as {self.taken}, {self.why}{example}"
 
 
 def odd_columns(table: pd.DataFrame) -> list[OddColumn]:
@@ -120,7 +120,7 @@ def odd_columns(table: pd.DataFrame) -> list[OddColumn]:
     --------
     >>> table = pd.DataFrame({"price": ["0,125", "2,5", "10"], "age": [30, 40, 50]})
     >>> [str(odd) for odd in odd_columns(table)]
-    ["'price' is taken for categories, though they are numbers with a decimal comma ('0,125')"]
+    ["'price' is treated as categories, although the values have a decimal comma ('0,125')"]
     """
     names = list(table.columns)
     no_names = set(_no_names(names))
@@ -128,7 +128,7 @@ def odd_columns(table: pd.DataFrame) -> list[OddColumn]:
     for j, name in enumerate(names):
         column = table.iloc[:, j]
         if j in no_names:
-            why = "though it may be a value of the first row"
+            why = "although it may be a value of the first row"
             found.append(OddColumn(name, "header", "the name of a column", why))
         else:
             found += itertools.islice(_odd(name, column), 1)
@@ -250,15 +250,15 @@ def _no_names(names: list[Any]) -> list[int]:
 def _odd(name: Any, column: pd.Series) -> Iterator[OddColumn]:
     present = column.dropna()
     if present.empty:
-        yield OddColumn(name, "empty", "nothing", "because no row has a value")
+        yield OddColumn(name, "empty", "empty", "because no row has a value")
         return
     if column_kind(column, by_dtype=True) == ColumnKind.NUMBER:
         yield from _odd_numbers(name, present, len(column))
     elif is_text(column):
         yield from _odd_text(name, present)
     if find_identifiers(column) is not None and not _is_free_text(column):
-        why = "though they seem to be names of the rows"
-        yield OddColumn(name, "identifier", "values to learn from", why)
+        why = "although the values seem to identify the rows"
+        yield OddColumn(name, "identifier", "a feature", why)
 
 
 def _is_free_text(column: pd.Series) -> bool:
@@ -280,7 +280,7 @@ def _odd_numbers(name: Any, present: pd.Series, n_rows: int) -> Iterator[OddColu
     x = present.to_numpy(dtype=np.float64)
     unnamed = not str(name).strip() or re.fullmatch(r"Unnamed: \d+", str(name)) is not None
     if unnamed and len(x) == n_rows and x[0] in (0, 1) and (np.diff(x) == 1).all():
-        yield OddColumn(name, "row numbers", "numbers to learn from", "though it counts the rows")
+        yield OddColumn(name, "row numbers", "a feature", "although it counts the rows")
     values, counts = np.unique(x[np.isfinite(x)], return_counts=True)
     for code in _CODES:
         place = int(np.searchsorted(values, code))
@@ -310,7 +310,7 @@ def _odd_text(name: Any, present: pd.Series) -> Iterator[OddColumn]:
     rows = {str(value): int(n) for value, n in counts.items() if value}
     n = sum(rows.values())
     if not n:
-        yield OddColumn(name, "empty", "nothing", "because no row has a value")
+        yield OddColumn(name, "empty", "empty", "because no row has a value")
         return
     for test in (_truths, _number_texts, dates_in, _marks):
         found = test(rows, n)
@@ -331,7 +331,11 @@ def _truths(rows: Counts, n: int) -> Finding:
         return None
     if len(rows) < 3:
         return None
-    return "truth values", "though they seem to mean true and false", _some_quoted(list(rows))
+    return (
+        "truth values",
+        "although the values seem to mean true and false",
+        _some_quoted(list(rows)),
+    )
 
 
 def _number_texts(rows: Counts, n: int) -> Finding:
@@ -346,22 +350,26 @@ def _number_texts(rows: Counts, n: int) -> Finding:
     ):
         return None
     if forms["sign"]:
-        return "sign", "though they are numbers with a sign", _first_value(forms["sign"])
+        return (
+            "sign",
+            "although the values are numbers with a currency or percent sign",
+            _first_value(forms["sign"]),
+        )
     commas = [value for value in forms["gap"] if "," in value]
     if forms["comma"] and not any("." in value for value in (*commas, *forms["plain"])):
-        why = "though they are numbers with a decimal comma"
+        why = "although the values have a decimal comma"
         return "decimal comma", why, _first_value(forms["comma"])
     if forms["gap"] or forms["comma"]:
-        why = "though they are numbers with thousands set apart"
+        why = "although the values are numbers with thousands separators"
         return "thousands", why, _first_value(forms["gap"] or forms["comma"])
     if any(map(_ZEROS.fullmatch, forms["plain"])):
         return None
     if not rest:
-        return "text numbers", "though all values are numbers", _first_value(forms["plain"])
+        return "text numbers", "although all values are numbers", _first_value(forms["plain"])
     if all(is_mark(value) for value in rest):
         return "missing mark", _CODE, _of_marks(rest)
     example = f"{_some_quoted(list(rest))}, {sum(rest.values()):,} of {n:,} values"
-    return "few texts", "because some values are no numbers", example
+    return "few texts", "because some values are not numbers", example
 
 
 def number_form(value: str) -> str:
@@ -393,12 +401,16 @@ def dates_in(rows: Counts, n: int) -> Finding:
     if len(certain) > 1:
         return (
             "mixed dates",
-            "though they are dates, in several orders",
+            "although the values are dates, with day and month in different orders",
             _one_of_each(rows, certain),
         )
     if not certain:
-        return "unclear dates", "though they are dates, of which the day may be the month", example
-    return "dates", "though they are dates", example
+        return (
+            "unclear dates",
+            "although the values are dates, whose day and month are ambiguous",
+            example,
+        )
+    return "dates", "although the values are dates", example
 
 
 def _date_order(value: str) -> str | None:

@@ -59,13 +59,13 @@ def test_each_hint_names_an_option_of_its_command(capsys, name):
     with pytest.raises(AssertionError, match="computed for nothing"):
         main(shlex.split(COMMANDS[name]))
     lines = capsys.readouterr().err.splitlines()
-    hints = [line for line in lines if " taken for " in line]
+    hints = [line for line in lines if " treated as " in line]
     assert len(hints) >= len(ODD) - 1
     for line in hints:
         named = set(re.findall(OPTION, line))
         assert named, line
         assert named <= options_of(name), line
-    assert any("'group' is taken" in line and "--thousands space" in line for line in hints)
+    assert any("'group' is treated" in line and "--thousands space" in line for line in hints)
     for line in lines:
         assert not re.search(r"[a-z]_[a-z]|\w=", line), line
 

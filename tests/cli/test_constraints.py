@@ -54,7 +54,7 @@ def test_filled_cells_meet_them(tmp_path, capsys):
     assert (filled["low"] < filled["high"]).all()
     capsys.readouterr()
     assert main([*run, "--model-file", str(data)]) == 2
-    assert "--constraints is for a training" in capsys.readouterr().err
+    assert "--constraints applies to training" in capsys.readouterr().err
 
 
 def test_files_that_cannot_be_used_are_refused(tmp_path, capsys):

@@ -118,7 +118,7 @@ def test_a_report_of_rows_that_were_just_made(folder, capsys, files):
     assert main(["synth", "real.csv", *options, *TRAIN]) == 0
     out, err = capsys.readouterr()
     assert err == (
-        "combutab: 30 of 150 rows are set aside for the report; the generator learns from the "
+        "combutab: 30 of 150 rows are held out for the report; the generator is trained on the "
         "other 120 (--holdout)\n"
     )
     assert [line.split(":")[0] for line in out.splitlines() if line[0] != " "] == [

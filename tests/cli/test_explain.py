@@ -82,12 +82,12 @@ def test_rows_without_a_target(here, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["--rows", "0"], "'0' is no row: 1 is the first below the header"),
-        (["--rows", "121"], "--rows: there is no row 121; flats.csv has 120"),
+        (["--rows", "0"], "'0' is not a row number; 1 is the first row below the header"),
+        (["--rows", "121"], "--rows: there is no row 121; flats.csv has 120 rows"),
         (["--metric", "r2"], "--metric: 'r2' is a metric of regression"),
         (["--columns", "ages"], "--columns: there is no column 'ages'; did you mean 'age'"),
-        (["--target", "noise"], "which the model does not know; its classes are '01', '02'"),
-        (["--out", "flats.csv"], "that is DATA as well"),
+        (["--target", "noise"], "which is not a class of the model; its classes are '01', '02'"),
+        (["--out", "flats.csv"], "it is the same file as DATA"),
         (
             ["--min-frequency", "0"],
             "--min-frequency 0 is not possible; give a whole number of rows",
@@ -135,7 +135,7 @@ def test_without_rows_set_aside_the_report_has_no_scores_but_the_warnings(here, 
     given = [str(tmp_path / "a.csv"), "--target", "rent", *SMALL]
     assert main(["fit", *given, "--report", str(report), "--out", str(out)]) == 0
     text = text_of(report)
-    assert "No rows were set aside, so that there are no scores" in text
+    assert "No rows were set aside, so there are no scores" in text
     assert "95 % intervals" not in text
     assert "Warnings during training" in text
     assert "row 7" not in text

@@ -223,8 +223,8 @@ def test_refit_trains_the_saved_model_on_all_rows(series, capsys, options):
     again = capsys.readouterr().out
     *scores, told = again.splitlines()
     assert scores == out.splitlines()  # of the model before
-    assert "s.safetensors was trained anew on all 600 rows" in told
-    assert "trained anew on all rows" in Path("r.html").read_text("utf-8")
+    assert "s.safetensors was trained again on all 600 rows" in told
+    assert "trained again on all rows" in Path("r.html").read_text("utf-8")
     model = combutab.load("s.safetensors")
     X, y = series[model.feature_names_in_], series["load"].to_numpy()
     if "pack" in options:
@@ -255,8 +255,8 @@ def test_ctrl_c_in_a_refit_leaves_the_model_of_the_scores(series, capsys, monkey
 def test_a_random_split_of_a_series_is_warned_of(series, capsys):
     main([*SERIES, "--preset", "fast"])
     err = capsys.readouterr().err
-    assert "the rows are in the order of 'when'" in err
-    assert "--split time:when sets the latest aside" in err
+    assert "the rows are sorted by 'when'" in err
+    assert "use --split time:when to set the latest rows aside" in err
     series.sample(frac=1, random_state=0).to_csv("series.csv", index=False)
     main([*SERIES, "--preset", "fast"])
     assert "in the order" not in capsys.readouterr().err
@@ -307,8 +307,14 @@ def test_parameters_and_time_as_options(series, capsys):
             ["--split", "time:wen"],
             "--split time:wen: there is no column 'wen'; did you mean 'when'",
         ),
-        (["--split", "time:city"], "'city' holds .* neither a date in one form nor a number"),
-        (["--split", "latest"], "'latest' is not random, time:COLUMN or group:COLUMN"),
+        (
+            ["--split", "time:city"],
+            "'city' holds .* needs a column of numbers, or of dates in one format",
+        ),
+        (
+            ["--split", "latest"],
+            "'latest' is not a way to split rows; give random, time:COLUMN or group:COLUMN",
+        ),
         (["--metric", "acuracy"], "--metric: 'acuracy' is not a known metric"),
         (
             ["--metric", "roc_auc"],
@@ -316,14 +322,17 @@ def test_parameters_and_time_as_options(series, capsys):
         ),
         (
             ["--preset", "fast", "--model", "pack"],
-            "--preset fast and --model pack do not go together",
+            "--preset fast and --model pack cannot be combined",
         ),
         (
             ["--set", "droput=0.3"],
             "--set droput: there is no such parameter; did you mean 'dropout'",
         ),
-        (["--set", "dropout"], "give NAME=VALUE, such as --set dropout=0.3"),
-        (["--set", "n_members=3"], "--set n_members: use --members"),
+        (
+            ["--set", "dropout"],
+            "--set dropout is not in the form NAME=VALUE, such as --set dropout=0.3",
+        ),
+        (["--set", "n_members=3"], "--set n_members is not possible; use --members instead"),
         (["--set", "dropout=2"], "--set dropout must be a float in the range .* Got 2 instead"),
         (["--set", "loss=sqared"], "--set loss must be a str among"),
     ],
@@ -352,9 +361,15 @@ PREDICT = ("predict", "model.safetensors")
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((*PREDICT, "bad.csv", "-o", "o.csv"), "no column 'zip'; .* fitted with it"),
-        ((*PREDICT, "odd.csv", "-o", "o.csv"), "'since' does not hold dates .* 31.12.2024"),
-        ((*PREDICT, "typed.parquet", "-o", "o.csv"), "'zip' holds numbers; .* with text"),
+        ((*PREDICT, "bad.csv", "-o", "o.csv"), "no column 'zip'; .* fitted on this column"),
+        (
+            (*PREDICT, "odd.csv", "-o", "o.csv"),
+            "'since' holds values that are not dates .* 31.12.2024",
+        ),
+        (
+            (*PREDICT, "typed.parquet", "-o", "o.csv"),
+            "'zip' holds numbers, but held text when the model was fitted",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_said(here, complaint, arguments, said):
@@ -376,7 +391,7 @@ def write_target(y):
     ("last", "says"),
     [
         ("n.a!", "has 399 numbers, and 'n.a!' (data row 400); correct these cells or remove their"),
-        ("", "the first in data row 400; --drop-missing-target leaves these rows out"),
+        ("", "the first in data row 400; use --drop-missing-target to leave these rows out"),
     ],
 )
 def test_a_bad_cell_makes_no_classifier(here, complaint, last, says):
@@ -407,7 +422,7 @@ def test_rows_without_a_target_are_dropped_if_wanted(here, monkeypatch, capsys, 
     with pytest.raises(ValueError, match="noted"):
         main(arguments)
     assert len(seen[0][0]) == 50
-    said = "10 of 60 rows are left out, in which the target 'y' is missing"
+    said = "10 of 60 rows are left out, because the target 'y' is missing"
     assert said in capsys.readouterr().err
     write_target([""] * 60)
     assert len(rows) == 60
@@ -418,9 +433,17 @@ def test_rows_without_a_target_are_dropped_if_wanted(here, monkeypatch, capsys, 
 @pytest.mark.parametrize(
     ("form", "option", "says"),
     [
-        (lambda x: f"{x // 9},{x % 9}", ["--decimal", ","], "--decimal , reads them"),
-        (lambda x: str(10**25 + x), ["--task", "regression"], "--task regression takes them as"),
-        (lambda x: f"P{x:05}", ["--task", "classification"], "or give --task classification if"),
+        (
+            lambda x: f"{x // 9},{x % 9}",
+            ["--decimal", ","],
+            "use --decimal , to read them as numbers",
+        ),
+        (
+            lambda x: str(10**25 + x),
+            ["--task", "regression"],
+            "use --task regression to treat them as",
+        ),
+        (lambda x: f"P{x:05}", ["--task", "classification"], "or use --task classification if"),
     ],
 )
 def test_the_option_that_an_error_names_is_a_way_out(
@@ -483,9 +506,11 @@ def test_several_targets(tmp_path, monkeypatch, capsys, complaint, model):
     found = pd.read_csv("o.csv")
     assert list(found) == ["predicted_a", "predicted_b"]
     np.testing.assert_allclose(found, combutab.load("m").predict(rows[["x"]]))
-    assert "m predicts 2 columns, and a model of one" in complaint("explain", "m", "t.csv")
+    assert "m predicts 2 columns, but only models of one" in complaint("explain", "m", "t.csv")
     fit = ["fit", "t.csv", "-o", "new", "--target"]
-    assert "several targets are for regression, and 'kind' seems" in complaint(*fit, "a,kind")
+    assert "several targets can only be predicted by regression, but 'kind' seems" in complaint(
+        *fit, "a,kind"
+    )
     assert "--target names all columns" in complaint(*fit, "a,b", "--drop", "x,kind")
     assert "--drop leaves out 'b'" in complaint(*fit, "a,b", "--drop", "b")
     for command in (["compare", "t.csv"], ["evaluate", "t.csv", "t.csv"]):

@@ -48,112 +48,112 @@ REFUSED = {
         --metric mae -> --metric: 'mae' is a metric of regression, and the task is classification
         --metric acuracy -> --metric: 'acuracy' is not a known metric; did you mean 'accuracy'?
         --drop b -> --drop: there is no column 'b'
-        --drop dear -> --drop leaves out 'dear', the column to predict
+        --drop dear -> --drop leaves out 'dear', which is the column
         --decimal ';' -> '--decimal': ';' is not a decimal mark; give
-        --sep ';;' -> sep must be one sign, such as ; or tab, got ';;'
+        --sep ';;' -> sep must be a single character, such as ; or tab, got ';;'
         --encoding latin-99 -> 'latin-99' is not a known encoding; give a name such as
         --out real.csv -> cannot write to real.csv: ...real.csv is not a directory
         --out taken -> cannot write taken/results.csv: it is a directory
         --out dangling/x -> cannot write to dangling/x: ...dangling is a broken link
-        --report real.csv -> cannot write real.csv: that is DATA as well
-        --report ./taken/../real.csv -> that is DATA as well
-        --out o --report o/results.csv -> cannot write o/results.csv: that is results.csv as well
+        --report real.csv -> cannot write real.csv: it is the same file as DATA
+        --report ./taken/../real.csv -> it is the same file as DATA
+        --out o --report o/results.csv -> o/results.csv: it is the same file as results.csv
         --report taken -> cannot write taken: it is a directory
         --report dangling/r.html -> cannot write to dangling: ...dangling is a broken link
         --report {"r" * 300} -> cannot write to r...: File name too long
     """,
     "compare": """
-        real.csv -> name the column of real.csv to predict: --target COLUMN
+        real.csv -> give the column of real.csv to predict: --target COLUMN
         --target kind -> --target kind needs a table: combutab compare DATA
         --split time:day -> --split time:day needs a table: combutab compare DATA
     """,
     SYNTH: f"""
-        -o taken -> cannot tell what to write to taken;
-        -o no/out.csv -> cannot write no/out.csv: no does not exist; create it first
-        -o dangling/out.csv -> cannot write dangling/out.csv: dangling does not exist
-        -o ./real.csv -> cannot write real.csv: that is DATA as well; choose another file
-        -o out.xlsx -> cannot tell what to write to out.xlsx; known endings are .csv,
-        --save real.csv -> cannot write real.csv: that is DATA as well
-        --save out.csv -> cannot write out.csv: that is OUT as well
+        -o taken -> cannot write taken: use one of the file
+        -o no/out.csv -> cannot write no/out.csv: the folder no does not exist; create it first
+        -o dangling/out.csv -> cannot write dangling/out.csv: the folder dangling does not exist
+        -o ./real.csv -> cannot write real.csv: it is the same file as DATA; choose another file
+        -o out.xlsx -> cannot write out.xlsx: use one of the file endings .csv,
+        --save real.csv -> cannot write real.csv: it is the same file as DATA
+        --save out.csv -> cannot write out.csv: it is the same file as OUT
         --rows 0 -> Invalid value for '--rows'
-        --rows {MANY} -> 100,000,000,000,000,000 rows are more than the memory holds
+        --rows {MANY} -> 100,000,000,000,000,000 rows do not fit into memory
         --discrete nope -> --discrete: there is no column 'nope'; there are 'age', 'city'
         --discrete age,Cit -> --discrete: there is no column 'Cit'; did you mean 'city'?
         --min-frequency 0 -> --min-frequency 0 is not possible; give a whole number of rows, at
         --min-frequency 2.5 -> --min-frequency 2.5 is not possible; give a whole number
         --min-frequency 1000 -> n_samples=...is less than --min-frequency=1000
         --identifiers ages -> --identifiers: there is no column 'ages'; did you mean
-        --identifiers age --condition age=3 -> 'age' holds identifiers, of which new
+        --identifiers age --condition age=3 -> 'age' is an identifier column, whose
         --drop ages -> --drop: there is no column 'ages'; did you mean 'age'?
-        --drop * -> --drop leaves no column
+        --drop * -> --drop leaves out all columns
         --drop city --condition city=Rome -> there is no column 'city'
-        --condition city -> a condition is COLUMN=VALUE, ..., got 'city'
+        --condition city -> --condition 'city' is not in the form COLUMN=VALUE
         --condition city=q -> 'city' has no value 'q'; there are 'Oslo', 'Rome'
         --device abacus -> 'abacus' is not a device; give auto, cpu, cuda or cuda:N
         --max-time=-5 -> Invalid value for '--max-time'...'-5' is not a time; give a number of
-        --target dear -> --target dear is for a report: --report report.html
-        --holdout 0.1 -> --holdout 0.1 is for a report: --report report.html
-        --report real.csv -> cannot write real.csv: that is DATA as well
-        --report m --save m -> cannot write m: that is --save as well
+        --target dear -> --target dear needs a report: --report report.html
+        --holdout 0.1 -> --holdout 0.1 needs a report: --report report.html
+        --report real.csv -> cannot write real.csv: it is the same file as DATA
+        --report m --save m -> cannot write m: it is the same file as --save
         --report r --target dea -> there is no column 'dea'; did you mean 'dear'?
-        --report r --target dear --drop dear -> --drop leaves out 'dear', the column to predict
+        --report r --target dear --drop dear -> --drop leaves out 'dear', which is the column
         --report r --target dear --drop age,city,price -> there is no column beside 'dear' to
         --report r --holdout 0.95 -> --holdout must lie between 0 and 0.9, got 0.95
         --report r --holdout nan -> --holdout must lie between 0 and 0.9, got nan
-        --report r --holdout 0.005 -> sets 1 of 150 rows aside; at least 2 are needed
-        --report r --condition city=Rome -> leave --condition, --shares or --report out
+        --report r --holdout 0.005 -> holds out 1 of 150 rows; at least 2 held-out rows
+        --report r --condition city=Rome -> leave --condition and --shares, or --report, out
     """,
     f"synth days.csv -o out.csv {QUICK}": """
         --report r --target day -> target 'day' holds dates ... --discrete day
     """,
     f"synth four.csv -o out.csv {QUICK} --min-frequency 1": """
-        --report r --holdout 0.8 -> sets 3 of 4 rows aside; at least 2 are needed, and 2 to learn
+        --report r --holdout 0.8 -> holds out 3 of 4 rows; at least 2 held-out rows and 2
     """,
     "synth": """
         real.csv -> missing option '--out' / '-o'
     """,
     "sample": f"""
-        model -o no/out.csv -> cannot write no/out.csv: no does not exist
-        model -o out.csv --rows {MANY} -> rows are more than the memory holds
+        model -o no/out.csv -> cannot write no/out.csv: the folder no does not exist
+        model -o out.csv --rows {MANY} -> rows do not fit into memory
         model -o out.csv --condition city=w -> 'city' has no value 'w'; there are 'Oslo', 'Rome'
-        model.csv -o model.csv -> cannot write model.csv: that is MODEL as well
+        model.csv -o model.csv -> cannot write model.csv: it is the same file as MODEL
         none -o out.csv -> no such file: none
         real.csv -o out.csv -> real.csv is not a safetensors file, or is cut short
         cut -o out.csv -> cut is not a safetensors file, or is cut short
         damaged -o out.csv -> damaged is damaged
         strange -o out.csv -> strange is damaged
-        other -o out.csv -> other holds a MLPClassifier, which makes no rows; give a file of a CTGAN
+        other -o out.csv -> other holds a MLPClassifier, which cannot make rows; give a file that
     """,
     IMPUTE: """
-        -o holes.csv -> cannot write holes.csv: that is DATA as well
-        --save out.csv -> cannot write out.csv: that is --save as well
+        -o holes.csv -> cannot write holes.csv: it is the same file as DATA
+        --save out.csv -> cannot write out.csv: it is the same file as --save
         --max-time soon -> 'soon' is not a time; give a number of seconds, or a time such as 90s
         --drop ages -> --drop: there is no column 'ages'; did you mean 'age'?
     """,
     "impute": """
-        real.csv -o out.csv -> real.csv has no missing cell to fill
-        holes.csv -o out.csv --model-file t --epochs 2 -> --epochs is for a training, but t has
-        holes.csv -o out.csv --model-file t --min-frequency 5 -> --min-frequency is for a training
-        holes.csv -o out.csv --model-file t --model tvae -> --model is for a training, but t has
+        real.csv -o out.csv -> real.csv has no missing cells to fill
+        holes.csv -o out.csv --model-file t --epochs 2 -> --epochs applies to training, but t is
+        holes.csv -o out.csv --model-file t --min-frequency 5 -> --min-frequency applies to training
+        holes.csv -o out.csv --model-file t --model tvae -> --model applies to training, but t is
         holes.csv -o out.csv --model-file real.csv -> real.csv
     """,
     EVALUATE: """
         --metric roc_auc -> --metric roc_auc needs a column to predict: --target COLUMN
-        -o real.csv -> cannot write real.csv: that is REAL as well; choose another file
-        -o ./made.csv -> cannot write made.csv: that is SYNTHETIC as well
-        -o held.csv --test held.csv -> cannot write held.csv: that is --test as well
-        -o m --model m -> cannot write m: that is --model as well
+        -o real.csv -> cannot write real.csv: it is the same file as REAL; choose another file
+        -o ./made.csv -> cannot write made.csv: it is the same file as SYNTHETIC
+        -o held.csv --test held.csv -> cannot write held.csv: it is the same file as --test
+        -o m --model m -> cannot write m: it is the same file as --model
         -o no/report.html -> no does not exist; create it first
         --target dea -> --target: there is no column 'dea'; did you mean 'dear'?
         --drop nope -> --drop: there is no column 'nope'
-        --drop * -> --drop leaves no column of REAL
+        --drop * -> --drop leaves out all columns of REAL
         --task regression -> --task regression needs a column to predict: --target COLUMN
         --target dear --task regression -> the target 'dear' has text that is not numbers: 'yes'
         --target dear --metric mae -> --metric: 'mae' is a metric of regression
-        --test real.csv -> real.csv is REAL as well; give rows that the generator has not
+        --test real.csv -> --test real.csv is the same file as REAL; give real rows that
         --test none.csv -> there is no file none.csv
         --model real.csv -> real.csv is not a safetensors file
-        --model other -> other holds a MLPClassifier, which makes no rows; give a file of a CTGAN
+        --model other -> other holds a MLPClassifier, which cannot make rows; give a file that
         --min-frequency 0 -> --min-frequency 0 is not possible; give a whole number of rows
     """,
     FIT: """
@@ -162,17 +162,17 @@ REFUSED = {
         dear --model forest -> 'mlp', 'pack', 'tabm'
         dear --task regression -> the target 'dear' has text that is not numbers: 'yes'
         dear --task guess -> 'guess' is not one of
-        dear -o real.csv -> that is DATA as well
-        dear -o note -> is no file of a model
+        dear -o real.csv -> it is the same file as DATA
+        dear -o note -> exists and is not a model file
         dear --metric acuracy -> --metric: 'acuracy' is not a known metric; did you mean 'accuracy'
         dear --metric mae -> --metric: 'mae' is a metric of regression, and the task is classif
     """,
     "fit days.csv -o new.safetensors --target": "day -> the target 'day' holds dates",
     "predict": """
         real.csv real.csv -o o.csv -> not a safetensors file
-        model real.csv -o o.csv -> model holds a CTGAN, which predicts nothing
-        other real.csv -o o.txt -> known endings
-        other real.csv -o real.csv -> that is DATA as well
+        model real.csv -o o.csv -> model holds a CTGAN, which cannot predict
+        other real.csv -o o.txt -> cannot write o.txt: use one of the file endings
+        other real.csv -o real.csv -> it is the same file as DATA
     """,
 }
 ROWS = [
@@ -382,7 +382,7 @@ def test_a_disk_that_fills_up_leaves_nothing_half_written(
 @pytest.mark.parametrize(
     ("command", "method", "error", "says"),
     [
-        (SYNTH, "fit", RuntimeError("can't allocate memory"), "takes more memory than there is"),
+        (SYNTH, "fit", RuntimeError("can't allocate memory"), "not enough memory for the training"),
         (SYNTH, "sample", ValueError("only 0 of 500 rows met"), "error: only 0 of 500 rows met\n"),
         (IMPUTE, "impute", ValueError("X has no column 'x'"), "error: X has no column 'x'\n"),
     ],

@@ -165,6 +165,6 @@ def test_a_terminal_gets_a_progress_bar_and_a_summary(folder, shown_on_terminal,
     assert "people.csv: 60 rows, 4 columns (1 discrete); TabFlow with silu, on " in text
     assert re.search(r"TabFlow \S+ +\d+/30 \d+:\d\d left codes \S+, values \S+", text)
     assert "…" not in text  # all of it fits into 80 columns
-    assert "'label' are taken for quantities" in text
+    assert "'label' are treated as numbers" in text
     assert "Wrote the generator to model" in text
     assert "Wrote 60 rows to out.csv (" in text

@@ -254,7 +254,7 @@ def test_what_options_say_counts(tmp_path, capsys, reading, meant):
     (tmp_path / "t.csv").write_text("a;b\n1.234;974 760 673\n5.678;111 222 333\n")
     table, _ = read_file(tmp_path / "t.csv", Reading())
     assert table["a"].tolist() == [1.234, 5.678]
-    assert "--thousands . reads it as a mark between thousands" in capsys.readouterr().err
+    assert "use --thousands . to read them as thousands separators" in capsys.readouterr().err
     table, _ = read_file(tmp_path / "t.csv", reading)
     assert "--thousands" not in capsys.readouterr().err
     assert table["a"].tolist() == meant

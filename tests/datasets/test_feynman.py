@@ -150,7 +150,7 @@ def test_bad_arguments(home, arguments, says):
         (",m,1,5", ",m,one,5", "'m' has no range, got one to 5"),
         ("m*c**2", "", r"I\.1 has no formula or no variables"),
         (",t,-1,1", ",,,", r"I\.2 has no formula or no variables"),
-        ("m*c**2,", "m*c**2,,,,", "line 2 has 14 fields, the header has 11"),
+        ("m*c**2,", "m*c**2,,,,", "line 2 has 14 fields, but the header has 11"),
     ],
 )
 def test_a_broken_table_says_what_is_wrong(home, old, new, says):

@@ -75,28 +75,28 @@ def test_parquet_keeps_columns_and_a_named_index(tmp_path, index):
 @pytest.mark.parametrize(
     ("name", "data", "says"),
     [
-        ("t.ods", b"", r"cannot tell what .* known endings are \.csv, \.csv\.gz"),
+        ("t.ods", b"", r"cannot read .* one of the endings \.csv, \.csv\.gz"),
         ("t.csv", b"", "is empty"),
         ("t.csv.gz", gzip.compress(b"", mtime=0), "is empty"),
         ("t.csv", b"a,b\n", "no rows"),
-        ("t.csv", b"a;b;c\n1,5;2;3\n", "separator seems to be a semicolon: sep=';' reads it"),
+        ("t.csv", b"a;b;c\n1,5;2;3\n", "separator seems to be a semicolon; use sep=';'"),
         ("t.csv", b'"a";"b"\n1;2\n', "a semicolon"),
         ("t.csv", b"a|b\n1|2\n", "seems to be a vertical bar"),
-        ("t.tsv", b"a,b\n1,2\n", "seems to be a comma: sep=',' reads it"),
-        ("t.csv", b"a,b,c\n1,2,3\n4,5\n", "line 3 has 2 fields, the header has 3"),
-        ("t.csv", b"a,b\n1,2,3\n4,5,6\n", "line 2 has 3 fields, the header has 2"),
-        ("t.csv", b'"a,b",c\n1,2,3\n', "line 2 has 3 fields, the header has 2"),
+        ("t.tsv", b"a,b\n1,2\n", "seems to be a comma; use sep=','"),
+        ("t.csv", b"a,b,c\n1,2,3\n4,5\n", "line 3 has 2 fields, but the header has 3"),
+        ("t.csv", b"a,b\n1,2,3\n4,5,6\n", "line 2 has 3 fields, but the header has 2"),
+        ("t.csv", b'"a,b",c\n1,2,3\n', "line 2 has 3 fields, but the header has 2"),
         ("t.csv", b'a,b\n1,"2\n3,4\n', "cannot parse"),
         ("t.csv", b'a,b\n1,"' + b"x" * 200_000 + b'"\n', "line 2: field larger than"),
-        ("t.csv", b"a,b\n1,caf\xe9\n", "is not utf-8: byte 0xe9 at offset 9; perhaps encoding="),
+        ("t.csv", b"a,b\n1,caf\xe9\n", "is not utf-8: byte 0xe9 at offset 9; try encoding="),
         ("t.csv", b"a,b,a,c,b\n1,2,3,4,5\n", "more than one column named 'a', 'b'"),
         ("t.csv", b"a,b\n1,\x00\n", "NUL bytes"),
-        ("t.csv", b"sep=,\r\na,b\r\n1,2\r\n", "begins with 'sep=,', which is for spreadsheets"),
+        ("t.csv", b"sep=,\r\na,b\r\n1,2\r\n", "begins with 'sep=,', which only spreadsheets read"),
         ("t.csv", b"PAR1\x15\x04", r"is a Parquet file: rename it to \.parquet"),
         ("t.csv", b"PK\x03\x04\x14", "spreadsheet"),
         ("t.csv", gzip.compress(b"a,b\n1,2\n", mtime=0), r"rename it to \.csv\.gz"),
         ("t.csv", "a,b\n1,2\n".encode("utf-16"), "UTF-16"),
-        ("t.csv.gz", gzip.compress(CSV.encode() * 100, mtime=0)[:-20], "not a whole gzip file"),
+        ("t.csv.gz", gzip.compress(CSV.encode() * 100, mtime=0)[:-20], "not a complete gzip file"),
         ("t.parquet", b"PAR1 and then something else", "cannot read"),
     ],
 )
@@ -115,7 +115,7 @@ def test_the_encoding_that_an_error_names_reads_the_file(tmp_path, encoding):
     for tried in ("utf-8", "ascii", *(["latin-1"] if encoding == "cp1252" else [])):
         with pytest.raises(TableError) as caught:
             read_table(path, encoding=tried)
-        assert f"encoding={encoding!r} reads it (--encoding {encoding})" in str(caught.value)
+        assert f"try encoding={encoding!r} (--encoding {encoding})" in str(caught.value)
         assert str(caught.value).count(str(path)) == 1
     assert list(read_table(path, encoding=encoding)) == [name, "b"]
 
@@ -125,12 +125,12 @@ def test_an_error_does_not_name_the_encoding_that_was_tried(tmp_path, encoding):
     path = write(tmp_path, "t.csv", "a,b\n1,2\n".encode("utf-16")[:-1])
     with pytest.raises(TableError) as caught:
         read_table(path, encoding=encoding)
-    assert "reads it" not in str(caught.value)
+    assert "try encoding" not in str(caught.value)
 
 
 def test_text_in_no_encoding_that_its_bytes_tell(tmp_path):
     path = write(tmp_path, "t.csv", "日本語ソ,b\n1,2\n".encode("shift_jis") + b"\x81,2\n")
-    assert "name its encoding (--encoding, such as shift_jis" in complaint(path)
+    assert "give its encoding (--encoding, such as shift_jis" in complaint(path)
     path = write(tmp_path, "u.csv", "größe,b\n1,2\n".encode())
     with pytest.raises(TableError, match="--encoding utf-8"):
         read_table(path, encoding="ascii")

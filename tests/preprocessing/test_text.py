@@ -154,16 +154,22 @@ def test_text_of_parquet_files(tmp_path):
 
 DAYS = pd.date_range("2024-01-01", periods=30)
 ODD = {
-    "dates": (DAYS.strftime("%d.%m.%Y"), "though they are dates .*pandas.to_datetime reads them"),
-    "iso": (DAYS.strftime("%Y-%m-%d"), "though they are dates"),
+    "dates": (
+        DAYS.strftime("%d.%m.%Y"),
+        "although the values are dates .*pandas.to_datetime reads",
+    ),
+    "iso": (DAYS.strftime("%Y-%m-%d"), "although the values are dates"),
     "euros": (
         [f"1.{i:03},50 €" for i in range(30)],
-        r"with a sign \('1.000,50 €'\): .*read_am",
+        r"with a currency or percent sign \('1.000,50 €'\): .*read_am",
     ),
     "commas": ([f"{i},5" for i in range(30)], "with a decimal comma .*read_amounts reads them. If"),
-    "thousands": ([f"{i},000" for i in range(1, 31)], r"with thousands set .*told .*\(decimal=\)"),
+    "thousands": (
+        [f"{i},000" for i in range(1, 31)],
+        r"with thousands separators .*told .*\(decimal=\)",
+    ),
     "units": ([f"{i} {'€$'[i % 2]}" for i in range(30)], "sign .*remove the sign, and"),
-    "points": ([f"{i}.25" for i in range(30)], "though all values are numbers"),
+    "points": ([f"{i}.25" for i in range(30)], "although all values are numbers"),
     "gaps": ([*(f"{i}.25" for i in range(30)), "n.a."], "errors='coerce'"),
 }
 

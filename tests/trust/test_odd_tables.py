@@ -126,7 +126,7 @@ def test_an_odd_column_is_found_once_and_alone(kind, name):
     before = table.copy()
     (odd,) = odd_columns(table)
     assert (odd.column, odd.kind) == (name, kind)
-    assert str(odd).startswith(f"{name!r} is taken for {odd.taken}, {odd.why}")
+    assert str(odd).startswith(f"{name!r} is treated as {odd.taken}, {odd.why}")
     pd.testing.assert_frame_equal(table, before)
 
 
@@ -158,7 +158,7 @@ def test_no_false_alarm_on_real_tables(path):
 
 
 def notes(err):
-    return [line for line in err.splitlines() if " taken for " in line]
+    return [line for line in err.splitlines() if " treated as " in line]
 
 
 @pytest.fixture
@@ -192,15 +192,15 @@ def test_each_kind_is_told_of_in_one_line(folder, capsys, command):
     assert all(line.startswith("combutab: ") for line in told)
     kinds = set(ODD) - {"text numbers"}
     kinds -= {"dates", "sign"}  # read as such
-    told = [line for line in told if "though they are dates (" not in line]
+    told = [line for line in told if "although the values are dates (" not in line]
     if command != "compare":
         kinds -= {"identifier"}  # told of elsewhere
     assert len(told) == len(kinds), told
     (comma,) = [line for line in told if "decimal comma" in line]
-    assert "'with a mark' is taken for categories" in comma
-    assert comma.endswith("; --decimal , reads them")
+    assert "'with a mark' is treated as categories" in comma
+    assert comma.endswith("; use --decimal , to read them as numbers")
     (row,) = [line for line in told if "counts the rows" in line]
-    assert row.endswith("; --drop 'Unnamed: 0' leaves it out")
+    assert row.endswith("; leave it out with --drop 'Unnamed: 0'")
 
 
 @pytest.mark.parametrize("sep", [";", "|", "tab", "\\t"])
@@ -258,7 +258,7 @@ def test_excel_of_dates_percent_and_empty_cells_through_fit_and_predict(folder, 
     read = read_table("t.xlsx").drop(columns="y")
     np.testing.assert_allclose(found["predicted_y"], model.predict(read), rtol=1e-5)
     assert main(["predict", "m.safetensors", "t.xlsx", "-o", "p.xlsx"]) == 2
-    assert "known endings are .csv" in capsys.readouterr().err
+    assert "one of the file endings .csv" in capsys.readouterr().err
 
 
 def test_excel_of_several_sheets_twice_a_name_and_no_workbook(folder):
@@ -497,7 +497,7 @@ def test_text_comes_out_as_it_went_in_and_is_told_of(tmp_path, monkeypatch, caps
     words = write_formulas()
     assert main(["synth", "t.csv", "-o", "made.csv", "--epochs", "1", "--rows", "400"]) == 0
     err = capsys.readouterr().err
-    assert "would take text of '=name()', 'word' for formulas; --guard-formulas" in err
+    assert "would run text of '=name()', 'word' as formulas; use --guard-formulas" in err
     assert err.count("--guard-formulas") == 1
     made = read_table("made.csv")
     assert set(made["word"].dropna()) <= set(words)
