@@ -93,7 +93,7 @@ def derived(rows: pd.DataFrame) -> pd.DataFrame:
     gaps = [(both[term] - both[f"{term} of BN"]).abs() for term in TERMS[1:]]
     varying = rows["P2"] + rows["P3"] + rows["P4"]  # not P - P1: no cancellation
     bound = RHO ** (rows["depth"] - 1.0)
-    shares = {"P2 + P4": rows["P2"] + rows["P4"], "elsewhere than BN's": sum(gaps) / 2}
+    shares = {"P2 + P4": rows["P2"] + rows["P4"], "distance from BN's shares": sum(gaps) / 2}
     return rows.assign(**shares, varying=varying, bound=bound, over=varying - bound)
 
 
@@ -156,12 +156,12 @@ TABLE = pd.read_csv(Path(__file__).with_name("claims.csv")).to_numpy()
 HIGHER = [higher(*(float(x) if x[0] == "0" else x for x in row)) for row in TABLE]
 RESIDUAL = [claim for claim in HIGHER if claim.where == "Figure 6"]
 RANDOM = (
-    Claim("Theorem 1, Figure 5 left", "with LN, P - P1 <= rho^(l-1) but for 0.01", "exact",
+    Claim("Theorem 1, Figure 5 left", "with LN, P - P1 <= rho^(l-1) + 0.01", "exact",
           bounded, CONSTANT, "excess at the largest width"),
     Claim("Proposition 6", "with phi = identity, P - P1 equals rho^(l-1)", "exact", equal, CONSTANT,
           "difference at the largest width"),
-    Claim("Proposition 6", "with phi = identity, P - P1 nears rho^(l-1) as the width grows", "draw",
-          nearer, measure="largest distance, smallest less largest width"),
+    Claim("Proposition 6", "with phi = identity, P - P1 approaches rho^(l-1) as the width increases",
+          "draw", nearer, measure="largest distance at the smallest width - at the largest"),
     *(claim for claim in HIGHER if claim not in RESIDUAL),
 )  # fmt: skip
 THEOREMS = (
@@ -187,7 +187,7 @@ def write(page: Page, arguments: Arguments, rows: pd.DataFrame, theorems: pd.Dat
     page.text(text["Design"], claims_table(RANDOM, random))
     page.text(claims_table(RESIDUAL, {"residual": kinds["residual"]}))
     page.text(claims_table((POWER,), {"all networks": rows}))
-    page.text(claims_table(THEOREMS, {"channel by channel": theorems}))
+    page.text(claims_table(THEOREMS, {"all cases": theorems}))
     figure = plot_theorem1({kind: main[kind] for kind in random})
     page.figure(figure, "P - P1 with LN under its bound, and nonlinearity, by depth", "theorem1")
     with page.details("Theorem 1 and Proposition 6 by width"):
