@@ -160,8 +160,9 @@ RANDOM = (
           bounded, CONSTANT, "excess at the largest width"),
     Claim("Proposition 6", "with phi = identity, P - P1 equals rho^(l-1)", "exact", equal, CONSTANT,
           "difference at the largest width"),
-    Claim("Proposition 6", "with phi = identity, P - P1 approaches rho^(l-1) as the width increases",
-          "draw", nearer, measure="largest distance at the smallest width - at the largest"),
+    Claim("Proposition 6",
+          "with phi = identity, P - P1 approaches rho^(l-1) as the width increases", "draw",
+          nearer, measure="largest distance at the smallest width - at the largest"),
     *(claim for claim in HIGHER if claim not in RESIDUAL),
 )  # fmt: skip
 THEOREMS = (
