@@ -50,8 +50,9 @@ def _predictions() -> Iterator[Table]:
         own, full = predictions.same_splits(every)
         first = own[own["model"].isin(full)]
         samples[f"{size} rows"] = predictions.ratios(first)
-        n = first["data"].nunique()
-        yield f"At most {size} training rows, {n} tables, one split", predictions.summary(first)
+        n, n_splits = first["data"].nunique(), first["split"].nunique()
+        splits = "one split" if n_splits == 1 else f"{n_splits} splits"
+        yield f"At most {size} training rows, {n} tables, {splits}", predictions.summary(first)
     few = own[own["data"].isin(known_names())]
     counts = few.groupby("model")["data"].nunique()
     few = few[few["model"].isin(counts.index[counts == counts.max()])]

@@ -80,18 +80,24 @@ def mean_and_interval(text, logs):
 
 
 def errors_of(size):
-    """Model -> table -> (error, log loss, seconds), on the splits that ours has."""
+    """Model -> table -> (error, log loss, seconds), means over the splits that ours has."""
     rows = [row for row in stored("quality", "quality_predictions") if row["rows"] == size]
     ours = {(row["data"], row["split"]) for row in rows if row["model"] == "combutab"}
-    assert len(ours) == len({data for data, _ in ours}) == 39, "one split of each table"
-    found = defaultdict(dict)
+    assert len({data for data, _ in ours}) == 39
+    every = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if (row["data"], row["split"]) in ours:
             error = number(row["test_error"])
             if row["task"] == "classification":
                 error = max(error, 0.5 / number(row["n_test"]))
             values = error, number(row["log_loss"]), number(row["seconds"])
-            found[row["model"]][row["data"]] = (*values, row["task"])
+            every[row["model"]][row["data"]].append((*values, row["task"]))
+    found = defaultdict(dict)
+    for model, own in every.items():
+        for data, splits in own.items():
+            errors, losses, seconds, tasks = zip(*splits, strict=True)
+            timed = [each for each in seconds if not math.isnan(each)]
+            found[model][data] = (np.mean(errors), np.mean(losses), np.mean(timed), tasks[0])
     return found
 
 
