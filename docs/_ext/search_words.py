@@ -13,7 +13,7 @@ WORDS = {
     "early stopping": "guide/tune",
     "ensemble": "guide/predict",
     "feature importance": "guide/explain",
-    "gpu": "guide/scale",
+    "gpu": "gpu",
     "hyperparameter tuning": "guide/tune",
     "missing values": "guide/predict",
     "mlflow": "guide/recipes",
