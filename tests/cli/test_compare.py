@@ -143,9 +143,9 @@ def test_a_long_run_is_announced_with_the_way_out_and_ended_by_ctrl_c(
     assert main(["compare", "iris.csv", *options]) == 130
     out, err = capsys.readouterr()
     assert out == ""
-    assert "This may take long, about 0 minutes on two cores. Shorter: --seeds 1" in err
+    assert "This may take about 0 minutes on two cores. To shorten it, use --seeds 1" in err
     assert err.splitlines()[-1] == (
-        "combutab: interrupted; no network was finished, so there are no scores to keep"
+        "combutab: interrupted; no network was finished, so no scores are kept"
     )
     assert files(folder) == ["iris.csv"]
 

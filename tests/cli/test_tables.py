@@ -294,7 +294,7 @@ def test_a_model_reads_and_writes_amounts_in_the_form_of_its_table(tmp_path, mon
     assert Path("out.csv").read_text().splitlines()[1].startswith("3;Köln;12,5 %;1.234;")
     Path("bad.csv").write_text(rows.replace("12,5 %", "12,5 Prozent"), "latin-1")
     assert main(["predict", "m", "bad.csv", "-o", "out.csv"]) == 2
-    says = "column 'discount' holds text such as '12,5 Prozent'; the model was fitted with numbers"
+    says = "column 'discount' holds text such as '12,5 Prozent', but held numbers when the model was"
     assert says in capsys.readouterr().err
     options = ["--model", "tvae", "--epochs", "1", "--batch-size", "20", "--save", "g"]
     assert main(["synth", "t.csv", "-o", "made.csv", *options]) == 0
@@ -354,7 +354,7 @@ def test_dates_with_an_offset_keep_it_or_are_in_utc(tmp_path, capsys, values, zo
     meant = pd.to_datetime(pd.Series(values), dayfirst="." in values[0][:5], utc=True)
     assert (table["a"][:2] == meant).all()
     assert str(table["a"].dt.tz) == (zone or "UTC")
-    said = "t.csv: read 'a' in UTC, as offsets differ"
+    said = "t.csv: read 'a' in UTC, because the time zone offsets differ"
     assert (said in capsys.readouterr().err) == (zone is None)
     write_table(table, forms, tmp_path / "out.csv")
     again, _ = read_file(tmp_path / "out.csv", Reading())

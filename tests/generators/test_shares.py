@@ -365,14 +365,14 @@ def test_shares_as_text():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("churn", "shares are COLUMN=VALUE:SHARE"),
+        ("churn", "--shares 'churn' is not in the form COLUMN=VALUE:SHARE"),
         ("chrun=yes:1", "--shares 'chrun=yes:1': there is no column 'chrun'; did you mean"),
-        ("churn=yes", "the shares of 'churn' are COLUMN=VALUE:SHARE"),
-        ("churn=yes:lots", "the shares of 'churn' are COLUMN=VALUE:SHARE"),
-        ("churn=yes:0.3|no", "the shares of 'churn' are"),
-        ("churn=yes:0.3|yes:0.2", "'yes' of 'churn' is there twice"),
+        ("churn=yes", "--shares 'churn=yes' is not in the form COLUMN=VALUE:SHARE"),
+        ("churn=yes:lots", "'churn=yes:lots' is not in the form COLUMN=VALUE:SHARE"),
+        ("churn=yes:0.3|no", "'churn=yes:0.3|no' is not in the form"),
+        ("churn=yes:0.3|yes:0.2", "names 'yes' of 'churn' twice"),
         ("churn=yes:30|no:70", "must be a number from 0 to 1"),
-        ("age=20|30:0.2", "are several numbers; give a range"),
+        ("age=20|30:0.2", "stands for several numbers; give a range"),
         ("flag=True:0.5", "'flag' is in shares and in conditions"),
     ],
 )
@@ -402,4 +402,4 @@ def test_commands_take_shares(tmp_path, monkeypatch, capsys):
     assert "the shares of 'churn' add up to 1.2" in capsys.readouterr().err
     assert not (tmp_path / "x.csv").exists()
     assert main([*made, "--report", "r.html"]) != 0
-    assert "leave --condition, --shares or --report out" in capsys.readouterr().err
+    assert "leave --condition and --shares, or --report, out" in capsys.readouterr().err

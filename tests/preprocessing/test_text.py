@@ -163,7 +163,7 @@ ODD = {
         [f"1.{i:03},50 €" for i in range(30)],
         r"with a currency or percent sign \('1.000,50 €'\): .*read_am",
     ),
-    "commas": ([f"{i},5" for i in range(30)], "with a decimal comma .*read_amounts reads them. If"),
+    "commas": ([f"{i},5" for i in range(30)], "have a decimal comma .*read_amounts reads them. If"),
     "thousands": (
         [f"{i},000" for i in range(1, 31)],
         r"with thousands separators .*told .*\(decimal=\)",

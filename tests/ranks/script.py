@@ -115,7 +115,7 @@ ENDS = {  # members that stop at epochs of their own
     "random_state": 0,
     "precision": "float64",
 }
-WARNED = r"lbfgs failed|Stochastic Optimizer|.*kept though|The classifier answers"
+WARNED = r"lbfgs failed|Stochastic Optimizer|.*kept though|The classifier predicts"
 LOSSES = {  # with a rate
     **dict.fromkeys(("squared_error", "absolute_error", "huber", "poisson", "quantile"), 0.1),
     "gaussian_nll": 0.01,

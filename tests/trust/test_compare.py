@@ -604,13 +604,13 @@ def test_a_command_that_is_stopped_goes_on(iris_folder, unstopped):
             assert process.returncode == 130
             assert err.splitlines()[-1] == (
                 f"combutab: interrupted; the scores of {n_kept} of 18 networks are kept in "
-                f"o/{JOURNAL}: the same command goes on from them"
+                f"o/{JOURNAL}; the same command continues from them"
             )
     assert stops == {"SIGINT", "SIGKILL"}
     process = Forked(lambda: main(STOPPED), iris_folder)
     _, err = process.communicate()
     assert process.returncode == 0, err
-    assert re.search(rf"\n{n_kept} of them are trained: going on from o/{JOURNAL}\n", err)
+    assert re.search(rf"\nContinuing from o/{JOURNAL}, with {n_kept} net", err)
     for one, other in zip(tables(iris_folder / "o"), unstopped, strict=True):
         if isinstance(one, bytes):
             assert one == other

@@ -340,11 +340,11 @@ def quick_rows():
 
 def test_shares_of_the_power(quick_rows):
     rows = random_nets.derived(quick_rows)
-    assert (rows.loc[rows["norm"] == "BN", "elsewhere than BN's"] == 0).all()
+    assert (rows.loc[rows["norm"] == "BN", "distance from BN's shares"] == 0).all()
     row = rows[(rows["norm"] == "LN") & (rows["phi"] == "relu")].iloc[-1]
     bn = rows[(rows["norm"] == "BN") & (rows["draw"] == row["draw"])].iloc[-1]
     gaps = [abs(row[term] - bn[term]) for term in ("P1", "P2", "P3", "P4")]
-    assert row["elsewhere than BN's"] == pytest.approx(sum(gaps) / 2)
+    assert row["distance from BN's shares"] == pytest.approx(sum(gaps) / 2)
     assert row["over"] == pytest.approx(row["P"] - row["P1"] - (1.04 / 1.08) ** 3, abs=1e-4)
 
 
