@@ -13,6 +13,7 @@ import architecture
 import command_pages
 import docstrings
 import outputs
+import parameter_groups
 import reference
 import repository_pages
 import search_words
@@ -97,6 +98,6 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     app.connect("env-get-outdated", anew)
     app.connect("source-read", complete)
     app.connect("autodoc-process-docstring", docstrings.shape_in_notes, priority=100)
-    app.connect("autodoc-process-docstring", docstrings.group_parameters, priority=900)
+    app.connect("autodoc-process-docstring", parameter_groups.group_parameters, priority=900)
     app.connect("doctree-read", docstrings.no_network_pictures)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

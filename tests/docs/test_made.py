@@ -24,8 +24,8 @@ import activation_pages  # noqa: E402
 import architecture  # noqa: E402
 import check_site  # noqa: E402
 import command_pages  # noqa: E402
-import docstrings  # noqa: E402
 import outputs  # noqa: E402
+import parameter_groups  # noqa: E402
 import reference  # noqa: E402
 import repository_pages  # noqa: E402
 import search_words  # noqa: E402
@@ -186,7 +186,7 @@ def test_the_check_finds_a_search_that_misses_its_page(monkeypatch, tmp_path):
 
 
 def test_every_parameter_of_the_estimators_is_in_one_group():
-    listed = " ".join(docstrings.GROUPS.values()).split()
+    listed = " ".join(parameter_groups.GROUPS.values()).split()
     assert len(listed) == len(set(listed))
     classes = [
         getattr(combutab, kind + task)
@@ -202,14 +202,14 @@ def test_parameters_are_laid_out_in_groups():
     lines = ["A model.", "", ":Parameters:", ""]
     lines += [line.format(name) for name in order for line in entry]
     lines += [":Attributes:", "", "    **dropout_** : float"]
-    found = docstrings.in_groups(lines)
+    found = parameter_groups.in_groups(lines)
     titles = [line.split(":: ")[1] for line in found if "rubric" in line]
     assert titles == ["Network", "Training", "Regularisation and early stopping"]
     text = "\n".join(found)
     places = [text.index(f"**{name}**") for name in ("activation", "solver", "dropout")]
     assert places == sorted(places)
     assert text.endswith(":Attributes:\n\n    **dropout_** : float")
-    assert docstrings.in_groups(["A function."]) == ["A function."]
+    assert parameter_groups.in_groups(["A function."]) == ["A function."]
 
 
 # ---- the packages ------------------------------------------------------------------------------
