@@ -267,7 +267,7 @@ def _jobs(arguments: argparse.Namespace) -> Iterator[Job]:
     quick, options = arguments.quick, vars(arguments)
     models = [m for m in arguments.models if m not in PEERS or options[PEERS[m]]]
     most = 200 if quick else arguments.rows
-    levels = [1.0] if quick else arguments.epsilons
+    levels = [10.0] if quick else arguments.epsilons
     runs = range(1 if quick else arguments.runs)
     for run, epsilon, name, model in itertools.product(runs, levels, names, models):
         if model in OPEN and epsilon != levels[0]:

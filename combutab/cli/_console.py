@@ -25,6 +25,8 @@ _PARAMETERS = {
     r"(?<!['\w-])device(?= must be|=)": lambda name: "--device",
     rf"(?:^|(?<=each width of ))({_OF_COMPARE})(?= must)": lambda name: f"--{name[1]}",
     r"^scoring(?=: )": lambda name: "--metric",
+    r"(?<!['\w-])(epsilon|delta)=(?=\d)": lambda name: f"--{name[1]} ",
+    r"(?<!['\w-])max_rows_per_person\b(?!')": lambda name: "--rows-per-person",
     r"\buse task (?=regression)": lambda name: "use --task ",
 }
 # Advice of the library that is for Python, and what a command has instead

@@ -46,7 +46,8 @@ def test_rows_and_a_model_are_written_with_the_promise_in_words(folder, capsys):
     assert made["since"].between("2020-01-01", "2020-12-31").all()
     model = combutab.load("model")
     assert set(model.ledger_["sensitivity"]) == {2}
-    assert set(model.ledger_["step"]) == {"column", "choice", "pair"}  # no domain was learned
+    # no domain was learned
+    assert set(model.ledger_["step"]) == {"rows", "column", "choice", "pair"}
     assert main(["evaluate", "table.csv", "made.csv", "--model", "model", "-o", "r.html"]) == 0
     assert "guaranteed, epsilon=20, delta=1e-07" in (folder / "r.html").read_text("utf-8")
     assert main(["sample", "model", "-o", "more.csv", "--rows", "7"]) == 0
@@ -71,6 +72,8 @@ def test_rows_and_a_model_are_written_with_the_promise_in_words(folder, capsys):
         (["--rows-per-person", "2"], "needs --person"),
         ([], "bounds of dates and durations are not learned"),
         ([*DATES, "--delta", "0.5"], "delta"),
+        ([*DATES, "--epsilon", "0.01"], "error: --epsilon 0.01 is too small for 4 columns"),
+        ([*DATES, "--delta", "0.001"], "error: --delta 0.001 must be well below"),
     ],
 )
 def test_what_breaks_the_promise_is_refused(options, says, folder, capsys):

@@ -37,7 +37,7 @@ from combutab.preprocessing import (
 
 _FINE = 256  # bins that a column of numbers is measured in first
 _LEAST_POWER, _MOST_POWER = -24, 60  # of two, of bounds that are learned
-_SURE = 4.0  # standard deviations of the noise that counts lie above it, to be taken for some
+SURE = 4.0  # standard deviations of the noise that counts lie above it, to be taken for some
 
 Coder = CategoryColumn | NumberColumn | IdentifierColumn
 
@@ -222,7 +222,7 @@ def learn_bounds(
         step="bounds",
         columns=[name],
     )
-    held = np.flatnonzero(noisy[: len(edges) + 1] > _SURE * scale)
+    held = np.flatnonzero(noisy[: len(edges) + 1] > SURE * scale)
     if not len(held):
         held = np.array([int(noisy[: len(edges) + 1].argmax())])
     held = np.clip(held, 1, len(edges) - 1)
@@ -276,7 +276,7 @@ def finish_column(
     same = np.arange(len(counts))
     if isinstance(coder, IdentifierColumn):
         return coder, same
-    noise = _SURE * scale
+    noise = SURE * scale
     if isinstance(coder, NumberColumn):
         n = len(coder.mixture.weights)
         weights = np.maximum(counts[:n], 0)

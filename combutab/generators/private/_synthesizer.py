@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
@@ -22,12 +21,14 @@ from combutab.core.device import Precision, resolve_device
 from combutab.core.files import check_fields, kind, number, whole
 from combutab.core.html import FittedHTML
 from combutab.core.rng import Stream, fold_in, seed_from
+from combutab.core.text import counted
 from combutab.generators._imputing import Imputing, draw_beside
 from combutab.generators._rules import Rules
 from combutab.generators._sampling import Sampling
 from combutab.generators._training import make_spans
 from combutab.generators.constraints import CONSTRAINTS, Constraint, FixedCombinations
 from combutab.generators.private._domain import (
+    SURE,
     Coder,
     PublicFacts,
     finish_column,
@@ -39,7 +40,13 @@ from combutab.generators.private._domain import (
     refuse_unreadable,
     row_codes,
 )
-from combutab.generators.private._mechanisms import Ledger, PrivateRows, bound_rows
+from combutab.generators.private._mechanisms import (
+    Ledger,
+    PrivateRows,
+    bound_rows,
+    epsilon_of,
+    release_counts,
+)
 from combutab.generators.private._mixture import (
     Marginal,
     MixtureFit,
@@ -59,7 +66,9 @@ from combutab.preprocessing import (
 )
 
 _COUNT = Interval(Integral, 1, None, closed="left")
-_ONE_WAY = 0.15  # of the budget, for the columns' own counts
+_MOST_EPSILON = 100
+_COUNTING = 0.02  # of the budget, for the number of rows
+_ONE_WAY = 0.15  # of the rest, for the columns' own counts
 _CHOOSING = 0.1  # of the budget of pairs, for choosing them
 _ROUNDS = 30  # about, of measuring pairs
 _PAIRS_PER_COLUMN = 8  # that the budget is planned for; less noisy ones where fewer are needed
@@ -197,7 +206,7 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
     device: str | torch.device = "auto"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "epsilon": [Interval(Real, 0, 100, closed="right")],
+        "epsilon": [Interval(Real, 0, _MOST_EPSILON, closed="right")],
         "delta": [Interval(Real, 0, 1e-3, closed="right")],
         "bounds": [Mapping, None],
         "categories": [Mapping, None],
@@ -235,17 +244,16 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
         -------
         self
 
-        Warns
-        -----
-        UserWarning
-            If the noisy number of rows is small beside the noise, or ``delta`` beside it.
-
         Raises
         ------
         ValueError
-            If a parameter or the table cannot be used. Nothing is spent then, unless no value of a
-            column whose categories are learned turns out to have enough rows, and its dtype has no
-            missing value.
+            If a parameter or the table cannot be used; nothing is spent then. If the noise hides
+            the table: the rows have to be at least 8 standard deviations of the noise in a
+            column's counts, so that two bins can exceed it. This is checked for the most rows that
+            ``delta`` allows, and nothing is spent; then for the number of rows, which is counted
+            with 2 % of the budget. So is whether ``delta`` is below one over that number. If no
+            value of a column whose categories are learned has enough rows, and its dtype has no
+            missing value; what was measured before is spent.
         ImportError
             Without OpenDP (``pip install 'combutab[private]'``).
         """
@@ -333,7 +341,14 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
         open_ = [j for j, coder in enumerate(coders) if coder is None]
         named = [j for j in open_ if is_discrete(columns[j], schema.keys[j], facts)]
         ledger = Ledger(self.epsilon, self.delta, self.delta / 2 if named else 0.0)
-        rho = ledger.rho
+        learned = [j for j, each in enumerate(coders) if not isinstance(each, IdentifierColumn)]
+        names = [schema.keys[j] for j in learned]
+        self._check_budget(ledger, names, len(open_), max_rows)
+        exact = np.array([len(columns[0])])
+        options: dict[str, Any] = {"max_rows": max_rows, "step": "rows", "columns": []}
+        n_noisy, noise = release_counts(exact, _COUNTING * ledger.rho, ledger, **options)
+        self._check_budget(ledger, names, len(open_), max_rows, float(n_noisy[0]))
+        rho = ledger.rho_left
         for j in open_:
             name, label = schema.keys[j], schema.label(j)
             part = self.learn_domain * rho / len(open_)
@@ -345,9 +360,7 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
                 dtype, decimals = columns[j].dtype, facts.decimals.get(name)
                 coders[j] = given_numbers(dtype, label, found, 256, decimals)
         known = [coder for coder in coders if coder is not None]
-        learned = [j for j, coder in enumerate(known) if not isinstance(coder, IdentifierColumn)]
         codes = [row_codes(known[j], columns[j], schema.label(j)) for j in learned]
-        names = [schema.keys[j] for j in learned]
 
         rest = ledger.rho_left
         share = _ONE_WAY if len(learned) > 1 else 1.0
@@ -362,10 +375,9 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
             sizes.append(np.bincount(into, counts, known[j].size))
             variances.append(np.bincount(into, minlength=known[j].size) * scale**2)
             codes[k] = into[codes[k]]
-        totals = np.array([each.sum() for each in sizes])
-        weights = 1 / np.array([each.sum() for each in variances])
+        totals = np.array([n_noisy[0], *(each.sum() for each in sizes)])
+        weights = 1 / np.array([noise**2, *(each.sum() for each in variances)])
         n_rows = float(max(1.0, (totals * weights).sum() / weights.sum()))
-        self._warn(n_rows, float(weights.sum() ** -0.5))
 
         ordered = [
             len(known[j].mixture.weights) if isinstance(known[j], NumberColumn) else 0  # type: ignore[union-attr]
@@ -443,21 +455,51 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
         losses.append(fit.train(marginals, _LAST_STEPS, decay=True))
         return losses
 
-    def _warn(self, n_rows: float, noise: float) -> None:
-        """Warn of a table that noise hides, by its noisy number of rows."""
-        if n_rows < 10 * noise:
-            warnings.warn(
-                f"the noise (standard deviation {noise:.0f}) is large beside the noisy number of "
-                f"rows, {n_rows:.0f}: the rows that are made tell little; raise epsilon, use fewer "
-                "columns, or more rows",
-                stacklevel=4,
+    def _check_budget(
+        self,
+        ledger: Ledger,
+        names: Sequence[Any],
+        n_open: int,
+        max_rows: int,
+        n_rows: float | None = None,
+    ) -> None:
+        """Refuse a budget whose noise hides the rows, of which two bins are to exceed it.
+
+        Without a noisy number of rows, there may be as many as delta allows.
+        """
+        n, most = len(names), 1 / self.delta
+        if n_rows is not None and n_rows >= most:
+            raise ValueError(
+                f"delta={self.delta:g} must be well below one divided by the number of rows, about "
+                f"{n_rows:,.0f} (counted with noise): it would allow to publish a whole row. Use "
+                f"delta={10.0 ** math.floor(math.log10(0.1 / n_rows)):g} or less. "
+                f"{_spent_on_rows(ledger)}"
             )
-        elif self.delta >= 1 / n_rows:
-            warnings.warn(
-                f"delta={self.delta} is not below one over the noisy number of rows, {n_rows:.0f}: "
-                "it would allow to publish a row as it is; lower delta",
-                stacklevel=4,
-            )
+        domain = self.learn_domain if n_open else 0.0
+        shares = [(1 - domain) * (_ONE_WAY if n > 1 else 1.0) / n]
+        shares += [domain / n_open] if n_open else []
+        noise = max_rows / math.sqrt(2 * min(shares) * (1 - _COUNTING) * ledger.rho)
+        needed = 2 * SURE * noise
+        if needed <= (most if n_rows is None else n_rows):
+            return
+        unsure = max_rows / math.sqrt(2 * _COUNTING * ledger.rho)  # of a number with noise
+        some = most if n_rows is None else max(n_rows, unsure)
+        factor = ((needed + 2 * unsure) / some) ** 2
+        enough = epsilon_of(factor * ledger.rho, ledger.delta - ledger.threshold_delta)
+        ways = [f"epsilon={_rounded_up(enough):g} or more"] * (enough <= _MOST_EPSILON)
+        ways += [f"at most {counted(int(n / factor), 'column')}"] * (n / factor >= 1)
+        ways += ["a smaller max_rows_per_person"] * (max_rows > 1)
+        first = ", ".join(map(repr, names[:3])) + f" and {n - 3} more" * (n > 3)
+        rows = f"delta={self.delta:g} is for fewer than {most:,.0f} rows"
+        if n_rows is not None:
+            rows = f"there are about {max(0.0, n_rows):,.0f} (counted with noise)"
+        raise ValueError(
+            f"epsilon={self.epsilon:g} is too small for {counted(n, 'column')} ({first}): the "
+            f"noise in the counts of a column has a standard deviation of {noise:,.0f} rows, which "
+            f"needs a table of at least {needed:,.0f} rows, and {rows}. Use "
+            f"{', or '.join(ways) or 'more rows'}. "
+            f"{'Nothing was spent' if n_rows is None else _spent_on_rows(ledger)}"
+        )
 
     # ---- what follows from noisy counts --------------------------------------------------------
 
@@ -589,6 +631,23 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
         if not self.__sklearn_is_fitted__():
             return made
         return f"{made}  # fitted: epsilon={self.epsilon_:.3g}, delta={self.delta_:.3g}"
+
+
+def _spent_on_rows(ledger: Ledger) -> str:
+    return (
+        "Only the number of rows was measured, which has spent "
+        f"epsilon={_rounded_up(ledger.spent()[0]):g}"
+    )
+
+
+def _rounded_up(value: float) -> float:
+    """Round up to two digits.
+
+    >>> _rounded_up(0.1234), _rounded_up(0.07), _rounded_up(19.5)
+    (0.13, 0.07, 20.0)
+    """
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return round(math.ceil(value / unit - 1e-9) * unit, 12)
 
 
 def _pairs_of(levels: Sequence[Sequence[View]]) -> list[tuple[int, int]]:

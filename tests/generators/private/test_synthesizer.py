@@ -1,6 +1,8 @@
 """The private generator: what it learns of a table, what it refuses, and what it spends."""
 
+import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -9,7 +11,7 @@ import pytest
 import combutab
 from combutab import PrivateSynthesizer
 from combutab.generators import FixedCombinations, Inequality
-from combutab.generators.private import _synthesizer
+from combutab.generators.private import _mechanisms, _synthesizer
 
 QUICK = {"epochs": 5, "n_components": 50, "random_state": 0}
 N = 3000
@@ -58,7 +60,7 @@ def test_rows_have_the_columns_and_about_the_distribution_of_the_table(model):
 
 def test_the_ledger_accounts_for_all_of_the_budget_and_no_more(model):
     ledger = model.ledger_
-    assert set(ledger["step"]) == {"column", "choice", "pair"}
+    assert set(ledger["step"]) == {"rows", "column", "choice", "pair"}
     assert (ledger["step"] == "column").sum() == 5
     assert ledger["sensitivity"].eq(1).all()
     assert (model.epsilon_, model.delta_) == (20.0, 1e-6)
@@ -166,23 +168,86 @@ def test_rows_meet_constraints_that_are_public():
         make(constraints=[FixedCombinations("city", "old")]).fit(TABLE)
 
 
-def test_what_noise_hides_is_warned_of():
-    with pytest.warns(UserWarning, match="noise .* is large beside the noisy number of rows"):
-        make(epsilon=0.001, **AGES).fit(TABLE[["age", "old"]])
-    with pytest.warns(UserWarning, match="delta=0.001 is not below one over"):
+@pytest.fixture
+def uncounted(monkeypatch):
+    """The number of rows has no noise, so that what is said of it can be compared."""
+    release = _synthesizer.release_counts
+
+    def exact(counts, *rest, **options):
+        return counts, release(counts, *rest, **options)[1]
+
+    monkeypatch.setattr(_synthesizer, "release_counts", exact)
+
+
+def test_a_budget_whose_noise_hides_any_table_is_refused_and_nothing_is_spent(monkeypatch):
+    monkeypatch.setattr(_mechanisms.Ledger, "charge", None)  # would raise a TypeError
+    with pytest.raises(ValueError, match="too small") as error:
+        make(epsilon=1e-5).fit(TABLE)
+    said = str(error.value)
+    assert "epsilon=1e-05 is too small for 5 columns ('age', 'income', 'city' and 2 more)" in said
+    assert "delta=1e-06 is for fewer than 1,000,000 rows" in said
+    assert said.endswith("Nothing was spent")
+
+
+@pytest.mark.parametrize(
+    "params", [KNOWN, {"bounds": {"since": BOUNDS["since"]}, "categories": None}], ids=len
+)
+def test_a_budget_that_is_too_small_for_the_rows_says_what_would_do(params, uncounted):
+    with pytest.raises(ValueError, match="too small") as error:
+        make(epsilon=0.05, **params).fit(TABLE)
+    said = str(error.value)
+    assert "and there are about 3,000 (counted with noise)" in said
+    spent = float(re.search("which has spent epsilon=(.*)$", said)[1])
+    assert 0 < spent < 0.02
+    enough = re.search("Use epsilon=(.*) or more, or at most ([1-4]) column", said)
+    assert 0.05 < float(enough[1]) < 1
+    few = TABLE[["city", "since", "age", "income"]].iloc[:, : int(enough[2])]
+    known = {name: own for name, own in params["bounds"].items() if name in few}
+    make(epsilon=float(enough[1]), **params).fit(TABLE)
+    make(epsilon=0.05, bounds=known, categories=params["categories"]).fit(few)
+
+
+def test_persons_of_many_rows_need_a_larger_budget(uncounted):
+    ids = np.arange(N) // 50
+    make(epsilon=1.0).fit(TABLE)
+    with pytest.raises(ValueError, match="or a smaller max_rows_per_person"):
+        make(epsilon=1.0, max_rows_per_person=50).fit(TABLE, person=ids)
+
+
+def test_the_guide_has_the_number_of_rows_that_a_budget_needs():
+    guide = Path(__file__).parents[3] / "docs" / "guide" / "privacy.md"
+    told = re.findall(
+        r"\n\| ([\d.]+) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|", guide.read_text("utf-8")
+    )
+    assert len(told) == 4
+    for epsilon, *rows in told:
+        for n, least in zip((5, 20, 50), rows, strict=True):
+            X = pd.DataFrame(np.zeros((3, n), dtype=bool))
+            with pytest.raises(ValueError, match=f"of at least {least} rows"):
+                PrivateSynthesizer(epsilon=float(epsilon)).fit(X)
+
+
+def test_a_delta_that_would_allow_to_publish_a_row_is_refused(uncounted):
+    says = "delta=0.001 must be .* about 3,000 .counted with noise.*Use delta=1e-05 or less"
+    with pytest.raises(ValueError, match=says):
         make(delta=1e-3, **AGES).fit(TABLE[["age", "old"]])
+    make(delta=1e-5, **AGES).fit(TABLE[["age", "old"]])
 
 
 @pytest.mark.parametrize(
     ("params", "X", "says"),
     [
         ({"epsilon": 0}, TABLE, "'epsilon' parameter"),
+        ({"epsilon": -1.0}, TABLE, "'epsilon' parameter"),
+        ({"epsilon": np.nan}, TABLE, "'epsilon' parameter"),
         ({"epsilon": 1000.0}, TABLE, "'epsilon' parameter"),
         ({"epsilon": True}, TABLE, "epsilon must be a number, got True"),
         ({"delta": 0.5}, TABLE, "'delta' parameter"),
         ({"bounds": {"agee": (0, 1)}}, TABLE, "bounds: .*agee.*age"),
         ({"categories": {"town": ["a"]}}, TABLE, "categories: .*town"),
         ({"bounds": BOUNDS | {"age": (9, 3)}}, TABLE, "column 'age': its bounds must ascend"),
+        ({"bounds": BOUNDS | {"income": (9.0, 9.0)}}, TABLE, "'income': its bounds must ascend"),
+        ({"bounds": BOUNDS | {"income": (0.0, np.nan)}}, TABLE, "'income': .*bounds"),
         ({"bounds": BOUNDS | {"age": (0.5, 3)}}, TABLE, "whole numbers"),
         ({"bounds": BOUNDS | {"age": 3}}, TABLE, "must be .low, high."),
         ({"bounds": BOUNDS | {"city": (0, 3)}}, TABLE, "'city' is in bounds and in categories"),
@@ -221,18 +286,26 @@ def test_unreadable_values_are_refused_before_anything_is_spent(changed, params,
         make(**params).fit(TABLE.assign(**changed))
 
 
-def test_missing_persons_are_refused():
+def test_missing_persons_are_refused(monkeypatch):
+    monkeypatch.setattr(_synthesizer, "Ledger", None)
     with pytest.raises(ValueError, match="person is missing"):
         make().fit(TABLE, person="income")
     with pytest.raises(ValueError, match="3 values for 3000 rows"):
         make().fit(TABLE, person=[1, 2, 3])
+    with pytest.raises(ValueError, match="no column 'cty'; did you mean 'city'"):
+        make().fit(TABLE, person="cty")
 
 
 @pytest.mark.parametrize("n", [1, 2])
-def test_few_rows_all_missing_and_columns_of_one_value(n):
+def test_a_few_rows_are_refused(n):
+    with pytest.raises(ValueError, match="is too small for 5 columns"):
+        make(epsilon=0.1).fit(TABLE[:n])
+
+
+def test_columns_of_missing_cells_and_of_one_value():
+    n = 300
     X = pd.DataFrame({"x": [np.nan] * n, "c": pd.Categorical(["a"] * n, ["a"]), "b": [True] * n})
-    with pytest.warns(UserWarning, match="noise"):
-        model = make(epsilon=0.1, bounds={"x": (0, 1)}, categories=None).fit(X)
+    model = make(bounds={"x": (0, 1)}, categories=None).fit(X)
     assert list(model.sample(5)) == ["x", "c", "b"]
 
 
@@ -252,6 +325,7 @@ def test_an_array_is_learned_by_positions():
 
 
 def test_without_opendp_it_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(_mechanisms.Ledger, "charge", None)
     monkeypatch.setitem(sys.modules, "opendp.prelude", None)
     with pytest.raises(ImportError, match=r"pip install 'combutab\[private\]'"):
         make().fit(TABLE)
