@@ -174,6 +174,7 @@ def synth(
         "--min-frequency": min_frequency,
     }
     unused |= {"--max-time": max_time, "--batch-size": batch_size, "--checkpoint": checkpoint}
+    unused["--device"] = None if device in ("auto", "cpu") else device
     check_private_options(epsilon, private, looking | {"--holdout": holdout}, unused)
     model = "tabflow" if model is None else model
     _check_report_options(report, target, holdout, [*(condition or ()), *(shares or ())])

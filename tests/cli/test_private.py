@@ -62,6 +62,8 @@ def test_rows_and_a_model_are_written_with_the_promise_in_words(folder, capsys):
         (["--suggest-constraints", "r.json"], "--suggest-constraints looks at rows"),
         (["--model", "tvae"], "--model has no meaning with --epsilon"),
         (["--checkpoint", "c"], "--checkpoint has no meaning"),
+        (["--device", "cuda"], "--device has no meaning"),
+        (["--target", "city"], "--target city needs a report"),
         (["--bounds", "age"], "--bounds age is not COLUMN=LOW..HIGH"),
         (["--bounds", "age=3"], "is not COLUMN=LOW..HIGH"),
         (["--bounds", "age=0.5..3"], "age has whole numbers"),

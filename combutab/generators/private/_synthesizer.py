@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -74,6 +74,11 @@ _ROUNDS = 30  # about, of measuring pairs
 _PAIRS_PER_COLUMN = 8  # that the budget is planned for; less noisy ones where fewer are needed
 _MAX_CELLS = 2**14  # of a pair that is measured
 _START_STEPS, _LAST_STEPS = 100, 500
+_REFUSED = {  # what other generators do
+    "fit_parquet": "read the file, and use fit(pandas.read_parquet(path))",
+    "fit_resample": "it would return the rows of the table, which are not private; fit a table "
+    "with the classes as a column, and use sample(n, balance=column)",
+}
 _FITTED = {
     "n_iter_": whole(),
     "n_features_in_": whole(1),
@@ -313,12 +318,15 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
             return None
         if isinstance(person, str) or np.ndim(person) == 0:
             j = schema.position(person)
-            own = columns[j]
+            own: Any = columns[j]
             identifiers += [schema.keys[j]] * (schema.keys[j] not in identifiers)
         else:
-            own = pd.Series(np.asarray(person))
-            if len(own) != len(columns[0]):
-                raise ValueError(f"person has {len(own)} values for {len(columns[0])} rows")
+            own = np.asarray(person)
+            if own.shape != (len(columns[0]),):
+                raise ValueError(
+                    f"person has the shape {own.shape}, and X {len(columns[0])} rows; give one "
+                    "value for each row, or the name of a column"
+                )
         codes, _ = pd.factorize(own)
         if (codes < 0).any():
             raise ValueError("person is missing in some rows; leave these rows out")
@@ -557,6 +565,13 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
             check_is_fitted(self)
             n = self.n_rows_
         return super().sample(n, *args, **options)
+
+    if not TYPE_CHECKING:  # or it would allow any name
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _REFUSED:
+                raise AttributeError(f"{type(self).__name__} has no {name}: {_REFUSED[name]}")
+            return super().__getattribute__(name)
 
     def _find_device(self) -> torch.device:
         return torch.device("cpu")

@@ -341,9 +341,7 @@ class CategoryColumn:
         """
         if _is_na(value):
             if not self.missing:
-                raise ValueError(
-                    f"{label} had no missing value in fit{self._hint()}; it has {self._examples()}"
-                )
+                raise ValueError(self._lacks(label, "missing value"))
             return len(self.values) - 1
         if isinstance(value, np.datetime64 | np.timedelta64):
             value = pd.Timestamp(value) if isinstance(value, np.datetime64) else pd.Timedelta(value)
@@ -351,15 +349,17 @@ class CategoryColumn:
             value = value.item()
         code = self.codes.get(value) if isinstance(value, Hashable) else None
         if code is None:
-            raise ValueError(
-                f"{label} had no value {value!r} in fit{self._hint()}; it has {self._examples()}"
-            )
+            raise ValueError(self._lacks(label, f"value {value!r}"))
         return code
 
-    def _hint(self) -> str:
-        few = ", or in fewer rows than min_frequency"
-        private = " (with differential privacy: it was neither given nor learned)"
-        return few + private if self.rare else ""
+    def _lacks(self, label: str, what: str) -> str:
+        if not self.rare:
+            return f"{label} had no {what} in fit; it has {self._examples()}"
+        return (
+            f"{label} has no {what} in any row that is made: fewer rows than min_frequency had it "
+            "in fit, or with differential privacy it was neither given nor learned; it has "
+            f"{self._examples()}"
+        )
 
     def _examples(self) -> str:
         listed = ", ".join(map(repr, self.keys[:5])) or "none at all"

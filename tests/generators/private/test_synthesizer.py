@@ -79,13 +79,28 @@ def test_conditions_shares_and_imputation_are_met(model):
     rows = model.sample(100, shares={"city": {"Rom": 0.5, "Bonn": 0.5}}, random_state=0)
     assert rows["city"].value_counts().to_dict() == {"Rom": 50, "Bonn": 50}
     assert model.sample(90, balance="city")["city"].value_counts().eq(30).all()
+    asked = {"city": ["Ulm", "Rom"], "age": [70, 80], "income": (None, 30_000)}
+    rows = model.sample(50, conditions=asked, random_state=0)
+    assert rows["city"].isin(["Ulm", "Rom"]).all()
+    assert rows["age"].isin([70, 80]).all()
+    assert rows["income"].le(30_000).all()
+    assert model.sample(9, conditions={"income": None})["income"].isna().all()
     holes = TABLE.head(200).assign(city=None, old=TABLE["old"].astype(object))
     holes.loc[holes.index % 2 == 0, "old"] = None
-    filled = model.impute(holes, random_state=0)
+    filled, _ = model.impute(holes, n_draws=2, random_state=0)
     assert not filled.isna().any(axis=None)
     known = TABLE.loc[holes.index, "income"].notna()
     pd.testing.assert_series_equal(filled["income"][known], TABLE["income"].head(200)[known])
     assert (filled["old"].astype(bool) == TABLE["old"].head(200)).mean() > 0.8
+
+
+def test_what_returns_or_streams_rows_of_the_table_is_refused(model):
+    for name, says in (("fit_parquet", "read_parquet"), ("fit_resample", "not private.*balance")):
+        assert not hasattr(model, name)
+        with pytest.raises(AttributeError, match=f"PrivateSynthesizer has no {name}: .*{says}"):
+            getattr(model, name)
+    with pytest.raises(AttributeError, match="no attribute 'fit_parquets'"):
+        _ = model.fit_parquets
 
 
 def test_a_file_gives_the_same_rows_and_ledger(model, tmp_path):
@@ -115,7 +130,9 @@ def test_bounds_and_categories_are_learned_within_the_budget():
     assert model.ledger_["delta"].sum() <= 1e-6
     rows = model.sample(2000, random_state=0)
     assert set(rows["city"]) == {"Bonn", "Ulm", "Rom"}
-    with pytest.raises(ValueError, match="privacy: it was neither given nor learned"):
+    with pytest.raises(
+        ValueError, match=r"'city' has no value .* privacy it was neither given nor learned"
+    ):
         model.sample(5, conditions={"city": "a single person's"})
     assert rows["income"].max() < 2**17
     assert rows["age"].max() <= 128
@@ -123,7 +140,7 @@ def test_bounds_and_categories_are_learned_within_the_budget():
         PrivateSynthesizer(learn_domain=0, **QUICK).fit(X)
 
 
-def test_a_person_counts_once_whatever_her_rows():
+def test_a_person_counts_once_whatever_her_rows(tmp_path):
     ids = np.r_[np.zeros(4000, dtype=int), np.arange(1, 1001)]  # one has four in five rows
     X = pd.DataFrame({"who": ids, "kind": pd.Categorical(np.where(ids == 0, "a", "b"))})
     model = PrivateSynthesizer(epsilon=20.0, max_rows_per_person=2, **QUICK)
@@ -133,6 +150,10 @@ def test_a_person_counts_once_whatever_her_rows():
     rows = model.sample(1000, random_state=0)
     assert (rows["kind"] == "b").mean() > 0.9
     assert rows["who"].tolist() == list(range(1, 1001))  # made anew
+    with pytest.raises(ValueError, match="'who' holds identifiers"):
+        model.sample(5, conditions={"who": 3})
+    model.sample(50, out=tmp_path / "rows.parquet")
+    assert pd.read_parquet(tmp_path / "rows.parquet")["who"].tolist() == list(range(1, 51))
     model.fit(X[["kind"]], person=ids)
     assert abs(model.n_rows_ - 1002) < 60
     with pytest.raises(ValueError, match="needs fit"):
@@ -189,8 +210,11 @@ def test_a_budget_whose_noise_hides_any_table_is_refused_and_nothing_is_spent(mo
     assert said.endswith("Nothing was spent")
 
 
+@pytest.mark.filterwarnings("ignore:no value of column 'city'")  # its threshold is higher
 @pytest.mark.parametrize(
-    "params", [KNOWN, {"bounds": {"since": BOUNDS["since"]}, "categories": None}], ids=len
+    "params",
+    [KNOWN, {"bounds": {"since": BOUNDS["since"]}, "categories": None}],
+    ids=["known", "learned"],
 )
 def test_a_budget_that_is_too_small_for_the_rows_says_what_would_do(params, uncounted):
     with pytest.raises(ValueError, match="too small") as error:
@@ -290,8 +314,9 @@ def test_missing_persons_are_refused(monkeypatch):
     monkeypatch.setattr(_synthesizer, "Ledger", None)
     with pytest.raises(ValueError, match="person is missing"):
         make().fit(TABLE, person="income")
-    with pytest.raises(ValueError, match="3 values for 3000 rows"):
-        make().fit(TABLE, person=[1, 2, 3])
+    for persons, shape in (([1, 2, 3], r"\(3,\)"), (TABLE[["age"]], r"\(3000, 1\)")):
+        with pytest.raises(ValueError, match=f"person has the shape {shape}, and X 3000 rows"):
+            make().fit(TABLE, person=persons)
     with pytest.raises(ValueError, match="no column 'cty'; did you mean 'city'"):
         make().fit(TABLE, person="cty")
 
