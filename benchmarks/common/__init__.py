@@ -1,1 +1,15 @@
-"""What the studies share."""
+"""Shared by the studies: experiments and their jobs, rows and pages."""
+
+from benchmarks.common.command import Arguments, Experiment, Has, Job, Study
+from benchmarks.common.page import Page
+from benchmarks.common.results import Row
+
+__all__ = [
+    "Arguments",
+    "Experiment",
+    "Has",
+    "Job",
+    "Page",
+    "Row",
+    "Study",
+]

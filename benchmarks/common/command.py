@@ -8,11 +8,12 @@ import shlex
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
@@ -37,7 +38,7 @@ class Job:
     wanted : sequence of Row
         The settings of each network, which its row will begin with.
     run : callable
-        ``run()`` gives their rows, in that order, without the settings and the versions.
+        ``run()`` gives the results of each, in that order.
     label : str
         For the progress line.
     parts : callable, optional
@@ -66,67 +67,51 @@ class Experiment:
     jobs: Callable[[Arguments], Iterable[Job]]
     key: tuple[str, ...] = ()  # the settings that tell networks apart; all by default
     packages: tuple[str, ...] = ()  # whose versions a row has too
-    columns: tuple[str, ...] = ()  # in the file's order; as they are listed here by default
-    parallel: bool = False  # in as many processes as --jobs says
 
     def store(self, folder: Path) -> Store:
-        columns = self.columns or (*self.settings, *self.results, *versions(*self.packages))
+        columns = (*self.settings, *self.results, *versions(*self.packages))
         return Store(folder / f"{self.name}.csv.gz", columns, self.key or self.settings)
 
     def complete(self, arguments: Arguments) -> pd.DataFrame:
         """Run the jobs whose rows the file lacks; all rows."""
         jobs, store = list(self.jobs(arguments)), self.store(arguments.out)
-        wanted = [row for job in jobs for row in job.wanted]
-        with store.open(wanted) as journal:
+        with store.open([row for job in jobs for row in job.wanted]) as journal:
             parts = [job.missing(journal.has) for job in jobs]
             missing = [part for of_job in parts for part in of_job]
             if missing:
                 to_go = sum(map(bool, parts))
                 print(f"{self.name}: {to_go} of {len(jobs)} to go", flush=True)
-            started = time.monotonic()
-            tasks = [(number, job, self.packages) for number, job in enumerate(missing)]
-            if vars(arguments).get("cluster"):
-                ended = _on_dask(arguments.cluster, tasks)
-            else:
-                n_jobs = arguments.jobs if self.parallel else 1
-                run = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
-                ended = run(delayed(_run)(*task) for task in tasks)
-            for count, (number, made_with, found) in enumerate(ended, 1):
-                if made_with["combutab"] != combutab.__version__:
-                    raise RuntimeError(
-                        f"a worker has combutab {made_with['combutab']}, and was sent a job by "
-                        f"combutab {combutab.__version__}: install the same version on all workers"
-                    )
+            started, made_with = time.monotonic(), versions(*self.packages)
+            run = Parallel(n_jobs=arguments.jobs, return_as="generator_unordered")
+            ended = run(delayed(_run)(number, job) for number, job in enumerate(missing))
+            for count, (number, found) in enumerate(ended, 1):
                 job = missing[number]
-                journal.add(
-                    [
-                        settings | made_with | result
-                        for settings, result in zip(job.wanted, found, strict=True)
-                    ]
-                )
+                journal.add([s | made_with | r for s, r in zip(job.wanted, found, strict=True)])
                 minutes = (time.monotonic() - started) / 60
                 print(f"[{count}/{len(missing)}] {job.label}; {minutes:.1f} min", flush=True)
         return store.read()
 
 
-Ended = tuple[int, Row, Sequence[Row]]  # a job's number, the versions it was run with, its rows
+def _run(number: int, job: Job) -> tuple[int, Sequence[Row]]:
+    return number, job.run()
 
 
-def _run(number: int, job: Job, packages: Sequence[str]) -> Ended:
-    return number, versions(*packages), job.run()
+def parser_of(doc: str, options: Mapping[str, Any]) -> argparse.ArgumentParser:
+    """Make a parser that has --quick and these options, which the docstring describes.
 
-
-def _on_dask(address: str, tasks: Iterable[tuple[int, Job, Sequence[str]]]) -> Iterator[Ended]:
-    """Run jobs on a Dask cluster's workers; what is left is cancelled when this ends."""
-    from distributed import CancelledError, Client, KilledWorker, as_completed
-
-    with Client(address, set_as_default=False) as client:
-        futures = [client.submit(_run, *task, pure=False) for task in tasks]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        except (CancelledError, KilledWorker) as error:
-            raise RuntimeError(f"{error}; run the same command to go on") from error
+    An option is a default value, a tuple of choices that are all taken by default, or the arguments
+    of ``add_argument``.
+    """
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=doc, formatter_class=formatter)
+    parser.add_argument("--quick", action="store_true", help="Run the smallest form, for tests")
+    for name, option in options.items():
+        given: dict[str, Any] = {"type": type(option), "default": option}
+        if isinstance(option, tuple):
+            given = {"nargs": "+", "choices": option, "default": [*option], "metavar": "NAME"}
+        given = option if isinstance(option, dict) else given
+        parser.add_argument(f"--{name.replace('_', '-')}", **given)
+    return parser
 
 
 @dataclass(frozen=True)
@@ -135,34 +120,36 @@ class Study:
 
     Attributes
     ----------
-    name : str
-        Of the page.
-    title, description : str
+    module : str
+        That ``python -m`` runs.
+    title, doc : str
+        The page's title, and the module's docstring.
     experiments : sequence of Experiment
+        The page has the name of the last one.
     write : callable
-        ``write(page, arguments, *rows)`` fills the page; a table of rows an experiment.
-    add_arguments : callable, optional
-        ``add_arguments(parser)`` adds options of the study's own.
+        ``write(page, arguments, *rows)`` fills the page; a table of rows for each experiment.
+    options : dict
+        Options of the study's own, as `parser_of` takes them.
     """
 
-    name: str
+    module: str
     title: str
-    description: str
-    module: str  # to be run by python -m
+    doc: str
     experiments: Sequence[Experiment]
     write: Callable[..., None]
-    add_arguments: Callable[[argparse.ArgumentParser], None] = field(default=lambda parser: None)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.experiments[-1].name
 
     def main(self, argv: Sequence[str] | None = None) -> None:
-        parser = argparse.ArgumentParser(description=self.description)
+        parser = parser_of(self.doc, self.options)
         default = Path(*self.module.split(".")[:-1]) / "results"
-        parser.add_argument("--quick", action="store_true", help="small data, few steps")
-        parser.add_argument("--out", type=Path, default=default, help="folder (%(default)s)")
-        parser.add_argument("--report", action="store_true", help="train nothing, only report")
-        parser.add_argument(
-            "--cluster", help="Dask scheduler whose workers run the jobs, tcp://..."
-        )
-        self.add_arguments(parser)
+        parser.add_argument("--out", type=Path, default=default, help="Folder (%(default)s)")
+        parser.add_argument("--report", action="store_true", help="Only write the page again")
+        parser.add_argument("--jobs", type=int, default=1, help="Processes (%(default)s)")
+        parser.add_argument("--data-home", help="Folder with CSV files; OpenML by default")
         arguments = parser.parse_args(argv)
         if arguments.quick and arguments.out == default:
             sys.exit("--quick writes no results of meaning: choose a folder for them with --out")
@@ -208,7 +195,7 @@ class Study:
         return " ".join(words)
 
 
-HERE = ("out", "report", "jobs", "cluster", "data_home")  # the options that change no row
+HERE = ("out", "report", "jobs", "data_home")  # the options that change no row
 MACHINE = ("cpu", "python", "torch", "numpy", "sklearn", "combutab")  # what a row tells of it
 VERSIONED = {"sklearn": "scikit-learn"}  # packages that are installed under another name
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 import pandas as pd
@@ -125,14 +126,39 @@ def plot(
     return figure
 
 
+Panels = Mapping[str, Mapping[str, pd.DataFrame]]  # by title and series: estimate, low and high
+
+
+def intervals(panels: Panels, words: str, band: tuple[float, float] = (0.0, 0.0)) -> Figure:
+    """Draw estimates with intervals, a line for each name; ``band`` is where nothing differs."""
+    tables = [table for own in panels.values() for table in own.values()]
+    names = list(dict.fromkeys(name for table in tables for name in table.index))
+    n_columns = 2 if len(panels) == 4 else min(3, len(panels))
+    n_rows = math.ceil(len(panels) / n_columns)
+    size = (1.2 + max(5.8, 2.9 * n_columns), 0.6 + (0.7 + 0.2 * len(names)) * n_rows)
+    figure = Figure(figsize=size, layout="constrained")
+    grid = figure.subplots(n_rows, n_columns, squeeze=False, sharey=True)
+    for axes, (title, own) in zip_longest(grid.flat, panels.items(), fillvalue=("", {})):
+        for i, (name, table) in enumerate(own.items()):
+            middle, low, high = table.to_numpy().T
+            at = [names.index(each) + 0.25 * i for each in table.index]
+            look = {"fmt": "os"[i], "color": ("#0072B2", "#D55E00")[i], "markersize": 4}
+            axes.errorbar(middle, at, xerr=(middle - low, high - middle), label=name, **look)
+        axes.axvspan(*band, color="0.85", zorder=0)
+        axes.set_title(title, fontsize=9, loc="left")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_visible(bool(own))
+    grid[0, 0].set_yticks(range(len(names)), list(map(label, names)))
+    grid[0, 0].invert_yaxis()
+    if len(tables) > len(panels):
+        shown = grid[0, 0].get_legend_handles_labels()
+        figure.legend(*shown, loc="outside upper center", ncols=2, frameon=False, fontsize=8)
+    figure.supxlabel(words, fontsize=9)
+    return figure
+
+
 def cross_table(page: Page, rows: pd.DataFrame, index: str, columns: str, corner: str = "") -> None:
     """Add a table of the column ``text``, by the values of two others."""
-    texts = {(row[index], row[columns]): row["text"] for _, row in rows.iterrows()}
-    heads = list(dict.fromkeys(rows[columns]))
-    page.table(
-        [corner, *(label(str(head)) for head in heads)],
-        [
-            [label(str(name)), *(texts.get((name, head), "—") for head in heads)]
-            for name in dict.fromkeys(rows[index])
-        ],
-    )
+    wide = rows.pivot_table("text", index, columns, "first", sort=False).fillna("—")
+    lines = [[label(str(name)), *texts] for name, *texts in wide.itertuples()]
+    page.table([corner, *(label(str(head)) for head in wide)], lines)

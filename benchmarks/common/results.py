@@ -10,12 +10,24 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from benchmarks.outputs import read_text, write_text
 
-Row = dict[str, str]
+Row = dict[str, Any]  # values by column; in the file they are text
+
+
+def as_text(value: Any) -> str:
+    """Write a value as in the file.
+
+    >>> as_text(1 / 3), as_text(float("nan")), as_text(None), as_text(True)
+    ('0.33333333', '', '', 'True')
+    """
+    if pd.isna(value):
+        return ""
+    return f"{value:.8g}" if isinstance(value, float) else str(value)
 
 
 class Store:
@@ -110,7 +122,7 @@ class Store:
             row = journal.rows.get(journal.key_of(settings))
             if row is None:
                 continue
-            other = {n: (row[n], v) for n, v in settings.items() if row[n] != v}
+            other = {n: (row[n], v) for n, v in settings.items() if row[n] != as_text(v)}
             if other:
                 name, (there, here) = next(iter(other.items()))
                 network = ", ".join(f"{n}={row[n]}" for n in self.key if row[n] != "")
@@ -140,7 +152,7 @@ class Journal:
         self.rows = {self.key_of(row): row for row in [*rows, *(json.loads(r) for (r,) in added)]}
 
     def key_of(self, row: Row) -> tuple[str, ...]:
-        return tuple(row[name] for name in self._key)
+        return tuple(as_text(row[name]) for name in self._key)
 
     def has(self, settings: Row) -> bool:
         """Whether this network's row is there."""
@@ -148,6 +160,7 @@ class Journal:
 
     def add(self, rows: Sequence[Row]) -> None:
         """Add rows, on the disk when this returns."""
+        rows = [{name: as_text(value) for name, value in row.items()} for row in rows]
         self.rows |= {self.key_of(row): row for row in rows}
         lines = [(json.dumps(self.key_of(row)), json.dumps(row)) for row in rows]
         try:

@@ -11,7 +11,6 @@ claim                     holds                       does not hold
 A beats B                 the interval is above 0     it is below the margin
 A matches B               it is within +- margin      it is outside of +- margin, on one side
 A is the best of several  A beats each of the others  one of them beats A (Holm's adjustment)
-an order of several       mean tau is above 0         it is not
 an exact statement        deviations <= tolerance     one is larger
 ========================  ==========================  =======================================
 
@@ -243,17 +242,6 @@ def best_of(
     beaten = [q for q, v in zip(p, found.values(), strict=True) if q < ALPHA and v.estimate < 0]
     beats_all = all(verdict.word == HOLDS for verdict in found.values())
     return replace(nearest, word=HOLDS if beats_all else FAILS if beaten else UNDECIDED, note=note)
-
-
-def order(
-    scores: pd.DataFrame, names: Sequence[str], *, greater_is_better: bool = True, **how: Any
-) -> Verdict:
-    """Judge "these rank in this order", best first: Kendall's tau-b of each unit, and its mean."""
-    sign = 1 if greater_is_better else -1
-    expected = -np.arange(len(names))
-    taus = [stats.kendalltau(sign * row, expected).statistic for row in scores[list(names)].values]
-    ties = (scores[list(names)].nunique(axis=1) == 1).to_numpy()  # which have no order: tau 0
-    return replace(beats(np.where(ties, 0.0, taus), 0.0, **how), note="Kendall's tau")
 
 
 def exact(deviations: Scores | float, tolerance: float) -> Verdict:

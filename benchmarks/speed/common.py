@@ -1,4 +1,4 @@
-"""What the timings share: a command line, contenders in turns, new processes, tables and pages."""
+"""Shared by the timings: a command line, contenders in turns, processes, tables and pages."""
 
 from __future__ import annotations
 
@@ -17,30 +17,22 @@ from typing import Any, TypeVar
 import pandas as pd
 import torch
 
+from benchmarks.common.command import parser_of
 from benchmarks.machine import describe_machine
 from benchmarks.outputs import write_table, write_text
 from combutab.training import Callback
 
 T = TypeVar("T")
 Part = Callable[[argparse.Namespace], None]
-DATA_HOME = {"help": "folder with the CSV files; else OpenML"}
-THREADS = {"type": int, "help": "torch threads; default: as they are"}
+DATA_HOME = {"help": "Folder with CSV files; OpenML by default"}
 PROCESS = Path("/proc/self")
 PAGE = 2**12 / 2**20  # MiB: the least that a process takes of a system
 
 
-def begin(doc: str, quick: str, **options: Any) -> argparse.Namespace:
-    """Read --quick, --out and what is named, and describe the machine.
-
-    An option is a default, or what ``add_argument`` takes. --quick takes a single turn.
-    """
-    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help=quick)
-    for name, option in options.items():
-        settings = option if isinstance(option, dict) else {"type": type(option), "default": option}
-        parser.add_argument(f"--{name.replace('_', '-')}", **settings)
-    parser.add_argument("--out", type=Path, help="folder for the results")
-    arguments = parser.parse_args()
+def begin(doc: str, **options: Any) -> argparse.Namespace:
+    """Read --quick, which takes a single turn, --out and other options; describe the machine."""
+    out = {"type": Path, "help": "Folder for the results"}
+    arguments = parser_of(doc, {**options, "out": out}).parse_args()
     if arguments.quick:
         vars(arguments).update({name: 1 for name in ("repeats", "turns") if name in arguments})
     torch.set_num_threads(vars(arguments).get("threads") or torch.get_num_threads())
@@ -48,10 +40,9 @@ def begin(doc: str, quick: str, **options: Any) -> argparse.Namespace:
     return arguments
 
 
-def run_parts(doc: str, quick: str, parts: Mapping[str, Part], **options: Any) -> None:
-    """Read the command line as `begin` does, and --parts, which are run; all by default."""
-    named = {"nargs": "+", "choices": list(parts), "default": list(parts)}
-    arguments = begin(doc, quick, parts=named, **options)
+def run_parts(doc: str, parts: Mapping[str, Part], **options: Any) -> None:
+    """Read the command line as `begin` does, and run what --parts names; all by default."""
+    arguments = begin(doc, parts=tuple(parts), **options)
     for name in arguments.parts:
         parts[name](arguments)
 

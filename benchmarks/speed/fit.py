@@ -1,11 +1,11 @@
-"""How long does a fit take, beside scikit-learn's MLP, skorch and the CombU paper's loop?
+"""Seconds of a fit, compared with scikit-learn's MLP, skorch and the CombU paper's loop.
 
-Everything runs in one process, in turns, several times; the medians' ratios are printed and
-written. Same data, widths, batch size, epochs and optimiser for all; the peers get float32 input.
+All contenders take turns in one process, with the same data, widths, batch size, epochs and
+optimiser; the peers get float32 input. Ratios are of medians.
 
-What does ``import combutab`` cost over torch, scikit-learn and pandas, and the first fit? Each
-statement is the first thing that a fresh interpreter does, in turns. The first fit is that of a
-table of 200 rows and 8 columns, its ``import`` included.
+The second part measures ``import combutab`` and a first fit, compared with importing torch,
+scikit-learn and pandas and with scikit-learn's first fit. Each statement runs in a fresh
+interpreter. The first fit has 200 rows and 8 columns, and includes its imports.
 
     python -m benchmarks.speed.fit [--quick] [--parts fit import]
         [--out benchmarks/speed/results]
@@ -135,7 +135,7 @@ def time_imports(arguments: Namespace) -> None:
 
 def main() -> None:
     parts = {"fit": time_fits, "import": time_imports}
-    run_parts(__doc__, "one small problem, once", parts, repeats=7)
+    run_parts(__doc__, parts, repeats=7)
 
 
 if __name__ == "__main__":

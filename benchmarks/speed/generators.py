@@ -1,16 +1,12 @@
-"""How fast are CTGAN and TVAE, and how much memory do they take, beside the ctgan package's?
+"""Seconds and memory of CTGAN and TVAE, compared with the ctgan package.
 
-The same networks (``activation="original"``), batches, steps and epochs for both, on two data sets
-of the CombU paper, in one process and in turns; ratios of medians. "Preprocessing" is all that a
-fit does before its first epoch. Then tables that grow, each fit in a process of its own with a
-limit on its memory and its time.
+Both packages train the same networks (``activation="original"``) with the same batches, steps and
+epochs. The first part takes turns in one process on two data sets of the CombU paper; ratios are of
+medians, and "preprocessing" is the fit before its first epoch. The second part fits simulated
+tables of increasing size, each in a separate process with limits on memory and time.
 
-How long does it take to judge a synthetic table? Seconds of each evaluator on california_housing (a
-fifth of it held out, as many synthetic rows as there are to learn from), of the whole evaluation
-with its page, whose size is told, and of `privacy` on 100,000 rows x 20 columns of both kinds.
-
-    python -m benchmarks.speed.generators [--quick] [--parts ratios growth evaluation]
-        [--data-home FOLDER] [--out benchmarks/speed/results]
+    python -m benchmarks.speed.generators [--quick] [--parts ratios growth] [--data-home FOLDER]
+        [--out benchmarks/speed/results]
 
 The data come from OpenML, or from CSV files in --data-home (or COMBUTAB_DATA).
 """
@@ -22,7 +18,7 @@ import subprocess
 import warnings
 from argparse import Namespace
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -30,17 +26,13 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.model_selection import train_test_split
 
 import combutab
 from benchmarks.speed import common
 from combutab.datasets import load_openml
-from combutab.evaluation import detection, fidelity, ml_efficacy, privacy
-from combutab.reports import evaluate_synthetic, render_report
 
 DATA = ("california_housing", "PhishingWebsites")
 MODELS, PACKAGES = ("CTGAN", "TVAE"), ("combutab", "ctgan")
-LEARNERS = ("linear", "decision_tree", "random_forest", "hist_gradient_boosting", "mlp")
 ROWS, CATEGORIES = (10_000, 100_000, 1_000_000), (10, 1000, 100_000)
 PARTS = {"preprocessing": "CTGAN before"} | {f"{m} epoch": f"{m} epochs" for m in MODELS}
 PARTS |= {f"{m} sample": f"{m} sample" for m in MODELS}
@@ -66,20 +58,20 @@ class ProgressClock(common.Clock):
 
 
 def fit(
-    package: str, model: str, table: pd.DataFrame, epochs: int, seed: int = 0, device: str = "cpu"
+    package: str, model: str, table: pd.DataFrame, epochs: int, seed: int = 0
 ) -> tuple[Any, list[float]]:
     """A fitted model and its moments, the first of them the fit's begin."""
-    clock = ProgressClock(torch.device(device))
+    clock = ProgressClock(torch.device("cpu"))
     clock.mark()
     if package == "combutab":
         settings = {"epochs": epochs, "activation": "original", "random_state": seed}
         settings |= {"min_frequency": 1, "identifiers": None}  # as the package: all is learned
         settings |= {"argmax": False} if model == "TVAE" else {}  # as what is stored was sampled
-        ours = getattr(combutab, model)(**settings, device=device, callbacks=[clock])
+        ours = getattr(combutab, model)(**settings, device="cpu", callbacks=[clock])
         return ours.fit(table), clock.moments
     import ctgan
 
-    theirs = getattr(ctgan, model)(epochs=epochs, enable_gpu=device.startswith("cuda"))
+    theirs = getattr(ctgan, model)(epochs=epochs, enable_gpu=False)
     theirs.set_random_state(seed)
     with mock.patch(f"ctgan.synthesizers.{model.lower()}.tqdm", clock.progress_bar):
         theirs.fit(table, list(table.select_dtypes(object)))
@@ -203,39 +195,11 @@ def growth(arguments: Namespace) -> None:
     common.write(arguments.out, "speed_generators_growth", table, page)
 
 
-def judging(arguments: Namespace) -> None:
-    if arguments.quick:
-        table, n_large, epochs = make_table(300, 4).rename(columns={"number1": "target"}), 500, 1
-    else:
-        table, n_large, epochs = load(DATA[0], arguments.data_home), 100_000, 20
-    train, test = train_test_split(table, test_size=0.2, random_state=0)
-    rows = combutab.TVAE(epochs=epochs, argmax=False, random_state=0).fit(train).sample(len(train))
-    parts = {"real_train": train, "synthetic": rows, "real_test": test, "target": "target"}
-    own = {"real": train, "synthetic": {"synthetic": rows, "held-out": test}}
-    roles = enumerate(("real_train", "holdout", "synthetic"))
-    large = {role: make_table(n_large, 20, 4, seed) for seed, role in roles}
-    pages, judge = list[str](), partial(evaluate_synthetic, **parts)
-    calls: dict[str, Callable[[], Any]] = {
-        **{f"ml_efficacy, {n}": partial(ml_efficacy, **parts, learners=[n]) for n in LEARNERS},
-        "fidelity": partial(fidelity, **own),
-        "detection": partial(detection, **own),
-        "privacy": partial(privacy, real_train=train, holdout=test, synthetic=rows),
-        "evaluate_synthetic and its page": lambda: pages.append(render_report(judge())),
-        f"privacy, {n_large} rows x 20 columns": partial(privacy, **large, n_jobs=2),
-    }
-    found = {name: common.wall(call) for name, call in calls.items()}
-    found["page, KiB"] = len(pages[0].encode()) / 1024
-    table = pd.Series(found, name="seconds").round(2).rename_axis("what")
-    page = common.block(table.to_frame(), f"{len(train)} real and synthetic rows")
-    common.write(arguments.out, "speed_evaluation", table, page)
-
-
 def main() -> None:
-    parts = {"ratios": ratios, "growth": growth, "evaluation": judging}
-    limit = {"type": float, "default": 1800, "help": "seconds for a growing table's fit"}
-    options = {"turns": 5, "limit": limit, "data_home": common.DATA_HOME}
+    parts = {"ratios": ratios, "growth": growth}
+    options = {"turns": 5, "limit": 1800.0, "data_home": common.DATA_HOME}
     warnings.filterwarnings("ignore")
-    common.run_parts(__doc__, "synthetic tables, one turn", parts, **options)
+    common.run_parts(__doc__, parts, **options)
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def fixed_epochs_sklearn(hidden: Sequence[int], epochs: int, n_rows: int) -> dic
     }  # fmt: skip
 
 
-def skorch_net(kind: str, epochs: int, *shape: Any, device: str = "cpu", **module: Any) -> Any:
+def skorch_net(kind: str, epochs: int, *shape: Any, **module: Any) -> Any:
     """A NeuralNetRegressor or NeuralNetClassifier of skorch that trains as ours does.
 
     ``shape`` is inputs, hidden layers and outputs of `plain_network`; ``module`` its other
@@ -95,7 +95,7 @@ def skorch_net(kind: str, epochs: int, *shape: Any, device: str = "cpu", **modul
     module |= dict(zip(("n_inputs", "hidden", "n_outputs"), shape, strict=True))
     return getattr(skorch, kind)(
         plain_network, optimizer=torch.optim.Adam, lr=RATE, batch_size=BATCH, max_epochs=epochs,
-        train_split=None, iterator_train__shuffle=True, verbose=0, device=device,
+        train_split=None, iterator_train__shuffle=True, verbose=0,
         **({"criterion": nn.CrossEntropyLoss} if kind == "NeuralNetClassifier" else {}),
         **{f"module__{name}": value for name, value in module.items()},
     )  # fmt: skip

@@ -1,8 +1,8 @@
-"""How long does predict take, of one row and of a million, beside scikit-learn's MLP?
+"""Seconds of predict for one row and for a million, compared with scikit-learn's MLP.
 
-Same data, widths and activation; networks barely trained, since their weights do not matter.
-Everything runs in one process and in turns; medians, ratios and, for many rows, the peak memory
-that a process of its own needed above the table, are printed and written.
+Data, widths and activation are the same; the networks are trained for one epoch, since their
+weights do not matter. All models take turns in one process; values are medians. For many rows the
+peak memory above that of the table is measured in a separate process.
 
     python -m benchmarks.speed.predict [--quick] [--out benchmarks/speed/results]
 """
@@ -55,7 +55,7 @@ def peak(model: str, hidden: tuple[int, ...], n_rows: int) -> float:
 
 
 def main() -> None:
-    arguments = begin(__doc__, "a small network, few rows, once", repeats=9, rows=1_000_000)
+    arguments = begin(__doc__, repeats=9, rows=1_000_000)
     quick, repeats = arguments.quick, arguments.repeats
     results = []
     for network, hidden in ({"3 x 8": (8, 8)} if quick else NETWORKS).items():

@@ -1,19 +1,17 @@
-"""How do a fit's seconds and memory grow with rows, columns, categories and members?
+"""Growth of a fit's seconds and memory with rows, columns, categories and members.
 
-Every point is a fit in a process of its own, after a small one that loads all libraries; its peak
-memory is what the process takes above that, the table included. Epochs are fixed and few. The
-exponents are the slopes of the log-log fit over the upper half of each dimension's range, where
-what a fit costs at any size no longer rules: 1 is linear. The steepest slope between neighbouring
-points stands beside them.
+Each fit runs in a separate process, after a small one that loads all libraries. Peak memory is the
+growth of the process, including the table. The exponents are slopes of the logarithms over the
+upper half of each range, where fixed costs no longer dominate; 1 is linear growth. The steepest
+slope between neighbouring points is also shown.
 
     python -m benchmarks.speed.scaling [--quick] [--dimensions rows ...]
-        [--most-rows 100000000] [--memory-limit 1GB] [--out benchmarks/speed/results]
+        [--out benchmarks/speed/results]
 
-Points of dimensions that are not measured stay in the file. "streamed" is `fit_parquet` of rows
-that are made when they are read (which takes a part of the seconds), none of them stored; its
-options are the size to go up to and the memory that a fit may take. That there is nothing lost by
-it is shown by the loss on other rows beside those of two fits in memory to a sample, of as many
-steps; the two differ in their seed alone.
+Dimensions that are not measured keep their rows in the file. "streamed" is `fit_parquet` on rows
+that are generated when they are read, which takes part of the seconds; none of them is stored. Its
+loss on held-out rows is compared with the losses of two fits in memory, which train on a sample of
+the rows for as many steps and differ only in the seed.
 """
 
 from __future__ import annotations
@@ -41,11 +39,11 @@ SIZES = {
 QUICK = {"rows": (500, 1_000), "columns": (5, 10), "categories": (5, 50), "members": (1, 2)}
 QUICK |= {"streamed": (1_000, 2_000)}
 WHAT = {
-    "rows": "rows of 20 float32 columns, one epoch",
-    "columns": "columns of 2,000 float32 rows, three epochs",
-    "categories": "categories of one text column, each at least twice in 2,000,000 rows, one epoch",
-    "members": "members of one estimator, 5,000 rows of 10 columns, three epochs",
-    "streamed": "rows of 20 float32 columns from Parquet files, made when they are read, one epoch",
+    "rows": "Rows of 20 float32 columns; one epoch.",
+    "columns": "Columns of 2,000 float32 rows; three epochs.",
+    "categories": "Categories of one text column with 2,000,000 rows; one epoch.",
+    "members": "Members of one estimator; 5,000 rows of 10 columns, three epochs.",
+    "streamed": "Rows of 20 float32 columns, streamed from Parquet files; one epoch.",
 }
 MEASURES = ("seconds", "megabytes")
 # of the streamed fits; the sample is the fit's in memory, at most
@@ -98,7 +96,7 @@ class MadeFiles(MemoryFileSystem):
         return file
 
 
-def measure_streamed(n_rows: int, limit: str, parameters: dict[str, Any]) -> dict[str, float]:
+def measure_streamed(n_rows: int, parameters: dict[str, Any]) -> dict[str, float]:
     """One point: seconds and peak memory of a fit to files, and what it has learned.
 
     The losses are mean squared errors on rows of their own: of this fit, and of two in memory to a
@@ -107,7 +105,7 @@ def measure_streamed(n_rows: int, limit: str, parameters: dict[str, Any]) -> dic
     """
     nets = {"loss": MLPRegressor(**parameters | {"max_iter": 1, "random_state": 0})}
     files = MadeFiles(n_rows)
-    read = {"memory_limit": limit, "filesystem": files}
+    read = {"memory_limit": "1GB", "filesystem": files}
     seconds, peak = seconds_and_peak(lambda: nets["loss"].fit_parquet(FOLDER, "y", **read))
     made = [rows(i, n) for i, n in enumerate(files.sizes.values()) if i * FILE_ROWS < SAMPLE]
     X, y = map(np.concatenate, zip(*made, strict=True))
@@ -121,7 +119,7 @@ def measure_streamed(n_rows: int, limit: str, parameters: dict[str, Any]) -> dic
     return {"seconds": seconds, "megabytes": peak * 2**20 / 1e6, **losses}
 
 
-def measure(dimension: str, size: int, quick: bool, limit: str) -> dict[str, float]:
+def measure(dimension: str, size: int, quick: bool) -> dict[str, float]:
     """One point, in this process: seconds of a fit and its peak memory in MB."""
     warnings.filterwarnings("ignore", category=UserWarning)
     settings = {"n_iter_no_change": np.inf, "device": "cpu"}
@@ -133,8 +131,8 @@ def measure(dimension: str, size: int, quick: bool, limit: str) -> dict[str, flo
     if dimension == "streamed":
         own = {"hidden_layer_sizes": (16,), "early_stopping": False, **settings}
         parameters = paper_recipe("regression", **own)
-        measure_streamed(600, limit, parameters)
-        return measure_streamed(size, limit, parameters)
+        measure_streamed(600, parameters)
+        return measure_streamed(size, parameters)
     before = memory("VmRSS")
     X, y, own = make(dimension, size, quick)
     net = MLPRegressor(**paper_recipe("regression", **settings, random_state=0, **own))
@@ -161,15 +159,11 @@ def exponents(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def main() -> None:
-    dimensions = {"nargs": "+", "choices": list(SIZES), "default": list(SIZES)}
-    options = {"dimensions": dimensions, "most_rows": SIZES["streamed"][-1], "memory_limit": "1GB"}
-    arguments = begin(__doc__, "two small sizes a dimension", **options)
+    arguments = begin(__doc__, dimensions=tuple(SIZES))
     quick, found = arguments.quick, []
     for dimension in arguments.dimensions:
         for size in (QUICK if quick else SIZES)[dimension]:
-            if dimension == "streamed" and size > arguments.most_rows:
-                continue
-            point = call_apart(measure, dimension, size, quick, arguments.memory_limit, here=quick)
+            point = call_apart(measure, dimension, size, quick, here=quick)
             found.append({"dimension": dimension, "size": size, **point})
             print(*found[-1].values(), flush=True)
     points = pd.DataFrame(found)
@@ -178,7 +172,7 @@ def main() -> None:
         points = pd.concat([earlier[~earlier["dimension"].isin(arguments.dimensions)], points])
     points["dimension"] = pd.Categorical(points["dimension"], list(SIZES))
     points = points.sort_values(["dimension", "size"])
-    pages = ["## Exponents\n\nSlope over the upper half of the range; 1 is linear.\n"]
+    pages = ["## Exponents\n\nSlopes of the logarithms, upper half of each range; 1 is linear.\n"]
     pages.append(block(exponents(points).round(2)))
     for name, part in points.groupby("dimension", observed=True):
         shown = part.drop(columns="dimension").dropna(axis=1)

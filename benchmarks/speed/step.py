@@ -1,15 +1,15 @@
-"""What does a training step cost, in units of its matrix products, and how much memory?
+"""Seconds and memory of a training step, in multiples of its matrix products.
 
 The floor is three products for each of 6 linear layers of 256 and a batch of 500 (forward,
-gradient of the input, gradient of the weight), each by the faster of torch.mm and oneDNN, again
-and again on the same operands; what they take on each layer's own, which no step can go below,
-stands beside it. Ours is a step as ``fit`` takes it: batch gathered, masks drawn, forward, loss,
-backward, Adam, by ``train_stack`` over an epoch. Plain torch does the same with autograd and fused
-Adam. All take turns in one process, on the same threads.
+gradient of the input, gradient of the weight), each by the faster of torch.mm and oneDNN, repeated
+on the same operands. The products on each layer's own operands, which no step can undercut, are
+also shown. Our step is that of ``fit``, by ``train_stack`` over an epoch: it gathers the batch,
+draws masks, and includes forward pass, loss, backward pass and Adam. Plain torch does the same with
+autograd and fused Adam. All take turns in one process on the same threads.
 
-Then: how many members should a stack hold? The batch of a stack is members x rows x width; on a CPU
-it should stay within the caches. The stack size in ``combutab.estimators._jobs`` rests on these
-milliseconds of a step and member.
+The second part measures how many members a stack should hold. The batch of a stack is members x
+rows x width; on a CPU it should stay within the caches. The stack size in
+``combutab.estimators._jobs`` is based on these milliseconds for each step and member.
 
     python -m benchmarks.speed.step [--quick] [--threads 1] [--out benchmarks/speed/results]
     python -m benchmarks.speed.step --parts stack --threads 1 [--out benchmarks/speed/results]
@@ -29,7 +29,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.speed import peers
-from benchmarks.speed.common import THREADS, block, in_turns, run_parts, timed, wall, write
+from benchmarks.speed.common import block, in_turns, run_parts, timed, wall, write
 from combutab.activations import ACTIVATIONS
 from combutab.nn import Member, MLPSpec
 from combutab.training import Rows
@@ -162,8 +162,8 @@ def report(size: Size, turns: int) -> pd.DataFrame:
 def time_step(arguments: Namespace) -> None:
     size = Size(16, 20, 2) if arguments.quick else Size()
     table = report(size, arguments.turns)
-    about = f"{DEPTH} linear layers of {size.width}, batch {size.batch}; one step: median "
-    about += "milliseconds, the median of its ratio to the floor with quartiles, MiB at the peak.\n"
+    about = f"One training step: {DEPTH} linear layers of {size.width}, batch size {size.batch}. "
+    about += "Milliseconds and ratios to the floor are medians; `peak_mb` is in MiB.\n"
     page = block(table.round(2), index=False, na_rep="")
     write(arguments.out, "speed_step", table, about, page, index=False)
 
@@ -178,13 +178,13 @@ def time_stacks(arguments: Namespace) -> None:
         taken = {m: 1000 * each / steps[m] / m for m, each in timed(runs, 3).items()}
         found[f"{n_rows} x {n_columns}, {len(hidden) + 1} x {hidden[0]}"] = taken
     table = pd.DataFrame(found).rename_axis("members")
-    page = block(table.round(3), "Milliseconds of a step and member")
+    page = block(table.round(3), "Milliseconds for each step and member")
     write(arguments.out, "speed_stack", table, page)
 
 
 def main() -> None:
     parts = {"step": time_step, "stack": time_stacks}
-    run_parts(__doc__, "tiny shapes, once", parts, threads=THREADS, turns=9)
+    run_parts(__doc__, parts, threads={"type": int}, turns=9)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,6 @@ HEADLINES = "benchmarks/HEADLINES.md"
 TITLES = {
     "scale_out": "Many rows and many processes, measured",
     "scaling": "Growth with rows, columns, categories and members",
-    "speed_clusters": "Seconds on clusters",
     "speed_fit": "Seconds of a fit beside scikit-learn and skorch",
     "speed_generators": "Seconds of generators beside ctgan",
     "speed_generators_growth": "Seconds of generators by rows and categories",

@@ -6,10 +6,8 @@ import subprocess
 import sys
 import threading
 import time
-from argparse import Namespace
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import joblib
@@ -22,7 +20,6 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_validate
 
 import combutab
-from benchmarks.common.command import Experiment, Job
 from combutab import MLPClassifier, PackRegressor, StackedGridSearchCV, paper_recipe
 from combutab.cli import main
 from combutab.core import parallel
@@ -217,7 +214,7 @@ def test_results_come_as_they_are_done_with_their_progress(on_dask, tmp_path):
     same_as_here(wanted, *activations)
 
 
-def test_the_command_and_the_studies_take_a_schedulers_address(cluster, tmp_path, capfd):
+def test_the_command_takes_a_schedulers_address(cluster, tmp_path, capfd):
     table = pd.DataFrame(X[:90, :3], columns=["a", "b", "c"]).assign(d=Y[:90])
     table.to_csv(tmp_path / "table.csv", index=False)
     command = ["compare", str(tmp_path / "table.csv"), "--target", "d", "--baselines", "none"]
@@ -229,23 +226,6 @@ def test_the_command_and_the_studies_take_a_schedulers_address(cluster, tmp_path
         results.append(pd.read_csv(tmp_path / name / "results.csv").drop(columns="seconds"))
     assert "on 2 workers of the Dask cluster at tcp://" in capfd.readouterr().err
     pd.testing.assert_frame_equal(*results)
-
-    made = Experiment("made", ("seed",), ("process",), study_jobs)
-    for address in (cluster.scheduler_address, None):
-        arguments = Namespace(out=tmp_path / str(address is None), jobs=1, cluster=address)
-        arguments.out.mkdir()
-        rows = made.complete(arguments)
-        assert sorted(rows["seed"]) == [0, 1, 2]
-        assert (rows["combutab"] == combutab.__version__).all()
-        assert (rows["process"] == os.getpid()).all() == (address is None)
-
-
-def study_jobs(arguments):
-    return [Job([{"seed": seed}], partial(study_rows, seed), str(seed)) for seed in range(3)]
-
-
-def study_rows(seed):
-    return [{"process": os.getpid()}]
 
 
 # ---- faults ------------------------------------------------------------------------------------

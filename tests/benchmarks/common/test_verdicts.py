@@ -18,7 +18,6 @@ from benchmarks.common.verdicts import (
     claims_table,
     exact,
     matches,
-    order,
 )
 
 # differences 1, 2, 3: mean 2, standard error 1 / sqrt(3), t quantile of 2 degrees 4.3027
@@ -160,18 +159,6 @@ def test_one_rival_that_is_better_by_chance_of_many_does_not_refute():
     wide = pd.DataFrame({"A": 0 * d, "B": d - shift, "C": d - 2.0, "D": d[::-1] - 2.0})
     assert beats(wide["B"], wide["A"]).word == HOLDS
     assert best_of(wide, "A").word == UNDECIDED
-
-
-def test_an_order_is_kendalls_tau_over_units():
-    scores = pd.DataFrame({"x": [3.0, 3.0, 3.0], "y": [2.0, 2.0, 1.0], "z": [1.0, 1.0, 2.0]})
-    verdict = order(scores, ["x", "y", "z"])
-    assert verdict.estimate == pytest.approx((1 + 1 + 1 / 3) / 3)  # one of three pairs in turn
-    assert verdict.word == UNDECIDED
-    assert order(pd.concat([scores] * 3), ["x", "y", "z"]).word == HOLDS
-    assert order(pd.concat([scores] * 3), ["z", "y", "x"]).word == FAILS
-    assert order(scores, ["z", "y", "x"], greater_is_better=False) == verdict
-    assert order(scores.head(1).assign(x=1.0, y=1.0, z=1.0), [*"xyz"]).estimate == 0, "all tied"
-    assert order(scores.assign(x=np.nan), [*"xyz"]).word == UNDECIDED
 
 
 def test_exact_statements_need_no_interval():
