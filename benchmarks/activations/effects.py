@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from benchmarks.common import Page
 from benchmarks.common.looks import label
-from benchmarks.common.page import Page
 from benchmarks.common.verdicts import HOLDS, MIN_UNITS, UNDECIDED, matches
 from combutab.evaluation import friedman, holm
 

@@ -35,7 +35,6 @@ CombU paper's eight instead of OpenML's.
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
@@ -49,11 +48,10 @@ from matplotlib.figure import Figure
 
 from benchmarks.activations import effects, tables
 from benchmarks.activations.tables import REFERENCE, SINGLE
-from benchmarks.common.command import Job, Study
-from benchmarks.common.looks import label, listed
-from benchmarks.common.page import Page
-from benchmarks.common.results import Row
+from benchmarks.common import Arguments, Experiment, Job, Page, Row, Study
+from benchmarks.common.looks import intervals, label, listed
 from benchmarks.common.verdicts import Claim, Verdict, beats, best_of, claims_table, matches
+from benchmarks.papers.combu.study import PACKAGES
 from benchmarks.quality.predictions import split_rows
 from benchmarks.quality.tables import files, known_names, load
 from combutab import MLPClassifier, MLPRegressor
@@ -72,15 +70,14 @@ Logs = Mapping[str, pd.DataFrame]
 _load = lru_cache(maxsize=1)(load)
 
 
-def jobs(arguments: argparse.Namespace) -> Iterator[Job]:
+def jobs(arguments: Arguments) -> Iterator[Job]:
     """One job for each table and split: its nine networks."""
     quick, home = arguments.quick, arguments.data_home or os.environ.get("COMBUTAB_DATA")
     found = files(home) if home else {}
     names = sorted(found or known_names(), key=lambda name: _cost(name, home, found))
     for name in names[:2] if quick else names:
         for split in range(2 if quick else N_SPLITS):
-            shared = {"data": name, "split": str(split)}
-            shared |= {"most_train": str(60 if quick else MOST_TRAIN)}
+            shared = {"data": name, "split": split, "most_train": 60 if quick else MOST_TRAIN}
             wanted = [shared | {"activation": each} for each in SINGLE]
             yield Job(wanted, partial(run, home, wanted, quick), f"{name}, split {split}")
 
@@ -94,9 +91,9 @@ def _cost(name: str, home: str | None, found: Mapping[str, Path]) -> tuple[bool,
 
 def run(home: str | None, wanted: Sequence[Row], quick: bool) -> list[Row]:
     """Train the networks of a table and split, and score them."""
-    name, split = wanted[0]["data"], int(wanted[0]["split"])
+    name, split = wanted[0]["data"], wanted[0]["split"]
     X, y, classify = _load(name, home)
-    train, test = split_rows(X, split, int(wanted[0]["most_train"]))
+    train, test = split_rows(X, split, wanted[0]["most_train"])
     if len(test) > MOST_TEST:
         test = np.sort(np.random.default_rng(split).choice(test, MOST_TEST, replace=False))
     if classify:  # rows of classes that no training row has cannot be scored
@@ -197,29 +194,14 @@ def of_reference(found: pd.DataFrame) -> pd.DataFrame:
 
 def plot(every: Logs) -> Figure:
     """Draw each activation's error and loss over CombU's, with intervals and the margin."""
-    figure = Figure(figsize=(7.0, 3.6), layout="constrained")
-    axes = figure.subplots()
-    order = [row.a for row in of_reference(every["error"]).sort_values("ratio").itertuples()]
-    for shift, (measure, found) in enumerate(every.items()):
-        own = of_reference(found).set_index("a").loc[order]
-        y = -np.arange(len(order)) + 0.12 - 0.24 * shift
-        ends = np.abs(own[["low", "high"]].to_numpy().T - own["ratio"].to_numpy())
-        axes.errorbar(
-            own["ratio"], y, xerr=ends, fmt="os"[shift], color=("#0072B2", "#D55E00")[shift],
-            markersize=4, linewidth=1.2, label=measure,
-        )  # fmt: skip
-    axes.axvspan(
-        np.exp(-effects.MARGIN), np.exp(effects.MARGIN), color="0.92", zorder=0, label="within 2 %"
-    )
-    axes.axvline(1.0, color="0.4", linewidth=0.8)
-    axes.set_yticks(-np.arange(len(order)), [label(name) for name in order])
-    axes.set_xlabel("over CombU's (mean over tables, 95 % interval; below 1 is better)")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="best", frameon=False, fontsize=8)
-    return figure
+    tables = {measure: of_reference(found).set_index("a") for measure, found in every.items()}
+    order = tables["error"].sort_values("ratio").index
+    series = {name: own.loc[order, ["ratio", "low", "high"]] for name, own in tables.items()}
+    words = "over CombU's: mean over tables, 95 % interval; grey: within 2 %"
+    return intervals({"": series}, words, (np.exp(-effects.MARGIN), np.exp(effects.MARGIN)))
 
 
-def write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None:
+def write(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
     """The page: what the rule gives, then the rule and what it rests on."""
     samples = logs(rows, 2 if arguments.quick else N_SPLITS)
     every = {measure: pairs(effects.by_table(own)) for measure, own in samples.items()}
@@ -280,13 +262,9 @@ def _ranks(means: pd.DataFrame) -> str:
 
 
 STUDY = Study(
-    name="activations_real_tables",
-    title="Which activation is best on real tables?",
-    description=__doc__.splitlines()[0],
-    module="benchmarks.activations.real_tables",
-    experiments=[tables.experiment("activations_real_tables", SETTINGS, RESULTS, jobs, KEY)],
-    write=write,
-    add_arguments=tables.add_arguments,
+    *("benchmarks.activations.real_tables", "Which activation is best on real tables?", __doc__),
+    [Experiment("activations_real_tables", SETTINGS, RESULTS, jobs, KEY, PACKAGES)],
+    write,
 )
 
 if __name__ == "__main__":

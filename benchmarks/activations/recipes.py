@@ -6,7 +6,12 @@ Real tables: the CombU paper's eight, at most 400 training rows (the stored rows
 not from OpenML). Nine activations in the CombU paper's plain network and in TabM (8 heads of 2 x
 128); packs of nine members with one activation or with all nine; the default recipe (one network)
 with CombU, without each of its parts or with twice the epochs; blends of each activation with the
-identity.
+identity; learned shares of CombU's three functions.
+
+CombU has ReLU in half of a layer's units, ELU in a quarter and NLReLU in a quarter. With learned
+shares each unit learns which of the three it has, by a softmax whose temperature decreases with
+each step, or by a straight-through estimator; outside training the choice is hard. Hidden layers
+have 256, 254 and 252 units there.
 
 Equations, without noise: nine activations on 30 of the 120 AI Feynman equations (every fourth of
 the list), 400 rows, in the default recipe, the plain network and mixed packs; on the 90 others,
@@ -18,7 +23,6 @@ Equations that are equal up to a factor have the same errors and count once, whi
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -30,13 +34,13 @@ import pandas as pd
 import combutab
 from benchmarks.activations import effects, tables
 from benchmarks.activations.effects import MARGIN, by_table, logs_of
+from benchmarks.activations.shares import LearnedUnits
 from benchmarks.activations.tables import OPENML, REFERENCE, SINGLE
-from benchmarks.common.command import Job, Study
+from benchmarks.common import Arguments, Experiment, Job, Page, Row, Study
 from benchmarks.common.looks import label
-from benchmarks.common.page import Page
-from benchmarks.common.results import Row
 from benchmarks.common.verdicts import Claim, Verdict, beats, claims_table, matches
 from benchmarks.papers.combu.sources import Source
+from benchmarks.papers.combu.study import PACKAGES
 from combutab.datasets import list_feynman
 from combutab.evaluation import t_interval
 
@@ -55,6 +59,13 @@ BLENDS = {name: f"blend-{name}" for name in SINGLE}
 # of a pack's nine: combined, kinked, self-normalising, normalising, and all of them
 PACKS = ("combu", "relu", "selu", "pln-8", "mix")
 CANDIDATES = (REFERENCE, "rational", "gelu", "mish", "la-silu")
+SHARES = "learned shares"
+LEARNED: dict[str, Mapping[str, Any]] = {
+    "fixed": {"activation": "combu"},
+    TWICE: {"activation": "combu", "n_members": 2},
+    "straight-through": {"activation": partial(LearnedUnits, straight=True)},
+    "softmax": {"activation": partial(LearnedUnits, straight=False)},
+}
 
 
 @dataclass(frozen=True)
@@ -87,6 +98,7 @@ PLAN = (
     Stage("feynman", "paper", SINGLE, 2),
     Stage("others", "default", CANDIDATES, 1, 2000),
     Stage("others", TWICE, (REFERENCE,), 1, 2000),
+    Stage("openml", SHARES, tuple(LEARNED), 3),
 )
 QUICK: dict[str, dict[str, Any]] = {
     "TabM": {**tables.TINY, "n_heads": 2, "n_bins": 4},
@@ -108,6 +120,8 @@ def make(recipe: str, task: str, activation: str, **changes: Any) -> Any:
         names = SINGLE if activation == "mix" else (activation,)
         given = {"activations": names, "n_jobs": 1, "cv": None, "boosting": False}
         given |= {"n_members": len(SINGLE)} | changes
+    elif recipe == SHARES:
+        given |= {"hidden_layer_sizes": (256, 254, 252), **changes, **LEARNED[activation]}
     elif recipe == "paper":
         given = combutab.paper_recipe(task, activation=activation, **changes)
     elif recipe == "TabM":
@@ -116,14 +130,14 @@ def make(recipe: str, task: str, activation: str, **changes: Any) -> Any:
     return kind(**given | PARTS.get(recipe, {}))
 
 
-def jobs(arguments: argparse.Namespace) -> Iterator[Job]:
+def jobs(arguments: Arguments) -> Iterator[Job]:
     """A job for each stage, table and split."""
     quick, home = arguments.quick, arguments.data_home
     for stage in PLAN:
         for name in stage.names(home, quick):
             for split in range(1 if quick else stage.n_splits):
                 shared = {"kind": stage.kind, "data": name, "recipe": stage.recipe}
-                shared |= {"split": str(split), "most_train": str(60 if quick else stage.most)}
+                shared |= {"split": split, "most_train": 60 if quick else stage.most}
                 wanted = [shared | {"activation": each} for each in stage.activations]
                 task = partial(run, tables.source(name, home), wanted, quick)
                 yield Job(wanted, task, f"{stage.kind}, {stage.recipe}, {name}, split {split}")
@@ -132,11 +146,11 @@ def jobs(arguments: argparse.Namespace) -> Iterator[Job]:
 def run(table: Source, wanted: Sequence[Row], quick: bool) -> list[Row]:
     """Train the networks of one recipe, table and split, and score them."""
     first = wanted[0]
-    split, recipe = int(first["split"]), first["recipe"]
+    split, recipe = first["split"], first["recipe"]
     given: dict[str, Any] = {"random_state": split, "device": "cpu"}
     given |= QUICK.get(recipe, tables.TINY) if quick else {}
     nets = [make(recipe, table.task, row["activation"], **given) for row in wanted]
-    sides = tables.rows_of(table, split, int(first["most_train"]))
+    sides = tables.rows_of(table, split, first["most_train"])
     if first["kind"] == "others":  # seconds of each
         return [row for net in nets for row in tables.outcomes([net], *sides, RESULTS)]
     return tables.outcomes(nets, *sides, [name for name in RESULTS if name != "cpu_seconds"])
@@ -148,10 +162,11 @@ SAMPLES = {  # name: kind, recipe, activations
     "TabM": ("openml", "TabM", SINGLE),
     "packs": ("openml", "pack", PACKS),
     "blends": ("openml", "default", (*SINGLE, *BLENDS.values())),
+    SHARES: ("openml", SHARES, tuple(LEARNED)),
     "equations, default recipe": ("feynman", "default", SINGLE),
     "equations, plain network": ("feynman", "paper", SINGLE),
 }
-REAL, LAWS = (*SAMPLES,)[:3], (*SAMPLES,)[4:]
+REAL, LAWS = (*SAMPLES,)[:3], (*SAMPLES,)[5:]
 OTHERS = "other equations"
 
 
@@ -189,6 +204,14 @@ def _less(found: Found, margin: float) -> Verdict:
 
 
 _ERROR = "log of error"
+_COMPARED = {  # claim: sample, what beats what
+    "Two networks beat one.": ("parts", TWICE, "default"),
+    "A mixed pack beats CombU's.": ("packs", "mix", "combu"),
+    "Straight-through beats fixed shares.": (SHARES, "straight-through", "fixed"),
+    "The softmax beats fixed shares.": (SHARES, "softmax", "fixed"),
+    "Rational beats CombU.": (OTHERS, "rational", "combu"),
+    "Rational beats two of CombU.": (OTHERS, "rational", TWICE),
+}
 CLAIMS = [
     *(
         Claim(
@@ -198,13 +221,11 @@ CLAIMS = [
         for part in PARTS
     ),
     *(
-        Claim(where, text, unit, partial(_judge, *which), 0.0, _ERROR)
-        for where, text, unit, which in (
-            ("real tables", "Two networks beat one.", "table", ("parts", TWICE, "default")),
-            ("real tables", "A mixed pack beats CombU's.", "table", ("packs", "mix", "combu")),
-            (OTHERS, "Rational beats CombU.", "equation", (OTHERS, "rational", "combu")),
-            (OTHERS, "Rational beats two of CombU.", "equation", (OTHERS, "rational", TWICE)),
+        Claim(
+            *((OTHERS, text, "equation") if which[0] == OTHERS else ("real tables", text, "table")),
+            *(partial(_judge, *which), 0.0, _ERROR),
         )
+        for text, which in _COMPARED.items()
     ),
     Claim(
         *("equations", "The default recipe has the smaller spread of activations.", "equation"),
@@ -213,7 +234,7 @@ CLAIMS = [
 ]
 
 
-def write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None:
+def write(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
     """The page: verdicts, then samples and parts, folded."""
     found, seconds = logs(rows), by_table(logs(rows, "cpu_seconds")[OTHERS])
     page.text(
@@ -229,7 +250,7 @@ def write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None
         tests = map(effects.p_cell, effects.omnibus(means))
         lines.append([name, effects.size(found[name]), *tests, worst])
     page.table(["activations in", "rows", "p, Friedman", "Iman-Davenport", "worst / best"], lines)
-    for name in (*REAL, *LAWS, OTHERS, "parts"):
+    for name in (*REAL, *LAWS, OTHERS, "parts", SHARES):
         own = by_table(found[name])
         with page.details(f"{name}, beside {own.columns[0]}: {effects.size(found[name])}"):
             effects.answers_table(page, effects.beside(own, own.columns[0]), "error")
@@ -249,13 +270,11 @@ def _mean(values: pd.Series) -> str:
 
 
 STUDY = Study(
-    name="activations_recipes",
-    title="Which activation, in other recipes and on equations",
-    description=__doc__.splitlines()[0],
-    module="benchmarks.activations.recipes",
-    experiments=[tables.experiment("activations_recipes", SETTINGS, RESULTS, jobs, KEY)],
-    write=write,
-    add_arguments=tables.add_arguments,
+    "benchmarks.activations.recipes",
+    "Which activation, in other recipes and on equations",
+    __doc__,
+    [Experiment("activations_recipes", SETTINGS, RESULTS, jobs, KEY, PACKAGES)],
+    write,
 )
 
 if __name__ == "__main__":

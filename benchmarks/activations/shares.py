@@ -1,14 +1,12 @@
-"""CombU's shares, learned by gradient or given by layer."""
+"""CombU's shares, learned by gradient."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from combutab.activations import CombU, make_activation
+from combutab.activations import make_activation
 
 PARTS = ("relu", "elu", "nlrelu")  # CombU's
 _SHARPNESS = 10.0  # of the softmax: a hundred steps of Adam are to decide a unit
@@ -51,34 +49,3 @@ class LearnedUnits(nn.Module):
         sharpness = _SHARPNESS * (1.0 + self.n_steps / _STEPS)
         self.n_steps += 1
         return (sharpness * self.logits).softmax(-1)
-
-    def counts(self) -> dict[str, int]:
-        """Units of each part."""
-        found = torch.bincount(self.logits.argmax(-1), minlength=len(PARTS)).tolist()
-        return dict(zip(PARTS, found, strict=True))
-
-
-class Learning:
-    """Makes `LearnedUnits` for layers, which are told apart by their widths."""
-
-    def __init__(self, *, straight: bool = False) -> None:
-        self.straight = straight
-        self.layers: dict[int, LearnedUnits] = {}  # those that were made last
-
-    def __call__(self, width: int) -> LearnedUnits:
-        self.layers[width] = LearnedUnits(width, straight=self.straight)
-        return self.layers[width]
-
-    def counts(self) -> dict[int, dict[str, int]]:
-        """Units of each part by the width of the layer, of the network that was built last."""
-        return {width: layer.counts() for width, layer in self.layers.items()}
-
-
-class ByLayer:
-    """Makes `CombU` with shares that depend on the layer, which its width tells."""
-
-    def __init__(self, shares: Mapping[int, Mapping[str, float]]) -> None:
-        self.shares = {width: dict(own) for width, own in shares.items()}
-
-    def __call__(self, width: int) -> CombU:
-        return CombU(width, self.shares[width])

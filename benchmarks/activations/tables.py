@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import pandas as pd
 
-from benchmarks.common.command import Experiment, Job
-from benchmarks.common.results import Row
+from benchmarks.common import Row
 from benchmarks.papers.combu.sources import Source
-from benchmarks.papers.combu.study import as_text, score
+from benchmarks.papers.combu.study import score
 from benchmarks.quality.predictions import split_rows
 from combutab.datasets import list_feynman
 from combutab.estimators import BaseMLP, FitTask, fit_stacked
@@ -112,23 +110,5 @@ def outcomes(
         found = shared | scores(net, failure, train, test)
         weights = getattr(net, "activation_weights_", {})
         found["chosen"] = " ".join(f"{name}:{w:.4g}" for name, w in weights.items() if w)
-        rows.append(as_text({name: found.get(name, "") for name in columns}))
+        rows.append({name: found.get(name) for name in columns})
     return rows
-
-
-def experiment(
-    name: str,
-    settings: tuple[str, ...],
-    results: tuple[str, ...],
-    jobs: Callable[[argparse.Namespace], Iterable[Job]],
-    key: tuple[str, ...],
-) -> Experiment:
-    """The file of rows of a study."""
-    packages = ("numpy", "sklearn", "pandas", "python", "cpu")
-    return Experiment(name, settings, results, jobs, key, packages=packages, parallel=True)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of all these studies."""
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--data-home", help="folder with CSV files; else OpenML")

@@ -18,7 +18,6 @@ take 15 minutes of one core; --equations cuts them as `share` does, by the order
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from collections.abc import Iterator
@@ -35,9 +34,7 @@ from scipy.optimize import least_squares
 from torch import Tensor
 from torch.func import functional_call, jacrev
 
-from benchmarks.common.command import Experiment, Job, Study
-from benchmarks.common.page import Page
-from benchmarks.common.results import Row
+from benchmarks.common import Arguments, Experiment, Job, Page, Row, Study
 from benchmarks.formulas.equations import Equation, all_equations, choose_equations, wilson
 from combutab.constructions import ConstructedNetwork, expression_network
 
@@ -142,33 +139,32 @@ def run(equation: Equation, kind: str, data_home: str | None, quick: bool) -> li
     """Build and fit one guess; a row."""
     warnings.filterwarnings("ignore")
     rows, n_test, most = (40, 40, 3) if quick else (N_ROWS, N_TEST, MOST_EVALUATIONS)
-    found: dict[str, object] = {"has_angles": int(equation.has_angles)}
+    found: Row = {"has_angles": int(equation.has_angles)}
     started = time.process_time()
     try:
         found["form"], network = guess(kind, equation, data_home)
         X, y = equation.rows(rows, 0, data_home)
         inside, outside = equation.rows(n_test, 1, data_home), equation.rows_outside(n_test, 1)
-        found["error_start"] = f"{error_of(network, *inside):.3g}"
+        found["error_start"] = error_of(network, *inside)
         fitted = fit_weights(network, torch.from_numpy(X.to_numpy()), torch.from_numpy(y), most)
         found["n_weights"], found["evaluations"] = fitted
-        found["error_inside"] = f"{error_of(network, *inside):.3g}"
-        found["error_outside"] = f"{error_of(network, *outside):.3g}"
+        found["error_inside"] = error_of(network, *inside)
+        found["error_outside"] = error_of(network, *outside)
     except (ValueError, np.linalg.LinAlgError) as error:
         found["failure"] = " ".join(str(error).split())[:200]
-    found["cpu_seconds"] = f"{time.process_time() - started:.3g}"
-    return [{name: str(found.get(name, "")) for name in RESULTS}]
+    return [found | {"cpu_seconds": time.process_time() - started}]
 
 
-def jobs(arguments: argparse.Namespace) -> Iterator[Job]:
+def jobs(arguments: Arguments) -> Iterator[Job]:
     quick = arguments.quick
     chosen = choose_equations(2 if quick else arguments.equations, arguments.data_home)
     for equation, kind in product(chosen, GUESSES):
-        values = (equation.name, kind, str(40 if quick else N_ROWS))
+        values = (equation.name, kind, 40 if quick else N_ROWS)
         task = partial(run, equation, kind, arguments.data_home, quick)
         yield Job([dict(zip(SETTINGS, values, strict=True))], task, f"{equation.name}, {kind}")
 
 
-def write_page(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None:
+def write_page(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
     """Fill the page."""
     page.text(
         f"{rows['equation'].nunique()} of the 120 equations, spread evenly over the list; {N_ROWS} "
@@ -190,17 +186,10 @@ def write_page(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) ->
     page.text(f"Not recovered from the right form (nan: not built): {listed or 'none'}.")
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--equations", type=int, default=120, help="so many (%(default)s)")
-    parser.add_argument("--data-home", help="folder of the Feynman tables")
-
-
 ROWS = Experiment("formulas_recovery", SETTINGS, RESULTS, jobs, packages=("scipy", "cpu"))
-STUDY = Study(
-    "formulas_recovery", "AI Feynman equations recovered from a guessed form",
-    __doc__.splitlines()[0],
-    "benchmarks.formulas.recovery", [ROWS], write_page, _add_arguments,
-)  # fmt: skip
+TITLE = "AI Feynman equations recovered from a guessed form"
+OPTIONS = {"equations": 120}
+STUDY = Study("benchmarks.formulas.recovery", TITLE, __doc__, [ROWS], write_page, OPTIONS)
 
 if __name__ == "__main__":
     STUDY.main()

@@ -8,16 +8,14 @@ outside, where ranges are a fifth wider at both ends and one variable at least i
     python -m benchmarks.formulas.share [--quick] [--equations N] [--rows N] [--noise X ...]
         [--models NAME ...] [--data-home FOLDER]
 
-The whole, 120 equations of 10,000 rows and three noise levels, takes 20 core-hours. Where that is
-too much it is cut by rules that look at no result: fewer rows (--rows); the first N equations in
-the order of `equations.spread`, which spreads any N evenly over the tables; the noise levels in the
-order given; the pack, the dearest, after all others. A table compares the equations that all its
-models have. A run that was stopped goes on where it stood.
+A shorter run does not depend on any result: fewer rows (--rows); the first N equations in the
+order of `equations.spread`, which spreads any N evenly over the tables; the noise levels in the
+order given; the pack, the slowest model, after all others. A table compares the equations that all
+its models have. A run that was stopped goes on where it stood.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from collections.abc import Iterator
@@ -30,9 +28,7 @@ import pandas as pd
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.metrics import r2_score
 
-from benchmarks.common.command import Experiment, Job, Study
-from benchmarks.common.page import Page
-from benchmarks.common.results import Row
+from benchmarks.common import Arguments, Experiment, Job, Page, Row, Study
 from benchmarks.common.verdicts import Claim, Verdict, beats, claims_table
 from benchmarks.formulas.equations import Equation, choose_equations, wilson
 from combutab import MLPRegressor, PackRegressor, paper_recipe
@@ -74,27 +70,27 @@ def run(
     n_test = 50 if quick else N_TEST
     X, y = equation.rows(rows, 0, data_home, noise)
     tests = equation.rows(n_test, 10_000, data_home), equation.rows_outside(n_test, 0)
-    found: dict[str, Any] = {"has_angles": int(equation.has_angles), "n_outside": len(tests[1][1])}
+    found: Row = {"has_angles": int(equation.has_angles), "n_outside": len(tests[1][1])}
     started = time.process_time()
     try:
         fitted = make(model, 0, quick).fit(X, y)
-        found["cpu_seconds"] = f"{time.process_time() - started:.3g}"
+        found["cpu_seconds"] = time.process_time() - started
         for name, (new_X, truth) in zip(("r2", "r2_outside"), tests, strict=True):
             if len(truth) > 1:
-                found[name] = f"{r2_score(truth, np.asarray(fitted.predict(new_X))):.8g}"
+                found[name] = r2_score(truth, np.asarray(fitted.predict(new_X)))
     except ValueError as error:  # it diverged
         found["error"] = " ".join(str(error).split())
-    return [{name: str(found.get(name, "")) for name in RESULTS}]
+    return [found]
 
 
-def jobs(arguments: argparse.Namespace) -> Iterator[Job]:
+def jobs(arguments: Arguments) -> Iterator[Job]:
     """Equation by equation, so that what is there compares models; the pack at the end."""
     n, rows = (3, 60) if arguments.quick else (arguments.equations, arguments.rows)
     chosen = choose_equations(n, arguments.data_home)
     for last, noise, equation in product((False, True), arguments.noise, chosen):
         for model in [m for m in arguments.models if (m == PACK) == last]:
-            values = (equation.name, model, rows, noise, 0)
-            settings = dict(zip(SETTINGS, map(str, values), strict=True))
+            values = (equation.name, model, rows, str(noise), 0)
+            settings = dict(zip(SETTINGS, values, strict=True))
             task = partial(run, equation, model, rows, noise, arguments.data_home, arguments.quick)
             yield Job([settings], task, f"{equation.name}, noise {noise:g}: {model}")
 
@@ -158,7 +154,7 @@ HEAD = ("rows", "noise", "model", "equations", "R2 > 0.999", "95 % interval")
 HEAD += ("outside, R2 > 0.999", "outside, median R2", "CPU seconds per fit")
 
 
-def write_page(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None:
+def write_page(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
     """Fill the page: the most rows to learn from first."""
     known = MLPRegressor()
     rows = rows.sort_values(["rows", "noise"], ascending=[False, True], kind="stable")
@@ -178,19 +174,11 @@ def write_page(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) ->
         page.table(HEAD, shares(rows[rows["noise"] > 0]))
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--equations", type=int, default=120, help="so many (%(default)s)")
-    parser.add_argument("--rows", type=int, default=10_000, help="to learn from (%(default)s)")
-    parser.add_argument("--noise", type=float, nargs="+", default=[0.0, 0.01, 0.1])
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=[*MODELS])
-    parser.add_argument("--data-home", help="folder of the Feynman tables")
-
-
 ROWS = Experiment("formulas_share", SETTINGS, RESULTS, jobs, packages=("sklearn", "cpu"))
-STUDY = Study(
-    "formulas_share", "AI Feynman equations learned from rows", __doc__.splitlines()[0],
-    "benchmarks.formulas.share", [ROWS], write_page, _add_arguments,
-)  # fmt: skip
+NOISE = {"type": float, "nargs": "+", "default": [0.0, 0.01, 0.1]}
+OPTIONS = {"equations": 120, "rows": 10_000, "noise": NOISE, "models": MODELS}
+TITLE = "AI Feynman equations learned from rows"
+STUDY = Study("benchmarks.formulas.share", TITLE, __doc__, [ROWS], write_page, OPTIONS)
 
 if __name__ == "__main__":
     STUDY.main()
