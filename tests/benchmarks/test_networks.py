@@ -13,8 +13,6 @@ from benchmarks.papers.combu.sources import Source
 from benchmarks.papers.combu.study import PROTOCOLS, Fit, Recipe
 from benchmarks.papers.layeract import shared
 from benchmarks.papers.pln import normalization
-from benchmarks.papers.proxynorm.training.runs import Program, make_estimator
-from benchmarks.papers.proxynorm.training.runs import Recipe as Size
 from benchmarks.quality import predictions
 from benchmarks.speed.peers import fixed_epochs
 from combutab.evaluation._efficacy import make_learners
@@ -53,20 +51,6 @@ def test_layeract(monkeypatch):
     nets = shared.train(["la-silu"], [(None, None)], solver="sgd", batch_size=32)
     own = {"activation": "la-silu", "solver": "sgd", "batch_size": 32}
     assert shape_of(nets["la-silu", 0]) == PAPER["classification"] | ALL_EPOCHS | own
-
-
-@pytest.mark.usefixtures("no_defaults")
-def test_proxynorm():
-    program = Program("plain MLP", "digits", "LN+PN", 128, "extra", (0,), Size(8, 2, 4e-3))
-    own = {"activation": "relu", "normalization": "layer", "proxy_norm": True, "init": "kaiming"}
-    own |= {"solver": "adamw", "alpha": 0.0, "batch_size": 128, "learning_rate": "cosine"}
-    own |= {"numeric_encoding": "none", "categorical_features": None}
-    made = make_estimator(program, 0)
-    own |= {n: made.get_params()[n] for n in ("hidden_layer_sizes", "max_iter", "dropout")}
-    own |= {n: made.get_params()[n] for n in ("learning_rate_init", "label_smoothing")}
-    assert own["hidden_layer_sizes"][0] == 8
-    assert own["dropout"] > 0 < own["label_smoothing"]
-    assert shape_of(made) == PAPER["classification"] | ALL_EPOCHS | own
 
 
 @pytest.mark.usefixtures("no_defaults")

@@ -13,8 +13,7 @@ import pandas as pd
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.pipeline import make_pipeline
 
-from benchmarks.common.command import versions
-from benchmarks.common.results import Row
+from benchmarks.common import Row
 from benchmarks.papers.combu import study
 from benchmarks.papers.combu.sources import Source
 from benchmarks.papers.combu.study import PROTOCOLS, Fit, Recipe
@@ -29,12 +28,10 @@ LEARNERS = ("mlp", "boosting")
 TARGET = "target"
 PACKAGES = ("ctgan", *study.PACKAGES)
 KEY = ("data", "model", "activation", "seed", "sample", "learner")
-COLUMNS = (
-    *("data", "task", "model", "activation", "seed", "sample", "learner"),
-    *("n_train", "n_test", *study.SCORES),
-    *("target_std_train", "epochs", "n_samples", "net_epochs", "hidden", "stack"),
+SETTINGS = (*KEY, "task", "epochs", "net_epochs", "hidden")
+RESULTS = (
+    *("n_train", "n_test", *study.SCORES, "target_std_train", "n_samples", "stack"),
     *("fit_seconds", "sample_seconds", "seconds", "error", "device"),
-    *("combutab", "ctgan", "torch", *study.PACKAGES),
 )
 
 
@@ -68,7 +65,7 @@ class Score:
         values |= {"sample": self.sample, "learner": self.learner}
         values["net_epochs"] = self.recipe.epochs if is_mlp else 0
         values["hidden"] = ",".join(map(str, self.recipe.hidden)) if is_mlp else ""
-        return {name: str(value) for name, value in values.items()}
+        return values
 
     def estimator(self) -> Any:
         """Make the unfitted learner; the same for all activations of a seed and sample."""
@@ -173,5 +170,4 @@ def run(scores: Sequence[Score]) -> list[Row]:
             rows[i] |= {"n_test": len(test), **study.score(task.estimator, X, y, train[TARGET])}
         except ValueError as error:  # it diverged, or the sample has one class
             rows[i]["error"] = " ".join(str(error).split())
-    # of this process, which may be on another machine than the one that asked
-    return [study.as_text(row) | versions(*PACKAGES) for row in rows]
+    return rows

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from itertools import zip_longest
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from benchmarks.common.command import Study
+from benchmarks.common import Arguments, Study
+from benchmarks.common.looks import intervals
 from benchmarks.common.page import Page, markdown_table
 from benchmarks.common.verdicts import Claim, Verdict, beats, best_of, by_unit, claims_table
 from benchmarks.papers.combu.expected import (
@@ -179,32 +177,12 @@ def counts(comparison: pd.DataFrame, ours: Mapping[str, str]) -> str:
 # ---- CombU's advantage over each other ---------------------------------------------------------
 
 
-def advantages(scores: pd.DataFrame, **how: float) -> dict[str, Verdict]:
-    """Judge CombU against each other (units x activations, greater is better); see `beats`."""
+def advantages(scores: pd.DataFrame, **how: float) -> dict[str, pd.DataFrame]:
+    """CombU's advantage over each other (units x activations, greater is better); see `beats`."""
     others = scores.columns.drop(FOCUS)
-    return {other: beats(scores[FOCUS], scores[other], **how) for other in others}
-
-
-def plot_advantages(panels: Mapping[str, Mapping[str, Verdict]], words: str) -> Figure:
-    """Draw CombU's advantage over each other with its 95 % interval, a panel for each title."""
-    names = list(dict.fromkeys(name for found in panels.values() for name in found))
-    columns = 2 if len(panels) == 4 else min(3, len(panels))
-    rows = -(-len(panels) // columns)
-    size = (1.2 + 2.9 * columns, 0.6 + (0.7 + 0.2 * len(names)) * rows)
-    figure = Figure(figsize=size, layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
-    for axes, (title, found) in zip_longest(grid.flat, panels.items(), fillvalue=("", {})):
-        for other, v in found.items():
-            half, at = v.high - v.estimate, names.index(other)
-            axes.errorbar(v.estimate, at, xerr=half, fmt="o", color="#0072B2", markersize=4)
-        axes.axvline(0.0, color="0.4", linestyle="--", linewidth=1)
-        axes.set_title(title, fontsize=9, loc="left")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.set_visible(bool(found))
-    grid[0, 0].set_yticks(range(len(names)), list(map(label, names)))
-    grid[0, 0].invert_yaxis()
-    figure.supxlabel(words, fontsize=9)
-    return figure
+    found = [vars(beats(scores[FOCUS], scores[other], **how)) for other in others]
+    table = pd.DataFrame(found, list(map(label, others)), ["estimate", "low", "high"])
+    return {"": table}
 
 
 def label(name: str) -> str:
@@ -248,9 +226,9 @@ def add_units(
             "level after Holm's adjustment."
         )
         page.table(PAIRS_HEAD, lines)
-    if max(map(len, panels.values()), default=0) > 1:
+    if max((len(own[""]) for own in panels.values()), default=0) > 1:
         words = f"CombU's advantage over each other, 95 % interval over {unit}s"
-        page.figure(plot_advantages(panels, words), words, suffix)
+        page.figure(intervals(panels, words), words, suffix)
 
 
 PAIRS_HEAD = ("", "", "significant pairs", "CombU is better than", "CombU is worse than")
@@ -267,7 +245,7 @@ RANKS = "CombU's advantage over each other in rank, 95 % interval over formulas"
 
 
 def write_page(
-    table: Table, claims: Claims, page: Page, arguments: argparse.Namespace, rows: pd.DataFrame
+    table: Table, claims: Claims, page: Page, arguments: Arguments, rows: pd.DataFrame
 ) -> None:
     """Fill a study's page."""
     rows = rows.sort_values("data", key=lambda d: d.map([*table.data].index), kind="stable")
@@ -285,7 +263,7 @@ def write_page(
     else:
         scores = [metric for metric in METRICS if rows[metric].notna().any()]
         panels = {METRICS[m].label: advantages(-ranks(rows, m)) for m in scores}
-        page.figure(plot_advantages(panels, RANKS), RANKS)
+        page.figure(intervals(panels, RANKS), RANKS)
     expected = load_expected(table.number)
     add_cells(page, rows, expected, {name: f"ours, {name}" for name in protocols})
 
@@ -306,7 +284,7 @@ def add_cells(
         )
 
 
-def openml_study(table: Table, task: str, description: str) -> Study:
+def openml_study(table: Table, task: str, doc: str) -> Study:
     """The study of Table 5 or 6: four data sets of OpenML each; Figure 2 is of both."""
     where = f"Table {table.number}"
     order, first = partial(judge_order, table), METRICS[TASK_METRICS[task][0]]
@@ -325,4 +303,4 @@ def openml_study(table: Table, task: str, description: str) -> Study:
         names, limit = (list(table.data)[:2], 300) if quick else (table.data, None)
         return [Source("openml", name, task, limit=limit, data_home=data_home) for name in names]
 
-    return combu_study(table, description, sources, partial(write_page, table, claims))
+    return combu_study(table, doc, sources, partial(write_page, table, claims))

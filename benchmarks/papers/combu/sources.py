@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 import pandas as pd
+from sklearn.datasets import load_digits
 
 from combutab.datasets import load_feynman, load_openml, make_formula
 
@@ -38,8 +39,8 @@ def origin(names: Iterable[str]) -> str:
 class Source:
     """A data set that any process can load, without data of its own.
 
-    ``kind`` is "formula", "feynman" or "openml"; the first two are drawn, ``n_samples`` rows with
-    ``random_state``. ``limit`` keeps so many rows of an OpenML set (for quick runs).
+    ``kind`` is "formula", "feynman" or "openml", which includes scikit-learn's digits; the first
+    two are drawn, ``n_samples`` rows with ``random_state``. ``limit`` keeps so many rows of others.
     """
 
     kind: str
@@ -68,8 +69,11 @@ class Source:
 @lru_cache(maxsize=8)
 def _load(source: Source) -> tuple[pd.DataFrame, pd.Series]:
     if source.kind == "openml":
-        data = load_openml(source.name, data_home=source.data_home)
-        X, y = data.X, data.y
+        if source.name == "digits":  # scikit-learn's 8 x 8 images
+            X, y = load_digits(return_X_y=True, as_frame=True)
+        else:
+            data = load_openml(source.name, data_home=source.data_home)
+            X, y = data.X, data.y
         if source.limit is not None and source.limit < len(X):
             kept = np.random.default_rng(0).choice(len(X), source.limit, replace=False)
             X, y = X.iloc[kept].reset_index(drop=True), y.iloc[kept].reset_index(drop=True)

@@ -6,21 +6,19 @@ may lose; a study that was killed goes on where it stood.
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import groupby
+from typing import Any
 
-import joblib
 import numpy as np
 import pandas as pd
 from sklearn.base import is_classifier
 from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
 
-from benchmarks.common.command import Experiment, Has, Job, Study, versions
-from benchmarks.common.results import Row
+from benchmarks.common import Arguments, Experiment, Has, Job, Row, Study
 from benchmarks.papers.combu.expected import ACTIVATIONS, Table
 from benchmarks.papers.combu.sources import Source
 from combutab import MLPClassifier, MLPRegressor
@@ -124,13 +122,13 @@ class Fit:
 PACKAGES = ("numpy", "sklearn", "pandas", "python", "cpu")
 KEY = ("protocol", "data", "task", "activation", "split", "seed")
 SCORES = ("mae", "mse", "r2", "accuracy", "f1", "log_loss", "roc_auc")
-COLUMNS = (
-    *KEY,
+SETTINGS = (
+    *(*KEY, "epochs", "random_state", "data_random_state", "hidden", "batch_size"),
+    *("learning_rate_init", "dropout", "normalization", "proxy_norm", "precision"),
+)
+RESULTS = (
     *("n_train", "n_test", *SCORES, "target_std_train", "target_std_all"),
-    *("epochs", "seconds", "error", "loss_curve", "metric_curve", "curve_block"),
-    *("random_state", "data_random_state", "hidden", "batch_size", "learning_rate_init"),
-    *("dropout", "normalization", "proxy_norm", "device", "precision"),
-    *versions(*PACKAGES),
+    *("seconds", "error", "loss_curve", "metric_curve", "curve_block", "device"),
 )
 
 
@@ -182,9 +180,9 @@ def train_chunk(fits: Sequence[Fit]) -> list[Row]:
     X, y = source.load()
     train, test = fits[0].protocol.splits(source)[fits[0].split]
     tasks = [FitTask(fit.estimator(), X.iloc[train], y.iloc[train], data_key=0) for fit in fits]
-    rows = []
+    rows: list[Row] = []
     for fit, task, outcome in zip(fits, tasks, fit_networks(tasks), strict=True):
-        values: dict[str, object] = {"n_train": len(train), "n_test": len(test), "device": "cpu"}
+        values: Row = {"n_train": len(train), "n_test": len(test), "device": "cpu"}
         values["seconds"] = round(outcome.seconds, 3)
         try:
             if outcome.error is not None:
@@ -196,8 +194,7 @@ def train_chunk(fits: Sequence[Fit]) -> list[Row]:
                 values |= _curves(task.estimator.history_, fit.recipe.curve_block, source.task)
         except ValueError as diverged:
             values["error"] = " ".join(str(diverged).split())
-        # of this process, which may be on another machine than the one that asked
-        rows.append(as_text(values) | versions(*PACKAGES))
+        rows.append(values)
     return rows
 
 
@@ -208,12 +205,6 @@ def fit_networks(tasks: Sequence[FitTask]) -> Sequence[FitOutcome]:
         if outcome.error is None and task.estimator.n_iter_ < task.estimator.max_iter:
             raise KeyboardInterrupt
     return outcomes
-
-
-def as_text(values: dict[str, object]) -> Row:
-    """Results as the file has them, where NaN is empty."""
-    there = {name: value for name, value in values.items() if pd.notna(value)}
-    return {n: f"{v:.8g}" if isinstance(v, float) else str(v) for n, v in there.items()}
 
 
 def score(net: object, X: pd.DataFrame, y: pd.Series, y_train: pd.Series) -> dict[str, object]:
@@ -239,7 +230,7 @@ def _curves(history: pd.DataFrame, block: int, task: str) -> dict[str, object]:
 
 def combu_study(
     table: Table,
-    description: str,
+    doc: str,
     sources: Callable[[bool, str | None], Sequence[Source]],
     write: Callable[..., None],
     default: Sequence[str] = tuple(PROTOCOLS),
@@ -251,7 +242,7 @@ def combu_study(
     page; ``default`` names the protocols that run unless ``--protocols`` says otherwise.
     """
 
-    def jobs(arguments: argparse.Namespace) -> Iterator[Job]:
+    def jobs(arguments: Arguments) -> Iterator[Job]:
         quick, known = arguments.quick, sources(arguments.quick, arguments.data_home)
         wanted = [PROTOCOLS[name] for name in arguments.protocols]
         fits = make_fits(
@@ -263,19 +254,14 @@ def combu_study(
         )
         return fit_jobs(fits)
 
-    def add_arguments(parser: argparse.ArgumentParser) -> None:
-        chosen = {"protocols": (PROTOCOLS, default), "data": (table.data, list(table.data))}
-        chosen["activations"] = (KNOWN, list(ACTIVATIONS))
-        for name, (choices, own) in chosen.items():
-            options = {"nargs": "+", "choices": choices, "metavar": "NAME", "default": own}
-            parser.add_argument(f"--{name}", **options, help=f"default: {', '.join(own)}")
-        parser.add_argument("--jobs", type=int, default=joblib.cpu_count(), help="processes")
-        parser.add_argument("--data-home", help="folder of local copies of the data")
-
-    module, files = f"benchmarks.papers.combu.{table.name}", [experiment(table.name, jobs)]
-    return Study(table.name, table.title, description, module, files, write, add_arguments)
+    chosen = {"protocols": (PROTOCOLS, default), "activations": (KNOWN, list(ACTIVATIONS))}
+    options: dict[str, Any] = {"data": tuple(table.data)}
+    for name, (choices, own) in chosen.items():
+        options[name] = {"nargs": "+", "choices": choices, "metavar": "NAME", "default": own}
+    module = f"benchmarks.papers.combu.{table.name}"
+    return Study(module, table.title, doc, [experiment(table.name, jobs)], write, options)
 
 
-def experiment(name: str, jobs: Callable[[argparse.Namespace], Iterable[Job]]) -> Experiment:
+def experiment(name: str, jobs: Callable[[Arguments], Iterable[Job]]) -> Experiment:
     """The file of a study's rows."""
-    return Experiment(name, KEY, COLUMNS[len(KEY) :], jobs, (), PACKAGES, COLUMNS, parallel=True)
+    return Experiment(name, SETTINGS, RESULTS, jobs, KEY, PACKAGES)

@@ -5,14 +5,13 @@ python -m benchmarks.papers.combu.table3_formulas [--quick] [--activations NAME 
 
 from __future__ import annotations
 
-import argparse
 from functools import partial
 
 import numpy as np
 import pandas as pd
 from sklearn.model_selection import ShuffleSplit
 
-from benchmarks.common.page import Page
+from benchmarks.common import Arguments, Page
 from benchmarks.common.verdicts import Claim, Verdict, beats, exact
 from benchmarks.papers.combu.expected import ACTIVATIONS, METRICS, TABLES
 from benchmarks.papers.combu.report import FOCUS, ORDER, judge_order, rank_claims, ranks, write_page
@@ -89,7 +88,7 @@ def mean_errors(formula: str, draw: int) -> dict[str, float]:
     return {"mae": float(np.abs(error).mean()), "mse": float(np.square(error).mean())}
 
 
-def write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None:
+def write(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
     """Fill the page."""
     write_page(TABLE, CLAIMS, page, arguments, rows)
     lines, n_draws = [], 5 if arguments.quick else 200
@@ -108,7 +107,7 @@ def write(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None
         page.table(["", "", "the study's draw", "5 % quantile", "median", "95 % quantile"], lines)
 
 
-STUDY = combu_study(TABLE, __doc__.splitlines()[0], sources, write, ("paper",), curve_block=2)
+STUDY = combu_study(TABLE, __doc__, sources, write, ("paper",), curve_block=2)
 
 if __name__ == "__main__":
     STUDY.main()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from benchmarks.papers.combu.expected import TABLES
 from benchmarks.papers.combu.report import openml_study
 
-STUDY = openml_study(TABLES[5], "classification", __doc__.splitlines()[0])
+STUDY = openml_study(TABLES[5], "classification", __doc__)
 
 if __name__ == "__main__":
     STUDY.main()

@@ -17,7 +17,6 @@ stopped goes on where it stood.
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from collections.abc import Iterator
@@ -27,9 +26,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from benchmarks.common.command import Experiment, Job, Study
-from benchmarks.common.page import Page
-from benchmarks.common.results import Row
+from benchmarks.common import Arguments, Experiment, Job, Page, Row, Study
 from benchmarks.common.verdicts import Claim, Verdict, by_unit, claims_table, matches
 from benchmarks.papers.combu import generation, report, study
 from benchmarks.papers.combu.expected import ACTIVATIONS as PAPER
@@ -63,7 +60,7 @@ def run(
     """Train a generator and judge its rows; a row of results."""
     warnings.filterwarnings("ignore")
     train, test = real_rows(data, rows, data_home)
-    task, found = DATA[data], {"n_train": len(train), "n_test": len(test), "error": ""}
+    task, found = DATA[data], {"n_train": len(train), "n_test": len(test)}
     network = MLPRegressor if task == "regression" else MLPClassifier
     learners = {
         "boosting": generation.boosting(task, seed),
@@ -75,35 +72,34 @@ def run(
             model = TabFlow(activation=name, random_state=seed)
             per_epoch = len(train) // model._n_batch(len(train))
             model.set_params(epochs=-(-steps // per_epoch)).fit(train)
-            found["fit_cpu_seconds"] = f"{time.process_time() - started:.4g}"
+            found["fit_cpu_seconds"] = time.process_time() - started
             made = model.sample(len(train), random_state=seed)[list(train)].astype(train.dtypes)
         for learner, estimator in learners.items():
             estimator.fit(made.drop(columns=TARGET), made[TARGET])
             scores = study.score(estimator, test.drop(columns=TARGET), test[TARGET], train[TARGET])
-            loss = scores["mse"] if task == "regression" else 1 - float(str(scores["accuracy"]))
-            found[learner] = f"{loss:.6g}"
+            found[learner] = scores["mse"] if task == "regression" else 1 - scores["accuracy"]
         told = detection(
             real=test, synthetic=made[: len(test)], learners="hist_gradient_boosting",
             random_state=seed,
         )  # fmt: skip
-        found["c2st"] = f"{told['mean'].iloc[0]:.6g}"
+        found["c2st"] = told["mean"].iloc[0]
     except ValueError as error:  # it diverged, or made one class
         found["error"] = " ".join(str(error).split())
-    return [{key: str(found.get(key, "")) for key in RESULTS}]
+    return [found]
 
 
-def _sizes(arguments: argparse.Namespace) -> tuple[int, int]:
+def _sizes(arguments: Arguments) -> tuple[int, int]:
     """Rows to learn from, and steps, at most."""
     return (60, 2) if arguments.quick else (arguments.rows, STEPS)
 
 
-def jobs(arguments: argparse.Namespace) -> Iterator[Job]:
+def jobs(arguments: Arguments) -> Iterator[Job]:
     """Seed by seed, so that what is there compares activations."""
     names = (REAL, "combu", "swish") if arguments.quick else (REAL, *ACTIVATIONS)
     seeds = range(1 if arguments.quick else arguments.seeds)
     for seed, data, name in product(seeds, DATA, names):
         values = (data, name, seed, *_sizes(arguments))
-        settings = dict(zip(SETTINGS, map(str, values), strict=True))
+        settings = dict(zip(SETTINGS, values, strict=True))
         task = partial(run, *values, arguments.data_home, arguments.quick)
         yield Job([settings], task, f"{data}, seed {seed}: {name}")
 
@@ -124,7 +120,7 @@ CLAIMS = tuple(
 )  # fmt: skip
 
 
-def write_page(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) -> None:
+def write_page(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
     """Fill the page."""
     n_rows, n_steps = _sizes(arguments)
     rows = rows[(rows["rows"] == n_rows) & (rows["steps"] == n_steps)]
@@ -144,17 +140,10 @@ def write_page(page: Page, arguments: argparse.Namespace, rows: pd.DataFrame) ->
         page.table(["", *(f"{data}, {measure}" for measure, data in means)], values)
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seeds", type=int, default=5, help="of the generators (%(default)s)")
-    parser.add_argument("--rows", type=int, default=1_000, help="at most (%(default)s)")
-    parser.add_argument("--data-home", help="folder of local copies of the data")
-
-
 ROWS = Experiment("table7_flow", SETTINGS, RESULTS, jobs, packages=("sklearn", "cpu"))
-STUDY = Study(
-    "table7_flow", "Table 7 of the CombU paper, repeated with TabFlow", __doc__.splitlines()[0],
-    "benchmarks.papers.combu.table7_flow", [ROWS], write_page, _add_arguments,
-)  # fmt: skip
+TITLE = "Table 7 of the CombU paper, repeated with TabFlow"
+MODULE = "benchmarks.papers.combu.table7_flow"
+STUDY = Study(MODULE, TITLE, __doc__, [ROWS], write_page, {"seeds": 5, "rows": 1_000})
 
 if __name__ == "__main__":
     STUDY.main()

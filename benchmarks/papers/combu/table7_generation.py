@@ -15,7 +15,6 @@ from OpenML, or from CSV files in --data-home (or COMBUTAB_DATA).
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,10 +22,8 @@ from itertools import groupby, product
 
 import numpy as np
 import pandas as pd
-from joblib import cpu_count
 
-from benchmarks.common.command import Experiment, Has, Job, Study
-from benchmarks.common.page import Page
+from benchmarks.common import Arguments, Experiment, Has, Job, Page, Study
 from benchmarks.common.verdicts import Claim, Verdict, beats, best_of, claims_table
 from benchmarks.papers.combu import generation, report, study
 from benchmarks.papers.combu.expected import METRICS, TASK_METRICS, Table, load_expected
@@ -42,7 +39,7 @@ LEARNED_BY = {"boosting": "gradient boosting", "mlp": "the paper's network"}
 ONE_SPLIT = {"n_train": 1e15, "n_test": 1.0}  # seeds of one split: there is no overlap to correct
 
 
-def plan(arguments: Namespace) -> Iterator[Score]:
+def plan(arguments: Arguments) -> Iterator[Score]:
     """List everything that is to be trained, seed by seed."""
     quick = arguments.quick
     n_seeds, n_samples, epochs = (2, 2, 2) if quick else (arguments.seeds, 3, 300)
@@ -81,7 +78,7 @@ def _job(scores: Sequence[Score]) -> Job:
     return Job([score.settings for score in scores], partial(generation.run, scores), label)
 
 
-def _jobs(arguments: Namespace) -> Iterator[Job]:
+def _jobs(arguments: Arguments) -> Iterator[Job]:
     if set(arguments.models) & set(PATCHED):
         import ctgan  # noqa: F401  # an error comes here, before hours of training
     return jobs(plan(arguments))
@@ -136,7 +133,7 @@ def spreads(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(both).dropna()
 
 
-def write_page(page: Page, arguments: Namespace, rows: pd.DataFrame) -> None:
+def write_page(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
     """Fill the page."""
     by_learner = {LEARNED_BY[name]: rows[rows["learner"] == name] for name in LEARNED_BY}
     by_learner = {name: part for name, part in by_learner.items() if len(part)}
@@ -171,21 +168,12 @@ def write_page(page: Page, arguments: Namespace, rows: pd.DataFrame) -> None:
         page.table(["", "", "", "", "seeds", "samples", "ratio"], values)
 
 
-def _add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--seeds", type=int, default=5, help="of the generators (%(default)s)")
-    chosen = {"data": DATA, "models": (*OURS, *PATCHED), "learners": generation.LEARNERS}
-    chosen["activations"] = study.ACTIVATIONS
-    for option, known in chosen.items():
-        parser.add_argument(f"--{option}", nargs="+", choices=[*known], default=[*known])
-    parser.add_argument("--jobs", type=int, default=cpu_count(), help="processes")
-    parser.add_argument("--data-home", help="folder of local copies of the data")
-
-
-KEY, COLUMNS, PACKAGES = generation.KEY, generation.COLUMNS, generation.PACKAGES
-SCORES = Experiment(TABLE.name, KEY, COLUMNS[len(KEY) :], _jobs, (), PACKAGES, COLUMNS, True)
 MODULE = "benchmarks.papers.combu.table7_generation"
-ABOUT = __doc__.splitlines()[0]
-STUDY = Study(TABLE.name, TABLE.title, ABOUT, MODULE, [SCORES], write_page, _add_arguments)
+KEY, SETTINGS, RESULTS = generation.KEY, generation.SETTINGS, generation.RESULTS
+SCORES = Experiment("table7_generation", SETTINGS, RESULTS, _jobs, KEY, generation.PACKAGES)
+OPTIONS = {"seeds": 5, "data": tuple(DATA), "models": (*OURS, *PATCHED)}
+OPTIONS |= {"learners": generation.LEARNERS, "activations": tuple(study.ACTIVATIONS)}
+STUDY = Study(MODULE, TABLE.title, __doc__, [SCORES], write_page, OPTIONS)
 
 if __name__ == "__main__":
     STUDY.main()

@@ -14,7 +14,6 @@ what the paper gains on corrupted images (LA-SiLU over ReLU +0.9, over SiLU +1.4
 from __future__ import annotations
 
 import warnings
-from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -23,20 +22,17 @@ from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure
-from sklearn.datasets import load_digits
-from sklearn.model_selection import GroupShuffleSplit
 
-from benchmarks.common.command import Experiment, Job, Study
-from benchmarks.common.looks import Line, plot
-from benchmarks.common.page import Page
-from benchmarks.common.results import Row
+from benchmarks.common import Arguments, Experiment, Job, Page, Row, Study
+from benchmarks.common.looks import intervals
 from benchmarks.common.verdicts import Claim, Verdict, beats, by_unit, claims_table
 from benchmarks.papers.combu.sources import Source
 from benchmarks.papers.layeract import shared
-from benchmarks.papers.layeract.shared import ACTIVATIONS, COUNTERPARTS, LAYER_LEVEL, NAMES, Table
+from benchmarks.papers.layeract.shared import ACTIVATIONS, COUNTERPARTS, LAYER_LEVEL, NAMES
+from benchmarks.quality.predictions import split_rows
 from combutab.evaluation import CORRUPTIONS, robustness
 
-NAME, MARGIN = "layeract_robustness", 0.5
+MARGIN = 0.5
 NORMS = {"batch": "batch norm", "layer": "layer norm", "none": "no normalisation"}
 DATA = ("diabetes", "breast-w", "wdbc", "PhishingWebsites", "digits")
 KEY = ("data", "normalization", "activation", "seed")
@@ -45,7 +41,6 @@ RESULTS = (
     *("clean", "corrupted", *CORRUPTIONS, *(f"severity_{level}" for level in range(1, 6))),
     *("n_train", "n_test", "error"),  # a network that fails ends the study: "error" is empty
 )
-VERSIONS = ("python", "cpu")
 
 
 @dataclass(frozen=True)
@@ -72,31 +67,16 @@ QUICK = Plan(("silu", "hardsilu", *LAYER_LEVEL), ("breast-w", "digits"), hidden=
              severities=(3,), n_rows=150, n_seeds=2)  # fmt: skip
 
 
-def load(data: str, n_rows: int, data_home: str | None) -> Table:
-    """Load features and target of a set, a random subset where it has more rows."""
-    if data != "digits":
-        return Source("openml", data, "classification", limit=n_rows, data_home=data_home).load()
-    X, y = load_digits(return_X_y=True, as_frame=True)
-    kept = X.sample(min(n_rows, len(X)), random_state=0).index
-    return X.loc[kept].reset_index(drop=True), y.loc[kept].reset_index(drop=True)
-
-
-def split(X: pd.DataFrame, y: pd.Series, seed: int) -> tuple[Table, Table]:
-    """Split into training and test rows; rows that are equal stay on one side."""
-    groups = X.groupby(list(X.columns), dropna=False, observed=True, sort=False).ngroup()
-    splitter = GroupShuffleSplit(1, test_size=0.2, random_state=seed)
-    train, test = next(splitter.split(X, groups=groups))
-    return (X.iloc[train], y.iloc[train]), (X.iloc[test], y.iloc[test])
-
-
 def train_and_judge(data: str, norm: str, plan: Plan, data_home: str | None) -> list[Row]:
     """Train all activations and seeds of a set and normalisation as a stack, and score them.
 
     A seed is a split and the initial weights of its networks; the activations share them.
     """
     warnings.filterwarnings("ignore", message="Got `batch_size`")
-    X, y = load(data, plan.n_rows, data_home)
-    splits = [split(X, y, seed) for seed in range(plan.n_seeds)]
+    source = Source("openml", data, "classification", limit=plan.n_rows, data_home=data_home)
+    X, y = source.load()
+    parts = [split_rows(X, seed, len(X)) for seed in range(plan.n_seeds)]
+    splits = [[(X.iloc[rows], y.iloc[rows]) for rows in both] for both in parts]
     nets = shared.train(
         plan.activations,
         [own for own, _ in splits],
@@ -118,13 +98,11 @@ def train_and_judge(data: str, norm: str, plan: Plan, data_home: str | None) -> 
         means = [wrong.pivot_table("score", "estimator", by) for by in ("corruption", "severity")]
         scores = result.summary.set_index("estimator")[["clean", "corrupted"]].join(means)
         for name, found in scores.to_dict("index").items():
-            rows[name, seed] = dict.fromkeys(RESULTS, "")
-            rows[name, seed] |= {score: f"{value:.6g}" for score, value in found.items()}
-            rows[name, seed] |= {"n_train": str(len(X_train)), "n_test": str(len(test[0]))}
+            rows[name, seed] = {**found, "n_train": len(X_train), "n_test": len(test[0])}
     return [rows[key] for key in nets]
 
 
-def jobs(arguments: Namespace) -> Iterator[Job]:
+def jobs(arguments: Arguments) -> Iterator[Job]:
     """Make a stack for each set and normalisation."""
     plan = QUICK if arguments.quick else Plan(data=arguments.data)
     for data, norm in product(plan.data, NORMS):
@@ -132,11 +110,6 @@ def jobs(arguments: Namespace) -> Iterator[Job]:
         wanted = [plan.settings(*member) for member in members]
         run = partial(train_and_judge, data, norm, plan, arguments.data_home)
         yield Job(wanted, run, f"{data}, {NORMS[norm]}")
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--data", nargs="+", choices=DATA, default=DATA)
-    parser.add_argument("--data-home", help="folder with the CSV files; else OpenML")
 
 
 # ---- claims --------------------------------------------------------------------------------------
@@ -206,7 +179,7 @@ def paper_accuracies() -> pd.DataFrame:
     return table.rename(columns={"total": "corrupted"})
 
 
-def write_page(page: Page, arguments: Namespace, rows: pd.DataFrame) -> None:
+def write_page(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
     sizes = rows.groupby("data", sort=False)[["n_train", "n_test"]].mean().round().astype(int)
     sets = ", ".join(f"{d} ({a} + {b} rows)" for d, a, b in sizes.itertuples())
     settings = ", ".join(f"{name} {rows[name].iloc[0]}" for name in (*SETTINGS[5:], "n_rows"))
@@ -249,28 +222,25 @@ def _add_accuracies(page: Page, rows: pd.DataFrame, norm: str) -> None:
 def plot_gains(rows: pd.DataFrame) -> Figure:
     """Draw the gains of both functions over each other activation: all tables, and digits."""
     units = {"5 tables": (rows, "data"), "digits, splits": (rows[rows["data"] == "digits"], "seed")}
-    panels, ticks = {}, {}
+    panels = {}
     for name, text in NAMES.items():
-        panels[f"{text} over ..."] = lines = []
-        for i, (label, (own, unit)) in enumerate(units.items()):
+        panels[f"{text} over ..."] = series = {}
+        for what, (own, unit) in units.items():
             wide = accuracies(own, "corrupted", "batch", unit)
             sizes = own[["n_train", "n_test"]].mean() if unit == "seed" else {}
             others = [n for n in ACTIVATIONS if n in wide and n not in LAYER_LEVEL]
-            found = pd.DataFrame([vars(beats(wide[name], wide[n], **sizes)) for n in others])
-            x = [j + 0.2 * i - 0.1 for j in range(len(others))]
-            ticks = {float(j): shared.TICKS[n] for j, n in enumerate(others)}
-            look = (("#0072B2", "#D55E00")[i], "os"[i], "none")
-            lines.append(Line(x, found["estimate"], label, look, found["low"], found["high"]))
-        lines.append(Line([-0.5, len(ticks) - 0.5], [0, 0], "_zero", ("0.7", "", "-"), width=0.8))
-    return plot(panels, ("", "points of accuracy, 95 % interval"), n_columns=2, ticks=ticks)
+            found = [vars(beats(wide[name], wide[n], **sizes)) for n in others]
+            series[what] = pd.DataFrame(found, others, ["estimate", "low", "high"])
+    return intervals(panels, "points of accuracy, 95 % interval")
 
 
-COLUMNS = (*SETTINGS, *RESULTS, *VERSIONS, "combutab", "torch")
 STUDY = Study(
-    *(NAME, "LayerAct: accuracies on clean and corrupted tables", __doc__.splitlines()[0]),
     "benchmarks.papers.layeract.robustness",
-    [Experiment(NAME, SETTINGS, RESULTS, jobs, KEY, VERSIONS, columns=COLUMNS)],
-    *(write_page, add_arguments),
+    "LayerAct: accuracies on clean and corrupted tables",
+    __doc__,
+    [Experiment("layeract_robustness", SETTINGS, RESULTS, jobs, KEY, ("python", "cpu"))],
+    write_page,
+    {"data": DATA},
 )
 
 if __name__ == "__main__":

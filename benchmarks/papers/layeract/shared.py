@@ -18,7 +18,6 @@ COUNTERPARTS = {"la-silu": "silu", "la-hardsilu": "hardsilu"}
 LAYER_LEVEL = tuple(COUNTERPARTS)
 NAMES = {"la-silu": "LA-SiLU", "la-hardsilu": "LA-HardSiLU"}
 ACTIVATIONS = (*ELEMENT_LEVEL, *LAYER_LEVEL, "combu", "pln-8")  # the last two are other papers'
-TICKS = {name: name.replace("_", "\n").replace("hard", "hard\n") for name in ACTIVATIONS}
 Table = tuple[pd.DataFrame, pd.Series]
 
 

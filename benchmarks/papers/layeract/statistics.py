@@ -10,7 +10,6 @@ A network of one hidden layer of 512 units, as in the paper's section 4.1; sciki
 from __future__ import annotations
 
 import math
-from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,23 +20,16 @@ from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from benchmarks.common.command import Experiment, Job, Study
-from benchmarks.common.looks import Line, plot
-from benchmarks.common.page import Page
-from benchmarks.common.results import Row
+from benchmarks.common import Arguments, Experiment, Job, Page, Row, Study
+from benchmarks.common.looks import intervals
 from benchmarks.common.verdicts import Claim, Verdict, beats, by_unit, claims_table, exact
 from benchmarks.papers.layeract import shared
 from benchmarks.papers.layeract.shared import COUNTERPARTS, LAYER_LEVEL, NAMES, beats_all
 from combutab import MLPClassifier
 from combutab.evaluation import activation_stats, t_interval
 
-NAME = "layeract_statistics"
 NOISES = ((0.0, 0.5), (1.0, 0.5))  # mean and standard deviation
-FLUCTUATIONS = {  # where the noise is added, and its mean
-    f"{where}_{mean:g}": f"N({mean:g}, {sd}²) at the {what}"
-    for where, what in {"layer": "activation", "input": "pixels"}.items()
-    for mean, sd in NOISES
-}
+FLUCTUATIONS = {f"layer_{mean:g}": f"N({mean:g}, {sd}²)" for mean, sd in NOISES}
 LAYER = ("mean", "mean_abs", "saturated", "dead")
 UNITS = ("accuracy", *LAYER, "lowest", "input_mean_abs", "input_sd")
 PARTS = ("mean", "sd", "relative", "input_mean", "input_sd")
@@ -86,36 +78,33 @@ def describe(net: MLPClassifier, X: pd.DataFrame, y: pd.Series) -> dict[str, flo
     """Describe a network by numbers.
 
     A fluctuation is a mean or standard deviation over the samples of a sum over the units, for
-    noise at the activation ("layer") or at the scaled pixels ("input"). ``relative`` is the mean
-    as a share of the root mean square of the activations.
+    noise at the activation. ``relative`` is the mean as a share of the root mean square of the
+    activations.
     """
     stats = activation_stats(net, X, noises=NOISES)
-    at_input = activation_stats(net, X, noises=NOISES, noise_at="input")
     before = activation_stats(net, X, noises=(), layers="linears.0")
     layer, units = stats.layers.iloc[0], stats.units
     size = layer["n_units"] * math.sqrt((units["mean"] ** 2 + units["sd"] ** 2).mean())
     values = {"accuracy": net.score(X, y), **layer[list(LAYER)], "lowest": units["min"].min()}
     values["input_mean_abs"] = before.layers["mean_abs"].iloc[0]
     values["input_sd"] = before.units["sd"].mean()
-    for where, found in (("layer", stats), ("input", at_input)):
-        for row in found.fluctuation.itertuples():
-            parts = row._asdict() | {"relative": row.mean / size}
-            values |= {f"{where}_{row.noise_mean:g}_{part}": parts[part] for part in PARTS}
+    for row in stats.fluctuation.itertuples():
+        parts = row._asdict() | {"relative": row.mean / size}
+        values |= {f"layer_{row.noise_mean:g}_{part}": parts[part] for part in PARTS}
     return values
 
 
 def run(plan: Plan, epochs: int) -> list[Row]:
     """Train and describe: a row an activation and seed."""
     nets, test = train(plan, epochs)
-    found = [describe(net, *test) for net in nets.values()]
-    return [{name: str(round(float(value), 6)) for name, value in row.items()} for row in found]
+    return [describe(net, *test) for net in nets.values()]
 
 
-def jobs(arguments: Namespace) -> Iterator[Job]:
+def jobs(arguments: Arguments) -> Iterator[Job]:
     plan = QUICK if arguments.quick else Plan()
     for epochs in plan.epochs:
         wanted = [
-            {"activation": activation, "seed": str(seed), "epoch": str(epochs)}
+            {"activation": activation, "seed": seed, "epoch": epochs}
             for activation, seed in product(plan.activations, range(plan.n_seeds))
         ]
         yield Job(wanted, partial(run, plan, epochs), f"{epochs} epochs")
@@ -168,7 +157,7 @@ CLAIMS = [
 # ---- the page ------------------------------------------------------------------------------------
 
 
-def write_page(page: Page, arguments: Namespace, rows: pd.DataFrame) -> None:
+def write_page(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
     first, last = rows["epoch"].min(), rows["epoch"].max()
     plan = QUICK if arguments.quick else Plan()
     page.text(
@@ -177,8 +166,8 @@ def write_page(page: Page, arguments: Namespace, rows: pd.DataFrame) -> None:
         f"0.01, weight decay 1e-4), up to epoch {last}, where the learning rate first decreases. "
         "scikit-learn's 1,797 digits replace MNIST: one 4:1 split, "
         f"{rows['seed'].nunique()} seeds; statistics over the test rows. Noise is added to the "
-        "input of the activation, as in the paper, or to the pixels. The paper's figures have no "
-        "numbers, so the claims are those of its text."
+        "input of the activation, as in the paper. The paper's figures have no numbers, so the "
+        "claims are those of its text."
     )
     page.heading("Verdicts")
     page.text(
@@ -210,33 +199,20 @@ def write_page(page: Page, arguments: Namespace, rows: pd.DataFrame) -> None:
 
 def plot_statistics(rows: pd.DataFrame) -> Figure:
     """Draw what the claims are of, at the last epoch, with intervals (smaller than the points)."""
-    panels, ticks = {}, {}
+    panels, layer_level = {}, list(LAYER_LEVEL)
     shown = {"mean_abs": "size of the unit means", "layer_0_mean": "fluctuation, N(0, 0.5²)"}
     shown |= {"layer_1_mean": "fluctuation, N(1, 0.5²)", "layer_1_sd": "its spread over samples"}
     for column, title in shown.items():
         table = wide(rows, column)
-        names = [name for name in (*shared.ELEMENT_LEVEL, *LAYER_LEVEL) if name in table]
-        ticks = {float(i): shared.TICKS[name] for i, name in enumerate(names)}
-        panels[title] = lines = []
-        kinds = {"LayerAct": ("#D55E00", "s", "none"), "others": ("#0072B2", "o", "none")}
-        for kind, look in kinds.items():
-            own = [n for n in names if (n in LAYER_LEVEL) == (kind == "LayerAct")]
-            found = pd.DataFrame([t_interval(table[n])._asdict() for n in own])
-            x = [float(names.index(n)) for n in own]
-            lines.append(Line(x, found["mean"], kind, look, found["low"], found["high"]))
-    return plot(panels, ("", ""), n_columns=2, ticks=ticks, share="none")
+        others = [name for name in shared.ELEMENT_LEVEL if name in table]
+        found = pd.DataFrame([t_interval(table[name]) for name in table], table.columns)
+        panels[title] = {"others": found.loc[others], "LayerAct": found.loc[layer_level]}
+    return intervals(panels, "mean and 95 % interval")
 
 
-STUDY = Study(
-    *(
-        NAME,
-        "LayerAct: means and fluctuation of the units of one hidden layer",
-        __doc__.splitlines()[0],
-    ),
-    "benchmarks.papers.layeract.statistics",
-    [Experiment(NAME, ("activation", "seed", "epoch"), RESULTS, jobs)],
-    write_page,
-)
+ROWS = Experiment("layeract_statistics", ("activation", "seed", "epoch"), RESULTS, jobs)
+TITLE = "LayerAct: means and fluctuation of the units of one hidden layer"
+STUDY = Study("benchmarks.papers.layeract.statistics", TITLE, __doc__, [ROWS], write_page)
 
 if __name__ == "__main__":
     STUDY.main()

@@ -17,8 +17,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from torch import Tensor
 
-from benchmarks.common.results import Row
-from benchmarks.papers.pln.shared import TASKS, row_of, source, trained
+from benchmarks.common import Row
+from benchmarks.papers.pln.shared import TASKS, source, trained
 from combutab.nn import Member, MLPSpec, StackedMLP, TableNetwork
 from combutab.training import CrossEntropy, Loss, MemberPlan, OptimizerConfig, Rows, TrainConfig
 
@@ -156,7 +156,7 @@ def initial_gradients(rows: Sequence[Row], data_home: str | None = None) -> list
     batch = torch.randperm(len(task.x_train), generator=torch.Generator().manual_seed(0))[:256]
     x = task.x_train[batch].double().expand(len(seeds), -1, -1)
     norms = gradient_norms(net, x, lambda outputs: task.losses(outputs, task.y_train[batch]))
-    return [row_of(NORMS, *member) for member in norms.tolist()]
+    return [dict(zip(NORMS, member, strict=True)) for member in norms.tolist()]
 
 
 def rate_factor(step: int, n_steps: int) -> float:
@@ -193,7 +193,6 @@ def train(rows: Sequence[Row], data_home: str | None = None) -> list[Row]:
     fit, held_out = (net.predict(x, None, 500) for x in (task.x_train, task.x_test))
     scores = task.scores(fit, task.y_train), task.scores(held_out, task.y_test)
     found = torch.stack([*scores, task.losses(fit, task.y_train).double()], dim=1).tolist()
-    lost = [not math.isfinite(values[-1]) for values in found]
-    kept = [[""] * 3 if gone else values for values, gone in zip(found, lost, strict=True)]
-    ends = zip(kept, lost, strict=True)
-    return [row_of(RESULTS, *values, gone, task.trivial_score) for values, gone in ends]
+    kept = [v if math.isfinite(v[-1]) else [None] * 3 for v in found]
+    ends = [(*values, values[-1] is None, task.trivial_score) for values in kept]
+    return [dict(zip(RESULTS, own, strict=True)) for own in ends]

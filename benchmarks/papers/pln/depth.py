@@ -40,9 +40,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy.stats import gmean
 
-from benchmarks.common.command import Arguments, Experiment, Job, Study
+from benchmarks.common import Arguments, Experiment, Job, Page, Study
 from benchmarks.common.looks import Line, cross_table, label, listed, look, plot
-from benchmarks.common.page import Page
 from benchmarks.common.verdicts import Verdict, best_of, claims_table
 from benchmarks.papers.pln import deep_networks, shared
 from benchmarks.papers.pln.shared import combinations, stacked_jobs
@@ -168,22 +167,6 @@ def judge(
 CLAIMS = shared.claims("pln_depth", "table", judge)
 
 
-def threshold(gradients: pd.DataFrame, chosen: pd.DataFrame) -> str:
-    """Whether the gradient at the start tells which networks train.
-
-    By the ratio of the first hidden gradient to the last, its geometric mean over seeds.
-    """
-    ratio = np.log10(gradients["first"] / gradients["last_hidden"])
-    both = chosen.merge(gradients.assign(ratio=ratio).groupby(CELL)["ratio"].mean().reset_index())
-    trains = both["skill"] > TRAINS
-    near, larger, smaller = both["ratio"].abs() <= 2, both["ratio"] > 2, both["ratio"] < -2
-    shares = [f"{trains[where].sum()} of {where.sum()}" for where in (near, larger, smaller)]
-    return f"""\
-Number of networks that train, by the ratio of the first to the last hidden layer's gradient at
-initialisation: within a factor of 100, {shares[0]}; larger (exploding), {shares[1]}; smaller
-(vanishing), {shares[2]}."""
-
-
 def write(page: Page, _: Arguments, gradients: pd.DataFrame, training: pd.DataFrame) -> None:
     chosen = choose_rates(training)
     page.text(f"""\
@@ -192,7 +175,6 @@ or explode? The skill of a network is 1 minus the ratio of its test error to tha
 prediction, averaged over {training["seed"].nunique()} seeds; a network *trains* if its skill is
 above {TRAINS:g}. The unit is the table: {listed(chosen["data"].unique())}.""")
     page.text(claims_table(CLAIMS, by_table(gradients, chosen)))
-    page.text(threshold(gradients, chosen))
     in_full = gradients[gradients["data"].isin(IN_FULL)]
     page.figure(plot_gradients(in_full), "First layer's gradient at the start by depth")
     chosen["layers"] = chosen["depth"].map("{} layers".format)
@@ -223,20 +205,17 @@ def plot_gradients(rows: pd.DataFrame) -> Figure:
     return plot(panels, labels, n_columns=3, scales=("linear", "log"), ylim=ylim, title=title)
 
 
+GRADIENTS = ("pln_depth_gradients", GRADIENT_SETTINGS, deep_networks.NORMS, gradient_jobs)
 STUDY = Study(
-    name="pln_depth",
-    title="Deep networks without normalisation, by activation",
-    description=__doc__.splitlines()[0],
-    module="benchmarks.papers.pln.depth",
-    experiments=[
-        Experiment(
-            *("pln_depth_gradients", GRADIENT_SETTINGS, deep_networks.NORMS, gradient_jobs),
-            key=(*CELL, "seed"),
-        ),
+    "benchmarks.papers.pln.depth",
+    "Deep networks without normalisation, by activation",
+    __doc__,
+    [
+        Experiment(*GRADIENTS, key=(*CELL, "seed")),
         Experiment("pln_depth", SETTINGS, deep_networks.RESULTS, training_jobs, KEY),
     ],
-    write=write,
-    add_arguments=shared.add_arguments,
+    write,
+    shared.OPTIONS,
 )
 
 if __name__ == "__main__":

@@ -32,18 +32,14 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import GroupShuffleSplit
 
-from benchmarks.common.command import Arguments, Experiment, Job, Study
+from benchmarks.common import Arguments, Experiment, Job, Page, Row, Study
 from benchmarks.common.looks import label, listed
-from benchmarks.common.page import Page
-from benchmarks.common.results import Row
 from benchmarks.common.verdicts import Verdict, claims_table
 from benchmarks.papers.pln import shared
 from benchmarks.papers.pln.shared import TASKS, combinations
 from combutab import MLPClassifier, MLPRegressor, paper_recipe
 from combutab.estimators import BaseMLP, FitTask, fit_stacked
 
-MARGIN = 0.02  # of accuracy or R2
-MATCHES = {"rule": "matches", "score": "score"}
 KIND = ["normalization", "activation"]
 KEY = ("data", "depth", *KIND, "split")
 SETTINGS = (*KEY, "width", "n_rows", "n_steps", "batch_size", "learning_rate")
@@ -84,7 +80,8 @@ def run(data_home: str | None, rows: Sequence[Row]) -> list[Row]:
         if outcome.error is not None:
             raise outcome.error
         scores = (task.estimator.score(X.iloc[side], y.iloc[side]) for side in (train, test))
-        results.append(shared.row_of(RESULTS, TASKS[name], len(train), len(test), *scores))
+        values = (TASKS[name], len(train), len(test), *scores)
+        results.append(dict(zip(RESULTS, values, strict=True)))
     return results
 
 
@@ -132,19 +129,6 @@ def write(page: Page, _: Arguments, rows: pd.DataFrame) -> None:
 Does a network with PLN-8 still need another activation function, and is PLN-8 as good as batch and
 layer norm? Data: {tables}.""")
     page.text(claims_table(CLAIMS, depths))
-    page.heading("Does PLN-8 match batch and layer norm before the same activation?")
-    page.text(f"Test score, PLN-8 minus the other; margin {MARGIN:g}.")
-    names = list(rows["activation"].unique())
-    found = {
-        (depth, other): [
-            compare(own, MARGIN, left=f"pln {name}", right=f"{other} {name}", **MATCHES)
-            for name in names
-        ]
-        for depth, own in depths.items()
-        for other in ("batch", "layer")
-    }
-    heads = [f"{label(other)}, {depth}" for depth, other in found]
-    page.table(["activation", *heads], zip(map(label, names), *found.values(), strict=True))
     with page.details("Test scores: accuracy, or R² of regressions; mean ± sd over splits"):
         cells = rows.groupby(["data", "depth", *KIND], sort=False)["score"].agg(["mean", "std"])
         texts = cells["mean"].map("{:.3f} ± ".format) + cells["std"].map("{:.3f}".format)
@@ -155,13 +139,12 @@ layer norm? Data: {tables}.""")
 
 
 STUDY = Study(
-    name="pln_normalization",
-    title="PLN-8 instead of batch and layer normalisation",
-    description=__doc__.splitlines()[0],
-    module="benchmarks.papers.pln.normalization",
-    experiments=[Experiment("pln_normalization", SETTINGS, RESULTS, jobs, KEY)],
-    write=write,
-    add_arguments=shared.add_arguments,
+    "benchmarks.papers.pln.normalization",
+    "PLN-8 instead of batch and layer normalisation",
+    __doc__,
+    [Experiment("pln_normalization", SETTINGS, RESULTS, jobs, KEY)],
+    write,
+    shared.OPTIONS,
 )
 
 if __name__ == "__main__":

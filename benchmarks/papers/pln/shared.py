@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
 
 import pandas as pd
-from sklearn.datasets import load_digits
 
-from benchmarks.common.command import Job
-from benchmarks.common.page import Page
-from benchmarks.common.results import Row
+from benchmarks.common import Job, Page, Row
 from benchmarks.common.verdicts import Claim, Verdict, beats, matches
 from benchmarks.papers.combu.sources import Source
 from combutab.nn import TableNetwork
@@ -34,19 +29,9 @@ the digits from scikit-learn."""
 RULES = {"beats": beats, "matches": matches}
 
 
-@dataclass(frozen=True)
-class Digits(Source):
-    """scikit-learn's 8 x 8 images of digits, as a table."""
-
-    def load(self) -> tuple[pd.DataFrame, pd.Series]:
-        X, y = load_digits(return_X_y=True, as_frame=True)
-        return X[: self.limit], y[: self.limit]
-
-
 def source(name: str, n_rows: int, data_home: str | None) -> Source:
     """A data set of `TASKS`, at most ``n_rows`` of its rows."""
-    kind = Digits if name == "digits" else Source
-    return kind("openml", name, TASKS[name], limit=n_rows, data_home=data_home)
+    return Source("openml", name, TASKS[name], limit=n_rows, data_home=data_home)
 
 
 def claims(study: str, unit: str, judge: Callable[..., Verdict]) -> tuple[Claim[pd.DataFrame], ...]:
@@ -67,10 +52,7 @@ def method(page: Page, docstring: str, *more: str) -> None:
         page.text(text, *more)
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """The options that choose among data sets, and where they come from."""
-    parser.add_argument("--data", nargs="+", choices=list(TASKS), default=list(TASKS))
-    parser.add_argument("--data-home", help="folder with the CSV files; else OpenML")
+OPTIONS = {"data": tuple(TASKS)}
 
 
 def combinations(**values: Iterable[object]) -> pd.DataFrame:
@@ -85,12 +67,6 @@ def stacked_jobs(
     groups = settings.astype(str).groupby(list(stack), sort=False)
     every = [part.to_dict("records") for _, part in groups]
     return [Job(rows, partial(run, rows), ", ".join(rows[0][n] for n in stack)) for rows in every]
-
-
-def row_of(names: Sequence[str], *values: object) -> Row:
-    """A row of results, numbers to six digits."""
-    texts = (f"{v:.6g}" if isinstance(v, float) else str(v) for v in values)
-    return dict(zip(names, texts, strict=True))
 
 
 def trained(

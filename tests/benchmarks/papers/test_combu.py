@@ -178,7 +178,7 @@ def test_rows_of_other_settings_are_refused(finished, tmp_path):
 
 
 def test_two_processes_cannot_write_to_one_file(tmp_path):
-    first, second = (Store(tmp_path / "all.csv.gz", study.COLUMNS, study.KEY) for _ in range(2))
+    first, second = (Store(tmp_path / "all.csv.gz", study.SETTINGS, study.KEY) for _ in range(2))
     with first.open([]), pytest.raises(RuntimeError, match="another process"), second.open([]):
         pass
 

@@ -56,17 +56,6 @@ def test_the_unit_of_a_verdict_is_the_table():
 # ---- the run of layeract_robustness --------------------------------------------------------------
 
 
-def test_equal_rows_stay_on_one_side():
-    X = pd.DataFrame({"a": np.repeat(np.arange(30), 3), "b": 1})
-    y = X["a"] % 2
-    for seed in range(5):
-        (X_train, y_train), (X_test, _) = robustness_study.split(X, y, seed)
-        assert not set(X_train["a"]) & set(X_test["a"])
-        assert len(X_train) + len(X_test) == 90
-        assert len(X_test) == 18
-        pd.testing.assert_series_equal(y_train, X_train["a"] % 2, check_names=False)
-
-
 def test_the_plan_is_that_of_the_results_in_the_repository():
     there = pd.read_csv(
         Path(robustness_study.__file__).parent / "results" / "layeract_robustness.csv.gz", dtype=str
@@ -94,7 +83,6 @@ def test_what_is_recorded_of_a_network():
     size = 16 * np.sqrt((gives**2).mean())
     ratio = values["layer_0_mean"] / values["layer_0_relative"]
     assert ratio == pytest.approx(size, rel=1e-3)
-    assert values["input_0_input_mean"] > 0
 
 
 def test_activations_are_compared_within_a_draw_of_weights():

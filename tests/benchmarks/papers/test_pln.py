@@ -55,14 +55,6 @@ def test_the_target_functions_are_what_the_page_says():
         assert np.abs(drawn).max() == pytest.approx(1.0)
 
 
-def test_the_promised_error_is_that_of_the_propositions():
-    values = approximation.target("random values", 0)(np.linspace(-5, 5, 21))
-    lipschitz = 10 * np.abs(np.diff(values)).max() / 0.5  # of the function on [0, 1]
-    for activation, n in {"relu": 31, "pln-2": 16, "pln-4": 8, "pls-1": 32, "tanh": 32}.items():
-        found = approximation.promised("random values", 0, activation, 32)
-        assert found == pytest.approx(lipschitz / (2 * n - 1))
-
-
 def test_rows_hold_the_errors_of_the_trained_network(monkeypatch):
     kept, trained = [], approximation.trained
     monkeypatch.setattr(approximation, "trained", lambda *a: kept.append(trained(*a)) or kept[-1])
@@ -81,9 +73,8 @@ def test_rows_hold_the_errors_of_the_trained_network(monkeypatch):
             output = net(torch.tensor(x)[:, None])[:, 0].numpy()
         return output - approximation.target("random values", 4)(x)
 
-    assert errors[1, 0] == pytest.approx(np.mean(error(np.linspace(-5, 5, 21)) ** 2), rel=1e-4)
-    assert errors[1, 1] == pytest.approx(np.abs(error(np.linspace(-5, 5, 1001))).max(), rel=1e-4)
-    assert np.isinf(errors[2]).all(), "it diverged"
+    assert errors[1] == pytest.approx(np.mean(error(np.linspace(-5, 5, 21)) ** 2), rel=1e-4)
+    assert np.isinf(errors[2]), "it diverged"
 
 
 def test_the_learning_rate_is_chosen_on_another_seed(monkeypatch):
@@ -92,14 +83,14 @@ def test_the_learning_rate_is_chosen_on_another_seed(monkeypatch):
     def train(shape, networks, n_steps):
         calls.append((networks, n_steps))
         best = {"relu": 0.001, "tanh": 0.1}
-        return np.array([[abs(rate - best[name]) + seed, 5.0] for _, name, seed, rate in networks])
+        return np.array([abs(rate - best[name]) + seed for _, name, seed, rate in networks])
 
     monkeypatch.setattr(approximation, "train", train)
     own = {"family": "trigonometric", "number": "1", "n_steps": "100"}
     rows = [own | {"activation": name, "seed": seed} for name in ("relu", "tanh") for seed in "12"]
     found = approximation.run(rows)
-    assert [row["learning_rate"] for row in found] == ["0.001", "0.001", "0.1", "0.1"]
-    assert [row["mse"] for row in found] == ["1", "2", "1", "2"]
+    assert [row["learning_rate"] for row in found] == [0.001, 0.001, 0.1, 0.1]
+    assert [row["mse"] for row in found] == [1, 2, 1, 2]
     (searched, steps), (networks, n_steps) = calls
     assert (steps, n_steps) == (25, 100)
     assert {seed for _, _, seed, _ in searched} == {0}
@@ -119,7 +110,6 @@ def test_losses_are_compared_over_the_widths_that_both_have():
     found = approximation.compare(losses, 0.2, lower="pln-16", higher="pln-4")
     assert found.estimate == pytest.approx(0.5), "(-1 - 2) / 2 against (0 - 4) / 2"
     assert found.word == "holds"
-    assert approximation.falls(losses, "pln-4").estimate == 1.0
 
 
 # ---- Deep networks without normalisation ---------------------------------------------------------
@@ -209,16 +199,16 @@ def test_gradient_norms_against_differences(body):
 
 def test_training_learns_diverges_and_takes_each_member_alone():
     slow, fast = deep_networks.train([settings(learning_rate=rate, seed=7) for rate in (0.1, 1e30)])
-    assert float(slow["train_score"]) > 0.95
-    assert float(slow["test_score"]) > 0.8
-    assert slow["diverged"] == "False"
+    assert slow["train_score"] > 0.95
+    assert slow["test_score"] > 0.8
+    assert not slow["diverged"]
     wild = settings(learning_rate=1e30, activation="relu", init="kaiming", n_steps=12)
     (exploded,) = deep_networks.train([wild])
-    assert exploded["diverged"] == "True"
-    assert exploded["test_score"] == exploded["train_loss"] == ""
+    assert exploded["diverged"]
+    assert exploded["test_score"] is exploded["train_loss"] is None
     (alone,) = deep_networks.train([settings(learning_rate=0.1, seed=7)])
-    beside = pytest.approx(float(slow["train_loss"]), rel=1e-3)
-    assert float(alone["train_loss"]) == beside, "also beside a wild rate"
+    beside = pytest.approx(slow["train_loss"], rel=1e-3)
+    assert alone["train_loss"] == beside, "also beside a wild rate"
     assert fast != slow
 
 

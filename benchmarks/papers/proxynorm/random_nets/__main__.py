@@ -2,7 +2,7 @@
 
 Sections 4 and 5 of the Proxy Normalization paper for networks with random weights: the power of
 each layer (Figure 2, top), Theorem 1's bound to depth 200 and how linear layers become (Figure 5),
-Theorems 2 and 3, residual networks at initialisation (Figure 6).
+residual networks at initialisation (Figure 6).
 
     python -m benchmarks.papers.proxynorm.random_nets [--quick] [--out FOLDER] [--report]
 """
@@ -16,14 +16,11 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from benchmarks.common.command import Arguments, Experiment, Job, Study
+from benchmarks.common import Arguments, Experiment, Job, Page, Row, Study
 from benchmarks.common.looks import Line, plot
-from benchmarks.common.page import Page
-from benchmarks.common.results import Row
 from benchmarks.common.verdicts import Claim, Verdict, beats, claims_table, exact
 from benchmarks.papers.proxynorm.figures import look, texts
 from benchmarks.papers.proxynorm.random_nets.nets import RHO, TERMS, WITH_IN, Net
-from benchmarks.papers.proxynorm.random_nets.theorems import CHECKED, cases
 from combutab.plotting import plot_power
 
 NAME = "proxynorm_random_nets"
@@ -47,7 +44,7 @@ QUICK = (
     Net("dense", 32, 6, LN, phi="identity", n_inputs=32),
 )
 COMMON = 20  # the depth of Figure 2's right edge
-ROUNDING, CONSTANT = 1e-10, 0.01  # of float64; of the power, where a theorem has "small constants"
+CONSTANT = 0.01  # of the power, where a theorem has "small constants"
 
 
 def network_jobs(arguments: Arguments) -> Iterator[Job]:
@@ -55,31 +52,14 @@ def network_jobs(arguments: Arguments) -> Iterator[Job]:
     for draw in range(2 if arguments.quick else 8):
         for net in QUICK if arguments.quick else FULL:
             own = {"net": net.kind, "width": net.width, "phi": net.phi, "draw": draw}
-            own = {name: str(value) for name, value in (own | {"inputs": net.n_inputs}).items()}
-            wanted = [{**own, "norm": norm, "depth": str(depth)} for norm, depth in net.sites]
-            yield Job(wanted, partial(measured, net, draw), ", ".join(own.values()))
+            own |= {"inputs": net.n_inputs}
+            wanted = [{**own, "norm": norm, "depth": depth} for norm, depth in net.sites]
+            yield Job(wanted, partial(measured, net, draw), ", ".join(map(str, own.values())))
 
 
 def measured(net: Net, draw: int) -> list[Row]:
-    """Powers and nonlinearity as text, in the order of the net's sites."""
-    digits = dict.fromkeys((*TERMS, "nonlinearity"), ".5g") | {"P": ".9g"}
-    rows = net.measure(draw).to_dict("records")
-    return [{"nonlinearity": ""} | {n: f"{v:{digits[n]}}" for n, v in row.items()} for row in rows]
-
-
-def theorem_jobs(arguments: Arguments) -> Iterator[Job]:
-    """All cases of Theorems 2 and 3, a draw after another."""
-    size, n_points = ((16, 6), 2001) if arguments.quick else ((32, 50), 20_001)
-    found = cases(Net("conv", *size), n_points)
-
-    def run(draw: int) -> list[Row]:
-        errors = [error for find in found.values() for error in find(draw).values()]
-        return [{"error": f"{error:.4g}"} for error in errors]
-
-    for draw in map(str, range(2 if arguments.quick else 8)):
-        names = [(str(t), case, draw, term) for t, case in found for term in CHECKED[t]]
-        own = [dict(zip(CASE, name, strict=True)) for name in names]
-        yield Job(own, partial(run, int(draw)), f"theorems, draw {draw}")
+    """Powers and nonlinearity, in the order of the net's sites."""
+    return net.measure(draw).to_dict("records")
 
 
 # ---- The paper's claims ---------------------------------------------------------------------
@@ -139,19 +119,6 @@ def nearer(rows: pd.DataFrame, margin: float) -> Verdict:
     return beats(*(own["over"].abs().groupby(own["draw"]).max() for own in (narrow, wide)))
 
 
-def errors(theorem: int, term: str, case: str, measure: str) -> Claim:
-    """Make a claim of the errors of a theorem's cases whose names match."""
-
-    def judge(theorems: pd.DataFrame, tolerance: float) -> Verdict:
-        own = theorems[(theorems["theorem"] == theorem) & theorems["case"].str.contains(case)]
-        return exact(own["error"][own["term"].str.fullmatch(term)], tolerance)
-
-    text = f"given standard normal channels, PN gives channels with {term} = {int(term == 'P')}"
-    text = [text, "with IN each channel has P = P3 = 1 and P1 = P2 = P4 = 0"][theorem == 2]
-    tolerance = ROUNDING if theorem == 2 else CONSTANT
-    return Claim(f"Theorem {theorem}", text, "exact", judge, tolerance, measure)
-
-
 TABLE = pd.read_csv(Path(__file__).with_name("claims.csv")).to_numpy()
 HIGHER = [higher(*(float(x) if x[0] == "0" else x for x in row)) for row in TABLE]
 RESIDUAL = [claim for claim in HIGHER if claim.where == "Figure 6"]
@@ -165,11 +132,6 @@ RANDOM = (
           nearer, measure="largest distance at the smallest width - at the largest"),
     *(claim for claim in HIGHER if claim not in RESIDUAL),
 )  # fmt: skip
-THEOREMS = (
-    errors(2, ".*", "float64", "float64"),
-    errors(3, "P1", ", normal", "P1"),
-    errors(3, "P", "normal, proxy of", "P - 1, as many proxy points as data"),
-)
 POWER = Claim(
     "Proposition 3, Figure 5 centre", "P = 1 with every normalisation", "exact",
     lambda rows, tolerance: exact(rows["P"] - 1, tolerance), 1e-3, "P - 1, float32, eps 1e-6",
@@ -178,17 +140,17 @@ POWER = Claim(
 # ---- The page -------------------------------------------------------------------------------
 
 
-def write(page: Page, arguments: Arguments, rows: pd.DataFrame, theorems: pd.DataFrame) -> None:
-    theorems = theorems.astype({"error": float})  # elsewhere an error is a message
+def write(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
     rows = derived(rows)
     kinds = dict(list(rows.groupby("net", sort=False)))
     main = {kind: main_net(part) for kind, part in kinds.items()}
     random = {kind: kinds[kind] for kind in ("conv", "dense")}
     text = texts(__file__)
     page.text(text["Design"], claims_table(RANDOM, random))
-    page.text(claims_table(RESIDUAL, {"residual": kinds["residual"]}))
+    residual = kinds["residual"]
+    told = text["Residual"].format(residual["inputs"].iloc[0])
+    page.text(told, claims_table(RESIDUAL, {"residual": residual}))
     page.text(claims_table((POWER,), {"all networks": rows}))
-    page.text(claims_table(THEOREMS, {"all cases": theorems}))
     figure = plot_theorem1({kind: main[kind] for kind in random})
     page.figure(figure, "P - P1 with LN under its bound, and nonlinearity, by depth", "theorem1")
     with page.details("Theorem 1 and Proposition 6 by width"):
@@ -199,30 +161,11 @@ def write(page: Page, arguments: Arguments, rows: pd.DataFrame, theorems: pd.Dat
         table = pd.DataFrame({**count, "cells": groups.size(), "largest": groups["over"].max()})
         # y has P <= 1, and at l = 1 the bound is 1: rounding there is no violation
         table.insert(3, "above the bound", groups["over"].agg(lambda over: (over > 1e-6).sum()))
-        add_table(page, table.reset_index())
-    with page.details("Theorems 2 and 3 by case"):
-        worst = theorems.pivot_table("error", ["theorem", "case"], "term", "max", sort=False)
-        add_table(page, worst.reset_index(), text["Theorem 3"])
+        table["largest"] = table["largest"].map("{:.3g}".format)
+        page.table([*table.index.names, *table], table.reset_index().to_numpy())
     with page.details("Power plots of convolutional networks"):
         shown = main["conv"][main["conv"]["depth"] <= COMMON].groupby("norm", sort=False)
         page.figure(plot_power(dict(list(shown))), "Shares of the power by depth", "power_conv")
-    for kind, own in main.items():
-        with page.details(f"{kind.capitalize()} networks: shares by depth (mean ± SD over draws)"):
-            if kind == "residual":
-                page.text(text["Residual"].format(own["inputs"].iloc[0]))
-            for column in ("P1", "P2", "P3", "P4", "nonlinearity"):
-                shown = own[own["depth"].isin((1, 5, 10, 16, 20, 50, 100, 200))]
-                groups = shown.dropna(subset=column).groupby(["norm", "depth"], sort=False)[column]
-                cells = groups.agg(lambda x: f"{x.mean():.3f} ± {x.std():.3f}").unstack()
-                if not cells.empty:
-                    add_table(page, cells.add_prefix("l = ").reset_index(), f"{column}:")
-
-
-def add_table(page: Page, table: pd.DataFrame, text: str = "") -> None:
-    """Add a table, with its numbers to three digits, after what it shows."""
-    page.text(*[text] * bool(text))
-    lines = table.map(lambda cell: f"{cell:.3g}" if isinstance(cell, float) else cell).to_numpy()
-    page.table(list(table.columns), lines)
 
 
 def plot_theorem1(nets: dict[str, pd.DataFrame]) -> Figure:
@@ -246,16 +189,11 @@ def plot_theorem1(nets: dict[str, pd.DataFrame]) -> Figure:
 
 
 KEY = ("net", "width", "phi", "norm", "draw", "depth")
-CASE = ("theorem", "case", "draw", "term")
 STUDY = Study(
-    NAME,
-    "Do random nets with layer norm collapse, and does Proxy Normalization prevent it?",
-    __doc__.splitlines()[0],
     "benchmarks.papers.proxynorm.random_nets",
-    (
-        Experiment(NAME, (*KEY, "inputs"), (*TERMS, "nonlinearity"), network_jobs, KEY),
-        Experiment(f"{NAME}_theorems", CASE, ("error",), theorem_jobs),
-    ),
+    "Do random nets with layer norm collapse, and does Proxy Normalization prevent it?",
+    __doc__,
+    [Experiment(NAME, (*KEY, "inputs"), (*TERMS, "nonlinearity"), network_jobs, KEY)],
     write,
 )
 

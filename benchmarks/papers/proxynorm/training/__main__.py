@@ -10,14 +10,14 @@ COMBUTAB_DATA). A run that was stopped goes on where it stood.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from benchmarks.common.command import Arguments, Experiment, Job, Study
+from benchmarks.common import Arguments, Experiment, Job, Page, Study
 from benchmarks.common.looks import Line, cross_table, plot
-from benchmarks.common.page import Page
 from benchmarks.common.verdicts import Claim, Verdict, beats, claims_table, matches
 from benchmarks.papers.proxynorm.figures import look, texts
 from benchmarks.papers.proxynorm.training import nets, runs
@@ -28,12 +28,10 @@ NAME = "proxynorm_training"
 EXPECTED = Path(__file__).parents[1] / "expected" / f"{NAME}.csv"
 TITLES = {"accuracy": "Test accuracy", "train_accuracy": "Train accuracy"}
 DATA = ("california_housing", "digits", "PhishingWebsites")
-ESTIMATOR_NORMS = ("BN", "LN", "LN+PN", "GN", "GN+PN")
 PAIRS = [(f"{norm}+PN", norm) for norm in ("LN", "GN", "GN+WS", "BN")]
 BESIDE_BN = [(norm, "BN") for norm in ("LN", "LN+PN", "GN", "GN+PN")]
 SMALL = {"n_train": 32, "n_test": 50, "epochs": 2}
 QUICK = {"MLP": Recipe(16, 3, **SMALL), "CNN": Recipe(8, 3, **SMALL)}
-QUICK |= {"plain MLP": Recipe(16, 2, 4e-3, **SMALL)}
 
 
 def jobs(arguments: Arguments) -> Iterator[Job]:
@@ -41,13 +39,10 @@ def jobs(arguments: Arguments) -> Iterator[Job]:
     recipes, sizes, n_seeds, data = RECIPES, (8, 512, 32, 128), 6, DATA
     if arguments.quick:
         recipes, sizes, n_seeds, data = QUICK, (8, 32), 2, DATA[:2]
-    networks = [("CNN" if name == "digits" else "MLP", name, nets.NORMS) for name in data]
-    seeds, home = tuple(range(n_seeds)), arguments.data_home
-    for size in sizes:
-        for net, name, norms in [*networks, ("plain MLP", data[0], ESTIMATOR_NORMS)]:
-            for norm in norms:
-                for kind in ("plain", "extra"):
-                    yield job(Program(net, name, norm, size, kind, seeds, recipes[net], home))
+    seeds = tuple(range(n_seeds))
+    for size, name, norm, kind in product(sizes, data, nets.NORMS, ("plain", "extra")):
+        net = "CNN" if name == "digits" else "MLP"
+        yield job(Program(net, name, norm, size, kind, seeds, recipes[net], arguments.data_home))
 
 
 def job(program: Program) -> Job:
@@ -91,9 +86,8 @@ CLAIMS = tuple(claim(*row) for row in TABLE.itertuples(index=False))
 
 def write(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
     rows = rows.sort_values("batch_size", kind="stable")
-    residual = rows[rows["net"] != "plain MLP"]
     text = texts(__file__)
-    page.text(text["Units"], claims_table(CLAIMS, {"residual networks": residual}))
+    page.text(text["Units"], claims_table(CLAIMS, {"residual networks": rows}))
     page.figure(plot_gains(rows), "What PN adds to the test accuracy, by batch size")
     rows = rows.assign(where=rows["net"] + " on " + rows["data"])
     for metric, pairs in (("accuracy", PAIRS), ("train_accuracy", PAIRS), ("accuracy", BESIDE_BN)):
@@ -103,7 +97,6 @@ def write(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
                 {"pair": f"{a} - {b}", "where": where, "text": interval(own, a, b, metric)}
                 for where, own in rows.groupby("where", sort=False)
                 for a, b in pairs
-                if {a, b} <= set(own["norm"])
             ]
             cross_table(page, pd.DataFrame(lines), "pair", "where", "mean [95 % over seeds]")
     for metric in TITLES:
@@ -117,19 +110,18 @@ def write(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
         for metric in TITLES:
             theirs = paper[paper["metric"] == metric].groupby("norm")["mean"]
             theirs = theirs.agg(lambda means: " / ".join(f"{mean:.1f}" for mean in means))
-            ours = percent(residual[residual["batch_size"] == 32], metric, "data")
+            ours = percent(rows[rows["batch_size"] == 32], metric, "data")
             theirs = theirs.rename("text").reset_index().assign(data="paper's")
             page.text(f"{TITLES[metric]}:")
             cross_table(page, pd.concat([ours, theirs]), "norm", "data", "norm")
     with page.details("What was done"):
-        told = {"smoothing": runs.SMOOTHING, "dropout_plain": runs.DROPOUT_PLAIN}
-        told |= {"dropout": nets.DROPOUT, "depth_drop": nets.DEPTH_DROP}
-        page.text(text["Method"].format(rate_plain=RECIPES["plain MLP"].learning_rate, **told))
+        told = {"dropout": nets.DROPOUT, "depth_drop": nets.DEPTH_DROP}
+        page.text(text["Method"].format(smoothing=runs.SMOOTHING, **told))
         sizes = ["layers", "width", "groups", "n_train", "n_test"]  # groups: of GN
         own = rows.groupby("where", sort=False)[sizes].max().assign(seeds=rows["seed"].nunique())
         page.table(["network", *own], own.reset_index().to_numpy())
         names = ["batch_size", "learning_rate", "epochs", "steps"]
-        schedule = residual[names].drop_duplicates().astype(str)
+        schedule = rows[names].drop_duplicates().astype(str)
         page.table(["batch size", "largest rate", *names[2:]], schedule.to_numpy())
 
 
@@ -153,8 +145,6 @@ def plot_gains(rows: pd.DataFrame) -> Figure:
     for (net, data), own in rows.groupby(["net", "data"], sort=False):
         lines = panels[f"{net} on {data}"] = []
         for a, b in PAIRS:
-            if not {a, b} <= set(own["norm"]):
-                continue
             means = own.groupby(["batch_size", "seed", "norm"])["accuracy"].mean().unstack()
             gains = 100 * (means[a] - means[b]).unstack()
             middle, low, high = zip(*(t_interval(row) for row in gains.to_numpy()), strict=True)
@@ -167,16 +157,12 @@ def plot_gains(rows: pd.DataFrame) -> Figure:
 SETTINGS = (*runs.KEY, "n_train", "epochs", "steps", "learning_rate", "width", "layers")
 RESULTS = ("accuracy", "log_loss", "train_accuracy", "train_loss", "fit_accuracy")
 RESULTS += ("n_test", "groups", "seconds")
-PACKAGES = ("numpy", "sklearn")
-COLUMNS = (*SETTINGS, *RESULTS, *PACKAGES, "combutab", "torch")
 STUDY = Study(
-    NAME,
-    "Does PN make layer norm match batch norm?",
-    __doc__.splitlines()[0],
     "benchmarks.papers.proxynorm.training",
-    [Experiment(NAME, SETTINGS, RESULTS, jobs, runs.KEY, PACKAGES, COLUMNS)],
+    "Does PN make layer norm match batch norm?",
+    __doc__,
+    [Experiment(NAME, SETTINGS, RESULTS, jobs, runs.KEY, ("numpy", "sklearn"))],
     write,
-    lambda parser: parser.add_argument("--data-home", help="folder of CSV files; else OpenML"),
 )
 
 if __name__ == "__main__":

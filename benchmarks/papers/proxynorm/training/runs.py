@@ -11,22 +11,19 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.datasets import load_digits
 from sklearn.model_selection import GroupShuffleSplit
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.common.results import Row
+from benchmarks.common import Row
 from benchmarks.papers.combu.sources import Source
 from benchmarks.papers.proxynorm.training.nets import ResidualNets, Shape
-from combutab import MLPClassifier, paper_recipe, training
-from combutab.estimators import FitTask, fit_stacked
+from combutab import training
 from combutab.preprocessing import TableEncoder
 
 KEY = ("net", "data", "activation", "norm", "batch_size", "regularisation", "seed")
 # The paper's, the smoothing on CIFAR
 SMOOTHING, SGD_MOMENTUM, WEIGHT_DECAY, WARM_UP = 0.1, 0.9, 1e-4, 0.1
-DROPOUT_PLAIN = 0.02  # after each of ten layers
 
 
 # A network's logits of test and training rows, its last epoch's accuracy and loss
@@ -45,7 +42,7 @@ class Recipe:
     epochs: int = 24
 
 
-RECIPES = {"MLP": Recipe(48, 13), "CNN": Recipe(16, 7), "plain MLP": Recipe(48, 10, 4e-3)}
+RECIPES = {"MLP": Recipe(48, 13), "CNN": Recipe(16, 7)}
 
 
 @dataclass(frozen=True)
@@ -104,22 +101,20 @@ class Program:
         own = {name: getattr(self, name) for name in (*KEY[:2], *KEY[3:6], "epochs", "steps")}
         own |= {name: getattr(self.recipe, name) for name in ("n_train", "width", "layers")}
         own |= {"activation": "relu", "learning_rate": f"{self.learning_rate:.6g}"}
-        return [{k: str(v) for k, v in (own | {"seed": seed}).items()} for seed in self.seeds]
+        return [own | {"seed": seed} for seed in self.seeds]
 
     def run(self) -> list[Row]:
         """Train the members and score them: a row each."""
         started = time.perf_counter()
         split = load_split(self.data, self.recipe, self.data_home)
-        train = train_estimators if self.net == "plain MLP" else train_residual
         rows = []
-        for logits, fitted, train_accuracy, train_loss in train(self, split):
+        for logits, fitted, train_accuracy, train_loss in train_residual(self, split):
             row = {"accuracy": accuracy(logits, split.y_test)}
             row |= {"log_loss": F.cross_entropy(logits, split.y_test).item()}
             row |= {"train_accuracy": train_accuracy, "train_loss": train_loss}
             row |= {"fit_accuracy": accuracy(fitted, split.y_train), "n_test": len(logits)}
-            taken = round((time.perf_counter() - started) / len(self.seeds), 3)
-            row |= {"groups": self.groups, "seconds": taken}
-            rows.append({name: f"{value:.6g}" for name, value in row.items()})
+            taken = (time.perf_counter() - started) / len(self.seeds)
+            rows.append(row | {"groups": self.groups, "seconds": taken})
         return rows
 
 
@@ -130,12 +125,8 @@ def accuracy(logits: Tensor, y: Tensor) -> float:
 @lru_cache(maxsize=4)
 def load_split(data: str, recipe: Recipe, data_home: str | None = None) -> Split:
     """Split at random, the same for all; rows of equal features stay on one side."""
-    if data == "digits":
-        X, y = load_digits(return_X_y=True, as_frame=True)
-        groups = np.arange(len(y))
-    else:
-        source = Source("openml", data, "classification", data_home=data_home)
-        (X, y), groups = source.load(), source.row_groups()
+    source = Source("openml", data, "classification", data_home=data_home)
+    (X, y), groups = source.load(), source.row_groups()
     if data == "california_housing":  # a number's quantile bins, of all rows
         y = pd.qcut(y, 4, labels=False)
     # groups are counted, not rows: a share that has rows to spare
@@ -191,32 +182,3 @@ def train_residual(program: Program, split: Split) -> Iterator[Trained]:
     logits = [nets.predict(X, None, 500) for X in (split.X_test, split.X_train)]
     for *both, result, own in zip(*logits, results, penalty.tolist(), strict=True):
         yield *both, result.train_metric[-1], result.train_loss[-1] - own
-
-
-def train_estimators(program: Program, split: Split) -> Iterator[Trained]:
-    """Train deep MLPs without skip connections by the estimator."""
-    X, y = split.X_train.numpy(), split.y_train.numpy()
-    nets = [make_estimator(program, seed) for seed in program.seeds]
-    for outcome in fit_stacked([FitTask(net, X, y, data_key=0) for net in nets]):
-        if outcome.error is not None:
-            raise outcome.error
-    for net in nets:
-        probabilities = (net.predict_proba(A) for A in (split.X_test.numpy(), X))
-        logits = (torch.from_numpy(p).clamp_min(1e-12).log() for p in probabilities)
-        last = net.history_.iloc[-1]
-        yield *logits, last["train_metric"], last["train_loss"]
-
-
-def make_estimator(program: Program, seed: int) -> MLPClassifier:
-    """Make one unfitted network; its extra regularisation is label smoothing and dropout."""
-    recipe, extra = program.recipe, program.extra
-    settings = paper_recipe(
-        "classification", hidden_layer_sizes=(recipe.width,) * recipe.layers, activation="relu",
-        normalization={"BN": "batch", "LN": "layer", "GN": "group"}[program.norm[:2]],
-        proxy_norm=program.norm.endswith("+PN"), solver="adamw", alpha=0.0, init="kaiming",
-        batch_size=program.batch_size, learning_rate="cosine", max_iter=program.epochs,
-        learning_rate_init=program.learning_rate, n_iter_no_change=math.inf, track_metric=True,
-        dropout=DROPOUT_PLAIN * extra, label_smoothing=SMOOTHING * extra, random_state=seed,
-        numeric_encoding="none", categorical_features=None, device="cpu",  # encoded already
-    )  # fmt: skip
-    return MLPClassifier(**settings)
