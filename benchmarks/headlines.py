@@ -1,6 +1,6 @@
 """The numbers that README.md, the docs and benchmarks/README.md quote, computed from stored rows.
 
-    python -m benchmarks.headlines [--out FOLDER]
+    python -m benchmarks.headlines
 
 writes HEADLINES.md, a section for each quoted number: all sizes or tables that were measured, the
 peers on the same ones, and bars that are met or missed. Nothing is trained or timed.
@@ -10,15 +10,13 @@ compares what is quoted with them.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from benchmarks.common.page import Page
+from benchmarks.common import Page
 from benchmarks.quality import diffusion_sets, generators, imputation, predictions
 from benchmarks.quality.tables import known_names, lines, number
 from benchmarks.speed.scaling import exponents
@@ -234,32 +232,22 @@ SECTIONS = {
 }
 
 
-def write(page: Page) -> None:
-    for title, section in SECTIONS.items():
-        page.heading(title)
-        page.text(*_paragraphs(section.__doc__))
-        for caption, table in section():
-            page.text(f"{caption}:")
-            page.table([table.index.name or "", *table], lines(table.astype(object), number))
-
-
-def _paragraphs(doc: Any) -> list[str]:
-    return [" ".join(each.split()) for each in doc.split("\n\n")]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=FOLDER, help="folder (%(default)s)")
-    arguments = parser.parse_args()
-    page = Page(
+def page() -> Page:
+    """Compute the page."""
+    made = Page(
         "HEADLINES",
         "Headline numbers",
         "python -m benchmarks.headlines",
         "From the rows in `*/results/`. Their pages name the machine and the versions.",
     )
-    write(page)
-    page.write(arguments.out)
+    for title, section in SECTIONS.items():
+        made.heading(title)
+        made.text(*(" ".join(each.split()) for each in str(section.__doc__).split("\n\n")))
+        for caption, table in section():
+            made.text(f"{caption}:")
+            made.table([table.index.name or "", *table], lines(table.astype(object), number))
+    return made
 
 
 if __name__ == "__main__":
-    main()
+    page().write(FOLDER)

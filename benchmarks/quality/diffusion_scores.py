@@ -35,7 +35,6 @@ GRID: Grid = {
     "max_depth": [5, 10, 20],
     "gamma": [0.0, 1.0],
 }
-SMALL_GRID: Grid = {"n_estimators": [100], "min_child_weight": [1, 10], "max_depth": [5, 10]}
 MOST_NEIGHBORS = 40_000  # rows of each table whose neighbours are looked for
 N_LEVELS = 30
 

@@ -11,7 +11,7 @@ of TabDiff and TabPC, and generates as many rows as it was trained on. The score
 - alpha-precision and beta-recall, in synthcity's "naive" form: beta-recall is about 0.5 for fresh
   rows of the same distribution;
 - MLE: XGBoost is trained on the synthetic rows and scored on the test rows (ROC AUC, or RMSE of the
-  logarithm of the target), by a search of 36 settings, or 4 with --small-grid;
+  logarithm of the target), by a search of 36 settings;
 - DCR share: the share of synthetic rows that are nearer to a training row than to a test row, with
   as many training rows as test rows; 0.5 means no copying, and copies of training rows have the
   value in brackets;
@@ -29,7 +29,7 @@ comparing predicted logarithms with targets that are not logarithms.
 The tables are UCI's files.
 
     python -m benchmarks.quality.diffusion_sets --data-home FOLDER [--quick] [--seeds 5]
-        [--models NAME ...] [--data NAME ...] [--small-grid]
+        [--models NAME ...] [--data NAME ...]
 
 FOLDER (or COMBUTAB_DATA) has magic, shoppers, adult, default, beijing and diabetes130, or some of
 them, as CSV files; `benchmarks/quality/diffusion_tables.py` describes how they are cleaned and
@@ -42,7 +42,6 @@ and leaves the scores by XGBoost out where it is not installed.
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 import warnings
@@ -55,25 +54,23 @@ from typing import Any
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
-from sklearn.model_selection import ParameterGrid
 
-from benchmarks.common.command import Experiment, Job
+from benchmarks.common import Arguments, Experiment, Job, Page
 from benchmarks.common.looks import Line, Look, plot
-from benchmarks.common.page import Page
 from benchmarks.quality import diffusion_scores
-from benchmarks.quality.diffusion_scores import GRID, SMALL_GRID
+from benchmarks.quality.diffusion_scores import GRID
 from benchmarks.quality.diffusion_tables import LAYOUTS, Data, load
 from benchmarks.quality.generators import add_failures, run_apart
 from benchmarks.quality.synthesizers import SYNTHESIZERS, Task, installed, make_rows
-from benchmarks.quality.tables import add_arguments, files, lines, number, study, wanted
+from benchmarks.quality.tables import DATA, files, lines, number, study, wanted
 from combutab.evaluation import privacy
 
 SETTINGS = ("data", "seed", "model")
 SCORES = ("xgb_c2st", "logistic_c2st", "shape", "trend", "alpha_precision", "beta_recall", "mle")
 DCR = ("dcr_share", "dcr_share_copies")
 COSTS = ("fit_cpu_seconds", "sample_cpu_seconds", "megabytes")
-RESULTS = ("task", "n_train", "n_test", *SCORES, *DCR, *COSTS, "n_mle_settings", "error")
-PACKAGES = ("xgboost", "sdmetrics", "ctgan", "sdv", "mostlyai-engine", "ForestDiffusion", "cpu")
+RESULTS = ("task", "n_train", "n_test", *SCORES, *DCR, *COSTS, "error")
+PACKAGES = ("xgboost", "sdmetrics", "ctgan", "sdv", "mostlyai-engine", "cpu")
 QUICK_ROWS = 200
 GPU = "fit_gpu_seconds"  # of published figures
 PUBLISHED = ", published"
@@ -87,7 +84,7 @@ LOOKS: dict[str, Look] = {  # of the models in the picture; grey: published
     "TabSyn, published": ("#777777", "s", "none"),
     "TVAE, published": ("#777777", "P", "none"),
 }
-MODELS = [name for name in SYNTHESIZERS if not name.startswith("sdv")]
+MODELS = tuple(name for name in SYNTHESIZERS if not name.startswith("sdv"))
 
 
 def published() -> pd.DataFrame:
@@ -97,9 +94,7 @@ def published() -> pd.DataFrame:
     return wide.reset_index().assign(model=lambda t: t["model"] + PUBLISHED)
 
 
-def measure(
-    model: str, name: str, seed: int, home: str, small_grid: bool, quick: bool
-) -> dict[str, Any]:
+def measure(model: str, name: str, seed: int, home: str, quick: bool) -> dict[str, Any]:
     """Train one model and score its rows in this process."""
     warnings.filterwarnings("ignore")
     if not quick:  # which shares its process
@@ -108,8 +103,8 @@ def measure(
     if quick:
         data = Data(data.train[:QUICK_ROWS], data.test[:QUICK_ROWS], data.target, data.classify)
     task = Task(data.train, data.target, data.classify, seed, quick)
-    made, costs = make_rows(model, task, _cpu_seconds)
-    scores = judge(data, conform(made, data.train), seed, SMALL_GRID if small_grid else GRID)
+    made, costs = make_rows(SYNTHESIZERS[model], task, _cpu_seconds)
+    scores = judge(data, conform(made, data.train), seed)
     found = {"task": task.kind, "n_train": len(data.train), "n_test": len(data.test)}
     return found | scores | dict(zip(COSTS, costs, strict=True))
 
@@ -140,14 +135,13 @@ def conform(made: pd.DataFrame, real: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-def judge(data: Data, made: pd.DataFrame, seed: int, grid: diffusion_scores.Grid) -> dict[str, Any]:
+def judge(data: Data, made: pd.DataFrame, seed: int) -> dict[str, Any]:
     """Scores of synthetic rows; those by XGBoost are left out where it is not installed."""
     found: dict[str, Any] = diffusion_scores.c2st(data.train, made, seed)
     found |= diffusion_scores.shape_trend(data.train, made, seed)
     found |= diffusion_scores.precision_recall(data.train, made, seed)
     if diffusion_scores.has_xgboost():
-        found["mle"] = diffusion_scores.mle(data, made, grid, seed)
-        found["n_mle_settings"] = len(ParameterGrid(grid))
+        found["mle"] = diffusion_scores.mle(data, made, GRID, seed)
     near = privacy(
         real_train=data.train,
         holdout=data.test,
@@ -155,26 +149,26 @@ def judge(data: Data, made: pd.DataFrame, seed: int, grid: diffusion_scores.Grid
         random_state=seed,
     ).query("measure == 'share_closer_to_train'")
     found |= near.set_index("source")["mean"].to_dict()
-    return {name: v if isinstance(v, int) else float(v) for name, v in found.items()}
+    return {name: float(value) for name, value in found.items()}
 
 
-def _jobs(arguments: argparse.Namespace) -> Iterator[Job]:
+def _jobs(arguments: Arguments) -> Iterator[Job]:
     home = arguments.data_home or os.environ.get("COMBUTAB_DATA")
     if not home:
         raise ValueError("no tables: name their folder with --data-home")
     if not arguments.quick and not diffusion_scores.has_xgboost():
         raise ImportError("scores need XGBoost: pip install 'combutab[bench]'")
     usual = [name for name in LAYOUTS if name in files(home)]
-    names, _ = wanted(argparse.Namespace(**vars(arguments) | {"data": arguments.data or usual}))
+    names, _ = wanted(Arguments(**vars(arguments) | {"data": arguments.data or usual}))
     for name in names:
         load(name, home)  # bad input is reported before any training
     models = installed(arguments.models)
     for seed, name, model in product(
         range(1 if arguments.quick else arguments.seeds), names, models
     ):
-        row = dict(zip(SETTINGS, map(str, (name, seed, model)), strict=True))
-        given = (model, name, seed, home, arguments.small_grid, arguments.quick)
-        run = partial(run_apart, measure, given, RESULTS, arguments.quick)
+        row = {"data": name, "seed": seed, "model": model}
+        given = (model, name, seed, home, arguments.quick)
+        run = partial(run_apart, measure, given, arguments.quick)
         yield Job([row], run, f"{name}, seed {seed}, {model}")
 
 
@@ -185,12 +179,9 @@ def _write(page: Page, rows: pd.DataFrame) -> None:
     failed, rows = rows[rows["error"] != ""], rows[rows["error"] == ""]
     missing = [model for model in MODELS if model not in set(rows["model"])]
     lacking = [name for name in LAYOUTS if name not in set(rows["data"])]
-    few = rows[rows["n_mle_settings"] < len(ParameterGrid(GRID))]
-    small = ", ".join(dict.fromkeys(few["data"] + " (" + few["model"] + ")"))
     said = [f"Seeds: at most {rows['seed'].nunique()}."]
     said += [f"Models not run: {', '.join(missing)}."] * bool(missing)
     said += [f"Tables not run: {', '.join(lacking)}."] * bool(lacking)
-    said += [f"MLE by the small grid: {small}."] * bool(small)
     page.text(" ".join(said))
     names = [name for name in (*LAYOUTS, *rows["data"].unique()) if name in set(rows["data"])]
     names = list(dict.fromkeys(names))
@@ -262,22 +253,10 @@ def _amount(value: float) -> str:
     return number(value, ",.0f" if value >= 100 else ".2f")
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_arguments(parser)
-    parser.add_argument("--seeds", type=int, default=5, help="of the models (%(default)s)")
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS, metavar="NAME")
-    parser.add_argument("--small-grid", action="store_true", help="4 settings for MLE, not 36")
-
-
 ROWS = Experiment("quality_diffusion_sets", SETTINGS, RESULTS, _jobs, packages=PACKAGES)
-STUDY = study(
-    "diffusion_sets",
-    "Synthetic tables by the metrics of the diffusion literature",
-    __doc__,
-    ROWS,
-    _write,
-    _add_arguments,
-)
+OPTIONS = {"data": DATA, "seeds": 5, "models": MODELS}
+TITLE = "Synthetic tables by the metrics of the diffusion literature"
+STUDY = study(TITLE, __doc__, ROWS, _write, OPTIONS)
 
 if __name__ == "__main__":
     STUDY.main()

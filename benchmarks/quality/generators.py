@@ -38,7 +38,6 @@ so. A run that was stopped is resumed by the same command. --quick trains for tw
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import time
 import warnings
@@ -50,11 +49,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.common.command import Experiment, Job
-from benchmarks.common.page import Page
-from benchmarks.common.results import Row
+from benchmarks.common import Arguments, Experiment, Job, Page, Row
 from benchmarks.quality.synthesizers import REAL, SYNTHESIZERS, TVAE, Task, installed, make_rows
-from benchmarks.quality.tables import add_arguments, lines, number, read_rows, study, wanted
+from benchmarks.quality.tables import DATA, lines, number, read_rows, study, wanted
 from benchmarks.speed.common import call_apart
 from combutab.evaluation import detection, fidelity, ml_efficacy, privacy
 
@@ -84,7 +81,7 @@ def measure(
     train = train[:most]
     real, held = (table.iloc[rows].reset_index(drop=True) for rows in (train, test[: len(train)]))
     task = Task(real, target, classify, seed, quick)
-    rows, costs = make_rows(model, task, time.perf_counter)
+    rows, costs = make_rows(SYNTHESIZERS[model], task, time.perf_counter)
     found = {"task": task.kind, "n_train": len(real), "n_test": len(held)}
     rows = rows[list(table)].reset_index(drop=True)
     return found | dict(zip(COSTS, costs, strict=True)) | judge(task, held, rows)
@@ -112,31 +109,26 @@ def judge(task: Task, held: pd.DataFrame, rows: pd.DataFrame) -> dict[str, float
     return {n: float(v) for n, v in (found | {"closest": near["share_closer_to_train"]}).items()}
 
 
-def run_apart(
-    measure: Callable[..., Found], given: tuple[Any, ...], results: Sequence[str], quick: bool
-) -> list[Row]:
-    """Measure in a process of its own, or here for a quick form; the row of these results."""
+def run_apart(measure: Callable[..., Found], given: tuple[Any, ...], quick: bool) -> list[Row]:
+    """Measure in a process of its own, or here for a quick form; the row of results."""
     try:
-        found = call_apart(measure, *given, here=quick)
+        return [call_apart(measure, *given, here=quick)]
     except subprocess.CalledProcessError as error:  # a peer's failure is a result
         last = [f"ended with status {error.returncode}", *error.stderr.splitlines()][-1]
-        found = {"error": last[:200]}
-    numbers = {n: f"{v:.6g}" for n, v in found.items() if isinstance(v, float) and not np.isnan(v)}
-    texts = {n: str(v) for n, v in found.items() if not isinstance(v, float)}
-    return [dict.fromkeys(results, "") | texts | numbers]
+        return [{"error": last[:200]}]
 
 
-def _jobs(arguments: argparse.Namespace) -> Iterator[Job]:
+def _jobs(arguments: Arguments) -> Iterator[Job]:
     names, home = wanted(arguments)
     models = installed(arguments.models)
     quick = arguments.quick
     most = 200 if quick else arguments.rows
     n_splits, n_seeds = (1, 1) if quick else (arguments.splits, arguments.seeds)
     for data, split, seed, model in product(names, range(n_splits), range(n_seeds), models):
-        row = dict(zip(SETTINGS, map(str, (data, split, seed, model, most)), strict=True))
+        row = dict(zip(SETTINGS, (data, split, seed, model, most), strict=True))
         given = (model, data, split, seed, most, home, quick)
         label = f"{data}, split {split}, seed {seed}, {model}"
-        yield Job([row], partial(run_apart, measure, given, RESULTS, quick), label)
+        yield Job([row], partial(run_apart, measure, given, quick), label)
 
 
 # ---- the page ----------------------------------------------------------------------------------
@@ -235,23 +227,10 @@ def _words(name: str) -> str:
     return WORDS.get(name, name.replace("_", " "))
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_arguments(parser)
-    parser.add_argument("--rows", type=int, default=50_000, help="training rows at most")
-    parser.add_argument("--splits", type=int, default=1)
-    parser.add_argument("--seeds", type=int, default=3, help="of the models")
-    parser.add_argument("--models", nargs="+", choices=SYNTHESIZERS, default=list(SYNTHESIZERS))
-
-
 ROWS = Experiment("quality_generators", SETTINGS, RESULTS, _jobs, packages=(*PACKAGES, "cpu"))
-STUDY = study(
-    "generators",
-    "Synthetic tables: utility, fidelity, privacy and cost",
-    __doc__,
-    ROWS,
-    _write,
-    _add_arguments,
-)
+OPTIONS = {"data": DATA, "rows": 50_000, "splits": 1, "seeds": 3, "models": tuple(SYNTHESIZERS)}
+TITLE = "Synthetic tables: utility, fidelity, privacy and cost"
+STUDY = study(TITLE, __doc__, ROWS, _write, OPTIONS)
 
 if __name__ == "__main__":
     STUDY.main()

@@ -30,7 +30,6 @@ files in --data-home (or COMBUTAB_DATA). A run that was stopped is resumed by th
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from collections.abc import Iterator
@@ -40,11 +39,9 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from benchmarks.common.command import Experiment, Job
-from benchmarks.common.page import Page
-from benchmarks.common.results import Row
+from benchmarks.common import Arguments, Experiment, Job, Page, Row
 from benchmarks.quality.imputers import FILLERS, MODELS, OURS, Gaps
-from benchmarks.quality.tables import add_arguments, lines, number, read_rows, study, wanted
+from benchmarks.quality.tables import DATA, lines, number, read_rows, study, wanted
 
 HIDDEN = 0.2
 N_RESAMPLES = 1000
@@ -78,17 +75,16 @@ def measure(gaps: Gaps) -> list[Row]:
     judged = {name: judge(gaps, tables) for name, (tables, _) in found.items()}
     ours = judged[OURS]
     n_cells = [int(gaps.hidden_of(names).sum()) for names in (gaps.numbers, gaps.categories)]
-    counts = dict(zip(COUNTS, map(str, (len(gaps.table), *n_cells)), strict=True))
+    counts = dict(zip(COUNTS, (len(gaps.table), *n_cells), strict=True))
     rows = []
     for name, own in judged.items():
         own |= {f"{m}_ratio": own[m] / ours[m] for m in ("rmse", "wrong")}
-        row = dict.fromkeys(RESULTS, "") | counts
+        row = counts | {"seconds": found[name][1]}
         for each, values in own.items():
             if not np.isnan(values[0]):
                 ends = np.nanquantile(values[1:], [0.025, 0.975])
-                told = zip(ENDS, (values[0], *ends), strict=True)
-                row |= {f"{each}{end}": f"{value:.4g}" for end, value in told}
-        rows.append(row | {"seconds": f"{found[name][1]:.3g}"})
+                row |= {f"{each}{e}": v for e, v in zip(ENDS, (values[0], *ends), strict=True)}
+        rows.append(row)
     return rows
 
 
@@ -127,15 +123,12 @@ def _run(data: str, seed: int, most: int, home: str | None, quick: bool) -> list
         return measure(hide(table, seed, most, quick=quick))
 
 
-def _jobs(arguments: argparse.Namespace) -> Iterator[Job]:
+def _jobs(arguments: Arguments) -> Iterator[Job]:
     names, home = wanted(arguments)
     quick = arguments.quick
     most = 200 if quick else arguments.rows
     for data, seed in product(names, range(1 if quick else arguments.seeds)):
-        rows = [
-            dict(zip(SETTINGS, map(str, (data, seed, model, most)), strict=True))
-            for model in MODELS
-        ]
+        rows = [dict(zip(SETTINGS, (data, seed, model, most), strict=True)) for model in MODELS]
         yield Job(rows, partial(_run, data, seed, most, home, quick), f"{data}, seed {seed}")
 
 
@@ -187,21 +180,10 @@ def with_ends(table: pd.DataFrame, name: str) -> list[str]:
     return ["—" if np.isnan(v) else f"{v:.3f} [{low:.3f}, {high:.3f}]" for v, low, high in ends]
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_arguments(parser)
-    parser.add_argument("--rows", type=int, default=3000, help="rows of a table at most")
-    parser.add_argument("--seeds", type=int, default=1, help="of rows, hidden cells and models")
-
-
 ROWS = Experiment("quality_imputation", SETTINGS, RESULTS, _jobs)
-STUDY = study(
-    "imputation",
-    "Imputation of missing cells: errors, coverage and seconds",
-    __doc__,
-    ROWS,
-    _write,
-    _add_arguments,
-)
+TITLE = "Imputation of missing cells: errors, coverage and seconds"
+OPTIONS = {"data": DATA, "rows": 3000, "seeds": 1}
+STUDY = study(TITLE, __doc__, ROWS, _write, OPTIONS)
 
 if __name__ == "__main__":
     STUDY.main()

@@ -33,8 +33,6 @@ epochs. --untimed leaves the seconds out, for a machine that has other work.
 
 from __future__ import annotations
 
-import argparse
-import time
 import warnings
 from collections.abc import Iterator
 from functools import partial
@@ -56,13 +54,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import combutab
-from benchmarks.common.command import Experiment, Job
+from benchmarks.common import Arguments, Experiment, Job, Page, Row
 from benchmarks.common.looks import Line, Look, plot
-from benchmarks.common.page import Page
-from benchmarks.common.results import Row
 from benchmarks.common.verdicts import beats
-from benchmarks.quality.tables import add_arguments, lines, load, number, study, wanted
-from benchmarks.speed.common import call_apart, forget_peak, memory
+from benchmarks.quality.tables import DATA, lines, load, number, study, wanted
+from benchmarks.speed.common import call_apart, seconds_and_peak
 from combutab.evaluation import bootstrap_interval, holm, wilcoxon
 
 REALMLP = "RealMLP-TD"  # to whose seconds others are compared
@@ -165,11 +161,8 @@ def measure(
     small = fit_X.iloc[:200], (fit_y[:200] if classify else fit_y.iloc[:200])
     if model not in PACKAGES:  # what is loaded once is no part of a fit
         make(model, classify, n_threads, split, **short).fit(*small)
-    before, started = memory("VmRSS"), time.perf_counter()
-    forget_peak()
-    estimator.fit(fit_X, fit_y, **options)
-    seconds = time.perf_counter() - started
-    found = {"seconds": seconds, "megabytes": (memory("VmHWM") - before) * 2**20 / 1e6}
+    seconds, peak = seconds_and_peak(partial(estimator.fit, fit_X, fit_y, **options))
+    found = {"seconds": seconds, "megabytes": peak * 2**20 / 1e6}
     if not classify:
         residual = np.asarray(estimator.predict(test_X), float).reshape(-1) - test_y.to_numpy(float)
         return found | {"test_error": float(np.sqrt(np.mean(residual**2)))}
@@ -190,14 +183,14 @@ def split_rows(X: pd.DataFrame, split: int, most: int) -> tuple[np.ndarray, np.n
     return np.random.default_rng(split).permutation(train)[:most], test
 
 
-def _run(fit: tuple[Any, ...], sizes: Row, arguments: argparse.Namespace) -> list[Row]:
+def _run(fit: tuple[Any, ...], sizes: Row, arguments: Arguments) -> list[Row]:
     found = call_apart(measure, *fit, here=arguments.quick)
     if arguments.untimed:
         del found["seconds"]
-    return [sizes | {name: f"{found[name]:.6g}" if name in found else "" for name in MEASURES}]
+    return [sizes | found]
 
 
-def _jobs(arguments: argparse.Namespace) -> Iterator[Job]:
+def _jobs(arguments: Arguments) -> Iterator[Job]:
     names, home = wanted(arguments)
     models = [m for m in arguments.models if m not in PACKAGES or find_spec(PACKAGES[m])]
     sizes = [200] if arguments.quick else sorted(arguments.rows)
@@ -207,9 +200,9 @@ def _jobs(arguments: argparse.Namespace) -> Iterator[Job]:
         train, test = split_rows(X, split, most)
         if any(len(train) <= size < most for size in sizes):
             continue  # all its rows were there already
-        counts = {"task": kind_of(classify), "n_train": str(len(train)), "n_test": str(len(test))}
+        counts = {"task": kind_of(classify), "n_train": len(train), "n_test": len(test)}
         for model in models:
-            row = dict(zip(SETTINGS, map(str, (name, split, model, most)), strict=True))
+            row = dict(zip(SETTINGS, (name, split, model, most), strict=True))
             run = partial(_run, (model, name, split, most, home, arguments.quick), counts)
             label = f"{name}, split {split}, {most} rows, {model}"
             yield Job([row], partial(run, arguments), label)
@@ -382,26 +375,16 @@ def _write(page: Page, rows: pd.DataFrame) -> None:
                 page.table(["data", *wide], lines(wide, partial(number, form=form)))
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_arguments(parser)
-    parser.add_argument(
-        "--rows", type=int, nargs="+", default=[3000], help="training rows at most (%(default)s)"
-    )
-    parser.add_argument("--splits", type=int, default=3)
-    parser.add_argument("--untimed", action="store_true", help="for a machine with other work")
-    usual = [*OURS, *PEERS]
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=usual, metavar="NAME")
-
-
 ROWS = Experiment("quality_predictions", SETTINGS, RESULTS, _jobs)
-STUDY = study(
-    "predictions",
-    "Predictions with default settings: error, log loss, seconds and memory",
-    __doc__,
-    ROWS,
-    _write,
-    _add_arguments,
-)
+OPTIONS = {
+    "data": DATA,
+    "rows": {"type": int, "nargs": "+", "default": [3000]},
+    "splits": 3,
+    "untimed": {"action": "store_true"},
+    "models": {"nargs": "+", "choices": MODELS, "default": [*OURS, *PEERS], "metavar": "NAME"},
+}
+TITLE = "Predictions with default settings: error, log loss, seconds and memory"
+STUDY = study(TITLE, __doc__, ROWS, _write, OPTIONS)
 
 if __name__ == "__main__":
     STUDY.main()

@@ -1,4 +1,4 @@
-"""How good are synthetic rows with differential privacy, beside those of AIM and MST, by epsilon?
+"""How good are synthetic rows with differential privacy, compared with AIM, by epsilon?
 
 All models are given the same bounds, bins and categories, which count as known beforehand: bounds
 are the 1 % and 99 % points of a column in the whole file, between them are --bins bins of equal
@@ -13,24 +13,23 @@ its own (4:1, at most --rows of them; the first --columns - 1 columns and the ta
 - C2ST: the ROC AUC of gradient boosting that tells held-out rows from synthetic ones; 0.5 is best;
 - CPU seconds of the fit and of sampling, and by how much the process grew at most.
 
-"TabFlow" and "independent columns" have no privacy; they show what it costs.
+"independent columns" have no privacy.
 
-AIM and MST are limited to models of 8 MB, and AIM to 250 iterations of each fit, to end in minutes.
-AIM's own defaults are 80 MB and 1,000. With these it may be more accurate than here: no comparison
-on this page shows that we are better than AIM as its authors run it.
+AIM is limited to models of 8 MB and 250 iterations of each fit, to end in minutes. Its own defaults
+are 80 MB and 1,000. With these it may be more accurate than here: no comparison on this page shows
+that we are better than AIM as its authors run it.
 
     python -m benchmarks.quality.private --data-home FOLDER [--quick] [--runs 5] [--rows 10000]
         [--columns 100] [--bins 16] [--data NAME ...] [--models NAME ...]
-        [--epsilons 1 10 0.3 3] [--limit SECONDS] [--mbi PYTHON] [--dpmm PYTHON]
+        [--epsilons 1 10 0.3 3] [--limit SECONDS] [--mbi PYTHON]
 
-Peers run in Pythons of their own: --mbi PYTHON has mbi 2.0, --dpmm PYTHON has dpmm 0.1.9;
-private_peers.py says what else they need. What takes longer than --limit is listed as failed. A run
-that was stopped goes on where it stood.
+AIM runs in a Python of its own, --mbi PYTHON, which has mbi 2.0; private_peers.py says what else it
+needs. What takes longer than --limit is listed as failed. A run that was stopped goes on where it
+stood.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import subprocess
 import tempfile
@@ -47,33 +46,20 @@ import pandas as pd
 import torch
 
 import combutab
-from benchmarks.common.command import Experiment, Job
-from benchmarks.common.page import Page
+from benchmarks.common import Arguments, Experiment, Job, Page, Row
 from benchmarks.common.verdicts import Claim, Verdict, beats, claims_table
 from benchmarks.quality.generators import Found, add_failures, run_apart
-from benchmarks.quality.synthesizers import Task
-from benchmarks.quality.tables import add_arguments, read_rows, study, wanted
-from benchmarks.speed.common import forget_peak, memory
+from benchmarks.quality.synthesizers import SYNTHESIZERS, Sample, Task, make_rows
+from benchmarks.quality.tables import DATA, read_rows, study, wanted
 from combutab.evaluation import detection, ml_efficacy, t_interval
 
 DELTA = 1e-6
 PEER = str(Path(__file__).with_name("private_peers.py"))
 MOST_CATEGORIES = 32
-OURS, FLOW, ALONE = "PrivateSynthesizer", "TabFlow", "independent columns"
-AIM = "AIM, mbi"
-PEERS = {AIM: "mbi", "AIM, dpmm": "dpmm", "MST, dpmm": "dpmm"}
-MODELS = (OURS, *PEERS, FLOW, ALONE)
-OPEN = (FLOW, ALONE)  # models without privacy
-DATA = [
-    "magic",
-    "shoppers",
-    "default",
-    "beijing",
-    "diabetes130",
-    "california_housing",
-    "PhishingWebsites",
-]
-EPSILONS = (1.0, 10.0, 0.3, 3.0)
+OURS, AIM, ALONE = "PrivateSynthesizer", "AIM, mbi", "independent columns"
+MODELS = (OURS, AIM, ALONE)
+USUAL = ("magic", "shoppers", "default", "beijing", "diabetes130")
+USUAL += ("california_housing", "PhishingWebsites")
 SETTINGS = ("data", "run", "epsilon", "model", "rows", "columns", "bins")
 SCORES = ("pairs", "boosting", "c2st")
 RESULTS = ("task", "n_train", "n_test", *SCORES, "real", "seconds", "megabytes", "error")
@@ -188,65 +174,53 @@ def pair_distance(first: np.ndarray, second: np.ndarray, sizes: np.ndarray) -> f
 # ---- one run -----------------------------------------------------------------------------------
 
 
-def measure(row: dict[str, str], home: str, python: str, limit: float, quick: bool) -> Found:
+def measure(row: Row, home: str, python: str, limit: float, quick: bool) -> Found:
     """Train the model of a row of settings, and score its rows, in this process."""
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
-    model, seed = row["model"], int(row["run"])
+    model, seed = row["model"], row["run"]
     table, target, classify = read_rows(row["data"], home)
     features = [column for column in table if column != target]
-    table = table[[*features[: int(row["columns"]) - 1], target]]
-    domain = Domain.of(table, int(row["bins"]))
+    table = table[[*features[: row["columns"] - 1], target]]
+    domain = Domain.of(table, row["bins"])
     order = np.random.default_rng(seed).permutation(len(table))
     bounded = domain.bound(table).iloc[order].reset_index(drop=True)
     held = bounded[: len(table) // 5]
-    real = bounded[len(held) :][: int(row["rows"])].reset_index(drop=True)
+    real = bounded[len(held) :][: row["rows"]].reset_index(drop=True)
     codes, sizes = domain.encode(real), domain.sizes()
-    if model in PEERS:
-        words = [model, row["epsilon"], f"{DELTA}", row["run"]]
+    task = Task(real, target, classify, seed, quick)
+    if model == AIM:
+        words = [row["epsilon"], f"{DELTA}", str(seed)]
         made, seconds, grown = _peer([python, PEER, *words], limit, codes, sizes)
         rows = domain.decode(made, list(real), seed)
     else:
-        before, started = memory("VmRSS"), time.process_time()
-        forget_peak()
-        rows = domain.bound(_ours(model, real, domain, row["epsilon"], seed, quick))
-        seconds, grown = time.process_time() - started, memory("VmHWM") - before
-    found: Found = {"task": "classification" if classify else "regression"}
-    found |= {"n_train": len(real), "n_test": len(held)}
+        ours = partial(_private, domain, row["epsilon"]), "combutab"
+        maker = SYNTHESIZERS[ALONE] if model == ALONE else ours
+        rows, (*both, grown) = make_rows(maker, task, time.process_time)
+        rows, seconds = domain.bound(rows), sum(both)
+    found: Found = {"task": task.kind, "n_train": len(real), "n_test": len(held)}
     found |= {"pairs": pair_distance(codes, domain.encode(rows), sizes)}
-    found |= judge(Task(real, target, classify, seed), held, rows)
-    return found | {"seconds": seconds, "megabytes": grown * 2**20 / 1e6}
+    return found | judge(task, held, rows) | {"seconds": seconds, "megabytes": grown}
 
 
-def _ours(
-    model: str, real: pd.DataFrame, domain: Domain, epsilon: str, seed: int, quick: bool
-) -> pd.DataFrame:
-    """Rows of a model of this package."""
-    if model == ALONE:
-        rng = np.random.default_rng(seed)
-        draws = {name: rng.integers(len(real), size=len(real)) for name in real}
-        return pd.DataFrame({name: real[name].array[own] for name, own in draws.items()})
-    short = {"epochs": 2} if quick else {}
-    if model == FLOW:
-        flow = combutab.TabFlow(random_state=seed, device="cpu", **short)
-        return flow.fit(real).sample(len(real))
-    whole = {name: 0 for name in domain.whole if real[name].dtype.kind == "f"}
-    known = {"bounds": domain.edges, "decimals": whole}
-    budget = {"epsilon": float(epsilon), "delta": DELTA}
-    private = combutab.PrivateSynthesizer(random_state=seed, **budget, **known, **short)
-    return private.fit(real).sample(len(real))
+def _private(domain: Domain, epsilon: str, task: Task) -> Sample:
+    floats = [name for name in domain.whole if task.table[name].dtype.kind == "f"]
+    known = {"bounds": domain.edges, "decimals": dict.fromkeys(floats, 0)}
+    budget = {"epsilon": float(epsilon), "delta": DELTA, "random_state": task.seed}
+    model = combutab.PrivateSynthesizer(**budget, **known, **task.short(epochs=2))
+    return model.fit(task.table).sample
 
 
 def _peer(
     command: list[str], limit: float, codes: np.ndarray, sizes: np.ndarray
 ) -> tuple[np.ndarray, float, float]:
-    """Codes that a peer made, its seconds, and by how many MiB it grew."""
+    """Codes that AIM made, its seconds, and by how many MB it grew."""
     with tempfile.TemporaryDirectory() as folder:
         given, out = Path(folder) / "in.npz", Path(folder) / "out.npz"
         np.savez(given, codes=codes, sizes=sizes)
         subprocess.run([*command, str(given), str(out)], check=True, timeout=limit)
         found = np.load(out)
-        return found["codes"], float(found["seconds"]), float(found["mebibytes"])
+        return found["codes"], float(found["seconds"]), float(found["mebibytes"]) * 2**20 / 1e6
 
 
 def judge(task: Task, held: pd.DataFrame, rows: pd.DataFrame) -> dict[str, float]:
@@ -260,24 +234,24 @@ def judge(task: Task, held: pd.DataFrame, rows: pd.DataFrame) -> dict[str, float
     return {"boosting": own, "real": best, "c2st": float(told)}
 
 
-def _jobs(arguments: argparse.Namespace) -> Iterator[Job]:
+def _jobs(arguments: Arguments) -> Iterator[Job]:
     names, home = wanted(arguments)
     if not arguments.data:
-        names = [name for name in DATA if name in names] or names
-    quick, options = arguments.quick, vars(arguments)
-    models = [m for m in arguments.models if m not in PEERS or options[PEERS[m]]]
+        names = [name for name in USUAL if name in names] or names
+    quick = arguments.quick
+    models = [model for model in arguments.models if model != AIM or arguments.mbi]
     most = 200 if quick else arguments.rows
     levels = [10.0] if quick else arguments.epsilons
     runs = range(1 if quick else arguments.runs)
     for run, epsilon, name, model in itertools.product(runs, levels, names, models):
-        if model in OPEN and epsilon != levels[0]:
-            continue  # they have no epsilon
-        shown = "none" if model in OPEN else f"{epsilon:g}"
+        if model == ALONE and epsilon != levels[0]:
+            continue  # it has no epsilon
+        shown = "none" if model == ALONE else f"{epsilon:g}"
         values = (name, run, shown, model, most, arguments.columns, arguments.bins)
-        row = dict(zip(SETTINGS, map(str, values), strict=True))
-        given = (row, home, options.get(PEERS.get(model, "")) or "", arguments.limit, quick)
+        row = dict(zip(SETTINGS, values, strict=True))
+        given = (row, home, arguments.mbi, arguments.limit, quick)
         label = f"{name}, run {run}, epsilon {shown}, {model}"
-        yield Job([row], partial(run_apart, measure, given, RESULTS, quick), label)
+        yield Job([row], partial(run_apart, measure, given, quick), label)
 
 
 # ---- the page ----------------------------------------------------------------------------------
@@ -345,23 +319,12 @@ def _cell(values: pd.Series) -> str:
     return f"{values.mean():.3f} [{low:.3f}, {high:.3f}]"
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_arguments(parser)
-    parser.add_argument("--runs", type=int, default=5, help="with rows of their own (%(default)s)")
-    parser.add_argument("--rows", type=int, default=10_000, help="training rows at most")
-    parser.add_argument("--columns", type=int, default=100, help="columns at most")
-    parser.add_argument("--bins", type=int, default=16, help="of a number (%(default)s)")
-    parser.add_argument("--epsilons", type=float, nargs="+", default=list(EPSILONS))
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS, metavar="NAME")
-    parser.add_argument("--limit", type=float, default=900.0, help="seconds for a peer's run")
-    parser.add_argument("--mbi", metavar="PYTHON", help="a Python that has mbi 2.0")
-    parser.add_argument("--dpmm", metavar="PYTHON", help="a Python that has dpmm")
-
-
 ROWS = Experiment("quality_private", SETTINGS, RESULTS, _jobs, packages=("opendp", "cpu"))
-STUDY = study(
-    "private", "Synthetic tables with differential privacy", __doc__, ROWS, _write, _add_arguments
-)
+EPSILONS = {"type": float, "nargs": "+", "default": [1.0, 10.0, 0.3, 3.0]}
+OPTIONS = {"data": DATA, "runs": 5, "rows": 10_000, "columns": 100, "bins": 16}
+OPTIONS |= {"epsilons": EPSILONS, "models": MODELS, "limit": 900.0}
+OPTIONS |= {"mbi": {"metavar": "PYTHON"}}
+STUDY = study("Synthetic tables with differential privacy", __doc__, ROWS, _write, OPTIONS)
 
 if __name__ == "__main__":
     STUDY.main()

@@ -1,10 +1,10 @@
-"""One peer in a Python of its own: codes in, synthetic codes out, by NumPy files.
+"""AIM in a Python of its own: codes in, synthetic codes out, by NumPy files.
 
-    PYTHON benchmarks/quality/private_peers.py MODEL EPSILON DELTA SEED IN.npz OUT.npz
+    PYTHON benchmarks/quality/private_peers.py EPSILON DELTA SEED IN.npz OUT.npz
 
-No module of ours is imported here, so that peers may need other versions of packages than we do.
-AIM's own code comes from the folder ``mechanisms`` of a clone of https://github.com/ryan112358/mbi,
-which MBI_MECHANISMS names, and calls the package mbi 2.0; "AIM, dpmm" and "MST, dpmm" are dpmm's.
+No module of ours is imported here, so that AIM may need other versions of packages than we do. Its
+code comes from the folder ``mechanisms`` of a clone of https://github.com/ryan112358/mbi, which
+MBI_MECHANISMS names, and calls the package mbi 2.0.
 """
 
 from __future__ import annotations
@@ -36,28 +36,13 @@ def aim(codes, sizes, epsilon, delta, seed):
     return np.stack([np.asarray(made.data[name]) for name in names], axis=1)
 
 
-def dpmm(kind, codes, sizes, epsilon, delta, seed):
-    import pandas as pd
-
-    cls = getattr(importlib.import_module(f"dpmm.models.{kind.lower()}"), f"{kind}GM")
-    table = pd.DataFrame(codes, columns=[f"c{i}" for i in range(len(sizes))])
-    limits = {"n_iters": ITERATIONS} if kind == "AIM" else {}
-    model = cls(epsilon, delta, compress=False, max_model_size=MODEL_SIZE, n_jobs=1, **limits)
-    model.set_domain(dict(zip(table, map(int, sizes), strict=True)))
-    model.set_random_state(np.random.RandomState(seed))
-    model.fit(table)
-    return model.generate(n_records=len(table))[list(table)].to_numpy()
-
-
-def main(model, epsilon, delta, seed, given, out):
+def main(epsilon, delta, seed, given, out):
     warnings.filterwarnings("ignore")
     rows = np.load(given)
-    task = (rows["codes"], rows["sizes"], float(epsilon), float(delta), int(seed))
-    importlib.import_module("mbi" if model == "AIM, mbi" else "dpmm")  # no part of a fit
+    importlib.import_module("mbi")  # no part of a fit
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     started = time.process_time()
-    kind, _, package = model.partition(", ")
-    made = aim(*task) if package == "mbi" else dpmm(kind, *task)
+    made = aim(rows["codes"], rows["sizes"], float(epsilon), float(delta), int(seed))
     seconds = time.process_time() - started
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # MiB, on Linux
     np.savez(out, codes=made.astype(np.int64), seconds=seconds, mebibytes=grown - before)

@@ -25,7 +25,6 @@ beijing is read from --data-home (or COMBUTAB_DATA: beijing.csv.gz), and left ou
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 import warnings
@@ -42,9 +41,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.metrics import r2_score
 from sklearn.pipeline import make_pipeline
 
-from benchmarks.common.command import Experiment, Job
-from benchmarks.common.page import Page
-from benchmarks.common.results import Row
+from benchmarks.common import Arguments, Experiment, Job, Page, Row
 from benchmarks.quality.tables import number, study
 from combutab import MLPRegressor
 from combutab.preprocessing import TableEncoder
@@ -169,9 +166,7 @@ def measure(split: Split, model: str, seed: int, *, quick: bool = False) -> Row:
     draws = (rng.integers(len(test), size=len(test)) for _ in range(20 if quick else N_RESAMPLES))
     scores = [r2_score(truth[draw], predicted[draw]) for draw in draws]
     ends = (r2_score(truth, predicted), *np.quantile(scores, [0.025, 0.975]))
-    counts = {"n_train": str(len(train)), "n_test": str(len(test))}
-    named = dict(zip(RESULTS[2:5], ends, strict=True))
-    return counts | {n: f"{v:.4f}" for n, v in named.items()} | {"seconds": f"{seconds:.3g}"}
+    return dict(zip(RESULTS, (len(train), len(test), *ends, seconds), strict=True))
 
 
 def _run(data: str, seed: int, model: str, home: Path, quick: bool) -> list[Row]:
@@ -179,7 +174,7 @@ def _run(data: str, seed: int, model: str, home: Path, quick: bool) -> list[Row]
         return [measure(TABLES[data](seed, home, quick), model, seed, quick=quick)]
 
 
-def _jobs(arguments: argparse.Namespace) -> Iterator[Job]:
+def _jobs(arguments: Arguments) -> Iterator[Job]:
     home = Path(arguments.data_home or os.environ.get("COMBUTAB_DATA") or ".")
     left_out = {("ours, no number", "reviews")}
     if not (home / "beijing.csv.gz").is_file():
@@ -189,7 +184,7 @@ def _jobs(arguments: argparse.Namespace) -> Iterator[Job]:
     seeds = range(1 if arguments.quick else arguments.seeds)
     for data, seed, model in product(TABLES, seeds, MODELS):
         if (model, data) not in left_out:
-            wanted = [dict(zip(SETTINGS, (data, str(seed), model), strict=True))]
+            wanted = [{"data": data, "seed": seed, "model": model}]
             run = partial(_run, data, seed, model, home, arguments.quick)
             yield Job(wanted, run, f"{data}, seed {seed}, {model}")
 
@@ -210,20 +205,9 @@ def _write(page: Page, rows: pd.DataFrame) -> None:
         page.table(["model", "R2", "seconds"], told)
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seeds", type=int, default=1, help="of made-up rows and models")
-    parser.add_argument("--data-home", help="folder with beijing.csv.gz")
-
-
 ROWS = Experiment("quality_real_tables", SETTINGS, RESULTS, _jobs)
-STUDY = study(
-    "real_tables",
-    "Dates and free text: R2 with and without them",
-    __doc__,
-    ROWS,
-    _write,
-    _add_arguments,
-)
+TITLE = "Dates and free text: R2 with and without them"
+STUDY = study(TITLE, __doc__, ROWS, _write, {"seeds": 1})
 
 if __name__ == "__main__":
     STUDY.main()

@@ -175,32 +175,6 @@ def _argn(task: Task) -> Sample:
     return TabularARGN(**options, **task.short(max_epochs=1)).fit(task.table).sample
 
 
-def _forest(task: Task) -> Sample:
-    from ForestDiffusion import ForestDiffusionModel
-
-    # numbers and codes of categories; a label has trees of its own
-    whole = task.without_gaps()
-    texts = {c: whole[c].astype("category") for c in task.discrete}
-    codes = whole.assign(**{c: own.cat.codes for c, own in texts.items()}).astype(float)
-    label = codes.pop(task.target).to_numpy() if task.classify else None
-    places = {c: i for i, c in enumerate(codes)}
-    few = [places[c] for c in texts if c in places and len(texts[c].cat.categories) < 3]
-    many = [places[c] for c in texts if c in places and places[c] not in few]
-    integers = [places[c] for c in task.table.select_dtypes("integer")]
-    options = {"bin_indexes": few, "cat_indexes": many, "int_indexes": integers, "n_jobs": 1}
-    options |= {"seed": task.seed, "nthread": 1}
-    options |= task.short(n_t=3, duplicate_K=2, n_estimators=2)
-    model = ForestDiffusionModel(codes.to_numpy(), label_y=label, **options)
-
-    def sample(n: int) -> pd.DataFrame:
-        names = [*codes, *([task.target] if task.classify else [])]
-        rows = pd.DataFrame(model.generate(batch_size=n), columns=names).astype(float)
-        back = {c: own.cat.categories[rows[c].astype(int)] for c, own in texts.items()}
-        return task.with_gaps(rows.assign(**back)[list(task.table)])
-
-    return sample
-
-
 REAL, TVAE = "real rows", "combutab TVAE"
 SYNTHESIZERS: dict[str, Synthesizer] = {
     REAL: (_real, "combutab"),  # the training rows once more: the best scores there are
@@ -210,19 +184,18 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
     **{f"ctgan {name}": (partial(_ctgan, name), "ctgan") for name in ("TVAE", "CTGAN")},
     "sdv GaussianCopula": (_copula, "sdv.single_table"),
     "mostlyai TabularARGN": (_argn, "mostlyai.engine"),
-    "ForestDiffusion": (_forest, "ForestDiffusion"),
 }
 
 
 def make_rows(
-    model: str, task: Task, clock: Callable[[], float]
+    synthesizer: Synthesizer, task: Task, clock: Callable[[], float]
 ) -> tuple[pd.DataFrame, list[float]]:
     """Train a model and make as many rows as it was trained on.
 
     With them the seconds of the fit and of sampling, by that clock, and by how many megabytes the
     process grew at most.
     """
-    fit, module = SYNTHESIZERS[model]
+    fit, module = synthesizer
     import_module(module)  # what is loaded once is no part of a fit
     before, moments = memory("VmRSS"), [clock()]
     forget_peak()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.common.command import Experiment, Study
-from benchmarks.common.page import Page
+from benchmarks.common import Arguments, Experiment, Page, Study
 from combutab.datasets import list_openml, load_openml, read_table, split_target
 
 FEW = 20  # distinct whole numbers of a target, up to which they are classes
@@ -78,12 +76,10 @@ def read_rows(data: str, data_home: str | None) -> tuple[pd.DataFrame, str, bool
 # ---- what the studies share: options, and lines of a page ----------------------------------------
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", nargs="+", metavar="NAME", help="some of the tables")
-    parser.add_argument("--data-home", help="folder with CSV files; OpenML by default")
+DATA = {"nargs": "+", "metavar": "NAME", "help": "Some of the tables; all by default"}
 
 
-def wanted(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
+def wanted(arguments: Arguments) -> tuple[list[str], str | None]:
     """The tables that are asked for, two for a quick form, and their folder.
 
     Raises
@@ -98,23 +94,22 @@ def wanted(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
     return (arguments.data or there)[: 2 if arguments.quick else None], home
 
 
-Does = Callable[..., None]
-
-
-def study(stem: str, title: str, doc: str, rows: Experiment, write: Does, more: Does) -> Study:
+def study(
+    title: str, doc: str, rows: Experiment, write: Callable[..., None], options: dict[str, Any]
+) -> Study:
     """Make a study of a module, whose docstring describes the measures at the top of its page.
 
     The description is the part between the first line and the first command. ``write(page, rows)``
-    adds the results; ``more(parser)`` adds options.
+    adds the results.
     """
     measures = doc.partition("\n\n    python -m")[0].split("\n\n", 1)[1]
 
-    def whole(page: Page, arguments: argparse.Namespace, table: pd.DataFrame) -> None:
+    def whole(page: Page, arguments: Arguments, table: pd.DataFrame) -> None:
         page.text(measures)
         write(page, table)
 
-    first, module = doc.splitlines()[0], f"benchmarks.quality.{stem}"
-    return Study(rows.name, title, first, module, [rows], whole, more)
+    module = f"benchmarks.quality.{rows.name.removeprefix('quality_')}"
+    return Study(module, title, doc, [rows], whole, options)
 
 
 def lines(table: pd.DataFrame, text: Callable[[Any], str] = str) -> list[list[str]]:

@@ -63,7 +63,7 @@ class Quick:
     holds: object = None  # what else is so of the rows
 
 
-NETWORKS = "--activations relu combu pln-4 --jobs 1"
+NETWORKS = "--activations relu combu pln-4"
 TABLE_7 = "tvae-patched" if find_spec("ctgan") else "tvae"
 SAMPLED = ["real rows", "SMOTE", "combutab TVAE"]
 STUDIES = {
@@ -71,7 +71,7 @@ STUDIES = {
     "papers.combu.table5_classification": Quick(NETWORKS, "shared"),
     "papers.combu.table6_regression": Quick(NETWORKS, "shared"),
     "papers.combu.table7_generation": Quick(
-        f"--models ctgan {TABLE_7} --activations combu relu --jobs 1", "shared",
+        f"--models ctgan {TABLE_7} --activations combu relu", "shared",
         words=("CombU's rows are the best to learn from", "Learner: gradient boosting"),
         holds=lambda rows: set(rows["model"]) == {"real", "ctgan", TABLE_7},
     ),
@@ -81,7 +81,7 @@ STUDIES = {
     ),
     "papers.pln.approximation": Quick(
         counts={"width": {8: 4 * 2 * 11, 32: 4 * 2 * 15}},  # families, functions, activations
-        words=("Sigmoid has a lower loss than ReLU", "below L / (2N - 1)"),
+        words=("Sigmoid has a lower loss than ReLU",),
     ),
     "papers.pln.depth": Quick(
         "--data digits diabetes", "shared",
@@ -91,12 +91,12 @@ STUDIES = {
     ),
     "papers.pln.normalization": Quick(
         "--data digits", counts={"data": {"digits": 2 * 4 * 5 * 2}},
-        words=("Beside PLN-8", "layer norm, 4 hidden layers"),
+        words=("Beside PLN-8", "4 hidden layers"),
         holds=lambda rows: rows["score"].between(0, 1).all() and (rows["n_train"] == 120).all(),
     ),
     "papers.proxynorm.training.__main__": Quick(
-        data="shared", counts={"net": {"CNN": 64, "MLP": 64, "plain MLP": 40}},
-        to_go="84 of 84 to go", words=("BN with PN matches BN",),
+        data="shared", counts={"net": {"CNN": 64, "MLP": 64}},
+        to_go="64 of 64 to go", words=("BN with PN matches BN",),
         holds=lambda rows: rows["accuracy"].between(0, 1).all(),
     ),
     "papers.proxynorm.random_nets.__main__": Quick(
@@ -125,10 +125,6 @@ STUDIES = {
         data="two", counts={"data": {"one": 18, "two": 18}}, to_go="4 of 4 to go",
         words=("The rule, written before",),
         holds=lambda rows: (rows["task"] == "classification").equals(rows["accuracy"].notna()),
-    ),
-    "activations.learned": Quick(
-        data="shared", counts={"arm": {"fixed": 3, "pack, fixed": 3}},
-        holds=lambda rows: rows.loc[rows["arm"] == "softmax", "shares"].notna().all(),
     ),
     "formulas.share": Quick(
         "--noise 0 --models default 'gradient boosting'", "shared",
@@ -167,7 +163,7 @@ STUDIES = {
     ),
     "quality.private": Quick(
         "--models PrivateSynthesizer 'independent columns'", "two", counts={"data": {"one": 2}},
-        to_go="4 of 4 to go", words=("Not run: AIM, mbi; AIM, dpmm; MST, dpmm; TabFlow",),
+        to_go="4 of 4 to go", words=("Not run: AIM, mbi",),
         holds=lambda rows: rows[["pairs", "c2st"]].stack().between(0, 1).all(),
     ),
     "quality.real_tables": Quick(
@@ -215,7 +211,7 @@ def test_study(name, tmp_path, monkeypatch):
 
 
 PLANNED = [f"papers.proxynorm.{study}.__main__" for study in ("training", "random_nets")]
-PLANNED += ["activations.recipes", "activations.learned"]
+PLANNED += ["activations.recipes"]
 
 
 @pytest.mark.parametrize("name", PLANNED)
@@ -230,7 +226,7 @@ def test_the_results_that_are_kept_are_those_of_the_full_study(name):
         settings = list(experiment.settings)
         kept = pd.read_csv(results / f"{experiment.name}.csv.gz", dtype=str, keep_default_na=False)
         wanted = [row for job in experiment.jobs(arguments) for row in job.wanted]
-        assert kept[settings].to_numpy().tolist() == [[row[n] for n in settings] for row in wanted]
+        assert kept[settings].to_numpy().tolist() == [[str(w[n]) for n in settings] for w in wanted]
         with pytest.raises(SystemExit, match="--out"):
             study.main(["--quick"])
 
@@ -298,10 +294,10 @@ def test_points_of_growth_that_are_not_measured_anew_stay(tmp_path):
 
 
 def test_a_point_is_measured_in_a_process_of_its_own(monkeypatch):
-    point = common.call_apart(scaling.measure, "members", 2, True, "1GB")
+    point = common.call_apart(scaling.measure, "members", 2, True)
     assert point.keys() == {"seconds", "megabytes"}
     assert point["seconds"] > 0
     assert 0 < point["megabytes"] < 1000
     with pytest.raises(subprocess.CalledProcessError) as failed:
-        common.call_apart(scaling.measure, "nonsense", 2, True, "1GB")
+        common.call_apart(scaling.measure, "nonsense", 2, True)
     assert "KeyError: 'nonsense'" in failed.value.stderr
