@@ -136,8 +136,8 @@ def glossary(root: Path) -> str:
     table = sections((root / "CONTRIBUTING.md").read_text("utf-8"))["Glossary"]
     rows = re.findall(r"^\| ([^|]+) \| (.+) \|$", table, re.MULTILINE)[1:]
     said = (
-        "One word for each thing, in names, messages and these pages; scikit-learn's and torch's "
-        "words where they have one."
+        "Names, messages and these pages use one word for each thing. If scikit-learn or torch "
+        "have a word for it, it is theirs."
     )
     lines = ["Glossary", "=" * 8, "", said, "", ".. glossary::", ""]
     for words, means in rows:
