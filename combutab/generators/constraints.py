@@ -130,7 +130,8 @@ def _as_json(value: Any) -> Any:
 
 def _check_names(what: str, names: Iterable[Any], least: int) -> tuple[Any, ...]:
     listed = [names] if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
-    if len(listed) < least or len(set(listed)) < len(listed):
+    named = all(isinstance(each, Hashable) for each in listed)
+    if len(listed) < least or not named or len(set(listed)) < len(listed):
         raise ValueError(
             f"{what} takes {least} or more different columns, got {', '.join(map(repr, listed))}"
         )
@@ -145,6 +146,8 @@ class _OfColumns(Constraint):
 
     def __init__(self, *columns: Any) -> None:
         least = 1 if isinstance(self, Unique) else 2
+        if len(columns) == 1 and isinstance(columns[0], list):
+            columns = tuple(columns[0])
         object.__setattr__(self, "columns", _check_names(type(self).__name__, columns, least))
 
     def find_columns(self, names: Iterable[Any]) -> tuple[Any, ...]:
@@ -501,7 +504,7 @@ class FixedCombinations(_OfColumns):
     Parameters
     ----------
     *columns : names, or positions in an array
-        Two or more.
+        Two or more, also as one list.
 
     Examples
     --------
@@ -524,7 +527,7 @@ class Unique(_OfColumns):
     Parameters
     ----------
     *columns : names, or positions in an array
-        One or more.
+        One or more, also as one list.
 
     Examples
     --------
@@ -557,7 +560,7 @@ class OneOf(_OfColumns):
     Parameters
     ----------
     *columns : names, or positions in an array
-        Two or more.
+        Two or more, also as one list.
 
     Examples
     --------

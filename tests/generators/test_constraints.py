@@ -345,6 +345,11 @@ def test_constraints_that_the_table_cannot_have(constraints, message):
         model.fit(random_table(0))
 
 
+def test_names_in_a_list_are_taken_too():
+    assert Unique(["room", "day"]) == Unique("room", "day")
+    assert FixedCombinations(["a", "b"]) == FixedCombinations("a", "b")
+
+
 def test_constraints_that_are_none():
     for make_one, message in (
         (lambda: Inequality("a", "=", "b"), "operator must be one of '<'"),
@@ -353,6 +358,7 @@ def test_constraints_that_are_none():
         (lambda: Sum(["a", "b"], "a"), "the total 'a' is one of the columns"),
         (lambda: FixedCombinations("a", "a"), "2 or more different columns"),
         (lambda: Unique(), "1 or more"),
+        (lambda: Unique("a", ["b", "c"]), r"different columns, got 'a', \['b', 'c'\]"),
         (lambda: Formula("a", "a + 1"), "an expression of other columns"),
         (lambda: Formula("a", "3"), "an expression of other columns"),
         (lambda: Formula("a", "__import__('os').system('x')"), "which is not computed"),
