@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
@@ -263,6 +264,7 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
             Without OpenDP (``pip install 'combutab[private]'``).
         """
         self._check()
+        spent = (self.epsilon_, self.delta_) if self.__sklearn_is_fitted__() else None
         self.__dict__.pop("_states", None)
         schema, columns = read_schema(X)
         identifiers = list(self.identifiers)
@@ -280,6 +282,14 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
             raise ValueError("all columns are identifiers; there is nothing to learn")
         rules = self._plan_rules(schema)
         refuse_unreadable(schema, columns, coders, facts)
+        if spent is not None:
+            epsilon, delta = self.epsilon + spent[0], self.delta + spent[1]
+            warnings.warn(
+                f"this generator was fitted before, with epsilon={spent[0]:.3g}. If the tables "
+                f"share rows or persons, privacy budgets add up: epsilon={epsilon:.3g}, "
+                f"delta={delta:.3g} or more with this fit",
+                stacklevel=3,  # beyond the decorator
+            )
         max_rows = 1 if persons is None else int(self.max_rows_per_person)
         if persons is not None:
             kept = bound_rows(persons, max_rows)

@@ -154,7 +154,8 @@ def test_a_person_counts_once_whatever_her_rows(tmp_path):
         model.sample(5, conditions={"who": 3})
     model.sample(50, out=tmp_path / "rows.parquet")
     assert pd.read_parquet(tmp_path / "rows.parquet")["who"].tolist() == list(range(1, 51))
-    model.fit(X[["kind"]], person=ids)
+    with pytest.warns(UserWarning, match="budgets add up: epsilon=40, delta=2e-06 or more"):
+        model.fit(X[["kind"]], person=ids)
     assert abs(model.n_rows_ - 1002) < 60
     with pytest.raises(ValueError, match="needs fit"):
         model.fit(X[["kind"]])
