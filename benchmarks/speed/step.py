@@ -2,10 +2,9 @@
 
 The floor is three products for each of 6 linear layers of 256 and a batch of 500 (forward,
 gradient of the input, gradient of the weight), each by the faster of torch.mm and oneDNN, repeated
-on the same operands. The products on each layer's own operands, which no step can undercut, are
-also shown. Our step is that of ``fit``, by ``train_stack`` over an epoch: it gathers the batch,
-draws masks, and includes forward pass, loss, backward pass and Adam. Plain torch does the same with
-autograd and fused Adam. All take turns in one process on the same threads.
+on the same operands. Our step is that of ``fit``, by ``train_stack`` over an epoch: it gathers the
+batch, draws masks, and includes forward pass, loss, backward pass and Adam. Plain torch does the
+same with autograd and fused Adam. All take turns in one process on the same threads.
 
 The second part measures how many members a stack should hold. The batch of a stack is members x
 rows x width; on a CPU it should stay within the caches. The stack size in
@@ -39,7 +38,6 @@ PROBLEMS = ((455, 30, (128, 128)), (500, 13, (256,) * 5), (500, 13, (32, 32)))
 STACKS = (1, 2, 4, 8, 16, 32, 64)  # members
 ALIASES = {"swish", "sigmoid", "pln", "pls"}  # in ACTIVATIONS under another name as well
 PROXY = "layer norm + proxy norm, "
-LAYERS = "products, each layer's own"
 # in units of the floor, with and without dropout; ReLU's is plain torch's ReLU
 TARGETS = dict.fromkeys(["pln-8", "pls-8", "la-silu", "la-hardsilu"], (1.8, 1.8))
 TARGETS = {"combu": (1.5, 1.3), **TARGETS, f"{PROXY}relu": (2.1, 2.1), f"{PROXY}combu": (2.1, 2.1)}
@@ -76,14 +74,6 @@ def products_alone(size: Size) -> dict[tuple[str, str], Runs]:
             one_dnn = torch.ops.mkldnn._linear_pointwise.default
             products[kind, "onednn"] = partial(one_dnn, left, right.t(), None, "none", [], "")
     return products
-
-
-def products_of_layers(size: Size) -> Runs:
-    """The products of an epoch by torch.mm, on each layer's own matrices, as a step has them."""
-    layers = [products_alone(size) for _ in range(DEPTH)]
-    order = [layer["forward", "torch"] for layer in layers]
-    order += [layer[kind, "torch"] for layer in layers[::-1] for kind in ("weight", "input")]
-    return lambda: [product() for _ in range(size.steps) for product in order]
 
 
 def plain_torch(size: Size, activation: Callable[[int], nn.Module], dropout: float) -> Runs:
@@ -139,7 +129,7 @@ def report(size: Size, turns: int) -> pd.DataFrame:
     The floor takes each product by the library that is quickest for it in that turn.
     """
     products, makers = products_alone(size), contenders()
-    runs = {(LAYERS, np.nan): products_of_layers(size), **{k: m(size) for k, m in makers.items()}}
+    runs = {key: make(size) for key, make in makers.items()}
     timers = {key: partial(wall, run, size.steps * DEPTH) for key, run in products.items()}
     taken = in_turns(timers | {key: partial(wall, run) for key, run in runs.items()}, turns)
     each = pd.Series({key: 1000 * DEPTH * np.array(taken[key]) for key in products}).unstack()
