@@ -18,6 +18,7 @@ from scipy import stats
 
 from benchmarks.common import Page
 from benchmarks.common.looks import label
+from benchmarks.common.page import p_text
 from benchmarks.common.verdicts import HOLDS, MIN_UNITS, UNDECIDED, matches
 from combutab.evaluation import friedman, holm
 
@@ -115,20 +116,12 @@ def ratio_text(row: Any) -> str:
     return f"{row.ratio:.3f} [{row.low:.3f}, {row.high:.3f}]"
 
 
-def p_cell(p: float) -> str:
-    """
-    >>> p_cell(0.03127), p_cell(0.00001)
-    ('0.031', '< 0.001')
-    """
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
 def answers_table(page: Page, found: pd.DataFrame, measure: str) -> None:
     """Add a table of rows of `compare`, the smallest ratio first."""
     page.table(
         ["A", "B", f"{measure} of A over B's [95 %]", "p, Holm", "answer"],
         [
-            [label(row.a), label(row.b), ratio_text(row), p_cell(row.p), row.answer]
+            [label(row.a), label(row.b), ratio_text(row), p_text(row.p), row.answer]
             for row in found.sort_values("ratio").itertuples()
         ],
     )

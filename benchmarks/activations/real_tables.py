@@ -241,7 +241,7 @@ def write(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
 
 def _summary(logs: pd.DataFrame, found: pd.DataFrame) -> str:
     means = effects.by_table(logs)
-    plain, corrected = map(effects.p_cell, effects.omnibus(means))
+    plain, corrected = map(effects.p_text, effects.omnibus(means))
     within = int((found["answer"] == effects.WITHIN).sum())
     better = int(found["answer"].str.endswith("better").sum())
     half = 50 * float(np.log(found["high"] / found["low"]).median())

@@ -247,7 +247,7 @@ def write(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
         means = by_table(found[name])
         mean = means.mean()
         worst = f"{label(mean.idxmax())} / {label(mean.idxmin())} {np.exp(np.ptp(mean)):.3f}"
-        tests = map(effects.p_cell, effects.omnibus(means))
+        tests = map(effects.p_text, effects.omnibus(means))
         lines.append([name, effects.size(found[name]), *tests, worst])
     page.table(["activations in", "rows", "p, Friedman", "Iman-Davenport", "worst / best"], lines)
     for name in (*REAL, *LAWS, OTHERS, "parts", SHARES):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import time
-import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -13,10 +11,10 @@ import pandas as pd
 
 from benchmarks.common import Row
 from benchmarks.papers.combu.sources import Source
-from benchmarks.papers.combu.study import score
+from benchmarks.papers.combu.study import fit_all, scored
 from benchmarks.quality.predictions import split_rows
 from combutab.datasets import list_feynman
-from combutab.estimators import BaseMLP, FitTask, fit_stacked
+from combutab.estimators import FitTask
 
 REFERENCE = "combu"  # the default
 SINGLE = (REFERENCE, "relu", "selu", "mish", "gelu", "pln-8", "la-silu", "snake", "rational")
@@ -51,49 +49,6 @@ def rows_of(table: Source, split: int, most: int = MOST_TRAIN) -> tuple[Side, Si
     return (X.iloc[train], y.iloc[train]), (X.iloc[test[:MOST_TEST]], y.iloc[test[:MOST_TEST]])
 
 
-def fitted(nets: Sequence[Any], X: Any, y: Any) -> list[Exception | None]:
-    """Fit all to the same rows, in stacks where they can be; what went wrong, for each.
-
-    An interrupt ends the program.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of epochs, and of what diverged: the rows have it
-        warnings.filterwarnings("error", message="Training interrupted")
-        try:
-            if isinstance(nets[0], BaseMLP):
-                outcomes = fit_stacked([FitTask(net, X, y, 0) for net in nets], n_jobs=1)
-                return [outcome.error for outcome in outcomes]
-            return [_failure(net, X, y) for net in nets]
-        except UserWarning as interrupted:
-            raise KeyboardInterrupt from interrupted
-
-
-def _failure(net: Any, X: Any, y: Any) -> Exception | None:
-    try:
-        net.fit(X, y)
-    except ValueError as error:
-        return error
-    return None
-
-
-def scores(net: Any, failure: Exception | None, train: Side, test: Side) -> dict[str, object]:
-    """What a row has of an estimator; ``loss`` is the log loss, or the RMSE.
-
-    The row of one that diverged, in training or in its predictions, has ``error``; other errors are
-    raised.
-    """
-    try:
-        if failure is not None:
-            raise failure
-        found = score(net, *test, train[1])
-    except ValueError as error:
-        if not re.search("finite|diverged", str(error)):
-            raise
-        return {"error": " ".join(str(error).split())}
-    found["loss"] = found["log_loss"] if "log_loss" in found else float(found["mse"]) ** 0.5
-    return {**found, "epochs": net.n_iter_}
-
-
 def outcomes(
     nets: Sequence[Any], train: Side, test: Side, columns: Sequence[str], **more: object
 ) -> list[Row]:
@@ -102,12 +57,15 @@ def outcomes(
     ``cpu_seconds`` are the processor seconds of all, divided by their number.
     """
     started = time.process_time()
-    failures = fitted(nets, *train)
-    shared: dict[str, object] = {"n_train": len(train[1]), "n_test": len(test[1]), **more}
-    shared["cpu_seconds"] = (time.process_time() - started) / len(nets)
+    tasks = [FitTask(net, *train, 0) for net in nets]
+    fits = fit_all(tasks)
+    shared = {"cpu_seconds": (time.process_time() - started) / len(nets), **more}
     rows = []
-    for net, failure in zip(nets, failures, strict=True):
-        found = shared | scores(net, failure, train, test)
+    for task, outcome in zip(tasks, fits, strict=True):
+        found, net = shared | scored(task, outcome, *test, train[1]), task.estimator
+        if "error" not in found:  # the loss is the log loss, or the RMSE
+            loss = found["log_loss"] if "log_loss" in found else found["mse"] ** 0.5
+            found |= {"loss": loss, "epochs": net.n_iter_}
         weights = getattr(net, "activation_weights_", {})
         found["chosen"] = " ".join(f"{name}:{w:.4g}" for name, w in weights.items() if w)
         rows.append({name: found.get(name) for name in columns})

@@ -9,9 +9,10 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from importlib import metadata
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,6 @@ from benchmarks.common.verdicts import LEGEND
 from benchmarks.machine import describe_machine, processor
 
 Arguments = argparse.Namespace
-Has = Callable[[Row], bool]  # whether the row of these settings is there
 
 
 @dataclass(frozen=True)
@@ -41,20 +41,22 @@ class Job:
         ``run()`` gives the results of each, in that order.
     label : str
         For the progress line.
-    parts : callable, optional
-        ``parts(has)`` gives the jobs for what is missing, where that need not be all of it.
+    fits : sequence, optional
+        One for each row, where only the missing ones need be trained: ``run(fits)`` takes them.
     """
 
     wanted: Sequence[Row]
-    run: Callable[[], Sequence[Row]]
+    run: Callable[..., Sequence[Row]]
     label: str
-    parts: Callable[[Has], Iterable[Job]] | None = None
+    fits: Sequence[Any] = ()
 
-    def missing(self, has: Has) -> list[Job]:
-        """List what is to be run where some rows are there."""
-        if all(map(has, self.wanted)):
-            return []
-        return list(self.parts(has)) if self.parts else [self]
+    def missing(self, has: Callable[[Row], bool]) -> Job | None:
+        """What is to be run where ``has`` tells which rows are there."""
+        left = [not has(row) for row in self.wanted]
+        if not self.fits:
+            return self if any(left) else None
+        fits, wanted = (list(compress(each, left)) for each in (self.fits, self.wanted))
+        return replace(self, wanted=wanted, run=partial(self.run, fits)) if fits else None
 
 
 @dataclass(frozen=True)
@@ -76,11 +78,9 @@ class Experiment:
         """Run the jobs whose rows the file lacks; all rows."""
         jobs, store = list(self.jobs(arguments)), self.store(arguments.out)
         with store.open([row for job in jobs for row in job.wanted]) as journal:
-            parts = [job.missing(journal.has) for job in jobs]
-            missing = [part for of_job in parts for part in of_job]
+            missing = [left for job in jobs if (left := job.missing(journal.has))]
             if missing:
-                to_go = sum(map(bool, parts))
-                print(f"{self.name}: {to_go} of {len(jobs)} to go", flush=True)
+                print(f"{self.name}: {len(missing)} of {len(jobs)} to go", flush=True)
             started, made_with = time.monotonic(), versions(*self.packages)
             run = Parallel(n_jobs=arguments.jobs, return_as="generator_unordered")
             ended = run(delayed(_run)(number, job) for number, job in enumerate(missing))

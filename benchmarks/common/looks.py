@@ -76,8 +76,6 @@ class Line:
     look: Look
     low: pd.Series | None = None
     high: pd.Series | None = None
-    width: float = 1.5
-    alpha: float = 1.0
 
 
 def plot(
@@ -89,7 +87,6 @@ def plot(
     ylim: tuple[float, float] | None = None,
     scales: tuple[str, str] = ("linear", "linear"),
     share: str = "all",
-    title: str = "",
 ) -> Figure:
     """Draw panels, by title, with one legend; ``labels``, ``scales``: of the axes x and y."""
     n_rows, n_columns = math.ceil(len(panels) / n_columns), min(n_columns, len(panels))
@@ -100,7 +97,7 @@ def plot(
         for line in lines:
             color, marker, dashes = line.look
             (drawn,) = axes.plot(line.x, line.y, color=color, marker=marker, linestyle=dashes)
-            drawn.set(markersize=5, linewidth=line.width, alpha=line.alpha)
+            drawn.set(markersize=5, linewidth=1.5)
             legend[line.name] = drawn
             if line.low is not None and dashes == "none":
                 axes.vlines(line.x, line.low, line.high, color=color, linewidth=1.0)
@@ -122,7 +119,6 @@ def plot(
     figure.supylabel(labels[1], fontsize=10)
     shown = {name: handle for name, handle in legend.items() if not name.startswith("_")}
     figure.legend(shown.values(), shown, loc="outside lower center", ncols=6, frameon=False)
-    figure.suptitle(title, fontsize=12)
     return figure
 
 

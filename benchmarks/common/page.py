@@ -27,9 +27,9 @@ def markdown_table(header: Sequence[object], lines: Iterable[Sequence[object]]) 
 def p_text(p: float) -> str:
     """
     >>> p_text(0.0312), p_text(0.00004)
-    ('p = 0.031', 'p < 0.001')
+    ('0.031', '< 0.001')
     """
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 class Page:

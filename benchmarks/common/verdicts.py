@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -48,7 +48,6 @@ the best holds if it beats each rival, and does not hold if a rival beats it aft
 adjustment; an exact claim holds if no deviation exceeds the margin.
 "Not judged": no rows are stored for it. The rule is in `benchmarks/common/verdicts.py`."""
 
-Rows = TypeVar("Rows")
 Scores = Sequence[float] | np.ndarray | pd.Series
 
 
@@ -107,7 +106,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Claim(Generic[Rows]):
+class Claim:
     """One statement, and how a study's rows decide it.
 
     Attributes
@@ -129,15 +128,15 @@ class Claim(Generic[Rows]):
     where: str
     text: str
     unit: str
-    judge: Callable[[Rows, float], Verdict | None]
+    judge: Callable[[Any, float], Verdict | None]
     margin: float = 0.0
     measure: str = ""
 
-    def verdict(self, rows: Rows) -> Verdict | None:
+    def verdict(self, rows: Any) -> Verdict | None:
         return self.judge(rows, self.margin)
 
 
-def claims_table(claims: Iterable[Claim[Rows]], samples: Mapping[str, Rows]) -> str:
+def claims_table(claims: Iterable[Claim], samples: Mapping[str, Any]) -> str:
     """Judge claims on samples of rows, by name: a Markdown table with a column for each sample."""
     lines = []
     for claim in claims:
@@ -236,7 +235,7 @@ def best_of(
     if name is None:
         pairs = [(chosen, other) for other in others] + list(combinations(others, 2))
         p = holm([_p_value(beats(wide[a], wide[b], **sizes)) for a, b in pairs])[: len(others)]
-        note = f"{note}; Holm {p_text(max(p))}"
+        note = f"{note}; Holm p {p_text(max(p))}"
         return replace(nearest, word=HOLDS if max(p) < ALPHA else UNDECIDED, note=note)
     p = holm([_p_value(verdict) for verdict in found.values()])
     beaten = [q for q, v in zip(p, found.values(), strict=True) if q < ALPHA and v.estimate < 0]

@@ -11,6 +11,8 @@ import torch
 
 from benchmarks.activations import effects, real_tables, tables
 from benchmarks.activations.shares import LearnedUnits
+from benchmarks.papers.combu import study
+from combutab.estimators import FitOutcome, FitTask
 
 DATA_HOME = Path(__file__).parents[3] / "shared" / "data"
 RESULTS = Path(effects.__file__).parent / "results"
@@ -145,10 +147,12 @@ def test_learned_units_are_one_part_each_outside_of_training(straight):
 
 
 def test_what_diverged_is_a_row_and_other_errors_are_raised():
-    failed = ValueError("Solver produced non-finite parameter weights.")
-    assert tables.scores(None, failed, (None, None), (None, None)) == {"error": str(failed)}
+    task = FitTask(None, None, [1, 2, 3], 0)
+    failed = FitOutcome(1.5, ValueError("Solver produced non-finite parameter weights."))
+    row = study.scored(task, failed, None, [4], None)
+    assert row == {"n_train": 3, "n_test": 1, "seconds": 1.5, "error": str(failed.error)}
     with pytest.raises(ValueError, match="hidden"):
-        tables.scores(None, ValueError("hidden_layer_sizes"), (None, None), (None, None))
+        study.scored(task, FitOutcome(1.5, ValueError("hidden_layer_sizes")), None, [4], None)
 
 
 @needs_data

@@ -211,7 +211,8 @@ def test_study(name, tmp_path, monkeypatch):
 
 
 PLANNED = [f"papers.proxynorm.{study}.__main__" for study in ("training", "random_nets")]
-PLANNED += ["activations.recipes"]
+PLANNED += ["activations.recipes", "papers.layeract.robustness", "papers.layeract.statistics"]
+PLANNED += [f"papers.pln.{study}" for study in ("approximation", "depth", "normalization")]
 
 
 @pytest.mark.parametrize("name", PLANNED)
@@ -221,7 +222,7 @@ def test_the_results_that_are_kept_are_those_of_the_full_study(name):
         pytest.skip("needs ../shared/data")
     study = import_module(f"benchmarks.{name}").STUDY
     results = ROOT.joinpath(*study.module.split(".")[:-1]) / "results"
-    arguments = argparse.Namespace(quick=False, data_home=str(DATA_HOME))
+    arguments = argparse.Namespace(quick=False, data_home=str(DATA_HOME), **study.options)
     for experiment in study.experiments:
         settings = list(experiment.settings)
         kept = pd.read_csv(results / f"{experiment.name}.csv.gz", dtype=str, keep_default_na=False)
@@ -258,19 +259,7 @@ def two_tables(folder):
     rows.assign(y=3 * rows["x"]).to_csv(folder / "two.csv.gz", index=False)
 
 
-# ---- The benchmark of growth: exponents are slopes ----------------------------------------------
-
-
-def test_exponents_are_those_of_the_upper_half():
-    size = np.array([10.0, 100.0, 1_000.0, 10_000.0])
-    seconds = np.array([5.0, 5.0, 10.0, 1_000.0])  # half of the range begins at 316
-    points = pd.DataFrame(
-        {"dimension": "rows", "size": size, "seconds": seconds, "megabytes": 3 * size**1.5}
-    )
-    row = scaling.exponents(points).loc["rows"]
-    assert row["seconds"] == pytest.approx(2.0)
-    assert row["seconds, steepest"] == pytest.approx(2.0)
-    assert row["megabytes"] == pytest.approx(1.5)
+# ---- The benchmark of growth -------------------------------------------------------------------
 
 
 def test_points_of_growth_that_are_not_measured_anew_stay(tmp_path):

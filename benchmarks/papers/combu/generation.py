@@ -17,7 +17,7 @@ from benchmarks.common import Row
 from benchmarks.papers.combu import study
 from benchmarks.papers.combu.sources import Source
 from benchmarks.papers.combu.study import PROTOCOLS, Fit, Recipe
-from combutab.estimators import FitOutcome, FitTask
+from combutab.estimators import FitTask
 from combutab.generators import CTGAN, TVAE, fit_stack, patch_ctgan
 from combutab.preprocessing import TableEncoder
 
@@ -150,24 +150,12 @@ def run(scores: Sequence[Score]) -> list[Row]:
     made = dict(zip(generators, generate(generators), strict=True))
     train, test = split(generators[0].source)
     X, y = test.drop(columns=TARGET), test[TARGET]
-    rows, tasks = [], {}
+    rows, tasks = [], []
     for i, score in enumerate(scores):
         facts, samples = made[score.generator]
         rows.append({"device": "cpu", "n_samples": score.generator.n_samples} | facts)
         table = samples[score.sample]
-        tasks[i] = FitTask(score.estimator(), table.drop(columns=TARGET), table[TARGET], i)
-    networks = {i: task for i, task in tasks.items() if scores[i].learner == "mlp"}
-    outcomes = dict(zip(networks, study.fit_networks([*networks.values()]), strict=True))
-    for i, task in tasks.items():
-        rows[i]["n_train"], started = len(task.y), time.perf_counter()
-        try:
-            if i not in outcomes:
-                task.estimator.fit(task.X, task.y)
-                outcomes[i] = FitOutcome(time.perf_counter() - started, None)
-            rows[i]["seconds"] = round(outcomes[i].seconds, 3)
-            if outcomes[i].error is not None:
-                raise outcomes[i].error
-            rows[i] |= {"n_test": len(test), **study.score(task.estimator, X, y, train[TARGET])}
-        except ValueError as error:  # it diverged, or the sample has one class
-            rows[i]["error"] = " ".join(str(error).split())
-    return rows
+        tasks.append(FitTask(score.estimator(), table.drop(columns=TARGET), table[TARGET], i))
+    outcomes = zip(tasks, study.fit_all(tasks), strict=True)
+    found = [study.scored(*both, X, y, train[TARGET]) for both in outcomes]
+    return [row | own for row, own in zip(rows, found, strict=True)]

@@ -34,7 +34,7 @@ ALLOWANCE = (
     "of the paper's last digit. Large standard deviations make that easy."
 )
 
-Claims = Sequence[Claim[pd.DataFrame]]
+Claims = Sequence[Claim]
 
 
 # ---- claims ------------------------------------------------------------------------------------

@@ -55,10 +55,6 @@ class Source:
         """Features and target; kept in memory, so leave them as they are."""
         return _load(self)
 
-    def n_rows(self) -> int:
-        """Rows, training and test together."""
-        return len(self.load()[0])
-
     def row_groups(self) -> np.ndarray:
         """A number for each row; rows whose features are all equal share theirs."""
         X, _ = self.load()

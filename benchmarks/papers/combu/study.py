@@ -7,9 +7,11 @@ may lose; a study that was killed goes on where it stood.
 from __future__ import annotations
 
 import math
+import re
+import time
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -18,7 +20,7 @@ import pandas as pd
 from sklearn.base import is_classifier
 from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
 
-from benchmarks.common import Arguments, Experiment, Has, Job, Row, Study
+from benchmarks.common import Arguments, Experiment, Job, Row, Study
 from benchmarks.papers.combu.expected import ACTIVATIONS, Table
 from benchmarks.papers.combu.sources import Source
 from combutab import MLPClassifier, MLPRegressor
@@ -146,7 +148,7 @@ def make_fits(
     return [
         Fit(source, protocol, settled, activation, split, seed)
         for source in sources
-        for settled in [recipe or paper_recipe(source.n_rows())]
+        for settled in [recipe or paper_recipe(len(source.load()[0]))]
         for settled in [replace(settled, curve_block=curve_block)]
         for protocol in protocols
         for split in range(protocol.n_splits)
@@ -156,22 +158,15 @@ def make_fits(
 
 
 def fit_jobs(fits: Iterable[Fit]) -> Iterator[Job]:
-    """A job for the fits that share their rows and recipe; what is missing of it is cut smaller."""
+    """Jobs of at most `CHUNK` fits that share their rows and recipe."""
     for _, group in groupby(fits, lambda f: (f.source, f.protocol, f.recipe, f.split)):
         together = list(group)
-        yield replace(_job(together), parts=partial(_chunks, together))
-
-
-def _job(fits: Sequence[Fit]) -> Job:
-    first, names = fits[0], ", ".join(dict.fromkeys(fit.activation for fit in fits))
-    place = f"{first.source.name} {first.source.task}, {first.protocol.name} split {first.split}"
-    return Job([fit.settings for fit in fits], partial(train_chunk, fits), f"{place}: {names}")
-
-
-def _chunks(fits: Sequence[Fit], has: Has) -> Iterator[Job]:
-    missing = [fit for fit in fits if not has(fit.settings)]
-    for start in range(0, len(missing), CHUNK):
-        yield _job(missing[start : start + CHUNK])
+        for start in range(0, len(together), CHUNK):
+            chunk = together[start : start + CHUNK]
+            first, names = chunk[0], ", ".join(dict.fromkeys(fit.activation for fit in chunk))
+            label = f"{first.source.name} {first.source.task}, {first.protocol.name} split "
+            settings = [fit.settings for fit in chunk]
+            yield Job(settings, train_chunk, f"{label}{first.split}: {names}", chunk)
 
 
 def train_chunk(fits: Sequence[Fit]) -> list[Row]:
@@ -180,31 +175,60 @@ def train_chunk(fits: Sequence[Fit]) -> list[Row]:
     X, y = source.load()
     train, test = fits[0].protocol.splits(source)[fits[0].split]
     tasks = [FitTask(fit.estimator(), X.iloc[train], y.iloc[train], data_key=0) for fit in fits]
-    rows: list[Row] = []
-    for fit, task, outcome in zip(fits, tasks, fit_networks(tasks), strict=True):
-        values: Row = {"n_train": len(train), "n_test": len(test), "device": "cpu"}
-        values["seconds"] = round(outcome.seconds, 3)
-        try:
-            if outcome.error is not None:
-                raise outcome.error
-            values |= score(task.estimator, X.iloc[test], y.iloc[test], y.iloc[train])
-            if source.task == "regression":
-                values["target_std_all"] = float(np.std(y))
-            if fit.recipe.curve_block:
-                values |= _curves(task.estimator.history_, fit.recipe.curve_block, source.task)
-        except ValueError as diverged:
-            values["error"] = " ".join(str(diverged).split())
-        rows.append(values)
+    rows = []
+    for fit, task, outcome in zip(fits, tasks, fit_all(tasks), strict=True):
+        values = scored(task, outcome, X.iloc[test], y.iloc[test], y.iloc[train])
+        if "error" not in values and source.task == "regression":
+            values["target_std_all"] = float(np.std(y))
+        if "error" not in values and fit.recipe.curve_block:
+            values |= _curves(task.estimator.history_, fit.recipe.curve_block, source.task)
+        rows.append(values | {"device": "cpu"})
     return rows
 
 
-def fit_networks(tasks: Sequence[FitTask]) -> Sequence[FitOutcome]:
-    """Fit as stacks; an interrupt, which a single fit turns into an early end, is one here."""
-    outcomes = fit_stacked(list(tasks))
-    for task, outcome in zip(tasks, outcomes, strict=True):
-        if outcome.error is None and task.estimator.n_iter_ < task.estimator.max_iter:
-            raise KeyboardInterrupt
-    return outcomes
+def fit_all(tasks: Sequence[FitTask]) -> list[FitOutcome]:
+    """Fit networks as stacks, and other estimators alone.
+
+    An interrupt, which a fit turns into an early end, is one here.
+    """
+    networks = [task for task in tasks if isinstance(task.estimator, BaseMLP)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of epochs, and of what diverged: the rows have it
+        warnings.filterwarnings("error", message="Training interrupted")
+        try:
+            stacked = fit_stacked(networks, n_jobs=1) if networks else ()
+            found = dict(zip(map(id, networks), stacked, strict=True))
+            return [found.get(id(task)) or _fit_alone(task) for task in tasks]
+        except UserWarning as interrupted:
+            raise KeyboardInterrupt from interrupted
+
+
+def _fit_alone(task: FitTask) -> FitOutcome:
+    started, error = time.perf_counter(), None
+    try:
+        task.estimator.fit(task.X, task.y)
+    except ValueError as failure:
+        error = failure
+    return FitOutcome(time.perf_counter() - started, error)
+
+
+def scored(
+    task: FitTask, outcome: FitOutcome, X: pd.DataFrame, y: pd.Series, y_train: pd.Series
+) -> Row:
+    """The results of a fit.
+
+    What diverged, in training or in its predictions, or learned from rows of one class has
+    ``error``; other errors are raised.
+    """
+    row = {"n_train": len(task.y), "n_test": len(y), "seconds": round(outcome.seconds, 3)}
+    try:
+        if outcome.error is not None:
+            raise outcome.error
+        return row | score(task.estimator, X, y, y_train)
+    except ValueError as error:
+        if not re.search("finite|diverged|class", str(error)):
+            raise
+        return row | {"error": " ".join(str(error).split())}
 
 
 def score(net: object, X: pd.DataFrame, y: pd.Series, y_train: pd.Series) -> dict[str, object]:

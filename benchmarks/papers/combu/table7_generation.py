@@ -15,15 +15,14 @@ from OpenML, or from CSV files in --data-home (or COMBUTAB_DATA).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import groupby, product
 
 import numpy as np
 import pandas as pd
 
-from benchmarks.common import Arguments, Experiment, Has, Job, Page, Study
+from benchmarks.common import Arguments, Experiment, Job, Page, Study
 from benchmarks.common.verdicts import Claim, Verdict, beats, best_of, claims_table
 from benchmarks.papers.combu import generation, report, study
 from benchmarks.papers.combu.expected import METRICS, TASK_METRICS, Table, load_expected
@@ -46,7 +45,7 @@ def plan(arguments: Arguments) -> Iterator[Score]:
     limit = 200 if quick else None
     for seed, data in product(range(n_seeds), arguments.data):
         source = Source("openml", data, DATA[data], limit=limit, data_home=arguments.data_home)
-        recipe = study.QUICK_RECIPE if quick else study.paper_recipe(source.n_rows())
+        recipe = study.QUICK_RECIPE if quick else study.paper_recipe(len(source.load()[0]))
         makers = [Generator(source, REAL, REAL, seed, 0, 1)]
         for model, name in product(arguments.models, arguments.activations):
             makers.append(Generator(source, model, name, seed, epochs, n_samples))
@@ -64,18 +63,9 @@ def jobs(scores: Iterable[Score]) -> Iterator[Job]:
 
     for _, group in groupby(scores, stack):
         same = list(group)
-        yield replace(_job(same), parts=partial(_missing, same))
-
-
-def _missing(scores: Sequence[Score], has: Has) -> list[Job]:
-    return [_job([score for score in scores if not has(score.settings)])]
-
-
-def _job(scores: Sequence[Score]) -> Job:
-    maker = scores[0].generator
-    names = ", ".join(dict.fromkeys(score.generator.activation for score in scores))
-    label = f"{maker.source.name}, {maker.model}, seed {maker.seed}: {names}"
-    return Job([score.settings for score in scores], partial(generation.run, scores), label)
+        maker, names = same[0].generator, dict.fromkeys(s.generator.activation for s in same)
+        label = f"{maker.source.name}, {maker.model}, seed {maker.seed}: {', '.join(names)}"
+        yield Job([score.settings for score in same], generation.run, label, same)
 
 
 def _jobs(arguments: Arguments) -> Iterator[Job]:
