@@ -143,7 +143,7 @@ def judge_norms(name: str, rows: pd.DataFrame, margin: float) -> Verdict:
     return beats(*(wide[name] - wide[COUNTERPARTS[name]] for wide in wides), margin)
 
 
-def _claim(where: str, text: str, judge: object, unit: str = "table") -> Claim[pd.DataFrame]:
+def _claim(where: str, text: str, judge: object, unit: str = "table") -> Claim:
     margin = 0.0 if "each of" in text else MARGIN
     return Claim(where, text, unit, judge, margin, "accuracy, points")
 

@@ -167,6 +167,16 @@ def judge(
 CLAIMS = shared.claims("pln_depth", "table", judge)
 
 
+def by_ratio(gradients: pd.DataFrame, chosen: pd.DataFrame) -> str:
+    """How many networks train, by the ratio of the first hidden gradient to the last."""
+    ratio = np.log10(gradients["first"] / gradients["last_hidden"])
+    both = chosen.merge(gradients.assign(ratio=ratio).groupby(CELL)["ratio"].mean().reset_index())
+    names = ["below 1 / 100 (vanishing)", "within a factor of 100", "above 100 (exploding)"]
+    kinds = pd.cut(both["ratio"], [-np.inf, -2, 2, np.inf], labels=names)
+    counts = (both["skill"] > TRAINS).groupby(kinds, observed=True).agg(["sum", "size"])
+    return "; ".join(f"{name}: {trains} of {n}" for name, trains, n in counts.itertuples())
+
+
 def write(page: Page, _: Arguments, gradients: pd.DataFrame, training: pd.DataFrame) -> None:
     chosen = choose_rates(training)
     page.text(f"""\
@@ -175,6 +185,10 @@ or explode? The skill of a network is 1 minus the ratio of its test error to tha
 prediction, averaged over {training["seed"].nunique()} seeds; a network *trains* if its skill is
 above {TRAINS:g}. The unit is the table: {listed(chosen["data"].unique())}.""")
     page.text(claims_table(CLAIMS, by_table(gradients, chosen)))
+    ratios = by_ratio(gradients, chosen)
+    page.text(f"""\
+Number of networks that train, by the ratio of the first to the last hidden layer's gradient at
+initialisation: {ratios}.""")
     in_full = gradients[gradients["data"].isin(IN_FULL)]
     page.figure(plot_gradients(in_full), "First layer's gradient at the start by depth")
     chosen["layers"] = chosen["depth"].map("{} layers".format)
@@ -200,9 +214,9 @@ def plot_gradients(rows: pd.DataFrame) -> Figure:
             norms = own[own["activation"] == name].groupby("depth")["first"]
             y = norms.agg(gmean)
             lines.append(Line(y.index, y, label(name), look(name), norms.min(), norms.max()))
-    labels, title = ("layers", "gradient norm, first layer"), "Gradients at the start (from 1e-20)"
+    labels = ("layers", "first layer's gradient norm at the start (from 1e-20)")
     ylim = (1e-20, 10 * rows["first"].max())  # smaller gradients are as good as none
-    return plot(panels, labels, n_columns=3, scales=("linear", "log"), ylim=ylim, title=title)
+    return plot(panels, labels, n_columns=3, scales=("linear", "log"), ylim=ylim)
 
 
 GRADIENTS = ("pln_depth_gradients", GRADIENT_SETTINGS, deep_networks.NORMS, gradient_jobs)

@@ -34,7 +34,7 @@ def source(name: str, n_rows: int, data_home: str | None) -> Source:
     return Source("openml", name, TASKS[name], limit=n_rows, data_home=data_home)
 
 
-def claims(study: str, unit: str, judge: Callable[..., Verdict]) -> tuple[Claim[pd.DataFrame], ...]:
+def claims(study: str, unit: str, judge: Callable[..., Verdict]) -> tuple[Claim, ...]:
     """The claims of a file in ``expected``; what tells them apart goes to ``judge`` by name."""
     table = pd.read_csv(Path(__file__).parent / "expected" / f"{study}.csv", keep_default_na=False)
     rows = table.to_dict("records")

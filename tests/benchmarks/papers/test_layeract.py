@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -54,16 +53,6 @@ def test_the_unit_of_a_verdict_is_the_table():
 
 
 # ---- the run of layeract_robustness --------------------------------------------------------------
-
-
-def test_the_plan_is_that_of_the_results_in_the_repository():
-    there = pd.read_csv(
-        Path(robustness_study.__file__).parent / "results" / "layeract_robustness.csv.gz", dtype=str
-    )
-    settings = robustness_study.Plan().settings("wdbc", "batch", "relu", 3)
-    own = there[list(robustness_study.KEY)] == tuple(settings.values())[:4]
-    row = there[own.all(axis=1)]
-    assert row[list(settings)].iloc[0].to_dict() == settings
 
 
 # ---- layeract_statistics -------------------------------------------------------------------------

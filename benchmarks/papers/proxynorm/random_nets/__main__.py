@@ -132,10 +132,6 @@ RANDOM = (
           nearer, measure="largest distance at the smallest width - at the largest"),
     *(claim for claim in HIGHER if claim not in RESIDUAL),
 )  # fmt: skip
-POWER = Claim(
-    "Proposition 3, Figure 5 centre", "P = 1 with every normalisation", "exact",
-    lambda rows, tolerance: exact(rows["P"] - 1, tolerance), 1e-3, "P - 1, float32, eps 1e-6",
-)  # fmt: skip
 
 # ---- The page -------------------------------------------------------------------------------
 
@@ -150,19 +146,8 @@ def write(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
     residual = kinds["residual"]
     told = text["Residual"].format(residual["inputs"].iloc[0])
     page.text(told, claims_table(RESIDUAL, {"residual": residual}))
-    page.text(claims_table((POWER,), {"all networks": rows}))
     figure = plot_theorem1({kind: main[kind] for kind in random})
     page.figure(figure, "P - P1 with LN under its bound, and nonlinearity, by depth", "theorem1")
-    with page.details("Theorem 1 and Proposition 6 by width"):
-        own = rows[(rows["norm"] == "LN") & (rows["net"] != "residual")]
-        own = own.assign(over=own["over"].where(own["phi"] == "relu", own["over"].abs()).clip(0))
-        groups = own.groupby(["phi", "net", "width"], sort=False)
-        count = {"draws": groups["draw"].nunique(), "depths": groups["depth"].max()}
-        table = pd.DataFrame({**count, "cells": groups.size(), "largest": groups["over"].max()})
-        # y has P <= 1, and at l = 1 the bound is 1: rounding there is no violation
-        table.insert(3, "above the bound", groups["over"].agg(lambda over: (over > 1e-6).sum()))
-        table["largest"] = table["largest"].map("{:.3g}".format)
-        page.table([*table.index.names, *table], table.reset_index().to_numpy())
     with page.details("Power plots of convolutional networks"):
         shown = main["conv"][main["conv"]["depth"] <= COMMON].groupby("norm", sort=False)
         page.figure(plot_power(dict(list(shown))), "Shares of the power by depth", "power_conv")

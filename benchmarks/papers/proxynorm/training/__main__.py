@@ -25,7 +25,6 @@ from benchmarks.papers.proxynorm.training.runs import RECIPES, Program, Recipe
 from combutab.evaluation import t_interval
 
 NAME = "proxynorm_training"
-EXPECTED = Path(__file__).parents[1] / "expected" / f"{NAME}.csv"
 TITLES = {"accuracy": "Test accuracy", "train_accuracy": "Train accuracy"}
 DATA = ("california_housing", "digits", "PhishingWebsites")
 PAIRS = [(f"{norm}+PN", norm) for norm in ("LN", "GN", "GN+WS", "BN")]
@@ -104,16 +103,6 @@ def write(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
             for where, own in rows.groupby("where", sort=False):
                 page.text(f"{where}, by batch size:")
                 cross_table(page, percent(own, metric, "batch_size"), "norm", "batch_size", "norm")
-    with page.details("Beside the paper's ResNet-50, groups of 8"):
-        page.text(text["Beside"])
-        paper = pd.read_csv(EXPECTED).query("net == 'RN50' and groups != 32")
-        for metric in TITLES:
-            theirs = paper[paper["metric"] == metric].groupby("norm")["mean"]
-            theirs = theirs.agg(lambda means: " / ".join(f"{mean:.1f}" for mean in means))
-            ours = percent(rows[rows["batch_size"] == 32], metric, "data")
-            theirs = theirs.rename("text").reset_index().assign(data="paper's")
-            page.text(f"{TITLES[metric]}:")
-            cross_table(page, pd.concat([ours, theirs]), "norm", "data", "norm")
     with page.details("What was done"):
         told = {"dropout": nets.DROPOUT, "depth_drop": nets.DEPTH_DROP}
         page.text(text["Method"].format(smoothing=runs.SMOOTHING, **told))
