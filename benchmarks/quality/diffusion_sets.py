@@ -183,8 +183,7 @@ def _write(page: Page, rows: pd.DataFrame) -> None:
     said += [f"Models not run: {', '.join(missing)}."] * bool(missing)
     said += [f"Tables not run: {', '.join(lacking)}."] * bool(lacking)
     page.text(" ".join(said))
-    names = [name for name in (*LAYOUTS, *rows["data"].unique()) if name in set(rows["data"])]
-    names = list(dict.fromkeys(names))
+    names = [n for n in dict.fromkeys([*LAYOUTS, *rows["data"]]) if n in set(rows["data"])]
     known = published()
     found = pd.concat([rows, known[known["data"].isin(names)]], ignore_index=True)
     if rows["xgb_c2st"].notna().any():

@@ -13,7 +13,7 @@ its own (4:1, at most --rows of them; the first --columns - 1 columns and the ta
 - C2ST: the ROC AUC of gradient boosting that tells held-out rows from synthetic ones; 0.5 is best;
 - CPU seconds of the fit and of sampling, and by how much the process grew at most.
 
-"independent columns" have no privacy.
+"independent columns" has no privacy.
 
 AIM is limited to models of 8 MB and 250 iterations of each fit, to end in minutes. Its own defaults
 are 80 MB and 1,000. With these it may be more accurate than here: no comparison on this page shows

@@ -66,46 +66,6 @@ def test_smote_is_between_neighbours_of_a_class():
     assert len(smote(Task(lonely, "y", True, 0))(50)) == 50
 
 
-# ---- ratios ------------------------------------------------------------------------------------
-
-
-def of_models(errors, **more):
-    """Rows of one table, a model each."""
-    rows = pd.DataFrame({"model": list(errors), "boosting_mae": list(errors.values())})
-    rows["linear_mae"] = rows["boosting_mae"]
-    given = dict.fromkeys(generators.SCORES, np.nan) | dict.fromkeys(generators.LIKENESS, 0.5)
-    given |= dict.fromkeys(generators.COSTS, 2.0) | {"data": "a", "split": 0, "seed": 0}
-    given |= {"rows": 99, "task": "regression", "n_train": 99, "n_test": 1000, "error": ""}
-    given |= {"cpu": "A"} | more
-    return rows.assign(**{name: v for name, v in given.items() if name not in rows})
-
-
-def test_gaps_are_over_those_of_tvae():
-    first = {"real rows": 0.2, "combutab TVAE": 0.4, "SMOTE": 0.25, "combutab CTGAN": 0.6}
-    seeds = [of_models(first, seed=0), of_models(first | {"SMOTE": 0.35}, seed=1)]
-    second = of_models(
-        {"real rows": 0.1, "combutab TVAE": 0.3, "SMOTE": 0.0999}, data="b", c2st=0.7
-    )
-    second = second.assign(task="classification", boosting_accuracy=1 - second["boosting_mae"])
-    second["boosting_mae"] = np.nan
-    found = generators.summary(pd.concat([*seeds, second], ignore_index=True))
-    # SMOTE: 0.1 over 0.2, the mean of two seeds, and 1 % of 0.1 over 0.2, as there is no gap
-    expected = {"SMOTE": np.sqrt(0.5 * 0.001 / 0.2), "combutab TVAE": 1.0, "combutab CTGAN": 2.0}
-    expected["real rows"] = np.sqrt(0.002 / 0.2 * 0.001 / 0.2)
-    assert found["gap / TVAE, boosting"].to_dict() == pytest.approx(expected)
-    assert found["tables"].to_dict() == {
-        "SMOTE": 2, "combutab TVAE": 2, "combutab CTGAN": 1, "real rows": 2,
-    }  # fmt: skip
-    assert found.loc["SMOTE", "c2st"] == pytest.approx(0.6), "each table counts once"
-    assert (found["fit / TVAE"] == 1.0).all()
-    other = of_models({"SMOTE": 0.3}, data="c", cpu="B", fit_seconds=8.0)
-    tvae = [of_models({"combutab TVAE": 0.3}, data="c", cpu=cpu) for cpu in "AB"]
-    found = generators.summary(pd.concat([*seeds, tvae[0], other], ignore_index=True))
-    assert found.loc["SMOTE", "fit / TVAE"] == 1.0, "seconds of another processor tell nothing"
-    found = generators.summary(pd.concat([*seeds, tvae[1], other], ignore_index=True))
-    assert found.loc["SMOTE", "fit / TVAE"] == pytest.approx(2.0)
-
-
 # ---- The comparison of imputers: its quick form, its measures, and the donors -------------------
 
 

@@ -15,7 +15,6 @@ from benchmarks.papers.layeract import shared
 from benchmarks.papers.pln import normalization
 from benchmarks.quality import predictions
 from benchmarks.speed.peers import fixed_epochs
-from combutab.evaluation._efficacy import make_learners
 from tests.paper_networks import PAPER, shape_of
 
 TASKS = sorted(PAPER)
@@ -69,14 +68,6 @@ def test_quality(task):
     assert shape_of(made) == PAPER[task]
     made = predictions.make("combutab", classify, 1, 0)
     assert shape_of(made) == shape_of(type(made)())
-
-
-@pytest.mark.usefixtures("no_defaults")
-@pytest.mark.parametrize("task", TASKS)
-def test_learners_of_synthetic_rows(task):
-    made = make_learners(["mlp"], task, random_state=0)
-    own = {"activation": "relu", "min_frequency": 1}
-    assert shape_of(made["mlp"]) == PAPER[task] | own | {"early_stopping": True}
 
 
 # ---- The studies of formulas: their order and rows, what they judge, and their quick forms ------

@@ -18,7 +18,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from combutab.evaluation import METRICS, ml_efficacy
-from combutab.evaluation._efficacy import _curve_scores
+from combutab.evaluation._efficacy import _curve_scores, make_learners
+from tests.paper_networks import PAPER, shape_of
 
 # ---- ml_efficacy: scores against independent computations, and cases whose answer is known ------
 
@@ -411,3 +412,11 @@ def test_curves_of_resamples_are_those_of_scikit_learn(n_classes):
             there = [c for c in codes if 0 < (truth[rows] == c).sum() < len(rows)]
             wanted = [score(truth[rows] == c, chances[rows, c]) for c in there]
             assert value == pytest.approx(np.mean(wanted) if wanted else np.nan, nan_ok=True)
+
+
+@pytest.mark.usefixtures("no_defaults")
+@pytest.mark.parametrize("task", sorted(PAPER))
+def test_the_learner_mlp_is_the_papers_network(task):
+    made = make_learners(["mlp"], task, random_state=0)
+    own = {"activation": "relu", "min_frequency": 1}
+    assert shape_of(made["mlp"]) == PAPER[task] | own | {"early_stopping": True}
