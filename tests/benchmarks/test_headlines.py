@@ -362,6 +362,38 @@ def test_cells_dates_and_the_diffusion_literature():
                 assert shown(cell, number(row["mean"]))
 
 
+def test_private_rows():
+    found = defaultdict(dict)
+    for r in stored("quality", "quality_private"):
+        if not r["error"]:
+            scores = np.array([number(r["pairs"]), number(r["boosting"])])
+            found[r["model"], r["epsilon"]][r["data"], r["run"]] = scores
+    (table,) = page()["Private rows"].values()
+    assert {(r["of"], r["epsilon"]) for r in table} == set(found)
+    for told in table:
+        own, aim = (found[m, told["epsilon"]] for m in (told["of"], "AIM, mbi"))
+        ours = found["PrivateSynthesizer", told["epsilon"]]
+        both = own if told["epsilon"] == "none" else ours.keys() & aim.keys()
+        names = {data for data, _ in both}
+
+        def mean(scores, both=both, names=names):
+            return {n: np.mean([scores[key] for key in both if key[0] == n], axis=0) for n in names}
+
+        assert told["tables"] == str(len(names))
+        assert told["runs"] == str(len({run for _, run in both}))
+        pairs, boosting = np.mean(list(mean(own).values()), axis=0)
+        assert shown(told["pairs"], pairs)
+        assert shown(told["boosting"], boosting)
+        if told["of"] == "PrivateSynthesizer":
+            one, other = mean(ours), mean(aim)
+            nearer = sum(one[n][0] <= other[n][0] for n in names)
+            close = sum(one[n][1] >= other[n][1] - 0.03 for n in names)
+            words = "met" if nearer >= 5 / 7 * len(names) else "missed"
+            assert told["pairs at most AIM's"] == f"{nearer} of {len(names)}: {words}"
+            words = {"1": ": met" if close == len(names) else ": missed"}.get(told["epsilon"], "")
+            assert told["boosting at least AIM's - 0.03"] == f"{close} of {len(names)}{words}"
+
+
 def test_laws():
     found = {
         (r["rows"], number(r["noise"]), r["model"], r["equation"]): np.array(
