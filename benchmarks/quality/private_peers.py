@@ -4,8 +4,8 @@
 
 No module of ours is imported here, so that AIM may need other versions of packages than we do. Its
 code comes from the folder ``mechanisms`` of a clone of https://github.com/ryan112358/mbi, which
-MBI_MECHANISMS names, and calls the package mbi 2.0. For code that is older than mbi 2.0, replace the
-argument ``potentials=`` of its estimators by ``warm_start=model``.
+MBI_MECHANISMS names, and calls the package mbi 2.0. In code that is older than mbi 2.0, replace the
+estimators' argument ``potentials=`` by ``warm_start=model``.
 """
 
 from __future__ import annotations
