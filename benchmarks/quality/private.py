@@ -321,7 +321,9 @@ CLAIMS = [
 
 def _write(page: Page, rows: pd.DataFrame) -> None:
     failed, rows = rows[rows["error"] != ""], rows[rows["error"] == ""]
-    rows = rows.assign(epsilon=rows["epsilon"].astype(str))
+    rows = rows.assign(epsilon=rows["epsilon"].astype(str), place=rows["model"].map(MODELS.index))
+    rows["level"] = rows["epsilon"].replace("none", "inf").astype(float)
+    rows = rows.sort_values(["level", "place"], kind="stable")
     missing = [model for model in MODELS if model not in set(rows["model"])]
     page.text(
         f"Runs: at most {rows['run'].nunique()}; delta {DELTA:g}; at most {rows['rows'].max()} "
@@ -330,7 +332,8 @@ def _write(page: Page, rows: pd.DataFrame) -> None:
         + f" Not run: {'; '.join(missing)}."
         * bool(missing)
     )
-    by_epsilon = {f"epsilon {e}": own for e, own in rows.groupby("epsilon") if e != "none"}
+    by_epsilon = {f"epsilon {e}": own for e, own in rows.groupby("epsilon", sort=False)}
+    by_epsilon.pop("epsilon none", None)
     page.heading("Verdicts")
     page.text(claims_table(CLAIMS, by_epsilon))
     beside = beside_aim(rows)
