@@ -508,14 +508,15 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
         ways += [f"at most {counted(int(n / factor), 'column')}"] * (n / factor >= 1)
         ways += ["a smaller max_rows_per_person"] * (max_rows > 1)
         first = ", ".join(map(repr, names[:3])) + f" and {n - 3} more" * (n > 3)
+        hidden = "any one sample" if max_rows == 1 else "the rows of any one person"
         rows = f"delta={self.delta:g} is for fewer than {most:,.0f} rows"
         if n_rows is not None:
             rows = f"there are about {max(0.0, n_rows):,.0f} (counted with noise)"
         raise ValueError(
             f"epsilon={self.epsilon:g} is too small for {counted(n, 'column')} ({first}): the "
-            f"noise in the counts of a column has a standard deviation of {noise:,.0f} rows, which "
-            f"needs a table of at least {needed:,.0f} rows, and {rows}. Use "
-            f"{', or '.join(ways) or 'more rows'}. "
+            f"noise that hides {hidden} in a column's counts has a standard deviation of "
+            f"{noise:,.0f} rows, which needs a table of at least {needed:,.0f} rows, and {rows}. "
+            f"Use {', or '.join(ways) or 'more rows'}. "
             f"{'Nothing was spent' if n_rows is None else _spent_on_rows(ledger)}"
         )
 
