@@ -1,6 +1,6 @@
 """How accurate is imputation? TabFlow, scikit-learn's IterativeImputer and hot decks compared.
 
-A fifth of the cells of each table (at most --rows of its rows) is hidden at random; each model is
+A fifth of the cells of each table (at most `--rows` of its rows) is hidden at random; each model is
 trained on the remaining cells and imputes them. Measures on the hidden cells:
 
 - RMSE of numbers, in standard deviations of each column;

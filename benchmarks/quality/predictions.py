@@ -1,17 +1,17 @@
 """How good are default settings? Ours against boosting, RealMLP, TabM and scikit-learn's MLP.
 
 Each model is trained on the same training rows of each table (a 4:1 split with equal rows on one
-side, at most --rows training rows) with its own defaults and as many threads as ours, in a separate
-process. Measures on the test rows: error (1 - accuracy, or RMSE), log loss, seconds of the fit, and
-memory (growth of the process). Errors and log losses are means over splits, as ratios to the best
-of four peers on the same table (scikit-learn MLP, HistGradientBoosting, CatBoost and RealMLP-TD;
-which one is the best is not known in advance): below 1 is better than the best peer. Means over
-tables are geometric, with 95 % bootstrap intervals over tables. An error of 0 counts as half a
-mistake. Ranks are among the models of the page's table. Seconds and memory are medians; seconds /
-RealMLP-TD is a geometric mean. The table "model / combutab" has ratios to our defaults on the
-splits that both have run on, with p-values of Wilcoxon's test over tables after Holm's adjustment;
-models that have run on fewer splits are only in this table. Bars are target values for the mean
-ratios of our defaults; the verdict in brackets is by t-intervals of the logarithms.
+side, at most `--rows` training rows) with its own defaults and as many threads as ours, in a
+separate process. Measures on the test rows: error (1 - accuracy, or RMSE), log loss, seconds of the
+fit, and memory (growth of the process). Errors and log losses are means over splits, as ratios to
+the best of four peers on the same table (scikit-learn MLP, HistGradientBoosting, CatBoost and
+RealMLP-TD; which one is the best is not known in advance): below 1 is better than the best peer.
+Means over tables are geometric, with 95 % bootstrap intervals over tables. An error of 0 counts as
+half a mistake. Ranks are among the models of the page's table. Seconds and memory are medians;
+seconds / RealMLP-TD is a geometric mean. The table "model / combutab" has ratios to our defaults on
+the splits that both have run on, with p-values of Wilcoxon's test over tables after Holm's
+adjustment; models that have run on fewer splits are only in this table. Bars are target values for
+the mean ratios of our defaults; the verdict in brackets is by t-intervals of the logarithms.
 
 The rows stored here were measured on copies of the tables, not on downloads from OpenML: the CombU
 paper's eight from the files of Weka, UCI and scikit-learn, 26 from PMLB (at most 8,000 rows of

@@ -1,10 +1,11 @@
 """How good are synthetic rows with differential privacy, compared with AIM, by epsilon?
 
 All models are given the same bounds, bins and categories, which count as known beforehand: bounds
-are the 1 % and 99 % points of a column in the whole file, between them are --bins bins of equal
+are the 1 % and 99 % points of a column in the whole file, between them are `--bins` bins of equal
 width (columns of fewer values are categories), and all but the 32 most frequent categories are one.
 A gap is a bin of its own. Rows are drawn uniformly within bins. Each run has training rows of
-its own (4:1, at most --rows of them; the first --columns - 1 columns and the target). Measured are:
+its own (4:1, at most `--rows` of them; the first `--columns` - 1 columns and the target). Measured
+are:
 
 - pairs: the mean total variation distance of all two-way marginals, on these bins, between the
   training rows and as many synthetic rows; 0 is best;
