@@ -161,6 +161,7 @@ def test_a_file_gives_the_model_back(name, tmp_path):
         wrong.load(path)
 
 
+@pytest.mark.filterwarnings("ignore:this generator was fitted before")  # and budgets add up
 @each(ALL)
 def test_copies_are_the_model_and_independent(name, tmp_path):
     model, X = fitted(name), ALL[name].X
