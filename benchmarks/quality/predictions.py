@@ -18,7 +18,8 @@ paper's eight from the files of Weka, UCI and scikit-learn, 26 from PMLB (at mos
 each), beijing, default, diabetes130, magic and shoppers from UCI. At 3,000 rows the peers and packs
 were timed while the machine did other work: their seconds are too high, which favours ours. The
 stored rows come from several runs of the command with other models, on an AMD EPYC (family 25,
-model 17); the second split of 500 rows was run on an Intel Xeon (family 6, model 167), untimed.
+model 17). The second and third splits of 500 rows are untimed, the second was run on an Intel Xeon
+(family 6, model 167).
 
     python -m benchmarks.quality.predictions [--quick] [--data-home FOLDER] [--splits 3]
         [--rows 500 3000 10000] [--models NAME ...] [--data NAME ...] [--untimed]
