@@ -91,6 +91,15 @@ def test_no_mistake_counts_as_half_of_one_and_whole_tables_count():
         assert means.to_numpy() == pytest.approx(np.repeat([[of_a], [2.0]], 9, axis=1))
 
 
+def test_equal_rows_stay_on_one_side():
+    X = pd.DataFrame({"a": np.repeat(np.arange(30), 3), "b": 1})
+    for seed in range(5):
+        train, test = real_tables.split_rows(X, seed, 90)
+        assert not set(X["a"].iloc[train]) & set(X["a"].iloc[test])
+        assert sorted([*train, *test]) == list(range(90))
+        assert len(test) == 18
+
+
 def test_classes_without_training_rows_are_not_scored(tmp_path):
     rng = np.random.default_rng(0)
     rows = pd.DataFrame({"x": rng.normal(size=60)})

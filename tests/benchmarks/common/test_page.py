@@ -11,7 +11,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from benchmarks.common.page import Page
-from benchmarks.outputs import draw, write_table
+from benchmarks.common.results import Store
+from benchmarks.outputs import draw, write_bytes, write_table
 
 
 def figure(n_points):
@@ -58,3 +59,12 @@ def test_compressed_rows_are_the_same_bytes_under_any_name(tmp_path):
     assert packed[4:8] == bytes(4), "no time"
     assert gzip.decompress(packed).decode() == "a,b\n1.5,x\n,é\n"
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "one.csv.gz"), table)
+
+
+def test_a_store_of_compressed_rows_keeps_what_is_there(tmp_path):
+    path = tmp_path / "rows.csv.gz"
+    write_bytes(path, b"name,score\nb,1\n")
+    with Store(path, ["name", "score"], ["name"]).open([{"name": "a"}]) as journal:
+        journal.add([{"name": "a", "score": 2}])
+    assert gzip.decompress(path.read_bytes()) == b"name,score\na,2\nb,1\n"
+    assert [file.name for file in tmp_path.iterdir()] == ["rows.csv.gz"]

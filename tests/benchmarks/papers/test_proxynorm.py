@@ -81,6 +81,15 @@ def test_batch_norm_predicts_by_running_statistics():
     assert torch.equal(norm.running_mean, seen)
 
 
+@pytest.mark.parametrize("name", ["BN", "GN+WS+PN"])
+@pytest.mark.parametrize("kind", SHAPES)
+def test_members_do_not_see_each_other(kind, name):
+    x = rows_of(kind, 3)
+    together = build(kind, name, [4, 5, 6], extra=True)(x)
+    alone = build(kind, name, [5], extra=True)(x[1:2])
+    torch.testing.assert_close(together[1:2], alone)
+
+
 def test_equal_seeds_begin_with_equal_weights_whatever_the_norm():
     first, second, other = (
         network("table", name, seeds=[seed])
