@@ -119,7 +119,7 @@ def ratio_text(row: Any) -> str:
 def answers_table(page: Page, found: pd.DataFrame, measure: str) -> None:
     """Add a table of rows of `compare`, the smallest ratio first."""
     page.table(
-        ["A", "B", f"{measure} of A over B's [95 %]", "p, Holm", "answer"],
+        ["A", "B", f"{measure}, A / B [95 % interval]", "p, Holm", "verdict"],
         [
             [label(row.a), label(row.b), ratio_text(row), p_text(row.p), row.answer]
             for row in found.sort_values("ratio").itertuples()

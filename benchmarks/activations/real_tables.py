@@ -1,14 +1,9 @@
-"""Which activation on real tables? Nine activations in the default recipe on up to 39 tables.
+"""Is one of nine activations better than the default, CombU, on real tables?
 
-    python -m benchmarks.activations.real_tables [--quick] [--data-home FOLDER] [--jobs N]
-        [--report]
-
-`MLPClassifier` and `MLPRegressor` without arguments but `activation` and `random_state`. Tables:
-the CombU paper's eight, from OpenML, or all CSV files in --data-home (or COMBUTAB_DATA) and its
-folders openml, tuning and synthesis. Splits 4:1 with equal rows on one side; up to 1,000 training
-and 5,000 test rows, so that the study ends in a few hours. A split is also the seed of its nine
-networks. All splits of a table run before the next table, the cheapest table first, so that a run
-cut at any time leaves whole tables.
+`MLPClassifier` and `MLPRegressor` with all arguments other than `activation` and `random_state` at
+their defaults, on 39 tables. There are five splits (4:1, equal rows on the same side), up to 1,000
+training and 5,000 test rows. A split is also the seed of its nine networks. Ratios are geometric
+means over tables; below 1, A is better than B.
 
 The rule, written before the first row:
 
@@ -25,12 +20,19 @@ The rule, written before the first row:
 5. The default: CombU stays unless another activation beats it in error by item 4 and CombU does not
    beat that one in loss.
 
-The defaults of the recipe were chosen with CombU, on some of these tables: a bias, if any, favours
+The defaults of the recipe were chosen with CombU on some of these tables; a bias, if any, favours
 CombU. Added during the runs, before any result was seen: eight of the tables are simulated, and the
 page also has the results without them. The rows of optdigits, coil2000 and the five tables of
 synthesis (beijing, default, diabetes130, magic and shoppers, from UCI) were made later than the
 others, after the results of 32 tables had been seen; the others are from PMLB, and copies of the
 CombU paper's eight instead of OpenML's.
+
+    python -m benchmarks.activations.real_tables [--quick] [--data-home FOLDER] [--jobs N]
+        [--report]
+
+The tables are the CombU paper's eight, from OpenML, or all CSV files in --data-home (or
+COMBUTAB_DATA) and its folders openml, tuning and synthesis. All splits of a table run before the
+next table, the cheapest table first, so that a run cut at any time leaves whole tables.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ from benchmarks.activations import effects, tables
 from benchmarks.activations.tables import REFERENCE, SINGLE
 from benchmarks.common import Arguments, Experiment, Job, Page, Row, Study
 from benchmarks.common.looks import intervals, label, listed
-from benchmarks.common.verdicts import Claim, Verdict, beats, best_of, claims_table, matches
+from benchmarks.common.verdicts import Claim, Verdict, add_claims, beats, best_of, matches
 from benchmarks.papers.combu.study import PACKAGES
 from benchmarks.quality.predictions import split_rows
 from benchmarks.quality.tables import files, known_names, load
@@ -79,7 +81,7 @@ def jobs(arguments: Arguments) -> Iterator[Job]:
         for split in range(2 if quick else N_SPLITS):
             shared = {"data": name, "split": split, "most_train": 60 if quick else MOST_TRAIN}
             wanted = [shared | {"activation": each} for each in SINGLE]
-            yield Job(wanted, partial(run, home, wanted, quick), f"{name}, split {split}")
+            yield Job(wanted, partial(run, home, wanted, quick))
 
 
 def _cost(name: str, home: str | None, found: Mapping[str, Path]) -> tuple[bool, int, str]:
@@ -197,7 +199,7 @@ def plot(every: Logs) -> Figure:
     tables = {measure: of_reference(found).set_index("a") for measure, found in every.items()}
     order = tables["error"].sort_values("ratio").index
     series = {name: own.loc[order, ["ratio", "low", "high"]] for name, own in tables.items()}
-    words = "over CombU's: mean over tables, 95 % interval; grey: within 2 %"
+    words = "ratio to CombU's: mean over tables, 95 % interval; grey: within 2 %"
     return intervals({"": series}, words, (np.exp(-effects.MARGIN), np.exp(effects.MARGIN)))
 
 
@@ -207,14 +209,13 @@ def write(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
     every = {measure: pairs(effects.by_table(own)) for measure, own in samples.items()}
     new = decide(every)
     page.text(
-        f"Rows: {effects.size(samples['error'])} x {len(SINGLE)} activations, up to "
-        f"{rows['most_train'].max():,} training rows; {int((rows['error'] != '').sum())} networks "
-        "diverged. Ratios are geometric means over tables; below 1 is better.",
-        f"**By the rule the default {f'becomes {label(new)}' if new else 'stays CombU'}.**",
-        claims_table(CLAIMS, {"here": samples}),
+        f"**By the rule the default {f'becomes {label(new)}' if new else 'stays CombU'}.** "
+        f"{effects.size(samples['error'])} x {len(SINGLE)} activations; "
+        f"{int((rows['error'] != '').sum())} networks diverged."
     )
+    add_claims(page, CLAIMS, {"here": samples})
     for measure, found in every.items():
-        page.heading(f"The {measure}, beside CombU")
+        page.heading(f"{measure.capitalize()} compared with CombU")
         effects.answers_table(page, of_reference(found), measure)
         page.text(_summary(samples[measure], found))
         means = effects.by_table(samples[measure])
@@ -224,9 +225,7 @@ def write(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
                 f"Without simulated tables ({listed(SIMULATED)}): {_summary(apart, pairs(apart))}"
             )
         page.text(f"Not part of the rule: {_ranks(means)}")
-    page.figure(plot(every), "Error and loss of each activation over CombU's, with intervals")
-    with page.details("The rule, written before the first row"):
-        page.text(__doc__[__doc__.index("The rule, written") :])
+    page.figure(plot(every), "Error and loss as ratios to CombU's, with 95 % intervals")
     with page.details("All pairs"):
         for measure, found in every.items():
             effects.answers_table(page, found, measure)
@@ -246,10 +245,10 @@ def _summary(logs: pd.DataFrame, found: pd.DataFrame) -> str:
     better = int(found["answer"].str.endswith("better").sum())
     half = 50 * float(np.log(found["high"] / found["low"]).median())
     return (
-        f"{len(means)} tables, Friedman p {plain}, Iman-Davenport p {corrected}. Pairs: {within} "
-        f"differ by {effects.WITHIN}, {better} differ significantly, "
-        f"{len(found) - within - better} are not decided; the median half-width "
-        f"of a pair's interval is {half:.1f} %."
+        f"{len(means)} tables: Friedman's test p {plain}, Iman and Davenport's p {corrected}. "
+        f"{len(found)} pairs: {within} differ by {effects.WITHIN}, {better} differ significantly, "
+        f"{len(found) - within - better} are not decided. The median half-width of the interval of "
+        f"a pair is {half:.1f} %."
     )
 
 
@@ -258,7 +257,7 @@ def _ranks(means: pd.DataFrame) -> str:
     ranks = ", ".join(f"{label(str(name))} {r:.2f}" for name, r in test.mean_ranks.items())
     every = combinations(test.mean_ranks.index, 2)
     differ = [f"{label(a)} / {label(b)}" for a, b in every if test.p.loc[a, b] < test.alpha]
-    return f"mean ranks are {ranks}; significant pairs by Nemenyi's test: {listed(differ)}."
+    return f"mean ranks are {ranks}; significant pairs by Nemenyi's test are {listed(differ)}."
 
 
 STUDY = Study(

@@ -1,7 +1,5 @@
 """Do activations matter in other recipes and on equations, and which parts of the recipe matter?
 
-    python -m benchmarks.activations.recipes [--quick] [--data-home FOLDER] [--jobs N] [--report]
-
 Real tables: the CombU paper's eight, at most 400 training rows (the stored rows are from copies,
 not from OpenML). Nine activations in the CombU paper's plain network and in TabM (8 heads of 2 x
 128); packs of nine members with one activation or with all nine; the default recipe (one network)
@@ -19,6 +17,8 @@ the list), 400 rows, in the default recipe, the plain network and mixed packs; o
 separately with its CPU seconds. Splits 4:1, equal rows on the same side, at most 1,000 test rows;
 each split is also a seed. The error is the log loss in classification and the RMSE in regression.
 Equations that are equal up to a factor have the same errors and count once, which leaves 29 and 78.
+
+    python -m benchmarks.activations.recipes [--quick] [--data-home FOLDER] [--jobs N] [--report]
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from benchmarks.activations.shares import LearnedUnits
 from benchmarks.activations.tables import OPENML, REFERENCE, SINGLE
 from benchmarks.common import Arguments, Experiment, Job, Page, Row, Study
 from benchmarks.common.looks import label
-from benchmarks.common.verdicts import Claim, Verdict, beats, claims_table, matches
+from benchmarks.common.verdicts import Claim, Verdict, add_claims, beats, matches
 from benchmarks.papers.combu.sources import Source
 from benchmarks.papers.combu.study import PACKAGES
 from combutab.datasets import list_feynman
@@ -139,8 +139,7 @@ def jobs(arguments: Arguments) -> Iterator[Job]:
                 shared = {"kind": stage.kind, "data": name, "recipe": stage.recipe}
                 shared |= {"split": split, "most_train": 60 if quick else stage.most}
                 wanted = [shared | {"activation": each} for each in stage.activations]
-                task = partial(run, tables.source(name, home), wanted, quick)
-                yield Job(wanted, task, f"{stage.kind}, {stage.recipe}, {name}, split {split}")
+                yield Job(wanted, partial(run, tables.source(name, home), wanted, quick))
 
 
 def run(table: Source, wanted: Sequence[Row], quick: bool) -> list[Row]:
@@ -237,11 +236,8 @@ CLAIMS = [
 def write(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
     """The page: verdicts, then samples and parts, folded."""
     found, seconds = logs(rows), by_table(logs(rows, "cpu_seconds")[OTHERS])
-    page.text(
-        __doc__.split("\n\n", 2)[2],
-        f"{sum(rows['error'] != '')} of {len(rows)} networks and packs diverged.",
-    )
-    page.text(claims_table(CLAIMS, {"here": found}))
+    page.text(f"{sum(rows['error'] != '')} of {len(rows)} networks and packs diverged.")
+    add_claims(page, CLAIMS, {"here": found})
     lines = []
     for name in (*REAL, *LAWS):
         means = by_table(found[name])
@@ -249,17 +245,17 @@ def write(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
         worst = f"{label(mean.idxmax())} / {label(mean.idxmin())} {np.exp(np.ptp(mean)):.3f}"
         tests = map(effects.p_text, effects.omnibus(means))
         lines.append([name, effects.size(found[name]), *tests, worst])
-    page.table(["activations in", "rows", "p, Friedman", "Iman-Davenport", "worst / best"], lines)
+    page.table(["recipe", "rows", "p, Friedman", "p, Iman-Davenport", "error, worst / best"], lines)
     for name in (*REAL, *LAWS, OTHERS, "parts", SHARES):
         own = by_table(found[name])
-        with page.details(f"{name}, beside {own.columns[0]}: {effects.size(found[name])}"):
+        with page.details(f"{name}, ratio to {label(own.columns[0])}: {effects.size(found[name])}"):
             effects.answers_table(page, effects.beside(own, own.columns[0]), "error")
-    with page.details("Processor seconds over CombU's on the other equations"):
+    with page.details("CPU seconds on the other equations, as ratios to CombU's"):
         effects.answers_table(page, effects.beside(seconds, REFERENCE), "seconds")
-    with page.details(f"Blends (1 - w) x + w g(x) beside g: {effects.size(found['blends'])}"):
+    with page.details(f"Blends (1 - w) x + w g(x), ratio to g: {effects.size(found['blends'])}"):
         pairs = [(blend, name) for name, blend in BLENDS.items()]
         effects.answers_table(page, effects.compare(by_table(found["blends"]), pairs), "error")
-    with page.details(f"Weights that mixed packs choose (all alike: {1 / len(SINGLE):.2f})"):
+    with page.details(f"Weights in mixed packs (equal weights: {1 / len(SINGLE):.2f})"):
         every = [weights(rows, kind) for kind in ("openml", "feynman")]
         lines = [[label(name), *(_mean(own[name]) for own in every)] for name in SINGLE]
         page.table(["activation", f"{len(every[0])} tables", f"{len(every[1])} equations"], lines)

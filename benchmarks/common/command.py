@@ -21,7 +21,7 @@ import torch
 from joblib import Parallel, delayed
 
 import combutab
-from benchmarks.common.page import Page
+from benchmarks.common.page import Page, described, origin
 from benchmarks.common.results import Row, Store
 from benchmarks.common.verdicts import LEGEND
 from benchmarks.machine import describe_machine, processor
@@ -39,16 +39,18 @@ class Job:
         The settings of each network, which its row will begin with.
     run : callable
         ``run()`` gives the results of each, in that order.
-    label : str
-        For the progress line.
     fits : sequence, optional
         One for each row, where only the missing ones need be trained: ``run(fits)`` takes them.
     """
 
     wanted: Sequence[Row]
     run: Callable[..., Sequence[Row]]
-    label: str
     fits: Sequence[Any] = ()
+
+    @property
+    def label(self) -> str:
+        """The settings of the first network, for the progress line."""
+        return ", ".join(map(str, self.wanted[0].values()))[:70]
 
     def missing(self, has: Callable[[Row], bool]) -> Job | None:
         """What is to be run where ``has`` tells which rows are there."""
@@ -123,7 +125,8 @@ class Study:
     module : str
         That ``python -m`` runs.
     title, doc : str
-        The page's title, and the module's docstring.
+        The page's title, and the module's docstring: a question, and before the command what was
+        done to answer it. Both are on the page.
     experiments : sequence of Experiment
         The page has the name of the last one.
     write : callable
@@ -157,8 +160,17 @@ class Study:
         tables = self._rows(arguments)
         machine = made_on(tables) or (self._told(arguments.out) if arguments.report else None)
         page = Page(self.name, self.title, self._command(parser, arguments), machine)
+        question, method = described(self.doc)
+        page.text(question)
+        if arguments.quick:
+            page.text("The smallest form, for tests: the text describes the full study.")
+        with page.details("What was done"):
+            names = dict.fromkeys(n for each in tables if "data" in each for n in each["data"])
+            page.text(method, *origin(names), SEEDS)
         self.write(page, arguments, *tables)
-        page.explain("| where | claim |", LEGEND)
+        if "| where | claim |" in str(page):
+            with page.details("How a claim is judged"):
+                page.text(LEGEND)
         page.write(arguments.out)
         print(page)
 
@@ -195,6 +207,9 @@ class Study:
         return " ".join(words)
 
 
+SEEDS = """\
+A run with the command above keeps the stored rows and adds those that are missing. A new run from
+the start can draw other numbers: the code that draws them has changed since some rows were made."""
 HERE = ("out", "report", "jobs", "data_home")  # the options that change no row
 MACHINE = ("cpu", "python", "torch", "numpy", "sklearn", "combutab")  # what a row tells of it
 VERSIONED = {"sklearn": "scikit-learn"}  # packages that are installed under another name

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -32,6 +31,40 @@ def p_text(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
+# the files that the stored rows were trained on, which are not downloads from OpenML
+COPIES = {
+    "california_housing": "ageron/handson-ml2 (housing.csv)",
+    "diabetes": "jbrownlee/Datasets (Weka's diabetes.arff)",
+    "boston": "jbrownlee/Datasets (Weka's housing.arff)",
+    "breast-w": "jbrownlee/Datasets (breast-cancer-wisconsin.data)",
+    "wine_quality": "jbrownlee/Datasets (winequality-red.csv and -white.csv)",
+    "wdbc": "scikit-learn (breast_cancer.csv)",
+    "digits": "scikit-learn (8 x 8 images)",
+    "PhishingWebsites": "frbk1992/GeneticAlgorithmProject (UCI's phishing.arff)",
+    "autoMpg": "jbrownlee/Datasets (Weka's autoMpg.arff)",
+}
+
+
+def origin(names: Iterable[str]) -> list[str]:
+    """Say where the stored rows' tables came from, if they are known.
+
+    >>> origin(["wdbc", "gs"])[0].partition("OpenML): ")[2]
+    'wdbc from scikit-learn (breast_cancer.csv).'
+    """
+    known = "; ".join(f"{name} from {COPIES[name]}" for name in names if name in COPIES)
+    return [f"Sources of the tables (copies, not downloads from OpenML): {known}."] * bool(known)
+
+
+def described(doc: str) -> tuple[str, str]:
+    """The question that a module's docstring begins with, and what it says before the command.
+
+    >>> described("Why?\\n\\nSo.\\n\\nAnd so.\\n\\n    python -m study\\n\\nMore.")
+    ('Why?', 'So.\\n\\nAnd so.')
+    """
+    question, _, method = doc.partition("\n\n    python -m")[0].partition("\n\n")
+    return question, method
+
+
 class Page:
     """A page in parts, in the order in which they are added.
 
@@ -56,12 +89,6 @@ class Page:
 
     def text(self, *paragraphs: str) -> None:
         self._parts += [paragraph.strip("\n") for paragraph in paragraphs]
-
-    def explain(self, start: str, text: str) -> None:
-        """Put a paragraph before the first part that begins with ``start``, if there is one."""
-        found = (i for i, part in enumerate(self._parts) if part.startswith(start))
-        for i in islice(found, 1):
-            self._parts.insert(i, text)
 
     def table(self, header: Sequence[object], lines: Iterable[Sequence[object]]) -> None:
         self.text(markdown_table(header, lines))

@@ -1,27 +1,31 @@
 """One rule for every claim of every study: does it hold, does it not, or is it not decided?
 
-A claim is one statement. Its unit is what was drawn at random and could be drawn again: a table, a
-target function, a split; never a seed or a width of one target. The statistic is computed for each
-unit (repeats within a unit are averaged first), and the verdict follows from the 95 % confidence
-interval over units and from the margin below which a difference does not matter:
+A claim is one statement about units. A unit is what was drawn at random and could be drawn again,
+such as a table, a target function or a split; each claim names its unit. The measure is computed
+for each unit; repeats within a unit are averaged first. A verdict gives the mean over the n units
+and its 95 % confidence interval: Student's, for splits of one table with Nadeau and Bengio's
+corrected variance. Positive values support the claim. If the claim names a threshold, the mean is
+the distance from it. A difference below the margin is too small to matter; it is 0 unless stated.
 
-========================  ==========================  =======================================
-claim                     holds                       does not hold
-========================  ==========================  =======================================
-A beats B                 the interval is above 0     it is below the margin
-A matches B               it is within +- margin      it is outside of +- margin, on one side
-A is the best of several  A beats each of the others  one of them beats A (Holm's adjustment)
-an exact statement        deviations <= tolerance     one is larger
-========================  ==========================  =======================================
+| claim | holds if | does not hold if |
+| --- | --- | --- |
+| A is better than B | the interval is above 0 | the interval is below the margin |
+| A equals B up to a margin | the interval is within ± the margin | it is outside, on one side |
+| A is the best of several | A is better than each rival | a rival is significantly better (Holm) |
+| an exact statement | no deviation exceeds the margin | a deviation exceeds it |
 
-The first that applies counts: an advantage that is above 0 but smaller than the margin holds.
-Otherwise it is not decided, as it is with fewer than 3 units or where a unit has no score.
+The first column that applies counts, so an advantage that is above 0 but smaller than the margin
+holds. In all other cases the claim is not decided, as it is with fewer than 3 units or if a unit
+has no score. "Not judged": no rows are stored for it. The code is `benchmarks/common/verdicts.py`.
 """
 
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -30,23 +34,15 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from benchmarks.common.page import markdown_table, p_text
+from benchmarks.common.page import Page, markdown_table, p_text
 from combutab.evaluation import bootstrap_interval, corrected_interval, holm, t_interval
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "not decided"
 MIN_UNITS = 3
 ALPHA = 0.05
 ROUNDING = 1e-12  # relative difference of scores that count as equal
-LEGEND = """\
-A verdict gives the mean of the measure over n units and its 95 % confidence interval; positive
-values support the claim. If the claim names a threshold, the mean is the distance from it. The
-claim **holds** if the interval is above 0, even if the advantage is smaller than the margin. If
-not, the claim **does not hold** if the interval is below the margin (0 unless stated), and is **not
-decided** otherwise, or with fewer than 3 units. Exceptions: a claim that two things are equal up to
-a margin holds if the interval of their difference is within ± the margin; a claim that something is
-the best holds if it beats each rival, and does not hold if a rival beats it after Holm's
-adjustment; an exact claim holds if no deviation exceeds the margin.
-"Not judged": no rows are stored for it. The rule is in `benchmarks/common/verdicts.py`."""
+LEGEND = __doc__.partition("\n\n")[2]  # for the pages
+MOST_SHOWN = 12  # claims of a table that is not folded
 
 Scores = Sequence[float] | np.ndarray | pd.Series
 
@@ -145,6 +141,24 @@ def claims_table(claims: Iterable[Claim], samples: Mapping[str, Any]) -> str:
         how += [f"margin {claim.margin:g}"] * (claim.margin > 0)
         lines.append([claim.where, claim.text, "; ".join(how), *(v or "not judged" for v in found)])
     return markdown_table(["where", "claim", "measure", *samples], lines)
+
+
+def counted(words: Iterable[str]) -> str:
+    """
+    >>> counted(["holds", "not decided", "holds"])
+    'holds 2, not decided 1'
+    """
+    found = Counter(words)
+    ordered = dict.fromkeys([HOLDS, FAILS, UNDECIDED, *found])
+    return ", ".join(f"{word} {found[word]}" for word in ordered if found[word])
+
+
+def add_claims(page: Page, claims: Sequence[Claim], samples: Mapping[str, Any]) -> None:
+    """Judge claims on samples of rows: counts of verdicts, and the table, folded if it is long."""
+    table = claims_table(claims, samples)
+    page.text(f"Verdicts: {counted(re.findall(r'[*][*](.+?)[*][*]', table))}.")
+    with page.details("All claims") if len(claims) > MOST_SHOWN else nullcontext():
+        page.text(table)
 
 
 def by_unit(rows: pd.DataFrame, score: str, unit: str, of: str = "activation") -> pd.DataFrame:

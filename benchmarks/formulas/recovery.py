@@ -1,19 +1,23 @@
-"""How many laws does a guessed form recover, built as a network and fitted on rows?
+"""How many equations does a network recover that is built from a guessed form and fitted to rows?
 
-`expression_network` writes the guess down as a network, whose weights that are not zero are then
-fitted to 300 rows without noise (Levenberg and Marquardt's method, 100 evaluations at most). A law
-is recovered where the error at new rows is below 1e-6 of its standard deviation. The guesses:
+`expression_network` writes the guess as a network, whose non-zero weights are then fitted to 300
+rows without noise (Levenberg and Marquardt's method, at most 100 evaluations). An equation is
+recovered if the root mean square error on new rows is below 1e-6 standard deviations of the target.
+The forms:
 
-- right: the law with every variable 5 % off at most and all of it 10 %, as in other units;
-- nearly right: the same times the root of a variable, a factor too many;
-- wrong: the form of the next law of as many variables in the tables that is another.
+- right: the equation with every variable scaled by up to 5 % and the whole by 10 %;
+- nearly right: the same times the square root of a variable, which is one factor too many;
+- wrong: the next equation in the list with the same number of variables.
+
+*Not built*: by the bounds of its parts, the form may be undefined somewhere in the ranges.
+*Outside*: new rows of which at least one variable is up to a fifth of its range beyond it. The
+stored rows are of 23 of the 120 equations, spread evenly over the list.
 
     python -m benchmarks.formulas.recovery [--quick] [--equations N] [--data-home FOLDER]
 
-Networks are built with room: a quarter of a variable's range beyond it (of a positive one down to a
-tenth of its least value), or where the law has no value there, a tenth, or none. All 120 equations
-take 15 minutes of one core; --equations cuts them as `share` does, by the order of
-`equations.spread`.
+Networks are built with room: a quarter of a variable's range beyond it (for a positive one, down to
+a tenth of its smallest value), or where the equation has no value there, a tenth, or none. All 120
+equations take 15 minutes of one core; --equations N takes N of them, spread evenly.
 """
 
 from __future__ import annotations
@@ -161,18 +165,12 @@ def jobs(arguments: Arguments) -> Iterator[Job]:
     for equation, kind in product(chosen, GUESSES):
         values = (equation.name, kind, 40 if quick else N_ROWS)
         task = partial(run, equation, kind, arguments.data_home, quick)
-        yield Job([dict(zip(SETTINGS, values, strict=True))], task, f"{equation.name}, {kind}")
+        yield Job([dict(zip(SETTINGS, values, strict=True))], task)
 
 
 def write_page(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
     """Fill the page."""
-    page.text(
-        f"{rows['equation'].nunique()} of the 120 equations, spread evenly over the list; {N_ROWS} "
-        "rows without noise. *Not built*: by the bounds of its parts, the form may be undefined "
-        "somewhere in the ranges. Errors are root mean squares in standard deviations of the "
-        "target; *outside*: at least one variable is up to a fifth of its range beyond it.",
-    )
-    head = ["form", "equations", "built", "recovered", "95 % interval", "also outside"]
+    head = ["form", "equations", "built", "recovered", "95 % interval", "also recovered outside"]
     lines = []
     for kind, own in rows.groupby("guess", sort=False):
         good = own["error_inside"] < RECOVERED
@@ -180,10 +178,11 @@ def write_page(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
         medians = [f"{own[c].median():.1e}" for c in ("error_start", "error_inside")]
         line = [kind, len(own), own["error_inside"].count(), *wilson(good), outside, *medians]
         lines.append([*line, f"{own['cpu_seconds'].median():.2g}"])
-    page.table([*head, "median error before the fit", "median error", "CPU seconds"], lines)
+    medians = ["median error before the fit", "median error after the fit", "median CPU seconds"]
+    page.table([*head, *medians], lines)
     missed = rows[(rows["guess"] == "right") & ~(rows["error_inside"] < RECOVERED)]
     listed = ", ".join(f"{r.equation} ({r.error_inside:.1e})" for r in missed.itertuples())
-    page.text(f"Not recovered from the right form (nan: not built): {listed or 'none'}.")
+    page.text(f"Not recovered from the right form (error; nan: not built): {listed or 'none'}.")
 
 
 ROWS = Experiment("formulas_recovery", SETTINGS, RESULTS, jobs, packages=("scipy", "cpu"))

@@ -1,17 +1,24 @@
-"""Which share of the Feynman equations does a network learn: R2 above 0.999, as SRBench counts?
+"""Which share of the AI Feynman equations does a network learn: R2 above 0.999, as in SRBench?
 
-Each model learns rows drawn from an equation, with noise on the target of a fraction of its root
-mean square, and is asked for the law itself: at 1,000 new rows inside the ranges, and at 1,000
-outside, where ranges are a fifth wider at both ends and one variable at least is in what was added
-(rows at which the law has no value are left out). A law is learned where R2 is above 0.999.
+Each model is trained on rows that are drawn from an equation, with noise on the target (a fraction
+of its root mean square), and scored without noise: on 1,000 new rows inside the training ranges,
+and on 1,000 outside, where ranges are a fifth wider at both ends and at least one variable is in
+what was added (rows at which the equation has no value are left out). An equation is learned if R2
+is above 0.999. There is one draw of rows and one seed per equation; the unit is the equation.
+
+`default` is `MLPRegressor(n_members=1)`, with CombU and periodic embeddings. The other networks
+differ from it in what their names say; `paper's network` is the CombU paper's recipe, `pack` is
+`PackRegressor` without boosting. A default network clips its predictions to the range of the
+training targets, so it cannot extrapolate. As many equations as time allowed were run, spread
+evenly over the list; each table row and claim is about the equations that its models have.
 
     python -m benchmarks.formulas.share [--quick] [--equations N] [--rows N] [--noise X ...]
         [--models NAME ...] [--data-home FOLDER]
 
-A shorter run does not depend on any result: fewer rows (--rows); the first N equations in the
-order of `equations.spread`, which spreads any N evenly over the tables; the noise levels in the
-order given; the pack, the slowest model, after all others. A table compares the equations that all
-its models have. A run that was stopped goes on where it stood.
+A shorter run does not depend on any result: fewer rows (--rows); the first N equations in the order
+of `equations.spread`, which spreads any N evenly over the list; the noise levels in the order
+given; the pack, the slowest model, after all others. A run that was stopped is resumed by the same
+command.
 """
 
 from __future__ import annotations
@@ -29,7 +36,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.metrics import r2_score
 
 from benchmarks.common import Arguments, Experiment, Job, Page, Row, Study
-from benchmarks.common.verdicts import Claim, Verdict, beats, claims_table
+from benchmarks.common.verdicts import Claim, Verdict, add_claims, beats
 from benchmarks.formulas.equations import Equation, choose_equations, wilson
 from combutab import MLPRegressor, PackRegressor, paper_recipe
 
@@ -92,7 +99,7 @@ def jobs(arguments: Arguments) -> Iterator[Job]:
             values = (equation.name, model, rows, str(noise), 0)
             settings = dict(zip(SETTINGS, values, strict=True))
             task = partial(run, equation, model, rows, noise, arguments.data_home, arguments.quick)
-            yield Job([settings], task, f"{equation.name}, noise {noise:g}: {model}")
+            yield Job([settings], task)
 
 
 # ---- claims and page ---------------------------------------------------------------------------
@@ -119,17 +126,17 @@ def judge(a: str, b: str, how: str, rows: pd.DataFrame, margin: float) -> Verdic
 
 CLAIMS = tuple(
     Claim(where, text, "equation", partial(judge, a, b, how), 0.0 if how == "laws" else MARGIN,
-          "share of laws, inside" if how == "laws" else "log10(1 - R2), inside")
+          "share of equations learned, inside" if how == "laws" else "log10(1 - R2), inside")
     for where, text, a, b, how in (
-        ("default", "The default is nearer to the laws than boosting", BASE, BOOSTING, ""),
-        ("CombU paper", "CombU, the default, is nearer than ReLU", BASE, "ReLU", ""),
-        ("CombU paper", "CombU, the default, learns more laws than ReLU", BASE, "ReLU", "laws"),
-        ("CombU outlook", "Complex CombU is nearer than CombU", COMPLEX, BASE, ""),
-        ("CombU outlook", "Complex CombU is nearer on laws with angles", COMPLEX, BASE, "angles"),
-        ("CombU outlook", "Complex CombU learns more laws than CombU", COMPLEX, BASE, "laws"),
-        ("embeddings", "The default is nearer than without them", BASE, "no embeddings", ""),
-        ("recipe", "The default is nearer than the CombU paper's network", BASE, PAPER, ""),
-        ("pack", "The pack is nearer than one network", PACK, BASE, ""),
+        ("default", "The default has a smaller error than gradient boosting", BASE, BOOSTING, ""),
+        ("CombU paper", "The default has a smaller error than ReLU", BASE, "ReLU", ""),
+        ("CombU paper", "The default learns more equations than ReLU", BASE, "ReLU", "laws"),
+        ("CombU outlook", "Complex CombU has a smaller error than CombU", COMPLEX, BASE, ""),
+        ("CombU outlook", "The same on equations with sine or cosine", COMPLEX, BASE, "angles"),
+        ("CombU outlook", "Complex CombU learns more equations than CombU", COMPLEX, BASE, "laws"),
+        ("embeddings", "The default has a smaller error than without", BASE, "no embeddings", ""),
+        ("recipe", "The default has a smaller error than the paper's network", BASE, PAPER, ""),
+        ("pack", "The pack has a smaller error than one network", PACK, BASE, ""),
     )
 )  # fmt: skip
 
@@ -156,19 +163,9 @@ HEAD += ("outside, R2 > 0.999", "outside, median R2", "CPU seconds per fit")
 
 def write_page(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
     """Fill the page: the most rows to learn from first."""
-    known = MLPRegressor()
     rows = rows.sort_values(["rows", "noise"], ascending=[False, True], kind="stable")
     by_rows = {f"{n:,} rows": own for n, own in rows.groupby("rows", sort=False)}
-    page.text(
-        f"`default` is `MLPRegressor(n_members=1)`: activation={known.activation!r}, periodic "
-        "embeddings; the other models differ from it in what their names say. All are trained on "
-        "the same rows and scored on 1,000 new rows without noise, inside the training ranges and "
-        "up to a fifth of a range outside. One draw of rows and one seed per equation; the unit "
-        "is the equation. As many equations as time allowed were run, spread evenly over the list. "
-        "A default network clips its predictions to the range of the training targets, so it "
-        "cannot extrapolate.",
-        claims_table(CLAIMS, by_rows),
-    )
+    add_claims(page, CLAIMS, by_rows)
     page.table(HEAD, shares(rows[rows["noise"] == 0]))
     with page.details("With noise on the target"):
         page.table(HEAD, shares(rows[rows["noise"] > 0]))

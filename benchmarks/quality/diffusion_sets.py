@@ -55,14 +55,14 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
-from benchmarks.common import Arguments, Experiment, Job, Page
+from benchmarks.common import Arguments, Experiment, Job, Page, Study
 from benchmarks.common.looks import Line, Look, plot
 from benchmarks.quality import diffusion_scores
 from benchmarks.quality.diffusion_scores import GRID
 from benchmarks.quality.diffusion_tables import LAYOUTS, Data, load
 from benchmarks.quality.generators import add_failures, run_apart
 from benchmarks.quality.synthesizers import SYNTHESIZERS, Task, installed, make_rows
-from benchmarks.quality.tables import DATA, files, lines, number, study, wanted
+from benchmarks.quality.tables import DATA, files, lines, number, wanted
 from combutab.evaluation import privacy
 
 SETTINGS = ("data", "seed", "model")
@@ -168,14 +168,13 @@ def _jobs(arguments: Arguments) -> Iterator[Job]:
     ):
         row = {"data": name, "seed": seed, "model": model}
         given = (model, name, seed, home, arguments.quick)
-        run = partial(run_apart, measure, given, arguments.quick)
-        yield Job([row], run, f"{name}, seed {seed}, {model}")
+        yield Job([row], partial(run_apart, measure, given, arguments.quick))
 
 
 # ---- the page ----------------------------------------------------------------------------------
 
 
-def _write(page: Page, rows: pd.DataFrame) -> None:
+def _write(page: Page, _: Arguments, rows: pd.DataFrame) -> None:
     failed, rows = rows[rows["error"] != ""], rows[rows["error"] == ""]
     missing = [model for model in MODELS if model not in set(rows["model"])]
     lacking = [name for name in LAYOUTS if name not in set(rows["data"])]
@@ -255,7 +254,7 @@ def _amount(value: float) -> str:
 ROWS = Experiment("quality_diffusion_sets", SETTINGS, RESULTS, _jobs, packages=PACKAGES)
 OPTIONS = {"data": DATA, "seeds": 5, "models": MODELS}
 TITLE = "Synthetic tables by the metrics of the diffusion literature"
-STUDY = study(TITLE, __doc__, ROWS, _write, OPTIONS)
+STUDY = Study("benchmarks.quality.diffusion_sets", TITLE, __doc__, [ROWS], _write, OPTIONS)
 
 if __name__ == "__main__":
     STUDY.main()

@@ -16,8 +16,7 @@ over rows; with several seeds, measures and ends of intervals are averaged. Over
 are geometric means, with the number of tables on which the interval is above 1 (ours is better) or
 below 1 (ours is worse). All models have their own defaults.
 
-The rows stored here were measured on copies of the tables (the files of Weka, UCI and
-scikit-learn), not on downloads from OpenML, while the machine had other work at times.
+The machine had other work at times while the stored rows were measured.
 
     python -m benchmarks.quality.imputation [--quick] [--data-home FOLDER] [--seeds 1]
         [--data NAME ...] [--rows N]
@@ -39,9 +38,9 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from benchmarks.common import Arguments, Experiment, Job, Page, Row
+from benchmarks.common import Arguments, Experiment, Job, Page, Row, Study
 from benchmarks.quality.imputers import FILLERS, MODELS, OURS, Gaps
-from benchmarks.quality.tables import DATA, lines, number, read_rows, study, wanted
+from benchmarks.quality.tables import DATA, lines, number, read_rows, wanted
 
 HIDDEN = 0.2
 N_RESAMPLES = 1000
@@ -129,7 +128,7 @@ def _jobs(arguments: Arguments) -> Iterator[Job]:
     most = 200 if quick else arguments.rows
     for data, seed in product(names, range(1 if quick else arguments.seeds)):
         rows = [dict(zip(SETTINGS, (data, seed, model, most), strict=True)) for model in MODELS]
-        yield Job(rows, partial(_run, data, seed, most, home, quick), f"{data}, seed {seed}")
+        yield Job(rows, partial(_run, data, seed, most, home, quick))
 
 
 # ---- the page ----------------------------------------------------------------------------------
@@ -156,7 +155,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found).reindex(rows["model"].unique())
 
 
-def _write(page: Page, rows: pd.DataFrame) -> None:
+def _write(page: Page, _: Arguments, rows: pd.DataFrame) -> None:
     page.text(
         f"Tables: {rows['data'].nunique()}, of at most {rows['rows'].max()} rows; seeds: "
         f"{rows['seed'].nunique()}."
@@ -183,7 +182,7 @@ def with_ends(table: pd.DataFrame, name: str) -> list[str]:
 ROWS = Experiment("quality_imputation", SETTINGS, RESULTS, _jobs)
 TITLE = "Imputation of missing cells: errors, coverage and seconds"
 OPTIONS = {"data": DATA, "rows": 3000, "seeds": 1}
-STUDY = study(TITLE, __doc__, ROWS, _write, OPTIONS)
+STUDY = Study("benchmarks.quality.imputation", TITLE, __doc__, [ROWS], _write, OPTIONS)
 
 if __name__ == "__main__":
     STUDY.main()

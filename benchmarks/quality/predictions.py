@@ -10,16 +10,16 @@ Means over tables are geometric, with 95 % bootstrap intervals over tables. An e
 half a mistake. Ranks are among the models of the page's table. Seconds and memory are medians;
 seconds / RealMLP-TD is a geometric mean. The table "model / combutab" has ratios to our defaults on
 the splits that both have run on, with p-values of Wilcoxon's test over tables after Holm's
-adjustment; models that have run on fewer splits are only in this table. Bars are target values for
-the mean ratios of our defaults; the verdict in brackets is by t-intervals of the logarithms.
+adjustment; models that have run on fewer splits are only in this table. Target values are
+for the mean ratios of our defaults. "Met" or "missed" is about the mean; the verdict in brackets is
+by the t-interval of the logarithms over tables.
 
-The rows stored here were measured on copies of the tables, not on downloads from OpenML: the CombU
-paper's eight from the files of Weka, UCI and scikit-learn, 26 from PMLB (at most 8,000 rows of
-each), beijing, default, diabetes130, magic and shoppers from UCI. At 3,000 rows the peers and packs
-were timed while the machine did other work: their seconds are too high, which favours ours. The
-stored rows come from several runs of the command with other models, on an AMD EPYC (family 25,
-model 17). The second and third splits of 500 rows are untimed, the second was run on an Intel Xeon
-(family 6, model 167).
+The 39 tables are the CombU paper's eight, 26 from PMLB (at most 8,000 rows of each), and beijing,
+default, diabetes130, magic and shoppers from UCI. At 3,000 rows the peers and packs were timed
+while the machine did other work: their seconds are too high, which favours ours. The stored rows
+come from several runs of the command with different models, on an AMD EPYC (family 25, model 17).
+The second and third splits of 500 rows are untimed; the second was run on an Intel Xeon (family 6,
+model 167).
 
     python -m benchmarks.quality.predictions [--quick] [--data-home FOLDER] [--splits 3]
         [--rows 500 3000 10000] [--models NAME ...] [--data NAME ...] [--untimed]
@@ -55,10 +55,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import combutab
-from benchmarks.common import Arguments, Experiment, Job, Page, Row
+from benchmarks.common import Arguments, Experiment, Job, Page, Row, Study
 from benchmarks.common.looks import Line, Look, plot
 from benchmarks.common.verdicts import beats
-from benchmarks.quality.tables import DATA, lines, load, number, study, wanted
+from benchmarks.quality.tables import DATA, lines, load, number, wanted
 from benchmarks.speed.common import call_apart, seconds_and_peak
 from combutab.evaluation import bootstrap_interval, holm, wilcoxon
 
@@ -205,8 +205,7 @@ def _jobs(arguments: Arguments) -> Iterator[Job]:
         for model in models:
             row = dict(zip(SETTINGS, (name, split, model, most), strict=True))
             run = partial(_run, (model, name, split, most, home, arguments.quick), counts)
-            label = f"{name}, split {split}, {most} rows, {model}"
-            yield Job([row], partial(run, arguments), label)
+            yield Job([row], partial(run, arguments))
 
 
 def same_splits(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -320,7 +319,7 @@ def bars(samples: dict[str, dict[str, pd.DataFrame]]) -> pd.DataFrame:
         return f"{np.exp(logs.mean()):.3f}: {word} ({verdict.word} over {verdict.n_units} tables)"
 
     told = [
-        {"model": model, "bar": f"{column} at most {most:g}"}
+        {"model": model, "target value": f"{column} at most {most:g}"}
         | {name: judged(found, model, column, most) for name, found in samples.items()}
         for model, own in BARS.items()
         for column, most in own.items()
@@ -350,7 +349,7 @@ def _picture(samples: dict[str, pd.DataFrame]) -> Figure:
     return figure
 
 
-def _write(page: Page, rows: pd.DataFrame) -> None:
+def _write(page: Page, _: Arguments, rows: pd.DataFrame) -> None:
     missing = [name for name in PEERS if name not in set(rows["model"])]
     page.text(*[f"Not run: {', '.join(missing)}."] * bool(missing))
     samples, fits, sizes = {}, {}, list(rows.groupby("rows"))
@@ -367,8 +366,8 @@ def _write(page: Page, rows: pd.DataFrame) -> None:
     if rows["seconds"].notna().any():
         page.heading("Error by seconds")
         page.figure(_picture(fits), "Mean test error with its interval by seconds of a fit")
-    page.heading("Bars")
-    page.table(["model", "bar", *samples], lines(bars(samples)))
+    page.heading("Target values")
+    page.table(["model", "target value", *samples], lines(bars(samples)))
     for size, every in sizes:
         for name, form in (("test_error", ".4g"), ("log_loss", ".3f")):
             wide = same_splits(every)[0].pivot_table(name, "data", "model", sort=False)
@@ -385,7 +384,7 @@ OPTIONS = {
     "models": {"nargs": "+", "choices": MODELS, "default": [*OURS, *PEERS], "metavar": "NAME"},
 }
 TITLE = "Predictions with default settings: error, log loss, seconds and memory"
-STUDY = study(TITLE, __doc__, ROWS, _write, OPTIONS)
+STUDY = Study("benchmarks.quality.predictions", TITLE, __doc__, [ROWS], _write, OPTIONS)
 
 if __name__ == "__main__":
     STUDY.main()

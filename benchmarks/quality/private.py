@@ -23,6 +23,8 @@ first run at epsilon 1 and of five tables at epsilon 10. The others, such as tho
 diabetes130 at epsilon 10, come from a condensed copy, adapted to mbi 2.0. In the first run on magic
 at epsilon 1, the copy has an error of pairs of 0.120, the original code 0.117.
 
+The tables other than california_housing and PhishingWebsites are UCI's files.
+
     python -m benchmarks.quality.private --data-home FOLDER [--quick] [--runs 5] [--rows 10000]
         [--columns 100] [--bins 16] [--data NAME ...] [--models NAME ...]
         [--epsilons 1 10 0.3 3] [--limit SECONDS] [--mbi PYTHON]
@@ -50,11 +52,11 @@ import pandas as pd
 import torch
 
 import combutab
-from benchmarks.common import Arguments, Experiment, Job, Page, Row
-from benchmarks.common.verdicts import Claim, Verdict, beats, claims_table
+from benchmarks.common import Arguments, Experiment, Job, Page, Row, Study
+from benchmarks.common.verdicts import Claim, Verdict, add_claims, beats
 from benchmarks.quality.generators import Found, add_failures, run_apart
 from benchmarks.quality.synthesizers import SYNTHESIZERS, Sample, Task, make_rows
-from benchmarks.quality.tables import DATA, lines, number, read_rows, study, wanted
+from benchmarks.quality.tables import DATA, lines, number, read_rows, wanted
 from combutab.evaluation import detection, ml_efficacy, t_interval
 
 DELTA = 1e-6
@@ -257,8 +259,7 @@ def _jobs(arguments: Arguments) -> Iterator[Job]:
         values = (name, run, shown, model, most, arguments.columns, arguments.bins)
         row = dict(zip(SETTINGS, values, strict=True))
         given = (row, home, arguments.mbi, arguments.limit, quick)
-        label = f"{name}, run {run}, epsilon {shown}, {model}"
-        yield Job([row], partial(run_apart, measure, given, quick), label)
+        yield Job([row], partial(run_apart, measure, given, quick))
 
 
 # ---- the page ----------------------------------------------------------------------------------
@@ -323,7 +324,7 @@ CLAIMS = [
 ]  # fmt: skip
 
 
-def _write(page: Page, rows: pd.DataFrame) -> None:
+def _write(page: Page, _: Arguments, rows: pd.DataFrame) -> None:
     failed, rows = rows[rows["error"] != ""], rows[rows["error"] == ""]
     rows = rows.assign(epsilon=rows["epsilon"].astype(str), place=rows["model"].map(MODELS.index))
     rows["level"] = rows["epsilon"].replace("none", "inf").astype(float)
@@ -338,8 +339,7 @@ def _write(page: Page, rows: pd.DataFrame) -> None:
     )
     by_epsilon = {f"epsilon {e}": own for e, own in rows.groupby("epsilon", sort=False)}
     by_epsilon.pop("epsilon none", None)
-    page.heading("Verdicts")
-    page.text(claims_table(CLAIMS, by_epsilon))
+    add_claims(page, CLAIMS, by_epsilon)
     beside = beside_aim(rows)
     if len(beside):
         page.text(
@@ -380,7 +380,8 @@ EPSILONS = {"type": float, "nargs": "+", "default": [1.0, 10.0, 0.3, 3.0]}
 OPTIONS = {"data": DATA, "runs": 5, "rows": 10_000, "columns": 100, "bins": 16}
 OPTIONS |= {"epsilons": EPSILONS, "models": MODELS, "limit": 900.0}
 OPTIONS |= {"mbi": {"metavar": "PYTHON"}}
-STUDY = study("Synthetic tables with differential privacy", __doc__, ROWS, _write, OPTIONS)
+TITLE = "Synthetic tables with differential privacy"
+STUDY = Study("benchmarks.quality.private", TITLE, __doc__, [ROWS], _write, OPTIONS)
 
 if __name__ == "__main__":
     STUDY.main()

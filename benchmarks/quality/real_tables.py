@@ -41,8 +41,8 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.metrics import r2_score
 from sklearn.pipeline import make_pipeline
 
-from benchmarks.common import Arguments, Experiment, Job, Page, Row
-from benchmarks.quality.tables import number, study
+from benchmarks.common import Arguments, Experiment, Job, Page, Row, Study
+from benchmarks.quality.tables import number
 from combutab import MLPRegressor
 from combutab.preprocessing import TableEncoder
 
@@ -186,13 +186,13 @@ def _jobs(arguments: Arguments) -> Iterator[Job]:
         if (model, data) not in left_out:
             wanted = [{"data": data, "seed": seed, "model": model}]
             run = partial(_run, data, seed, model, home, arguments.quick)
-            yield Job(wanted, run, f"{data}, seed {seed}, {model}")
+            yield Job(wanted, run)
 
 
 # ---- the page ------------------------------------------------------------------------------------
 
 
-def _write(page: Page, rows: pd.DataFrame) -> None:
+def _write(page: Page, _: Arguments, rows: pd.DataFrame) -> None:
     if not (rows["model"].str.startswith("skrub")).any():
         page.text("Not run: skrub, which is not installed.")
     for data, own in rows.groupby("data", sort=False):
@@ -207,7 +207,7 @@ def _write(page: Page, rows: pd.DataFrame) -> None:
 
 ROWS = Experiment("quality_real_tables", SETTINGS, RESULTS, _jobs)
 TITLE = "Dates and free text: R2 with and without them"
-STUDY = study(TITLE, __doc__, ROWS, _write, {"seeds": 1})
+STUDY = Study("benchmarks.quality.real_tables", TITLE, __doc__, [ROWS], _write, {"seeds": 1})
 
 if __name__ == "__main__":
     STUDY.main()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.common import Arguments, Experiment, Page, Study
+from benchmarks.common import Arguments
 from combutab.datasets import list_openml, load_openml, read_table, split_target
 
 FEW = 20  # distinct whole numbers of a target, up to which they are classes
@@ -92,24 +92,6 @@ def wanted(arguments: Arguments) -> tuple[list[str], str | None]:
     if unknown := set(arguments.data or ()) - {*there, *known_names()}:
         raise ValueError(f"--data: no table {sorted(unknown)}; there are {sorted(there)}")
     return (arguments.data or there)[: 2 if arguments.quick else None], home
-
-
-def study(
-    title: str, doc: str, rows: Experiment, write: Callable[..., None], options: dict[str, Any]
-) -> Study:
-    """Make a study of a module, whose docstring describes the measures at the top of its page.
-
-    The description is the part between the first line and the first command. ``write(page, rows)``
-    adds the results.
-    """
-    measures = doc.partition("\n\n    python -m")[0].split("\n\n", 1)[1]
-
-    def whole(page: Page, arguments: Arguments, table: pd.DataFrame) -> None:
-        page.text(measures)
-        write(page, table)
-
-    module = f"benchmarks.quality.{rows.name.removeprefix('quality_')}"
-    return Study(module, title, doc, [rows], whole, options)
 
 
 def lines(table: pd.DataFrame, text: Callable[[Any], str] = str) -> list[list[str]]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import re
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,8 +19,9 @@ import pandas as pd
 import torch
 
 from benchmarks.common.command import parser_of
+from benchmarks.common.page import Page, described
 from benchmarks.machine import describe_machine
-from benchmarks.outputs import write_table, write_text
+from benchmarks.outputs import write_table
 from combutab.training import Callback
 
 T = TypeVar("T")
@@ -35,6 +37,7 @@ def begin(doc: str, **options: Any) -> argparse.Namespace:
     arguments = parser_of(doc, {**options, "out": out}).parse_args()
     if arguments.quick:
         vars(arguments).update({name: 1 for name in ("repeats", "turns") if name in arguments})
+    arguments.doc = doc
     torch.set_num_threads(vars(arguments).get("threads") or torch.get_num_threads())
     print(describe_machine(), flush=True)
     return arguments
@@ -147,16 +150,44 @@ def seconds_and_peak(run: Callable[[], object], before: float | None = None) -> 
 
 
 def block(table: pd.DataFrame, title: str = "", **options: Any) -> str:
-    """A table as it is printed, under its title, for a page."""
+    """A table as it is printed, under its title, for a page; numbers have three digits or more."""
     heading = f"## {title}\n\n" if title else ""
-    return f"{heading}```\n{table.to_string(**options)}\n```\n"
+    text = table.to_string(float_format=_digits, na_rep="", **options)
+    return f"{heading}```\n{text}\n```\n"
 
 
-def write(folder: Path | None, name: str, table: Any, *parts: str, **options: Any) -> None:
-    """Print the page's parts; where there is a folder, write them and the table as CSV."""
+def _digits(value: float) -> str:
+    """
+    >>> _digits(0.012345), _digits(123456.0)
+    ('0.0123', '123,456')
+    """
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def write(
+    arguments: argparse.Namespace,
+    name: str,
+    table: Any,
+    *parts: str,
+    title: str = "",
+    **options: Any,
+) -> None:
+    """Print the page's parts; where there is a folder, write the page and the table as CSV."""
     print(*parts, sep="\n", flush=True)
-    if folder:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_table(table, folder / f"{name}.csv.gz", **options)
-        head = f"# {name}\n\n{describe_machine()}\n"
-        write_text(folder / f"{name}.md", "\n".join([head, *parts]))
+    if arguments.out:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        write_table(table, arguments.out / f"{name}.csv.gz", **options)
+        page_of(arguments.doc, name, parts, title).write(arguments.out)
+
+
+def page_of(
+    doc: str, name: str, parts: Iterable[str], title: str = "", machine: str | None = None
+) -> Page:
+    """Lay out a page: a module's docstring has the title, what was done, and the command."""
+    first, method = described(doc)
+    command = re.findall(r"python -m [\w.]+", doc)[0]
+    page = Page(name, title or first.rstrip("."), command, machine)
+    with page.details("What was done"):
+        page.text(method)
+    page.text(*parts)
+    return page

@@ -110,8 +110,8 @@ def time_fits(arguments: Namespace) -> None:
     timings = pd.DataFrame(found).T.rename_axis("size")
     table = pd.DataFrame(ratios(timings, RATIOS))
     timings.insert(0, "epochs", [size[-1] for size in sizes.values()])
-    pages = block(table.round(2).T, "Ratios"), block(timings.round(4).T, "Seconds of a fit")
-    write(arguments.out, "speed_fit", timings.join(table), *pages)
+    pages = (block(table.T, "Ratios"), block(timings.T, "Seconds of a fit"))
+    write(arguments, "speed_fit", timings.join(table), *pages)
 
 
 def seconds(statement: str, here: bool) -> float:
@@ -129,8 +129,8 @@ def time_imports(arguments: Namespace) -> None:
     # the first turn fills the disk's cache
     found = medians(in_turns(runs, arguments.repeats, warm_up=int(not arguments.quick)))
     table = pd.Series(found | ratios(found, FIRST_RATIOS), name="seconds").rename_axis("statement")
-    page = block(table.round(2).to_frame(), "Seconds, and ratios")
-    write(arguments.out, "speed_import", table, page)
+    page = block(table.to_frame(), "Seconds, and ratios")
+    write(arguments, "speed_import", table, page)
 
 
 def main() -> None:

@@ -184,15 +184,16 @@ def ratios(arguments: Namespace) -> None:
     found = {name: measure(t, arguments.turns, n_sample) for name, t in tables.items()}
     timings = pd.DataFrame(found).T.rename_axis("data")
     compared = pd.DataFrame(common.ratios(timings, RATIOS))
-    page = common.block(compared.round(2).T, "Ratios")
-    medians = common.block(timings.round(4).T, "Medians")
-    common.write(arguments.out, "speed_generators", timings.join(compared), page, medians)
+    page = common.block(compared.T, "Ratios")
+    medians = common.block(timings.T, "Medians")
+    common.write(arguments, "speed_generators", timings.join(compared), page, medians)
 
 
 def growth(arguments: Namespace) -> None:
     table = pd.DataFrame([measure_case(case, arguments) for case in cases(arguments.quick)])
-    page = common.block(compare(table).round(2), "Growth")
-    common.write(arguments.out, "speed_generators_growth", table, page)
+    page = common.block(compare(table), "Growth", index=False)
+    title = "Seconds and memory of CTGAN and TVAE by rows and categories"
+    common.write(arguments, "speed_generators_growth", table, page, title=title)
 
 
 def main() -> None:

@@ -77,8 +77,8 @@ def main() -> None:
         print("no GPU here: nothing is measured; --device cpu --quick runs the code on a CPU")
         sys.exit(2)
     table = pd.DataFrame(measure(device, arguments.quick), columns=COLUMNS)
-    page = block(table.round(3), index=False)
-    write(arguments.out, "speed_gpu", table, measure.__doc__, page, index=False)
+    page = block(table, index=False)
+    write(arguments, "speed_gpu", table, measure.__doc__, page, index=False)
 
 
 if __name__ == "__main__":

@@ -68,9 +68,8 @@ def main() -> None:
                 results.append((network, rows, model, value, peer / value, mib))
     columns = ["network", "rows", "model", "seconds", "scikit-learn, array / this", "peak MB"]
     measured = pd.DataFrame(results, columns=columns)
-    shown = measured.assign(seconds=measured["seconds"].map("{:.3g}".format))
-    page = block(shown.round({columns[4]: 2, columns[5]: 0}), index=False, na_rep="")
-    write(arguments.out, "speed_predict", measured, page, index=False)
+    page = block(measured, index=False)
+    write(arguments, "speed_predict", measured, page, index=False)
 
 
 if __name__ == "__main__":

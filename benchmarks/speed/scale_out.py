@@ -1,8 +1,8 @@
 """Speed-up of one fit that two processes share, and the bytes that they exchange.
 
-One process and two processes of one thread each, started by ``torchrun`` on this machine, run the
+One process and two processes of one thread each, started by `torchrun` on this machine, run the
 same fit: its seconds, those of its epoch and of a step, and the bytes sent over the loopback
-interface in a step.
+interface in a step. Values are medians of two turns.
 
     python -m benchmarks.speed.scale_out [--quick] [--turns 2] [--out benchmarks/speed/results]
 """
@@ -25,6 +25,7 @@ from combutab import MLPRegressor
 
 COLUMNS, HIDDEN, BATCH = 20, (256,) * 6, 2048
 BAR = 1.6  # times as fast by two processes
+SHOWN = ("fit, s", "epoch, s", "step, s", "bytes sent per step", "as a multiple of the gradient's")
 
 
 class Traffic(Clock):
@@ -94,8 +95,9 @@ def main() -> None:
     met = "met" if times["fit"] >= BAR else "missed"
     text = f"Two processes are {times['fit']:.2f} times as fast as one process (the epoch: "
     text += f"{times['epoch']:.2f} times). The target of {BAR} is {met}.\n"
-    page = block(table, f"One fit of {n_rows:,} rows", index=False)
-    write(arguments.out, "scale_out", table, page, *[text] * (len(table) > 1), index=False)
+    shown = table.set_axis(["processes", *SHOWN], axis=1)
+    page = block(shown, f"One fit of {n_rows:,} rows", index=False)
+    write(arguments, "scale_out", table, page, *[text] * (len(table) > 1), index=False)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,19 @@
 """Growth of a fit's seconds and memory with rows, columns, categories and members.
 
 Each fit runs in a separate process, after a small one that loads all libraries. Peak memory is the
-growth of the process, including the table. The exponents are slopes of the logarithms over the
-upper half of each range, where fixed costs no longer dominate; 1 is linear growth. The steepest
+growth of the process in MB, including the table. The exponents are slopes of the logarithms over
+the upper half of each range, where fixed costs no longer dominate; 1 is linear growth. The steepest
 slope between neighbouring points is also shown.
+
+"streamed" is `fit_parquet` on rows that are generated when they are read, which takes part of the
+seconds; none of them is stored. Its loss (mean squared error) on held-out rows is compared with the
+losses of two fits in memory, which train on a sample of the rows for as many steps and differ only
+in the seed. The variance of the noise, 0.01, is the smallest loss possible.
 
     python -m benchmarks.speed.scaling [--quick] [--dimensions rows ...]
         [--out benchmarks/speed/results]
 
-Dimensions that are not measured keep their rows in the file. "streamed" is `fit_parquet` on rows
-that are generated when they are read, which takes part of the seconds; none of them is stored. Its
-loss on held-out rows is compared with the losses of two fits in memory, which train on a sample of
-the rows for as many steps and differ only in the seed.
+Dimensions that are not measured keep their rows in the file.
 """
 
 from __future__ import annotations
@@ -173,12 +175,12 @@ def main() -> None:
     points["dimension"] = pd.Categorical(points["dimension"], list(SIZES))
     points = points.sort_values(["dimension", "size"])
     pages = ["## Exponents\n\nSlopes of the logarithms, upper half of each range; 1 is linear.\n"]
-    pages.append(block(exponents(points).round(2)))
+    pages.append(block(exponents(points)))
     for name, part in points.groupby("dimension", observed=True):
         shown = part.drop(columns="dimension").dropna(axis=1)
         pages.append(f"## {name}\n\n{WHAT[name]}\n")
-        pages.append(block(shown, index=False, float_format="{:.4g}".format))
-    write(arguments.out, "scaling", points, *pages, index=False)
+        pages.append(block(shown, index=False))
+    write(arguments, "scaling", points, *pages, index=False)
 
 
 if __name__ == "__main__":

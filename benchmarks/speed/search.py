@@ -102,8 +102,8 @@ def main() -> None:
     rest = arguments.repeats, 3 if quick else arguments.epochs, quick, arguments.data_home
     tables = [measure(name, *rest, here=quick) for name in list(DATA)[: 1 if quick else 2]]
     table = pd.concat(tables, ignore_index=True)
-    page = block(table.round(4), index=False, na_rep="")
-    write(arguments.out, "speed_search", table, page, index=False)
+    page = block(table, index=False)
+    write(arguments, "speed_search", table, page, index=False)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,9 @@ on the same operands. Our step is that of ``fit``, by ``train_stack`` over an ep
 batch, draws masks, and includes forward pass, loss, backward pass and Adam. Plain torch does the
 same with autograd and fused Adam. All take turns in one process on the same threads.
 
+In the table, "ratio" is to the floor, with its quartiles; "target" is the target value of the ratio
+(for relu that of torch's ReLU); "peak_mb" is in MiB.
+
 The second part measures how many members a stack should hold. The batch of a stack is members x
 rows x width; on a CPU it should stay within the caches. The stack size in
 ``combutab.estimators._jobs`` is based on these milliseconds for each step and member.
@@ -152,10 +155,8 @@ def report(size: Size, turns: int) -> pd.DataFrame:
 def time_step(arguments: Namespace) -> None:
     size = Size(16, 20, 2) if arguments.quick else Size()
     table = report(size, arguments.turns)
-    about = f"One training step: {DEPTH} linear layers of {size.width}, batch size {size.batch}. "
-    about += "Milliseconds and ratios to the floor are medians; `peak_mb` is in MiB.\n"
-    page = block(table.round(2), index=False, na_rep="")
-    write(arguments.out, "speed_step", table, about, page, index=False)
+    page = block(table, index=False)
+    write(arguments, "speed_step", table, page, index=False)
 
 
 def time_stacks(arguments: Namespace) -> None:
@@ -168,8 +169,8 @@ def time_stacks(arguments: Namespace) -> None:
         taken = {m: 1000 * each / steps[m] / m for m, each in timed(runs, 3).items()}
         found[f"{n_rows} x {n_columns}, {len(hidden) + 1} x {hidden[0]}"] = taken
     table = pd.DataFrame(found).rename_axis("members")
-    page = block(table.round(3), "Milliseconds for each step and member")
-    write(arguments.out, "speed_stack", table, page)
+    page = block(table, "Milliseconds for each step and member")
+    write(arguments, "speed_stack", table, page)
 
 
 def main() -> None:

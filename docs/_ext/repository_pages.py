@@ -36,17 +36,6 @@ BESIDE = {
 
 HEADLINES = "benchmarks/HEADLINES.md"
 
-# Of pages that are called by their file, which says little to a reader
-TITLES = {
-    "scale_out": "Many rows and many processes, measured",
-    "scaling": "Growth with rows, columns, categories and members",
-    "speed_fit": "Seconds of a fit beside scikit-learn and skorch",
-    "speed_generators": "Seconds of generators beside ctgan",
-    "speed_generators_growth": "Seconds of generators by rows and categories",
-    "speed_predict": "Seconds of predictions",
-    "speed_step": "Seconds of one step of the training",
-}
-
 WIDE = ("---", "html_theme.sidebar_secondary.remove: true", "---", "")  # room for tables
 
 
@@ -122,11 +111,6 @@ def whole_page(source: Path, page: str, root: Path) -> str:
     return relink(source.read_text("utf-8"), source, page, root)
 
 
-def titled(text: str, stem: str) -> str:
-    """A page of results under a title for readers."""
-    return re.sub(rf"\A# {stem}\n", f"# {TITLES.get(stem, stem)}\n", text)
-
-
 def result_files(root: Path) -> list[Path]:
     return sorted((root / "benchmarks").rglob("results/*.md"))
 
@@ -195,7 +179,7 @@ def write(docs: Path) -> None:
         put(docs / "papers" / f"{page}.md", text)
     files = result_files(root)
     for path in files:
-        text = titled(whole_page(path, result_page(path), root), path.stem)
+        text = whole_page(path, result_page(path), root)
         put(docs / f"{result_page(path)}.md", "\n".join(WIDE) + "\n" + text)
     put(docs / "results" / "headlines.md", whole_page(root / HEADLINES, "results/headlines", root))
     rows = [f"| [](<project:headlines.md>) | `{HEADLINES}` |"]

@@ -300,7 +300,7 @@ def test_page_has_ours_beside_published_figures():
         made_rows(model="combutab TVAE", error="ValueError: it broke"),
     ]
     page = Page("page", "Title", "command")
-    sets._write(page, pd.DataFrame(rows))
+    sets._write(page, None, pd.DataFrame(rows))
     text = str(page)
     assert "| model | magic | mine |" in text
     assert "| combutab TabFlow | 0.850 | — |" in text

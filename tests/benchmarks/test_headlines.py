@@ -176,7 +176,7 @@ def test_bars_that_are_missed_stand_beside_those_that_are_met():
     bars = page()["Predictions"][caption]
     met = 0
     for row in bars:
-        column, most = row["bar"].split(" at most ")
+        column, most = row["target value"].split(" at most ")
         for size in ("500", "3000"):
             found = errors_of(size)
             which, task = COLUMNS[column]
@@ -240,7 +240,7 @@ def test_steps_and_their_bars():
         for row in table:
             own = rows[row["of"], dropout]
             assert shown(row["ratio"], number(own["ratio"]))
-            assert shown(row["bar"], number(own["target"]))
+            assert shown(row["target value"], number(own["target"]))
             assert shown(row["peak MiB"], number(own["peak_mb"]))
             if own["target"]:
                 missed = number(own["ratio"]) > number(own["target"])

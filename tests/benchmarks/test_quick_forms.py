@@ -91,7 +91,7 @@ STUDIES = {
     ),
     "papers.pln.normalization": Quick(
         "--data digits", counts={"data": {"digits": 2 * 4 * 5 * 2}},
-        words=("Beside PLN-8", "4 hidden layers"),
+        words=("With PLN-8", "4 hidden layers"),
         holds=lambda rows: rows["score"].between(0, 1).all() and (rows["n_train"] == 120).all(),
     ),
     "papers.proxynorm.training.__main__": Quick(
@@ -118,7 +118,7 @@ STUDIES = {
     ),
     "activations.recipes": Quick(
         data="shared", counts={"kind": {"others": 18, "feynman": 57}},
-        words=("Rational beats CombU.", "Weights that mixed packs choose"),
+        words=("Rational beats CombU.", "Weights in mixed packs"),
         holds=lambda rows: rows.loc[rows["recipe"] == "pack", "chosen"].notna().all(),
     ),
     "activations.real_tables": Quick(

@@ -12,7 +12,7 @@ import pandas as pd
 from benchmarks.common import Arguments, Study
 from benchmarks.common.looks import intervals
 from benchmarks.common.page import Page, markdown_table
-from benchmarks.common.verdicts import Claim, Verdict, beats, best_of, by_unit, claims_table
+from benchmarks.common.verdicts import Claim, Verdict, add_claims, beats, best_of, by_unit
 from benchmarks.papers.combu.expected import (
     ACTIVATIONS,
     METRICS,
@@ -20,8 +20,8 @@ from benchmarks.papers.combu.expected import (
     Table,
     load_expected,
 )
-from benchmarks.papers.combu.sources import Source, origin
-from benchmarks.papers.combu.study import combu_study
+from benchmarks.papers.combu.sources import Source
+from benchmarks.papers.combu.study import PROTOCOLS, combu_study
 from combutab.evaluation import compare_pairs
 
 FOCUS = "combu"
@@ -30,8 +30,8 @@ CELL = ["protocol", "data", "task", "metric", "activation"]
 POOLED = 2.0  # a cell is reproduced within so many pooled standard deviations
 ALLOWANCE = (
     f"A cell is reproduced (*) if the means are at most {POOLED:g} pooled standard deviations "
-    "apart (the root of the mean of the two variances, ours with ddof 1), give or take half a unit "
-    "of the paper's last digit. Large standard deviations make that easy."
+    "apart (the root of the mean of the two variances, ours with ddof 1), with a tolerance of half "
+    "a unit of the paper's last digit. Large standard deviations make that easy."
 )
 
 Claims = Sequence[Claim]
@@ -221,13 +221,11 @@ def add_units(
             if score != "f1":  # as accuracy
                 panels[f"{data}, {name}"] = advantages(wide, **sizes)
     if lines:
-        page.text(
-            f"Pairwise t-tests over {unit}s (for splits with Nadeau and Bengio's correction), 5 % "
-            "level after Holm's adjustment."
-        )
+        corrected = " with Nadeau and Bengio's correction" * (unit == "split")
+        page.text(f"Pairwise t-tests over {unit}s{corrected}, 5 % level after Holm's adjustment.")
         page.table(PAIRS_HEAD, lines)
     if max((len(own[""]) for own in panels.values()), default=0) > 1:
-        words = f"CombU's advantage over each other, 95 % interval over {unit}s"
+        words = f"CombU's advantage over each other activation, with 95 % intervals over {unit}s"
         page.figure(intervals(panels, words), words, suffix)
 
 
@@ -236,12 +234,7 @@ PAIRS_HEAD = ("", "", "significant pairs", "CombU is better than", "CombU is wor
 
 # ---- pages -------------------------------------------------------------------------------------
 
-HOW = {
-    "paper": "one random 4:1 split, 5 seeds",
-    "sound": "10 splits x 3 seeds, rows with equal features on the same side of a split",
-    "sound-ungrouped": "the same, but such rows may be on both sides",
-}
-RANKS = "CombU's advantage over each other in rank, 95 % interval over formulas"
+RANKS = "CombU's advantage in rank over each other activation, with 95 % intervals over formulas"
 
 
 def write_page(
@@ -249,15 +242,10 @@ def write_page(
 ) -> None:
     """Fill a study's page."""
     rows = rows.sort_values("data", key=lambda d: d.map([*table.data].index), kind="stable")
-    protocols = {name: rows[rows["protocol"] == name] for name in HOW}
+    protocols = {name: rows[rows["protocol"] == name] for name in PROTOCOLS}
     protocols = {name: part for name, part in protocols.items() if len(part)}
-    page.text(
-        "; ".join(f"*{name}*: {HOW[name]}" for name in protocols)
-        + ". Networks and training are those of the paper's appendix B. Targets are standardised "
-        "by the training rows; accuracy and macro F1 are in percent.",
-        *([] if table.number == 3 else [origin(rows["data"].unique())]),
-        claims_table(claims, {k: v for k, v in protocols.items() if k != "sound-ungrouped"}),
-    )
+    judged = {name: own for name, own in protocols.items() if name != "sound-ungrouped"}
+    add_claims(page, claims, judged)
     if "sound" in protocols:
         add_units(page, protocols["sound"], METRICS, "split")
     else:
@@ -274,13 +262,13 @@ def add_cells(
     """Fold our cells, by protocol, beside the paper's."""
     paper = expected[expected["data"].isin(rows["data"])]
     comparison = compare_with_paper(make_cells(rows), paper)
-    with page.details("Our cells beside the paper's"):
+    with page.details("Our cells compared with the paper's"):
         page.text(
             counts(comparison, ours),
             cells_table(comparison, paper, ours),
             "± is a standard deviation over splits, where there are several, or else over seeds. "
-            f"{paper['mean'].isna().sum()} of the paper's {len(paper)} cells (—) are lost in our "
-            "text.",
+            f"{paper['mean'].isna().sum()} of the paper's {len(paper)} cells (—) are illegible in "
+            "our copy.",
         )
 
 

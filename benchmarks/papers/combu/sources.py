@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -11,28 +10,6 @@ import pandas as pd
 from sklearn.datasets import load_digits
 
 from combutab.datasets import load_feynman, load_openml, make_formula
-
-# the tables that the stored rows were trained on, which no OpenML server gave
-COPIES = {
-    "california_housing": "ageron/handson-ml2 (housing.csv)",
-    "diabetes": "jbrownlee/Datasets (Weka's diabetes.arff)",
-    "boston": "jbrownlee/Datasets (Weka's housing.arff)",
-    "breast-w": "jbrownlee/Datasets (breast-cancer-wisconsin.data)",
-    "wine_quality": "jbrownlee/Datasets (winequality-red.csv and -white.csv)",
-    "wdbc": "scikit-learn (breast_cancer.csv)",
-    "PhishingWebsites": "frbk1992/GeneticAlgorithmProject (UCI's phishing.arff)",
-    "autoMpg": "jbrownlee/Datasets (Weka's autoMpg.arff)",
-}
-
-
-def origin(names: Iterable[str]) -> str:
-    """Say where the stored rows' tables came from.
-
-    >>> origin(["wdbc", "gs"]).partition("OpenML: ")[2]
-    'wdbc, scikit-learn (breast_cancer.csv).'
-    """
-    known = "; ".join(f"{name}, {COPIES[name]}" for name in names if name in COPIES)
-    return f"Source of the stored rows' tables, copies instead of OpenML: {known}."
 
 
 @dataclass(frozen=True)

@@ -163,10 +163,7 @@ def fit_jobs(fits: Iterable[Fit]) -> Iterator[Job]:
         together = list(group)
         for start in range(0, len(together), CHUNK):
             chunk = together[start : start + CHUNK]
-            first, names = chunk[0], ", ".join(dict.fromkeys(fit.activation for fit in chunk))
-            label = f"{first.source.name} {first.source.task}, {first.protocol.name} split "
-            settings = [fit.settings for fit in chunk]
-            yield Job(settings, train_chunk, f"{label}{first.split}: {names}", chunk)
+            yield Job([fit.settings for fit in chunk], train_chunk, chunk)
 
 
 def train_chunk(fits: Sequence[Fit]) -> list[Row]:

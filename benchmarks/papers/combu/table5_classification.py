@@ -1,4 +1,11 @@
-"""The CombU paper's Table 5 and Figure 2: four classification sets of OpenML.
+"""Is Table 5 of the CombU paper reproduced, and which activations differ significantly?
+
+Table 5 and Figure 2: seven activations on four classification tables of OpenML.
+
+Protocols: *paper* is one random 4:1 split with 5 seeds; *sound* is 10 splits with 3 seeds each,
+where rows with equal features are on the same side of a split; in *sound-ungrouped* such rows may
+be on both sides. Networks and training are those of the paper's appendix B. Accuracy and macro F1
+are in percent.
 
     python -m benchmarks.papers.combu.table5_classification [--quick] [--out FOLDER]
 

@@ -1,4 +1,10 @@
-"""The CombU paper's Table 6 and Figure 2: four regression sets of OpenML.
+"""Is Table 6 of the CombU paper reproduced, and which activations differ significantly?
+
+Table 6 and Figure 2: seven activations on four regression tables of OpenML.
+
+Protocols: *paper* is one random 4:1 split with 5 seeds; *sound* is 10 splits with 3 seeds each,
+where rows with equal features are on the same side of a split. Networks and training are those of
+the paper's appendix B. Targets are standardised by the training rows.
 
     python -m benchmarks.papers.combu.table6_regression [--quick] [--out FOLDER]
 

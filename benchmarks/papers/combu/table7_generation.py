@@ -1,16 +1,22 @@
-"""The CombU paper's Table 7: what is learned from synthetic rows, by generator and activation.
+"""Is Table 7 of the CombU paper reproduced: which activation gives the most useful synthetic rows?
+
+CTGAN and TVAE are trained on the real training rows (4 of 5) of two tables with each activation in
+every layer, and make three samples of this size. Gradient boosting and the paper's network, the
+learners, are trained on each sample and scored on the other real rows. "ours" are this library's
+generators; "ctgan, patched" are the `ctgan` package's with their activations replaced, as in the
+paper. TVAE draws its categories (`argmax=False`). Targets are standardised by the real training
+rows; accuracy and macro F1 are in percent.
+
+There is one 4:1 split of each table. There are 5 generator seeds x 3 samples, averaged by seed. The
+unit is the seed: a verdict says whether the order would persist if the generators were trained
+again on the same rows. It does not generalise to other rows or tables.
 
     python -m benchmarks.papers.combu.table7_generation [--quick] [--jobs 2] [--out FOLDER]
 
-CTGAN and TVAE learn the real training rows (4 of 5) with each activation at every layer, and make
-three samples of their size; the paper's network, and gradient boosting, learn from each and are
-scored on the other real rows. "ctgan" and "tvae" are this library's, all activations of a seed as
-one stack; "-patched" are the ctgan package's with their activations replaced, as in the paper.
-
 A full run takes about 30 hours of one CPU core: 4 for our generators, 9 for the package's, 16 for
-the networks that learn (with --learners boosting, minutes). One that was stopped goes on where it
-stood; a stack of generators and what learns from them, up to an hour, can be lost. The data come
-from OpenML, or from CSV files in --data-home (or COMBUTAB_DATA).
+the networks (with --learners boosting, minutes). All activations of a seed train as one stack. A
+run that was stopped is resumed by the same command, without the stack that was not finished, which
+can take an hour. The data come from OpenML, or from CSV files in --data-home (or COMBUTAB_DATA).
 """
 
 from __future__ import annotations
@@ -23,12 +29,12 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.common import Arguments, Experiment, Job, Page, Study
-from benchmarks.common.verdicts import Claim, Verdict, beats, best_of, claims_table
+from benchmarks.common.verdicts import Claim, Verdict, add_claims, beats, best_of
 from benchmarks.papers.combu import generation, report, study
 from benchmarks.papers.combu.expected import METRICS, TASK_METRICS, Table, load_expected
 from benchmarks.papers.combu.generation import OURS, PATCHED, REAL, Generator, Score
 from benchmarks.papers.combu.report import FOCUS
-from benchmarks.papers.combu.sources import Source, origin
+from benchmarks.papers.combu.sources import Source
 
 DATA = {"california_housing": "regression", "PhishingWebsites": "classification"}
 TABLE = Table("table7_generation", "Table 7 of the CombU paper: generation", DATA, 7)
@@ -63,9 +69,7 @@ def jobs(scores: Iterable[Score]) -> Iterator[Job]:
 
     for _, group in groupby(scores, stack):
         same = list(group)
-        maker, names = same[0].generator, dict.fromkeys(s.generator.activation for s in same)
-        label = f"{maker.source.name}, {maker.model}, seed {maker.seed}: {', '.join(names)}"
-        yield Job([score.settings for score in same], generation.run, label, same)
+        yield Job([score.settings for score in same], generation.run, same)
 
 
 def _jobs(arguments: Arguments) -> Iterator[Job]:
@@ -127,14 +131,7 @@ def write_page(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
     """Fill the page."""
     by_learner = {LEARNED_BY[name]: rows[rows["learner"] == name] for name in LEARNED_BY}
     by_learner = {name: part for name, part in by_learner.items() if len(part)}
-    page.text(
-        "One 4:1 split of each of two tables; 5 generator seeds x 3 samples, averaged by seed. The "
-        "unit is the seed: a verdict says whether the order would persist if the generators "
-        "were trained again on the same rows. It does not generalise to other rows or tables. "
-        "TVAE draws its categories (`argmax=False`). Targets are standardised by the real training "
-        f"rows; accuracy and macro F1 are in percent. {origin(DATA)}",
-        claims_table(CLAIMS, by_learner),
-    )
+    add_claims(page, CLAIMS, by_learner)
     expected = placed(load_expected(7).query("activation != @REAL"))
     for name, part in by_learner.items():
         page.heading(f"Learner: {name}")
@@ -142,7 +139,7 @@ def write_page(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
         shown = ", ".join(
             f"{METRICS[m].label} {v * METRICS[m].scale:.4g}" for (_, m), v in real.items()
         )
-        page.text(f"Real rows: {shown}.")
+        page.text(f"Scores after training on the real rows: {shown}.")
         made = placed(part[part["model"] != REAL])
         ours = made[made["model"].isin(OURS)]
         report.add_units(page, ours, METRICS, "seed", part["learner"].iloc[0], **ONE_SPLIT)

@@ -1,10 +1,21 @@
-"""The LayerAct paper's Figures 2, 3, 6 and 7: what the units of a single hidden layer do.
+"""Do LayerAct's units have means nearer to zero, and do they fluctuate less under noise?
+
+The LayerAct paper's Figures 2, 3, 6 and 7, which have no numbers, so the claims are those of its
+text. As in section 4.1, the network has one hidden layer of 512 units, without normalisation. It is
+trained by SGD as in appendix H (momentum 0.9, learning rate 0.01, weight decay 1e-4) up to epoch
+40, where the paper first decreases the learning rate. Batches have 32 rows; the paper gives no
+size. scikit-learn's 1,797 digits (8 x 8 pixels) replace MNIST: one 4:1 split, 10 seeds, statistics
+over the test rows. Noise is added to the input of the activation, as in the paper. A unit's mean is
+over the test rows; the fluctuation of a row is the absolute change of the activations by the noise,
+summed over the units.
+
+The unit of a verdict is a draw of initial weights, for one network on one split of digits. The
+intervals cover other draws of weights, but not other data.
 
     python -m benchmarks.papers.layeract.statistics [--quick] [--report] [--out FOLDER]
 
-A network of one hidden layer of 512 units, as in the paper's section 4.1; scikit-learn's digits
-(8 x 8) stand in for MNIST. All activations and seeds train as one stack, twice: for 1 epoch and for
-40, since the first epoch of a longer training is the same.
+All activations and seeds train as one stack, twice: for 1 epoch and for 40, since the first epoch
+of a longer training is the same.
 """
 
 from __future__ import annotations
@@ -22,7 +33,7 @@ from sklearn.model_selection import train_test_split
 
 from benchmarks.common import Arguments, Experiment, Job, Page, Row, Study
 from benchmarks.common.looks import intervals
-from benchmarks.common.verdicts import Claim, Verdict, beats, by_unit, claims_table, exact
+from benchmarks.common.verdicts import Claim, Verdict, add_claims, beats, by_unit, exact
 from benchmarks.papers.layeract import shared
 from benchmarks.papers.layeract.shared import COUNTERPARTS, LAYER_LEVEL, NAMES, beats_all
 from combutab import MLPClassifier
@@ -107,7 +118,7 @@ def jobs(arguments: Arguments) -> Iterator[Job]:
             {"activation": activation, "seed": seed, "epoch": epochs}
             for activation, seed in product(plan.activations, range(plan.n_seeds))
         ]
-        yield Job(wanted, partial(run, plan, epochs), f"{epochs} epochs")
+        yield Job(wanted, partial(run, plan, epochs))
 
 
 # ---- claims --------------------------------------------------------------------------------------
@@ -159,22 +170,7 @@ CLAIMS = [
 
 def write_page(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
     first, last = rows["epoch"].min(), rows["epoch"].max()
-    plan = QUICK if arguments.quick else Plan()
-    page.text(
-        f"One hidden layer of {plan.width} units, batches of {plan.batch_size} (the paper gives no "
-        "size), no normalisation; SGD as in the paper's appendix H (momentum 0.9, learning rate "
-        f"0.01, weight decay 1e-4), up to epoch {last}, where the learning rate first decreases. "
-        "scikit-learn's 1,797 digits replace MNIST: one 4:1 split, "
-        f"{rows['seed'].nunique()} seeds; statistics over the test rows. Noise is added to the "
-        "input of the activation, as in the paper. The paper's figures have no numbers, so the "
-        "claims are those of its text."
-    )
-    page.heading("Verdicts")
-    page.text(
-        claims_table(CLAIMS, {"here": rows}),
-        "The unit is a draw of initial weights, for one network on one split of digits: the "
-        "intervals cover other draws of weights, but not other data.",
-    )
+    add_claims(page, CLAIMS, {"here": rows})
     page.figure(plot_statistics(rows), "Means and fluctuations of units by activation")
     with page.details("Means over the seeds ± standard deviation"):
         page.text(

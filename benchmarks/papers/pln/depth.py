@@ -1,34 +1,37 @@
-"""Deep networks without normalisation, by activation: Tables 1 and 2 and Figure 8 of the PLN paper.
+"""With which activations do networks of 20, 56 and 110 layers train without normalisation?
 
-With which activations do networks of 20, 56 and 110 layers train, with and without residual
-connections, and do their gradients vanish or explode?
+Tables 1 and 2 and Figure 8 of the PLN paper: accuracies, and gradients that vanish or explode.
+
+The unit is the table, of which there are eight. The skill of a network is 1 minus the ratio of its
+test error to that of a constant prediction, averaged over 3 seeds: 0 is as bad as a constant. A
+network *trains* if its skill is above 0.1.
+
+Dense networks of width 32 replace the paper's VGG-16 (width 64) and ResNets. Eight tables of at
+most 5000 rows, each split once (4:1), replace CIFAR-10. Networks take 300 steps of 64 rows instead
+of 240 epochs in batches of 128 with augmentation. As in the paper: SGD with momentum 0.9, weight
+decay 1e-4, a learning rate that rises during the first twelfth of the steps and is divided by 2.5
+five times, 3 seeds. The paper names one learning rate for each network (0.1 for VGG, 0.01 for
+ResNets). Here each activation has the one of 0.1, 0.01 and 0.001 with the best mean score on the
+training rows. A network that does not train in these few steps may train in more.
+
+The paper does not say how weights are drawn, nor where the activation of a ResNet is. Claims about
+plain networks use torch's default initialisation, those about residual networks Kaiming's, since
+their gradients then behave like the paper's. "residual": the activation comes after the sum, as in
+the first ResNets. "pre-activation": it is inside the branch. SELU is meant for LeCun's
+initialisation, which was not tried.
+
+Gradient norms are of the loss on one batch of 256 training rows in float64, as geometric means over
+5 seeds. The mean norm is over all weight matrices and biases, as we read the paper's "average
+norm". Only its growth with depth can be compared with the paper's, since its size depends on width,
+data and loss. Digits and california_housing were run with all activations, depths and
+initialisations, the other tables only with what the claims need: gradients, and training of plain
+networks. The figure shows digits and california_housing: geometric means, and ranges over both
+tables and the seeds.
 
     python -m benchmarks.papers.pln.depth [--quick] [--out FOLDER] [--report] [--data-home FOLDER]
 
-A run that was stopped goes on where it stood. --report only writes the page and figures again. Data
-sets but the digits come from OpenML, or from CSV files in --data-home (or COMBUTAB_DATA).
-
-What was done, and how it differs from the paper
-------------------------------------------------
-Dense networks of width 32 stand in for VGG-16 of width 64 and the ResNets; eight tables of at most
-5000 rows, split once (4:1), for CIFAR-10; 300 steps of 64 rows for 240 epochs of batches of 128,
-without augmentation. As in the paper: SGD with momentum 0.9, weight decay 1e-4, a learning rate
-that rises over the first twelfth and is divided by 2.5 five times, 3 seeds. The paper names one
-learning rate for each network (0.1 for VGG, 0.01 for ResNets); here each activation has that of
-0.1, 0.01 and 0.001 with the best mean score on the training rows. A network that does not train in
-these few steps may train in more.
-
-The paper does not say how weights are drawn, nor where a ResNet's activation stands. The claims are
-about plain networks of torch's own initialisation and residual ones of Kaiming's, whose gradients
-behave as the paper's do. "residual" has its activation after the sum, as the first ResNets,
-"pre-activation" inside the branch. SELU is meant for LeCun's initialisation, which is not tried.
-
-Norms are of the loss's gradient on one batch of 256 training rows in float64, geometric means over
-5 seeds. The mean is over all weight matrices and biases, as we read the paper's "average norm";
-only its growth is comparable, since its size depends on width, data and loss. Digits and
-california_housing have all activations, depths and initialisations; the other tables have what the
-claims need: gradients, and training of plain networks. The figure shows those two: geometric means
-and ranges over data sets and seeds.
+A run that was stopped is resumed by the same command. --report only writes the page and figures.
+Data sets other than digits come from OpenML, or from CSV files in --data-home (or COMBUTAB_DATA).
 """
 
 from __future__ import annotations
@@ -41,8 +44,8 @@ from matplotlib.figure import Figure
 from scipy.stats import gmean
 
 from benchmarks.common import Arguments, Experiment, Job, Page, Study
-from benchmarks.common.looks import Line, cross_table, label, listed, look, plot
-from benchmarks.common.verdicts import Verdict, best_of, claims_table
+from benchmarks.common.looks import Line, cross_table, label, look, plot
+from benchmarks.common.verdicts import Verdict, add_claims, best_of
 from benchmarks.papers.pln import deep_networks, shared
 from benchmarks.papers.pln.shared import combinations, stacked_jobs
 
@@ -168,29 +171,22 @@ CLAIMS = shared.claims("pln_depth", "table", judge)
 
 
 def by_ratio(gradients: pd.DataFrame, chosen: pd.DataFrame) -> str:
-    """How many networks train, by the ratio of the first hidden gradient to the last."""
+    """How many networks train, by the ratio of the first gradient to the last hidden layer's."""
     ratio = np.log10(gradients["first"] / gradients["last_hidden"])
     both = chosen.merge(gradients.assign(ratio=ratio).groupby(CELL)["ratio"].mean().reset_index())
     names = ["below 1 / 100 (vanishing)", "within a factor of 100", "above 100 (exploding)"]
     kinds = pd.cut(both["ratio"], [-np.inf, -2, 2, np.inf], labels=names)
     counts = (both["skill"] > TRAINS).groupby(kinds, observed=True).agg(["sum", "size"])
-    return "; ".join(f"{name}: {trains} of {n}" for name, trains, n in counts.itertuples())
+    told = "; ".join(f"{name}: {trains} of {n}" for name, trains, n in counts.itertuples())
+    return f"by the ratio of the first to the last hidden layer's initial gradient: {told}"
 
 
 def write(page: Page, _: Arguments, gradients: pd.DataFrame, training: pd.DataFrame) -> None:
     chosen = choose_rates(training)
-    page.text(f"""\
-With which activations do deep networks without normalisation train, and do their gradients vanish
-or explode? The skill of a network is 1 minus the ratio of its test error to that of a constant
-prediction, averaged over {training["seed"].nunique()} seeds; a network *trains* if its skill is
-above {TRAINS:g}. The unit is the table: {listed(chosen["data"].unique())}.""")
-    page.text(claims_table(CLAIMS, by_table(gradients, chosen)))
-    ratios = by_ratio(gradients, chosen)
-    page.text(f"""\
-Number of networks that train, by the ratio of the first to the last hidden layer's gradient at
-initialisation: {ratios}.""")
+    add_claims(page, CLAIMS, by_table(gradients, chosen))
+    page.text(f"Networks that train (skill above {TRAINS}), {by_ratio(gradients, chosen)}.")
     in_full = gradients[gradients["data"].isin(IN_FULL)]
-    page.figure(plot_gradients(in_full), "First layer's gradient at the start by depth")
+    page.figure(plot_gradients(in_full), "Initial gradient norm of the first layer, by depth")
     chosen["layers"] = chosen["depth"].map("{} layers".format)
     chosen["text"] = [
         f"{c.test:.3f} ± {c.test_sd:.3f} ({c.learning_rate:g}){'' if c.skill > TRAINS else ' ×'}"
@@ -201,7 +197,6 @@ initialisation: {ratios}.""")
         for key, own in chosen.groupby(["data", *KIND], sort=False):
             page.text(", ".join(key))
             cross_table(page, own, "activation", "layers", "activation")
-    shared.method(page, __doc__, shared.SOURCES)
 
 
 def plot_gradients(rows: pd.DataFrame) -> Figure:
@@ -214,7 +209,7 @@ def plot_gradients(rows: pd.DataFrame) -> Figure:
             norms = own[own["activation"] == name].groupby("depth")["first"]
             y = norms.agg(gmean)
             lines.append(Line(y.index, y, label(name), look(name), norms.min(), norms.max()))
-    labels = ("layers", "first layer's gradient norm at the start (from 1e-20)")
+    labels = ("layers", "norm of the first layer's initial gradient (cut at 1e-20)")
     ylim = (1e-20, 10 * rows["first"].max())  # smaller gradients are as good as none
     return plot(panels, labels, n_columns=3, scales=("linear", "log"), ylim=ylim)
 

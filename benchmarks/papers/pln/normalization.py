@@ -1,25 +1,24 @@
-"""PLN-8 in the place of batch and layer normalisation: section 5.2 and Figure 10 of the PLN paper.
+"""Can PLN-8 replace batch and layer norm, and does a network with it need another activation?
 
-Does a network with PLN-8 still need another activation function, and is PLN-8 as good as batch and
-layer norm?
+Section 5.2 and Figure 10 of the PLN paper, which gives no numbers for this figure. Dense networks
+of width 32 replace VGG-16 and ResNet-20. Tables of at most 1500 rows and scikit-learn's digits
+(8 x 8 images) replace CIFAR-10. The deeper networks have about VGG-16's depth. Training: Adam,
+learning rate 0.001, batches of 64, 500 steps (1000 for the deeper networks), no dropout. The
+normalisation comes before each activation. Batch and layer norm have a gain and a shift for each
+unit, PLN-8 has none. Ten random splits (4:1, equal rows on the same side), each with its own seed.
+
+With three hidden layers the unit is the table (mean over its splits), of which there are eight.
+With 15 layers there are only the digits: the unit is the split, with Nadeau and Bengio's corrected
+variance, and the verdict is only about this table.
+
+The stored rows of the digits were made with the first 1500 of the 1797 images; a new run draws 1500
+at random, so its splits are other ones.
 
     python -m benchmarks.papers.pln.normalization [--quick] [--out FOLDER] [--report]
         [--data-home FOLDER]
 
-A run that was stopped goes on where it stood. --report only writes the page and figure again. Data
-sets but the digits come from OpenML, or from CSV files in --data-home (or COMBUTAB_DATA).
-
-What was done, and how it differs from the paper
-------------------------------------------------
-The paper gives no numbers for its Figure 10. Dense networks of width 32 replace VGG-16 and
-ResNet-20; tables of at most 1500 rows and scikit-learn's digits (8 x 8 images) replace CIFAR-10.
-The deeper networks have about VGG-16's depth. Adam, learning rate 0.001, batches of 64, 500 steps
-(twice as many for the deeper), no dropout. The normalisation stands before each activation; batch
-and layer norm have a gain and a shift for each unit, PLN-8 has none. Ten random splits (4:1, equal
-rows on one side), each with its own seed.
-
-With several tables the unit is the table (mean over its splits). With one table the unit is the
-split, with Nadeau and Bengio's corrected variance, and the verdict is only about that table.
+A run that was stopped is resumed by the same command. --report only writes the page. Data sets
+other than digits come from OpenML, or from CSV files in --data-home (or COMBUTAB_DATA).
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ import pandas as pd
 from sklearn.model_selection import GroupShuffleSplit
 
 from benchmarks.common import Arguments, Experiment, Job, Page, Row, Study
-from benchmarks.common.looks import label, listed
-from benchmarks.common.verdicts import Verdict, claims_table
+from benchmarks.common.looks import label
+from benchmarks.common.verdicts import Verdict, add_claims
 from benchmarks.papers.pln import shared
 from benchmarks.papers.pln.shared import TASKS, combinations
 from combutab import MLPClassifier, MLPRegressor, paper_recipe
@@ -69,8 +68,10 @@ def run(data_home: str | None, rows: Sequence[Row]) -> list[Row]:
     table = shared.source(name, int(rows[0]["n_rows"]), data_home)
     X, y = table.load()
     # equal rows stay on one side of a split: PhishingWebsites has many
-    splitter = GroupShuffleSplit(len(rows), test_size=0.2, random_state=0)
-    splits = list(splitter.split(X, groups=table.row_groups()))
+    numbers = [int(row["split"]) for row in rows]
+    splitter = GroupShuffleSplit(max(numbers) + 1, test_size=0.2, random_state=0)
+    every = list(splitter.split(X, groups=table.row_groups()))
+    splits = [every[number] for number in numbers]
     tasks = [
         FitTask(estimator(row, len(train)), X.iloc[train], y.iloc[train], row["split"])
         for row, (train, _) in zip(rows, splits, strict=True)
@@ -124,18 +125,13 @@ CLAIMS = shared.claims("pln_normalization", "table, or split of one table", comp
 
 def write(page: Page, _: Arguments, rows: pd.DataFrame) -> None:
     depths = {f"{depth} hidden layers": own for depth, own in rows.groupby("depth")}
-    tables = "; ".join(f"{name}: {listed(own['data'].unique())}" for name, own in depths.items())
-    page.text(f"""\
-Does a network with PLN-8 still need another activation function, and is PLN-8 as good as batch and
-layer norm? Data: {tables}.""")
-    page.text(claims_table(CLAIMS, depths))
+    add_claims(page, CLAIMS, depths)
     with page.details("Test scores: accuracy, or R² of regressions; mean ± sd over splits"):
         cells = rows.groupby(["data", "depth", *KIND], sort=False)["score"].agg(["mean", "std"])
         texts = cells["mean"].map("{:.3f} ± ".format) + cells["std"].map("{:.3f}".format)
         table = texts.unstack(sort=False).reset_index()
         table["normalization"] = table["normalization"].map(label)
         page.table(list(map(label, table)), table.itertuples(index=False))
-    shared.method(page, __doc__, shared.SOURCES)
 
 
 STUDY = Study(

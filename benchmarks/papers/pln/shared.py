@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import product
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.common import Job, Page, Row
+from benchmarks.common import Job, Row
 from benchmarks.common.verdicts import Claim, Verdict, beats, matches
 from benchmarks.papers.combu.sources import Source
 from combutab.nn import TableNetwork
@@ -20,11 +19,6 @@ TASKS = {
     **dict.fromkeys(("digits", "diabetes", "wdbc", "PhishingWebsites"), "classification"),
     **dict.fromkeys(("boston", "autoMpg", "california_housing", "wine_quality"), "regression"),
 }
-
-SOURCES = """The tables have OpenML's names; the rows of this page came from CSV copies elsewhere:
-california_housing from ageron/handson-ml2, diabetes, boston, autoMpg and wine_quality from
-jbrownlee/Datasets, PhishingWebsites from frbk1992/GeneticAlgorithmProject (all on GitHub), wdbc and
-the digits from scikit-learn."""
 
 RULES = {"beats": beats, "matches": matches}
 
@@ -45,13 +39,6 @@ def claims(study: str, unit: str, judge: Callable[..., Verdict]) -> tuple[Claim,
     )
 
 
-def method(page: Page, docstring: str, *more: str) -> None:
-    """Fold the last section of a study's docstring into its page."""
-    _, title, text = re.split(r"\n(.+)\n-{4,}\n", docstring)
-    with page.details(title):
-        page.text(text, *more)
-
-
 OPTIONS = {"data": tuple(TASKS)}
 
 
@@ -66,7 +53,7 @@ def stacked_jobs(
     """A job for the rows that agree in the columns ``stack``, in the order in which these come."""
     groups = settings.astype(str).groupby(list(stack), sort=False)
     every = [part.to_dict("records") for _, part in groups]
-    return [Job(rows, partial(run, rows), ", ".join(rows[0][n] for n in stack)) for rows in every]
+    return [Job(rows, run, rows) for rows in every]
 
 
 def trained(
