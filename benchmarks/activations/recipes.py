@@ -202,33 +202,36 @@ def _less(found: Found, margin: float) -> Verdict:
     return beats(*spreads, greater_is_better=False)
 
 
-_ERROR = "log of error"
-_COMPARED = {  # claim: sample, what beats what
-    "Two networks beat one.": ("parts", TWICE, "default"),
-    "A mixed pack beats CombU's.": ("packs", "mix", "combu"),
-    "Straight-through beats fixed shares.": (SHARES, "straight-through", "fixed"),
-    "The softmax beats fixed shares.": (SHARES, "softmax", "fixed"),
-    "Rational beats CombU.": (OTHERS, "rational", "combu"),
-    "Rational beats two of CombU.": (OTHERS, "rational", TWICE),
-}
+def _claim(text: str, sample: str, a: str, b: str, margin: float = 0.0) -> Claim:
+    where, unit = (OTHERS, "equation") if sample == OTHERS else ("real tables", "table")
+    return Claim(where, text, unit, partial(_judge, sample, a, b), margin, "log of error")
+
+
 CLAIMS = [
     *(
-        Claim(
-            *("real tables", f"CombU with {part}: the error changes by less than 2 %.", "table"),
-            *(partial(_judge, "parts", part, "default"), MARGIN, _ERROR),
+        _claim(
+            f"CombU with {part}: the error changes by less than 2 %.",
+            "parts",
+            part,
+            "default",
+            MARGIN,
         )
         for part in PARTS
     ),
-    *(
-        Claim(
-            *((OTHERS, text, "equation") if which[0] == OTHERS else ("real tables", text, "table")),
-            *(partial(_judge, *which), 0.0, _ERROR),
-        )
-        for text, which in _COMPARED.items()
+    _claim("Two CombU networks have a smaller error than one.", "parts", TWICE, "default"),
+    _claim("Mixed packs have a smaller error than packs of CombU.", "packs", "mix", "combu"),
+    _claim(
+        "Straight-through shares have a smaller error than fixed ones.",
+        SHARES,
+        "straight-through",
+        "fixed",
     ),
+    _claim("Softmax shares have a smaller error than fixed ones.", SHARES, "softmax", "fixed"),
+    _claim("Rational has a smaller error than CombU.", OTHERS, "rational", "combu"),
+    _claim("Rational has a smaller error than two CombU networks.", OTHERS, "rational", TWICE),
     Claim(
-        *("equations", "The default recipe has the smaller spread of activations.", "equation"),
-        *(_less, 0.0, "log of worst over best error"),
+        *("equations", "Activations differ less in the default recipe than in the plain network."),
+        *("equation", _less, 0.0, "log of worst over best error"),
     ),
 ]
 

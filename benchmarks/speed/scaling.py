@@ -10,10 +10,7 @@ seconds; none of them is stored. Its loss (mean squared error) on held-out rows 
 losses of two fits in memory, which train on a sample of the rows for as many steps and differ only
 in the seed. The variance of the noise, 0.01, is the smallest loss possible.
 
-    python -m benchmarks.speed.scaling [--quick] [--dimensions rows ...]
-        [--out benchmarks/speed/results]
-
-Dimensions that are not measured keep their rows in the file.
+    python -m benchmarks.speed.scaling [--quick] [--out benchmarks/speed/results]
 """
 
 from __future__ import annotations
@@ -148,7 +145,7 @@ def measure(dimension: str, size: int, quick: bool) -> dict[str, float]:
 def exponents(points: pd.DataFrame) -> pd.DataFrame:
     """Slopes over the upper half of each dimension's logarithmic range, and the steepest step."""
     found = {}
-    for dimension, part in points.groupby("dimension", observed=True):
+    for dimension, part in points.groupby("dimension", sort=False):
         table = np.log(part.sort_values("size")[["size", *MEASURES]].astype(float))
         upper = table["size"] >= table["size"].iloc[[0, -1]].mean() - 1e-9
         upper.iloc[-2:] = True
@@ -161,22 +158,17 @@ def exponents(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def main() -> None:
-    arguments = begin(__doc__, dimensions=tuple(SIZES))
+    arguments = begin(__doc__)
     quick, found = arguments.quick, []
-    for dimension in arguments.dimensions:
-        for size in (QUICK if quick else SIZES)[dimension]:
+    for dimension, sizes in (QUICK if quick else SIZES).items():
+        for size in sizes:
             point = call_apart(measure, dimension, size, quick, here=quick)
             found.append({"dimension": dimension, "size": size, **point})
             print(*found[-1].values(), flush=True)
     points = pd.DataFrame(found)
-    if arguments.out and (file := arguments.out / "scaling.csv.gz").exists():
-        earlier = pd.read_csv(file)
-        points = pd.concat([earlier[~earlier["dimension"].isin(arguments.dimensions)], points])
-    points["dimension"] = pd.Categorical(points["dimension"], list(SIZES))
-    points = points.sort_values(["dimension", "size"])
     pages = ["## Exponents\n\nSlopes of the logarithms, upper half of each range; 1 is linear.\n"]
     pages.append(block(exponents(points)))
-    for name, part in points.groupby("dimension", observed=True):
+    for name, part in points.groupby("dimension", sort=False):
         shown = part.drop(columns="dimension").dropna(axis=1)
         pages.append(f"## {name}\n\n{WHAT[name]}\n")
         pages.append(block(shown, index=False))

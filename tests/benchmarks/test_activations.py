@@ -1,7 +1,5 @@
 """The studies of activations: their rule on cases worked by hand, and what they train."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

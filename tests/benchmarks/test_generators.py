@@ -1,7 +1,5 @@
 """The comparison of generators: what it runs and leaves out, its baseline, and its ratios."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,15 +1,12 @@
 """The headline numbers, computed once more from the stored rows by code of this file's own."""
 
-from __future__ import annotations
-
-import csv
-import gzip
 import math
 import re
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import wilcoxon
 
@@ -23,10 +20,12 @@ EIGHT |= {"PhishingWebsites", "wine_quality"}
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w,.]*\d)")
 
 
+def table_of(study, name):
+    return pd.read_csv(ROOT / "benchmarks" / study / "results" / f"{name}.csv.gz")
+
+
 def stored(study, name):
-    path = ROOT / "benchmarks" / study / "results" / f"{name}.csv.gz"
-    with gzip.open(path, "rt", newline="") as file:
-        return list(csv.DictReader(file))
+    return table_of(study, name).to_dict("records")
 
 
 def number(text):
@@ -81,23 +80,17 @@ def mean_and_interval(text, logs):
 
 def errors_of(size):
     """Model -> table -> (error, log loss, seconds), means over the splits that ours has."""
-    rows = [row for row in stored("quality", "quality_predictions") if row["rows"] == size]
-    ours = {(row["data"], row["split"]) for row in rows if row["model"] == "combutab"}
-    assert len({data for data, _ in ours}) == 39
-    every = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        if (row["data"], row["split"]) in ours:
-            error = number(row["test_error"])
-            if row["task"] == "classification":
-                error = max(error, 0.5 / number(row["n_test"]))
-            values = error, number(row["log_loss"]), number(row["seconds"])
-            every[row["model"]][row["data"]].append((*values, row["task"]))
+    rows = table_of("quality", "quality_predictions")
+    rows = rows[rows["rows"] == int(size)]
+    ours = rows.loc[rows["model"] == "combutab", ["data", "split"]]
+    assert ours["data"].nunique() == 39
+    rows = rows.merge(ours)
+    least = np.where(rows["task"] == "classification", 0.5 / rows["n_test"], 0)
+    rows["test_error"] = np.maximum(rows["test_error"], least)
+    means = rows.groupby(["model", "data", "task"])[["test_error", "log_loss", "seconds"]].mean()
     found = defaultdict(dict)
-    for model, own in every.items():
-        for data, splits in own.items():
-            errors, losses, seconds, tasks = zip(*splits, strict=True)
-            timed = [each for each in seconds if not math.isnan(each)]
-            found[model][data] = (np.mean(errors), np.mean(losses), np.mean(timed), tasks[0])
+    for model, data, task, *values in means.reset_index().itertuples(index=False):
+        found[model][data] = (*values, task)
     return found
 
 
@@ -201,7 +194,7 @@ def test_seconds():
         peer, _, rest = row["of"].partition(" / ours, ")
         kind = rest.replace(",", "")
         for own in stored("speed", "speed_fit"):
-            ratio = number(own[f"{peer} {kind}"]) / number(own[f"ours {kind}"])
+            ratio = own[f"{peer} {kind}"] / own[f"ours {kind}"]
             assert shown(row[own["size"]], ratio)
     epochs = found["Seconds of generators"]["On two real tables"]
     steps = {"preprocessing": "before", "epoch": "epochs", "sample": "sample"}
@@ -210,40 +203,36 @@ def test_seconds():
         model, step = what.split() if " " in what else ("CTGAN", what)
         for own in stored("speed", "speed_generators"):
             seconds = f"{model} {steps[step]}, s"
-            ratio = number(own[f"ctgan {seconds}"]) / number(own[f"combutab {seconds}"])
+            ratio = own[f"ctgan {seconds}"] / own[f"combutab {seconds}"]
             assert shown(row[own["data"]], ratio)
     growth = found["Seconds of generators"]["On simulated tables, by rows and categories"]
-    rows = stored("speed", "speed_generators_growth")
+    rows = table_of("speed", "speed_generators_growth")
     assert 2 * len(growth) == len(rows)
     for row in growth:
-        own = {
-            each["package"]: (number(each["before, s"]), number(each["epoch, s"]))
-            for each in rows
-            if (each["model"], each["grows"]) == (row["of"], row["grows"])
-            and number(each["n_rows"]) == number(row["n_rows"])
-            and number(each["n_categories"]) == number(row["n_categories"])
-        }
-        for package, (before, epoch) in own.items():
-            assert shown(row[f"before, s {package}"], before)
-            assert shown(row[f"epoch, s {package}"], epoch)
-        assert shown(row["epoch, ctgan / ours"], own["ctgan"][1] / own["combutab"][1])
+        own = rows[(rows["model"] == row["of"]) & (rows["grows"] == row["grows"])]
+        for column in ("n_rows", "n_categories"):
+            own = own[own[column] == number(row[column])]
+        own = own.set_index("package")
+        for package in own.index:
+            assert shown(row[f"before, s {package}"], own.loc[package, "before, s"])
+            assert shown(row[f"epoch, s {package}"], own.loc[package, "epoch, s"])
+        ratio = own.loc["ctgan", "epoch, s"] / own.loc["combutab", "epoch, s"]
+        assert shown(row["epoch, ctgan / ours"], ratio)
 
 
 def test_steps_and_their_bars():
-    rows = {
-        (row["contender"], number(row["dropout"])): row for row in stored("speed", "speed_step")
-    }
+    rows = {(row["contender"], row["dropout"]): row for row in stored("speed", "speed_step")}
     for dropout in (0, 0.1):
         table = page()["A training step"][f"Dropout {dropout:g}"]
-        barred = [r for r in rows.values() if r["target"] and number(r["dropout"]) == dropout]
+        barred = [r for r in rows.values() if r["target"] > 0 and r["dropout"] == dropout]
         assert sum(row["met"] != "" for row in table) == len(barred)
         for row in table:
             own = rows[row["of"], dropout]
-            assert shown(row["ratio"], number(own["ratio"]))
-            assert shown(row["target value"], number(own["target"]))
-            assert shown(row["peak MiB"], number(own["peak_mb"]))
-            if own["target"]:
-                missed = number(own["ratio"]) > number(own["target"])
+            assert shown(row["ratio"], own["ratio"])
+            assert shown(row["target value"], own["target"])
+            assert shown(row["peak MiB"], own["peak_mb"])
+            if own["target"] > 0:
+                missed = own["ratio"] > own["target"]
                 assert row["met"] == ("missed" if missed else "met")
 
 
@@ -253,8 +242,8 @@ def test_predict_search_import_and_growth():
     for network in ("3 x 128", "6 x 256"):
         for row in found["Seconds of predictions"][network]:
             same = [r for r in rows if r["network"] == network]
-            same = [r for r in same if number(r["rows"]) == number(row["rows"])]
-            same = {r["model"]: number(r["seconds"]) for r in same}
+            same = [r for r in same if r["rows"] == number(row["rows"])]
+            same = {r["model"]: r["seconds"] for r in same}
             assert shown(row["seconds"], same[row["of"]])
             ratio = same["scikit-learn, array"] / same[row["of"]]
             assert shown(row["scikit-learn, array / this"], ratio)
@@ -262,38 +251,38 @@ def test_predict_search_import_and_growth():
         (told,) = (r for r in found["Seconds of a search"][row["data"]] if r["of"] == row["search"])
         same = [r for r in stored("speed", "speed_search") if r["data"] == row["data"]]
         for when in ("first", "again"):
-            ours = min(number(r[when]) for r in same if r["search"].startswith("Stacked"))
-            assert shown(told[f"{when} / ours"], number(row[when]) / ours)
+            ours = min(r[when] for r in same if r["search"].startswith("Stacked"))
+            assert shown(told[f"{when} / ours"], row[when] / ours)
     told = {row["of"]: row["seconds"] for row in found["Seconds of the import"]["By statement"]}
-    own = {row["statement"]: number(row["seconds"]) for row in stored("speed", "speed_import")}
+    own = {row["statement"]: row["seconds"] for row in stored("speed", "speed_import")}
     same = own["first fit, combutab"] / own["first fit, scikit-learn, torch and pandas imported"]
     assert all(shown(told[name], value) for name, value in own.items())
     assert shown(told["the same, with torch and pandas imported"], same)
     rows = [r for r in stored("speed", "scaling") if r["dimension"] in ("rows", "streamed")]
     table = found["Growth"]["One epoch; streamed: from Parquet files"]
     for row, told in zip(rows, table, strict=True):
-        assert shown(told["seconds"], number(row["seconds"]))
-        share = number(row["megabytes"]) * 1e6 / (number(row["size"]) * 80)
+        assert shown(told["seconds"], row["seconds"])
+        share = row["megabytes"] * 1e6 / (row["size"] * 80)
         assert shown(told["memory / the table's"], share)
     for told in found["Growth"]["Exponents, over the upper half of the range"]:
         own = [r for r in stored("speed", "scaling") if r["dimension"] == told["of"]]
-        x, y = np.log([[number(r["size"]), number(r["seconds"])] for r in own]).T
+        x, y = np.log([[r["size"], r["seconds"]] for r in own]).T
         upper = x >= (x[0] + x[-1]) / 2 - 1e-9
         x, y = x[upper] - x[upper].mean(), y[upper]
         assert shown(told["seconds"], x @ y / (x @ x))
 
 
 def test_synthetic_rows():
-    rows = [r for r in stored("quality", "quality_generators") if not r["error"]]
+    rows = table_of("quality", "quality_generators").query("error.isna()").to_dict("records")
     likeness = ("c2st", "closest", "shapes", "pairs", "sample_seconds", "megabytes")
     cells, timed = defaultdict(list), defaultdict(list)
     for r in rows:
-        error, (sign, shift) = ("mae", (1, 0)) if r["linear_mae"] else ("accuracy", (-1, 1))
-        errors = [shift + sign * number(r[f"{x}_{error}"]) for x in ("boosting", "linear")]
-        cells[r["data"], r["model"]].append([*errors, *(number(r[name]) for name in likeness)])
-        timed[r["data"], r["cpu"], r["model"]].append(number(r["fit_seconds"]))
+        error, (sign, shift) = ("mae", (1, 0)) if r["linear_mae"] > 0 else ("accuracy", (-1, 1))
+        errors = [shift + sign * r[f"{x}_{error}"] for x in ("boosting", "linear")]
+        cells[r["data"], r["model"]].append([*errors, *(r[name] for name in likeness)])
+        timed[r["data"], r["cpu"], r["model"]].append(r["fit_seconds"])
     cells = {key: np.mean(values, axis=0) for key, values in cells.items()}
-    sizes = {r["data"]: (number(r["n_train"]), number(r["n_test"])) for r in rows}
+    sizes = {r["data"]: (r["n_train"], r["n_test"]) for r in rows}
 
     def gap(data, model, learner):
         real = cells[data, "real rows"][learner]
@@ -338,80 +327,69 @@ def test_cells_dates_and_the_diffusion_literature():
     for row in rows:
         (told,) = (r for r in found["Missing cells"][row["data"]] if r["of"] == row["model"])
         for column, name in (("RMSE / ours", "rmse"), ("wrong / ours", "wrong")):
-            ratio = number(row[name]) / number(ours[row["data"]][name])
+            ratio = row[name] / ours[row["data"]][name]
             assert shown(told[column], ratio, 0.002)
-        assert shown(told["seconds"], number(row["seconds"]))
+        assert shown(told["seconds"], row["seconds"])
     for row in found["Missing cells"]["Means over 4 tables of at most 3,000 rows"]:
         for column, name in (("RMSE / ours", "rmse"), ("wrong / ours", "wrong")):
-            own = [r for r in rows if r["model"] == row["of"] and r[name]]
-            logs = [math.log(number(r[name]) / number(ours[r["data"]][name])) for r in own]
+            own = [r for r in rows if r["model"] == row["of"] and r[name] > 0]
+            logs = [math.log(r[name] / ours[r["data"]][name]) for r in own]
             assert shown(row[column], math.exp(np.mean(logs)), 0.002)
     for row in stored("quality", "quality_real_tables"):
         for caption, column in (("By table", "r2"), ("Seconds", "seconds")):
             (told,) = (r for r in found["Dates and text"][caption] if r["of"] == row["model"])
-            assert shown(told[row["data"]], number(row[column]))
+            assert shown(told[row["data"]], row[column])
     table = found["Diffusion literature"]["By table; TabFlow has run on 3 of 6"]
     told = {row["of"]: row for row in table}
     for row in stored("quality", "quality_diffusion_sets"):
-        assert shown(told[row["model"]][row["data"]], number(row["xgb_c2st"]))
-    published = ROOT / "benchmarks" / "quality" / "expected" / "diffusion_sets.csv"
-    with open(published, newline="") as file:
-        for row in csv.DictReader(file):
-            if row["metric"] == "xgb_c2st":
-                cell = told[f"{row['model']}, published"][row["data"]]
-                assert shown(cell, number(row["mean"]))
+        assert shown(told[row["model"]][row["data"]], row["xgb_c2st"])
+    published = pd.read_csv(ROOT / "benchmarks" / "quality" / "expected" / "diffusion_sets.csv")
+    for row in published.query("metric == 'xgb_c2st'").itertuples():
+        assert shown(told[f"{row.model}, published"][row.data], row.mean)
 
 
 def test_private_rows():
-    found = defaultdict(dict)
-    for r in stored("quality", "quality_private"):
-        if not r["error"]:
-            scores = np.array([number(r["pairs"]), number(r["boosting"])])
-            found[r["model"], r["epsilon"]][r["data"], r["run"]] = scores
+    rows = table_of("quality", "quality_private").query("error.isna()").fillna({"epsilon": "none"})
+    rows = rows.astype({"epsilon": str}).set_index(["model", "epsilon", "data", "run"]).sort_index()
+    rows = rows[["pairs", "boosting"]]
     (table,) = page()["Private rows"].values()
-    assert {(r["of"], r["epsilon"]) for r in table} == set(found)
+    assert {(r["of"], r["epsilon"]) for r in table} == {key[:2] for key in rows.index}
     for told in table:
-        own, aim = (found[m, told["epsilon"]] for m in (told["of"], "AIM, mbi"))
-        ours = found["PrivateSynthesizer", told["epsilon"]]
-        both = own if told["epsilon"] == "none" else ours.keys() & aim.keys()
-        names = {data for data, _ in both}
-
-        def mean(scores, both=both, names=names):
-            return {n: np.mean([scores[key] for key in both if key[0] == n], axis=0) for n in names}
-
-        assert told["tables"] == str(len(names))
-        assert told["runs"] == str(len({run for _, run in both}))
-        pairs, boosting = np.mean(list(mean(own).values()), axis=0)
-        assert shown(told["pairs"], pairs)
-        assert shown(told["boosting"], boosting)
+        epsilon = told["epsilon"]
+        own = rows.loc[told["of"], epsilon]
+        if epsilon != "none":
+            ours, aim = (rows.loc[m, epsilon] for m in ("PrivateSynthesizer", "AIM, mbi"))
+            both = ours.index.intersection(aim.index)
+            own, ours, aim = (each.loc[both].groupby("data").mean() for each in (own, ours, aim))
+            assert told["runs"] == str(both.unique("run").size)
+        else:
+            assert told["runs"] == str(own.index.unique("run").size)
+            own = own.groupby("data").mean()
+        assert told["tables"] == str(len(own))
+        assert shown(told["pairs"], own["pairs"].mean())
+        assert shown(told["boosting"], own["boosting"].mean())
         if told["of"] == "PrivateSynthesizer":
-            one, other = mean(ours), mean(aim)
-            nearer = sum(one[n][0] <= other[n][0] for n in names)
-            close = sum(one[n][1] >= other[n][1] - 0.03 for n in names)
-            words = "met" if nearer >= 5 / 7 * len(names) else "missed"
-            assert told["pairs at most AIM's"] == f"{nearer} of {len(names)}: {words}"
-            words = {"1": ": met" if close == len(names) else ": missed"}.get(told["epsilon"], "")
-            assert told["boosting at least AIM's - 0.03"] == f"{close} of {len(names)}{words}"
+            nearer, n = (ours["pairs"] <= aim["pairs"]).sum(), len(own)
+            close = (ours["boosting"] >= aim["boosting"] - 0.03).sum()
+            words = "met" if nearer >= 5 / 7 * n else "missed"
+            assert told["pairs at most AIM's"] == f"{nearer} of {n}: {words}"
+            words = {"1": ": met" if close == n else ": missed"}.get(epsilon, "")
+            assert told["boosting at least AIM's - 0.03"] == f"{close} of {n}{words}"
 
 
 def test_laws():
-    found = {
-        (r["rows"], number(r["noise"]), r["model"], r["equation"]): np.array(
-            [number(r["r2"]) > 0.999, number(r["r2_outside"]) > 0.999]
-        )
-        for r in stored("formulas", "formulas_share")
-    }
+    rows = table_of("formulas", "formulas_share").set_index("equation")
+    learned = 100 * (rows[["r2", "r2_outside"]] > 0.999)
     for caption, table in page()["Laws"].items():
-        n_rows, noise = caption.replace(",", "").split(" rows noise ")
+        n_rows, noise = map(float, caption.replace(",", "").split(" rows noise "))
+        where = (rows["rows"] == n_rows) & (rows["noise"] == noise)
         for row in table:
-            keys = [k for k in found if k[:3] == (n_rows, float(noise), row["of"])]
-            same = [(*k[:2], "default", k[3]) for k in keys]
-            own = [(found[k], found[d]) for k, d in zip(keys, same, strict=True) if d in found]
+            own, default = (learned[where & (rows["model"] == m)] for m in (row["of"], "default"))
+            own, default = own.align(default, join="inner", axis=0)
             assert row["equations"] == str(len(own))
-            (inside, outside), (default, _) = 100 * np.mean(own, axis=0)
-            assert shown(row["learned, %"], inside)
-            assert shown(row["default there, %"], default)
-            assert shown(row["outside, %"], outside)
+            assert shown(row["learned, %"], own["r2"].mean())
+            assert shown(row["default there, %"], default["r2"].mean())
+            assert shown(row["outside, %"], own["r2_outside"].mean())
 
 
 def test_the_page_is_what_the_rows_give():

@@ -1,7 +1,5 @@
 """The pages of results are what the stored rows give: nothing on them was written by hand."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

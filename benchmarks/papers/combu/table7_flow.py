@@ -94,17 +94,13 @@ def run(
     return [found]
 
 
-def _sizes(arguments: Arguments) -> tuple[int, int]:
-    """Rows to learn from, and steps, at most."""
-    return (60, 2) if arguments.quick else (arguments.rows, STEPS)
-
-
 def jobs(arguments: Arguments) -> Iterator[Job]:
     """Seed by seed, so that what is there compares activations."""
     names = (REAL, "combu", "swish") if arguments.quick else (REAL, *ACTIVATIONS)
     seeds = range(1 if arguments.quick else arguments.seeds)
+    sizes = (60, 2) if arguments.quick else (arguments.rows, STEPS)
     for seed, data, name in product(seeds, DATA, names):
-        values = (data, name, seed, *_sizes(arguments))
+        values = (data, name, seed, *sizes)
         settings = dict(zip(SETTINGS, values, strict=True))
         task = partial(run, *values, arguments.data_home, arguments.quick)
         yield Job([settings], task)
@@ -128,8 +124,6 @@ CLAIMS = tuple(
 
 def write_page(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
     """Fill the page."""
-    n_rows, n_steps = _sizes(arguments)
-    rows = rows[(rows["rows"] == n_rows) & (rows["steps"] == n_steps)]
     add_claims(page, CLAIMS, {"verdict": rows})
     made = rows[rows["activation"] != REAL]
     report.add_units(page, made, MEASURES, "seed", **ONE_SPLIT)

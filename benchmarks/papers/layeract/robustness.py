@@ -16,6 +16,10 @@ percentage point remain undecided. Claims about digits have the split as the uni
 these images and networks. The margin of 0.5 points is half of what the paper gains on corrupted
 images (LA-SiLU over ReLU +0.9, over SiLU +1.4).
 
+Tables of accuracies are in percent: clean and corrupted, means over tables; then corrupted, by
+table. The paper's are means over those of its networks and data sets that have a value: ELU is only
+in its Tables 1 and 2, PReLU has fewer networks, and Table 7 repeats Table 6.
+
 The stored rows have another order of the training rows, and for digits other splits, than a new
 run.
 
@@ -197,11 +201,6 @@ def write_page(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
     add_claims(page, CLAIMS, {"here": rows})
     page.figure(plot_gains(rows), "Gain in accuracy on corrupted rows, with batch norm")
     with page.details("Accuracies by activation and normalisation, ours and the paper's"):
-        page.text(
-            "Accuracy in percent: clean and corrupted, means over tables; corrupted, by table. The "
-            "paper's: means over those of its networks and data sets that have a value. In the "
-            "paper ELU is only in Tables 1 and 2, PReLU has fewer networks, Table 7 repeats 6."
-        )
         for norm in NORMS:
             _add_accuracies(page, rows, norm)
 

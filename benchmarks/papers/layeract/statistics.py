@@ -6,8 +6,13 @@ trained by SGD as in appendix H (momentum 0.9, learning rate 0.01, weight decay 
 40, where the paper first decreases the learning rate. Batches have 32 rows; the paper gives no
 size. scikit-learn's 1,797 digits (8 x 8 pixels) replace MNIST: one 4:1 split, 10 seeds, statistics
 over the test rows. Noise is added to the input of the activation, as in the paper. A unit's mean is
-over the test rows; the fluctuation of a row is the absolute change of the activations by the noise,
+over the test rows. The fluctuation of a row is the absolute change of the activations by the noise,
 summed over the units.
+
+Columns of the tables: mean_abs is the mean absolute value of the units' means; saturated, the share
+of values; dead, the share of units; lowest, the smallest value; relative, the mean fluctuation
+divided by the root mean square of the activations, since a function that halves its outputs halves
+their fluctuation too; input_..., the same for the activation's input.
 
 The unit of a verdict is a draw of initial weights, for one network on one split of digits. The
 intervals cover other draws of weights, but not other data.
@@ -173,12 +178,6 @@ def write_page(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
     add_claims(page, CLAIMS, {"here": rows})
     page.figure(plot_statistics(rows), "Means and fluctuations of units by activation")
     with page.details("Means over the seeds ± standard deviation"):
-        page.text(
-            "mean_abs: mean absolute value of the units' means; saturated: share of values; dead: "
-            "share of units; relative: divided by the root mean square of the activations, since "
-            "a function that halves its outputs halves their fluctuation too; input: the "
-            "activation's input."
-        )
         tables = {f"Units, epoch {epoch}": (epoch, "", UNITS) for epoch in (first, last)}
         for name, noise in FLUCTUATIONS.items():
             tables[f"Fluctuation, {noise}, epoch {last}"] = (last, f"{name}_", PARTS)

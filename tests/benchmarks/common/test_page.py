@@ -1,7 +1,5 @@
 """Pages and files of studies: folded parts, pictures that stay small, the same bytes each time."""
 
-from __future__ import annotations
-
 import gzip
 import re
 

@@ -1,7 +1,5 @@
 """The rule of verdicts: cases worked by hand, and its error rates by simulation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

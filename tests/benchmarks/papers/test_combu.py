@@ -1,7 +1,5 @@
 """The study runner: what a row says can be repeated, and nothing finished is ever lost."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math
@@ -26,9 +24,6 @@ from benchmarks.outputs import read_text, write_text
 from benchmarks.papers.combu import generation, report, sources, study, table3_formulas
 from benchmarks.papers.combu import table7_generation as table7
 from benchmarks.papers.combu.expected import ACTIVATIONS, load_expected
-from benchmarks.papers.combu.generation import Generator, Score
-from benchmarks.papers.combu.sources import Source
-from benchmarks.papers.combu.study import Recipe
 from combutab import CTGAN, TVAE, MLPClassifier, MLPRegressor
 from combutab.datasets import make_formula
 from combutab.evaluation import friedman
@@ -340,7 +335,7 @@ def test_the_counts_and_p_values_that_are_told():
 
 @pytest.mark.parametrize(("model", "kind"), [("ctgan", CTGAN), ("tvae", TVAE)])
 def test_samples_are_those_of_a_generator_trained_alone(model, kind):
-    makers = [Generator(LABELS, model, name, 3, 1, 2) for name in ("relu", "combu")]
+    makers = [generation.Generator(LABELS, model, name, 3, 1, 2) for name in ("relu", "combu")]
     facts, samples = generation.generate(makers)[1]
     train, _ = generation.split(LABELS)
     drawn = {"argmax": False} if kind is TVAE else {}  # as what is stored
@@ -354,9 +349,11 @@ def test_samples_are_those_of_a_generator_trained_alone(model, kind):
 
 @pytest.mark.usefixtures("paper_defaults")
 def test_scores_can_be_repeated_from_what_a_row_says(tmp_path):
-    stack = [Generator(GS, "tvae", name, 1, 1, 2) for name in ("relu", "combu")]
-    recipe, learners = Recipe(hidden=(8,), epochs=2), ("mlp", "boosting")
-    wanted = [Score(*each, recipe) for each in itertools.product(stack, (0, 1), learners)]
+    stack = [generation.Generator(GS, "tvae", name, 1, 1, 2) for name in ("relu", "combu")]
+    recipe, learners = study.Recipe(hidden=(8,), epochs=2), ("mlp", "boosting")
+    wanted = [
+        generation.Score(*each, recipe) for each in itertools.product(stack, (0, 1), learners)
+    ]
     experiment = replace(table7.SCORES, name="rows", jobs=lambda arguments: table7.jobs(wanted))
     rows = experiment.complete(Namespace(out=tmp_path, jobs=1))
     train, test = generation.split(GS)
@@ -377,7 +374,7 @@ def test_scores_can_be_repeated_from_what_a_row_says(tmp_path):
 
 def test_rows_with_missing_values_are_left_out(monkeypatch):
     table = pd.DataFrame({"a": [1.0, None] * 10, "b": np.arange(20.0)})
-    monkeypatch.setattr(Source, "load", lambda self: (table, table["b"]))
+    monkeypatch.setattr(sources.Source, "load", lambda self: (table, table["b"]))
     train, test = generation.split(replace(GS, name="holes", n_samples=20))
     assert len(train) + len(test) == 10
     assert not train.isna().any(axis=None)

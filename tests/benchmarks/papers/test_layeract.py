@@ -1,7 +1,5 @@
 """The LayerAct studies: their own logic against cases known by hand."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

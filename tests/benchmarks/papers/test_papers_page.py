@@ -1,7 +1,5 @@
 """benchmarks/PAPERS.md: nothing of the papers is missing, and what it names is there."""
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path

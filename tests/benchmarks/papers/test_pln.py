@@ -1,7 +1,5 @@
 """The studies on the PLN paper: targets, networks, training and what the rows say."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import partial

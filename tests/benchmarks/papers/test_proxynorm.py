@@ -1,7 +1,5 @@
 """papers/proxynorm/training: its nets against torch, its numbers against synthetic rows."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 
