@@ -18,11 +18,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric: its names, what computes it, its range and unit, and which way is better.
+    """A metric of predictions: its names, range, unit and direction.
 
-    ``scorer`` is scikit-learn's scorer for two classes or numbers, ``scorer_multiclass`` that for
-    more classes where it has another name. ``unit`` is that of errors of a target in its standard
-    deviations; ``computed_by`` computes a metric that the table has not.
+    Attributes
+    ----------
+    name, title : str
+        Name in ``METRICS``, and name in texts.
+    scorer : str
+        Name of the scikit-learn scorer, for regression or two classes.
+    greater_is_better : bool, default=True
+    low, high : float, default=0.0, inf
+        Range of its values.
+    unit : str, default=""
+        Unit of an error, for a target in standard deviations.
+    scorer_multiclass : str, default=""
+        Name of the scikit-learn scorer for more than two classes, if it is another one.
+    computed_by : callable, optional
+        Function of targets, predictions and probabilities, for metrics that are not in ``METRICS``.
     """
 
     name: str
@@ -37,20 +49,20 @@ class Metric:
 
     @property
     def values(self) -> Values:
-        """What computes it, of true targets, predictions and probabilities."""
+        """Function that computes it from targets, predictions and probabilities."""
         from combutab.core.scores import VALUES
 
         return self.computed_by or VALUES[self.name]
 
     @property
     def description(self) -> str:
-        """Title, unit and direction, for titles and axes."""
+        """Title, unit and direction, for headings and axes."""
         better = "higher" if self.greater_is_better else "lower"
         unit = f" in {self.unit}" if self.unit else ""
         return f"{self.title}{unit} ({better} is better)"
 
     def scorer_name(self, n_classes: int = 2) -> str:
-        """Scikit-learn's scorer of this metric, for ``scoring=`` of so many classes."""
+        """Name of the scikit-learn scorer, for ``scoring=`` with this number of classes."""
         return (self.scorer_multiclass if n_classes > 2 else "") or self.scorer
 
 

@@ -243,13 +243,13 @@ class AlignedTables:
     Attributes
     ----------
     tables : dict of name to DataFrame
-        All with the reference's columns in its order, a fresh index, and a dtype by kind: number
-        is float64, missing NaN; datetime is datetime64[us] without a time zone, missing NaT;
-        category is a pandas category, whose categories all tables share.
+        All have the columns of the reference in its order, a new index, and one dtype per kind.
+        "number": float64, missing as NaN. "datetime": datetime64[us] without a time zone, missing
+        as NaT. "category": a pandas category with the same categories in all tables.
     kinds : dict of column name to {"number", "category", "datetime"}
     n_known : dict of column name to int
-        Of each column of kind category: so many of its categories, the first ones, are in the
-        reference; the others are in other tables alone.
+        For each column of kind "category": number of categories that occur in the reference. They
+        come first; the others occur only in other tables.
     """
 
     tables: dict[str, pd.DataFrame]
@@ -272,13 +272,14 @@ def align_tables(
     Parameters
     ----------
     tables : mapping of name to table
-        Each a DataFrame of pandas or polars, an array of shape (n_rows, n_columns), or a list of
-        rows; at least one row. An array's columns are the reference's, by position. The names
-        are for the errors, such as "real_train". None of the tables is changed.
+        DataFrames of pandas or polars, arrays of shape (n_rows, n_columns), or lists of rows, with
+        at least one row. Columns of an array are matched by position. The names, such as
+        "real_train", are used in error messages. The tables are not changed.
     reference : str
-        The table that decides what a column means.
+        Name of the table that determines the columns and their kinds.
     categorical : collection of column names, default=()
-        Columns that are categories even if they hold numbers or dates, as a class label 0 or 1.
+        Columns to treat as categories although they hold numbers or dates, such as class labels 0
+        and 1.
 
     Returns
     -------
@@ -287,27 +288,28 @@ def align_tables(
     Raises
     ------
     ValueError
-        Columns are missing, added or there twice; a table is empty; values cannot be read as what
-        they are in the reference, such as the text "many" in a column of numbers, or are infinite.
+        If columns are missing, added or duplicated, a table is empty, or values are infinite or
+        cannot be read as the kind of the column in the reference, such as the text "many" in a
+        column of numbers.
     TypeError
-        Something is no table.
+        If an argument is not a table.
 
     Notes
     -----
-    What a column is follows from the reference's dtype and values:
+    The kind of a column follows from its dtype and values in the reference:
 
-    - integers, floats, decimals and durations (in seconds) are numbers. Text in another table is
-      parsed, and an empty text or "nan" is missing. Where a table has single precision, floats of
-      the others are rounded to it: they then compare equal if they were.
-    - dates and datetimes are datetimes, and so is text if in every table all of it is dates as
-      ISO 8601 has them, year, month and day first. A time zone is converted to UTC, and no zone
-      is UTC. Numbers are no dates.
-    - booleans, text and pandas categories are categories. 1, 1.0 and True are the same; a number
-      or boolean and a text are the same where exactly one category of the reference reads as this
-      number ("1", "01", "1.0", "true"), and are two categories otherwise.
+    - Integers, floats, decimals and durations (in seconds) are numbers. Text in another table is
+      parsed; empty text and "nan" are missing. If a table has single precision, floats of the other
+      tables are rounded to it, so that equal values stay equal.
+    - Dates and datetimes are datetimes. So is text if all of it, in every table, is in ISO 8601
+      format (year, month and day first). Times with a time zone are converted to UTC; times without
+      one are UTC. Numbers are not dates.
+    - Booleans, text and pandas categories are categories. 1, 1.0 and True are the same category. A
+      number or boolean is the same category as a text if exactly one category of the reference
+      reads as this number ("1", "01", "1.0", "true"), else it is another category.
 
-    A column without any value is what it is in the first table where it has some. None, NaN, NaT
-    and NA are missing; text is as it is, also if it is empty.
+    A column that is empty in the reference has its kind from the first table in which it has
+    values. None, NaN, NaT and NA are missing. In columns of categories, empty text is a category.
 
     Examples
     --------

@@ -39,48 +39,53 @@ def detection(
 ) -> pd.DataFrame:
     """Classifier two-sample test (C2ST) of real and synthetic rows.
 
-    Classifiers learn to tell them on a part of the rows, and are scored on the others by the area
-    under the ROC curve: 0.5 where the tables cannot be told apart, 1 where they always can.
+    Classifiers are trained to distinguish real from synthetic rows, and scored by cross-validation
+    with the ROC AUC: 0.5 if the tables cannot be distinguished, 1 if they always can.
 
     Parameters
     ----------
     real : DataFrame
-        Real rows: those that the generator learned from, or better, others.
+        Real rows: the training rows of the generator, or better, other rows.
     synthetic : DataFrame, list of DataFrame, or mapping of name to either
-        Columns as those of ``real``, in any order; values may have other dtypes. Several samples of
-        one generator are averaged; a mapping compares several generators.
+        Synthetic rows, with the columns of ``real`` in any order; dtypes may differ. A list has
+        several samples of one generator, which are averaged; a mapping has several generators.
     learners : name(s), or mapping of name to estimator
-        By default "linear" (logistic regression), which sees shifts of single columns, and
-        "hist_gradient_boosting", which also sees what is wrong between them; all of `ml_efficacy`.
+        Classifiers, with the names of `ml_efficacy`. The default is "linear" (logistic regression),
+        which detects shifts of single columns, and "hist_gradient_boosting", which also detects
+        wrong relations between columns.
     n_splits : int, default=5
-        Folds of the cross-validation.
+        Number of cross-validation folds.
     random_state : int, RandomState or None, default=0
+        Random seed for the folds and the classifiers.
     n_jobs : int, optional
-        Tables that are told apart at the same time, by joblib.
+        Number of tables that are evaluated at the same time, by joblib.
 
     Returns
     -------
     DataFrame, one row per learner and source
-        ``learner``; ``metric``, always "roc_auc"; ``source``, "synthetic" or the names of a
-        mapping; ``mean`` and ``sd`` (ddof 1, NaN for one table) over the samples; ``se``, the
-        standard error of one sample's area that comes of the rows scored (their mean); ``fold_sd``,
-        the standard deviation over the folds of a sample (their mean); ``n_tables``.
+        ``learner``; ``metric`` (always "roc_auc"); ``source`` ("synthetic", or a name of the
+        mapping); ``mean`` and ``sd`` (ddof 1, NaN for one table) over the samples; ``se``
+        (standard error of the ROC AUC of one sample due to the number of rows, averaged over the
+        samples); ``fold_sd`` (standard deviation over the folds of a sample, averaged over the
+        samples); ``n_tables``.
 
     Raises
     ------
     ValueError
-        Columns are missing or added (the message lists them), or there are fewer rows than folds.
+        If columns are missing or added (the message lists them), or there are fewer rows than
+        folds.
 
     Notes
     -----
-    Up to 10 equal rows share a fold: otherwise a copied row would be judged by its original, and a
-    copy of the real table score below 0.5. Rows that are more frequent are a category of their own,
-    which a classifier may know.
+    Equal rows are kept in one fold if there are at most 10 of them. Otherwise a copied row would be
+    predicted from its original in the training folds, and a copy of the real table would score
+    below 0.5. Rows that occur more often are distributed over the folds.
 
-    An area far below 0.5 is a sign of near copies of ``real``: the closest row to a near copy is
-    its original, so that it is taken for real.
+    A ROC AUC far below 0.5 is a sign of near copies of ``real``: the closest row to a near copy is
+    its original, so the classifier predicts that it is real.
 
-    A linear model cannot see that columns were drawn each for itself: what boosting tells decides.
+    A linear model cannot detect that columns were sampled independently of each other. Decide by
+    gradient boosting.
 
     References
     ----------

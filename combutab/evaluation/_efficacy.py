@@ -477,60 +477,61 @@ def ml_efficacy(
     random_state: Any = 0,
     n_jobs: int | None = None,
 ) -> pd.DataFrame:
-    """Train models on synthetic rows and on real ones, and score both on the same real test rows.
+    """Train on synthetic and on real rows, test on real rows: the utility of synthetic tables.
 
-    A synthetic table is worth learning from as far as its models come near those of the real one:
-    ``gap`` is what they lack. Everything that is learned, also scales and categories, is learned
-    from the rows trained on alone.
+    The same models are trained on the synthetic rows and on the real training rows, and scored on
+    the same real test rows. ``gap`` is the difference. The encoding of the columns (scales and
+    categories) is also learned from the training rows only.
 
     Parameters
     ----------
     real_train, real_test : DataFrame
-        The rows that the generator learned from, and others that it has not seen.
+        Training rows of the generator, and real rows that it was not trained on.
     synthetic : DataFrame, list of DataFrame, or mapping of name to either
-        Columns as those of ``real_train``, in any order; values may have other dtypes. Several
-        samples of one generator are averaged; a mapping compares several generators.
+        Synthetic rows, with the columns of ``real_train`` in any order; dtypes may differ. A list
+        has several samples of one generator, which are averaged; a mapping has several generators.
     target : column name
+        Column to predict.
     task : {"auto", "classification", "regression"}, default="auto"
-        "auto" asks `combutab.preprocessing.infer_task`, with the real rows.
+        Prediction task. "auto" infers it from the real rows by `combutab.preprocessing.infer_task`.
     learners : "standard", name(s), or mapping of name to estimator, default="standard"
         "standard": "linear" (logistic or ridge regression), "decision_tree", "random_forest",
-        "hist_gradient_boosting", "mlp" (ours, with early stopping), and "xgboost" and "catboost"
-        where they are installed. Own estimators are given the columns as `TableEncoder` encodes
-        them, scikit-learn pipelines the table as it is.
+        "hist_gradient_boosting", "mlp" (`MLPClassifier` or `MLPRegressor` of this library, with
+        early stopping), and "xgboost" and "catboost" if they are installed. Estimators in a mapping
+        get the columns as `TableEncoder` encodes them; scikit-learn pipelines get the table.
     n_resamples : int, default=0
-        How often test rows are drawn again for the columns "se" and "gap_se", at least 2; with 0
-        these are left out.
+        Number of bootstrap samples of the test rows for the columns "se" and "gap_se", at least 2.
+        With 0 there are no such columns.
     random_state : int, RandomState or None, default=0
         Random seed for the learners, the same for each table, and for the bootstrap.
     n_jobs : int, optional
-        Tables that are learned from at the same time, by joblib.
+        Number of tables that models are trained on at the same time, by joblib.
 
     Returns
     -------
     DataFrame, one row per learner, metric and source
-        ``learner``; ``metric``; ``source``: "real", or "synthetic" (the names of a mapping);
-        ``mean`` and ``sd`` (ddof 1, NaN for one table) over the samples; ``gap``, how much worse
-        than "real" the mean is, in either direction of the metric; ``n_tables``; ``note``: what is
-        to be known of the score, "" where there is nothing. With ``n_resamples``, ``se`` and
-        ``gap_se``, standard errors of ``mean`` and ``gap`` by the bootstrap over the test rows.
+        ``learner``; ``metric``; ``source`` ("real", and "synthetic" or the names of the mapping);
+        ``mean`` and ``sd`` (ddof 1, NaN for one table) over the samples; ``gap`` (how much worse
+        the mean is than that of "real"; positive is worse for every metric); ``n_tables``;
+        ``note`` (a remark on the score, "" if there is none). With ``n_resamples`` also ``se`` and
+        ``gap_se``, the bootstrap standard errors of ``mean`` and ``gap`` over the test rows.
 
-        Metrics are those of ``combutab.evaluation.METRICS``, by the classes in the test rows.
-        log_loss is NaN of a learner without probabilities, mape where a target is 0; mae, rmse and
-        mse are of the target in standard deviations of ``real_train``'s.
+        The metrics are those of ``combutab.evaluation.METRICS``, for the classes in the test rows.
+        log_loss is NaN for a learner without probabilities, and mape if a target is 0. mae and rmse
+        are in standard deviations of the target in ``real_train``, mse in its variances.
 
     Raises
     ------
     ValueError
-        Columns are missing or added (the message lists them), there is no row with a target, or an
-        argument is not one of those above.
+        If columns are missing or added (the message lists them), no row has a target, or an
+        argument has another value than those above.
     ImportError
-        A learner that was named needs a library that is not there.
+        If a learner in ``learners`` needs a library that is not installed.
 
     Notes
     -----
-    Rows without a target are left out. A table with one class alone, from which nothing can be
-    learned, scores as the constant prediction does, its ROC AUC as 0.5.
+    Rows without a target are left out. A table with only one class scores as the constant
+    prediction, with a ROC AUC of 0.5.
 
     Examples
     --------

@@ -355,70 +355,86 @@ def fidelity(
     max_rows: int = 5000,
     random_state: Any = 0,
 ) -> pd.DataFrame:
-    """Compare the columns, the pairs of columns and the rows of synthetic tables with a real one.
+    """Measure the fidelity of synthetic tables: columns, pairs of columns, and whole rows.
 
     Parameters
     ----------
     real : DataFrame of pandas or polars, or array of shape (n_rows, n_columns)
     synthetic : table, list of tables, or mapping of name to either
-        Columns as those of ``real``, in any order; values may have other dtypes. Several samples
-        of one generator are averaged; a mapping compares several generators. Held-out real rows
-        as one of them show what the best generator would score: that is less than 1.
+        Synthetic rows, with the columns of ``real`` in any order; dtypes may differ. A list has
+        several samples of one generator, which are averaged; a mapping has several generators. Add
+        held-out real rows as one of them to see the score of a perfect generator, which is below 1.
     categorical : collection of column names, default=()
-        Columns of numbers or dates that are categories.
+        Columns of numbers or dates to treat as categories.
     n_bins : int, default=10
-        Bins, of equal numbers of real values, in which a column of numbers is compared with one
-        of categories.
+        Number of bins, with equal numbers of real values, for numbers in the joint frequencies of
+        numbers and categories.
     max_rows : int, default=5000
-        "alpha_precision" and "beta_recall" are of at most so many rows of each table, drawn at
-        random; their time grows with the square.
+        Maximum number of rows of each table for "alpha_precision" and "beta_recall", sampled at
+        random. Their time grows with its square.
     random_state : int, RandomState or None, default=0
-        Random seed for drawing these rows.
+        Random seed for sampling these rows.
 
     Returns
     -------
     DataFrame, one row per measure, column or pair of columns, and source
-        ``aspect`` and ``measure``, as below; ``column`` and ``other_column``, None where the
-        measure is of the whole table, or of one column; ``source``, "synthetic" or the names of
-        the mapping; ``mean`` and ``sd`` (ddof 1, NaN for one table) over the samples;
-        ``n_tables``; ``greater_is_better``, False for "wasserstein" alone, a distance whose best
-        value is 0: the others are scores from 0 to 1, the best; ``note``, what is to be known of
-        the value, which is NaN where the real table leaves nothing to compare with.
+        ``aspect`` and ``measure`` (see the notes); ``column`` and ``other_column`` (None for
+        measures of the whole table; ``other_column`` also for measures of one column);
+        ``source`` ("synthetic", or a name of the mapping); ``mean`` and ``sd`` (ddof 1, NaN for one
+        table) over the samples; ``n_tables``; ``greater_is_better``; ``note`` (a remark on the
+        value). All measures are scores from 0 to 1, where 1 is best, except "wasserstein", a
+        distance where 0 is best. ``mean`` is NaN if the real table has no values to compare with.
 
     Raises
     ------
     ValueError
-        Columns are missing or added (the message lists them), or values cannot be compared.
+        If columns are missing or added (the message lists them), or values cannot be compared.
 
     Notes
     -----
-    Numbers include dates and durations. Missing values are left out, but for the aspect "missing"
-    and "contingency".
+    Numbers include dates and durations. Missing values are left out, except in "contingency" and in
+    the aspect "missing".
 
-    ``shape``, of one column. "ks": 1 minus the Kolmogorov-Smirnov statistic; "wasserstein": the
-    first Wasserstein distance in the real column's standard deviations; "tv", of categories:
-    1 minus the total variation distance.
+    Aspect "shape", the distribution of one column:
 
-    ``pairs``, of two. "correlation", of numbers: ``1 - |r - s| / 2`` of Pearson's correlations;
-    "contingency", of categories, or one of them with binned numbers: 1 minus the total variation
-    distance of the joint frequencies, a missing value being a category.
+    - "ks", for numbers: 1 minus the Kolmogorov-Smirnov statistic.
+    - "wasserstein", for numbers: first Wasserstein distance, in standard deviations of the real
+      column.
+    - "tv", for categories: 1 minus the total variation distance.
 
-    ``coverage``. "range_coverage": which part of the real range lies between the smallest and
-    the largest synthetic number; "range_adherence": which part of the synthetic numbers lies in
-    the real range; "category_coverage": which part of the real categories occurs;
-    "category_adherence": which part of the synthetic values are real categories.
+    Aspect "pairs", the association of two columns:
 
-    ``missing``, where a table has missing values. "missing_share", of one column: 1 minus the
-    difference of their shares; "missing_pattern", of the table: 1 minus the total variation
-    distance of which columns are missing together in a row.
+    - "correlation", for two columns of numbers: ``1 - |r - s| / 2`` with Pearson's correlations r
+      and s of the real and the synthetic rows.
+    - "contingency", for two columns of categories, or categories and binned numbers: 1 minus the
+      total variation distance of the joint frequencies. Missing is a category.
 
-    ``support``, of rows. "alpha_precision", whether synthetic rows lie where real ones do, and
-    "beta_recall", whether they lie wherever real ones do: integrated over all levels, 1 for the
-    same distribution (Alaa et al.). The paper's embedding is a trained network; ours is fixed:
-    numbers are standard-scaled as the real ones, missing being the mean and a 1 in one more
-    column, the 50 most frequent categories are one-hot (over the square root of 2, so that two
-    categories have the distance 1), and distances Euclidean. A real row is recalled if the nearest
-    synthetic row is no farther than the fifth real one, and inside the level's ball.
+    Aspect "coverage", the range or the categories of one column:
+
+    - "range_coverage": share of the real range between the smallest and the largest synthetic
+      number.
+    - "range_adherence": share of the synthetic numbers within the real range.
+    - "category_coverage": share of the real categories that occur in the synthetic rows.
+    - "category_adherence": share of the synthetic values that are real categories.
+
+    Aspect "missing", if a table has missing values:
+
+    - "missing_share", for one column: 1 minus the difference of the shares of missing values.
+    - "missing_pattern", for the table: 1 minus the total variation distance of the frequencies of
+      the combinations of columns that are missing in a row.
+
+    Aspect "support", for whole rows (Alaa et al.), integrated over all levels, 1 for the same
+    distribution:
+
+    - "alpha_precision": whether synthetic rows lie where real rows lie.
+    - "beta_recall": whether synthetic rows lie everywhere that real rows lie. A real row is covered
+      if the nearest synthetic row is no farther than its fifth nearest real row, and within the
+      ball of the level.
+
+    The paper embeds rows by a trained network; this function uses a fixed embedding. Numbers are
+    standardized as the real ones; missing numbers become the mean, with a 1 in an additional
+    column. The 50 most frequent categories are one-hot encoded, divided by the square root of 2, so
+    that two categories have the distance 1. Distances are Euclidean.
 
     References
     ----------

@@ -292,17 +292,18 @@ class ActivationStats:
     Attributes
     ----------
     layers : DataFrame, one row per member and layer
-        ``member``, ``layer``, ``activation`` (its class; an estimator's by name), ``n_units``;
-        ``mean`` and ``mean_abs``, the mean over the units of their means and of the size of these;
-        ``saturated`` and ``flat``, shares of all values; ``dead``, the share of units.
+        ``member``, ``layer``, ``activation`` (name of the class; for an estimator, name of the
+        activation), ``n_units``; ``mean`` and ``mean_abs`` (averages over the units of each unit's
+        mean and of its absolute mean); ``saturated`` and ``flat`` (shares of all values); ``dead``
+        (share of the units). The terms are defined in the notes of `activation_stats`.
     units : DataFrame, one row per member, layer and unit
-        ``mean``, ``sd``, ``min``, ``max`` over the samples; ``saturated`` and ``flat``, shares of
-        the samples; ``dead``, truth values.
+        ``mean``, ``sd``, ``min`` and ``max`` over the samples; ``saturated`` and ``flat`` (shares
+        of the samples); ``dead`` (boolean).
     fluctuation : DataFrame, one row per member, layer and noise
-        ``noise_mean``, ``noise_sd``; ``mean`` and ``sd`` (ddof 0) over the samples of what the
-        layer gives, ``input_mean`` and ``input_sd`` of what it is given.
+        ``noise_mean`` and ``noise_sd``; ``mean`` and ``sd`` (ddof 0) over the samples of the
+        fluctuation of the layer's output; ``input_mean`` and ``input_sd``, the same of its input.
     samples : DataFrame, one row per member, layer, noise and sample
-        ``fluctuation`` and ``input_fluctuation``: sums over the units.
+        ``fluctuation`` and ``input_fluctuation`` of the sample, summed over the units.
     """
 
     layers: pd.DataFrame
@@ -329,30 +330,31 @@ def activation_stats(
     Parameters
     ----------
     model : MLPClassifier, MLPRegressor, a pipeline or search that ends in one, or nn.Module
-        An estimator must be fitted. Modules run in evaluation mode, and are left as they were.
+        A fitted estimator, or a module. Modules run in evaluation mode and are not changed.
     X : DataFrame or array-like; for a module, a tensor or an array
-        As for ``predict``; for a module the rows come first.
+        Input as for ``predict``. For a module the first axis has the rows.
     layers : str or list of str, optional
-        Names of ``named_modules()``. By default the activations: those of ``torch.nn``
-        (but softmaxes, GLU and attention) and of `combutab.activations`; one inside another, such
-        as the ReLU in a ProxyNorm, is a part of it. The layers of an estimator are called
-        ``activations.0``, ``activations.1``, ... Functions, such as ``F.relu``, are not seen.
+        Layers by their names in ``named_modules()``. By default all activations of ``torch.nn``
+        (except softmax, GLU and attention) and of `combutab.activations`. An activation inside
+        another, such as the ReLU in a ProxyNorm, is not listed separately. The layers of an
+        estimator are called ``activations.0``, ``activations.1``, ... Functions such as
+        ``F.relu`` are not modules and are not found.
     dim : int, optional
-        The axis of the features: 1 for channels, -1 for the last. Needed where there are further
-        axes, over which a unit's values count like samples.
+        Feature axis: 1 for channels, -1 for the last axis. Required if there are further axes. Each
+        position on these counts as a sample of a unit.
     noises : list of (mean, standard deviation), default=((0, 0.5), (1, 0.5))
-        Normal noises for the fluctuation; those of the paper.
+        Normal distributions of the noise for the fluctuation. The default is that of the paper.
     noise_at : {"layer", "input"}, default="layer"
-        "layer" adds the noise to what each activation is given, as Definitions 2.3 and 3.2 do.
-        "input" adds it to the input of the network (of an estimator, to the scaled columns), and
-        the fluctuation is what has become of it.
+        "layer" adds the noise to the input of each activation, as in Definitions 2.3 and 3.2.
+        "input" adds it to the input of the network (for an estimator, to the scaled columns) and
+        measures how it has propagated to each layer.
     scale_tol : float, default=0.01
-        Scales and slopes below are taken as zero.
+        Scales and slopes below this value count as zero.
     dead_tol : float, default=1e-6
         A unit is dead if its values differ by no more than this times the root mean square of the
         layer.
     batch_size : int, default=256
-        Rows that are looked at together.
+        Number of rows per forward pass.
     random_state : None, int, RandomState or Generator, default=0
         Random seed for the noise.
 
@@ -363,25 +365,25 @@ def activation_stats(
     Raises
     ------
     TypeError
-        The model is neither, or X is not what it takes.
+        If the model is neither an estimator nor a module, or X has the wrong type.
     ValueError
-        A parameter is out of range, no activation is found, or ``dim`` is needed.
+        If a parameter is out of range, no activation is found, or ``dim`` is required.
 
     Notes
     -----
-    A value a of an activation is *saturated* if its scale s in ``a = y s`` is near zero,
-    ``|a| < scale_tol |y|`` (Definition 2.1), y being what the activation is given. It is *flat*
-    where the activation's derivative is near zero, which also finds the ends of tanh, sigmoid and
-    ELU, whose values stay away from zero there; NaN for activations that look at many units
-    (LayerAct, PLN), which have no such derivative.
+    An output a of an activation with the input y is *saturated* if its scale s in ``a = y s`` is
+    near zero: ``|a| < scale_tol |y|`` (Definition 2.1). It is *flat* if the derivative of the
+    activation is near zero. This includes the ends of tanh, sigmoid and ELU, where the output is
+    not near zero. ``flat`` is NaN for activations that depend on several units (LayerAct, PLN),
+    because they have no such derivative.
 
     The fluctuation of a sample is ``sum_i |f(y + e)_i - f(y)_i|`` (Definitions 2.2, 2.3 and 3.2),
     over the units of the layer and all positions.
 
-    Memory: one batch, and in ``samples`` a row for each sample, layer and noise.
+    Memory holds one batch at a time, and ``samples`` with one row per sample, layer and noise.
 
-    For the statistics by epoch, give an estimator an `ActivationRecorder` in ``callbacks``, or call
-    this between calls of its ``partial_fit``.
+    For statistics of each epoch, pass an `ActivationRecorder` in ``callbacks`` of an estimator, or
+    call this function between calls of ``partial_fit``.
 
     References
     ----------
@@ -632,39 +634,39 @@ def power_decomposition(
     per_channel: bool = False,
     batch_size: int = 256,
 ) -> pd.DataFrame:
-    """Split the mean square of each layer's values into four terms, Eq. (5).
+    """Decompose the power (mean square) of each layer's activations into four terms, Eq. (5).
 
-    Over inputs x, positions and channels c, with mean ``m`` and standard deviation ``s`` over the
-    positions of one input and channel: ``P1 = E_x[m]^2`` is constant over the data, ``P2 =
-    Var_x[m]`` varies between inputs, ``P3 = E_x[s]^2`` and ``P4 = Var_x[s]`` within inputs. They
-    sum to ``P = E_x[m^2 + s^2]``, the mean square. P1 near P says that channels have collapsed to
-    constants; P2 and P4 near 0 that the inputs look alike.
+    Let ``m`` and ``s`` be the mean and the standard deviation over the positions of one input x and
+    one channel. ``P1 = E_x[m]^2`` is constant over the data. ``P2 = Var_x[m]`` varies between
+    inputs. ``P3 = E_x[s]^2`` and ``P4 = Var_x[s]`` vary within inputs. They sum to the mean square
+    ``P = E_x[m^2 + s^2]``. If P1 is close to P, the channels have collapsed to constants. If P2 and
+    P4 are close to 0, the layer does not distinguish the inputs.
 
     Parameters
     ----------
     model, X
         As in `activation_stats`.
     layers : str or list of str, optional
-        Names of ``named_modules()``. By default what the normalisation layers give, and
-        of a network without any, what its activations are given.
+        Layers by their names in ``named_modules()``. By default the outputs of the normalisation
+        layers, or if there are none, the inputs of the activations.
     at : {"output", "input"}, optional
-        Which side of the layers; by default "output" where there is a normalisation or layers are
-        named.
+        Whether to measure the outputs or the inputs of the layers. By default "output" if
+        ``layers`` is given or the network has normalisation layers, else "input".
     dim : int, optional
-        The axis of the channels (features): 1 for convolutions, -1 for the last. Needed where
-        there are further axes, the positions; without them P3 and P4 are 0.
+        Channel (feature) axis: 1 for convolutions, -1 for the last axis. Required if there are
+        further axes (the positions). Without positions P3 and P4 are 0.
     per_channel : bool, default=False
-        One row per channel, instead of their mean.
+        Whether to return one row per channel instead of the mean over channels.
     batch_size : int, default=256
-        Rows that are looked at together. The result depends on it by rounding alone, unless the
-        network itself looks at the batch: for batch normalisation with the statistics of all
-        rows use ``track_running_stats=False`` and ``batch_size=len(X)``.
+        Number of rows per forward pass. It changes the result by rounding only, unless the network
+        depends on the batch. For batch normalisation with the statistics of all rows, use
+        ``track_running_stats=False`` and ``batch_size=len(X)``.
 
     Returns
     -------
     DataFrame, one row per member and layer (and channel)
-        ``member``, of an ensemble; ``depth``, from 1, in the order of the first pass; ``layer``;
-        ``channel`` or ``n_channels``; ``P``, ``P1``, ``P2``, ``P3``, ``P4``.
+        ``member`` (position in an ensemble); ``depth`` (from 1, in the order of the forward pass);
+        ``layer``; ``channel`` or ``n_channels``; ``P``, ``P1``, ``P2``, ``P3`` and ``P4``.
 
     Raises
     ------
@@ -673,8 +675,8 @@ def power_decomposition(
 
     Notes
     -----
-    The paper's y is normalised without scale and shift. A normalisation with ``affine=True`` gives
-    what it calls y with a tilde.
+    The y of the paper is normalised without scale and shift. The output of a normalisation with
+    ``affine=True`` is the paper's y with a tilde.
 
     References
     ----------
@@ -752,29 +754,30 @@ class _Power:
 class ActivationRecorder(Callback):
     """Record `activation_stats` after the epochs of an estimator's ``fit``, as a callback.
 
-    The training is not changed by it. A second fit with the same recorder adds to its tables, and
-    goes on counting the members: begin with a fresh one.
+    It does not change the training. A second fit with the same recorder appends to its tables and
+    continues the member numbers. Use a new recorder for each fit.
 
     Parameters
     ----------
     n_rows : int, default=256
-        Rows of the table given to ``fit`` that are looked at, evenly spaced; all if it has fewer.
-        Of a table that does not fit in memory (``fit_parquet``), of the validation rows.
+        Number of rows for the statistics, evenly spaced in the table passed to ``fit`` (all rows if
+        it has fewer). In ``fit_parquet`` they are validation rows.
     every : int, default=1
-        Record each so many epochs, and the first.
+        Number of epochs between two records. The first epoch is always recorded.
     noises, noise_at
         As in `activation_stats`.
 
     Attributes
     ----------
     layers, fluctuation : DataFrame
-        As in `ActivationStats`, with a column ``epoch`` in front; ``member`` counts the networks
-        of the fit.
+        As in `ActivationStats`, with ``epoch`` as the first column. ``member`` is the number of the
+        network in the fit.
 
     Raises
     ------
     ValueError
-        ``n_rows`` or ``every`` is less than 1, a noise is out of range; in the fit, no row is held.
+        If ``n_rows`` or ``every`` is less than 1, or a noise is out of range. During ``fit``, if
+        there are no rows in memory for the statistics.
 
     Examples
     --------

@@ -224,80 +224,82 @@ def privacy(
     random_state: Any = 0,
     n_jobs: int | None = None,
 ) -> pd.DataFrame:
-    """Compare how near synthetic rows are to the rows trained on and to rows never seen.
+    """Measure the privacy of synthetic tables: duplicates, closest records, membership inference.
 
-    Synthetic rows that resemble real ones are what a generator is for. They give rows away as far
-    as they are nearer to those that it was trained on than to others of the same distribution:
-    that is ``reference``, which every measure stands beside.
+    Synthetic rows disclose training rows if they are closer to them than to other real rows from
+    the same distribution (the hold-out). Each measure therefore has a ``reference``, computed with
+    the hold-out.
 
     Parameters
     ----------
     real_train : DataFrame of pandas or polars, or array of shape (n_rows, n_columns)
-        The rows that the generator learned from.
+        Training rows of the generator.
     synthetic : table, list of tables, or mapping of name to either
-        Columns as those of ``real_train``, in any order; values may have other dtypes. Several
-        samples of one generator are averaged; a mapping compares several generators.
+        Synthetic rows, with the columns of ``real_train`` in any order; dtypes may differ. A list
+        has several samples of one generator, which are averaged; a mapping has several generators.
     holdout : table
-        Real rows that the generator has not seen.
+        Real rows that the generator was not trained on.
     categorical : collection of column names, default=()
-        Columns of numbers or dates that are categories.
+        Columns of numbers or dates to treat as categories.
     max_rows : int, default=100_000
-        Rows of a larger table, drawn at random, that are compared by distance; copies are
-        looked for among all. Time grows with the square, memory does not.
+        Maximum number of rows of each table that are compared by distance, sampled at random.
+        Duplicates are counted among all rows. Time grows with its square, memory does not.
     random_state : int, RandomState or None, default=0
-        Random seed for drawing these rows, and for reducing the larger of ``real_train`` and
+        Random seed for sampling these rows, and for reducing the larger of ``real_train`` and
         ``holdout`` to the size of the other.
     n_jobs : int, optional
-        Threads.
+        Number of threads.
 
     Returns
     -------
     DataFrame, one row per measure and source
-        ``measure``, as below; ``source``, "synthetic" or the names of the mapping; ``mean`` and
-        ``sd`` (ddof 1, NaN for one table) over the samples; ``n_tables``; ``reference``, the
-        value that tells nothing of who was trained on; ``less_is_safer``, whether it is values
-        above the reference that are of concern, or those below; ``note``.
+        ``measure`` (see the notes); ``source`` ("synthetic", or a name of the mapping); ``mean``
+        and ``sd`` (ddof 1, NaN for one table) over the samples; ``n_tables``; ``reference`` (the
+        value for rows that are independent of the training rows); ``less_is_safer`` (True if values
+        above the reference are of concern, False if values below it are); ``note``.
 
     Raises
     ------
     ValueError
-        Columns are missing or added (the message lists them), or values cannot be compared.
+        If columns are missing or added (the message lists them), or values cannot be compared.
 
     Notes
     -----
-    The larger of ``real_train`` and ``holdout`` is reduced to the size of the other for all but
-    copies: of more rows, some are nearer by chance. What the generator gives away of the rows
-    left out is not seen: a holdout of the size of ``real_train`` shows most.
+    The larger of ``real_train`` and ``holdout`` is reduced to the size of the other for all
+    measures except duplicates, because the closest row of a larger table is closer by chance. What
+    the generator discloses about the rows left out is then not measured. A ``holdout`` of the size
+    of ``real_train`` is best.
 
-    - "share_closer_to_train": of the synthetic rows that are nearer to a row of ``real_train``
-      than to any of ``holdout``, half of the ties included; 0.5 is ideal. With n synthetic rows
-      its standard error is about ``0.5 / sqrt(n)``, and larger for rows far from all real ones,
-      as one real row is the nearest to many.
-    - "dcr_median", "dcr_p05": median and 5th percentile of the distance of a synthetic row to the
-      closest row of ``real_train``; the reference is that to ``holdout``.
-    - "nndr_median", "nndr_p05": of the ratio of the distances to the nearest and to the second
-      nearest row of ``real_train``, small where one row stands out (1 where both are 0); the
-      reference is that of ``holdout``.
-    - "copies", "copies_share": synthetic rows that are equal to a row of ``real_train`` in every
-      column; the reference is what the share of such rows in ``holdout`` gives.
-    - "holdout_copies": synthetic rows that are equal to a row of ``holdout``, which a generator
-      that has not seen it has no more of than the reference: what the share of such rows in
-      ``real_train`` gives.
-    - "membership_auc": area under the ROC curve of an attacker who takes the rows nearest to a
-      synthetic row for those trained on, and has to tell ``real_train`` from ``holdout``; 0.5 is
-      ideal.
+    - "share_closer_to_train": share of the synthetic rows that are closer to a row of
+      ``real_train`` than to any row of ``holdout``; ties count half. 0.5 is ideal. The standard
+      error for n synthetic rows is about ``0.5 / sqrt(n)``. It is larger if the synthetic rows are
+      far from all real rows, because one real row is then the closest to many of them.
+    - "dcr_median", "dcr_p05": median and 5th percentile of the distance from a synthetic row to
+      the closest row of ``real_train``. The reference is the same for ``holdout``.
+    - "nndr_median", "nndr_p05": median and 5th percentile of the distance to the closest row of
+      ``real_train``, divided by the distance to the second closest (1 if both are 0). A small value
+      means that one row is much closer than all others. The reference is the same for ``holdout``.
+    - "copies", "copies_share": number and share of synthetic rows that equal a row of
+      ``real_train`` in every column. The reference follows from the share of such rows in
+      ``holdout``.
+    - "holdout_copies": number of synthetic rows that equal a row of ``holdout``. The reference
+      follows from the share of such rows in ``real_train``. A generator that was not trained on
+      ``holdout`` does not exceed it.
+    - "membership_auc": ROC AUC of an attacker who predicts that real rows close to a synthetic row
+      are training rows, for ``real_train`` and ``holdout``. 0.5 is ideal.
 
-    A share or an area far below 0.5 is no safer: the two real tables are swapped, or the generator
-    was trained on ``holdout``.
+    A share or ROC AUC far below 0.5 is not safe either: the two real tables are swapped, or the
+    generator was trained on ``holdout``.
 
-    The distance of two rows is, as Gower's, a mean over columns, of squares and then its root. Two
-    numbers differ by the share of the real values that lies between them, which depends neither
-    on the unit nor on outliers; beyond their range, by ranges, at most 1 more. Two categories
-    differ by 0 or 1, and a missing value by 1 from any other. So distances lie between 0 and 1,
-    unless numbers leave the range.
+    The distance of two rows is the root of the mean over the columns of squared differences,
+    similar to Gower's. The difference of two numbers is the share of the real values between them,
+    which does not depend on the unit and hardly on outliers; numbers beyond the real range add
+    their distance to it in ranges, at most 1. Categories differ by 0 or 1, and a missing value
+    differs by 1 from any other. Distances are therefore between 0 and 1, unless numbers are beyond
+    the real range.
 
-    No measure here is a proof of privacy: an attacker may know more than distances. Bad values
-    are a proof of the opposite.
+    Good values do not prove privacy, because an attacker may use more than distances. Bad values
+    prove that there is none.
 
     References
     ----------
@@ -350,27 +352,28 @@ def near_copies(
     random_state: Any = 0,
     n_jobs: int | None = None,
 ) -> pd.DataFrame:
-    """Count the synthetic rows that are nearly equal to one real row, and compare with chance.
+    """Count synthetic rows that are nearly equal to one real row, and compare with chance.
 
-    A row is a near copy if it is not equal to its nearest real row, but its distance to it is less
-    than a tenth of the distance to the second nearest. Other real rows show how often that happens
-    by chance. Copies of half of ``real_train`` and half of ``holdout`` are found as well, to which
-    the measures of `privacy` are blind: they are as near to the one table as to the other.
+    A near copy is a synthetic row whose distance to the closest real row is not 0, but less than a
+    tenth of the distance to the second closest. Rows of the other real table show how often this
+    happens by chance. Unlike the measures of `privacy`, this also finds copies of one half of
+    ``real_train`` and one half of ``holdout``, which are equally close to both tables.
 
     Parameters
     ----------
     real_train, synthetic, holdout, categorical, random_state, n_jobs
-        As in `privacy`; ``synthetic`` is one table.
+        As in `privacy`, with the same defaults; ``synthetic`` is one table.
     max_rows : int, default=10_000
-        Of a larger synthetic table, and of the real rows that show chance, so many are drawn.
+        Maximum number of rows that are sampled from the synthetic table, and from each real table
+        as the reference.
 
     Returns
     -------
     DataFrame, one row for each real table
-        ``real``, "real_train" or "holdout"; ``near``, the number of near copies; ``share`` of the
-        synthetic rows; ``reference``, the share of near copies among the rows of the other real
-        table; ``pvalue``, the probability of as many near copies or more if the synthetic rows were
-        rows of the other real table (Przyborowski and Wilenski's test of two Poisson counts).
+        ``real`` ("real_train" or "holdout"); ``near`` (number of near copies); ``share`` (of the
+        synthetic rows); ``reference`` (share of near copies among the rows of the other real
+        table); ``pvalue`` (probability of at least as many near copies if the synthetic rows were
+        rows of the other real table, by Przyborowski and Wilenski's test of two Poisson counts).
 
     Raises
     ------

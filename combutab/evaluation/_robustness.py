@@ -117,14 +117,15 @@ class Corruption:
     Attributes
     ----------
     change : callable
-        ``(column, reference column, level, generator) -> column``; of a corruption of numbers
-        alone, columns are float64 arrays.
+        Function ``(column, reference column, level, generator) -> column``. If it acts only on
+        numbers, columns are float64 arrays.
     levels : tuple of 5 floats
-        Of the severities 1 to 5; what they mean is in the notes of `robustness`.
+        Levels of the severities 1 to 5. Their units are in the notes of `robustness`.
     kinds : tuple of str
-        Of the columns that it acts on: "number", "category", "time".
+        Kinds of columns that it acts on: "number", "category", "time".
     share_of_columns : bool
-        Whether the level is the share of the columns that go wrong, at least one; else all do.
+        Whether the level is the share of the columns that are corrupted (at least one). Otherwise
+        all columns of these kinds are.
     """
 
     change: Callable[[Any, Column, float, np.random.Generator], Any]
@@ -213,30 +214,34 @@ def corrupt(
     categorical: Iterable[Hashable] = (),
     random_state: Any = 0,
 ) -> pd.DataFrame:
-    """Corrupt a table as `robustness` does: noise, missing values, shifts and others.
+    """Corrupt a table with noise, missing values or shifts, as `robustness` does.
 
     Parameters
     ----------
     X : DataFrame
-        Left as it is.
+        The table. It is not changed.
     corruption : str
-        A name in `CORRUPTIONS`.
+        Name of the corruption, in `CORRUPTIONS`.
     severity : int from 1 to 5
+        Severity. The levels are in the notes of `robustness`.
     X_reference : DataFrame, optional
-        Gives standard deviations, quantiles, medians and categories; by default X.
+        Table that the standard deviations, quantiles, medians and categories are computed from. By
+        default X.
     categorical : list of column names, default=()
         Columns of numbers that are codes of categories.
     random_state : None, int or RandomState, default=0
+        Random seed.
 
     Returns
     -------
     DataFrame
-        With X's columns and rows. See the notes of `robustness` on dtypes.
+        The corrupted table, with the columns and rows of X. The notes of `robustness` describe the
+        dtypes.
 
     Raises
     ------
     TypeError, ValueError
-        As `robustness`.
+        As in `robustness`.
 
     Examples
     --------
@@ -372,12 +377,13 @@ class Robustness:
     Attributes
     ----------
     scores : DataFrame, one row per estimator, corruption and severity
-        ``estimator``, ``corruption``, ``severity``, ``score``; "clean" has severity 0.
-    summary : DataFrame, one row per estimator, as they were given
-        ``estimator``; ``clean``; ``corrupted``, the mean over the corruptions of the means over
-        the severities; ``drop``, clean minus corrupted.
+        ``estimator``, ``corruption``, ``severity`` and ``score``. The corruption "clean" has
+        severity 0.
+    summary : DataFrame, one row per estimator, in the given order
+        ``estimator``; ``clean`` (score on the clean table); ``corrupted`` (mean score over the
+        severities, then over the corruptions); ``drop`` (clean minus corrupted).
     scoring : str
-        What the scores are; larger is better.
+        Name of the score; larger is better.
     """
 
     scores: pd.DataFrame
@@ -402,24 +408,28 @@ def robustness(
     Parameters
     ----------
     estimator : fitted estimator, or mapping of name to fitted estimator
-        Any of scikit-learn's kind. Those of a mapping are scored on the very same tables.
+        Any estimator with the scikit-learn API. Estimators in a mapping are scored on the same
+        corrupted tables.
     X_test : DataFrame or array of shape (n_samples, n_features)
-        Left as it is; estimators are given what it is, a DataFrame or an array.
+        Test rows. They are not changed. Estimators get the same type, a DataFrame or an array.
     y_test : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        Targets of the test rows.
     corruptions : list of names, optional
         Names of `CORRUPTIONS`: "gaussian_noise", "heavy_tailed_noise", "scale", "shift",
-        "clipping", "rounding", "category_swap", "missing", "column_dropout"; by default all for
-        which the table has columns.
+        "clipping", "rounding", "category_swap", "missing" or "column_dropout". By default all that
+        act on a column of the table.
     severities : list of int, default=(1, 2, 3, 4, 5)
+        Severities, from 1 to 5.
     X_reference : DataFrame or array, optional
-        Gives standard deviations, quantiles, medians and categories, such as the training table;
-        by default the test table.
+        Table that the standard deviations, quantiles, medians and categories are computed from,
+        such as the training table. By default the test table.
     categorical : list of column names, default=()
-        Columns of numbers that are codes of categories: swapped, but given no noise.
+        Columns of numbers that are codes of categories. They are swapped and get no noise.
     scoring : str or callable, optional
-        As in scikit-learn; by default the estimator's ``score``.
+        Score, as in scikit-learn. By default the ``score`` method of the estimator.
     random_state : None, int or RandomState, default=0
-        The same number makes the same tables, whichever corruptions and severities are asked for.
+        Random seed. The same int gives the same tables, independent of the other corruptions and
+        severities.
 
     Returns
     -------
@@ -428,36 +438,37 @@ def robustness(
     Raises
     ------
     TypeError
-        X_test or X_reference is neither a pandas DataFrame nor an array.
+        If X_test or X_reference is neither a pandas DataFrame nor an array.
     ValueError
-        A name or a severity is unknown, rows or columns do not fit, or a corruption that is asked
-        for has no column to act on.
+        If a name or a severity is unknown, rows or columns do not match, or a corruption in
+        ``corruptions`` has no column to act on.
     Exception
-        Whatever an estimator raises; a note says at which corruption. One that takes no missing
-        values is found before the work begins: leave "missing" out, or put an imputer before it.
+        Any exception of an estimator, with a note that names the corruption. Estimators that do not
+        support missing values are detected at the start: leave "missing" out, or use a pipeline
+        with an imputer.
 
     Notes
     -----
-    Each corruption has a level for each severity (``CORRUPTIONS[name].levels``):
+    Each corruption has one level per severity (``CORRUPTIONS[name].levels``):
 
-    - "gaussian_noise": normal noise of so many standard deviations of the column;
-    - "heavy_tailed_noise": noise of Student's t with 2 degrees of freedom, times so many standard
-      deviations;
-    - "scale", another unit: the column times 1 + level, or divided by it;
-    - "shift", another zero: the column up or down by so many of its standard deviations;
-    - "clipping": values beyond this quantile, at both ends, become the quantile;
-    - "rounding": to multiples of so many standard deviations of the column;
-    - "category_swap": this share of the categories and truths become another one of the column's;
-    - "missing": this share of the values are missing;
-    - "column_dropout": this share of the columns, at least one, are stuck at their median or most
-      frequent category.
+    - "gaussian_noise": normal noise of ``level`` times the standard deviation of the column.
+    - "heavy_tailed_noise": noise of Student's t distribution with 2 degrees of freedom, times
+      ``level`` times the standard deviation of the column.
+    - "scale": another unit. The column is multiplied or divided by ``1 + level``.
+    - "shift": another zero. The column is moved up or down by ``level`` standard deviations.
+    - "clipping": values beyond the quantiles ``level`` and ``1 - level`` become these quantiles.
+    - "rounding": values are rounded to multiples of ``level`` times the standard deviation.
+    - "category_swap": a share ``level`` of the values become another category of the column.
+    - "missing": a share ``level`` of the values become missing.
+    - "column_dropout": a share ``level`` of the columns (at least one) become constant, at the
+      median or the most frequent category.
 
-    Columns are numbers, categories (text, categorical and truth values, and those named), or
-    times. Times suffer missing values and dropout alone. Whole numbers that a corruption
-    changes become floats, and truth values that lose some become floats of 0 and 1, since whole
-    numbers and truths have no missing value; all else keeps its dtype and its categories.
+    Columns hold numbers, categories (text, categorical and boolean columns, and ``categorical``),
+    or times. Only "missing" and "column_dropout" act on times. Integers that a corruption changes
+    become floats. Booleans with missing values become floats 0 and 1. All other columns keep their
+    dtype and their categories.
 
-    One corrupted table is held at a time, of which only the columns that change are copies.
+    Memory holds one corrupted table at a time, with copies of the changed columns only.
 
     References
     ----------

@@ -30,13 +30,14 @@ from combutab.core.text import counted, known_instead
 
 
 def find_metric(name: str, task: str) -> Metric:
-    """Find a metric by its plain name or by the name of scikit-learn's scorer.
+    """Find a metric by its name, or by the name of a scikit-learn scorer.
 
     Parameters
     ----------
     name : str
-        ``"roc_auc"``, ``"ROC AUC"`` or ``"rmse"``, in any case, with spaces, hyphens or
-        underscores, or a name of ``sklearn.metrics.get_scorer_names()``.
+        A name in ``METRICS``, such as ``"roc_auc"``, ``"ROC AUC"`` or ``"rmse"``, in upper or lower
+        case, with spaces, hyphens or underscores; or a name in
+        ``sklearn.metrics.get_scorer_names()``.
     task : {"classification", "regression"}
 
     Returns
@@ -46,7 +47,7 @@ def find_metric(name: str, task: str) -> Metric:
     Raises
     ------
     ValueError
-        If there is no such metric, or it is one of the other task.
+        If the metric is unknown, or belongs to the other task.
 
     Examples
     --------
@@ -114,32 +115,36 @@ _NEAR_ZERO = 1e-3  # of the mean's size: a target nearer to zero has no useful M
 
 @dataclass(frozen=True, eq=False)
 class PredictionScores:
-    """Scores of predictions, a baseline's beside them, and where the errors are.
+    """Scores of predictions and of a baseline, the confusion matrix, and quantiles of the errors.
 
     Parameters
     ----------
     task : {"classification", "regression"}
     metric : str
-        The headline: the first metric of ``table``.
+        Name of the main metric, the first one of ``table``.
     table : DataFrame
-        One row per metric, indexed by its name: ``title``, ``score``, ``low`` and ``high`` (the
-        95 % bootstrap interval over rows; NaN where there is none), ``baseline`` and
+        One row per metric, indexed by its name: ``title``, ``score``, ``low`` and ``high`` (95 %
+        bootstrap interval over the rows; NaN if there is none), ``baseline`` and
         ``greater_is_better``.
     baseline : str
-        What the baseline predicts, in words.
+        Description of what the baseline predicts.
     n_rows : int
-        Rows that were scored.
+        Number of rows that were scored.
     confusion : DataFrame or None
-        Rows per true class (index) and predicted class (columns), for at most 10 classes.
+        Number of rows per true class (index) and predicted class (columns), for at most 10
+        classes.
     errors : DataFrame or None
-        Quantiles (index) of the absolute errors of a regressor, ``model`` and ``baseline``.
+        Quantiles (index) of the absolute errors of a regressor (``model``) and of the
+        ``baseline``.
     y_true, y_pred : ndarray of shape (n_rows,) or (n_rows, n_outputs)
         Targets and predictions.
     y_proba : ndarray of shape (n_rows, n_classes) or None
         Probabilities of ``classes``.
     classes : ndarray or None
+        Class labels.
     rows : ndarray of shape (n_rows,) or None
-        Positions of these rows in the table that the estimator was fitted to, if they are of it.
+        Positions of the scored rows in the table passed to ``fit``, if they were set aside from
+        it.
     """
 
     task: str
@@ -157,13 +162,13 @@ class PredictionScores:
 
     @property
     def beats_baseline(self) -> bool:
-        """Whether the headline's score is better than the baseline's."""
+        """Whether the model is better than the baseline by the main metric."""
         row = self.table.loc[self.metric]
         better = row["score"] - row["baseline"]
         return bool((better if row["greater_is_better"] else -better) > 0)
 
     def formatted(self) -> pd.DataFrame:
-        """The table as text: the score, its interval where there is one, and the baseline's."""
+        """Format the table as text: the score, its interval if there is one, and the baseline."""
         rows = {}
         for _, row in self.table.iterrows():
             cells = {"score": _written(row["score"]), "baseline": _written(row["baseline"])}
@@ -230,28 +235,30 @@ def evaluate_predictions(
     n_resamples: int = 200,
     random_state: RandomState = 0,
 ) -> PredictionScores:
-    """Score a fitted estimator on test rows, beside a baseline that does not use the columns.
+    """Score a fitted estimator on test rows, and compare with a baseline that ignores the features.
 
-    The baseline predicts the classes' shares (and so the most frequent class), or the mean (the
-    median for the absolute error) of the targets.
+    The baseline predicts the class frequencies (and therefore the most frequent class), or the mean
+    of the targets (for the absolute error the median).
 
     Parameters
     ----------
     estimator : classifier or regressor
-        Any fitted one of this library or scikit-learn's; a classifier needs ``predict_proba``.
+        Any fitted estimator of this library or of scikit-learn. A classifier needs
+        ``predict_proba``.
     X, y : table of shape (n_samples, n_features), targets
-        Rows that it was not fitted to.
+        Rows that the estimator was not trained on.
     scoring : str or sequence of str, optional
-        Metrics, the headline first (`find_metric` has their names). By default ROC AUC, log loss,
-        accuracy, balanced accuracy, average precision (of two classes) and F1, or R2, MAE, RMSE
-        and MAPE (where no target is near zero). A name given alone comes first, the others follow.
+        Metrics, the main metric first (names as in `find_metric`). A single name is the main
+        metric, followed by the default metrics. Defaults for classification: ROC AUC, log loss,
+        accuracy, balanced accuracy, average precision (two classes) and F1. For regression: R2,
+        MAE, RMSE and MAPE (if no target is near zero).
     y_train : array-like, optional
-        Targets of the training, of which the baseline is made; by default it is made of ``y``.
+        Training targets, from which the baseline is computed. By default ``y``.
     n_resamples : int, default=200
-        Bootstrap resamples of the rows for the intervals; 0 for none. There are none from 20,000
-        rows on.
+        Number of bootstrap samples of the rows for the intervals; 0 for no intervals. There are no
+        intervals for 20,000 rows or more.
     random_state : int, RandomState, Generator or None, default=0
-        Draws the resamples.
+        Random seed for the bootstrap samples.
 
     Returns
     -------
@@ -260,12 +267,12 @@ def evaluate_predictions(
     Raises
     ------
     ValueError
-        If a name is no metric, or the rows cannot be scored.
+        If a metric is unknown, or the rows cannot be scored.
 
     Notes
     -----
-    With two classes, ROC AUC, average precision and F1 are those of ``classes_[1]``; with more,
-    means over the classes.
+    With two classes, ROC AUC, average precision and F1 are those of ``classes_[1]``. With more
+    classes, they are means over the classes.
 
     Examples
     --------
@@ -302,24 +309,25 @@ def evaluate_held_out(
     n_resamples: int = 200,
     random_state: RandomState = 0,
 ) -> PredictionScores:
-    """Score an estimator on the rows that its ``fit`` set aside, beside a baseline.
+    """Score an estimator on the validation rows that its ``fit`` set aside.
 
-    Each row is predicted by a network that was not trained on it. But the networks' best epochs
-    were chosen on these rows, so that the scores on new rows may be a little worse.
+    Each row is predicted only by networks that were not trained on it. But the best epochs were
+    chosen on these rows, so scores on new rows may be slightly worse.
 
     Parameters
     ----------
     estimator : estimator of this library
-        Just fitted: files do not hold these predictions.
+        The fitted estimator, not loaded from a file, because files do not contain these
+        predictions.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-        All targets that it was fitted to.
+        All targets that were passed to ``fit``.
     scoring, n_resamples, random_state
-        As in `evaluate_predictions`.
+        As in `evaluate_predictions`, with the same defaults.
 
     Returns
     -------
     PredictionScores
-        Its baseline is made of the targets of the rows that were not set aside, if there are any.
+        The baseline is computed from the targets of the other rows, if there are any.
 
     Raises
     ------

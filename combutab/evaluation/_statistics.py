@@ -29,10 +29,10 @@ class Interval(NamedTuple):
 
 
 def t_interval(scores: ArrayLike, *, confidence: float = 0.95) -> Interval:
-    """Student's interval for the mean of independent scores, such as those of seeds.
+    """Student's t confidence interval of the mean of independent scores, such as those of seeds.
 
-    Scores of overlapping training sets (folds, repeated splits) are not independent and make it
-    too short: use `corrected_interval` for them.
+    Scores of overlapping training sets (folds, repeated splits) are not independent. For them the
+    interval is too short: use `corrected_interval`.
 
     Parameters
     ----------
@@ -56,16 +56,17 @@ def t_interval(scores: ArrayLike, *, confidence: float = 0.95) -> Interval:
 def corrected_interval(
     scores: ArrayLike, *, n_train: float, n_test: float, confidence: float = 0.95
 ) -> Interval:
-    """Student's interval for a mean over resamples, with Nadeau and Bengio's variance factor.
+    """Confidence interval of a mean over resamples, with Nadeau and Bengio's corrected variance.
 
-    The variance of the mean is ``(1 / k + n_test / n_train) * s**2`` rather than ``s**2 / k``:
-    the training sets overlap, so the k scores carry less than k independent ones.
+    The training sets of resamples overlap, so the k scores are not independent. The variance of
+    the mean is therefore ``(1 / k + n_test / n_train) * s**2`` instead of ``s**2 / k``.
 
     Parameters
     ----------
-    scores : array-like of shape (k,), one score a fold or split, at least 2, all finite
+    scores : array-like of shape (k,)
+        One score per fold or split, at least 2, all finite.
     n_train, n_test : float
-        Rows trained on and tested on in each resample, at least 1 (their mean where they vary).
+        Numbers of training and test rows in each resample, at least 1 (their means if they vary).
     confidence : float in (0, 1), default=0.95
 
     Returns
@@ -95,8 +96,8 @@ def bootstrap_interval(
 ) -> Interval:
     """Percentile bootstrap interval for the mean of independent scores.
 
-    With k scores it is about ``sqrt((k - 1) / k)`` as long as it should be, so take
-    `t_interval` for fewer than about ten.
+    It is too short by a factor of about ``sqrt((k - 1) / k)`` for k scores. Use `t_interval` for
+    fewer than about ten scores.
 
     Parameters
     ----------
@@ -186,23 +187,23 @@ def corrected_resampled_ttest(
 ) -> Significance:
     """Nadeau and Bengio's corrected resampled t-test of paired scores.
 
-    ``t = mean(d) / sqrt((1 / k + n_test / n_train) * var(d))`` with ``d = a - b``, the variance
-    over ``k - 1``, and ``k - 1`` degrees of freedom. Without the second term the overlap of the
-    training sets makes differences out of nothing.
+    ``t = mean(d) / sqrt((1 / k + n_test / n_train) * var(d))`` with ``d = a - b``, where
+    var has the divisor ``k - 1``, and ``k - 1`` degrees of freedom. The second term accounts for
+    the overlap of the training sets. Without it, the test finds differences that do not exist.
 
     Parameters
     ----------
     a, b : array-like of shape (k,), at least 2
-        Scores of two models on the same k splits or folds, all finite. Where several seeds were
-        trained on a split, their mean: the split is the unit.
+        Scores of two models on the same k splits or folds, all finite. Average the seeds of a
+        split first.
     n_train, n_test : float
-        Rows trained on and tested on in each resample, at least 1.
+        Numbers of training and test rows in each resample, at least 1.
 
     Returns
     -------
     Significance (statistic, pvalue)
-        Scores that are the same up to rounding give (0, 1). A difference that is the same in
-        all resamples, which leaves no variance to judge it by, gives (+-inf, 0).
+        Scores that are equal up to rounding give (0, 1). A difference that is the same in all
+        resamples has no variance and gives (+-inf, 0).
 
     References
     ----------
@@ -229,14 +230,13 @@ def corrected_resampled_ttest(
 def wilcoxon(a: ArrayLike, b: ArrayLike) -> Significance:
     """Wilcoxon's signed-rank test of paired scores, exact with ties and zeros.
 
-    Equal pairs are left out (Wilcoxon's own rule) and tied differences share their mean rank.
-    Up to 100 remaining pairs the p-value is exact given these ranks: each sign is equally
-    likely. Above that it is the normal approximation with the correction for ties.
-    Differences at the level of rounding count as equal.
+    Equal pairs (up to rounding) are left out, and tied differences share their mean rank. With up
+    to 100 remaining pairs the p-value is exact. With more it is the normal approximation with a
+    correction for ties.
 
-    Its p-value cannot be below ``2 ** (1 - k)``: with 5 folds never below 0.0625. Folds are
-    not independent, which it does not know: prefer `corrected_resampled_ttest` there, and this
-    for scores on different data sets.
+    The p-value cannot be below ``2 ** (1 - k)``, which is 0.0625 for 5 folds. The test assumes
+    independent pairs, such as scores on different data sets. For folds of one data set, use
+    `corrected_resampled_ttest`.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ def wilcoxon(a: ArrayLike, b: ArrayLike) -> Significance:
     Returns
     -------
     Significance (statistic, pvalue)
-        The statistic is the smaller of the two rank sums; no different pair gives (0, 1).
+        The statistic is the smaller of the two rank sums. If all pairs are equal, (0, 1).
 
     Examples
     --------
@@ -271,18 +271,18 @@ def wilcoxon(a: ArrayLike, b: ArrayLike) -> Significance:
 
 
 def friedman(scores: pd.DataFrame | ArrayLike) -> Significance:
-    """Friedman's test that all columns come from the same distribution, corrected for ties.
+    """Friedman's test of the hypothesis that no model differs from any other, corrected for ties.
 
     Parameters
     ----------
     scores : DataFrame or array of shape (n_resamples, n_models)
-        At least 2 rows and 3 columns, all finite; greater or smaller may be better.
+        At least 2 rows and 3 columns, all finite. The result is the same for scores and errors.
 
     Returns
     -------
     Significance (statistic, pvalue)
-        The chi-square approximation with ``n_models - 1`` degrees of freedom; (0, 1) when every
-        row ties all its columns.
+        The chi-square approximation with ``n_models - 1`` degrees of freedom; (0, 1) if all models
+        are tied in every resample.
 
     Examples
     --------
@@ -304,7 +304,9 @@ def friedman(scores: pd.DataFrame | ArrayLike) -> Significance:
 
 
 def holm(pvalues: ArrayLike) -> NDArray[np.float64]:
-    """Holm's step-down adjustment: compare the result with the level for the whole family.
+    """Adjust p-values for multiple comparisons by Holm's step-down method.
+
+    Compare the adjusted p-values with the significance level of the whole family.
 
     Parameters
     ----------
@@ -361,7 +363,7 @@ TESTS = ("corrected-t", "wilcoxon")
 
 
 def mean_ranks(scores: pd.DataFrame, *, greater_is_better: bool = True) -> pd.Series:
-    """Rank the models in each resample and average: 1 is best, ties share their mean rank.
+    """Average the ranks of the models over the resamples: 1 is the best, ties share the mean rank.
 
     Parameters
     ----------
@@ -401,45 +403,51 @@ def compare_with_best(
     test: Literal["corrected-t", "wilcoxon"] = "corrected-t",
     alpha: float = 0.05,
 ) -> pd.DataFrame:
-    """Compare every model with the one of the best mean score, on the same resamples.
+    """Test every model for a significant difference from the model with the best mean score.
 
-    The unit is the resample (fold or split): scores that repeat inside one, as over seeds, are
-    averaged first, since they share their rows and say nothing about other rows. Name every
-    column that changes the split in ``resample``: ``["repeat", "fold"]`` for repeated
-    cross-validation, but ``"fold"`` alone when the seed changes only the network.
+    The unit of the test is the resample (fold or split). Scores of several seeds in one resample
+    are averaged first, because they share their rows. List in ``resample`` every column that
+    changes the split: ``["repeat", "fold"]`` for repeated cross-validation, but only ``"fold"`` if
+    the seed changes only the network.
 
     Parameters
     ----------
     results : DataFrame
-        One row per trained model, with the columns named below; others are ignored.
-    score, group, resample : column name(s)
-        The score; what is compared, such as the activation; what identifies a resample.
+        One row per trained model, with the columns named below; other columns are ignored.
+    score : column name, default="score"
+        Column of the scores.
+    group : column name, default="activation"
+        Column that identifies the models to compare.
+    resample : column name or list of column names, default="fold"
+        Columns that identify a resample.
     n_train, n_test : float
-        Rows trained on and tested on in each resample (their mean where they vary).
+        Numbers of training and test rows in each resample (their means if they vary).
     greater_is_better : bool, default=True
         False for losses and errors.
     test : {"corrected-t", "wilcoxon"}, default="corrected-t"
+        Significance test: `corrected_resampled_ttest` or `wilcoxon`.
     alpha : float in (0, 1), default=0.05
-        Level of the tests; the intervals have confidence ``1 - alpha``.
+        Significance level; the intervals have confidence ``1 - alpha``.
 
     Returns
     -------
     DataFrame, one row per group, the best first
-        The group; ``mean``, ``low`` and ``high`` (the corrected interval of `corrected_interval`
-        for its own mean); ``mean_rank``; ``p`` against the best, Holm-adjusted over all
-        comparisons (NaN for the best itself); ``distinguishable``, whether ``p < alpha``;
-        ``n_resamples``; ``test``. Equal means are ordered by mean rank, then as first met.
+        The group; ``mean``; ``low`` and ``high`` (`corrected_interval` of its mean);
+        ``mean_rank``; ``p`` (p-value of the difference from the best, Holm-adjusted over all
+        comparisons; NaN for the best); ``distinguishable`` (whether ``p < alpha``);
+        ``n_resamples``; ``test``. Equal means are ordered by mean rank, then by first occurrence.
 
     Raises
     ------
     ValueError
-        A column is not there, scores are missing, a group lacks a resample, or there are fewer
+        If a column is missing, scores are missing, a group lacks a resample, or there are fewer
         than 2 resamples.
 
     Notes
     -----
-    The best is picked by the same scores that it is then tested on, which flatters it; a small
-    number of resamples finds few differences. "Not distinguishable" is not "equal".
+    The best model is selected by the same scores that are tested, so its mean is slightly
+    optimistic. With few resamples the test has little power: "not significantly different" does not
+    mean "equal".
 
     Examples
     --------
@@ -548,10 +556,9 @@ def compare_pairs(
     alpha: float = 0.05,
     random_state: RandomState = 0,
 ) -> pd.DataFrame:
-    """Compare every pair of models over the same resamples of one data set.
+    """Test all pairs of models for significant differences on the same resamples of one data set.
 
-    As in `compare_with_best` the unit is the resample: scores that repeat inside one, as over
-    seeds, are averaged first.
+    As in `compare_with_best`, scores of several seeds in one resample are averaged first.
 
     Parameters
     ----------
@@ -563,24 +570,25 @@ def compare_pairs(
     Returns
     -------
     DataFrame, one row per pair
-        ``group`` and ``other_<group>``, such as activation and other_activation, the better mean
-        first; ``difference``, the first one's mean minus the other's; ``bootstrap_low`` and
-        ``bootstrap_high``, the percentile interval of the mean of the paired differences;
-        ``p_corrected_t`` (`corrected_resampled_ttest`) and ``p_wilcoxon`` (`wilcoxon`), each
-        Holm-adjusted over all pairs; ``distinguishable``, whether ``p_corrected_t < alpha``;
-        ``n_resamples``. The pairs of the best model come first, then those of the second.
+        ``group`` and ``other_<group>`` (such as activation and other_activation), the one with the
+        better mean first; ``difference`` (mean of the first minus mean of the other);
+        ``bootstrap_low`` and ``bootstrap_high`` (percentile bootstrap interval of the mean
+        difference); ``p_corrected_t`` (`corrected_resampled_ttest`) and ``p_wilcoxon``
+        (`wilcoxon`), each Holm-adjusted over all pairs; ``distinguishable`` (whether
+        ``p_corrected_t < alpha``); ``n_resamples``. Pairs of the best model come first, then those
+        of the second.
 
     Raises
     ------
     ValueError
-        A column is not there, scores are missing, a group lacks a resample, or there are fewer
+        If a column is missing, scores are missing, a group lacks a resample, or there are fewer
         than 2 groups or resamples.
 
     Notes
     -----
-    Wilcoxon's test and the bootstrap take the resamples as independent. Those of one data set
-    overlap, so these two find too much: the corrected t-test is the one to go by, and an interval
-    without zero is no proof of a difference.
+    Wilcoxon's test and the bootstrap assume independent resamples. Resamples of one data set
+    overlap, so their p-values and intervals are too small. Decide by the corrected t-test. A
+    bootstrap interval that excludes zero does not prove a difference.
 
     Examples
     --------
@@ -631,27 +639,28 @@ Clique = tuple[Hashable, ...]
 
 @dataclass(frozen=True, eq=False)
 class NemenyiResult:
-    """Result of `nemenyi`; `summarise_nemenyi` says it in words.
+    """Result of `nemenyi`; `summarise_nemenyi` describes it in sentences.
 
     Attributes
     ----------
     mean_ranks : Series of length n_models, the best first
-        1 is the best rank there is. Its index has the models' names.
+        1 is the best possible rank. The index has the names of the models.
     friedman : Significance (statistic, pvalue)
-        Of the hypothesis that no model differs from any other.
+        Friedman's test of the hypothesis that no model differs from any other.
     critical_difference : float
         Two models whose mean ranks differ by more are significantly different.
     p : DataFrame of shape (n_models, n_models), in the order of ``mean_ranks``
         Nemenyi's p-values, adjusted for all pairs; 1 on the diagonal.
     cliques : tuple of tuples
-        The largest groups whose mean ranks differ by no more than the critical difference, of two
-        models at least. Models may be in several groups; one in none differs from all others.
+        The maximal groups of at least two models whose mean ranks differ by no more than the
+        critical difference. A model can be in several groups. A model in none differs
+        significantly from all others.
     alpha : float
-        Level of both tests.
+        Significance level of both tests.
     n_rows : int
-        Data sets (or whatever the rows of the scores were).
+        Number of data sets (rows of the scores).
     rows : str
-        What the rows are called: "data sets".
+        Name of the rows in sentences, such as "data sets".
     """
 
     mean_ranks: pd.Series
@@ -665,17 +674,17 @@ class NemenyiResult:
 
     @property
     def differ(self) -> bool:
-        """Say whether Friedman's test finds that the models differ."""
+        """Whether Friedman's test finds a significant difference."""
         return self.friedman.pvalue < self.alpha
 
     @property
     def not_told_apart(self) -> tuple[Clique, ...]:
-        """The cliques, or one of all models where Friedman's test finds no difference."""
+        """The cliques; one clique of all models if Friedman's test finds no difference."""
         return self.cliques if self.differ else (tuple(self.mean_ranks.index),)
 
     @property
     def n_rows_needed(self) -> int:
-        """Rows below which no two models differ significantly, even if all rank them alike."""
+        """Minimum number of rows for a significant difference if all rows have the same ranks."""
         # n equal rows: mean ranks 1 to k, Friedman's statistic n (k - 1), of k - 1 degrees
         widest = len(self.mean_ranks) - 1
         for_nemenyi = (critical_difference(widest + 1, 1, self.alpha) / widest) ** 2
@@ -691,9 +700,9 @@ def nemenyi(
     Parameters
     ----------
     scores : DataFrame of shape (n_data_sets, n_models)
-        One score per model on each data set (its mean over splits and seeds), all finite; at least
-        2 rows and 3 columns. The names of its index and its columns, such as "data_set" and
-        "activation", are what the sentences and the diagram call them.
+        One score per model and data set (the mean over splits and seeds), all finite; at least 2
+        rows and 3 columns. The names of the index and of the columns, such as "data_set" and
+        "activation", are used in the sentences and in the diagram.
     greater_is_better : bool, default=True
         False for losses and errors.
     alpha : float in (0, 1), default=0.05
@@ -705,16 +714,17 @@ def nemenyi(
     Raises
     ------
     ValueError
-        Scores are missing, there are too few rows or columns, or two columns share a name.
+        If scores are missing, there are too few rows or columns, or two columns have the same name.
 
     Notes
     -----
-    Both tests take the rows as independent, which data sets are. Folds or splits of one data set
-    share their rows: the p-values are too small for them, and `compare_pairs` is the better test.
-    The p-values are approximations for many rows, and rough for fewer than about ten.
+    Both tests assume independent rows, such as data sets. For folds or splits of one data set,
+    which share their rows, the p-values are too small: use `compare_pairs`. The p-values are
+    approximations for many rows, and inaccurate for fewer than about ten.
 
-    Nemenyi's test may find no pair where Friedman's finds a difference, being the weaker, and
-    seldom the other way round. Its pairs count where Friedman's test finds a difference.
+    Nemenyi's test has less power than Friedman's: it may find no pair where Friedman's test finds
+    a difference, and rarely the opposite. Use its pairs only if Friedman's test finds a
+    difference.
 
     References
     ----------
@@ -819,9 +829,11 @@ def summarise(comparison: pd.DataFrame, *, score: str = "score", alpha: float = 
     Parameters
     ----------
     comparison : DataFrame
-        As `compare_with_best` returned it, with the same ``alpha``.
+        Result of `compare_with_best`.
     score : str, default="score"
-        What the scores are called in the sentences.
+        Name of the score in the sentences.
+    alpha : float, default=0.05
+        Significance level, the same as in `compare_with_best`.
 
     Returns
     -------
@@ -928,9 +940,11 @@ def summarise_pairs(pairs: pd.DataFrame, *, score: str = "score", alpha: float =
     Parameters
     ----------
     pairs : DataFrame
-        As `compare_pairs` returned it, with the same ``alpha``.
+        Result of `compare_pairs`.
     score : str, default="score"
-        What the scores are called in the sentences.
+        Name of the score in the sentences.
+    alpha : float, default=0.05
+        Significance level, the same as in `compare_pairs`.
 
     Returns
     -------
@@ -999,19 +1013,19 @@ def summarise_pairs(pairs: pd.DataFrame, *, score: str = "score", alpha: float =
 
 
 def interval_words(low: float, high: float, decimals: int | None = None) -> str | None:
-    """Format both ends of an interval, with as many digits as it takes to show that they differ.
+    """Format an interval with enough digits to show that its ends differ.
 
     Parameters
     ----------
     low, high : float
     decimals : int, optional
-        Digits after the point, at least; otherwise four digits that count, at least.
+        Minimum number of decimals. By default at least four significant digits.
 
     Returns
     -------
     str or None
-        None where the ends are the same up to rounding: scores without any spread have no
-        interval, and "0.7 to 0.7" would pass for certainty.
+        None if the ends are equal up to rounding, because "0.7 to 0.7" would suggest certainty
+        where the scores only have no spread.
 
     Examples
     --------
@@ -1031,14 +1045,14 @@ def interval_words(low: float, high: float, decimals: int | None = None) -> str 
 
 
 def p_words(p: float) -> str:
-    """Format a p-value of paired scores.
+    """Format a p-value of paired scores for a sentence.
 
     Examples
     --------
     >>> p_words(0.0312), p_words(3e-7)
     ('p = 0.031', 'p < 0.0001')
 
-    Zero is what `corrected_resampled_ttest` has for differences without any spread:
+    `corrected_resampled_ttest` returns 0 for differences without any spread:
 
     >>> p_words(0.0)
     'by the same in every resample'
