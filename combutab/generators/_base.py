@@ -351,11 +351,11 @@ class BaseGenerator(
 
         Notes
         -----
-        Processes of ``torchrun`` share a fit as those of ``MLPClassifier`` do: the members or else,
-        of TVAE and TabFlow without batch normalisation, the rows of each batch. CTGAN's steps
-        are of whole batches: it takes ``n_members`` of at least as many as there are processes.
-        All end with the same model, bit for bit; it differs from that of one process by the
-        rounding of sums, which training amplifies.
+        Processes of ``torchrun`` share a fit as in ``MLPClassifier``. They divide the members
+        between them, or, for TVAE and TabFlow without batch normalisation, the rows of each batch.
+        CTGAN needs whole batches, and therefore ``n_members`` of at least the number of processes.
+        All processes end with the same model, bit for bit. It differs from that of one process by
+        the rounding of sums, which training amplifies.
         """
         self._check()
         columns = _discrete_columns(X, y, discrete_columns)
@@ -373,31 +373,32 @@ class BaseGenerator(
         memory_limit: int | str = "1GB",
         filesystem: Any = None,
     ) -> Self:
-        """Learn the distribution of a table in Parquet files, which memory need not hold.
+        """Learn the distribution of a table in Parquet files that may be larger than memory.
 
-        It learns what `fit` learns of the DataFrame that pandas reads, to the same rows, whatever
-        the limit is. Columns are learned one after another, each read whole: some 50 bytes a row,
-        and 200 for each distinct text. Then rows are encoded part by part, to eight bytes a number
-        and four a discrete value, in memory or in a temporary file; training takes some 20 bytes a
-        row and member beside them, and CTGAN 50 a row and eight a discrete value more.
+        The result, and the sampled rows, are those of `fit` on the DataFrame that pandas reads,
+        independent of the memory limit. The columns are learned one after another. A column takes
+        about 50 bytes per row, and 200 bytes per distinct text. Then the rows are encoded in parts,
+        with 8 bytes per number and 4 bytes per discrete value, in memory or in a temporary file.
+        Training takes about 20 bytes more per row and member. CTGAN needs another 50 bytes per row
+        and 8 bytes per discrete value.
 
         Parameters
         ----------
         path : path, or sequence of paths
-            A Parquet file, a folder (all ``*.parquet`` in it and in its folders; those that are
-            named ``column=value`` are columns too), a pattern (``"sales/2024-*.parquet"``), a URI
+            A Parquet file, a folder (all ``*.parquet`` files in it and its subfolders; subfolders
+            named ``column=value`` add this column), a pattern (``"sales/2024-*.parquet"``), a URI
             (``"s3://bucket/folder"``), or several of these. All files have the same columns.
         columns : sequence of str, optional
-            Those to learn; by default all.
+            Columns to learn; by default all.
         discrete_columns, checkpoint
             As in `fit`.
         memory_limit : int or str, default="1GB"
-            Memory that the fit may take beside what the process has already: bytes, or text such
-            as ``"500MB"`` or ``"2GiB"``. Encoded rows that do not fit in it are kept in a temporary
-            file; what the system keeps of that file in memory, while there is room, does not
-            count, nor does the memory of a GPU, which holds all encoded rows.
+            Memory that the fit may use in addition to that of the process so far: bytes, or text
+            such as ``"500MB"`` or ``"2GiB"``. If the encoded rows do not fit, they are stored in a
+            temporary file. The system's cache of this file does not count. Neither does the memory
+            of a GPU, which holds all encoded rows.
         filesystem : FileSystem of pyarrow or fsspec, optional
-            What the paths are on, where a URI does not say it.
+            File system of the paths, if it does not follow from a URI.
 
         Returns
         -------
@@ -406,17 +407,16 @@ class BaseGenerator(
         Raises
         ------
         ImportError
-            Without pyarrow (``pip install 'combutab[parquet]'``).
+            If pyarrow is not installed (``pip install 'combutab[parquet]'``).
         FileNotFoundError
-            If there is no such file, or none in the folder or of the pattern.
+            If there is no such file, or no Parquet file in the folder or with the pattern.
         ValueError
-            As `fit` does; if a file cannot be read or has other columns than the first: it names
-            the file; and if the limit is too small for a column, or for the training: it says how
-            much is needed.
+            As in `fit`; if a file cannot be read or has other columns than the first (the message
+            names it); or if the memory limit is too small (the message has the required memory).
         OSError
-            If the temporary file finds no room.
+            If there is no space for the temporary file.
         KeyboardInterrupt
-            As `fit` does.
+            As in `fit`.
 
         Examples
         --------
@@ -487,19 +487,24 @@ class BaseGenerator(
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted generator to one file (safetensors with JSON in its header).
 
-        The file holds no row of the table, and no value that fewer rows than ``min_frequency``
-        have: it holds the parameters; the number of rows; names and dtypes of the columns; of
-        discrete columns the values that as many rows have, with their counts, and how many rows
-        have other ones; of continuous ones the modes or bins (shares, means and standard
-        deviations, each of as many rows), decimals, which share of the numbers is written how
-        finely, and bounds that as many rows share or others further out; of identifiers where new
-        ones begin; the losses by epoch, and weights, which have learned from all rows. It loads on
-        any device. A failure leaves no half-written file.
+        The file contains no row of the table, and no value that fewer rows than ``min_frequency``
+        have. It contains:
+
+        - the parameters, the number of rows, and the names and dtypes of the columns;
+        - for discrete columns, the values that at least ``min_frequency`` rows have, with their
+          counts, and the number of rows with other values;
+        - for continuous columns, the modes or bins (shares, means and standard deviations, each of
+          at least ``min_frequency`` rows), the numbers of decimals with their shares, and bounds
+          that enough rows share or that lie further out;
+        - for identifiers, the first new one;
+        - the losses of each epoch, and the weights, which were trained on all rows.
+
+        It can be loaded on any device. After an error there is no incomplete file.
 
         Raises
         ------
         ValueError
-            If a parameter cannot be written without code (a custom activation, say).
+            If a parameter cannot be saved without code, such as a custom activation.
         """
         super().save(path)
 
@@ -601,7 +606,7 @@ def _discrete_columns(X: Any, y: Any, discrete_columns: Any) -> Any:
 
 
 def find_generators() -> dict[str, Callable[..., Sampling[Any]]]:
-    """Find the classes of generators whose files ``combutab.load`` reads, by name.
+    """Return all classes of generators by name, those whose files ``combutab.load`` reads.
 
     Examples
     --------
@@ -618,29 +623,32 @@ Begin = Callable[..., AbstractContextManager[CallbackTask | None]]
 
 
 def fit_stack(models: Sequence[G], X: Any, discrete_columns: Any = "auto") -> list[G]:
-    """Fit several generators on one table, in stacks of those that differ by activation or rates.
+    """Fit several generators on one table, together in stacks.
 
-    The table is encoded once a stack. On a GPU a stack is one batched program; on a CPU, where
-    members take turns, it takes about as long as one fit after another. Each ends as its own
-    ``fit`` would leave it, up to the rounding of sums. Generators of one stack are of one class
-    and have the same ``random_state``, an int: encoders draw from it.
+    Generators are in the same stack if they have the same class and the same ``random_state`` (an
+    int), and differ only in the activation or the learning rates. The table is encoded once per
+    stack. On a GPU, a stack is one batched program. On a CPU the members take turns, and it takes
+    about as long as separate fits. Each result is that of its own ``fit``, up to the rounding of
+    sums.
 
     Parameters
     ----------
     models : sequence of CTGAN, TVAE and other generators
+        The generators to fit.
     X, discrete_columns
         As in ``fit``.
 
     Returns
     -------
-    list of the same models, fitted
+    list
+        The same models, fitted.
 
     Raises
     ------
     ValueError
-        As ``fit`` does; where some diverged, the others are fitted.
+        As in ``fit``. If some models diverged, the others are fitted.
     KeyboardInterrupt
-        If Ctrl-C came before the last stack: models of later ones are not fitted.
+        If Ctrl-C was pressed before the last stack. Models of later stacks are not fitted.
 
     Examples
     --------

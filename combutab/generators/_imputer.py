@@ -179,34 +179,36 @@ _DRAWS = 20  # whose mean is a best guess
 class TabFlowImputer(CallbackSupport, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Impute missing values with a generator that is trained on the table.
 
-    The generator is fitted on the table as it is, missing cells too, and draws them from what they
-    are where the other cells of their row are given. Tables may have columns of text, categories,
-    dates and numbers.
+    The generator is fitted on the table with its missing cells. It then imputes each missing cell
+    given the other cells of the row. Tables can have columns of text, categories, dates and
+    numbers.
 
     Parameters
     ----------
     generator : TabFlow, TVAE, CTGAN or None, default=None
-        The generator to fit to the table; None is ``TabFlow()``. It is cloned, and the clone takes
-        this ``random_state`` where its own is None.
-    n_draws : int, optional
-        None puts in the best guess: numbers as they are expected (rounded only where their column
-        is not of floats), by the generator and by ridge regressions on the other numbers and on
-        what it expects, and the most probable categories. Of CTGAN and TVAE, which tell no
-        probabilities, it is as 20. A number of draws puts in their mean, or the most frequent
-        category; 1 keeps the variance that the cells have.
+        The generator to fit on the table; None is ``TabFlow()``. It is cloned. The clone gets the
+        ``random_state`` of the imputer if its own is None.
+    n_draws : int or None, default=None
+        Number of samples per missing cell. The imputed cell is their mean, or the most frequent
+        category. 1 preserves the variance of the column. None imputes the best prediction: the most
+        probable category, and the expected number (rounded only if the column does not hold
+        floats) by the generator and by ridge regressions on the other numbers and on its expected
+        values. CTGAN and TVAE have no probabilities; None is then the same as 20.
     random_state : int, RandomState, Generator or None, default=None
-        Seed for the generator's training and for drawing cells.
+        Seed of the generator's training and of the samples.
 
     Attributes
     ----------
-    generator_ : the generator, fitted
+    generator_ : CTGAN, TVAE or TabFlow
+        The fitted generator.
     n_features_in_ : int
+        Number of columns seen in ``fit``.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Only where all names are strings.
+        Names of these columns, if all are strings.
 
     See Also
     --------
-    combutab.TVAE.impute : the same of a fitted generator, with several tables.
+    combutab.TVAE.impute : Impute with a fitted generator, also several tables.
 
     Examples
     --------
@@ -243,7 +245,7 @@ class TabFlowImputer(CallbackSupport, OneToOneFeatureMixin, TransformerMixin, Ba
         Raises
         ------
         ValueError
-            As the generator's ``fit`` does.
+            As in ``fit`` of the generator.
         """
         X = self._read(X, reset=True)
         generator = TabFlow() if self.generator is None else clone(self.generator)
@@ -262,22 +264,22 @@ class TabFlowImputer(CallbackSupport, OneToOneFeatureMixin, TransformerMixin, Ba
             self._mean = ConditionalMean(generator, X, fold_in(self._seed, Stream.KNOWN))
 
     def transform(self, X: Any) -> Any:
-        """Fill the missing cells of a table; the same ones the same way each time.
+        """Impute the missing cells of a table. The same table gives the same result.
 
         Parameters
         ----------
         X : DataFrame of pandas or polars, or array of shape (n_rows, n_columns)
-            With the columns of the fitted table, in its order.
+            A table with the columns of the fitted table, in the same order.
 
         Returns
         -------
         DataFrame of pandas, or array
-            Cells that were there are as they were.
+            The table without missing cells. Known cells are not changed.
 
         Raises
         ------
         ValueError
-            As ``impute`` of the generator does.
+            As in ``impute`` of the generator.
         """
         check_is_fitted(self)
         X = self._read(X, reset=False)

@@ -148,34 +148,34 @@ class Imputing:
     sampler: Callable[[], Sampler[Any]]
 
     def impute(self, X: Any, *, n_draws: int = 1, random_state: Any = None) -> Any:
-        """Fill the missing cells of a table by draws from what they are where the others are given.
+        """Impute the missing cells of a table by sampling, given the other cells of the row.
 
-        Cells that are there stay exactly as they are, and those whose values the generator cannot
-        know (categories that it has not seen, numbers beyond the fitted ones) tell it nothing of
-        their row. Rows meet the constraints: what follows from known cells is computed, and a cell
-        that has to be missing stays so. Identifiers are filled with new ones, as ``sample`` makes
-        them. A column that the generator has seen no value of stays missing.
+        Known cells are not changed. Values that the generator has not seen in ``fit`` (new
+        categories, numbers beyond the fitted range) are kept, but not used as conditions. Rows meet
+        the constraints: cells that follow from known cells are computed, and a cell that must be
+        missing stays missing. Identifiers are filled with new ones, as in ``sample``. A column that
+        was empty in ``fit`` stays missing.
 
         Parameters
         ----------
         X : DataFrame of pandas or polars, or array of shape (n_rows, n_columns)
-            With the columns of the fitted table; it may be that table.
+            A table with the columns of the fitted table, or the fitted table itself.
         n_draws : int, default=1
-            Tables; what differs between them is what the known cells leave open (multiple
-            imputation).
+            Number of imputed tables (multiple imputation). The differences between them show the
+            uncertainty of the imputed cells.
         random_state : int, RandomState, Generator or None
-            None goes on with the fit's own random numbers, as in ``sample``.
+            Seed. None continues the random numbers of the fit, as in ``sample``.
 
         Returns
         -------
-        DataFrame, of pandas or polars as X, or array; a list where ``n_draws`` is more than 1
-            A column keeps its dtype, unless that cannot hold what is filled in.
+        DataFrame of pandas or polars as X, or array; with ``n_draws`` above 1 a list of these
+            A column keeps its dtype, unless the dtype cannot hold the imputed values.
 
         Raises
         ------
         ValueError
-            If X has other columns, a column of another kind, or infinite values, or rows whose
-            known cells break a constraint.
+            If X has other columns, a column of another kind, or infinite values, or if the known
+            cells of a row violate a constraint.
         ShortfallError
             If cells cannot be filled so that the row meets the constraints.
 

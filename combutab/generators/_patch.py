@@ -18,26 +18,26 @@ _WIDTH = 256  # that the activation is tried at
 def patch_ctgan(model_or_class: Any, activation: ActivationSpec = "combu") -> Any:
     """Give the ``ctgan`` package's CTGAN or TVAE another activation at every hidden layer.
 
-    This is the CombU paper's experiment taken literally: that package's networks and training as
-    they are, but for the activations. `CTGAN` and `TVAE` of this library are faster and more
-    correct; take this one as their baseline.
+    This is the experiment of the CombU paper: the networks and the training of that package, with
+    other activations. Use it as a baseline for `CTGAN` and `TVAE` of this library, which are faster
+    and more correct.
 
-    Replaced is every ``nn.ReLU`` and ``nn.LeakyReLU``: after the batch normalisation of the
-    generator's residual layers and between the critic's layers, or after every hidden layer of
-    TVAE's encoder and decoder. All else stays: batch normalisation, dropout, and tanh, softmax and
-    Gumbel-softmax on the last layer's outputs. The modules act on ``(batch, width)``.
+    Every ``nn.ReLU`` and ``nn.LeakyReLU`` is replaced: in CTGAN those after the batch normalisation
+    of the generator's residual layers and between the layers of the critic, in TVAE those after
+    every hidden layer of the encoder and the decoder. Batch normalisation, dropout, and the tanh,
+    softmax and Gumbel-softmax of the outputs stay. The modules act on ``(batch, width)``.
 
-    The package itself, the class that is given and its other models are not touched: the result is
-    a subclass, whose ``fit`` runs the package's with modules replaced as they are built. It
-    pickles, saves and loads wherever both libraries are installed.
+    The package and the given class are not changed. The result is a subclass whose ``fit`` replaces
+    the modules when they are built. It can be pickled, saved and loaded if both libraries are
+    installed.
 
     Parameters
     ----------
     model_or_class : class or instance
         ``ctgan.CTGAN``, ``ctgan.TVAE``, a subclass, or an unfitted model of one of them.
     activation : str or callable, default="combu"
-        A name in ``combutab.ACTIVATIONS``, or a callable width -> nn.Module; to save or pickle the
-        model, one that pickles.
+        A name in ``combutab.ACTIVATIONS``, or a callable ``width -> nn.Module``. The callable must
+        be picklable to save or pickle the model.
 
     Returns
     -------
@@ -49,10 +49,10 @@ def patch_ctgan(model_or_class: Any, activation: ActivationSpec = "combu") -> An
     ImportError
         If ``ctgan`` is not installed.
     TypeError
-        If it is not a class or model of ``ctgan``'s, or ``activation`` makes no module.
+        If it is not a class or model of ``ctgan``, or ``activation`` does not return a module.
     ValueError
-        If the activation is unknown, or cannot be differentiated twice as CTGAN's gradient penalty
-        needs, or the model has been fitted.
+        If the activation is unknown, or is not twice differentiable (CTGAN's gradient penalty
+        requires it), or if the model is fitted.
 
     References
     ----------

@@ -32,34 +32,34 @@ class Resampling:
     def fit_resample(
         self, X: Any, y: Any, *, sampling_strategy: Any = "auto", discrete_columns: Any = "auto"
     ) -> tuple[Any, Any]:
-        """Fit the generator on a table and its classes, and add rows of the rarer classes.
+        """Fit the generator on a table and its classes, and oversample the rarer classes.
 
-        ``y`` becomes the last column of what is fitted, so that ``sample`` makes it too.
+        ``y`` is fitted as an additional last column, which ``sample`` then returns, too.
 
         Parameters
         ----------
         X : DataFrame of pandas or polars, or array of shape (n_rows, n_columns)
         y : Series or array of shape (n_rows,)
-            Classes.
+            Class labels.
         sampling_strategy : "auto" or dict, default="auto"
-            "auto" brings all classes to the rows of the most frequent one; a dict, class -> rows
-            wanted, those that it has.
+            Number of rows per class in the result: "auto" is that of the most frequent class for
+            all classes. A dict has the numbers of rows of the classes to oversample.
         discrete_columns : "auto" or list, default="auto"
-            Of X, as in ``fit``.
+            Discrete columns of X, as in ``fit``.
 
         Returns
         -------
         X_resampled, y_resampled
-            The rows that were given, then the synthetic ones, class by class. Names and types are
-            those that were given (those of pandas or polars, too); frames have a new index.
+            The rows of X and y, then the synthetic rows of each class, with the same types (also
+            pandas or polars) and column names. DataFrames have a new index.
 
         Raises
         ------
         ValueError
-            If y is not of classes, if a class has more rows than ``sampling_strategy`` wants, or
-            if one that needs rows has fewer than ``min_frequency``.
+            If y does not hold classes, if a class has more rows than in ``sampling_strategy``, or
+            if a class to oversample has fewer rows than ``min_frequency``.
         ShortfallError
-            As ``sample`` does.
+            As in ``sample``.
 
         References
         ----------

@@ -234,25 +234,25 @@ class Sampling(Generic[NetworkT]):
         on_shortfall: str = "error",
         max_tries: int = 100,
     ) -> Any:
-        """Draw one row for each row of conditions.
+        """Sample one row for each row of conditions (conditional sampling).
 
         Parameters
         ----------
         conditions : DataFrame of pandas or polars
-            Columns are columns of the fitted table, with values as ``sample`` takes them; a missing
-            value leaves one free.
+            Some columns of the fitted table, with values as in ``sample``. A missing value is no
+            condition.
         random_state, on_shortfall, max_tries
-            The same as for ``sample``.
+            As in ``sample``.
 
         Returns
         -------
-        DataFrame with the order and index of ``conditions``; an array if the fitted table was one.
-        Rows that were not found are not in it.
+        DataFrame with the order and index of ``conditions``, or an array if the fitted table was
+        one. With ``on_shortfall="return"``, rows that were not found are left out.
 
         Raises
         ------
         ValueError, ShortfallError
-            As ``sample`` does.
+            As in ``sample``.
         """
         check_is_fitted(self)
         check_arguments(self, "sample_from", on_shortfall=on_shortfall, max_tries=max_tries)
@@ -340,7 +340,7 @@ class Sampling(Generic[NetworkT]):
         return state
 
     def set_random_state(self, random_state: Any) -> None:
-        """Set what the next call of ``sample`` without a random state begins with.
+        """Set the random state of the next call of ``sample`` without one.
 
         Before ``fit`` it sets the parameter ``random_state``, as in the ``ctgan`` package.
         """

@@ -39,13 +39,13 @@ _DAY = pd.Timedelta(1, "D")
 
 
 class Suggestions(list[Constraint]):
-    """Constraints as ``constraints`` of a generator takes them, with what they rest on.
+    """List of suggested constraints with their support, for ``constraints`` of a generator.
 
     Attributes
     ----------
     support : list of int
-        Rows that each is seen in: those where none of its cells is missing; of `Null` those where
-        its condition is met.
+        Number of rows that support each constraint: rows without a missing cell in its columns; for
+        `Null` rows that meet its condition.
     """
 
     def __init__(self, constraints: Iterable[Constraint] = (), support: Iterable[int] = ()) -> None:
@@ -64,27 +64,27 @@ class Suggestions(list[Constraint]):
 def suggest_constraints(X: Any, *, min_support: int = 30) -> Suggestions:
     """Find constraints that all rows of a table meet.
 
-    What is as likely by chance is not told: an inequality of columns whose ranges do not overlap,
-    combinations of which all that can be expected occur. Look through them: what holds in all rows
-    of a table need not be a rule.
+    Constraints that are likely by chance are left out, such as inequalities of columns whose ranges
+    do not overlap, and combinations of values if all expected combinations occur. Check the
+    suggestions: a constraint that holds in all rows of a table need not be a rule.
 
     Parameters
     ----------
     X : DataFrame of pandas or polars, or array of shape (n_rows, n_columns)
     min_support : int, default=30
-        Rows that a constraint is seen in, at least.
+        Minimum number of rows that support a constraint.
 
     Returns
     -------
     Suggestions
         A list of `Inequality`, `Sum`, `Formula` (products of two columns, days between dates),
-        `FixedCombinations`, `OneOf`, `Null` and `Unique` (of two columns), which prints as a table
-        with their support.
+        `FixedCombinations`, `OneOf`, `Null` and `Unique` (of two columns). It prints as a table
+        with the support.
 
     Raises
     ------
     ValueError
-        If X is no table, or ``min_support`` is less than 1.
+        If X is not a table, or ``min_support`` is less than 1.
 
     Examples
     --------

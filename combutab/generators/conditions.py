@@ -220,19 +220,19 @@ _MANY = (list, set, frozenset, np.ndarray, pd.Index, pd.Series, pd.api.extension
 
 
 def check_conditions(encoder: ModeEncoder, conditions: Mapping[Any, Any]) -> None:
-    """Find out whether a generator of a table can be asked for rows that meet conditions.
+    """Check whether a generator of a table can sample rows that meet conditions.
 
     Parameters
     ----------
     encoder : ModeEncoder
-        Fitted on the table.
+        Encoder, fitted on the table.
     conditions : mapping
-        As ``CTGAN.sample`` takes them.
+        Conditions, as in ``CTGAN.sample``.
 
     Raises
     ------
     ValueError
-        What ``sample`` would raise, but for rows that are too rare.
+        As in ``sample``, except for rows that are too rare.
 
     Examples
     --------

@@ -69,18 +69,19 @@ def find_column(name: Any, columns: Iterable[Any]) -> Any:
 
 
 class Constraint(ABC):
-    """A rule that rows of a table meet.
+    """Base class of the constraints on the rows of a table.
 
-    Two of the same parameters are equal. A cell that is missing breaks no rule but `OneOf`.
+    Constraints with the same parameters are equal. Missing cells violate no constraint except
+    `OneOf`.
     """
 
     @abstractmethod
     def find_columns(self, names: Iterable[Any]) -> tuple[Any, ...]:
-        """The columns that it is about, by their names in a table; a ValueError if one lacks."""
+        """Find its columns among the names of a table; raises ValueError if one is missing."""
 
     @abstractmethod
     def holds(self, columns: Columns, decimals: int | None = None) -> np.ndarray:
-        """Find the rows that meet it, (n,) bool; ``decimals`` as `equal_numbers` has them."""
+        """Find the rows that meet it, (n,) bool; see `equal_numbers` for ``decimals``."""
 
     def check(self, X: Any) -> np.ndarray:
         """Find the rows of a table that meet the constraint.
@@ -96,7 +97,7 @@ class Constraint(ABC):
         Raises
         ------
         ValueError
-            If X lacks a column, or has one of a kind that the constraint cannot be about.
+            If X lacks a column, or the constraint does not apply to the kind of a column.
         """
         columns = read_columns(X)
         self.find_columns(columns)
@@ -111,7 +112,7 @@ class Constraint(ABC):
         return list(self.parameters().values())
 
     def to_dict(self) -> dict[str, Any]:
-        """The constraint as JSON can hold it: ``{"Unique": ["id"]}``."""
+        """Return the constraint as a dict for JSON, such as ``{"Unique": ["id"]}``."""
         return {type(self).__name__: {n: _as_json(v) for n, v in self.parameters().items()}}
 
     def __repr__(self) -> str:
@@ -169,23 +170,23 @@ class _OfColumns(Constraint):
 
 @dataclass(frozen=True, repr=False)
 class Inequality(Constraint):
-    """One column is less, or greater, than another or than a constant.
+    """A column is less or greater than another column or a constant.
 
-    Rows where a cell is missing meet it.
+    Rows with a missing cell meet it.
 
     Parameters
     ----------
     left : name of a column, or its position in an array
-        Of numbers, dates or durations.
+        Column of numbers, dates or durations.
     operator : {"<", "<=", ">", ">="}
     right : name or position of a column, number, date or duration
-        What is no column is a constant; text may be a date (``"2024-01-31"``) or a duration
+        A column, or else a constant. Text can be a date (``"2024-01-31"``) or a duration
         (``"2 days"``).
 
     Raises
     ------
     ValueError
-        If the operator is another one, or both columns are the same.
+        If the operator is unknown, or both columns are the same.
 
     Examples
     --------
@@ -213,11 +214,11 @@ class Inequality(Constraint):
 
     @property
     def strict(self) -> bool:
-        """Whether equal values break it."""
+        """Whether equal values violate it."""
         return "=" not in self.operator
 
     def find_columns(self, names: Iterable[Any]) -> tuple[Any, ...]:
-        """See `Constraint`: one where the right side is a constant."""
+        """See `Constraint`; one column if the right side is a constant."""
         names = list(names)
         left = find_column(self.left, names)
         try:
@@ -228,7 +229,7 @@ class Inequality(Constraint):
             return (left,)
 
     def sides(self, names: Iterable[Any]) -> tuple[Any, Any] | None:
-        """The lower and the higher column; None where the right side is a constant."""
+        """The lower and the higher column; None if the right side is a constant."""
         found = self.find_columns(names)
         if len(found) == 1:
             return None
@@ -372,9 +373,9 @@ def count_decimals(x: np.ndarray, dtype: Any = np.float64) -> int | None:
 
 @dataclass(frozen=True, repr=False)
 class Sum(Computed):
-    """A column is the sum of others, rounded as it is.
+    """A column is the sum of other columns, rounded to the decimals of the column.
 
-    Rows where a cell is missing meet it.
+    Rows with a missing cell meet it.
 
     Parameters
     ----------
@@ -384,7 +385,7 @@ class Sum(Computed):
     Raises
     ------
     ValueError
-        If there are fewer than two columns, one is there twice, or the total is one of them.
+        If there are fewer than two columns, a column is repeated, or the total is one of them.
 
     Examples
     --------
@@ -405,7 +406,7 @@ class Sum(Computed):
         return f"Sum({list(self.columns)!r}, {self.total!r})"
 
     def find_columns(self, names: Iterable[Any]) -> tuple[Any, ...]:
-        """See `Constraint`: the total first."""
+        """See `Constraint`; the total is the first."""
         names = list(names)
         return tuple(find_column(each, names) for each in (self.total, *self.columns))
 
@@ -435,22 +436,23 @@ class Sum(Computed):
 
 @dataclass(frozen=True, repr=False)
 class Formula(Computed):
-    """A column follows from others by a formula, rounded as it is.
+    """A column is computed from other columns by a formula, rounded to the decimals of the column.
 
-    Rows where a cell is missing meet it.
+    Rows with a missing cell meet it.
 
     Parameters
     ----------
     column : name, or position in an array
     expression : str
-        Of other columns, such as ``"price * months"``: arithmetic, comparisons, ``and``, ``or``,
-        ``not``; names that are no plain words in backticks. It may give a number, a boolean, a date
-        (``"start + length"``) or a duration; ``"(end - start) / '1 day'"`` is a number.
+        Formula of other columns, such as ``"price * months"``, with arithmetic, comparisons,
+        ``and``, ``or`` and ``not``. Names that are not identifiers stand in backticks. The result
+        can be a number, a boolean, a date (``"start + length"``) or a duration;
+        ``"(end - start) / '1 day'"`` is a number.
 
     Raises
     ------
     ValueError
-        If it is no such expression, names no column, or the column itself.
+        If the expression is not valid, has no column, or contains the column itself.
 
     Examples
     --------
@@ -472,7 +474,7 @@ class Formula(Computed):
         return Expression(self.expression)
 
     def find_columns(self, names: Iterable[Any]) -> tuple[Any, ...]:
-        """See `Constraint`: the one that follows first."""
+        """See `Constraint`; the computed column is the first."""
         names = list(names)
         return tuple(find_column(each, names) for each in (self.column, *self._parsed.names))
 
@@ -495,16 +497,16 @@ def _by_text(expression: Expression, columns: Columns) -> dict[str, pd.Series]:
 
 
 class FixedCombinations(_OfColumns):
-    """Columns have no other combinations of values together than the fitted table has.
+    """Columns have only combinations of values that occur in the fitted table.
 
-    A city has its own country, say. Combinations that fewer rows than the generator's
-    ``min_frequency`` have are not made. The columns must be discrete; a missing value counts as
-    one. A table by itself has its own combinations: `check` is met by all its rows.
+    For example, each city has its own country. Combinations of fewer rows than the generator's
+    ``min_frequency`` are not sampled. The columns must be discrete; missing counts as a value.
+    `check` returns True for all rows of a table, because it has only its own combinations.
 
     Parameters
     ----------
     *columns : names, or positions in an array
-        Two or more, also as one list.
+        Two or more columns, also as one list.
 
     Examples
     --------
@@ -518,16 +520,15 @@ class FixedCombinations(_OfColumns):
 
 
 class Unique(_OfColumns):
-    """No two rows have the same values in these columns together.
+    """No two rows have the same combination of values in these columns.
 
-    Rows where one of the cells is missing meet it. Identifiers, which a generator makes anew, are
-    unique without it. What is sampled is unique within a call; so is what ``impute`` and
-    ``fit_resample`` return.
+    Rows with a missing cell meet it. Identifier columns are unique without this constraint. Rows
+    are unique within one call of ``sample``, ``impute`` or ``fit_resample``.
 
     Parameters
     ----------
     *columns : names, or positions in an array
-        One or more, also as one list.
+        One or more columns, also as one list.
 
     Examples
     --------
@@ -537,12 +538,12 @@ class Unique(_OfColumns):
     """
 
     def holds(self, columns: Columns, decimals: int | None = None) -> np.ndarray:
-        """See `Constraint`: of equal rows the first one meets it."""
+        """See `Constraint`; the first of several equal rows meets it."""
         labels, there = self.labels(columns)
         return np.asarray(~pd.Series(labels).duplicated().to_numpy() | ~there)
 
     def labels(self, columns: Columns) -> tuple[np.ndarray, np.ndarray]:
-        """A number of 64 bits for each row's values, and where none of them is missing; (n,)."""
+        """A 64-bit hash of each row's values, and whether none of them is missing; (n,) each."""
         own = [as_operand(column) for column in self._own(columns)]
         there = np.all([column.notna().to_numpy(dtype=bool) for column in own], axis=0)
         # text and dates by what they say, whatever holds them
@@ -552,15 +553,15 @@ class Unique(_OfColumns):
 
 
 class OneOf(_OfColumns):
-    """Exactly one of several columns is set: neither missing, nor 0, nor False.
+    """Exactly one of several columns is set, which means not missing, 0 or False.
 
-    It is what one-hot columns have, and columns of which one applies ("hourly_rate" or
-    "fixed_price").
+    Use it for one-hot columns, and for columns of which exactly one applies, such as "hourly_rate"
+    and "fixed_price".
 
     Parameters
     ----------
     *columns : names, or positions in an array
-        Two or more, also as one list.
+        Two or more columns, also as one list.
 
     Examples
     --------
@@ -586,20 +587,20 @@ def is_set_in(column: pd.Series) -> np.ndarray:
 
 @dataclass(frozen=True, repr=False)
 class Null(Constraint):
-    """A column is missing where a condition on other columns is met.
+    """A column is missing in all rows that meet a condition on other columns.
 
-    It may be missing elsewhere, too.
+    It can be missing in other rows, too.
 
     Parameters
     ----------
     column : name, or position in an array
     when : str
-        An expression that is met or not, such as ``"status == 'open'"``, as `Formula` has them.
+        Boolean expression of other columns, such as ``"status == 'open'"``, as in `Formula`.
 
     Raises
     ------
     ValueError
-        If it is no such expression, or names the column itself.
+        If the expression is not valid, or contains the column itself.
 
     Examples
     --------
@@ -624,12 +625,12 @@ class Null(Constraint):
         return f"Null({self.column!r}, when={self.when!r})"
 
     def find_columns(self, names: Iterable[Any]) -> tuple[Any, ...]:
-        """See `Constraint`: the one that is missing first."""
+        """See `Constraint`; the column that is missing is the first."""
         names = list(names)
         return tuple(find_column(each, names) for each in (self.column, *self._parsed.names))
 
     def applies(self, columns: Columns) -> np.ndarray:
-        """Find the rows where it must be missing, (n,) bool."""
+        """Find the rows in which the column must be missing, (n,) bool."""
         n = len(next(iter(columns.values())))
         return self._parsed.truth(_by_text(self._parsed, columns), n)
 
@@ -699,15 +700,16 @@ def read_constraints(path: str | os.PathLike[str]) -> list[Constraint]:
     Parameters
     ----------
     path : path
-        Of a file that ends in ``.json``, ``.yaml`` or ``.yml``.
+        A file with the ending ``.json``, ``.yaml`` or ``.yml``.
 
     Raises
     ------
     FileNotFoundError
+        If there is no such file.
     ImportError
-        If it is YAML, and PyYAML is not installed.
+        If it is a YAML file and PyYAML is not installed.
     ValueError
-        If its name ends in something else, or it does not hold constraints.
+        If the file has another ending, or does not contain constraints.
 
     Examples
     --------
@@ -739,17 +741,18 @@ def write_constraints(constraints: Iterable[Constraint], path: str | os.PathLike
     Parameters
     ----------
     constraints : iterable of Inequality, Sum, ...
+        The constraints.
     path : path
-        Of a file that ends in ``.json``, ``.yaml`` or ``.yml``.
+        A file with the ending ``.json``, ``.yaml`` or ``.yml``.
 
     Raises
     ------
     ImportError
-        If it is YAML, and PyYAML is not installed.
+        If it is a YAML file and PyYAML is not installed.
     OSError
         If the file cannot be written.
     ValueError
-        If its name ends in something else.
+        If the file has another ending.
     """
     listed = [each.to_dict() for each in constraints]
     if _is_yaml(Path(path)):

@@ -64,12 +64,12 @@ def check_arguments(model: Any, method: str, **given: Any) -> None:
 
 
 class ShortfallError(ValueError):
-    """Fewer rows than were asked for met their conditions.
+    """Too few rows that meet the conditions were found.
 
     Attributes
     ----------
     rows : DataFrame or array
-        Those that were found, as ``sample`` would have returned them.
+        The rows that were found, in the form that ``sample`` returns.
     """
 
     def __init__(self, message: str, rows: Any = None) -> None:

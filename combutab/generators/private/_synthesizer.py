@@ -99,80 +99,88 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
     """Synthetic rows of a table with differential privacy.
 
     ``fit`` is (epsilon, delta)-differentially private for adding or removing one row, or all rows
-    of one person. What it learns are counts with noise: of each column's values, then of pairs of
-    columns, which are chosen privately where the generator errs most. A mixture of product
-    distributions is fitted to them. All else (rows, imputed cells, the file) follows from the noisy
-    counts, and costs nothing more.
+    of one person. It measures counts with noise: first of the values of each column, then of pairs
+    of columns, which are selected privately where the error of the generator is largest. A mixture
+    of product distributions is fitted to these counts. Sampled rows, imputed cells and the file
+    depend only on the noisy counts, and cost no additional budget.
 
-    Names and dtypes of the columns, a dtype's own categories, and the parameters are taken for
-    public. Bounds and categories that are read off the table are not: give those that are known
-    without it, or have them learned within the budget.
+    The names and dtypes of the columns, the categories of a dtype, and the parameters are treated
+    as public. Bounds and categories that are computed from the table are not public. Pass bounds
+    and categories that are known without the table, or let ``fit`` estimate them within the
+    budget.
 
     Parameters
     ----------
     epsilon : float, default=1.0
-        The privacy budget, at most 100. An attacker who knows all other rows can raise a guess of
-        50 % about one person to at most exp(epsilon) / (1 + exp(epsilon)): 73 % with epsilon=1.
+        Privacy budget, at most 100. It bounds what an attacker who knows all other rows can learn
+        about one person: a guess of 50 % increases to at most exp(epsilon) / (1 + exp(epsilon)),
+        which is 73 % with epsilon=1.
     delta : float, default=1e-6
-        The probability that this does not hold; well below one over the number of persons.
+        Probability with which the guarantee may fail. Choose it well below one over the number of
+        persons.
     bounds : mapping, optional
-        Column -> (low, high) of numbers, dates or durations; values beyond are brought to them.
-        More than two values are the edges of its bins.
+        Column -> (low, high), for numbers, dates or durations. Values beyond are clipped. More than
+        two values are the edges of the bins.
     categories : mapping, optional
-        Column -> list of its values; rows with others are counted together, and not made. The
-        categories of a pandas ``Categorical`` are taken for public, too: only have a column of that
-        dtype if its list was made without the table (``astype("category")`` takes it from rows).
+        Column -> list of its values. Rows with other values are counted together, and these values
+        are not sampled. The categories of a pandas ``Categorical`` are treated as public, too. Use
+        this dtype only if its list was made without the table; ``astype("category")`` takes it from
+        the rows.
     decimals : mapping, optional
-        Column of floats -> decimals of the numbers that are made; by default any.
+        Column of floats -> number of decimals of sampled values. By default they are not rounded.
     learn_domain : float, default=0.1
-        Share of the budget to learn the bounds and categories that are not given (those that
-        enough rows have); 0 raises an error where some are lacking.
+        Share of the budget for estimating bounds and categories that are not given (values that
+        enough rows have). With 0, ``fit`` raises an error if any are missing.
     max_rows_per_person : int, default=1
-        With ``fit(..., person=)``: rows of one person that are used, the others are dropped at
-        random; noise grows with it.
+        With ``fit(..., person=)``: maximum number of rows used per person. Other rows are dropped
+        at random. The noise grows with it.
     identifiers : sequence, default=()
-        Columns that are not learned, but made as new ones, counted from 1.
+        Columns that identify rows. They are not learned. Sampled rows have new values, counted from
+        1.
     constraints : sequence of Constraint, optional
-        What rows meet, from what is public: rows of the table are not looked at. As for `TabFlow`,
-        but `FixedCombinations`, which would be learned from rows.
+        Constraints that all rows meet, as for `TabFlow`. They must be public knowledge, because
+        ``fit`` does not check them on the table. `FixedCombinations` is not possible, because it is
+        learned from rows.
     n_bins : int, default=32
-        Bins of a column of numbers, at most; fewer where noise asks for it.
+        Maximum number of bins per numeric column. There are fewer if the noise requires it.
     n_components : int, default=1000
-        Product distributions in the mixture.
+        Number of product distributions in the mixture.
     learning_rate : float, default=0.1
-        Adam's.
+        Learning rate of Adam.
     epochs : int, default=30
-        Steps of Adam after each round of measurements.
+        Number of Adam steps after each round of measurements.
     verbose : bool, default=False
-        Print each round.
-    random_state : int, RandomState, Generator or None
-        Draws the start of the mixture and the rows. It does not fix the noise, which comes from the
-        operating system and is kept nowhere: two fits differ, whatever the random state.
+        Whether to print a line per round.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the initial mixture and of sampling. It does not determine the noise, which comes
+        from the operating system and is not stored: two fits differ for the same random state.
     device : str or torch.device, default="auto"
-        Only ``"cpu"`` is computed on.
+        Device. Only the CPU is supported.
 
     Attributes
     ----------
     epsilon_, delta_ : float
-        What is promised of the fit, and all that follows from it.
+        The guarantee for the fit and everything computed from it.
     ledger_ : DataFrame
-        Each step that read rows: step, columns, mechanism, sensitivity, scale, rho, delta, and the
-        epsilon of all steps so far.
+        One row per step that read rows: step, columns, mechanism, sensitivity, scale, rho, delta,
+        and the epsilon of all steps so far.
     n_rows_ : int
-        The rows, counted with noise. The number of rows that ``sample()`` draws.
+        Number of rows of the table, with noise. ``sample()`` returns as many rows.
     history_ : DataFrame
-        The loss after each round: squared error in units of the noise's variance.
+        Loss after each round: squared error in units of the variance of the noise.
     encoder_ : ModeEncoder
+        Fitted encoding of the table's columns.
     n_iter_ : int
-        Rounds.
+        Number of rounds.
     n_features_in_ : int
+        Number of columns seen in ``fit``.
 
     Notes
     -----
-    Budgets add up: two fits on one table, of any parameters, spend epsilon and delta of both. So
-    do other releases of the same table. Errors about the table (it is empty, say, or a number is
-    infinite) are for who has it, not for publication. Dtypes are taken for public: whole numbers
-    with a missing one among them become floats, for instance.
+    Budgets add up: two fits on the same table spend the sum of both epsilons and both deltas,
+    whatever the parameters. So do other releases of the same table. Error messages about the table
+    (for example, that it is empty or a number is infinite) are not private: do not publish them.
+    Dtypes are treated as public; for example, integers with a missing value become floats.
 
     References
     ----------
@@ -241,10 +249,11 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
         X : DataFrame of pandas or polars, or array of shape (n_rows, n_columns)
         y : Ignored
         person : column or array of shape (n_rows,), optional
-            Whom each row belongs to: what is protected are all rows of a person. A column of X is
-            made anew, as `identifiers` are. By default each row is a person's only one.
+            The person whom each row belongs to. All rows of a person are protected together. A
+            column of X gets new values, like ``identifiers``. By default each row is another
+            person.
         discrete_columns : "auto" or list, default="auto"
-            Columns of numbers whose values are learned as categories.
+            Numeric columns to treat as categories.
 
         Returns
         -------
@@ -253,15 +262,16 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
         Raises
         ------
         ValueError
-            If a parameter or the table cannot be used; nothing is spent then. If the noise hides
-            the table: the rows have to be at least 8 standard deviations of the noise in a
-            column's counts, so that two bins can exceed it. This is checked for the most rows that
-            ``delta`` allows, and nothing is spent; then for the number of rows, which is counted
-            with 2 % of the budget. So is whether ``delta`` is below one over that number. If no
-            value of a column whose categories are learned has enough rows, and its dtype has no
-            missing value; what was measured before is spent.
+            - If a parameter or the table cannot be used. No budget is spent.
+            - If the noise would hide the table: the number of rows must be at least 8 standard
+              deviations of the noise in the counts of a column, so that two bins can exceed it.
+              This is first checked for the maximum number of rows that ``delta`` allows, without
+              spending, and then for the noisy number of rows, which takes 2 % of the budget.
+            - If ``delta`` is not below one over the noisy number of rows.
+            - If no value of a column whose categories are estimated has enough rows, and its dtype
+              cannot have missing values. What was measured before is spent.
         ImportError
-            Without OpenDP (``pip install 'combutab[private]'``).
+            If OpenDP is not installed (``pip install 'combutab[private]'``).
         """
         self._check()
         spent = (self.epsilon_, self.delta_) if self.__sklearn_is_fitted__() else None
@@ -559,18 +569,18 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
 
     @property
     def ledger_(self) -> pd.DataFrame:
-        """Each step that read rows, with the epsilon of all so far."""
+        """One row per step that read rows, with the epsilon of all steps so far."""
         check_is_fitted(self)
         return pd.DataFrame(self._ledger)
 
     def sample(self, n: int | None = None, *args: Any, **options: Any) -> Any:
-        """Draw rows from the learned distribution, as `TabFlow.sample` does.
+        """Sample synthetic rows, with the arguments of `TabFlow.sample`.
 
-        By default as many as the table has by its noisy count. Rows cost no privacy budget, however
-        many there are. Rows drawn together are balanced: values and pairs of values occur about as
-        often as the model expects, with less sampling error than independent rows have. The
-        distribution of each row is that of the model. Rows are not balanced if conditions allow
-        several values of a column (a list or a range).
+        The default number of rows is the noisy number of rows of the table. Sampling costs no
+        privacy budget, for any number of rows. Rows of one call are balanced: values and pairs of
+        values occur about as often as the model expects, with less sampling error than independent
+        rows. The distribution of each row is that of the model. Rows are not balanced if conditions
+        allow several values of a column (a list or a range).
         """
         if n is None and options.get("seed_data") is None:
             check_is_fitted(self)
@@ -609,10 +619,10 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted generator to one file (safetensors with JSON in its header).
 
-        All in it follows from noisy counts, and is differentially private as the fit is: the
-        parameters, names and dtypes of the columns, noisy counts of categories and bins, the
-        mixture, the noisy number of rows, and the ledger. It holds no noise and no random state
-        of it.
+        The file has the privacy guarantee of the fit, because everything in it follows from the
+        noisy counts and from public facts: the parameters, the names and dtypes of the columns,
+        noisy counts of categories and bins, the mixture, the noisy number of rows, and the ledger.
+        It contains neither the noise nor a random state of the noise.
         """
         super().save(path)
 
