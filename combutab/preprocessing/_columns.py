@@ -23,7 +23,7 @@ from pandas.api import types
 
 
 class ColumnKind(StrEnum):
-    """The kind of thing that a column holds."""
+    """Kind of the values of a column."""
 
     NUMBER = "number"
     BOOL = "bool"
@@ -59,16 +59,15 @@ _OBJECT_KINDS = {
 def column_kind(
     column: pd.Series, *, by_dtype: bool = False, of_categories: bool = False
 ) -> ColumnKind:
-    """Tell what kind of thing a column holds.
+    """Determine the kind of the values of a column.
 
     Parameters
     ----------
     column : Series of shape (n,)
     by_dtype : bool, default=False
-        Whether to look at the dtype alone, as needed where values of the same dtype are put back:
-        Python's objects are then categories.
+        Whether to use only the dtype and not the values. Python objects are then categories.
     of_categories : bool, default=False
-        Whether a pandas category is what its categories are, where it is known to be no category.
+        Whether the kind of a pandas category is that of its categories.
 
     Examples
     --------
@@ -352,7 +351,7 @@ def raise_infinity(labels: Iterable[str], what: str = "X", n: int = 5) -> None:
 
 
 def refuse_large(size: float, label: str) -> None:
-    """Refuse a column whose largest finite number by size, NaN aside, has no square in float64."""
+    """Raise ValueError if the square of the largest absolute number exceeds float64."""
     if size > LARGEST:
         raise ValueError(
             f"{label} has numbers up to {size:.3g} in size, and those beyond {LARGEST:.0e} are not "
@@ -547,7 +546,7 @@ class CategoryCounts:
 
 
 def rows_needed(min_frequency: float, n_rows: int) -> int:
-    """Find how many rows a value must have to be kept, from a number or a share of all rows.
+    """Convert ``min_frequency``, a number or a share of the rows, to a number of rows.
 
     >>> rows_needed(5, 300), rows_needed(0.1, 30), rows_needed(0.1, 31)
     (5, 3, 4)

@@ -238,7 +238,7 @@ SpanKind = Literal["numeric", "indicator", "cyclic", "onehot", "text", "code"]
 
 @dataclass(frozen=True)
 class Span:
-    """The place of an input column: `slice` of `dense`, or of `codes` where kind is "code"."""
+    """Position of an encoded column: ``slice`` of ``dense``, or of ``codes`` if kind is "code"."""
 
     column: int
     kind: SpanKind
@@ -247,15 +247,15 @@ class Span:
 
 @dataclass(frozen=True, eq=False)
 class EncodedTable:
-    """A table as a network takes it.
+    """A table encoded for a network.
 
     Attributes
     ----------
     dense : ndarray of shape (n_rows, n_dense), float32
-        Scaled numbers, then missing-value indicators, then sines and cosines of dates, then
-        one-hot columns, then those of free text; all finite.
+        Scaled numbers, then missing-value indicators, sines and cosines of dates, one-hot columns,
+        and columns of free text. All are finite.
     codes : ndarray of shape (n_rows, n_codes), int64
-        One column a categorical column of many categories, for embeddings.
+        Codes for embeddings, one column per categorical column with many categories.
     """
 
     dense: np.ndarray
@@ -355,23 +355,28 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     ----------
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Only where all names are strings.
+        Names of these columns, if all are strings.
     kinds_ : tuple of str
-        What each column holds: "number", "bool", "datetime", "timedelta", "category" or "text",
-        which is free text; other text is a category.
+        Kind of each column: "number", "bool", "datetime", "timedelta", "category", or "text" for
+        free text. Other text is a category.
     spans_ : tuple of Span
+        Position of each encoding in the encoded table.
     calendars_ : tuple of Calendar
-        Of each column of dates, by ``column``: the ``parts`` that it became, and its time ``zone``.
+        For each column of dates (position ``column``): its encoded ``parts``, and its time
+        ``zone``.
     text_maps_ : tuple of TextMap
-        Of each column of free text.
+        Encoding of each column of free text.
     n_dense_ : int
+        Number of columns of ``dense``.
     cardinalities_ : tuple of int
-        Of each code column: codes lie in ``range(cardinality)``.
+        Number of codes of each code column. Codes are in ``range(cardinality)``.
     categories_ : dict of int to list
-        Of each categorical column (by position): the categories that have a column or code of
-        their own, in order; None stands for missing. Rare ones are not among them.
+        For each categorical column (by position): the categories that have their own column or
+        code, in order; None for missing. Rare categories are not included.
     numeric_scaler_ : NumericScaler
+        Fitted scaling of the numbers.
     category_maps_ : tuple of CategoryMap
+        Encoding of each categorical column.
 
     Examples
     --------
@@ -420,12 +425,12 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     def fit_encode(
         self, X: Any, sample_weight: np.ndarray | None = None, *, owner: BaseEstimator | None = None
     ) -> EncodedTable:
-        """Fit to X and encode it, reading and factorising each column once.
+        """Fit to X and encode it, reading each column once.
 
-        Positive `sample_weight`, (n_rows,), counts in means, standard deviations and quantiles
-        (but not in which categories are rare). An `owner` is the estimator that errors about the
-        columns speak of; it learns their names too. Where ranks share its fit, each finds the
-        quantiles of a part of the columns.
+        `sample_weight`, (n_rows,), positive, weights means, standard deviations and quantiles, but
+        not the frequencies of categories. `owner` is the estimator to name in errors about the
+        columns; its column names are set, too. If processes share its fit, each computes the
+        quantiles of some of the columns.
         """
         with fit_task(self, X, None, sample_weight):
             table = read_table(self if owner is None else owner, X, reset=True)
@@ -445,24 +450,25 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         seed: int = 0,
         owner: BaseEstimator | None = None,
     ) -> TableEncoder:
-        """Fit to a table that comes in parts, in one pass that holds one part at a time.
+        """Fit to a table in parts, in one pass with one part in memory.
 
-        What is learned is what `fit` learns from all rows at once: means, standard deviations,
-        categories and indicators to rounding; the quantiles of "quantile" and "robust" from a
-        sample, where there are more rows than it holds.
+        The result is that of `fit` on all rows, up to rounding. Only the quantiles of "quantile"
+        and "robust" are computed from a random sample if there are more than ``n_sample`` rows.
 
         Parameters
         ----------
         batches : iterable of (X, weight)
-            Parts of a table, of the same columns, and the positive weights of their rows or None.
+            Parts of the table with the same columns, and the positive weights of their rows or
+            None.
         header : DataFrame, optional
-            Its dtypes say what the columns hold; it needs no rows. By default the first part.
+            A DataFrame, also without rows, whose dtypes determine the kinds of the columns. By
+            default the first part.
         n_sample : int, default=100_000
-            Rows of that sample.
+            Number of rows of the sample for the quantiles.
         max_distinct : int, optional
-            Distinct categories, over all columns, that memory may hold.
+            Maximum number of distinct categories of all columns. By default there is no limit.
         seed : int, default=0
-            Of the sample.
+            Random seed of the sample.
         owner : BaseEstimator, optional
             As in `fit_encode`.
 
@@ -473,7 +479,8 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If there is no part, a value is infinite, or categories exceed `max_distinct`.
+            If there is no part, a value is infinite, or there are more than `max_distinct`
+            categories.
 
         Examples
         --------
@@ -510,17 +517,17 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     def encode(
         self, X: Any, *, owner: BaseEstimator | None = None, fitted: bool = False
     ) -> EncodedTable:
-        """Encode a table with the columns that were fitted; `owner` as in `fit_encode`.
+        """Encode a table with the fitted columns; `owner` as in `fit_encode`.
 
-        Rows that are `fitted` come from the table that was fitted, or one in the same form: unseen
-        categories give no warning.
+        With ``fitted=True`` the rows are from the fitted table, and there is no warning about
+        unseen categories.
 
         Raises
         ------
         ValueError
             If columns are missing, added or in another order, a value is infinite, a numeric
-            column holds text that is no number, or categories are of a type that cannot mean any
-            that fit has seen.
+            column holds text that is not a number, or categories have a type that matches no
+            fitted category.
         """
         check_is_fitted(self)
         table = read_table(self if owner is None else owner, X, reset=False)
@@ -531,20 +538,20 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         return self._assemble(block, factors, None if fitted else table.label)
 
     def read(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Read a table with the columns that were fitted as numbers and codes, not yet scaled.
+        """Read a table with the fitted columns as numbers and codes, without scaling.
 
         Returns
         -------
         numbers : ndarray of shape (n_rows, n_numeric), float64
-            The columns that are no categories, NaN where missing.
+            Columns that are not categorical, with NaN for missing.
         codes : ndarray of shape (n_rows, n_categorical), int64
-            The others, as the `CategoryMap` of each gives them: where they become one-hot columns
-            which of these is 1, or -1 for none. Free text that is left out is in neither.
+            Categorical columns, as codes of their `CategoryMap`. For one-hot columns it is the
+            index of the column that is 1, or -1 for none. Ignored free text is in neither.
 
         Raises
         ------
         ValueError
-            As `encode`; if a column is free text.
+            As in `encode`; also if a column is encoded as free text.
         """
         check_is_fitted(self)
         self.refuse_text()
@@ -568,10 +575,10 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         return _joined(self.fit_encode(X))
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names of the columns of `transform`: ``age``, ``age_missing``, ``city_Rome``.
+        """Return the names of the columns of `transform`: ``age``, ``age_missing``, ``city_Rome``.
 
-        Those of dates are ``sold``, ``sold_hour_sin``, ``sold_hour_cos``, ..., and those of free
-        text ``review_svd0``, ``review_svd1``, ...
+        A date gives ``sold``, ``sold_hour_sin``, ``sold_hour_cos``, ..., and free text
+        ``review_svd0``, ``review_svd1``, ...
         """
         check_is_fitted(self)
         inputs = _check_feature_names_in(self, input_features)
@@ -588,7 +595,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         return np.asarray(_distinct(names), dtype=object)
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """The fitted encoder as numeric arrays and a dict that JSON can hold.
+        """Return the fitted encoder as numeric arrays and a dict for JSON.
 
         Examples
         --------
@@ -615,7 +622,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_state(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> TableEncoder:
-        """The encoder that `to_state` described; a ValueError says what of it cannot be."""
+        """Restore the encoder from `to_state`; raises ValueError if the state is not valid."""
         state = unpack_all(meta, arrays, _STATE, "the encoder's state")
         names, kinds, maps = state["feature_names"], state["kinds"], state["categories"]
         scaler, calendars, texts = state["scaler"], state["calendars"], state["texts"]
@@ -653,12 +660,12 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
                 )
 
     def describe_columns(self) -> dict[Any, str]:
-        """What each column became, in words.
+        """Describe the encoding of each column in words.
 
         Returns
         -------
         dict
-            From the columns' names (positions, where they have none).
+            Column name (position, if there are no names) -> description.
 
         Examples
         --------

@@ -34,7 +34,7 @@ _YEARS = ("1900", "2100")  # between which changes of a time zone's offset are k
 
 
 def check_date_features(date_features: Any) -> None:
-    """Raise ValueError if ``date_features`` is not "auto", nor a list of parts of a date."""
+    """Raise ValueError if ``date_features`` is neither "auto" nor a list of parts of a date."""
     if isinstance(date_features, str) and date_features == "auto":
         return
     known = ("number", *DATE_PARTS)
@@ -111,9 +111,9 @@ class Calendar:
 
 
 def calendar_phases(local: T, parts: Sequence[str]) -> list[T]:
-    """Where moments lie in their day, week, month or year, from 0 to below 1.
+    """Return the phase of times within their day, week, month or year, in [0, 1).
 
-    The time of day is taken with its minutes and seconds, all others by whole days (or months).
+    The phase in the day includes minutes and seconds. The others are by whole days (or months).
 
     Parameters
     ----------

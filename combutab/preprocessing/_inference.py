@@ -69,22 +69,20 @@ OddKind = Literal[
 
 @dataclass(frozen=True)
 class OddColumn:
-    """A column that is taken for something, and may well be something else.
-
-    ``str()`` of it is one line for a person to read.
+    """A column that may not be what it is treated as. ``str()`` describes it in one line.
 
     Attributes
     ----------
     column : Any
-        Its name.
+        Name of the column.
     kind : str
-        What is odd: "decimal comma", "missing code", "row numbers", ...
+        Kind of the finding: "decimal comma", "missing code", "row numbers", ...
     taken : str
-        What it is taken for.
+        What the column is treated as.
     why : str
-        What speaks against it, or for it.
+        Why this may be wrong.
     example : str
-        Of it, from the column; empty where there is nothing to show.
+        An example from the column; empty if there is none.
     """
 
     column: Any
@@ -99,22 +97,22 @@ class OddColumn:
 
 
 def odd_columns(table: pd.DataFrame) -> list[OddColumn]:
-    """Find columns that were read as something else than they seem.
+    """Find columns that were probably read with the wrong type, and other problems of a table.
 
-    Found are numbers that are text because of a decimal comma, commas between thousands, a sign of
-    money or percent, a few words or a mark for missing values among them; dates that are text;
-    mixed words for true and false; codes and marks that stand for missing values; columns that are
-    empty, count the rows or name them; and a first row that was taken for names. Nothing is
-    changed.
+    It finds numbers that are text because of a decimal comma, thousands separators, a currency or
+    percent sign, a few words, or a mark for missing values; dates that are text; mixed words for
+    true and false; codes and marks for missing values; columns that are empty, number the rows, or
+    identify them; and a first row that was read as column names. The table is not changed.
 
     Parameters
     ----------
     table : DataFrame
+        The table to check.
 
     Returns
     -------
     list of OddColumn
-        In the order of the columns; at most one of each.
+        At most one finding per column, in the order of the columns.
 
     Examples
     --------
@@ -136,10 +134,9 @@ def odd_columns(table: pd.DataFrame) -> list[OddColumn]:
 
 
 class UnlearnedWarning(UserWarning):
-    """Nothing is learned from columns of which no category is kept.
+    """Warning about columns without a frequent category, which the model cannot use.
 
-    ``problem`` says why; ``remedy`` what to do, except to leave ``columns``, as they are called in
-    ``problem``, out.
+    ``problem`` describes the reason, and ``remedy`` what to do besides leaving out ``columns``.
     """
 
     def __init__(self, problem: str, remedy: str, columns: tuple[str, ...]) -> None:
@@ -152,7 +149,7 @@ class UnlearnedWarning(UserWarning):
 
 
 class OddColumnWarning(UserWarning):
-    """Text that is dates or numbers, in a column that is encoded as categories."""
+    """Warning about dates or numbers as text in a column that is encoded as categories."""
 
 
 _WAYS = {  # what to do with such a column
@@ -495,9 +492,10 @@ _FORM_NAMES = {
 
 
 class TargetError(ValueError):
-    """A target whose values are neither numbers nor class labels.
+    """Error about a target whose values are neither numbers nor class labels.
 
-    ``problem`` says what they are, in words that follow the target's name; ``fault`` is its kind.
+    ``problem`` describes them, in words that follow the name of the target. ``fault`` is the kind
+    of the problem.
     """
 
     def __init__(self, problem: str, fault: TargetFault, name: str = "y") -> None:
@@ -512,33 +510,33 @@ class TargetError(ValueError):
 
 
 def infer_task(y: Any, *, name: str = "y") -> Task:
-    """Guess from a target's values whether to classify or to regress.
+    """Infer from the values of a target whether it is a classification or a regression.
 
-    Text, truth values, pandas categories and other objects are classes, except text that is no
-    class label: text that is nearly all numbers or dates ("1,5", "$1,020", or 400 numbers and one
-    "n.a!"), and more than 20 texts that are on average in fewer than two rows each. Few numbers
-    that were turned into text are classes. Numbers with a fraction are quantities. Whole numbers
-    are classes if there are exactly two distinct ones, if all are
-    0 or all are 1 (as a label of a multi-label target may be), or if they look like codes of
-    classes:
+    Text, booleans, pandas categories and other objects are classes. Text that cannot be class
+    labels raises an error: text that is nearly all numbers or dates ("1,5", "$1,020", or 400
+    numbers and one "n.a!"), and more than 20 texts that occur on average in fewer than two rows
+    each. A few numbers as text are classes. Numbers with fractions are a regression. Integers are
+    classes if there are exactly two distinct ones, if all are 0 or all are 1 (as in a label of a
+    multi-label target), or if they look like codes of classes:
 
-    - at most 20 distinct values, and at most one for every 20 rows;
-    - the smallest is -1, 0 or 1, where codes start;
-    - the numbers between the smallest and the largest are mostly used (at least half of them).
+    - at most 20 distinct values, and at most one per 20 rows;
+    - the smallest is -1, 0 or 1;
+    - at least half of the integers between the smallest and the largest occur.
 
-    Otherwise they are quantities. The last two rules part class codes from scores and counts:
-    the wine quality data has the scores 3 to 9 and counts as regression, as in most papers, and so
-    do the cylinders of cars (3, 4, 5, 6, 8). No rule gets all right: ratings from 1 to 5 look like
-    codes and are called classes; classes coded 10, 20, 30 look like quantities. Say which one is
-    meant where it matters, or turn the target into text to have it classified.
+    Other integers are a regression. The last two rules separate class codes from scores and counts:
+    wine quality with scores from 3 to 9 is a regression, as in most papers, and so are the numbers
+    of cylinders of cars (3, 4, 5, 6, 8). The rules can be wrong: ratings from 1 to 5 look like
+    codes and become classes, and classes coded 10, 20, 30 become a regression. Pass the task
+    explicitly where it matters, or convert the target to text for a classification.
 
-    Missing values are ignored. Of several target columns, one regression makes all regression.
+    Missing values are ignored. Several target columns are a regression if one of them is.
 
     Parameters
     ----------
     y : array-like of shape (n,) or (n, n_outputs)
+        Values of the target.
     name : str, default="y"
-        What errors call the target.
+        Name of the target in error messages.
 
     Returns
     -------
@@ -547,7 +545,8 @@ def infer_task(y: Any, *, name: str = "y") -> Task:
     Raises
     ------
     TargetError
-        A ValueError: y has no values, holds dates, or text that is no class label.
+        If y has no values, holds dates, or holds text that cannot be class labels. It is a
+        ValueError.
 
     Examples
     --------
@@ -573,20 +572,21 @@ def infer_task(y: Any, *, name: str = "y") -> Task:
 
 
 def read_numbers(y: pd.Series, *, name: str = "y", first_row: int = 0) -> pd.Series:
-    """Take a target for numbers, also those that are text.
+    """Convert a target to numbers, also from text.
 
     Parameters
     ----------
     y : Series of shape (n,)
+        Values of the target.
     name : str, default="y"
-        What errors call the target.
+        Name of the target in error messages.
     first_row : int, default=0
-        The row of the table that ``y`` starts at, for errors.
+        Row of the table at which ``y`` starts, for error messages.
 
     Raises
     ------
     TargetError
-        Naming the cells that are no numbers.
+        If cells are not numbers; the message names them.
     """
     if pd.api.types.is_numeric_dtype(y.dtype) and y.dtype.kind != "c":
         return y

@@ -34,7 +34,7 @@ _MIN_LEVEL = 1e-7  # quantiles nearer to 0 or 1 are cut, which is +-5.2 standard
 
 @dataclass(frozen=True)
 class Moments:
-    """Statistics of each column over its non-missing values; arrays of shape (n_columns,)."""
+    """Statistics of the known values of each column, arrays of shape (n_columns,)."""
 
     missing: np.ndarray  # bool: some are missing
     mean: np.ndarray
@@ -45,7 +45,7 @@ class Moments:
 
 
 def binary_unit(size: np.ndarray) -> np.ndarray:
-    """A power of two near each size whose square may leave float64 if weighted; else 1."""
+    """Return a power of two near each size if its weighted square may exceed float64, else 1."""
     odd = (size > 1e140) | ((size < 1e-140) & (size > 0))
     exponent = np.frexp(np.where(odd, size, 0.5))[1]
     return np.where(odd, np.exp2(exponent - 1.0), 1.0)
@@ -71,11 +71,11 @@ def missing_mask(
 
 
 class RunningMoments:
-    """Mean, standard deviation (weighted) and range of each column in one pass.
+    """Weighted mean, standard deviation and range of each column, in one pass over the rows.
 
-    Each piece's mean and squared deviations are taken while it is in the cache and merged by
-    Chan's update, which is as accurate as two passes. Infinity is an error, which names its columns
-    by `label` and calls the table `what`.
+    The statistics of the parts are merged by Chan's update, which is as accurate as two passes.
+    Infinite values raise a ValueError that names the columns by `label` and the table by
+    `what`.
 
     Examples
     --------
@@ -103,7 +103,7 @@ class RunningMoments:
         self._high = np.full(n_columns, np.nan)
 
     def add(self, rows: np.ndarray, weight: np.ndarray | None = None) -> None:
-        """Take rows, (n, n_columns) float64, which are overwritten, and their weights, (n,)."""
+        """Add rows, (n, n_columns) float64, which are overwritten, with optional weights, (n,)."""
         missing = missing_mask(rows, self._label, self._what)
         n_known = np.full(len(self._count), len(rows))
         if missing is not None:
@@ -149,7 +149,7 @@ class RunningMoments:
         self._unit = unit
 
     def result(self) -> Moments:
-        """The statistics of all rows so far."""
+        """Return the statistics of all rows so far."""
         std = np.sqrt(self._squares / np.where(self._count > 0, self._count, 1))
         mean, std = self._mean * self._unit, std * self._unit
         low, high = self._low.copy(), self._high.copy()

@@ -232,7 +232,7 @@ _VALUE_BYTES, _DATE_BYTES, _OBJECT_BYTES, _TEXT_BYTES, _TEXT_COPIES = 48, 80, 24
 
 @dataclass(frozen=True)
 class RowGroup:
-    """A part of a file that can be read by itself."""
+    """A row group of a Parquet file, which can be read separately."""
 
     file: StoredFile
     index: int  # in its file
@@ -241,28 +241,28 @@ class RowGroup:
 
 
 class ParquetTable:
-    """One table in one or several Parquet files, of which only metadata are held.
+    """A table in one or several Parquet files, with only the metadata in memory.
 
     Parameters
     ----------
     path : path, or sequence of paths
-        A file, a folder (all ``*.parquet`` in it and in its folders, by name; none whose own or
-        whose folder's name begins with ``.`` or ``_``), a pattern of files or folders (``*``,
-        ``?``, ``[...]``, ``**`` for any folders), or several of these, in this order. A URI of a
-        file system that pyarrow knows (``s3://``, ``gs://``, ``hdfs://``, ``file://``) is a path
-        too. Folders that are named ``column=value`` are columns of the table.
+        A file; a folder (all ``*.parquet`` files in it and its subfolders, sorted by name, except
+        files and folders whose name starts with ``.`` or ``_``); a pattern of files or folders
+        (``*``, ``?``, ``[...]``, ``**`` for any folders); or several of these, in this order. A
+        path can be a URI of a file system that pyarrow supports (``s3://``, ``gs://``, ``hdfs://``,
+        ``file://``). Folders named ``column=value`` add this column to the table.
     filesystem : FileSystem of pyarrow or fsspec, optional
-        What the paths are on.
+        File system of the paths.
 
     Raises
     ------
     FileNotFoundError
-        If there is no such file, or no Parquet file in the folder or of the pattern.
+        If there is no such file, or no Parquet file in the folder or with the pattern.
     ValueError
         If a file cannot be read as Parquet, has other columns than the first, or there are no
         rows.
     ImportError
-        Without pyarrow.
+        If pyarrow is not installed.
     """
 
     def __init__(self, path: Paths, filesystem: Any = None) -> None:
@@ -325,15 +325,15 @@ class ParquetTable:
         return [name for name in columns if name not in self._keys.names]
 
     def type_of(self, column: str) -> Any:
-        """The column's Arrow type."""
+        """Return the Arrow type of a column."""
         return self._field(column).type
 
     def kind(self, column: str) -> ColumnKind:
-        """Tell what kind of thing a column holds; text is a category."""
+        """Return the kind of a column; text is a category."""
         return column_kind(self.header([column])[column])
 
     def check_names(self, columns: Sequence[str]) -> None:
-        """Refuse columns that are not there."""
+        """Raise ValueError if a column does not exist."""
         for name in columns:
             if name not in self.columns:
                 raise ValueError(
@@ -342,7 +342,7 @@ class ParquetTable:
                 )
 
     def check_columns(self, columns: Sequence[str]) -> None:
-        """Refuse columns that are not there, or whose type no column of a table can have."""
+        """Raise ValueError if a column does not exist, or its type is not supported."""
         types = arrow().types
         self.check_names(columns)
         for name in columns:
@@ -362,14 +362,14 @@ class ParquetTable:
                 yield metadata.row_group(index).column(place)
 
     def n_missing(self, column: str) -> int:
-        """Count the missing values of a column that the files' own statistics know of."""
+        """Count the missing values of a column by the statistics in the files."""
         if column in self._keys.names:
             return sum(group.n_rows for group in self.groups if group.file.keys[column] is None)
         statistics = (part.statistics for part in self._parts(column))
         return sum(each.null_count for each in statistics if each and each.has_null_count)
 
     def reader_bytes(self, columns: Sequence[str]) -> int:
-        """Estimate the memory that it takes to have one row group open, whatever is read of it."""
+        """Estimate the memory in bytes for reading one row group."""
         buffer = max(_buffer(file) for file in self.files)
         sizes = (
             sum(min(7 * part.total_uncompressed_size // 4, _PAGES) + buffer for part in group)
@@ -378,7 +378,7 @@ class ParquetTable:
         return max(sizes, default=buffer)
 
     def row_bytes(self, columns: Sequence[str]) -> int:
-        """Estimate the memory that a row takes while it becomes a DataFrame's."""
+        """Estimate the memory in bytes per row for converting rows to a DataFrame."""
         size = 0.0
         for column in columns:
             try:
@@ -390,42 +390,42 @@ class ParquetTable:
         return int(size) + 1
 
     def header(self, columns: Sequence[str]) -> pd.DataFrame:
-        """A DataFrame without rows, whose dtypes say what the columns hold."""
+        """Return a DataFrame without rows that has the dtypes of the columns."""
         return _frame(self.schema(columns).empty_table())
 
     def schema(self, columns: Sequence[str]) -> Any:
-        """The Arrow schema of these columns."""
+        """Return the Arrow schema of these columns."""
         return arrow().schema([self._field(column) for column in columns])
 
     def refuse_place(self, out: str | os.PathLike[str]) -> None:
-        """Refuse to write over a file that the table is read from."""
+        """Raise ValueError if ``out`` is one of the files of the table."""
         place = find_place(out)
         if any(f.filesystem == place.filesystem and f.path == place.path for f in self.files):
             raise ValueError(f"out={place.name!r} is a file that is read; name another one")
 
     def release(self) -> None:
-        """Give back memory that Arrow keeps for its next allocations."""
+        """Release memory that Arrow keeps for later allocations."""
         arrow().default_memory_pool().release_unused()
 
     def batches(
         self, columns: Sequence[str], n_rows: int, groups: Sequence[RowGroup] | None = None
     ) -> Iterator[tuple[int, pd.DataFrame]]:
-        """Row groups in the given order (by default the table's), at most n_rows rows at a time.
+        """Read row groups in the given order (by default all), at most n_rows rows at a time.
 
         Yields
         ------
         (int, DataFrame)
-            The position in the table of the first row, and the rows. Text is a categorical.
+            The position of the first row in the table, and the rows. Text is categorical.
         """
         for first, part in self.arrow_batches(columns, n_rows, groups):
             yield first, self.to_frame(part)
 
     def to_frame(self, part: Any) -> pd.DataFrame:
-        """Rows of `arrow_batches` as `batches` gives them."""
+        """Convert rows of `arrow_batches` to those of `batches`."""
         return _frame(part)
 
     def to_arrow(self, values: np.ndarray) -> Any:
-        """A column for a file; a ValueError says of which values there is none."""
+        """Convert values to an Arrow column; raises ValueError for types that Arrow lacks."""
         pa = arrow()
         try:
             return pa.array(values)
@@ -433,24 +433,24 @@ class ParquetTable:
             raise ValueError(f"values such as {values[0]!r} make no column: {error}") from error
 
     def frames(self, columns: Sequence[str], n_rows: int) -> Iterator[tuple[int, pd.DataFrame]]:
-        """All rows in order, at most n_rows at a time, with the types of `pandas.read_parquet`.
+        """Read all rows, at most n_rows at a time, with the dtypes of `pandas.read_parquet`.
 
-        Where a part lacks missing values, its numbers may be whole ones though others are not.
+        A part without missing values can have integers although other parts have floats.
 
         Yields
         ------
         (int, DataFrame)
-            The position in the table of the first row, and the rows.
+            The position of the first row in the table, and the rows.
         """
         for first, part in self.arrow_batches(columns, n_rows):
             yield first, self._as_pandas(part)
 
     def column(self, name: str, check: Callable[[str, int], None]) -> pd.Series:
-        """One column of all rows, as `pandas.read_parquet` gives it.
+        """Read one column of all rows, as `pandas.read_parquet` does.
 
-        ``check`` is told the name, and the bytes that the column and learning from it take as far
-        as they are known: before it is read, and as distinct texts are found. It may raise an
-        error.
+        ``check`` is called with the name and the estimated memory in bytes for reading the column
+        and learning from it: before the column is read, and again as distinct texts are found. It
+        can raise an error.
         """
         pa = arrow()
         empty = self._as_pandas(self.schema([name]).empty_table())[name]
@@ -491,7 +491,7 @@ class ParquetTable:
     def arrow_batches(
         self, columns: Sequence[str], n_rows: int, groups: Sequence[RowGroup] | None = None
     ) -> Iterator[tuple[int, Any]]:
-        """The same as `batches`, as Arrow has it: (position, pyarrow.Table)."""
+        """Read row groups as `batches`, as pairs (position, pyarrow.Table)."""
         for group in self.groups if groups is None else groups:
             first = group.first_row
             for batch in self._read(group, self._inside(columns), n_rows):
@@ -597,7 +597,7 @@ def _row_bytes(types: Any, type_: Any) -> int:
 
 
 class ParquetParts:
-    """A Parquet file in the making; its columns are those of the first part."""
+    """Writer of a Parquet file in parts; the columns are those of the first part."""
 
     def __init__(self, filesystem: Any, path: str) -> None:
         self._filesystem, self._path = filesystem, path
@@ -606,17 +606,17 @@ class ParquetParts:
         self._schema: Any = None
 
     def write(self, part: Any) -> None:
-        """Append the rows of a pyarrow.Table, as row groups of their own."""
+        """Append the rows of a pyarrow.Table as separate row groups."""
         if self._writer is None:
             self._sink = self._filesystem.open_output_stream(self._path)
             self._writer = arrow().parquet.ParquetWriter(self._sink, part.schema)
         self._writer.write_table(part)
 
     def write_frame(self, part: pd.DataFrame, values: Mapping[str, pd.Series]) -> None:
-        """Append the rows of a DataFrame, whose index is a count.
+        """Append the rows of a DataFrame with a RangeIndex.
 
-        The types of the columns, by their names as text, are those of ``values``, which the rows
-        need not show.
+        The types of the columns are those of ``values``, by column name as text, because the rows
+        of one part may not show them.
 
         Raises ValueError if a column has values of several types.
         """
@@ -641,7 +641,7 @@ class ParquetParts:
         self.write(table)
 
     def close(self) -> None:
-        """Bring all that was written to the file."""
+        """Finish writing and close the file."""
         try:
             if self._writer is not None:
                 self._writer.close()
@@ -661,19 +661,18 @@ def _type(values: pd.Series) -> Any:
 
 @contextmanager
 def parquet_parts(out: str | os.PathLike[str]) -> Iterator[ParquetParts]:
-    """Give what parts of a table are written to; the file is at its place once all are.
+    """Return a context for writing a Parquet file in parts, which appears when it is complete.
 
-    It is written beside its place, and moved there. After an error within, or Ctrl-C, nothing is
-    left behind, and a file that was there is as it was. The place may be a URI too; one of a file
-    system that moves by copying (``s3://``) takes no file of more than it copies at once (5 GB).
+    The file is written under a temporary name and then moved. After an error or Ctrl-C there is no
+    new file, and an existing file is not changed. ``out`` can be a URI. On a file system that moves
+    files by copying them (``s3://``) the file can have at most the size of one copy (5 GB).
 
     Raises
     ------
     OSError
-        With the path, if it cannot be written: a folder that is not there or is read-only, a full
-        disk.
+        If the file cannot be written, such as in a missing or read-only folder, or on a full disk.
     ValueError
-        If there is no file system of a URI.
+        If the file system of a URI is unknown.
     """
     place = find_place(out)
     if not place.is_far:

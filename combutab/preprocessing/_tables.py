@@ -31,14 +31,14 @@ from combutab.preprocessing._columns import (
 
 
 def as_numpy(X: Any, name: str = "X") -> Any:
-    """Bring a tensor of torch, or an array of the array API's standard, to numpy.
+    """Convert a torch tensor, or an array of the array API standard, to numpy.
 
-    Anything else is given back. Tensors may be on any device, and need gradients.
+    Other objects are returned unchanged. Tensors can be on any device and require gradients.
 
     Raises
     ------
     TypeError
-        If numpy cannot read it: a sparse tensor, or an array of another library on a GPU.
+        If numpy cannot read it, such as a sparse tensor or a GPU array of another library.
 
     Examples
     --------
@@ -70,14 +70,14 @@ def as_numpy(X: Any, name: str = "X") -> Any:
 
 
 def as_pandas(X: Any, name: str = "X") -> Any:
-    """Bring a frame or a column of another library to pandas; anything else is given back.
+    """Convert a DataFrame or Series of polars to pandas, without pyarrow.
 
-    polars needs no pyarrow for it.
+    Other objects are returned unchanged.
 
     Raises
     ------
     TypeError
-        If it is a lazy frame.
+        If it is a LazyFrame.
     """
     if is_polars(X, name):
         if not hasattr(X, "height"):
@@ -89,7 +89,7 @@ def as_pandas(X: Any, name: str = "X") -> Any:
 
 
 def is_polars(X: Any, name: str = "X") -> bool:
-    """Tell whether a table or a column is one of polars; a lazy one is refused."""
+    """Return whether X is a polars DataFrame or Series; raises TypeError for a LazyFrame."""
     if not type(X).__module__.startswith("polars"):
         return False
     if hasattr(X, "collect"):
@@ -133,9 +133,10 @@ def polars_column(series: Any) -> pd.Series:
 
 
 def fill_polars(frame: Any, made: pd.DataFrame) -> Any:
-    """A polars frame with cells of a pandas one, of the same rows and columns, where it has none.
+    """Fill the missing cells of a polars DataFrame with those of a pandas DataFrame.
 
-    A column keeps its dtype, unless that cannot hold the cells.
+    Both have the same rows and columns. A column keeps its dtype, unless the dtype cannot hold the
+    cells.
     """
     columns = []
     for each in frame:
@@ -149,7 +150,7 @@ def fill_polars(frame: Any, made: pd.DataFrame) -> Any:
 
 
 def polars_cells(cells: pd.Series, dtype: Any) -> Any:
-    """Cells of a pandas column as a polars column, of this dtype if it can hold them."""
+    """Convert cells of a pandas Series to polars, with this dtype if it can hold them."""
     import polars as pl
 
     values = [None if missing else v for v, missing in zip(cells, cells.isna(), strict=True)]
@@ -384,14 +385,14 @@ class Table:
 
 
 def refuse_cells(X: Any) -> None:
-    """Refuse a table with lists or other objects in its cells.
+    """Raise TypeError if cells of a table hold lists or other objects.
 
-    Anything that is no table is passed over.
+    Arguments that are not tables are ignored.
 
     Raises
     ------
     TypeError
-        It names the first such cell of a column.
+        The message names the first such cell of a column.
 
     Examples
     --------

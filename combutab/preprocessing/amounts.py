@@ -262,30 +262,30 @@ class Amounts:
 
 
 def read_amounts(X: Any, *, decimal: str | None = None, thousands: str | None = None) -> Any:
-    """Read the columns of a table that are amounts as numbers, such as "1.507,67 €" and "12 %".
+    """Convert columns of amounts as text, such as "1.507,67 €" and "12 %", to numbers.
 
-    A column is of amounts if all its texts have one form: at most one unit (a currency or percent),
-    one decimal mark and one mark between thousands. Where a column's texts do not tell which is
-    which, as "1.234" does not, other columns do. Numbers among the texts stay; texts that are plain
-    numbers, such as codes, stay text.
+    A column contains amounts if all its texts have the same format: at most one unit (a currency or
+    percent), one decimal mark and one thousands separator. If the texts of a column are ambiguous,
+    such as "1.234", the marks of other columns are used. Numbers in such a column are kept. Columns
+    of plain numbers as text, such as codes, stay text.
 
     Parameters
     ----------
     X : DataFrame of shape (n_samples, n_features), or Series
     decimal, thousands : str, optional
-        The marks, such as ``","`` and ``"."``, where the texts do not tell them. Give them for new
-        rows, which may be few.
+        Decimal mark and thousands separator, such as ``","`` and ``"."``, for ambiguous texts. Pass
+        them for new rows, because a few rows are often ambiguous.
 
     Returns
     -------
     DataFrame or Series
-        A copy of pandas. Columns that are no amounts, or whose marks are not known, are as they
-        were.
+        A pandas copy. Columns that do not contain amounts, or whose marks are ambiguous, are not
+        changed.
 
     Raises
     ------
     ValueError
-        If a mark is none.
+        If a mark is not valid.
 
     Examples
     --------

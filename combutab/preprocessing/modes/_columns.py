@@ -67,9 +67,9 @@ IdentifierKind = Literal["integer", "text", "email", "uuid", "uuid object"]
 
 @dataclass(frozen=True)
 class Identifiers:
-    """New identifiers in the place of a column's own: a count from `start`, alone or within text.
+    """New identifiers that replace those of a column: numbers from `start` on, or text with them.
 
-    None is an identifier of the column that it was made for, and those of one call differ.
+    They differ from each other within a call, and from the identifiers of the fitted column.
 
     Examples
     --------
@@ -85,7 +85,7 @@ class Identifiers:
     suffix: str = ""
 
     def make(self, n: int, before: int = 0) -> list[Any]:
-        """N of them, after those that were made before."""
+        """Make n identifiers, after those that were made before."""
         first = self.start + before
         numbers = range(first, first + n)
         if self.kind == "integer":
@@ -96,24 +96,24 @@ class Identifiers:
 
 
 def find_identifiers(column: pd.Series, *, min_frequency: float = 5) -> Identifiers | None:
-    """Find what may replace a column's identifiers; None where its values are none.
+    """Detect whether a column contains identifiers, and return new ones; None if it does not.
 
-    Identifiers are, in at least 50 rows,
+    A column with at least 50 values contains identifiers if it has
 
-    - whole numbers of which none is there twice, if they are a count (half of the numbers between
-      the least and the greatest are there, or more) or the column's name says so (``id``,
-      ``customer_id``, ``phone number``); floats only by the name;
-    - text, where 95 % of the rows have a value that fewer rows than `min_frequency` have; unless
-      it holds decimals or dates that have not been read as such.
+    - integers that never repeat, and either at least half of the integers between the smallest and
+      the largest, or a name such as ``id``, ``customer_id`` or ``phone number``; floats only with
+      such a name;
+    - or text, where at least 95 % of the rows have a value that fewer rows than `min_frequency`
+      have, except decimal numbers and dates that were read as text.
 
-    Measurements are none, however different they are. Missing values do not count.
+    Measurements are not identifiers, even if all differ. Missing values are ignored.
 
     Parameters
     ----------
     column : Series
-        Its name is read too.
+        The column, with its name.
     min_frequency : int or float, default=5
-        Rows, or a share of them.
+        Number of rows, or share of the rows.
 
     Examples
     --------
@@ -254,19 +254,19 @@ def _is_named_id(name: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class CategoryColumn:
-    """A discrete column, or one that is constant.
+    """A fitted discrete or constant column: its values, their codes and counts.
 
     Attributes
     ----------
     values : Series
-        The distinct values that are kept, of the column's dtype; a missing one is the last.
+        The distinct values that are kept, in the dtype of the column; missing is the last.
     missing : bool
-        Whether there is a missing one.
+        Whether one of the values is missing.
     counts : ndarray of shape (size,), int64
-        The rows of the fitted table that have each.
+        Number of rows of the fitted table with each value.
     rare : bool
-        Whether there is one more code, the last, of all other values together: those that too few
-        rows had. They are not known here.
+        Whether there is one more code, the last, for all values that too few rows had. These values
+        are not stored.
     """
 
     values: pd.Series
@@ -280,7 +280,7 @@ class CategoryColumn:
 
     @property
     def suppressed(self) -> int | None:
-        """The code that no row is made with."""
+        """The code that no sampled row has."""
         return self.size - 1 if self.rare else None
 
     @cached_property
@@ -294,12 +294,12 @@ class CategoryColumn:
         return {key: code for code, key in enumerate(self.keys)}
 
     def encode(self, column: pd.Series, label: str) -> np.ndarray:
-        """The code of each row's value, (n,) int32.
+        """Encode each value as its code, (n,) int32.
 
         Raises
         ------
         ValueError
-            If fit has not seen a value.
+            If a value did not occur in ``fit``.
         """
         codes, keys = factorize_values(column, label)
         other = -1 if self.suppressed is None else self.suppressed
@@ -314,7 +314,7 @@ class CategoryColumn:
         return encoded
 
     def decode(self, codes: np.ndarray) -> pd.Series:
-        """The value of each code, as the fitted column had it.
+        """Decode each code to its value, in the dtype of the fitted column.
 
         Raises
         ------
@@ -332,12 +332,12 @@ class CategoryColumn:
         return pd.Series(held.take(codes), dtype=values.dtype, name=values.name, copy=False)
 
     def code(self, value: Any, label: str) -> int:
-        """The code of one value; None or NaN for the missing one.
+        """Return the code of one value; None or NaN for missing.
 
         Raises
         ------
         ValueError
-            If fit has not seen it; the error has some that it has seen.
+            If the value did not occur in ``fit``; the message lists some that did.
         """
         if _is_na(value):
             if not self.missing:
@@ -368,10 +368,10 @@ class CategoryColumn:
 
 @dataclass(frozen=True, eq=False)
 class NumberColumn:
-    """A continuous column: its numbers' format, their modes, and whether some are missing.
+    """A fitted continuous column: the format of its numbers, and their modes.
 
-    A missing one has a code of its own, the last, and the value 0. Where too few are missing
-    (``rare``), no row is made with it. ``rounding_steps`` are those of numbers that are made.
+    Missing values have their own code, the last, and the value 0. If too few values are missing
+    (``rare``), no sampled row has this code. ``rounding_steps`` are those of sampled numbers.
     """
 
     format: Format
@@ -386,7 +386,7 @@ class NumberColumn:
 
     @property
     def suppressed(self) -> int | None:
-        """The code that no row is made with."""
+        """The code that no sampled row has."""
         return self.size - 1 if self.rare else None
 
     @cached_property
@@ -397,12 +397,13 @@ class NumberColumn:
     def encode(
         self, column: pd.Series, label: str, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Values, (n,) float32, and modes drawn from their posterior, (n,) int32.
+        """Encode numbers as values, (n,) float32, and modes drawn from their posterior, (n,) int32.
 
         Raises
         ------
         ValueError
-            If a number is infinite, of another kind than fit has seen, or missing as none was.
+            If a number is infinite, has another kind than in ``fit``, or is missing although none
+            was in ``fit``.
         """
         x, missing = self.format.read(_with_dtype(column, self.format.dtype, label), label)
         if missing.any() and not self.missing:
@@ -417,7 +418,7 @@ class NumberColumn:
         return values, codes
 
     def decode(self, values: np.ndarray, codes: np.ndarray) -> pd.Series:
-        """The numbers of values within modes, as the fitted column had them."""
+        """Decode values within modes to numbers in the format of the fitted column."""
         missing = codes == len(self.mixture.weights)
         modes = np.where(missing, 0, codes)
         x, format = self.mixture.unscale(values, modes), self.format
@@ -437,10 +438,10 @@ class NumberColumn:
         uniforms: np.ndarray,
         within: Sequence[float] = (-np.inf, np.inf),
     ) -> np.ndarray:
-        """The values within modes, (n,) float32, that numbers written as the fitted ones have.
+        """Round values within modes, (n,) float32, to as many decimals as the fitted numbers have.
 
-        ``uniforms``, (n,) in [0, 1), draw how finely each is written. Numbers between
-        two ends, as `read` counts them, stay there.
+        ``uniforms``, (n,) in [0, 1), draw the number of decimals of each. Numbers in the range
+        ``within``, in the units of `read`, stay in it.
         """
         if self.rounding_steps is None:
             return values
@@ -463,17 +464,18 @@ class NumberColumn:
 
 @dataclass(frozen=True, eq=False)
 class IdentifierColumn:
-    """A column of identifiers, of which none is kept: whether it is missing is all that is learned.
+    """A fitted column of identifiers. Only whether a value is missing is learned; none is stored.
 
     Attributes
     ----------
     dtype : dtype
-        Of the column; of one of categories without them.
+        Dtype of the column; for a pandas category without the categories.
     made : Identifiers
-        What stands for them in rows that are made.
+        The new identifiers of sampled rows.
     missing : bool
-        Whether missing ones have a code, 1.
+        Whether missing identifiers have the code 1.
     counts : ndarray of shape (size,), int64
+        Number of rows of the fitted table with each code.
     """
 
     dtype: Any
@@ -487,13 +489,13 @@ class IdentifierColumn:
         return 1 + self.missing
 
     def encode(self, column: pd.Series, label: str) -> np.ndarray:
-        """1 where a row's is missing, (n,) int32."""
+        """Encode identifiers: 1 if missing, else 0, (n,) int32."""
         return (column.isna().to_numpy(dtype=bool) & self.missing).astype(np.int32)
 
     def decode(self, codes: np.ndarray, before: int = 0) -> pd.Series:
-        """New identifiers, no two of them equal, as the fitted column had its own.
+        """Make new distinct identifiers in the format of the fitted column.
 
-        They go on from so many that were made before.
+        They follow the ``before`` identifiers that were made before.
         """
         missing = codes == 1
         made = self.made.make(len(codes) - int(missing.sum()), before)
@@ -508,7 +510,7 @@ class IdentifierColumn:
         return pd.Series(text, dtype=self.dtype)
 
     def code(self, value: Any, label: str) -> int:
-        """An error: rows cannot be asked for by their identifiers."""
+        """Raise an error, because identifiers cannot be conditions."""
         raise ValueError(
             f"{label} holds identifiers, of which none is known and new ones are made; leave the "
             "condition out"
@@ -615,14 +617,14 @@ _IDENTIFIER = 40  # characters of those that are made, at most
 
 @dataclass(frozen=True, eq=False)
 class TableSchema:
-    """The columns' names, and the dtype of an array.
+    """The column names of a table, and the dtype if it is an array.
 
     Attributes
     ----------
     names : Index
-        The names of the columns; positions for an array.
+        Names of the columns; for an array their positions.
     array_dtype : dtype or None
-        Of the array, None for a frame.
+        Dtype of the array; None for a DataFrame.
     """
 
     names: pd.Index
@@ -634,13 +636,13 @@ class TableSchema:
         return self.names.tolist()
 
     def label(self, j: int) -> str:
-        """Name column j as errors do."""
+        """Return the name of column j for error messages."""
         return f"column {self.keys[j]!r}"
 
     def position(self, name: Any) -> int:
-        """The position of the column of this name.
+        """Return the position of a column.
 
-        Raises ValueError if there is none; the error has the nearest names.
+        Raises ValueError if there is no such column; the message has similar names.
         """
         position = {each: j for j, each in enumerate(self.keys)}
         try:
@@ -649,7 +651,7 @@ class TableSchema:
             raise ValueError(no_column(name, self.keys)) from None
 
     def wide_enough(self, made: Collection[Any]) -> TableSchema:
-        """The same for identifiers that are made, for which an array's text may be too short."""
+        """Return the schema with text in arrays long enough for new identifiers."""
         dtype = self.array_dtype
         if dtype is None or dtype.kind != "U" or not made:
             return self
@@ -658,9 +660,9 @@ class TableSchema:
         )
 
     def match(self, X: Any) -> list[pd.Series]:
-        """The columns of a later table, in the order of the fitted one's.
+        """Return the columns of another table in the order of the fitted table.
 
-        Raises ValueError if its columns are not those of the fitted table.
+        Raises ValueError if the columns are not those of the fitted table.
         """
         other, columns = read_schema(X)
         if (self.array_dtype is None) != (other.array_dtype is None):
@@ -682,7 +684,7 @@ class TableSchema:
         return [columns[position[name]] for name in self.keys]
 
     def assemble(self, columns: Sequence[pd.Series], n_rows: int) -> Any:
-        """Columns put together as a DataFrame, or as an array if that was fitted."""
+        """Join columns to a DataFrame, or to an array if the fitted table was one."""
         if self.array_dtype is None:
             index = pd.RangeIndex(n_rows)
             frame = pd.DataFrame(dict(enumerate(columns)), index=index)
@@ -695,9 +697,9 @@ class TableSchema:
 
 
 def read_schema(X: Any) -> tuple[TableSchema, list[pd.Series]]:
-    """Read a table's schema and its columns, each as pandas holds it; X may be a list of rows.
+    """Return the schema and the columns (pandas Series) of a table; X may be a list of rows.
 
-    Raises ValueError or TypeError if it is no table, is empty, or has duplicate names.
+    Raises ValueError or TypeError if X is not a table, is empty, or has duplicate names.
     """
     X = as_table(X)
     if isinstance(X, pd.DataFrame):

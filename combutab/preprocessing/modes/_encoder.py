@@ -45,16 +45,16 @@ from combutab.preprocessing.modes._state import STATE
 
 @dataclass(frozen=True)
 class RowSpan:
-    """The meaning of a one-hot span of a row.
+    """A one-hot span of an encoded row.
 
     Attributes
     ----------
     column : int
-        The position of its column in the table.
+        Position of its column in the table.
     kind : {"category", "mode"}
-        Which value a discrete column has, or in which mode a continuous one lies.
+        What it encodes: the value of a discrete column, or the mode of a continuous one.
     value_index : int or None
-        Which of the row's values lies within that mode; None for categories.
+        Index of the value within that mode among the values of the row; None for categories.
     missing : bool
         Whether the last mode is that of missing values.
     """
@@ -67,16 +67,18 @@ class RowSpan:
 
 @dataclass(frozen=True)
 class RowLayout:
-    """A row of a generator's network: values in [-1, 1], then one-hot spans.
+    """The layout of a row of a generator's network: values in [-1, 1], then one-hot spans.
 
     Attributes
     ----------
     n_values : int
+        Number of values.
     sizes : tuple of int
-        Of each span, in ascending order, so that spans of one size are neighbours.
+        Size of each span, in ascending order, so that spans of equal size are neighbours.
     spans : tuple of RowSpan
+        The spans.
     suppressed : tuple of (int, int)
-        Span and code of what is learned, but made in no row: all rare values of a column together.
+        Span and code of what is learned but never sampled: the rare values of a column.
     """
 
     n_values: int
@@ -87,14 +89,14 @@ class RowLayout:
 
 @dataclass(frozen=True, eq=False)
 class ModeTable:
-    """An encoded table; its rows are what a `RowLayout` says.
+    """An encoded table, with rows in the layout of a `RowLayout`.
 
     Attributes
     ----------
     values : ndarray of shape (n_rows, n_values), float32
-        Each in [-1, 1].
+        Values in [-1, 1].
     codes : ndarray of shape (n_rows, n_spans), int32
-        Where each span is 1.
+        Position of the 1 in each span.
     """
 
     values: np.ndarray
@@ -183,68 +185,74 @@ class WholeColumns(Sequence[pd.Series]):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ModeEncoder(BaseEstimator):
-    """Encode a table for a generator of tables, and decode what the generator makes.
+    """Encode a table for a generator of synthetic tables, and decode sampled rows.
 
-    A discrete column becomes the code of its value. A continuous one is a mixture of normal
-    distributions, its modes: a number becomes the code of a mode, drawn by how probable each mode
-    is for it, and its distance from that mode's mean in units of four standard deviations. A
-    missing value is one more value of a discrete column, and one more mode of a continuous one, so
-    that a generator learns which are missing together. Constant columns are kept out of the rows.
+    A value of a discrete column becomes its code. A continuous column is modelled as a mixture of
+    normal distributions (its modes). A number becomes the code of a mode, drawn from the posterior
+    of the modes, and the distance from the mean of this mode in units of four standard deviations.
+    Missing is an additional value of a discrete column and an additional mode of a continuous one,
+    so that a generator learns which values are missing together. Constant columns are not part of
+    the encoded rows.
 
-    `decode` gives a table of the fitted schema: names and order of the columns, dtypes, missing
-    values as the dtype has them, numbers within the bounds of the fitted ones and rounded as they
-    were (to integers, decimals, days, seconds). It inverts `encode` up to two losses: a number
-    more than four standard deviations from every mode comes back at four, and values are float32,
-    so that a number is exact only where its rounding is not finer than about a ten-millionth of
-    four standard deviations of its mode (a column of seconds that spans years comes back to a few
-    seconds). Numbers that generators draw are written before as finely as the fitted ones are: most
-    as whole ones, say, where a few have halves.
+    `decode` returns a table with the fitted schema: names and order of the columns, dtypes, missing
+    values as in the dtype, numbers within the fitted bounds and rounded as in the fitted table (to
+    integers, decimals, days or seconds). It inverts `encode` with two exceptions. A number more
+    than four standard deviations from every mode is decoded at four. And values are float32, so
+    that a number is exact only if its rounding is not finer than about 1e-7 of four standard
+    deviations of its mode. For example, a column of seconds that spans years is exact to a few
+    seconds. Sampled numbers are rounded to as many decimals as the fitted ones have, with the same
+    frequencies: for example, most to integers and a few to halves.
 
     Parameters
     ----------
     discrete_columns : "auto" or array-like, default="auto"
-        "auto": columns of text, objects, categories and truth values are discrete; numbers, dates
-        and durations are continuous, in an array of objects too. Or the names of the discrete
-        columns, positions for an array. Columns of truth values are discrete in any case.
+        "auto": columns of text, objects, categories and booleans are discrete; numbers, dates and
+        durations are continuous, also in an array of objects. Otherwise the names (positions for an
+        array) of the discrete columns. Boolean columns are always discrete.
     strategy : {"mixture", "quantile"}, default="mixture"
-        What the modes of a continuous column are. "mixture": normal distributions. "quantile":
-        values that many rows share, and intervals that as many rows have each; a value has one of
-        them for certain, and its place there as its distance.
+        Modes of a continuous column. "mixture": normal distributions. "quantile": values that many
+        rows share, and intervals with equal numbers of rows. A number then has exactly one mode,
+        and its position in the interval as its value.
     n_modes : int, default=10
-        Modes of a continuous column at most; of quantiles about so many.
+        Maximum number of modes of a continuous column; with "quantile" their approximate number.
     min_weight : float, default=0.005
-        Modes of at most this share of the values are left out.
+        Modes with at most this share of the values are left out.
     max_rows : int, default=10_000
-        Modes are learned from a random sample of at most this many rows.
+        Maximum number of rows, sampled at random, that modes are learned from.
     n_jobs : int or None, default=None
-        Threads that learn modes, a column each; None is one (or as joblib's context says).
+        Number of threads that learn modes, one column each. None is one, unless in a joblib
+        context.
     min_frequency : int or float, default=1
-        Values of a discrete column that fewer rows have, or a smaller share of them, are rare:
-        they have one code together and are not kept, nor are they decoded. So are missing values,
-        of any column. The bounds of a continuous column are then such as enough rows share, or
-        rounded outward, and no mode is of fewer rows. 1 keeps all as it is.
+        Number of rows, or share of the rows, that a value of a discrete column must have to be
+        kept. Rarer values have one common code, are not stored, and cannot be decoded. The same
+        holds for missing values of any column. Bounds of continuous columns are then values that
+        enough rows share, or rounded outward, and each mode has at least as many rows. 1 keeps all
+        values.
     identifiers : "auto", list or None, default=None
-        The columns whose values are not kept at all, but decoded as new ones: whole numbers above
-        the fitted ones, or text that shows that it was made. "auto" takes those that look like
-        identifiers: a count or an ``id`` without repetition, and text that hardly ever repeats.
+        Columns whose values are not stored. They are decoded as new values: integers above the
+        fitted ones, or text that is recognisable as synthetic. "auto" detects identifiers by
+        `find_identifiers`.
     random_state : int, RandomState, Generator or None, default=None
-        Draws samples and modes. A column's draws do not depend on the other columns.
+        Seed for sampling rows and modes. The draws of a column do not depend on other columns.
 
     Attributes
     ----------
     layout_ : RowLayout
+        Layout of the encoded rows.
     category_counts_ : dict of int to ndarray of shape (size,), int64
-        For each span (by index) of a discrete column: the rows that have each of its values; 0 for
-        the rare ones.
+        For the span (by index) of each discrete column: number of rows with each value; 0 for the
+        rare values.
     categories_ : dict of name to list
-        For each discrete column, and each constant one: its values in the order of their codes,
-        None for a missing one.
+        For each discrete or constant column: its values in the order of their codes, None for
+        missing.
     columns_ : tuple of CategoryColumn, NumberColumn or IdentifierColumn
-        What is remembered of each column.
+        The fitted columns.
     schema_ : TableSchema
+        Names of the columns.
     n_features_in_ : int
+        Number of columns seen in ``fit``.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Only where all names are strings.
+        Names of these columns, if all are strings.
 
     References
     ----------
@@ -300,9 +308,9 @@ class ModeEncoder(BaseEstimator):
         Raises
         ------
         ValueError
-            If X is empty, has duplicate names or infinite values, if `discrete_columns` has names
-            that X lacks, or lacks a column that is not of numbers; if X has fewer rows than
-            `min_frequency`, or a column without a value that as many rows have.
+            If X is empty, has duplicate names or infinite values, or fewer rows than
+            `min_frequency`; if a column has no value that as many rows have; if `discrete_columns`
+            has unknown names, or lacks a column that cannot be continuous.
         """
         schema, columns = read_schema(X)
         return self._fit(schema, columns, len(columns[0]))
@@ -313,16 +321,16 @@ class ModeEncoder(BaseEstimator):
         columns: Sequence[str],
         check: Callable[[str, int], None] = lambda name, size: None,
     ) -> ModeEncoder:
-        """Learn columns of Parquet files as `fit` does of the DataFrame that pandas reads.
+        """Learn the columns of Parquet files, with the result of `fit` on the DataFrame.
 
-        Memory holds one whole column at a time; each is read three times. ``check`` is told a
-        column's name and the bytes that learning it takes, before they are taken; it may raise an
-        error.
+        Memory holds one whole column at a time. Each column is read three times. Before it is
+        learned, ``check`` is called with its name and the memory it takes in bytes, and can raise
+        an error.
 
         Raises
         ------
         ValueError
-            As `fit` does.
+            As in `fit`.
         """
         self._validate_params()
         schema = TableSchema(pd.Index(list(columns)), None)
@@ -386,7 +394,7 @@ class ModeEncoder(BaseEstimator):
         ----------
         X : DataFrame of pandas or polars, or array of shape (n_rows, n_columns)
         random_state : int, RandomState, Generator or None
-            Draws the modes; None for the encoder's own.
+            Seed for drawing the modes; None for that of the encoder.
 
         Returns
         -------
@@ -395,9 +403,9 @@ class ModeEncoder(BaseEstimator):
         Raises
         ------
         ValueError
-            If columns are missing or added, or have values that cannot be encoded: infinite ones,
-            categories that fit has not seen, missing ones where it has seen none. Numbers beyond
-            the fitted bounds are brought to them.
+            If columns are missing or added, or have values that cannot be encoded: infinite
+            numbers, categories that did not occur in ``fit``, or missing values if there were none
+            in ``fit``. Numbers beyond the fitted bounds are clipped.
         """
         check_is_fitted(self)
         columns = self.schema_.match(X)
@@ -410,16 +418,18 @@ class ModeEncoder(BaseEstimator):
     def encode_parquet(
         self, table: ParquetTable, n_rows: int, values: np.ndarray, codes: np.ndarray
     ) -> None:
-        """Encode the rows of Parquet files into arrays, at most n_rows at a time.
-
-        They become what `encode` gives for the DataFrame that pandas reads.
+        """Encode the rows of Parquet files into arrays, with the result of `encode`.
 
         Parameters
         ----------
         table : ParquetTable
+            The files.
         n_rows : int
+            Maximum number of rows to encode at a time.
         values : ndarray of shape (n_rows of the table, n_values), float32
+            Array to write the values to.
         codes : ndarray of shape (n_rows of the table, n_spans), int32
+            Array to write the codes to.
         """
         check_is_fitted(self)
         draws = self._draws(None)
@@ -455,22 +465,23 @@ class ModeEncoder(BaseEstimator):
                 codes[:, i] = coder.encode(columns[span.column], label)
 
     def decode(self, values: Any, codes: Any, *, made: dict[int, int] | None = None) -> Any:
-        """The table of encoded rows: a DataFrame, or an array if the encoder was fitted on one.
+        """Decode rows to a DataFrame, or to an array if the encoder was fitted on one.
 
         Parameters
         ----------
         values : array of shape (n_rows, n_values)
-            Beyond [-1, 1] they are clipped.
+            Values, clipped to [-1, 1].
         codes : array of integers of shape (n_rows, n_spans)
+            Codes.
         made : dict, optional
-            Of rows that come part by part: how many identifiers were made before, by column; it
-            is counted on, and starts empty.
+            Number of identifiers made so far, by column, to decode rows in parts. Start with an
+            empty dict; it is updated.
 
         Raises
         ------
         ValueError
-            If the shapes are not those of the layout, a value is not finite, or a code is not one
-            of its span, or that of the rare values.
+            If the shapes do not match the layout, a value is not finite, a code is not in its span,
+            or a code is that of the rare values.
         """
         check_is_fitted(self)
         values, codes = self._check_rows(np.asarray(values), np.asarray(codes))
@@ -492,18 +503,19 @@ class ModeEncoder(BaseEstimator):
         return self.schema_.assemble(columns, n_rows)
 
     def condition_code(self, column: Any, value: Any) -> tuple[int, int]:
-        """The span of a discrete column, and the code that one of its values has there.
+        """Return the span of a discrete column, and the code of one of its values.
 
         Parameters
         ----------
         column : name, or position in an array
+            The column.
         value : any
-            None or NaN for a missing one.
+            The value; None or NaN for missing.
 
         Raises
         ------
         ValueError
-            If there is no such column or value, or the column is continuous or constant, or holds
+            If there is no such column or value, or the column is continuous, constant or holds
             identifiers.
         """
         check_is_fitted(self)
@@ -520,11 +532,11 @@ class ModeEncoder(BaseEstimator):
         return next(i for i, span in enumerate(self.layout_.spans) if span.column == j), code
 
     def describe_suppressed(self) -> list[str]:
-        """Describe the values that are not kept, or kept although they are private.
+        """Describe values that are not stored, and values that are stored but may be private.
 
-        A sentence each on columns of identifiers; on columns of which more than a tenth of the rows
-        have values that are not kept; and on columns whose values are kept although most of them
-        are there once.
+        There is one sentence about each column of identifiers, each column where more than a tenth
+        of the rows have values that are not stored, and each column whose values are stored
+        although most of them occur once.
 
         Examples
         --------
@@ -570,12 +582,12 @@ class ModeEncoder(BaseEstimator):
         return told
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """The fitted encoder as numeric arrays and a dict that JSON can hold.
+        """Return the fitted encoder as numeric arrays and a dict for JSON.
 
-        It holds no rows of the fitted table, but the distinct values of its discrete columns that
-        `min_frequency` rows have or more, with their counts; of continuous ones the modes (shares,
-        means and standard deviations) and the bounds; of identifiers none. A `random_state` that is
-        a generator is left out.
+        They contain no rows of the fitted table. For discrete columns they contain the distinct
+        values that at least `min_frequency` rows have, with their counts; for continuous columns
+        the modes (shares, means and standard deviations) and the bounds; for identifiers no values.
+        A `random_state` that is a generator is left out.
 
         Raises
         ------
@@ -603,7 +615,7 @@ class ModeEncoder(BaseEstimator):
 
     @classmethod
     def from_state(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> ModeEncoder:
-        """The encoder that `to_state` described; a ValueError says what of it cannot be."""
+        """Restore the encoder from `to_state`; raises ValueError if the state is not valid."""
         state = unpack_all(meta, arrays, STATE, "the encoder's state")
         schema, columns = state["schema"], state["columns"]
         if len(schema.names) != len(columns) or not schema.names.is_unique:
@@ -618,7 +630,7 @@ class ModeEncoder(BaseEstimator):
 
     @classmethod
     def of_columns(cls, schema: TableSchema, columns: Sequence[ModeColumn]) -> ModeEncoder:
-        """The encoder of columns that are known, of which nothing is to be learned."""
+        """Make a fitted encoder of given columns, without data."""
         encoder = cls()
         encoder._set_fitted(schema, columns)
         return encoder

@@ -26,7 +26,7 @@ from combutab.preprocessing.modes._numbers import (
 
 
 def may_miss(dtype: Any) -> bool:
-    """Tell whether a column of a dtype can have missing values.
+    """Return whether a column of this dtype can have missing values.
 
     >>> may_miss(np.dtype(np.int64)), may_miss(np.dtype(np.float64))
     (False, True)
@@ -37,28 +37,29 @@ def may_miss(dtype: Any) -> bool:
 def given_numbers(
     dtype: Any, label: str, edges: Sequence[Any], n_bins: int, decimals: int | None = None
 ) -> NumberColumn:
-    """A column of numbers or dates between the first and the last edge.
+    """Make a column of numbers or dates with given bounds or bins, without data.
 
-    Between two edges there are ``n_bins`` bins of one width; more edges are those of the bins
-    themselves. Whole numbers of no more than ``n_bins`` values have a bin each. The bounds and zero
-    are bins of their own, where only two edges are given.
+    Two edges are the bounds: between them there are ``n_bins`` bins of equal width, and the bounds
+    and zero have their own bins. More edges are the edges of the bins. Integers with at most
+    ``n_bins`` values have one bin each.
 
     Parameters
     ----------
     dtype : dtype
-        Of numbers or dates.
+        Dtype of the column, of numbers or dates.
     label : str
-        Of the column, in errors.
+        Name of the column in error messages.
     edges : sequence
-        Ascending.
+        Bounds, or edges of the bins, in ascending order.
     n_bins : int
+        Number of bins.
     decimals : int, optional
-        Of floats; by default any.
+        Number of decimals of floats; by default they are not rounded.
 
     Raises
     ------
     ValueError
-        If the edges do not ascend, or the dtype cannot hold them.
+        If the edges are not in ascending order, or the dtype cannot hold them.
 
     Examples
     --------
@@ -120,25 +121,27 @@ def _join_sorted(one: Bins, other: Bins) -> Bins:
 def merge_bins(
     column: NumberColumn, weights: np.ndarray, n_bins: int, noise: float = 0.0
 ) -> np.ndarray:
-    """Join neighbouring bins, so that about ``n_bins`` have about equal weight.
+    """Merge neighbouring bins into about ``n_bins`` bins of about equal weight.
 
-    A bin of one number that has the weight of an even bin stays one; a lighter one joins the
-    interval that it lies in. Bins before the first and after the last that are heavier than
-    ``noise`` are a bin beside.
+    A bin of a single number stays separate if its weight is at least that of an average bin;
+    otherwise it joins the interval around it. The bins before the first and after the last bin
+    whose weight exceeds ``noise`` become one bin on each side.
 
     Parameters
     ----------
     column : NumberColumn
-        As `given_numbers` makes it.
+        A column from `given_numbers`.
     weights : ndarray, (n_fine,)
-        Of its bins, at least 0.
+        Weights of its bins, at least 0.
     n_bins : int
+        Approximate number of merged bins.
     noise : float, default=0.0
+        Weight up to which a bin counts as empty.
 
     Returns
     -------
     ndarray of int, (n_fine,)
-        The new bin of each.
+        The merged bin of each bin.
 
     Examples
     --------
@@ -175,7 +178,7 @@ def merge_bins(
 
 
 def join_bins(column: NumberColumn, groups: np.ndarray, weights: np.ndarray) -> NumberColumn:
-    """The column whose bins are groups of these; ``weights``, (n_groups,), are positive."""
+    """Merge the bins of a column by groups; ``weights``, (n_groups,), are positive."""
     low, high = column.mixture.ends(np.arange(len(groups)))
     is_atom = column.mixture.sds <= NARROW
     step = column.format.step if isinstance(column.format, TickFormat) else 0
@@ -200,9 +203,9 @@ def join_bins(column: NumberColumn, groups: np.ndarray, weights: np.ndarray) -> 
 def given_categories(
     dtype: Any, label: str, values: Sequence[Any] | None, others: bool
 ) -> CategoryColumn:
-    """A column of categories that are given; by default those of its dtype.
+    """Make a column of given categories, by default those of its dtype, without data.
 
-    ``others`` tells whether rows may have other values, which then have one code together.
+    ``others`` says whether rows can have other values, which then share one code.
 
     Examples
     --------
@@ -233,7 +236,7 @@ def given_categories(
 
 
 def given_identifiers(dtype: Any) -> IdentifierColumn:
-    """A column of identifiers that are counted from 1, whatever the rows have."""
+    """Make a column of identifiers, counted from 1, without data."""
     kind: Any = "integer" if types.is_numeric_dtype(dtype) else "text"
     if isinstance(dtype, pd.CategoricalDtype):
         dtype = pd.CategoricalDtype(dtype.categories[:0], dtype.ordered)

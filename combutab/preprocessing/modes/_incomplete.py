@@ -21,30 +21,31 @@ from combutab.preprocessing.modes._numbers import TickFormat, refuse_infinite
 
 
 class IncompleteTable:
-    """A table with missing cells, of the columns that an encoder was fitted on.
+    """A table with missing cells, with the columns that an encoder was fitted on.
 
-    A cell is known if it is there and the encoder has a code for its value: it has none for a
-    category that fit has not seen or has counted as rare, nor for a number beyond the fitted bounds
-    or between the whole numbers of an integer column.
+    A cell is known if it is not missing and the encoder has a code for its value. There is no code
+    for categories that did not occur in ``fit`` or were rare, for numbers beyond the fitted bounds,
+    and for fractions in a column of integers.
 
     Parameters
     ----------
     encoder : ModeEncoder
-        Fitted.
+        Fitted encoder.
     X : DataFrame of pandas or polars, or array of shape (n_rows, n_columns)
+        The table.
 
     Attributes
     ----------
     missing : ndarray of shape (n_rows, n_columns), bool
-        The columns are in the encoder's order.
+        Missing cells, with the columns in the order of the encoder.
     rows : ndarray of int
-        The positions of the rows that miss a cell.
+        Positions of the rows with missing cells.
 
     Raises
     ------
     ValueError
         If X has other columns than the encoder, infinite values, or a column of another kind than
-        the fitted one (of text instead of numbers, say).
+        in ``fit``, such as text instead of numbers.
 
     Examples
     --------
@@ -82,20 +83,21 @@ class IncompleteTable:
         self.rows = np.flatnonzero(self.missing.any(axis=1))
 
     def encode(self, seed: int, rows: np.ndarray | None = None) -> tuple[ModeTable, np.ndarray]:
-        """Encode rows as far as they are known.
+        """Encode the known cells of rows.
 
         Parameters
         ----------
         seed : int
-            Draws the modes of numbers.
+            Seed for drawing the modes of numbers.
         rows : ndarray of int, optional
-            Their positions; by default of those that miss a cell.
+            Positions of the rows; by default those with missing cells.
 
         Returns
         -------
         ModeTable
-            With 0 where a cell is not known.
+            The encoded rows, with 0 for cells that are not known.
         known : ndarray of shape (len(rows), n_spans), bool
+            Whether the cell of each span is known.
         """
         layout = self.encoder.layout_
         rows = self.rows if rows is None else rows
@@ -123,17 +125,17 @@ class IncompleteTable:
         return ModeTable(values, codes), known
 
     def fill(self, made: Any) -> Any:
-        """The table with cells of other rows where it misses them; all others are as they were.
+        """Fill the missing cells with those of other rows; known cells are not changed.
 
         Parameters
         ----------
-        made : DataFrame or array, as the encoder decodes rows
-            A row for each of ``rows``.
+        made : DataFrame or array, as from ``decode`` of the encoder
+            One row for each of ``rows``.
 
         Returns
         -------
-        DataFrame, of pandas or polars as the table, or array
-            A column keeps its dtype, unless that cannot hold the cells.
+        DataFrame of pandas or polars as the table, or array
+            A column keeps its dtype, unless the dtype cannot hold the new cells.
         """
         filled = self._table.copy()
         for j, name in enumerate(self.encoder.schema_.keys):
@@ -157,7 +159,7 @@ class IncompleteTable:
 
 
 def missing_codes(encoder: ModeEncoder) -> np.ndarray:
-    """The code of a missing value in each span of a fitted encoder, (n_spans,); -1 for none.
+    """Return the code of missing values in each span of an encoder, (n_spans,); -1 for none.
 
     >>> encoder = ModeEncoder(random_state=0).fit(np.array([[1.0, 3.0], [2.0, np.nan], [4.0, 3.5]]))
     >>> missing_codes(encoder).tolist(), encoder.layout_.sizes
@@ -173,9 +175,9 @@ def missing_codes(encoder: ModeEncoder) -> np.ndarray:
 
 
 def append_cells(column: pd.Series, cells: pd.Series) -> pd.Series:
-    """Put cells at the end of a column, in its own dtype if that can hold them.
+    """Append cells to a column, in the dtype of the column if it can hold them.
 
-    Categories that a column lacks are added to its own.
+    New categories are added to those of the column.
 
     >>> append_cells(pd.Series(["b"], dtype="category"), pd.Series(["a", "b"])).tolist()
     ['b', 'a', 'b']
@@ -198,7 +200,7 @@ def append_cells(column: pd.Series, cells: pd.Series) -> pd.Series:
 
 
 def put_cells(column: pd.Series, absent: np.ndarray, cells: pd.Series) -> pd.Series:
-    """Put cells into the places of a column, (n,) bool, as `append_cells` holds them."""
+    """Replace the cells where ``absent``, (n,) bool, with dtypes as in `append_cells`."""
     dtype: Any = column.dtype
     if absent.all() and not isinstance(dtype, pd.CategoricalDtype | pd.SparseDtype):
         return _as_held(cells, dtype).set_axis(column.index)
