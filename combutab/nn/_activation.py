@@ -13,27 +13,28 @@ from combutab.nn._layers import ActivationSpec, build_activation
 def check_activation(
     spec: ActivationSpec, width: int, *, proxy_norm: bool = False, twice: bool = False
 ) -> None:
-    """Refuse an activation that a stack cannot train or predict with as a plain network would.
+    """Check that a stack can train and predict with an activation, else raise an error.
 
     Parameters
     ----------
     spec : str or callable
-        A module that is not known is called with rows of shape (8, width), in training and in
+        Activation. Custom modules are tested with rows of shape (8, width), in training and in
         evaluation mode.
     width : int
-    proxy_norm : bool
-        As it will be wrapped.
-    twice : bool
-        Whether it is differentiated twice, as by the gradient penalty of a critic.
+        Number of units.
+    proxy_norm : bool, default=False
+        Whether it will be wrapped in ProxyNorm.
+    twice : bool, default=False
+        Whether it must be twice differentiable, as for the gradient penalty of a critic.
 
     Raises
     ------
     ValueError
-        If the module fails, changes the shape or the type, cannot be differentiated, predicts one
-        row by the others or by chance, keeps tensors that are neither parameters nor buffers, or
-        is one that an earlier call returned.
+        If the module fails, changes the shape or the dtype, cannot be differentiated, makes the
+        prediction of a row depend on other rows or on chance, has tensors that are neither
+        parameters nor buffers, or was returned by an earlier call.
     TypeError
-        If ``spec`` is neither a name nor makes a module.
+        If ``spec`` is neither a name nor a callable that returns a module.
     """
     try:
         module = build_activation(spec, width, proxy_norm=proxy_norm)

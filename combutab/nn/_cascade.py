@@ -157,25 +157,27 @@ class CodePart(ResidualPart):
 
 
 class StackedCascade(StackedNetwork):
-    """M pairs of networks: codes of a row from its other codes, values' velocities from all codes.
+    """M cascades of two networks, for the codes of a row and for the velocities of its values.
 
-    ``codes`` takes the codes of a row that are known, as `code_inputs` gives them, to raw outputs
-    of all spans. ``values`` takes all codes, the values on their way from noise, which of them are
-    known, and the time, to the values' velocities; it is None for rows without values.
+    ``codes`` maps the known codes of a row, as from `code_inputs`, to raw outputs of all spans.
+    ``values`` maps all codes, the values on the flow from noise, a mask of the known values, and
+    the time, to the velocities of the values. It is None for rows without values.
 
     Parameters
     ----------
     spans : RowSpans
-        Spans that are no categories are ordered bins.
+        Layout of the rows. Spans that are not categories are ordered bins.
     widths : sequence of int
-        Widths of the residual blocks of ``codes``; those of ``values`` are half as wide.
-    members, normalization
-        As of ``StackedGenerator``.
+        Widths of the residual blocks of ``codes``. The blocks of ``values`` have half the widths.
+    members : sequence of Member
+        The M networks of the stack.
+    normalization : str, default="layer"
+        Normalisation of the inputs of each block and of the last layer.
 
     References
     ----------
-    Mueller et al. (2026), "Cascaded flow matching for heterogeneous tabular data", whose cascade
-    it is; Shi et al. (2025), "TabDiff", which masks codes.
+    Mueller et al. (2026), "Cascaded flow matching for heterogeneous tabular data" (the cascade);
+    Shi et al. (2025), "TabDiff" (masked codes).
     """
 
     values: ResidualPart | None
@@ -204,7 +206,7 @@ class StackedCascade(StackedNetwork):
 
     @staticmethod
     def value_widths(widths: Sequence[int]) -> list[int]:
-        """Widths of the blocks for values: half, as places within bins are easy to find."""
+        """Return the widths of the blocks of ``values``: half of those of ``codes``."""
         return [-(-width // 2) for width in widths]
 
     @staticmethod
@@ -213,7 +215,7 @@ class StackedCascade(StackedNetwork):
 
     @staticmethod
     def linear_shapes(spans: RowSpans, widths: Sequence[int]) -> dict[str, tuple[int, int]]:
-        """The shapes of a member's weights of linear layers, by name."""
+        """Return the shapes of the weights of a member's linear layers, by name."""
         n_inputs, n_outputs = CodePart.sizes(spans)
         sizes = {"codes": ResidualPart.linear_sizes(n_inputs, widths, n_outputs)}
         if spans.n_values:
@@ -230,12 +232,12 @@ class StackedCascade(StackedNetwork):
 
 
 class CodeInputs:
-    """Known codes as inputs of a network: categories one-hot, ordered bins cumulative.
+    """Encoding of known codes as network inputs: categories one-hot, ordered bins cumulative.
 
-    An ordered code is 1 at its place and at all below, so that near bins look alike; behind all of
-    these is the place of each, a normal quantile. A missing value's is 1 at its own place alone. A
-    code that is not known, -1, is 0 throughout. No such row is ever made: what a code adds to the
-    outputs of the first layer is looked up.
+    An ordered code is 1 at its position and all positions below, so that neighbouring bins have
+    similar inputs. An additional input per ordered span is the position as a normal quantile. A
+    missing value is 1 only at its own position. An unknown code, -1, is 0 at all positions. The
+    inputs are not computed; the contribution of a code to the first layer is looked up.
     """
 
     def __init__(self, spans: RowSpans) -> None:
@@ -249,7 +251,7 @@ class CodeInputs:
         }
 
     def effects(self, weight: Tensor) -> CodeEffects:
-        """What the codes add to the outputs of a layer of this weight, (M, n_inputs, width)."""
+        """Compute the contributions of codes to a layer with this weight, (M, n_inputs, width)."""
         *spans, places = weight.split([*self._sizes, len(self._ordered)], dim=1)
         for i, (k, z, n) in self._ordered.items():
             below = spans[i][:, :n].cumsum(1)
@@ -313,12 +315,13 @@ def _n_bins(spans: RowSpans, i: int) -> int:
 
 
 class BlurredCrossEntropy:
-    """Cross-entropies of codes in which bins that are near each other count as near.
+    """Cross-entropy of codes that treats neighbouring bins as similar.
 
-    The loss of an ordered span is in part the cross-entropy itself, in part that of blurred
-    probabilities to the blurred code: both are least where the probabilities are the true ones,
-    but what is learned by heart of a single bin lowers the second one little. The blur is a normal
-    density whose standard deviation is a share of the span's bins; a missing value is near none.
+    The loss of an ordered span is a weighted sum of the cross-entropy, and of the cross-entropy
+    between the blurred probabilities and the blurred code. Both have their minimum at the true
+    probabilities, but overfitting a single bin hardly decreases the second. The blur is a normal
+    density, with a standard deviation that is a share of the number of bins of the span. A missing
+    value is not blurred.
 
     Examples
     --------
@@ -381,6 +384,6 @@ class BlurredCrossEntropy:
 
 
 def time_inputs(t: Tensor) -> Tensor:
-    """Inputs of times, (..., 1) -> (..., N_TIME): the time and waves of it."""
+    """Encode times, (..., 1) -> (..., N_TIME), as the time and sine waves of it."""
     angles = [math.pi * k * t for k in range(1, _HARMONICS + 1)]
     return torch.cat([t, *map(torch.cos, angles), *map(torch.sin, angles)], dim=-1)

@@ -33,8 +33,10 @@ _LEAST_SQUARE = 1e-36  # of the norm of a gradient
 
 @contextmanager
 def frozen(*networks: nn.Module) -> Iterator[None]:
-    """Hold the networks' parameters constant: gradients pass through to inputs only.
+    """Freeze the parameters of networks in a context, so that only inputs get gradients.
 
+    Examples
+    --------
     >>> from combutab.nn import Member
     >>> critic = StackedCritic(2, (4,), [Member(0, "relu")], pac=1)
     >>> with frozen(critic):
@@ -60,25 +62,27 @@ def gradient_penalty(
     *,
     weight: float = 10.0,
 ) -> Tensor:
-    """WGAN-GP's penalty on how far the norm of a critic's gradient is from 1.
+    """Gradient penalty of WGAN-GP: squared deviation of a critic's gradient norm from 1.
 
     Parameters
     ----------
     critic : StackedCritic
+        The critics.
     real, fake : Tensor, (M, batch, n_inputs)
-        Neither receives a gradient.
+        Real and generated rows, which get no gradient.
     mix : Tensor, (M, batch / pac)
-        Uniform on [0, 1]: where between fake (0) and real (1) rows each group's gradient is taken.
+        Random numbers in [0, 1], for the point between fake (0) and real (1) rows at which the
+        gradient of each group is computed.
     masks : sequence of Tensor, optional
-        Dropout masks, as of ``StackedCritic.score``.
-    weight : float
-        Factor of the penalty; 10 in the paper.
+        Dropout masks, as in ``StackedCritic.score``.
+    weight : float, default=10.0
+        Weight of the penalty, as in the paper.
 
     Returns
     -------
     Tensor, (M,)
-        ``weight * mean((norm - 1)^2)`` over groups, the norm being over all rows of a group;
-        differentiable by the critic's parameters, except by those that are frozen.
+        ``weight * mean((norm - 1)^2)`` over groups, where the norm is over all rows of a group. It
+        is differentiable with respect to the parameters of the critic that are not frozen.
 
     References
     ----------
@@ -143,7 +147,7 @@ class BlockNetwork(LayeredNetwork):
     def linear_shapes(
         cls, n_inputs: int, widths: Sequence[int], n_outputs: int
     ) -> dict[str, tuple[int, int]]:
-        """The shapes of a member's weights of linear layers, by name."""
+        """Return the shapes of the weights of a member's linear layers, by name."""
         shapes: dict[str, tuple[int, int]] = {}
         for i, width in enumerate((*widths, n_outputs)):
             shapes[f"linears.{i}.weight"] = (n_inputs, width)
@@ -203,9 +207,9 @@ class BlockNetwork(LayeredNetwork):
 
 
 class StackedGenerator(BlockNetwork):
-    """M of CTGAN's generators: noise and condition, side by side, to the raw outputs of a row.
+    """M generators of CTGAN, from noise and condition (concatenated) to the raw outputs of a row.
 
-    Parameters are those of `BlockNetwork`. The paper's blocks are of widths (256, 256) with batch
+    Parameters are those of `BlockNetwork`. The paper uses the widths (256, 256), batch
     normalisation and ReLU.
 
     References
@@ -223,25 +227,25 @@ class StackedGenerator(BlockNetwork):
 
 
 class StackedCritic(BlockNetwork):
-    """M of CTGAN's critics, each of which judges ``pac`` rows together.
+    """M critics of CTGAN, which score groups of ``pac`` rows.
 
     Parameters
     ----------
     n_inputs : int
-        Columns of a row and of its condition together.
+        Number of columns of a row and its condition.
     widths, members
-        As of `BlockNetwork`; ``activation="original"`` is LeakyReLU(0.2).
-    pac : int
-        Rows that are judged together (PacGAN).
-    dropout : float
-        After every activation, for all members.
+        As in `BlockNetwork`; ``activation="original"`` is LeakyReLU(0.2).
+    pac : int, default=10
+        Number of rows that are scored together (PacGAN).
+    dropout : float, default=0.5
+        Dropout rate after every activation, for all members.
     **options
-        Others of `BlockNetwork`. Batch normalisation would make the gradient penalty one of whole
-        batches.
+        Other parameters of `BlockNetwork`. Do not use batch normalisation: the gradient penalty
+        would then depend on whole batches.
 
     Shape
     -----
-    rows : (M, batch, n_inputs) -> (M, batch / pac), neighbouring rows being judged together
+    rows : (M, batch, n_inputs) -> (M, batch / pac), one score per ``pac`` neighbouring rows
 
     References
     ----------
@@ -274,12 +278,12 @@ class StackedCritic(BlockNetwork):
         self.pac, self.dropout = pac, dropout
 
     def mask_maker(self) -> MaskMaker:
-        """Draws dropout masks for groups of rows: ``draw(keys, n_rows=batch // pac)``."""
+        """Return the generator of dropout masks: ``draw(keys, n_rows=batch // pac)``."""
         rates = [self.dropout] * self.n_members
         return MaskMaker(self.widths, rates, device=self.device, dtype=self.dtype)
 
     def group(self, rows: Tensor) -> Tensor:
-        """Put ``pac`` neighbouring rows side by side.
+        """Concatenate each ``pac`` neighbouring rows.
 
         Shape
         -----
@@ -298,11 +302,11 @@ class StackedCritic(BlockNetwork):
         return rows.reshape(rows.shape[0], -1, self.n_inputs)
 
     def score(self, groups: Tensor, masks: Sequence[Tensor] | None = None) -> Tensor:
-        """Judge groups that ``group`` made.
+        """Score the groups of ``group``.
 
         Shape
         -----
-        groups : (M, n_groups, pac * n_inputs), masks : (M, n_groups, width) a block, or None
+        groups : (M, n_groups, pac * n_inputs), masks : (M, n_groups, width) per block, or None
         for no dropout -> (M, n_groups)
         """
         return self.raw_outputs(groups, masks).squeeze(-1)
@@ -312,10 +316,10 @@ class StackedCritic(BlockNetwork):
 
 
 class StackedRowEncoder(BlockNetwork):
-    """M of TVAE's encoders: a row to the mean and log variance of its latent normal.
+    """M encoders of TVAE, from a row to the mean and log variance of its latent distribution.
 
-    Parameters are those of `BlockNetwork`; ``n_outputs`` is twice the latent dimensions. The
-    paper's blocks are of widths (128, 128) with ReLU and no normalisation.
+    Parameters are those of `BlockNetwork`; ``n_outputs`` is twice the number of latent dimensions.
+    The paper uses the widths (128, 128), ReLU, and no normalisation.
 
     Shape
     -----
@@ -334,18 +338,18 @@ class StackedRowEncoder(BlockNetwork):
 
 
 class StackedRowDecoder(BlockNetwork):
-    """M of TVAE's decoders: a latent vector to the raw outputs of a row.
+    """M decoders of TVAE, from a latent vector to the raw outputs of a row.
 
-    Beside them it has a standard deviation for each tanh value, a parameter, at least 0.01.
+    Each tanh value also has a learned standard deviation of at least 0.01.
 
     Parameters
     ----------
     n_inputs : int
-        Latent dimensions.
+        Number of latent dimensions.
     n_outputs, n_values : int
-        ``n_outputs`` is the width of a row, of which ``n_values`` are tanh values.
+        Width of a row, and the number of its tanh values.
     widths, members, **options
-        As of `BlockNetwork`; the paper's are as `StackedRowEncoder` has them.
+        As in `BlockNetwork`. The paper uses those of `StackedRowEncoder`.
 
     Shape
     -----
@@ -382,5 +386,5 @@ class StackedRowDecoder(BlockNetwork):
 
     @property
     def sigma(self) -> Tensor:
-        """The standard deviations, (M, 1, n_values)."""
+        """Standard deviations of the values, (M, 1, n_values)."""
         return self.log_sigma.exp() + _SIGMA_FLOOR

@@ -177,18 +177,22 @@ def write_gradient(place: Tensor, grad: Tensor | None) -> None:
 
 
 class MaskMaker:
-    """Draws one step's dropout masks of all layers at once: a 64-bit draw serves eight units.
+    """Generator of the dropout masks of all layers, with one 64-bit draw per eight units.
 
-    A rate is rounded to the nearest 1/256 (never to zero), and the kept units are scaled by the
-    inverse of the keep probability that results, so the expected activation is exact.
+    Rates are rounded to multiples of 1/256 (a positive rate never to zero). Kept units are scaled
+    by the inverse of the resulting keep probability, so that the expected activation is exact.
 
     Parameters
     ----------
     widths : sequence of int
-        Units of each layer that drops out.
+        Number of units of each layer with dropout.
     rates : sequence of float
-        One a member, in [0, 1).
+        Dropout rate of each member, in [0, 1).
+    device, dtype
+        Device and dtype of the masks.
 
+    Examples
+    --------
     >>> maker = MaskMaker([16, 8], [0.5, 0.0])
     >>> masks = maker.draw(keys=[1, 2], n_rows=3)
     >>> [tuple(mask.shape) for mask in masks], bool((masks[0][1] == 1).all())
@@ -231,11 +235,10 @@ class MaskMaker:
         self._scale.copy_(scale.view_as(self._scale))
 
     def draw(self, keys: Sequence[int] | Tensor, n_rows: int, first: int = 0) -> list[Tensor]:
-        """Masks of (M, n_rows, width), 0 or 1 / keep probability, one a layer.
+        """Draw the masks of a step, one per layer, (M, n_rows, width): 0, or 1 / keep probability.
 
-        They are those of the rows ``first`` on of a step.
-
-        They are views of this object's memory: the next draw overwrites them.
+        They are the masks of the rows from ``first`` on. They are views of the memory of this
+        object, which the next call overwrites.
         """
         if not self._total:
             return []
@@ -327,21 +330,24 @@ def _draw_linear(
 
 
 class StackedLinear(nn.Module):
-    """M affine maps at once: one ``torch.baddbmm``.
+    """Linear layers of M members, computed as one ``torch.baddbmm``.
 
     Parameters
     ----------
     in_features, out_features : int
+        Number of inputs and outputs.
     generators : sequence of torch.Generator
-        One a member: its weights are drawn from its own generator alone.
-    init : {"torch", "kaiming", "xavier", "lecun", "ntk", "data"}
-        ``"ntk"`` draws unit normals and divides by sqrt(in_features) in the forward pass;
-        ``"data"`` too, for ``fit_to`` to go on from.
+        Random generator of each member, for its initial weights.
+    init : {"torch", "kaiming", "xavier", "lecun", "ntk", "data"}, default="torch"
+        Initialisation. ``"ntk"`` draws standard normal weights and divides by sqrt(in_features) in
+        the forward pass. ``"data"`` does the same; call ``fit_to`` afterwards.
 
     Shape
     -----
     x : (M, batch, in_features) -> (M, batch, out_features)
 
+    Examples
+    --------
     >>> layer = StackedLinear(3, 2, [torch.Generator().manual_seed(s) for s in (0, 1)])
     >>> layer.float()(torch.zeros(2, 5, 3)).shape
     torch.Size([2, 5, 2])
@@ -365,20 +371,22 @@ class StackedLinear(nn.Module):
         return torch.baddbmm(self.bias, x, self.weight, alpha=self.scale)
 
     def add_to(self, h: Tensor, x: Tensor) -> Tensor:
-        """``h + forward(x)``, (M, batch, out), with fewer passes over memory."""
+        """Compute ``h + forward(x)``, (M, batch, out), with fewer passes over memory."""
         return torch.baddbmm(h, x, self.weight, alpha=self.scale).add_(self.bias)
 
     @torch.no_grad()
     def fit_to(self, x: Tensor, points: Tensor, shares: Tensor, members: Sequence[int]) -> None:
-        """Scale each unit to variance 1 over rows, and put its zero between some of them.
+        """Scale each unit to variance 1 over the rows, and shift it so that it is zero among them.
 
         Parameters
         ----------
         x : Tensor, (M, n, in_features)
-        points : Tensor of int64, (M, k, out_features)
-            Rows, between which the unit is zero: at their mean by ``shares``, of the same shape.
+            Rows of each member.
+        points, shares : Tensor, (M, k, out_features)
+            Indices of rows (int64) and their weights. The unit is zero at the weighted mean of
+            these rows.
         members : sequence of int
-            Whose weights are set.
+            Members whose weights are set.
         """
         z = torch.matmul(x, self.weight) * self.scale
         spread = z.std(1, correction=0, keepdim=True)
@@ -418,14 +426,16 @@ class StackedEmbedding(nn.Module):
 
 
 class StackedNorm(nn.Module):
-    """The normalisation slot of M members: layer, group, rms, batch, PLN or PLS.
+    """Normalisation of M members: batch, layer, group, RMS, PLN or PLS.
 
     Parameters
     ----------
     kind : {"batch", "layer", "group", "rms", "pln", "pls"}
+        Kind of the normalisation.
     width, n_members : int
-    affine : bool
-        Learn a gain and a shift per unit; left out where ProxyNorm brings its own.
+        Number of units and of members.
+    affine : bool, default=True
+        Whether to learn a gain and a shift per unit. Use False with ProxyNorm, which has its own.
 
     Shape
     -----
@@ -505,7 +515,7 @@ class StackedNorm(nn.Module):
         return (x - mean) * torch.rsqrt(var + self.eps)
 
     def running_affine(self) -> tuple[Tensor, Tensor]:
-        """Scale and shift, (M, 1, width), of batch normalisation by the running statistics."""
+        """Return scale and shift, (M, 1, width), of batch normalisation with running statistics."""
         scale = torch.rsqrt(self.running_var + self.eps).unsqueeze(1)
         shift = -self.running_mean.unsqueeze(1) * scale
         if self.gain is None or self.shift is None:
@@ -513,7 +523,7 @@ class StackedNorm(nn.Module):
         return scale * self.gain, torch.addcmul(self.shift, shift, self.gain)
 
     def kernel(self) -> Kernel | None:
-        """Return the kernel before gain and shift; None for batch normalisation."""
+        """Return the kernel without gain and shift; None for batch normalisation."""
         if self.kind == "batch":
             return None
         if self.parallel is not None:
@@ -637,7 +647,7 @@ ActivationSpec = str | Callable[[int], nn.Module]
 def build_activation(
     spec: ActivationSpec, width: int, seed: int = 0, *, proxy_norm: bool = False
 ) -> nn.Module:
-    """A fresh module; what it draws at construction follows the seed alone.
+    """Make a new activation module, whose random parameters depend only on the seed.
 
     Torch's global generator is neither read nor set.
     """
@@ -764,17 +774,18 @@ class SeparateModules(nn.Module):
 
 
 class StackedActivation(nn.Module):
-    """Activations of M members, sorted so that equal ones are neighbours: one call a kind.
+    """Activations of M members, sorted by kind, with one call per kind.
 
     Parameters
     ----------
     specs : sequence of str or callable
-        One a member: a name of ``ACTIVATIONS`` or ``width -> nn.Module``.
+        Activation of each member: a name in ``ACTIVATIONS`` or a callable ``width -> nn.Module``.
     width : int
+        Number of units.
     seeds : sequence of int
-        One a member, for modules that draw at construction.
-    proxy_norm : bool
-        Wrap each in ProxyNorm.
+        Seed of each member, for modules with random parameters.
+    proxy_norm : bool, default=False
+        Whether to wrap each activation in ProxyNorm.
 
     Shape
     -----
@@ -806,7 +817,7 @@ class StackedActivation(nn.Module):
             start = stop
 
     def forward(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
-        """``valid``, (M, batch): which places hold a row; None: all."""
+        """Apply the activations. ``valid``, (M, batch), marks positions with a row; None: all."""
         kinds = list(zip(self.groups, self.kinds, strict=True))
         if len(kinds) == 1:
             return _apply(self.kinds[0], x, valid)
@@ -815,7 +826,7 @@ class StackedActivation(nn.Module):
         )
 
     def select_groups(self, keep: Sequence[int]) -> None:
-        """Keep these members; the tensors are the stack's to drop."""
+        """Keep only these members; the stack selects the tensors."""
         groups, kinds, start = list[slice](), nn.ModuleList(), 0
         for group, kind in zip(self.groups, self.kinds, strict=True):
             rows = [m - group.start for m in keep if group.start <= m < group.stop]

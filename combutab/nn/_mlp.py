@@ -187,34 +187,36 @@ class PiecewiseLinearEmbedding(nn.Module):
 
 
 class StackedInputs(nn.Module):
-    """Numbers, as they are or embedded, and a learned vector for each code, of M members.
+    """Input modules of M members: embeddings of codes, and numbers with or without embeddings.
 
-    A network takes any module of this signature in its place: its parameters, with a leading
-    member axis, are differentiated all the same. One that makes several heads gives each row as
-    often as there are heads, one behind the other.
+    A network also accepts another module with the same signature, whose parameters have a leading
+    member axis. A module for several heads repeats each row once per head.
 
     Parameters
     ----------
     cardinalities : sequence of int
-        Cardinalities of the columns that come as codes; each gets an embedding.
+        Numbers of codes of the columns with codes; each has an embedding.
     embedding_dim : int
-        Its width, unless the cardinality is smaller.
+        Dimension of these embeddings, or the cardinality if it is smaller.
     generators : sequence of torch.Generator
-        One a member.
+        Random generator of each member.
     n_numeric : int, default=0
-        How many of the columns that do not come as codes, the first, are numbers.
+        Number of columns of numbers, which are the first dense columns.
     numeric : NumericEmbedding, optional
-        The numbers' embedding.
+        Embedding of the numbers.
     n_scaled : int, default=0
-        Inputs of the first layer, to multiply each by a learned factor, 1 at first; 0: none is.
+        Number of inputs of the first layer if each is multiplied by a learned factor, which starts
+        at 1; 0 for no factors.
     bins : sequence of Tensor or None, optional
-        Each member's edges of bins, (n_numeric, n_bins + 1), for piecewise-linear embeddings;
-        without, they come with a state that is loaded.
+        Edges of the bins of each member, (n_numeric, n_bins + 1), for piecewise-linear embeddings.
+        By default they are set when a state is loaded.
 
     Shape
     -----
     dense : (M, batch, n_dense), codes : (M, batch, n_codes) int64 -> (M, batch, n_inputs)
 
+    Examples
+    --------
     >>> inputs = StackedInputs([5], 2, [torch.Generator().manual_seed(0)])
     >>> inputs.float()(torch.zeros(1, 3, 4), torch.ones(1, 3, 1, dtype=torch.int64)).shape
     torch.Size([1, 3, 6])
@@ -265,11 +267,11 @@ _N_POINTS = 5  # rows between which a unit's zero lies at first
 
 @dataclass(frozen=True)
 class MLPSpec(NetworkSpec, kind="mlp"):
-    """Perceptrons: their widths, normalisation and first weights.
+    """Specification of multilayer perceptrons: widths, normalisation, embeddings, initialisation.
 
-    ``cardinalities`` are those of the columns that come as integer codes, each of which gets an
-    embedding of ``embedding_dim`` (or its cardinality, if that is smaller). The first
-    ``n_numeric`` of the others are numbers, which may get one too.
+    ``cardinalities`` are the numbers of codes of the columns with integer codes. Each of them has
+    an embedding of dimension ``embedding_dim``, or of its cardinality if that is smaller. The first
+    ``n_numeric`` of the ``n_dense`` other columns are numbers, which can have embeddings, too.
     """
 
     n_dense: int
@@ -314,7 +316,7 @@ class MLPSpec(NetworkSpec, kind="mlp"):
 
     @property
     def numeric(self) -> NumericEmbedding:
-        """The embedding of the numbers."""
+        """Embedding of the numbers."""
         return NumericEmbedding(
             self.numeric_embedding,
             self.numeric_embedding_dim,
@@ -329,25 +331,25 @@ class MLPSpec(NetworkSpec, kind="mlp"):
 
     @property
     def n_inputs(self) -> int:
-        """Width of the first linear layer's input: dense columns and embeddings."""
+        """Number of inputs of the first linear layer: dense columns and embeddings."""
         embedded = sum(min(self.embedding_dim, c) for c in self.cardinalities)
         return self.n_dense + self.n_numeric * (self.numeric.width - 1) + embedded
 
     @property
     def input_widths(self) -> tuple[int, ...]:
-        """How much of that each column takes."""
+        """Number of these inputs for each column."""
         numbers = [self.numeric.width] * self.n_numeric
         embedded = [min(self.embedding_dim, c) for c in self.cardinalities]
         return (*numbers, *[1] * (self.n_dense - self.n_numeric), *embedded)
 
     @property
     def peak_units(self) -> int:
-        """Units of the widest layer, cosines or bins of numbers included."""
+        """Number of units of the widest layer, including cosines or bins of the numbers."""
         return max(*self.widths, self.n_numeric * self.numeric.n_parts)
 
     @property
     def head_widths(self) -> tuple[int, ...]:
-        """Units of each layer, inputs and outputs included, of one head."""
+        """Number of units of each layer of one head, including inputs and outputs."""
         return (self.n_inputs, *self.hidden, self.n_outputs)
 
     @property
@@ -356,7 +358,7 @@ class MLPSpec(NetworkSpec, kind="mlp"):
         return self.head_widths
 
     def array_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of a member's weights, biases and embeddings."""
+        """Return the shapes of a member's weights, biases and embeddings."""
         shapes: dict[str, tuple[int, ...]] = {}
         for i, (n_in, n_out) in enumerate(itertools.pairwise(self.head_widths)):
             shapes |= {f"linears.{i}.weight": (n_in, n_out), f"linears.{i}.bias": (1, n_out)}
@@ -369,7 +371,7 @@ class MLPSpec(NetworkSpec, kind="mlp"):
         return shapes
 
     def make_linears(self, generators: Generators) -> list[StackedLinear]:
-        """Draw the linear layers of a stack."""
+        """Make the linear layers of a stack with random initial weights."""
         return [
             StackedLinear(n_in, n_out, generators, init=self.init)
             for n_in, n_out in itertools.pairwise(self.widths)
@@ -387,21 +389,27 @@ class MLPSpec(NetworkSpec, kind="mlp"):
 
 
 class StackedMLP(ChainNetwork):
-    """M perceptrons of one shape: linear, normalisation, activation, dropout; linear at the end.
+    """M multilayer perceptrons of the same shape, computed as one batched network.
 
-    Members must be sorted so that those of one activation are neighbours.
+    Each hidden layer is linear, normalisation, activation, dropout; the last layer is linear.
+    Members must be sorted by activation.
 
     Parameters
     ----------
     spec : MLPSpec
+        Settings that all members share.
     members : sequence of Member
-    dtype : torch.dtype
-    device : torch.device or str
+        Settings of each member.
+    dtype : torch.dtype, default=torch.float32
+    device : torch.device or str, default="cpu"
+        Dtype and device of the parameters.
 
     Shape
     -----
     dense : (M, batch, n_dense), codes : (M, batch, n_codes) int64 -> (M, batch, n_outputs)
 
+    Examples
+    --------
     >>> spec = MLPSpec(n_dense=4, hidden=(16, 16), n_outputs=3)
     >>> net = StackedMLP(spec, [Member(0, "relu"), Member(1, "combu")])
     >>> net(torch.zeros(2, 5, 4)).shape
@@ -475,12 +483,12 @@ class StackedMLP(ChainNetwork):
 
 @dataclass(frozen=True)
 class TabMSpec(MLPSpec, kind="tabm"):
-    """TabM: perceptrons of ``n_heads`` heads; all else is as of ``MLPSpec``.
+    """Specification of TabM: perceptrons with ``n_heads`` heads, and all parameters of ``MLPSpec``.
 
-    Every linear map but the last is ((x * r) W) * s + b, of which a head has its own r, s and b;
-    the last is a head's own. Only the first r is random at first, so that heads differ by how they
-    see the inputs. The network is a ``StackedMLP`` whose raw outputs are (M, batch * n_heads,
-    n_outputs).
+    Every linear layer except the last is ((x * r) W) * s + b, where W is shared and each head has
+    its own r, s and b. Each head has its own last layer. Only the first r is initialised randomly,
+    so that the heads scale the inputs differently. The network is a ``StackedMLP`` with raw outputs
+    of shape (M, batch * n_heads, n_outputs).
 
     References
     ----------
@@ -508,11 +516,11 @@ class TabMSpec(MLPSpec, kind="tabm"):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Units of each layer, inputs and outputs included, of all heads."""
+        """Number of units of each layer of all heads, including inputs and outputs."""
         return tuple(self.n_heads * width for width in self.head_widths)
 
     def array_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of a member's weights, biases, embeddings and factors."""
+        """Return the shapes of a member's weights, biases, embeddings and factors."""
         k, shapes = self.n_heads, super().array_shapes()
         pairs = list(itertools.pairwise(self.head_widths))
         for i, (n_in, n_out) in enumerate(pairs[:-1]):

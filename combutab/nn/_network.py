@@ -40,7 +40,7 @@ ROLES = ("weight", "bias", "normalization", "activation", "embedding", "scale")
 
 @dataclass(frozen=True)
 class Member:
-    """A member's own settings when the network is built."""
+    """Settings of one member for building a stack of networks."""
 
     seed: int
     activation: ActivationSpec
@@ -59,7 +59,7 @@ def weight_generators(members: Sequence[Member], seeds: Sequence[int]) -> Genera
 
 
 def check_proxy_norm(proxy_norm: bool, normalization: str) -> None:
-    """Refuse ProxyNorm where it does not follow a normalisation that it is made for."""
+    """Raise ValueError if ProxyNorm does not follow layer or group normalisation."""
     if proxy_norm and normalization not in ("layer", "group"):
         raise ValueError(
             "proxy_norm=True goes after layer or group normalization, got "
@@ -68,12 +68,12 @@ def check_proxy_norm(proxy_norm: bool, normalization: str) -> None:
 
 
 class StackedNetwork(nn.Module):
-    """A network of M members, sorted so that those of one activation are neighbours.
+    """Base class of networks of M members, sorted by activation.
 
-    A subclass makes its layers, each tensor with a leading member axis, and then calls
-    ``_flatten``. Its parameters are then views of ``flat.values``, a row a member, the weights
-    that penalties apply to in the first ``n_decayed`` columns; its buffers are views of
-    ``flat_buffers.values``.
+    A subclass makes its layers, in which each tensor has a leading member axis, and then calls
+    ``_flatten``. Its parameters then become views of ``flat.values``, with one row per member; the
+    weights with weight decay or penalties are the first ``n_decayed`` columns. Its buffers become
+    views of ``flat_buffers.values``.
     """
 
     def __init__(self, members: Sequence[Member]) -> None:
@@ -94,7 +94,7 @@ class StackedNetwork(nn.Module):
 
     @property
     def flats(self) -> tuple[FlatTensors, FlatTensors]:
-        """The matrices of parameters and of floating-point buffers."""
+        """Matrices of the parameters and of the floating-point buffers."""
         return self.flat, self.flat_buffers
 
     def _flatten(self, dtype: torch.dtype, device: torch.device) -> None:
@@ -120,9 +120,10 @@ class StackedNetwork(nn.Module):
         )
 
     def unflatten(self) -> Self:
-        """Give each parameter and buffer memory of its own, as a plain module has.
+        """Copy each parameter and buffer to its own memory, as in a plain module.
 
-        Our training loop, which needs ``flat``, cannot go on with it then; any other can.
+        The training loop of this library, which needs ``flat``, cannot train it afterwards; other
+        training loops can.
         """
         for parameter in self.parameters():
             parameter.data = parameter.detach().clone()
@@ -133,12 +134,12 @@ class StackedNetwork(nn.Module):
         return self
 
     def rate_factors(self, by_role: Mapping[str, float]) -> list[tuple[slice, float]]:
-        """Spread factors of the learning rate, by parameters' role, over ``flat``'s columns.
+        """Return factors of the learning rate for the columns of ``flat``, by parameter role.
 
         Returns
         -------
         list of (slice, float)
-            Neighbouring columns of one factor, in order, without gaps.
+            Ranges of columns with the same factor, in order, without gaps.
         """
         factors = np.ones(self.flat.values.shape[1])
         for slot in self.flat.slots:
@@ -169,7 +170,7 @@ class StackedNetwork(nn.Module):
             yield from self._entries(f"{prefix}{name}.", child)
 
     def mixes_rows(self) -> str | None:
-        """Name what, in training, makes a row's outputs depend on others of its batch, if any."""
+        """Name the module that makes outputs of a row depend on its batch in training, if any."""
         for module in self.modules():
             if isinstance(module, StackedNorm) and module.kind == "batch":
                 return "normalization='batch'"
@@ -178,7 +179,7 @@ class StackedNetwork(nn.Module):
         return None
 
     def select(self, keep: Sequence[int]) -> None:
-        """Drop all members but these (increasing positions)."""
+        """Keep only these members (increasing positions)."""
         index = torch.tensor(list(keep), dtype=torch.int64, device=self.device)
         integers = self._integer_buffers
         self._integer_buffers = []
@@ -196,7 +197,7 @@ class StackedNetwork(nn.Module):
         self.members = [self.members[k] for k in keep]
 
     def member_state(self, i: int) -> dict[str, Tensor]:
-        """Copies of all that member i learned, by names that do not depend on the stack."""
+        """Return copies of the parameters of member i, by names that do not depend on the stack."""
         state = self.flat.member(i) | self.flat_buffers.member(i)
         return state | {name: value.clone() for name, value in self._integers(i).items()}
 
@@ -209,7 +210,7 @@ class StackedNetwork(nn.Module):
         }
 
     def load_member(self, i: int, state: dict[str, Tensor]) -> None:
-        """Set member i to a state that ``member_state`` gave."""
+        """Load the parameters of member i from ``member_state``."""
         expected = set(self.member_state(i))
         if expected != set(state):
             raise ValueError(
@@ -247,13 +248,14 @@ def _own(prefix: str, module: nn.Module, start: int, stop: int) -> Iterator[Stac
 
 
 def fill_gradients(loss: Tensor, *networks: StackedNetwork) -> None:
-    """Set the ``flat.grads`` of networks that share a loss, in one backward pass.
+    """Set the ``flat.grads`` of networks with a common loss, in one backward pass.
 
     Parameters
     ----------
     loss : Tensor, a scalar
-    networks : StackedNetwork
-        An encoder and its decoder, say.
+        The loss.
+    *networks : StackedNetwork
+        The networks, such as an encoder and its decoder.
     """
     backward(loss, [network.flat for network in networks])
 
@@ -262,12 +264,14 @@ def fill_gradients(loss: Tensor, *networks: StackedNetwork) -> None:
 
 
 class NetworkSpec(ABC):
-    """The settings that all members of a stack share; subclasses are frozen, with a ``kind``.
+    """Base class of network specifications: the settings that all members of a stack share.
 
-    ``n_dense`` and ``cardinalities`` are of the columns that it takes, as the table's encoder
-    gives them; ``fields`` says what each of its own fields may be in a file, if it is to be read
-    from one.
+    ``n_dense`` and ``cardinalities`` describe the encoded columns, as from the table's encoder.
+    Subclasses are frozen dataclasses with a ``kind``. Their ``fields`` are the valid values of each
+    field when a specification is read from a file.
 
+    Examples
+    --------
     >>> from combutab.nn import MLPSpec
     >>> spec = MLPSpec(n_dense=4, hidden=(16, 8), n_outputs=3)
     >>> spec.widths, spec.peak_units, NetworkSpec.from_json(spec.to_json()) == spec
@@ -302,15 +306,15 @@ class NetworkSpec(ABC):
     @property
     @abstractmethod
     def widths(self) -> tuple[int, ...]:
-        """Units that a row takes in each layer, inputs and outputs included, of all heads."""
+        """Number of units per row of each layer of all heads, including inputs and outputs."""
 
     @abstractmethod
     def array_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of a member's weights, by their names in its state."""
+        """Return the shapes of a member's weights, by their names in its state."""
 
     @property
     def needs_rows(self) -> bool:
-        """Whether the initial weights depend on rows, through the network's ``start_from``."""
+        """Whether the initial weights depend on rows, passed to ``start_from`` of the network."""
         return False
 
     @property
@@ -320,21 +324,21 @@ class NetworkSpec(ABC):
 
     @property
     def n_weights(self) -> int:
-        """Numbers that a member learns."""
+        """Number of learned parameters of a member."""
         return sum(math.prod(shape) for shape in self.array_shapes().values())
 
     def to_json(self) -> dict[str, Any]:
-        """The fields, and the kind."""
+        """Return the kind and the fields as a dict for JSON."""
         return {"kind": self.kind, **asdict(self)}  # type: ignore[call-overload]
 
     @staticmethod
     def from_json(record: Any) -> NetworkSpec:
-        """The spec that ``to_json`` described.
+        """Restore the specification from ``to_json``.
 
         Raises
         ------
         ValueError
-            If the record is of no kind that there is, or its fields are not that kind's.
+            If the kind of the record is unknown, or its fields are not valid.
         """
         if not isinstance(record, dict):
             raise ValueError(f"the shape must be an object, got a {type(record).__name__}")
@@ -351,10 +355,11 @@ class NetworkSpec(ABC):
 
 
 class TableNetwork(StackedNetwork):
-    """M networks of encoded rows; a subclass makes its layers and defines ``forward``.
+    """Base class of stacks of M networks for encoded tables.
 
-    With several heads, which share weights, ``forward`` gives each row's raw outputs once a head,
-    one behind the other; training averages their losses.
+    A subclass makes its layers and defines ``forward``. With several heads, which share weights,
+    ``forward`` returns the raw outputs of each row once per head, in consecutive rows. Training
+    averages the losses of the heads.
     """
 
     n_heads = 1
@@ -366,10 +371,10 @@ class TableNetwork(StackedNetwork):
         masks: Sequence[Tensor] | None = None,
         valid: Tensor | None = None,
     ) -> Tensor:
-        """Raw outputs, (M, batch * n_heads, n_outputs), of columns as the encoder gives them.
+        """Compute raw outputs, (M, batch * n_heads, n_outputs), of encoded columns.
 
-        ``masks`` are what ``mask_maker`` draws; ``valid``, (M, batch), says which places hold a
-        row, where members' batches are not equally long.
+        ``masks`` are dropout masks from ``mask_maker``. ``valid``, (M, batch), marks positions with
+        a row if the batches of the members have different sizes.
         """
         raise NotImplementedError(f"{type(self).__name__} defines no forward pass")
 
@@ -381,18 +386,19 @@ class TableNetwork(StackedNetwork):
         Parameters
         ----------
         dense, codes : Tensor, (M, n, ...)
-            Rows of each member.
+            Encoded rows of each member.
         seeds : sequence of int
-            One a member, of what is drawn.
+            Random seed of each member.
         members : sequence of int
+            Members whose weights are set.
         """
 
     def scale_outputs(self, i: int, factor: float) -> None:
-        """Multiply member i's raw outputs, for good: what calibration ends with."""
+        """Multiply the raw outputs of member i permanently, as calibration does."""
         raise TypeError(f"{type(self).__name__} cannot scale its outputs; use calibration=None")
 
     def mask_maker(self) -> MaskMaker:
-        """Draws a step's random factors; none, unless a subclass has layers that drop out."""
+        """Return the generator of dropout masks; without any unless a subclass has dropout."""
         return self._masks(())
 
     def _masks(self, widths: Sequence[int]) -> MaskMaker:
@@ -410,7 +416,7 @@ class TableNetwork(StackedNetwork):
     ) -> None:
         """Set ``flat.grads`` to the derivatives of ``objective(raw outputs)``, a scalar.
 
-        The forward pass runs within ``context`` (an autocast, say). ``masks`` are used up.
+        The forward pass runs within ``context``, such as an autocast. ``masks`` are overwritten.
         """
         with context():
             raw = self(dense, codes, masks, valid)
@@ -420,10 +426,10 @@ class TableNetwork(StackedNetwork):
     def predict(
         self, dense: Tensor, codes: Tensor | None, chunk: int, context: Context = nullcontext
     ) -> Tensor:
-        """Raw outputs without dropout of rows that all members share, ``chunk`` rows at a time.
+        """Compute raw outputs without dropout for rows that all members share, in chunks of rows.
 
-        Threads may predict with one network. A member's heads stand one behind the other: an
-        average over the first axis is one over members and heads.
+        Several threads can predict with one network. The heads of a member are consecutive, so that
+        the mean over the first axis is over members and heads.
 
         Shape
         -----
@@ -437,7 +443,7 @@ class TableNetwork(StackedNetwork):
         return self.by_head(outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1))
 
     def by_head(self, raw: Tensor) -> Tensor:
-        """Outputs of ``forward``, (M, n * n_heads, n_outputs) -> (M * n_heads, n, n_outputs)."""
+        """Reshape outputs, (M, n * n_heads, n_outputs) -> (M * n_heads, n, n_outputs)."""
         if self.n_heads == 1:
             return raw
         return raw.unflatten(1, (-1, self.n_heads)).transpose(1, 2).flatten(0, 1)
@@ -492,23 +498,24 @@ class LayeredNetwork(StackedNetwork):
 
 
 class ChainNetwork(TableNetwork, LayeredNetwork):
-    """Inputs, then linear, normalisation, activation, dropout, time and again; linear at the end.
+    """Network of linear layers, each but the last with normalisation, activation and dropout.
 
     Parameters
     ----------
     members : sequence of Member
+        The M networks of the stack.
     inputs : nn.Module
-        (dense, codes) -> (M, batch * n_heads, n_inputs), as ``StackedInputs``.
+        First module, (dense, codes) -> (M, batch * n_heads, n_inputs), as ``StackedInputs``.
     linears : sequence of StackedLinear
-        The first may be one that gives each row to all heads; then the inputs need not.
+        Linear layers. If the first one repeats the rows for all heads, the inputs do not.
     norms, activations : sequence of nn.Module
-        One less than the linears: ``nn.Identity``, ``StackedNorm`` or ``StackedActivation``, or
-        another module (M, rows, width) -> the same, whose parameters have a leading member axis.
-        An activation is called with ``valid`` beside the units.
-    n_heads : int
-        How often the inputs give each row.
+        Modules after each linear layer except the last: ``nn.Identity``, ``StackedNorm``,
+        ``StackedActivation``, or another module (M, rows, width) -> (M, rows, width) whose
+        parameters have a leading member axis. Activations are also called with ``valid``.
+    n_heads : int, default=1
+        Number of outputs (heads) per row and member.
     dtype, device
-        Type and device of the parameters.
+        Dtype and device of the parameters.
     """
 
     def __init__(
@@ -532,7 +539,7 @@ class ChainNetwork(TableNetwork, LayeredNetwork):
         self._step = self._make_step()
 
     def mask_maker(self) -> MaskMaker:
-        """The dropout masks of this stack's layers, heads and rates."""
+        """Return the generator of the dropout masks of all layers and heads."""
         return self._masks([self.n_heads * width for width in self.hidden])
 
     def forward(
@@ -572,8 +579,9 @@ class ChainNetwork(TableNetwork, LayeredNetwork):
     ) -> None:
         """Set ``flat.grads`` to the derivatives of ``objective(raw outputs)``, a scalar.
 
-        Networks on a CPU, and plain ones on any device, take steps in memory of their own; the
-        others go through autograd within ``context`` (an autocast, say). ``masks`` are used up.
+        Networks on a CPU, and networks of linear layers and unit-wise activations on any device,
+        use kernels in preallocated memory. Other networks, and calls with a ``context`` such as an
+        autocast, use autograd. ``masks`` are overwritten.
         """
         if self._step is None or context is not nullcontext:
             super().gradients(dense, objective, codes, masks, valid, context)
@@ -602,7 +610,7 @@ class ChainNetwork(TableNetwork, LayeredNetwork):
         return super().unflatten()
 
     def select(self, keep: Sequence[int]) -> None:
-        """Drop all members but these (increasing positions)."""
+        """Keep only these members (increasing positions)."""
         super().select(keep)
         if self._step is not None:
             self._step.refresh()

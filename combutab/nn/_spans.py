@@ -60,34 +60,37 @@ class _Bucket:
 
 
 class RowSpans:
-    """The layout of a generator's rows: ``n_values`` tanh outputs, then one-hot spans.
+    """The layout of the rows of a generator: ``n_values`` tanh outputs, then one-hot spans.
 
-    All methods act on any leading shape and on all spans at once, in one pass a *group*:
-    neighbouring spans of one size are a reshaped view. Where sizes are so many that this would
-    make more than 8 groups, neighbours up to twice as large as each other share a group and the
-    smaller ones are padded: then there are at most ``1 + log2(largest / smallest size)`` groups.
+    All methods accept any leading shape, and process all spans in one pass per *group*.
+    Neighbouring spans of equal size are a group, which is a reshaped view. If this would make more
+    than 8 groups, neighbouring spans with sizes within a factor of two share a padded group. There
+    are then at most ``1 + log2(largest / smallest size)`` groups.
 
     Parameters
     ----------
     n_values : int
+        Number of tanh outputs.
     sizes : sequence of int
-        Sizes of the spans, at least 1 each, sorted (in either direction).
+        Sizes of the spans, at least 1, in ascending or descending order.
     categories : sequence of int, optional
-        Which spans may be conditions, increasing; all by default.
+        Spans that can be conditions, in ascending order. By default all.
     missing : sequence of int, optional
-        Which of the other spans have the code of a missing value as their last one.
+        Other spans whose last code is the missing value. By default none.
     suppressed : sequence of (int, int), optional
-        Span and code of what ``sample`` never gives, in no span all there is.
-    device : torch.device or str
-    dtype : torch.dtype
-        Type of one-hot rows and conditions.
+        Pairs (span, code) that ``sample`` never returns, but not all codes of a span. By default
+        none.
+    device : torch.device or str, default="cpu"
+        Device of the tensors.
+    dtype : torch.dtype, default=torch.float32
+        Dtype of one-hot rows and conditions.
 
     Attributes
     ----------
     n_spans, width, n_condition : int
         Number of spans, of columns of a row, and of columns of a condition.
     starts : Tensor of int64, (n_spans,)
-        Column of a row at which each span begins.
+        First column of each span.
 
     Raises
     ------
@@ -154,7 +157,7 @@ class RowSpans:
         return torch.tensor(list(values), dtype=torch.int64, device=self.device)
 
     def without_values(self) -> RowSpans:
-        """The spans alone, of rows that have no values."""
+        """Return the layout without the values."""
         return RowSpans(
             0,
             self.sizes,
@@ -220,7 +223,7 @@ class RowSpans:
             )
 
     def dense(self, values: Tensor, codes: Tensor) -> Tensor:
-        """Rows as the networks see them, one-hot.
+        """Convert values and codes to one-hot rows.
 
         Shape
         -----
@@ -231,11 +234,11 @@ class RowSpans:
         return rows.scatter_(-1, codes + self.starts, 1.0)
 
     def condition(self, span: Tensor, code: Tensor) -> Tensor:
-        """Condition vectors: one-hot over all categories, of one code of one span a row.
+        """Return condition vectors, one-hot over all categories, with one code of one span per row.
 
         Shape
         -----
-        span : (...) integer, which span of all (one of ``categories``), code : (...) integer ->
+        span : (...) integer, index of a span in ``categories``, code : (...) integer ->
         (..., n_condition)
         """
         rows = torch.zeros(*span.shape, self.n_condition, dtype=self.dtype, device=self.device)
@@ -245,17 +248,17 @@ class RowSpans:
         return rows.scatter_(-1, column.unsqueeze(-1), 1.0)
 
     def activate(self, raw: Tensor, *, tau: float = 0.2, uniform: Tensor | None = None) -> Tensor:
-        """Rows of raw outputs: tanh on values, Gumbel-softmax on spans.
+        """Apply the output activations: tanh to values, Gumbel-softmax to spans.
 
         Parameters
         ----------
         raw : Tensor, (..., width)
-            Half precision is computed in float32.
-        tau : float
+            Raw outputs. Half precision is computed in float32.
+        tau : float, default=0.2
             Temperature.
         uniform : Tensor, (..., width - n_values), optional
-            Uniform on [0, 1], in float32 or float64, which the Gumbel noise is made of; the
-            plain softmax at this temperature without it.
+            Uniform random numbers in [0, 1], float32 or float64, for the Gumbel noise. By default
+            there is no noise (softmax at this temperature).
 
         Returns
         -------
@@ -276,14 +279,16 @@ class RowSpans:
 
     @torch.no_grad()
     def sample(self, raw: Tensor, uniform: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Values, and one code a span drawn from the softmax of its raw outputs.
+        """Sample one code per span from the softmax of its raw outputs, and return the values.
 
         Parameters
         ----------
         raw : Tensor, (..., width)
+            Raw outputs.
         uniform : Tensor, (..., n_spans), optional
-            Uniform on [0, 1): each draw inverts its span's cumulative distribution, which is
-            summed in the uniforms' precision. Without it the most probable code is taken.
+            Uniform random numbers in [0, 1), for inverting the cumulative distribution of each
+            span, which is summed in their precision. By default the most probable code is
+            returned.
 
         Returns
         -------
@@ -305,12 +310,12 @@ class RowSpans:
         return values.tanh().clamp_(-1, 1), codes
 
     def logits_of(self, i: int, raw: Tensor) -> Tensor:
-        """Raw outputs of one span, (..., width) -> (..., size); -inf of codes never to be made."""
+        """Return the logits of one span, (..., width) -> (..., size); -inf for suppressed codes."""
         start = int(self.starts[i])
         return self.suppress(i, raw[..., start : start + self.sizes[i]])
 
     def suppress(self, i: int, logits: Tensor) -> Tensor:
-        """Logits of one span, (..., size), that are -inf of codes never to be made."""
+        """Set the logits of one span, (..., size), to -inf for suppressed codes."""
         suppressed = [code for span, code in self.suppressed if span == i]
         if not suppressed:
             return logits
@@ -318,11 +323,11 @@ class RowSpans:
 
     @torch.no_grad()
     def restrict(self, raw: Tensor, allowed: Mapping[int, Sequence[int]]) -> tuple[Tensor, Tensor]:
-        """Raw outputs of which only some codes are drawn, and how probable these were before.
+        """Restrict raw outputs to allowed codes, and return their probability.
 
-        Spans are drawn independently: `sample` of the result, (..., width), gives what `sample` of
-        ``raw`` gives where all codes are allowed, which has the probability that is returned, (...)
-        float64. ``allowed`` has spans and their codes.
+        ``allowed`` maps spans to their allowed codes. Spans are independent: `sample` of the
+        result, (..., width), has the distribution of `sample` of ``raw`` given that all codes are
+        allowed. The second result, (...) float64, is the probability of this event.
 
         Examples
         --------
@@ -345,10 +350,11 @@ class RowSpans:
         return raw, log_probability.exp_()
 
     def cross_entropy(self, raw: Tensor, span: Tensor, code: Tensor) -> Tensor:
-        """The cross-entropy of one span a row against a code.
+        """Compute the cross-entropy of one span and code per row.
 
-        Only the columns of the chosen spans are read: memory is rows times the size of spans
-        like the chosen one. With spans larger than 64 the rows are first sorted by size of span.
+        Only the columns of the chosen spans are read, so that memory is proportional to the rows
+        times the size of their spans. If there are spans larger than 64, rows are sorted by the
+        size of their span first.
 
         Shape
         -----
@@ -379,7 +385,7 @@ class RowSpans:
         return -_at_least_float32(x).log_softmax(1).gather(1, code.unsqueeze(1)).squeeze(1)
 
     def cross_entropy_all(self, raw: Tensor, codes: Tensor) -> Tensor:
-        """The sum of the cross-entropies of all spans.
+        """Compute the sum of the cross-entropies of all spans.
 
         Shape
         -----
