@@ -41,25 +41,25 @@ def _counts(ratios: Mapping[str, float], width: int) -> list[int]:
 
 @known
 class CombU(Activation):
-    """Combined units: unit j gets activation g_i by a fixed partition in given ratios.
+    """CombU: each unit has one of several activations, by a fixed partition in given ratios.
 
     Parameters
     ----------
     width : int
         Number of features.
     ratios : mapping of str to float, optional
-        Unit-wise activations by name and their shares, which sum to 1; the default is
-        ``{"relu": 0.5, "elu": 0.25, "nlrelu": 0.25}``. Shares are rounded to whole units and
-        what rounding leaves goes to the first.
+        Names of unit-wise activations and their shares of the units, which sum to 1. The default
+        is ``{"relu": 0.5, "elu": 0.25, "nlrelu": 0.25}``. Shares are rounded to whole units;
+        remaining units go to the first activation.
     assignment : {"contiguous", "random"}, default "contiguous"
-        Neighbouring units in the order of ``ratios``, or a random partition, kept in the
-        buffer ``partition`` and saved with the weights. With i.i.d. initial weights both give
-        the same distribution over networks; take "random" beside a module that groups units
-        by position, such as group normalisation.
+        "contiguous" assigns neighbouring units in the order of ``ratios``. "random" draws a
+        partition, which is stored in the buffer ``partition`` and saved with the weights. With
+        i.i.d. initial weights both give the same distribution of networks. Use "random" together
+        with modules that group units by position, such as group normalisation.
     dim : int, default -1
         The feature axis.
     generator : torch.Generator, optional
-        Draws the random partition; the global generator if None.
+        Generator for the random partition; by default torch's global generator.
 
     Shape
     -----
@@ -147,7 +147,7 @@ class CombU(Activation):
         return [self.partition, *map(self.from_parts, whole)]
 
     def to_parts(self, x: Tensor) -> Tensor:
-        """Reorder features so that each part's units are neighbours, as in ``spans``."""
+        """Reorder features so that units of one activation are neighbours, as in ``spans``."""
         return x if self.partition is None else _take(x, _order(self.partition))
 
     def from_parts(self, x: Tensor) -> Tensor:
@@ -195,26 +195,26 @@ def part_spans(width: int, ratios: Mapping[str, float], parts: Collection[str]) 
 
 @known
 class ComplexCombU(Activation):
-    """CombU of complex numbers: units j and j + width/2 are real and imaginary part of one.
+    """CombU for complex numbers, with real part in unit j and imaginary part in unit j + width/2.
 
-    A part of the pairs gets each of these functions, which of real numbers are CombU's. With
+    Each pair has one of the following functions, which equal those of CombU for real numbers. With
     p = max(0, Re z) and m = min(0, Re z):
 
     - "relu": ``p + i max(0, Im z)``;
     - "elu": ``p + exp(m + i Im z) - 1``;
     - "nlrelu": ``ln(1 + p + i Im z)``.
 
-    At ``z = i b`` the second is ``cos(b) - 1 + i sin(b)``, and the third's imaginary part is
-    ``arctan(b)``: what theorem 0.3 builds of real units is built of these for trigonometric laws
-    too (`combutab.constructions`). Real numbers go in and come out.
+    For ``z = i b`` the second is ``cos(b) - 1 + i sin(b)``, and the imaginary part of the third is
+    ``arctan(b)``. The construction of Theorem 0.3 can therefore also represent trigonometric
+    formulas (`combutab.constructions`). Inputs and outputs are real tensors.
 
     Parameters
     ----------
     width : int
-        Number of features, even: two a pair.
+        Number of features; it must be even.
     ratios : mapping of str to float, optional
-        Shares of the pairs, which sum to 1, of "relu", "elu" and "nlrelu"; the default is CombU's.
-        Shares are rounded to whole pairs and what rounding leaves goes to the first.
+        Shares of the pairs with "relu", "elu" and "nlrelu", which sum to 1. The default is that of
+        CombU. Shares are rounded to whole pairs; remaining pairs go to the first.
     dim : int, default -1
         The feature axis.
 
@@ -225,14 +225,15 @@ class ComplexCombU(Activation):
     Raises
     ------
     ValueError
-        If the width is odd, a name is another, a share is negative, the shares do not sum to 1,
-        or the input has another width.
+        If the width is odd, a name is unknown, a share is negative, the shares do not sum to 1, or
+        the input has another width.
 
     References
     ----------
     "CombU: a combined unit activation for fitting mathematical expressions with neural
-    networks", Eq. (1), and its conclusion, which leaves trigonometric expressions over complex
-    numbers to later work. The first part is Trabelsi et al. (2018), "Deep complex networks".
+    networks", Eq. (1), and its conclusion, which proposes complex numbers for trigonometric
+    expressions as future work. The function "relu" is that of Trabelsi et al. (2018), "Deep complex
+    networks".
 
     Examples
     --------

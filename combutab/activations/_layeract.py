@@ -87,17 +87,17 @@ _SCALES: dict[Callable[[Tensor], Tensor], Pointwise] = {
 
 @known
 class LayerAct(Activation):
-    """Layer-level activation ``y * scale(n)``, n being y standardised over the layer's features.
+    """Layer-level activation ``y * scale(n)``, where n is y standardised over the layer's features.
 
     Parameters
     ----------
     scale : callable, default torch.sigmoid
-        Elementwise, increasing, Lipschitz, between 0 and 1, with ``scale(0) = 1/2``
-        (Definition 3.1); a function or a module.
+        Elementwise function or module: increasing, Lipschitz, with values between 0 and 1 and
+        ``scale(0) = 1/2`` (Definition 3.1).
     alpha : float, default 1e-5
-        Added to the variance, which is the biased one.
+        Added to the biased variance.
     dim : int, default -1
-        The feature axis; mean and variance are over it alone.
+        The feature axis, over which mean and variance are computed.
 
     Shape
     -----
@@ -167,7 +167,7 @@ class LayerAct(Activation):
 
 @known
 class LASiLU(LayerAct):
-    """LayerAct with the logistic sigmoid as its scale.
+    """LA-SiLU: LayerAct with the logistic sigmoid as scale.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ class LASiLU(LayerAct):
 
 @known
 class LAHardSiLU(LayerAct):
-    """LayerAct with the hard sigmoid, ``min(1, max(0, n / 6 + 1/2))``, as its scale.
+    """LA-HardSiLU: LayerAct with the hard sigmoid ``min(1, max(0, n / 6 + 1/2))`` as scale.
 
     Parameters
     ----------

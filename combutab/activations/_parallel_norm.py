@@ -80,21 +80,21 @@ class _ParallelNorm(Activation):
 
 @known
 class PLN(_ParallelNorm):
-    """Parallel layer normalisation: every group of units is standardised, without affine.
+    """Parallel layer normalisation (PLN): standardise each group of units, without affine step.
 
     Parameters
     ----------
     width : int
         Number of features, at least 2.
     norm_size : int or sequence of int, default 8
-        Units in a group, at least 2. With an int that does not divide ``width`` the last
-        group takes the rest; a rest of one unit joins the group before it. A sequence gives
-        each group's size and sums to ``width``.
+        Number of units per group, at least 2. If an int does not divide ``width``, the last group
+        is smaller; a remainder of one unit joins the previous group. A sequence has the size of
+        each group; they must sum to ``width``.
     eps : float, default 1e-5
         Added to the variance. Statistics are computed in float32 for half-precision inputs.
     dim : int, default -1
-        The feature axis; on images (batch, channels, height, width) take ``dim=1``: groups run
-        along channels, statistics are per position.
+        The feature axis. For images (batch, channels, height, width) use ``dim=1``: groups are
+        along the channels, and the statistics are computed for each position.
 
     Shape
     -----
@@ -122,18 +122,18 @@ class PLN(_ParallelNorm):
 
 @known
 class PLS(_ParallelNorm):
-    """Parallel layer scaling: every group of units is divided by its root mean square.
+    """Parallel layer scaling (PLS): divide each group of units by its root mean square.
 
     Parameters
     ----------
     width : int
         Number of features.
     norm_size : int or sequence of int, default 8
-        Units in a group, at least 1. With an int that does not divide ``width`` the last
-        group takes the rest. A sequence gives each group's size and sums to ``width``.
+        Number of units per group, at least 1. If an int does not divide ``width``, the last group
+        is smaller. A sequence has the size of each group; they must sum to ``width``.
     eps : float, default 1e-5
-        Added to the mean square, so scale invariance holds for inputs well above its root.
-        Statistics are computed in float32 for half-precision inputs.
+        Added to the mean square. The output is therefore scale invariant only for inputs much
+        larger than ``sqrt(eps)``. Statistics are computed in float32 for half-precision inputs.
     dim : int, default -1
         The feature axis.
 

@@ -34,40 +34,42 @@ class ProxyNorm(Activation):
     """Proxy-normalised activation, ``(phi(gamma y + beta) - mean) / sqrt(variance + eps)``.
 
     Mean and variance are those of ``phi(gamma Y + beta)`` for a Gaussian proxy
-    ``Y ~ N(proxy_beta, (1 + proxy_gamma)^2)``: functions of the parameters, never of the batch.
-    To stand right after a LayerNorm or GroupNorm without affine, whose output y is.
+    ``Y ~ N(proxy_beta, (1 + proxy_gamma)^2)``. They depend on the parameters and not on the batch.
+    The input y is the output of a LayerNorm or GroupNorm without affine parameters.
 
     Parameters
     ----------
     activation : str, callable or nn.Module
-        phi, unit-wise: what ``make_activation`` takes, or a module that acts on the last axis.
+        The unit-wise activation phi, as in ``make_activation``, or a module that acts on the last
+        axis.
     width : int
         Number of features.
     eps : float, default 0.03
         Added to the proxy's variance.
     proxy_params : bool, default True
-        Learn ``proxy_beta`` and ``proxy_gamma`` (both start at 0; let weight decay keep them
-        small); if False the proxy is standard normal.
+        Whether to learn ``proxy_beta`` and ``proxy_gamma``. Both start at 0; use weight decay to
+        keep them small. If False, the proxy is standard normal.
     scale : bool, default True
-        If False only the mean is subtracted, as before a final mean pooling.
+        Whether to divide by the standard deviation. If False, only the mean is subtracted, as
+        before a final mean pooling.
     n_samples : int, default 256
-        Points, uniform in probability, for activations whose moments have no closed form.
+        Number of points, uniform in probability, for moments without a closed form.
     closed_form : bool, default True
-        If False all moments are taken over points.
+        Whether to use closed forms of the moments. If False, all moments are computed from points.
     dim : int, default -1
         The feature axis.
 
     Shape
     -----
     (..., width) -> (..., width). ``gamma``, ``beta``, ``proxy_beta`` and ``proxy_gamma`` are
-    (width,); a stack may put (members, 1, width) in their place and gets moments per member.
+    (width,); in a stack they are (members, 1, width), and moments are computed per member.
 
     Raises
     ------
     ValueError
-        If phi looks at more than one unit (PLN, PLS, LayerAct, or a module that a trial on random
-        numbers shows to), or draws: the proxy is a distribution of one unit and says nothing
-        about how units vary together.
+        If phi depends on more than one unit (PLN, PLS, LayerAct, or a module for which a test with
+        random inputs shows it) or is random. The proxy is the distribution of a single unit, not
+        the joint distribution of several.
 
     References
     ----------
@@ -115,7 +117,7 @@ class ProxyNorm(Activation):
         self.proxy_gamma = nn.Parameter(torch.zeros(width)) if proxy_params else None
 
     def moments(self) -> tuple[Tensor, Tensor]:
-        """Mean and variance of ``phi(gamma Y + beta)``, (width,) or (members, 1, width) each."""
+        """Compute mean and variance of ``phi(gamma Y + beta)``, (width,) or (members, 1, width)."""
         gamma, beta = wide(self.gamma), wide(self.beta)
         mean, std = beta, gamma.abs()
         if self.proxy_beta is not None and self.proxy_gamma is not None:

@@ -21,23 +21,22 @@ Factory = Callable[..., nn.Module]
 
 @known
 class Blend(PerUnit):
-    """A blend of x and an activation g, ``(1 - w) x + w g(x)``, w learned for each unit.
+    """Blend of x and an activation g, ``(1 - w) x + w g(x)``, with a learned w per unit.
 
     Parameters
     ----------
     width : int
         Number of features.
     activation : str or callable, default "relu"
-        g: what ``make_activation`` takes.
+        The activation g, as in ``make_activation``.
     init : float, default 1.0
-        w to start from: 0 is the identity, 1 is g.
+        Initial value of w: 0 is the identity, 1 is g.
     dim : int, default -1
         The feature axis.
 
     Shape
     -----
-    (..., width) -> (..., width). ``w`` is (width,); a stack may put (members, 1, width) in its
-    place.
+    (..., width) -> (..., width). ``w`` is (width,); in a stack it is (members, 1, width).
 
     Raises
     ------
@@ -125,8 +124,8 @@ def make_activation(
     width : int
         Number of features.
     dim : int, default -1
-        The feature axis; passed on as ``dim=`` to named activations, and to a callable where
-        it is not the last.
+        The feature axis. It is passed as ``dim=`` to activations given by name, and to callables
+        if it is not the last axis.
 
     Returns
     -------
@@ -135,9 +134,10 @@ def make_activation(
     Raises
     ------
     ValueError
-        If the name is unknown; the message lists the known ones and the nearest.
+        If the name is unknown; the message has known and similar names.
     TypeError
-        If ``spec`` is neither, is a module already made, or returns something else.
+        If ``spec`` is neither a name nor a callable, is a module instance, or does not return a
+        module.
 
     Examples
     --------

@@ -61,7 +61,7 @@ class NLReLU(Activation):
     Parameters
     ----------
     beta : float, default 1.0
-        Slope at zero from above; positive.
+        Right-hand slope at zero; positive.
 
     Shape
     -----
@@ -128,7 +128,7 @@ class Swish(Activation):
     Parameters
     ----------
     beta : float, default 1.0
-        Fixed, not learned. 0 gives x / 2; large values approach ReLU.
+        Slope of the sigmoid, which is not learned. 0 gives x / 2; large values approach ReLU.
 
     Shape
     -----
@@ -187,21 +187,20 @@ class LearnedSlope(Kernel):
 
 @known
 class PReLU(PerUnit):
-    """ReLU with a learned slope below zero, one for each feature.
+    """Parametric ReLU (PReLU), with a learned slope below zero per feature.
 
     Parameters
     ----------
     width : int
         Number of features.
     init : float, default 0.25
-        Slope to start from.
+        Initial slope.
     dim : int, default -1
         The feature axis.
 
     Shape
     -----
-    (..., width) -> (..., width). ``weight`` is (width,); a stack may put (members, 1, width)
-    in its place.
+    (..., width) -> (..., width). ``weight`` is (width,); in a stack it is (members, 1, width).
 
     References
     ----------
@@ -255,10 +254,10 @@ class LearnedELU(Kernel):
 
 @known
 class PELU(PerUnit):
-    """Parametric ELU: ``(a/b) x`` above zero, ``a (exp(x/b) - 1)`` below, a and b learned.
+    """Parametric ELU: ``(a/b) x`` above zero, ``a (exp(x/b) - 1)`` below, with learned a and b.
 
-    Both start at 1, where PELU is ELU. They are kept positive by learning their logarithms,
-    so weight decay pulls them to ELU.
+    Both start at 1, where PELU equals ELU. Their logarithms are learned, so that they are positive,
+    and weight decay moves them towards ELU.
 
     Parameters
     ----------
@@ -269,8 +268,8 @@ class PELU(PerUnit):
 
     Shape
     -----
-    (..., width) -> (..., width). ``log_a`` and ``log_b`` are (width,); a stack may put
-    (members, 1, width) in their place.
+    (..., width) -> (..., width). ``log_a`` and ``log_b`` are (width,); in a stack they are
+    (members, 1, width).
 
     References
     ----------
@@ -342,21 +341,21 @@ class _Dynamic(PerUnit):
 
 @known
 class DyT(_Dynamic):
-    """Dynamic tanh, ``weight tanh(alpha x) + bias``, all three learned, a value for each unit.
+    """Dynamic tanh (DyT), ``weight tanh(alpha x) + bias``, three learned values per unit.
 
     Parameters
     ----------
     width : int
         Number of features.
     init : float, default 0.5
-        ``alpha`` to start from; ``weight`` starts at 1, ``bias`` at 0.
+        Initial value of ``alpha``. ``weight`` starts at 1, ``bias`` at 0.
     dim : int, default -1
         The feature axis.
 
     Shape
     -----
-    (..., width) -> (..., width). ``alpha``, ``weight`` and ``bias`` are (width,); a stack may put
-    (members, 1, width) in their place.
+    (..., width) -> (..., width). ``alpha``, ``weight`` and ``bias`` are (width,); in a stack
+    they are (members, 1, width).
 
     Raises
     ------
@@ -378,21 +377,21 @@ class DyT(_Dynamic):
 
 @known
 class Derf(_Dynamic):
-    """Dynamic erf, ``weight erf(alpha x + shift) + bias``, all learned, a value for each unit.
+    """Dynamic erf (Derf), ``weight erf(alpha x + shift) + bias``, four learned values per unit.
 
     Parameters
     ----------
     width : int
         Number of features.
     init : float, default 0.5
-        ``alpha`` to start from; ``weight`` starts at 1, ``shift`` and ``bias`` at 0.
+        Initial value of ``alpha``. ``weight`` starts at 1, ``shift`` and ``bias`` at 0.
     dim : int, default -1
         The feature axis.
 
     Shape
     -----
-    (..., width) -> (..., width). ``alpha``, ``shift``, ``weight`` and ``bias`` are (width,); a
-    stack may put (members, 1, width) in their place.
+    (..., width) -> (..., width). ``alpha``, ``shift``, ``weight`` and ``bias`` are (width,); in
+    a stack they are (members, 1, width).
 
     Raises
     ------
@@ -424,21 +423,20 @@ class Derf(_Dynamic):
 
 @known
 class Snake(PerUnit):
-    """Snake, ``x + sin(a x)^2 / a``: periodic on a slope, its frequency a learned for each unit.
+    """Snake, ``x + sin(a x)^2 / a``, for periodic functions, with a learned frequency a per unit.
 
     Parameters
     ----------
     width : int
         Number of features.
     init : float, default 1.0
-        Frequency to start from; positive. Larger ones suit what is known to be periodic.
+        Initial frequency; positive. Use larger values if the function is known to be periodic.
     dim : int, default -1
         The feature axis.
 
     Shape
     -----
-    (..., width) -> (..., width). ``log_a`` is (width,); a stack may put (members, 1, width) in
-    its place.
+    (..., width) -> (..., width). ``log_a`` is (width,); in a stack it is (members, 1, width).
 
     Raises
     ------
@@ -471,10 +469,11 @@ class Snake(PerUnit):
 
 @known
 class Rational(PerUnit):
-    """A rational function of degree (3, 2) without poles, all its coefficients learned.
+    """Rational function of degree (3, 2) without poles, with six learned coefficients per unit.
 
-    It is ``c0 + c1 x + (r0 + r1 x) / (1 + (b0 + b1 x)^2)``, which every quotient of a cubic by a
-    positive quadratic can be written as; it starts within 0.03 of SiLU between -4 and 4.
+    It is ``c0 + c1 x + (r0 + r1 x) / (1 + (b0 + b1 x)^2)``. Every quotient of a cubic and a
+    positive quadratic polynomial can be written in this form. Initially it is within 0.03 of SiLU between -4
+    and 4.
 
     Parameters
     ----------
@@ -485,8 +484,8 @@ class Rational(PerUnit):
 
     Shape
     -----
-    (..., width) -> (..., width). The six coefficients are (width,) each; a stack may put
-    (members, 1, width) in their place.
+    (..., width) -> (..., width). The six coefficients are (width,) each; in a stack they are
+    (members, 1, width).
 
     References
     ----------
