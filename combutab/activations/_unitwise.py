@@ -472,8 +472,8 @@ class Rational(PerUnit):
     """Rational function of degree (3, 2) without poles, with six learned coefficients per unit.
 
     It is ``c0 + c1 x + (r0 + r1 x) / (1 + (b0 + b1 x)^2)``. Every quotient of a cubic and a
-    positive quadratic polynomial can be written in this form. Initially it is within 0.03 of SiLU between -4
-    and 4.
+    positive quadratic polynomial can be written in this form. Initially it is within 0.03 of SiLU
+    between -4 and 4.
 
     Parameters
     ----------
