@@ -53,8 +53,9 @@ def compare(
     data: Annotated[
         Path | None,
         typer.Argument(
+            metavar="DATA",
             help=f"{_options.TABLE}. Without it, the comparison runs on two small data sets: wdbc "
-            "(breast cancer, classification) and 600 rows of the impedance formula (regression)."
+            "(breast cancer, classification) and 600 rows of the impedance formula (regression).",
         ),
     ] = None,
     target: Annotated[str | None, typer.Option(help="Column of DATA to predict.")] = None,
@@ -68,8 +69,8 @@ def compare(
     activations: Annotated[
         str,
         typer.Option(
-            help="Activation functions to compare, separated by commas; pln-N and pls-N take a "
-            "number N.",
+            help="Activation functions to compare, separated by commas; N in pln-N and pls-N is "
+            "the number of units per group.",
             callback=_options.check_activations,
             show_default=ACTIVATIONS.replace(",", ", "),
         ),
@@ -86,10 +87,10 @@ def compare(
         typer.Option(
             metavar="<random|time:COLUMN|group:COLUMN>",
             callback=_options.check_split,
-            help="How rows are split into folds: at random; with group:COLUMN by whole groups of "
-            "rows that share a value of the column, which is then not used as a feature; with "
-            "time:COLUMN by periods of a column of dates or numbers, where networks are tested on "
-            "a period and trained on the earlier ones.",
+            help="How rows are split into folds. random: at random. group:COLUMN: rows with the "
+            "same value of the column are in one fold, and the column is not used as a feature. "
+            "time:COLUMN: networks are trained on earlier and tested on later rows by a column of "
+            "dates or numbers.",
         ),
     ] = "random",
     epochs: Annotated[
@@ -98,7 +99,7 @@ def compare(
             help="Number of epochs per network (passes over the training rows). With --recipe "
             "default it is a maximum, because the networks stop early.",
             min=1,
-            show_default="100; with --recipe paper 80, for large tables down to 20",
+            show_default="100; with --recipe paper: 80, fewer for large tables, at least 20",
         ),
     ] = None,
     hidden: Annotated[

@@ -32,6 +32,9 @@ _PARAMETERS = {
 # Advice of the library that is for Python, and what a command has instead
 _ADVICE = {
     r"Try a learning_rate_init other than .*": "Try more --epochs or another --activation.",
+    r"Stochastic Optimizer: Maximum iterations \((\d+)\) reached and .* yet\.": (
+        r"The training reached \1 epochs before it converged. Try more --epochs."
+    ),
     r"Lower learning_rate_init=\S+, or set max_grad_norm\.": "Try another --activation.",
     r"\blist it in identifiers\b": "name it in --identifiers",
     r" See early_stopping_scoring\.": "",

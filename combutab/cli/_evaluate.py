@@ -38,11 +38,15 @@ def evaluate(
     real: Annotated[
         Path,
         typer.Argument(
-            help=f"Table of the real rows that the generator was trained on: {_options.READABLE}."
+            metavar="REAL",
+            help=f"Table of the real rows that the generator was trained on: {_options.READABLE}.",
         ),
     ],
     synthetic: Annotated[
-        Path, typer.Argument(help="Table of the synthetic rows, with the same columns.")
+        Path,
+        typer.Argument(
+            metavar="SYNTHETIC", help="Table of the synthetic rows, with the same columns."
+        ),
     ],
     target: Annotated[
         str | None,
@@ -92,8 +96,8 @@ def evaluate(
     min_frequency: Annotated[
         float,
         typer.Option(
-            help="Minimum number of real rows that must share a value before the report shows it, "
-            "as a count or as a share of the rows of REAL below 1."
+            help="Smallest number of rows of REAL (5) or fraction of them (0.01) that must have a "
+            "value for the report to show it."
         ),
     ] = 5,
     seed: _options.Seed = 0,
@@ -252,7 +256,7 @@ def write_and_print(found: SyntheticEvaluation, path: Path | None) -> None:
         echo_on_terminal(f"Wrote {path} ({time.perf_counter() - started:.1f} s)")
     for finding in found.findings:
         level = "not known" if finding.level == "unknown" else finding.level
-        figure = f"{finding.figure}, " if finding.figure else ""
-        echo(f"{finding.subject}: {figure}{level}. {finding.short}")
+        figure = f", {finding.figure}" if finding.figure else ""
+        echo(f"{finding.subject}: {level}{figure}. {finding.short}")
         for line in (finding.sentence, *finding.notes):
             echo(line, indent=2)

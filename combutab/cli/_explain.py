@@ -32,13 +32,16 @@ def _row_numbers(texts: list[str] | None) -> list[str] | None:
 def explain(
     model: Annotated[
         Path,
-        typer.Argument(help="Model file, written by `combutab fit` or by the Python library."),
+        typer.Argument(
+            metavar="MODEL", help="Model file, written by `combutab fit` or by the Python library."
+        ),
     ],
     data: Annotated[
         Path,
         typer.Argument(
+            metavar="DATA",
             help="Table with the feature columns that the model was fitted on and the target, "
-            f"preferably of rows that it was not trained on. {_options.READABLE}."
+            f"preferably of rows that it was not trained on. {_options.READABLE}.",
         ),
     ],
     out: Annotated[
@@ -90,8 +93,8 @@ def explain(
     min_frequency: Annotated[
         float,
         typer.Option(
-            help="Minimum number of rows that must have a category before the report shows it, as "
-            "a count or as a share of the rows below 1."
+            help="Smallest number of rows (5) or fraction of the rows (0.01) that must have a "
+            "category for the report to show it."
         ),
     ] = 5,
     sep: _options.Sep = None,
@@ -104,9 +107,9 @@ def explain(
     """Explain a fitted model: permutation importances, partial dependence, attributions.
 
     The permutation importance of a column is the decrease of the score when the values of the
-    column are shuffled. Use rows that the model was not trained on: on training rows, columns that
-    it has overfitted to look important. Without the target in DATA no importances are computed, but
-    --out and --rows still work.
+    column are shuffled. Use rows that the model was not trained on. On training rows, columns seem
+    important if the model has overfitted to them. Without the target in DATA no importances are
+    computed, but --out and --rows still work.
     """
     started = time.perf_counter()
     least = _options.read_frequency(min_frequency)
@@ -258,9 +261,13 @@ def _print_report(found: ModelReport) -> None:
         own = every[every["row"] == label]
         cells = {
             "column": own["column"].astype(str),
-            "value": own["value"].map(str).str.removesuffix(" 00:00:00"),
+            "value": own["value"].map(_cell).str.removesuffix(" 00:00:00"),
         }
         _print_table(pd.DataFrame({**cells, "attribution": own["attribution"].map(_four_digits)}))
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _four_digits(value: float) -> str:

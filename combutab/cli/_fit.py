@@ -98,8 +98,9 @@ def fit(
         typer.Option(
             metavar=f"<{'|'.join(_MODELS)}>",
             callback=lambda name: name and _options.one_of([*_MODELS], name),
-            help="Kind of model: mlp (multilayer perceptrons of one kind), pack (perceptrons with "
-            "different settings, from which an ensemble is chosen) or tabm (TabM).",
+            help="Kind of model: mlp (neural networks with the same settings), pack (an ensemble "
+            "chosen from neural networks with different settings and boosted trees) or tabm (TabM: "
+            "neural networks that share most of their weights).",
             show_default="mlp; pack with --preset best",
         ),
     ] = None,
@@ -117,18 +118,18 @@ def fit(
         typer.Option(
             metavar="<random|time:COLUMN|group:COLUMN>",
             callback=_options.check_split,
-            help="Which validation rows are set aside: a random fifth; with time:COLUMN the latest "
-            "fifth by a column of dates or numbers; with group:COLUMN whole groups of rows that "
-            "share a value of the column, which is then not used as a feature.",
+            help="Which validation rows are set aside. random: a random fifth. time:COLUMN: the "
+            "latest fifth by a column of dates or numbers. group:COLUMN: whole groups of rows with "
+            "the same value of the column, which is not used as a feature.",
         ),
     ] = "random",
     refit: Annotated[
         bool,
         typer.Option(
             "--refit",
-            help="After the scores are computed, train the saved model again on all rows, for as "
-            "many epochs as the best epoch of the first training. Useful with --split time:COLUMN, "
-            "where the latest rows are otherwise never trained on.",
+            help="After the scores are computed, train the saved model again on all rows, up to "
+            "the best epoch of the first training. Useful with --split time:COLUMN, where the "
+            "latest rows are otherwise never trained on.",
         ),
     ] = False,
     activation: Annotated[
@@ -184,7 +185,8 @@ def fit(
     written.
     """
     started = time.perf_counter()
-    name = _model_name(preset, model)
+    model = _chosen_model(preset, model)
+    name = _MODELS[model]
     given = _read_settings(settings or ())
     _options.check_outputs({"OUT": out, "--report": report}, {"DATA": data})
     _options.check_replaceable("--out", out)
@@ -243,16 +245,16 @@ def fit(
         options["activations"] = [activation]
     if name == "MLP" and preset == "fast":
         options["n_members"] = members or 1
-    options |= _settings(cls, plain, given)
+    options |= _settings(model, cls, plain, given)
     options |= _scoring(cls, measure, labels)
     estimator = cls(**{name: value for name, value in options.items() if value is not None})
     X, groups, aside = _rows_of_split(estimator, X, split)
     echo_on_terminal(
-        f"{data.name}: {counted(len(X), 'row')}, {counted(X.shape[1], 'column')} to predict "
-        f"{_files.list_names(targets)} from; {cls.__name__}, on {resolve_device(device)}"
+        f"{data.name}: {counted(len(X), 'row')}, {kind} of {_files.list_names(targets)} by "
+        f"{counted(X.shape[1], 'column')} with {model}, on {resolve_device(device)}"
     )
     with noted_warnings() as noted:
-        _train_whole(estimator, X, labels, groups)
+        _train_whole(estimator, model, X, labels, groups)
     estimator.set_params(**({"cv": "auto"} if name == "Pack" else {"validation_split": None}))
     for column, words in estimator.encoder_.describe_columns().items():
         if words.startswith(("date", "free text")):
@@ -261,6 +263,7 @@ def fit(
     _files.write_whole(out, lambda place: _files.save_with_format(estimator, place, forms, kept))
     if split == "random" and len(Y) == 1:
         _warn_of_time_order(X, labels, kind)
+    echo(f"{kind.capitalize()} of {_files.list_names(targets)} with {model}: {_trained(estimator)}")
     scores = _show_scores(estimator, labels, targets, metric, aside)
     seconds = time.perf_counter() - started
     if report is not None:
@@ -270,7 +273,7 @@ def fit(
             {"Saved model": "trained again on all rows"} if refit and scores is not None else {}
         )
         facts |= {"Rows set aside": n_aside, "Date": time.strftime("%Y-%m-%d")}
-        facts["Seconds"] = f"{seconds:.1f}"
+        facts["Time"] = f"{seconds:.1f} s"
         with refusals(ValueError, prefix="--report: "), spinner("Writing the report"):
             from combutab.reports import write_report
 
@@ -286,9 +289,10 @@ def fit(
                 scoring=metric,
             )
             _files.write_whole(report, lambda place: write_report(found, place))
+        echo_on_terminal(f"Wrote {report}")
     if refit and scores is not None:
         again, trained = _of_all_rows(estimator)
-        _train_whole(again, X, labels, kept=f"; {out} has the model of these scores")
+        _train_whole(again, model, X, labels, kept=f"; {out} has the model of these scores")
         _files.write_whole(out, lambda place: _files.save_with_format(again, place, forms, kept))
         echo(
             f"The model in {out} was trained again on all {len(X):,} rows, {trained}. The scores "
@@ -301,14 +305,14 @@ def fit(
 # ---- Options: the model, its parameters, and the metric ------------------------------------------
 
 
-def _model_name(preset: str, model: str | None) -> str:
-    """The beginning of the estimator's name; raises UserError where the options disagree."""
+def _chosen_model(preset: str, model: str | None) -> str:
+    """The model by its name in ``--model``; raises UserError where the options disagree."""
     if (preset, model) in {("best", "mlp"), ("best", "tabm"), ("fast", "pack")}:
         raise UserError(
             f"--preset {preset} and --model {model} cannot be combined: --preset best uses "
             "--model pack, and a pack is not fast; leave one of them out"
         )
-    return _MODELS[model or ("pack" if preset == "best" else "mlp")]
+    return model or ("pack" if preset == "best" else "mlp")
 
 
 def _read_settings(texts: Sequence[str]) -> dict[str, Any]:
@@ -334,7 +338,7 @@ def _read_settings(texts: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _settings(cls: Any, plain: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(model: str, cls: Any, plain: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters of an estimator; a pack's members are of the class ``plain``.
 
     Raises UserError if it has no such parameter.
@@ -350,7 +354,8 @@ def _settings(cls: Any, plain: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         else:
             known = [each for each in PARAMETERS if each in own | members]
             raise UserError(
-                f"--set {name}: {cls.__name__} has no such parameter; {known_instead(name, known)}"
+                f"--set {name}: the model {model} has no such parameter; "
+                f"{known_instead(name, known)}"
             )
     return found
 
@@ -520,8 +525,8 @@ def _as_floats(column: pd.Series) -> np.ndarray:
 class _NetworksBar:
     """A bar of a pack's networks that are trained, told by scikit-learn's callbacks."""
 
-    def __init__(self, estimator: Any) -> None:
-        self.name, self.n_networks = type(estimator).__name__, estimator.n_members
+    def __init__(self, name: str, estimator: Any) -> None:
+        self.name, self.n_networks = name, estimator.n_members
         self.seconds = float("inf") if estimator.max_time is None else estimator.max_time
 
     def setup(self, estimator: Any, context: Any) -> None:
@@ -550,6 +555,7 @@ class _NetworksBar:
 
 def _train_whole(
     estimator: Any,
+    model: str,
     X: pd.DataFrame,
     y: np.ndarray,
     groups: Any = None,
@@ -559,10 +565,10 @@ def _train_whole(
 
     shown: AbstractContextManager[Any] = nullcontext()
     if hasattr(estimator, "callbacks"):
-        bar = ProgressBar(type(estimator).__name__, transient=True)
+        bar = ProgressBar(model, transient=True)
         estimator.set_params(callbacks=[bar])
     elif hasattr(estimator, "set_callbacks"):
-        estimator.set_callbacks(_NetworksBar(estimator))
+        estimator.set_callbacks(_NetworksBar(model, estimator))
     else:  # scikit-learn before 1.9
         shown = spinner(f"Training {estimator.n_members} networks")
     try:
@@ -577,18 +583,18 @@ def _train_whole(
         raise KeyboardInterrupt(kept) from None
 
 
+def _trained(estimator: Any) -> str:
+    n_networks = estimator.history_["member"].nunique()
+    n_epochs = int(estimator.history_["epoch"].max())
+    return f"{counted(n_networks, 'network')}, {counted(n_epochs, 'epoch')}"
+
+
 def _show_scores(
     estimator: Any, y: np.ndarray, targets: list[str], metric: str | None, aside: str
 ) -> PredictionScores | None:
-    """Print how the estimator was trained, and its scores on the rows that were set aside."""
+    """Print the scores on the rows that were set aside."""
     from combutab.evaluation import evaluate_held_out
 
-    n = int(estimator.history_["epoch"].max())
-    n_networks = estimator.history_["member"].nunique()
-    echo(
-        f"{type(estimator).__name__} of {', '.join(map(repr, targets))}: "
-        f"{counted(n_networks, 'network')}, {counted(n, 'epoch')}"
-    )
     if not hasattr(estimator, estimator.target_.held_out_name):
         echo(
             "No scores: the table has too few rows to set some aside. `combutab compare` scores by "
@@ -640,8 +646,8 @@ def _report(
     scored = (
         "The scores are computed on the rows that were set aside. Each row was predicted only by "
         "networks that were not trained on it, but the best epochs were chosen on these rows. The "
-        "importances are computed for the saved model on the same rows. If its networks set aside "
-        "different rows, some of them were trained on a row."
+        "importances are those of the saved model on the same rows, which can include training "
+        "rows of some of its networks."
     )
     rows = scores.rows
     return report_model(estimator, X.iloc[rows], y[rows], scores=scores, scored=scored, **told)

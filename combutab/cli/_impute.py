@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def impute(
-    data: Annotated[Path, typer.Argument(help=f"{_options.TABLE}. Its empty cells are filled.")],
+    data: Annotated[
+        Path,
+        typer.Argument(metavar="DATA", help=f"{_options.TABLE}. Its empty cells are filled."),
+    ],
     out: _options.Out,
     n_draws: Annotated[
         int,

@@ -178,7 +178,7 @@ def epochs_option(default: str) -> Any:
 GENERATOR_EPOCHS = "tabflow: enough for 10,000 training steps; ctgan, tvae: 300"
 
 
-Table = Annotated[Path, typer.Argument(help=f"{TABLE}.")]
+Table = Annotated[Path, typer.Argument(metavar="DATA", help=f"{TABLE}.")]
 Out = Annotated[
     Path,
     typer.Option(
@@ -295,9 +295,9 @@ def _as_frequency(min_frequency: float | None) -> float | None:
 MinFrequency = Annotated[
     float | None,
     typer.Option(
-        help="Minimum number of rows that must share a value before it is written or saved, as a "
-        "count or as a share of the rows below 1. 1 keeps all values, and the exact minimum and "
-        "maximum of each numeric column.",
+        help="Smallest number of rows (5) or fraction of the rows (0.01) that must have a value "
+        "for it to be written or saved. 1 keeps all values, and the exact minimum and maximum of "
+        "each numeric column.",
         callback=_as_frequency,
         show_default="5",
     ),

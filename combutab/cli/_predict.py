@@ -22,13 +22,16 @@ if TYPE_CHECKING:
 def predict(
     model: Annotated[
         Path,
-        typer.Argument(help="Model file, written by `combutab fit` or by the Python library."),
+        typer.Argument(
+            metavar="MODEL", help="Model file, written by `combutab fit` or by the Python library."
+        ),
     ],
     data: Annotated[
         Path,
         typer.Argument(
+            metavar="DATA",
             help="Table with the feature columns that the model was fitted on, in any order; other "
-            f"columns are ignored. {_options.READABLE}."
+            f"columns are ignored. {_options.READABLE}.",
         ),
     ],
     out: _options.Out,
@@ -51,8 +54,8 @@ def predict(
     """Predict the target of each row of a table with a fitted model.
 
     Predictions are written in the order of the rows. Dates and amounts are read in the format of
-    the table that the model was fitted on, and so are --sep, --decimal, --thousands and --encoding
-    where they cannot be detected in DATA.
+    the table that the model was fitted on. So are separators, decimal marks and the encoding, if
+    they cannot be detected in DATA.
     """
     started = time.perf_counter()
     _options.check_ending(out)

@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from combutab.cli._console import UserError, echo_on_terminal, refusals
+from combutab.cli._console import UserError, echo, echo_on_terminal, refusals
 from combutab.core.text import counted
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _NEEDS = "is for a differentially private generator: --epsilon 1"
-_LOOKS = "looks at rows without noise, which --epsilon promises not to do; leave it out"
-_UNUSED = "has no meaning with --epsilon; leave it out"
+_LOOKS = "reads rows without noise, which breaks the guarantee of --epsilon; leave it out"
+_UNUSED = "has no effect with --epsilon; leave it out"
 
 
 def check_private_options(
@@ -123,8 +123,9 @@ def describe_promise(epsilon: float, delta: float, whom: str) -> str:
     most = 1 / (1 + math.exp(-epsilon))
     return (
         f"The rows are ({epsilon:g}, {delta:g})-differentially private: an attacker who knows all "
-        f"other rows can raise a guess of 50 % about one {whom} to at most {most:.0%} (but with a "
-        f"probability of {delta:g}). Budgets add up: another release of the same table adds its own"
+        f"other rows can increase the certainty of a guess about one {whom} from 50 % to at most "
+        f"{100 * most:.0f} %, except with a probability of {delta:g}. Budgets add up: each release "
+        "of the same table adds its own."
     )
 
 
@@ -161,4 +162,4 @@ def synthesize(
         _generators.check_size(n_rows, table.shape[1])
         _generators.write_rows(model, forms, n_rows, conditions, wanted, seed, out)
     echo_on_terminal(f"Wrote {counted(n_rows, 'row')} to {out}")
-    print(describe_promise(model.epsilon_, model.delta_, "row" if whose is None else "person"))
+    echo(describe_promise(model.epsilon_, model.delta_, "row" if whose is None else "person"))

@@ -15,7 +15,10 @@ from combutab.core.text import counted
 
 def sample(
     model: Annotated[
-        Path, typer.Argument(help="Saved generator, written by `combutab synth --save`.")
+        Path,
+        typer.Argument(
+            metavar="MODEL", help="Saved generator, written by `combutab synth --save`."
+        ),
     ],
     out: _options.Out,
     rows: Annotated[int, typer.Option(help="Number of rows to write.", min=1)] = 1000,

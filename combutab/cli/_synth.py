@@ -32,8 +32,8 @@ def synth(
     activation: Annotated[
         str | None,
         typer.Option(
-            help="Activation function of all hidden layers, such as relu, combu or pln-4; original "
-            "for the one of published generators of this kind.",
+            help="Activation function of all hidden layers, such as relu, combu or pln-4; or "
+            "original, that of published generators of this kind.",
             callback=lambda name: name if name == "original" else _options.check_activations(name),
             show_default="tabflow: silu; ctgan, tvae: combu",
         ),
@@ -55,8 +55,8 @@ def synth(
     suggest_constraints: Annotated[
         Path | None,
         typer.Option(
-            help="JSON or YAML file to write, with constraints found that all rows of DATA meet. "
-            "Check them before you use the file with --constraints."
+            help="JSON or YAML file to write, with suggested constraints that all rows of DATA "
+            "meet. Check them before you use the file with --constraints."
         ),
     ] = None,
     shares: _options.Shares = None,

@@ -287,10 +287,11 @@ def encoded_rows(
 
 
 class BaseMLP(Fitted):
-    """The story of a fit: validate, encode, build, train, keep.
+    """Base class of `MLPClassifier`, `MLPRegressor` and the TabM estimators.
 
-    A subclass says which target it learns (``_learn_target``), by which loss (``_loss``), and of
-    what network, if not a perceptron (``_make_spec``).
+    ``fit`` validates and encodes the data, builds the networks, trains them, and keeps the results.
+    A subclass defines the target (``_learn_target``), the loss (``_loss``), and the network if it
+    is not a multilayer perceptron (``_make_spec``).
     """
 
     # ---- hooks -----------------------------------------------------------------------------
@@ -374,17 +375,18 @@ class BaseMLP(Fitted):
         sample_weight : array-like of shape (n_samples,), optional
             Rows of weight 0 are left out.
         X_val, y_val : as X and y, optional
-            Your own validation set. Given one, training stops early on it, and the weights of the
-            best epoch are kept, whatever ``early_stopping`` says.
+            Validation rows. Training stops early on them and keeps the weights of the best epoch,
+            for any value of ``early_stopping``.
         groups : array-like of shape (n_samples,), optional
-            The group of each row, such as a customer or a patient: where rows are set aside, these
-            are whole groups, so that the validation score is that for new groups. A
-            ``validation_split`` that is a splitter is given them.
+            Group of each row, such as a customer or a patient. Whole groups are set aside for
+            validation, so that the validation score is that of new groups. If ``validation_split``
+            is a splitter, the groups are passed to it.
         checkpoint : path, optional
-            A file that the training is written to every half minute and at its end. If it is there,
-            training goes on where it stood, to the same result as in one go. It holds the
-            parameters, what the networks have learned (weights, edges of bins) with the
-            optimiser's moments, the curves, and a SHA-256 of the encoded table; no rows.
+            File to which the state of the training is written every half minute and at its end. If
+            the file exists, the training continues from it, with the same result as without an
+            interruption. It contains the parameters, the weights and edges of bins with the
+            optimiser's moments, the learning curves, and a SHA-256 of the encoded table, but no
+            rows.
 
         Returns
         -------
@@ -393,20 +395,19 @@ class BaseMLP(Fitted):
         Raises
         ------
         ValueError
-            If the data cannot be used, training produced weights that are not finite, or the
-            checkpoint is of another fit.
+            If the data cannot be used, the training diverged to weights that are not finite, or
+            the checkpoint belongs to another fit.
         RuntimeError
-            If processes share the fit, and another of them has ended it.
+            If several processes share the fit, and another one of them has ended.
 
         Notes
         -----
-        In a process group of ``torch.distributed``, as ``torchrun`` starts one, all processes are
-        to call ``fit`` alike, with the whole table. They share the members out, or else the rows
-        of each batch, and all end with the same model, bit for bit. Sums are taken in another order
-        than in one process, as in a stack of another size, so the model differs from that of one
-        process: by rounding at first, and by more as training amplifies the difference.
-        Callbacks, warnings and the checkpoint are those of rank 0; Ctrl-C ends it without a model.
-        ``combutab.training.unshared()`` fits for one process alone.
+        In a process group of ``torch.distributed``, such as that of ``torchrun``, all processes
+        must call ``fit`` with the whole table. They divide the members between them, or the rows of
+        each batch, and all end with the same model, bit for bit. The order of sums differs from
+        that in one process, so the model differs from that of one process by rounding errors, which
+        training amplifies. Callbacks, warnings and the checkpoint are those of rank 0. After Ctrl-C
+        there is no model. Within ``combutab.training.unshared()`` each process fits separately.
         """
         fresh = not (self.warm_start and self.__sklearn_is_fitted__())
         self._validate(fresh=fresh)
@@ -468,10 +469,10 @@ class BaseMLP(Fitted):
         min_rows: int = AUTO_ROWS,
         groups: Any = None,
     ) -> Prepared:
-        """Check and encode the data; a fresh encoding is learned on the training rows alone.
+        """Check and encode the data. A new encoding is learned from the training rows only.
 
-        ``owner`` is the estimator that errors about the table name; from ``min_rows`` on
-        ``early_stopping="auto"`` sets rows aside.
+        ``owner`` is the estimator to name in errors about the table. With ``min_rows`` rows or
+        more, ``early_stopping="auto"`` sets rows aside.
         """
         guard_forks()
         owner = self if owner is None else owner
@@ -662,7 +663,7 @@ class BaseMLP(Fitted):
             return repr(values)
 
     def make_job(self, prepared: Prepared, *, fresh: bool = True, epochs: int | None = None) -> Job:
-        """Build the job: a network of so many members, and how it trains on the encoded data."""
+        """Build the training job: the stack of networks, the encoded data, and the settings."""
         self._adopt(prepared.encoder, prepared.target)
         if fresh:
             self._spec = self._make_spec(prepared.n_train)
@@ -750,9 +751,9 @@ class BaseMLP(Fitted):
         converges: bool = True,
         collected: list[Unfinished] | None = None,
     ) -> Self:
-        """Take over what training found; warn or raise where it did not go well.
+        """Store the results of the training, with a warning or an error if it failed.
 
-        Warnings about the training are appended to ``collected`` where that is given.
+        Warnings about the training are appended to ``collected`` if it is given.
         """
         held_out = self.target_.held_out_name
         with uninterrupted():
@@ -774,10 +775,7 @@ class BaseMLP(Fitted):
         return self
 
     def become(self, job: Job, results: Sequence[MemberResult], factor: float = 1.0) -> None:
-        """Become the fitted estimator of these networks, whatever it was made for.
-
-        Their raw outputs are multiplied by the factor.
-        """
+        """Make this the fitted estimator of given networks, with raw outputs times ``factor``."""
         self.n_members = len(job.members)
         self._spec, self._architecture = job.spec, self._architecture_parameters()
         self.__dict__.update(self._fitted_attributes(job, results, fresh=True))

@@ -208,23 +208,25 @@ def _knot_blocks(knots: np.ndarray) -> np.ndarray:
 
 
 class TableModule(nn.Module):
-    """A fitted estimator as a plain torch module, encoding included.
+    """A fitted estimator, including its encoding, as a plain torch module.
 
-    It is what ``to_torch`` gives: a copy, whose parameters can be trained on, moved, compiled and
-    exported without the estimator. It computes on the device that it is moved to.
+    It is the result of ``to_torch``: a copy whose parameters can be trained further, moved,
+    compiled and exported without the estimator. It computes on the device of its parameters.
 
     Parameters
     ----------
     encoder : TableEncoder
-        A fitted one, which ``encode`` reads tables by.
+        Fitted encoder, which ``encode`` uses.
     networks : sequence of TableNetwork
-        Of its columns; each has members, and heads.
+        Stacks of networks for the encoded columns.
     answer : nn.Module
-        Raw outputs (n_networks, n, n_outputs) -> what is answered.
+        Module from raw outputs (n_networks, n, n_outputs) to predictions.
     selected : sequence of int, optional
-        Which networks are averaged, as often as they are named; by default each once.
+        Indices of the networks to average, with repetitions as weights. By default each network
+        once.
     trees : sequence of nn.Module, optional
-        What counts as more networks, behind the others: encoded columns and codes -> raw outputs.
+        Additional modules from encoded columns and codes to raw outputs. They count as networks
+        after the others.
 
     Shape
     -----
@@ -233,13 +235,13 @@ class TableModule(nn.Module):
 
     Notes
     -----
-    ``numbers`` has the columns that are no categories, in the table's order: numbers as they are,
-    truth values as 0 and 1, dates as seconds since 1970-01-01 UTC, durations in seconds, and NaN
-    where a value is missing. ``codes`` has the others: the place of the category in
-    ``module.encoder.categories_[column]`` (one more, where the encoder gives the column an
-    embedding), and the encoder's codes for missing, rare and unseen ones. ``encode`` makes both of
-    a table. With ``precision="bf16-mixed"`` the module computes in float32, where the estimator
-    rounds more.
+    ``numbers`` has the columns that are not categorical, in the order of the table: numbers,
+    booleans as 0 and 1, dates as seconds since 1970-01-01 UTC, durations in seconds, and NaN for
+    missing values. ``codes`` has the categorical columns: the position of the category in
+    ``module.encoder.categories_[column]`` (plus one if the column has an embedding), and the codes
+    of the encoder for missing, rare and unseen categories. ``encode`` returns both for a table. An
+    estimator with ``precision="bf16-mixed"`` becomes a module that computes in float32, with less
+    rounding.
 
     Examples
     --------
@@ -271,11 +273,12 @@ class TableModule(nn.Module):
         self.register_buffer("selected", None if selected is None else torch.tensor(list(selected)))
 
     def encode(self, X: Any) -> tuple[Tensor, Tensor]:
-        """Read what ``predict`` takes into what the module takes.
+        """Convert a table to the inputs of the module.
 
         Parameters
         ----------
         X : table of shape (n, n_features)
+            Rows, as for ``predict`` of the estimator.
 
         Returns
         -------
@@ -285,14 +288,14 @@ class TableModule(nn.Module):
         Raises
         ------
         ValueError
-            As ``predict``: of other columns, infinite values, or text for numbers.
+            As in ``predict``: for other columns, infinite values, or text in a numeric column.
         """
         device = self.encoding.get_buffer("centre").device
         numbers, codes = self.encoder.read(X)
         return torch.from_numpy(numbers).to(device), torch.from_numpy(codes).to(device)
 
     def raw(self, numbers: Tensor, codes: Tensor | None = None) -> Tensor:
-        """Raw outputs of every network that is averaged: (n_networks, n, n_outputs) float64."""
+        """Compute the raw outputs of all networks that are averaged, (n_networks, n, n_outputs)."""
         dense, coded = self.encoding(numbers, codes)
         outputs = []
         for net in self.networks:

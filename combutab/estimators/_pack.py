@@ -199,7 +199,7 @@ class BasePack(_Kept):
         Which columns are categorical.
     date_features : as in {member}, default="auto"
         Encoding of dates.
-    text_features : {{"auto", "ignore"}}, default="auto"
+    text_features : {"auto", "ignore"}, default="auto"
         Encoding of columns of free text.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the members' parameters, of their training, and of the folds. Pass an int for
@@ -674,22 +674,22 @@ class BasePack(_Kept):
 @document
 @dataclass(eq=False, repr=False, kw_only=True)
 class PackClassifier(ClassPredictions, BasePack):
-    """Ensemble classifier of the best snapshots of many random networks, trained together.
+    """Ensemble classifier of neural networks with random settings, and boosted trees (a pack).
 
-    Each member is a perceptron with its own activation, depth, dropout, weight decay, learning rate
-    and embedding of numbers. Networks of one shape train as one batched program. The ensemble is
-    picked from their best epochs, greedily and with replacement, so as to have the smallest log
-    loss on rows that they did not train on.
+    Each member is a multilayer perceptron with its own activation, depth, dropout, weight decay,
+    learning rate and embedding of numbers. Networks of the same shape are trained together as one
+    batched program. The ensemble is selected from the best epochs of the networks (snapshots),
+    greedily and with replacement, to minimise the log loss on rows that they were not trained on.
 
-    Takes a DataFrame as it is: numeric, boolean, text, category and date columns, with missing
-    values. Binary, multi-class and multi-label targets.
+    It accepts a DataFrame without preprocessing: numeric, boolean, text, category and date columns,
+    with missing values. Targets can be binary, multi-class or multi-label.
 
     Parameters
     ----------
     {parameters}
     class_weight : dict, list of dict, "balanced" or None, default=None
-        Weights of the classes in training, as in scikit-learn's classifiers; what chooses the
-        ensemble is not weighted by them.
+        Weights of the classes in training, as in scikit-learn's classifiers. They are not used
+        when the ensemble is selected.
 
     Attributes
     ----------
@@ -726,15 +726,16 @@ class PackClassifier(ClassPredictions, BasePack):
 @document
 @dataclass(eq=False, repr=False, kw_only=True)
 class PackRegressor(NumberPredictions, BasePack):
-    """Ensemble regressor of the best snapshots of many random networks, trained together.
+    """Ensemble regressor of neural networks with random settings, and boosted trees (a pack).
 
-    Each member is a perceptron with its own activation, depth, dropout, weight decay, learning rate
-    and embedding of numbers. Networks of one shape train as one batched program. The ensemble is
-    picked from their best epochs, greedily and with replacement, so as to have the smallest loss on
-    rows that they did not train on.
+    Each member is a multilayer perceptron with its own activation, depth, dropout, weight decay,
+    learning rate and embedding of numbers. Networks of the same shape are trained together as one
+    batched program. The ensemble is selected from the best epochs of the networks (snapshots),
+    greedily and with replacement, to minimise the loss on rows that they were not trained on.
 
-    Takes a DataFrame as it is: numeric, boolean, text, category and date columns, with missing
-    values. One or several targets, which are standardised inside and given back in their units.
+    It accepts a DataFrame without preprocessing: numeric, boolean, text, category and date columns,
+    with missing values. It learns one or several targets. They are standardized for the training;
+    predictions are in the original units.
 
     Parameters
     ----------
@@ -743,8 +744,8 @@ class PackRegressor(NumberPredictions, BasePack):
         ``"quantile"`` or ``"gaussian_nll"``.
     {parameters}
     quantiles : sequence of float, default=(0.05, 0.5, 0.95)
-        What ``loss="quantile"`` learns, each in (0, 1). As in MLPRegressor, each network's are
-        sorted before they are averaged, predicted and scored.
+        Quantiles that ``loss="quantile"`` learns, each in (0, 1). As in MLPRegressor, those of each
+        network are sorted before they are averaged, predicted and scored.
 
     Attributes
     ----------

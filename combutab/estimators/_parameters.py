@@ -117,16 +117,16 @@ _RECIPES: Mapping[str, Mapping[str, Any]] = {
 def paper_recipe(task: Literal["classification", "regression"], **changes: Any) -> dict[str, Any]:
     """Return the parameters of MLPClassifier or MLPRegressor for the CombU paper's network.
 
-    Every parameter that the network, its encoding or its training depends on is among them; not
-    those of where, whence, how long and how loudly it trains: ``random_state``, ``device``,
-    ``warm_start``, ``max_time``, ``callbacks``, ``verbose``, ``track_metric``.
+    It contains all parameters of the network, the encoding and the training, except
+    ``random_state``, ``device``, ``warm_start``, ``max_time``, ``callbacks``, ``verbose`` and
+    ``track_metric``.
 
     Parameters
     ----------
     task : {"classification", "regression"}
         ``"classification"`` for MLPClassifier, ``"regression"`` for MLPRegressor.
     **changes
-        Parameters that are to have other values, or more of them.
+        Parameters with other values, or additional parameters.
 
     Returns
     -------
@@ -135,7 +135,7 @@ def paper_recipe(task: Literal["classification", "regression"], **changes: Any) 
     Raises
     ------
     ValueError
-        If there is no such task.
+        If the task is unknown.
 
     References
     ----------
@@ -238,7 +238,7 @@ class Parameters(_Positional):
         epochs (constant in ``partial_fit``). lbfgs has no schedule. ``"coslog4"`` decreases to zero
         four times, after 1/15, 1/5, 7/15 and all of the epochs. Networks overfit some tables early
         and others late, and the best epoch is kept.
-    learning_rate_init : float, default=0.004, of regressors 0.008
+    learning_rate_init : float, default=0.004, for regressors 0.008
         Initial learning rate; for ``"one-cycle"`` the largest.
     power_t : float, default=0.5
         Exponent of ``learning_rate="invscaling"``.

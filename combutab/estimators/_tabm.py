@@ -88,14 +88,20 @@ class TabMClassifier(_TabM, MLPClassifier):
         Embedding of each numeric column: piecewise linear functions with kinks at quantiles of the
         training rows, in ``numeric_embedding_dim`` dimensions, or as in ``MLPClassifier``.
     numeric_embedding_dim, n_bins : int, default=16, 48
-        Dimension of these embeddings, and their number of bins; there is a kink between two bins.
+        Dimension of these embeddings, and their number of bins. There is a kink between each two
+        bins.
     numeric_encoding : {{"standard", "quantile", "robust", "none"}}, default="quantile"
         Scaling of numeric columns.
     init : {{"torch", "kaiming", "xavier", "lecun", "ntk"}}, default="torch"
         Initialization of the weights of the linear layers.
-    solver, learning_rate_init, weight_decay, max_grad_norm : default="adamw", 0.002, 0.0003, 1.0
-        As in ``MLPClassifier``, with other defaults; also ``alpha=0`` and ``dropout=0.1``.
-        ``batch_size="auto"`` is min(256, n_samples).
+    solver, learning_rate, learning_rate_init, beta_2 : default="adamw", "constant", 0.002, 0.999
+        As in ``MLPClassifier``, with other defaults. ``batch_size="auto"`` is min(256, n_samples).
+    max_iter, dropout, weight_decay, max_grad_norm : default=200, 0.1, 0.0003, 1.0
+        As in ``MLPClassifier``, with other defaults.
+    learning_rate_factors, regularization_schedule : default=None, "constant"
+        As in ``MLPClassifier``, with other defaults.
+    max_onehot, scale_inputs : default=32, False
+        As in ``MLPClassifier``, with other defaults.
     early_stopping, validation_fraction, n_iter_no_change, tol : default="auto", 0.2, 16, 1e-6
         As in ``MLPClassifier``: with 200 rows or more a fifth is set aside for validation.
     n_members : int or "auto", default=1

@@ -237,9 +237,9 @@ _EXACT = 1 << 53  # integers up to here are float64's own
 
 
 def refuse_text(y: Any, name: str, first_row: int = 0) -> None:
-    """Refuse a regressor's targets that are not numbers, by their values.
+    """Raise an error if the targets of a regressor are not numbers.
 
-    ``first_row`` is the row of the table that they start at.
+    ``first_row`` is the row of the table at which they start, for the message.
     """
     if scipy.sparse.issparse(y):
         return

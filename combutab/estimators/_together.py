@@ -27,7 +27,7 @@ _N_NAMED = 5
 
 @dataclass
 class FitOutcome:
-    """The outcome of a fit: its share of the stack's seconds, and the error if it failed."""
+    """Result of a fit of `fit_stacked`: its share of the stack's seconds, and the error if any."""
 
     seconds: float
     error: Exception | None = None
@@ -35,10 +35,10 @@ class FitOutcome:
 
 @dataclass(frozen=True)
 class FitTask:
-    """One fit that is wanted: an unfitted estimator, which is fitted in place, and its data.
+    """One fit for `fit_stacked`: an unfitted estimator, which is fitted in place, and its data.
 
-    ``data_key`` is equal for tasks that have the very same rows (the fold's number, say): their
-    table is then encoded once for all estimators whose encoding parameters agree.
+    ``data_key`` is equal for tasks with the same rows, such as the number of the fold. Their table
+    is then encoded once for all estimators with the same encoding parameters.
     """
 
     estimator: BaseMLP
@@ -58,44 +58,44 @@ def fit_stacked(
     on_fitted: Callable[[dict[int, FitOutcome]], None] | None = None,
     skip: Collection[int] = (),
 ) -> list[FitOutcome]:
-    """Fit all estimators, in as few batched programs as their shapes allow.
+    """Fit several estimators together, in as few batched programs as possible.
 
-    Each result is the one that the estimator's own ``fit`` gives with the same ``random_state``,
-    up to the order of floating-point sums; only the optimiser's state is not kept (``partial_fit``
-    begins with a fresh one). A fit that fails leaves its error in its outcome.
+    Each result is that of the estimator's own ``fit`` with the same ``random_state``, up to the
+    order of floating-point sums. Only the state of the optimiser is not kept: ``partial_fit``
+    starts with a new one. If a fit fails, its outcome contains the error.
 
     Parameters
     ----------
     tasks : sequence of FitTask
+        The estimators and their data.
     n_jobs : int, optional
-        Stacks that train at the same time, in threads unless joblib's current backend is another.
-        By default and without callbacks, as many as a cluster has workers if joblib's backend is
-        one ("dask", "ray"), else on a CPU as many as torch has threads.
-    callbacks : sequence of Callback
-        Told of every stack's epochs; used with ``n_jobs`` of None or 1 only.
+        Number of stacks that are trained at the same time, in threads, or with another active
+        backend of joblib. By default, without callbacks, the number of workers of a cluster if the
+        backend is one ("dask", "ray"), or on a CPU the number of torch threads.
+    callbacks : sequence of Callback, default=()
+        Callbacks for the epochs of every stack. They require ``n_jobs`` of None or 1.
     on_progress : callable, optional
-        Called with the number of networks that have been trained so far: where stacks train in
-        threads after each epoch, in fractions (one call at a time, from any thread), else after
+        Called with the number of networks trained so far. If stacks are trained in threads, it is
+        called after each epoch with fractions (one call at a time, from any thread), else after
         each stack.
     on_fitted : callable, optional
-        Called after each stack with the outcomes of the tasks that it finished, by position: what
-        is kept by then is not lost if a later stack is interrupted.
+        Called after each stack with the outcomes of its tasks, by position, so that results can be
+        saved before a later stack is interrupted.
     skip : collection of int, default=()
-        Positions of tasks that need no fit. The others' stacks are what they are without it, and
-        so is every digit of their results; a skipped task that shares a stack with others is
-        fitted, too.
+        Positions of tasks that need no fit. It changes no digit of the other results. A skipped
+        task is still fitted if it is in the same stack as others.
 
     Returns
     -------
     list of FitOutcome
-        In the order of ``tasks``.
+        One outcome per task, in the order of ``tasks``.
 
     Raises
     ------
     BrokenExecutor
-        If a cluster's scheduler is gone, or its workers cannot be reached.
+        If the scheduler or the workers of a cluster cannot be reached.
     RuntimeError
-        If a cluster's worker has another version of the package or of torch.
+        If a worker of a cluster has another version of the package or of torch.
     """
     outcomes = [FitOutcome(0.0) for _ in tasks]
     jobs: list[Job] = []

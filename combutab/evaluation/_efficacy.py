@@ -304,7 +304,7 @@ def score_learner(
     fitted = None
     if (split.y == split.y[0]).all():
         what = "class" if is_class else "target value"
-        notes.append(f"one {what} to learn from: the prediction is constant")
+        notes.append(f"the rows have only one {what}, so the prediction is constant")
     else:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

@@ -182,10 +182,11 @@ class PredictionScores:
     @property
     def _head(self) -> str:
         aside = "" if self.rows is None else " set aside"
-        head = f"Scores on {counted(self.n_rows, 'row')}{aside}; baseline: {self.baseline}"
+        rows = counted(self.n_rows, "row")
+        head = f"Scores on {rows}{aside}. The baseline predicts {self.baseline}."
         if self.y_true.ndim > 1 or self.classes is None or len(self.classes) != 2:
             return head
-        return f"{head}; F1 and average precision: of {self.classes.tolist()[1]!r}"
+        return f"{head} F1 and average precision are those of {self.classes.tolist()[1]!r}."
 
     def __str__(self) -> str:
         parts = [self._head, ""]
@@ -194,7 +195,7 @@ class PredictionScores:
             parts += ["", "Confusion matrix (rows: true class, columns: predicted class)"]
             parts.append(self.confusion.to_string())
         if self.errors is not None:
-            parts += ["", "Absolute error (share of rows that are at most so far off)"]
+            parts += ["", "Quantiles of the absolute error over the rows"]
             parts.append(_written_errors(self.errors).to_string())
         return "\n".join(parts)
 
@@ -394,12 +395,12 @@ def _scores(
     if multilabel:
         shares = train_numbers.mean(0)
         predicted, guessed = answers > 0.5, np.tile(shares > 0.5, (len(y), 1))
-        words = "the labels' shares"
+        words = "the frequencies of the labels"
     else:
         shares = np.bincount(train_numbers, minlength=len(classes)) / len(train_numbers)
         predicted, guessed = answers.argmax(1), np.full(len(y), shares.argmax())
         label = classes.tolist()[int(shares.argmax())]
-        words = f"the classes' shares (most frequent: {label!r})"
+        words = f"the class frequencies (most frequent: {label!r})"
     without = ["balanced_accuracy"] * multilabel
     without += ["average_precision"] * (len(classes) > 2 and not multilabel)
     chosen = _chosen(scoring, "classification", without)
@@ -469,9 +470,9 @@ def _number_scores(
     off = {"model": np.abs(answers - truth), "baseline": np.abs(median - truth)}
     at = {name: np.quantile(values, _QUANTILES) for name, values in off.items()}
     errors = pd.DataFrame(at, index=pd.Index(_QUANTILES, name="share of rows"))
-    words = "the mean, or for MAE and MAPE the median"
+    words = "the mean (for MAE and MAPE the median)"
     if truth.ndim == 1:
-        words = f"the mean, {mean:.4g}, or for MAE and MAPE the median, {median:.4g}"
+        words = f"the mean, {mean:.4g} (for MAE and MAPE the median, {median:.4g})"
     return PredictionScores(
         "regression", table.index[0], table, words, len(y), None, errors, y, answers, rows=rows
     )

@@ -32,7 +32,7 @@ _CLOSE = 0.002  # of the range of the outputs, that attributions may lack of the
 
 @dataclass(frozen=True, eq=False)
 class Attributions:
-    """How much each column adds to the prediction of each row, beside a base value.
+    """Result of `attributions`: the contribution of each column to the prediction of each row.
 
     Attributes
     ----------
@@ -40,13 +40,13 @@ class Attributions:
         The attributions, in units of the prediction. Their sum over the columns is ``predictions``
         minus ``base_values``.
     data : DataFrame of shape (n_rows, n_columns)
-        The rows that are explained.
+        The explained rows.
     predictions : ndarray of shape (n_rows,)
-        What the model predicts for each row.
+        Prediction for each row.
     base_values : ndarray of shape (n_rows,)
-        What it predicts for the background rows, on average.
+        Mean prediction for the background rows.
     outputs : list of str
-        What is predicted, in words, for each row.
+        Description of the predicted quantity of each row, such as "probability of 'yes'".
     method : str
         ``"integrated_gradients"`` or ``"shapley"``.
     """
@@ -60,7 +60,7 @@ class Attributions:
 
     @property
     def table(self) -> pd.DataFrame:
-        """A line per row and column, of each row the largest first: row, column, value, ..."""
+        """One line per row and column, with the largest attributions of each row first."""
         parts = []
         for i, label in enumerate(self.values.index):
             own = self.values.iloc[i]
@@ -83,35 +83,35 @@ def attributions(
 ) -> Attributions:
     """Attribute the predictions of rows to their columns.
 
-    A prediction is compared with those of background rows: attributions say which columns make it
-    higher or lower than their mean, and by how much. They add up to the difference.
+    The prediction of a row is compared with the mean prediction of background rows. Attributions
+    show how much each column contributes to the difference, and add up to it.
 
-    Integrated gradients follow the network's gradient along the straight line from each background
-    row to the row, through the encoder: what the encoded columns of a table's column get is added
-    up. Shapley values set columns in random order from a background row's value to the row's, and
-    average the changes; of each order the reverse is taken as well. They need predictions only, so
-    that they work for trees too, take longer where there are many columns, and are subject to
-    chance.
+    Integrated gradients integrate the gradient of the network along the straight line from each
+    background row to the row, in the encoded columns, and add up the encoded columns of each
+    column. Shapley values change the columns from the values of a background row to those of the
+    row in random orders, and their reverse orders, and average the changes of the prediction. They
+    need only predictions and therefore also work for trees. They take longer for many columns, and
+    are random estimates.
 
     Parameters
     ----------
     estimator : fitted classifier or regressor
-        Of this library; for Shapley values any of scikit-learn's.
+        An estimator of this library; for Shapley values also any scikit-learn estimator.
     X : table of shape (n_rows, n_features)
         Rows to explain.
     background : table of shape (n_samples, n_features), optional
-        Rows to compare with, such as training rows. By default X itself.
+        Rows to compare with, such as training rows. By default X.
     target : class label or int, optional
-        A class, or the position of one of several outputs. By default the second of two classes,
-        and of more classes the one that is predicted for the row.
+        Class, or position of one of several outputs. By default the second of two classes, or the
+        predicted class of each row if there are more.
     method : {"auto", "integrated_gradients", "shapley"}, default="auto"
-        "auto" is integrated gradients for networks, and Shapley values for packs that contain
-        trees, which have no gradients, for models of free text, and for estimators of other
+        "auto" is integrated gradients for networks. It is Shapley values for packs that contain
+        trees (which have no gradients), for models with free text, and for estimators of other
         libraries.
     n_background : int, default=50
-        Background rows that are compared with at most.
+        Maximum number of background rows.
     random_state : int, RandomState, Generator or None, default=None
-        Random seed of the choice of background rows, and of the orders of columns.
+        Random seed for sampling background rows and orders of columns.
 
     Returns
     -------
@@ -120,8 +120,8 @@ def attributions(
     Raises
     ------
     ValueError
-        If there is nothing to compare with, several outputs and no ``target``, or no gradient
-        where integrated gradients are wanted.
+        If there are no background rows, if there are several outputs and no ``target``, or if
+        integrated gradients are requested for a model without gradients.
 
     References
     ----------
@@ -361,17 +361,17 @@ def _shapley(
 
 
 class TableMasker:
-    """A masker for the explainers of the shap library, for tables with text, dates and gaps.
+    """Masker for explainers of the shap library, for tables with text, dates and missing values.
 
-    ``shap.Explainer(clf.predict_proba, X)`` works where X holds numbers; for other columns shap
-    subtracts values, which text does not have. Give it this in the place of X.
+    ``shap.Explainer(clf.predict_proba, X)`` works if X has only numbers, because shap subtracts
+    values. For tables with other columns, pass this object instead of X.
 
     Parameters
     ----------
     X : DataFrame of shape (n_samples, n_features)
-        Background rows, whose values stand for those that are masked.
+        Background rows, whose values replace masked values.
     max_samples : int, default=50
-        Rows of these that are used at most, evenly spaced.
+        Maximum number of these rows that are used, evenly spaced.
 
     Examples
     --------

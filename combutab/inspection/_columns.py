@@ -95,7 +95,7 @@ def _check_least(name: str, value: Any, least: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class PermutationImportance:
-    """How much worse a model is when the values of a column are shuffled.
+    """Result of `permutation_importance`: loss of score when a column is shuffled.
 
     Attributes
     ----------
@@ -105,13 +105,13 @@ class PermutationImportance:
     importances : DataFrame of shape (n_repeats, n_columns)
         The loss of score in each repeat.
     scoring : str
-        What the score is, such as "ROC AUC".
+        Name of the score, such as "ROC AUC".
     greater_is_better : bool
-        Whether the importance is a decrease of the score; else it is an increase.
+        Whether the importance is a decrease of the score. Otherwise it is an increase.
     score : float
-        The score of the rows as they are, the mean over the repeats.
+        Score without shuffling, the mean over the repeats.
     n_rows : int
-        Rows that each repeat is scored on.
+        Number of rows per repeat.
     """
 
     table: pd.DataFrame
@@ -123,7 +123,7 @@ class PermutationImportance:
 
     @property
     def effect(self) -> str:
-        """What an importance is, in words: "decrease of ROC AUC"."""
+        """Description of the importance, such as "decrease of ROC AUC"."""
         return f"{'decrease' if self.greater_is_better else 'increase'} of {self.scoring}"
 
 
@@ -138,35 +138,39 @@ def permutation_importance(
     random_state: RandomState = None,
     n_jobs: int | None = None,
 ) -> PermutationImportance:
-    """Measure how much worse a fitted model predicts when a column is shuffled.
+    """Measure how much the score of a fitted model decreases when a column is shuffled.
 
     Each repeat is scikit-learn's `permutation_importance` on a bootstrap sample of the rows
-    (stratified by class), so that the intervals cover both the chance of the shuffles and that of
-    the rows. Columns are shuffled as they are in the table, before they are encoded: a category
-    is one column, whatever number of inputs it becomes.
+    (stratified by class), so that the intervals include the variation of the shuffles and that of
+    the rows. The columns of the table are shuffled before they are encoded, so that a categorical
+    column is one column.
 
-    Use rows that the model was not fitted on: on others a column that the model has overfitted to
-    seems important. Where two columns say the same, the model may use either, and both may seem
-    unimportant.
+    Use rows that the model was not trained on. On training rows, columns seem important if the
+    model has overfitted to them. If two columns have the same information, the model can use either
+    of them, and both can seem unimportant.
 
     Parameters
     ----------
     estimator : fitted classifier or regressor
-        Of this library, or any of scikit-learn's, a pipeline too.
+        An estimator of this library or of scikit-learn, including pipelines.
     X : table of shape (n_samples, n_features)
+        Rows to compute the score on.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        Their targets.
     scoring : str, callable or None, default=None
-        A metric's name (`combutab.evaluation.find_metric`), or a function of an estimator, X and y,
-        of which greater is better. None is R2 for numbers, and ROC AUC for classes, of more than
-        two the mean of each against the rest; log loss where all of ``y`` is one class.
+        Name of a metric (see `combutab.evaluation.find_metric`), or a function of an estimator, X
+        and y for which greater is better. None is R2 for regression and ROC AUC for classification
+        (for more than two classes, the mean of one class against the rest), or log loss if ``y``
+        has only one class.
     n_repeats : int, default=10
-        Bootstrap samples, in each of which every column is shuffled once; at least 2.
+        Number of bootstrap samples, in each of which every column is shuffled once; at least 2.
     max_samples : int, default=2000
-        Rows in each of them at most. More give narrower intervals, and take longer.
+        Maximum number of rows per bootstrap sample. With more rows the intervals are narrower and
+        the computation is slower.
     random_state : int, RandomState, Generator or None, default=None
-        Random seed of the samples and shuffles.
+        Random seed for the samples and shuffles.
     n_jobs : int or None, default=None
-        Processes among which the columns are shared, as in scikit-learn.
+        Number of processes that share the columns, as in scikit-learn.
 
     Returns
     -------
@@ -270,21 +274,20 @@ _ENDS = 0.05, 0.95  # quantiles between which numbers are varied
 
 @dataclass(frozen=True, eq=False)
 class PartialDependence:
-    """What a model predicts when one column is set to each of several values, in all rows.
+    """Result of `partial_dependence`: predictions with one column set to several values.
 
     Attributes
     ----------
     column : hashable
-        The column that is varied.
+        The varied column.
     values : list
-        Its values: numbers and dates in order, categories by their frequency.
+        Its values: numbers and dates in ascending order, categories by frequency.
     categorical : bool
-        Whether the values are categories, which have no order.
+        Whether the values are categories.
     average : DataFrame of shape (n_values, n_outputs)
-        The partial dependence: the mean prediction over the rows. Its columns say what is
-        predicted.
+        Partial dependence: the mean prediction over the rows, with one column per output.
     individual : ndarray of shape (n_outputs, n_rows, n_values)
-        The prediction of each row (ICE, individual conditional expectation).
+        Prediction for each row (ICE, individual conditional expectation).
     """
 
     column: Hashable
@@ -295,7 +298,7 @@ class PartialDependence:
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row per value and output: their mean, and the 5 % and 95 % quantiles over the rows."""
+        """One row per value and output: the mean, and the 5 % and 95 % quantiles over the rows."""
         parts = []
         for name, rows in zip(self.average.columns, self.individual, strict=True):
             low, high = np.quantile(rows, [0.05, 0.95], axis=0)
@@ -317,40 +320,42 @@ def partial_dependence(
 ) -> list[PartialDependence]:
     """Compute partial dependence and ICE curves by scikit-learn's `partial_dependence`.
 
-    Columns are varied as they are in the table: numbers and dates over values between their 5 %
-    and 95 % quantiles, categories and booleans over their most frequent values. What
-    scikit-learn's function refuses works here: whole numbers, dates, and columns with missing
-    values (which stay in the other columns, and are not a value to set).
+    Numbers and dates are varied between their 5 % and 95 % quantiles, categories and booleans over
+    their most frequent values. Unlike scikit-learn's function, it also accepts integers, dates, and
+    columns with missing values. Missing values of other columns are kept, and a column is not set
+    to missing.
 
-    A column is varied while all others stay: where two go together, that makes rows that there
-    are not.
+    A column is varied while all others are kept. If columns are correlated, this creates rows that
+    do not occur in the data.
 
     Parameters
     ----------
     estimator : fitted classifier or regressor
-        Of this library, or any of scikit-learn's, a pipeline too.
+        An estimator of this library or of scikit-learn, including pipelines.
     X : table of shape (n_samples, n_features)
+        Rows whose columns are varied.
     columns : sequence of column names, optional
         Columns to vary; by default all.
     target : class label or int, optional
-        A class, or the position of one of several outputs. By default the second of two classes,
-        and of more classes or outputs each.
+        Class, or position of one of several outputs. By default the second of two classes, or all
+        classes or outputs if there are more.
     n_values : int, default=20
-        Values of a number or a date at most. Of categories the 20 most frequent are set.
+        Maximum number of values of a column of numbers or dates. For categories, the 20 most
+        frequent are used.
     max_samples : int, default=200
-        Rows that are predicted at most.
+        Maximum number of rows, sampled at random.
     random_state : int, RandomState, Generator or None, default=None
-        Random seed of the choice of these rows.
+        Random seed for sampling these rows.
 
     Returns
     -------
     list of PartialDependence
-        One per column. A column without any value is left out.
+        One result per column. Empty columns are left out.
 
     Raises
     ------
     ValueError
-        If there is no such column, class or output.
+        If a column, class or output does not exist.
 
     References
     ----------

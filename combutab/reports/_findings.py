@@ -47,21 +47,22 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Finding:
-    """One of the three things that a reader is told first.
+    """One of the three findings of a report on a synthetic table.
 
     Attributes
     ----------
     subject : {"utility", "fidelity", "privacy"}
+        Subject of the finding.
     level : {"good", "fair", "poor", "unknown"}
-        By the thresholds above; the page says how.
+        The level. The report explains the thresholds.
     sentence : str
-        With the numbers that the level comes from.
+        Sentences with the numbers that determine the level.
     notes : tuple of str
-        What limits it.
+        Limitations of the finding.
     headline : str
-        A few words without numbers, where those of the level do not fit.
+        A short text without numbers, if it is not that of the level.
     figure : str
-        The number that decides, with its interval, if there is one.
+        The number that determines the level, with its interval, if there is one.
     """
 
     subject: str
@@ -73,12 +74,12 @@ class Finding:
 
     @property
     def short(self) -> str:
-        """The headline, or what the level says, in a few words and without numbers."""
+        """The finding in a few words, without numbers."""
         return self.headline or say("short", subject=self.subject, level=self.level)[0]
 
     @property
     def sentences(self) -> tuple[str]:
-        """The one sentence."""
+        """The sentence, as a tuple."""
         return (self.sentence,)
 
 
@@ -574,7 +575,7 @@ def judge_fidelity(
     near_copies = told is not None and told.near_copies
     headline = ""
     if near_copies and level in ("good", "fair"):
-        headline = "Its rows look like real rows, but may be near copies of them."
+        headline = "Synthetic rows look like real rows, but may be near copies of them."
     differ = real is not None and real.n_rows >= FEW and real.area >= TOLD_FAIR
     notes = say("fidelity_notes", level=level, told=told, differ=differ, left_out=_listed(left_out))
     sentence = " ".join(f"{each[0].upper()}{each[1:]}." for each in sentences)
@@ -636,7 +637,7 @@ def _give_or_take(off: float) -> str:
 # ---- Judge whether learners get from synthetic rows what they get from real ones -----------------
 
 REAL = "real"  # a source of ml_efficacy
-NOTHING = "Models trained on it predict no better than guessing."
+NOTHING = "Models trained on the synthetic rows predict no better than guessing."
 # whose errors go by the rows of the rarer classes
 _BY_CLASS = ("roc_auc", "balanced_accuracy", "average_precision", "f1", "f1_macro")
 _SOME = 0.1  # skill over guessing that is no longer next to nothing

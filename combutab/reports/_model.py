@@ -50,27 +50,29 @@ class ModelReport:
     Attributes
     ----------
     model : str
-        The estimator's class.
+        Class of the estimator.
     target : str or None
-        Name of what it predicts.
+        Name of the target.
     facts : dict of str to str
-        What was learned from what.
+        Facts about the training.
     scored : str
-        Which rows the scores and importances are of, in a sentence.
+        Sentence that describes the rows of the scores and importances.
     scores : PredictionScores or None
+        Scores on these rows.
     importance : PermutationImportance or None
+        Permutation importances on these rows.
     dependences : list of PartialDependence
-        Of the most important columns.
+        Partial dependence of the most important columns.
     attributions : Attributions or None
-        Of rows that were asked for.
+        Attributions of the explained rows.
     columns : DataFrame
-        One row per column: what it holds, the share of missing values, what became of it.
+        One row per column: its kind, the share of missing values, and its encoding.
     warnings : list of str
-        The warnings of the fit.
+        Warnings of the training.
     file : str
-        The model's file, for the examples of its use.
+        Name of the model file, for the examples of its use.
     min_frequency : float
-        How many rows, or which share, must have a category for the page to show it.
+        Number of rows, or share of them, that must have a category for the report to show it.
     """
 
     model: str
@@ -88,8 +90,8 @@ class ModelReport:
 
     @property
     def title(self) -> str:
-        """The model, and what it predicts."""
-        return self.model if self.target is None else f"{self.model} of {self.target}"
+        """What is predicted."""
+        return "Prediction" if self.target is None else f"Prediction of {self.target}"
 
 
 def report_model(
@@ -116,39 +118,39 @@ def report_model(
     Parameters
     ----------
     estimator : fitted classifier or regressor
-        Of this library, or any of scikit-learn's; a classifier needs ``predict_proba``.
+        An estimator of this library or of scikit-learn. A classifier needs ``predict_proba``.
     X : table of shape (n_samples, n_features)
-        Rows that the model was not fitted to.
+        Rows that the model was not trained on.
     y : array-like of shape (n_samples,), optional
-        Their targets. Without, there are no scores and no importances.
+        Their targets. Without them, there are no scores and no importances.
     scores : PredictionScores, optional
-        Scores that are known, such as those of `combutab.evaluation.evaluate_held_out`; by default
-        they are computed of X and y.
+        Known scores, such as those of `combutab.evaluation.evaluate_held_out`. By default they are
+        computed from X and y.
     with_scores : bool, default=True
-        Whether to compute scores that are not given; of rows that the model was fitted to they
-        would be too good.
+        Whether to compute scores if they are not given. Use False if X has training rows, on which
+        the scores would be too good.
     explain : table, optional
-        Rows whose predictions are to be attributed to the columns. The report shows their values.
+        Rows whose predictions are attributed to the columns. The report shows their values.
     target : str, optional
-        Name of what is predicted; by default that of ``y``, if it has one.
+        Name of the target; by default the name of ``y``, if it has one.
     facts : mapping of str to str, optional
-        What else to tell of the fit, such as the seconds that it took.
+        Additional facts about the training, such as its time.
     scored : str, optional
-        A sentence on the rows of X; by default that they are rows which were given.
+        Sentence that describes the rows of X. By default it has their number.
     warnings : sequence of str, optional
-        The warnings of the fit.
+        Warnings of the training.
     file : str, default="model.safetensors"
-        The model's file, for the examples of its use.
+        Name of the model file, for the examples of its use.
     scoring : str, optional
-        The metric of the importances, and the headline of the scores; by default ROC AUC or R2.
+        Metric of the importances, and main metric of the scores. By default ROC AUC or R2.
     n_repeats : int, default=10
-        Repeats of the permutation importance.
+        Number of repeats of the permutation importance.
     columns : sequence of column names, optional
-        Columns whose partial dependence is drawn; by default the six most important ones.
+        Columns of the partial dependence plots; by default the six most important ones.
     min_frequency : int or float, default=5
-        How many rows, or which share of them, must have a category for the report to show it.
+        Number of rows, or share of them, that must have a category for the report to show it.
     random_state : int, RandomState, Generator or None, default=0
-        Random seed of what is sampled.
+        Random seed for bootstrap samples, shuffles and samples of rows.
 
     Returns
     -------
@@ -163,7 +165,7 @@ def report_model(
     >>> clf = MLPClassifier(max_iter=30, random_state=0).fit(X[::2], y[::2])
     >>> found = report_model(clf, X[1::2], y[1::2], n_repeats=2)
     >>> found.title, found.scores.metric, len(found.dependences)
-    ('MLPClassifier of target', 'roc_auc', 4)
+    ('Prediction of target', 'roc_auc', 4)
     """
     frame = as_pandas(X)
     frame = frame if isinstance(frame, pd.DataFrame) else pd.DataFrame(np.asarray(frame))

@@ -70,45 +70,49 @@ class SyntheticEvaluation:
     Attributes
     ----------
     train, synthetic : DataFrame
-        The real rows learned from and the synthetic ones, as `align_tables` gives them.
+        Real training rows and synthetic rows, aligned by `align_tables`.
     test : DataFrame or None
-        Held-out real rows, as aligned; None where there are none.
+        Held-out real rows, aligned; None if there are none.
     kinds : mapping of column name to {"number", "category", "datetime"}
-        The target of a classification is a category.
+        Kind of each column. The target of a classification is a category.
     target : column name or None
+        Target column.
     task : {"classification", "regression"} or None
+        Prediction task.
     metric : str or None
-        The metric that measures the utility; None without ``efficacy``.
+        Metric of the utility; None without ``efficacy``.
     guess : float or None
-        What guessing has of this metric: 0.5 of ROC AUC, 0 of R2; None without ``efficacy``.
+        Score of guessing by this metric: 0.5 for ROC AUC, 0 for R2; None without ``efficacy``.
     efficacy : DataFrame or None
-        Of `ml_efficacy`; None without a target, or where nothing can be learned of it. Without
-        ``real_test`` the mean over the parts of ``real_train`` that take turns as test rows.
+        Result of `ml_efficacy`; None without a target, or if it cannot be learned. Without
+        ``real_test`` it is the mean over the parts of ``real_train`` that are the test rows in
+        turn.
     fidelity, detection : DataFrame
-        Of these evaluators. Sources are "synthetic" and, with ``test``, "held-out real".
-        ``detection`` has no rows where there are too few to learn from.
+        Results of these functions. Sources are "synthetic" and, with ``test``, "held-out real".
+        ``detection`` is empty if there are too few rows.
     privacy : DataFrame or None
-        Of `privacy`, source "synthetic"; None without ``test``.
+        Result of `privacy`, source "synthetic"; None without ``test``.
     copies : int
-        Synthetic rows that equal a row of ``train`` in every column but identifiers.
+        Number of synthetic rows that equal a row of ``train`` in every column except identifiers.
     findings : tuple of Finding
-        Of utility, fidelity and privacy, in this order.
+        Findings on utility, fidelity and privacy, in this order.
     made : mapping of str to str
-        How the synthetic table was made; empty if that is not known.
+        Settings of the generator; empty if they are not known.
     versions : mapping of str to str
-        Of the software that evaluated it.
+        Versions of the software of the evaluation.
     seed : int
+        Random seed of the evaluation.
     seconds : mapping of str to float
-        By evaluator.
+        Time of each part of the evaluation, in seconds.
     names : mapping of {"real", "synthetic", "test"} to str
-        What a reader calls the tables.
+        Names of the tables in the report.
     least_rows : int
-        Real rows that must have a value for a page to show it.
+        Number of real rows that must have a value for the report to show it.
 
     Notes
     -----
-    ``train``, ``synthetic`` and ``test`` hold rows; the text of the record does not, nor does the
-    page of `render_report`.
+    ``train``, ``synthetic`` and ``test`` contain rows. ``repr`` and the page of `render_report` do
+    not.
     """
 
     train: pd.DataFrame = field(repr=False)
@@ -186,39 +190,42 @@ def evaluate_synthetic(
     Parameters
     ----------
     real_train : DataFrame of pandas or polars, or array of shape (n_rows, n_columns)
-        The rows that the generator learned from.
+        Training rows of the generator.
     synthetic : table
-        Columns as those of ``real_train``, in any order; values may have other dtypes.
+        Synthetic rows, with the columns of ``real_train`` in any order; dtypes may differ.
     real_test : table, optional
-        Real rows that the generator has not seen. Without them each fifth of ``real_train`` in
-        turn is what learners are tested on (from 5,000 rows on the first of them), and of privacy
-        no more is known than copies.
+        Real rows that the generator was not trained on (hold-out). Without them, models are tested
+        on each fifth of ``real_train`` in turn (for 5,000 rows or more, only on the first fifth),
+        and privacy is measured only by duplicates.
     target : column name, optional
-        A column that is worth predicting; without it the utility is not known.
+        Column that models are trained to predict. Without it the utility is not known.
     task : {"auto", "classification", "regression"}, default="auto"
+        Prediction task. "auto" infers it from the target.
     categorical : collection of column names, default=()
-        Columns of numbers or dates that are categories.
+        Columns of numbers or dates to treat as categories.
     learners : default="standard"
-        As in `ml_efficacy`.
+        Models for the utility, as in `ml_efficacy`.
     scoring : str, optional
-        The metric that measures the utility: "roc_auc" (default), "log_loss", "accuracy",
-        "balanced_accuracy", "average_precision", "f1" or "f1_macro"; of a regression "r2"
-        (default), "mae", "rmse", "mse" or "mape".
+        Metric of the utility. Classification: "roc_auc" (default), "log_loss", "accuracy",
+        "balanced_accuracy", "average_precision", "f1" or "f1_macro". Regression: "r2" (default),
+        "mae", "rmse", "mse" or "mape".
     made : mapping of str to str, optional
-        How the synthetic table was made, for the report.
+        Settings of the generator, for the report.
     generator : fitted generator, optional
-        What made the synthetic table. Its parameters are added to ``made``, and whether its fit is
-        differentially private (of `PrivateSynthesizer`, with epsilon and delta) to the finding of
-        privacy.
+        The generator of the synthetic table. Its parameters are added to ``made``, and whether its
+        fit is differentially private (`PrivateSynthesizer`, with epsilon and delta) to the finding
+        on privacy.
     names : mapping, optional
-        What a reader calls the tables "real", "synthetic" and "test", such as their files.
+        Names of the tables "real", "synthetic" and "test" in the report, such as their files.
     min_frequency : int or float, default=5
-        Rows, or share of the rows of ``real_train``, that must have a value for a page to show it.
+        Number of rows of ``real_train``, or share of them, that must have a value for the report to
+        show it.
     random_state : int, default=0
+        Random seed of the evaluation.
     n_jobs : int, optional
-        As in the evaluators.
+        Number of tables that are evaluated at the same time.
     progress : callable, optional
-        Called with what is done next, before each evaluator.
+        Called before each part of the evaluation, with a description of it.
 
     Returns
     -------
@@ -227,25 +234,31 @@ def evaluate_synthetic(
     Raises
     ------
     ValueError
-        Columns are missing or added (the message lists them), values cannot be compared, or the
-        target is none of the columns, or does not suit the task.
+        If columns are missing or added (the message lists them), values cannot be compared, the
+        target is not a column, or it does not suit the task.
     TypeError
-        ``generator`` is not a generator of this library.
+        If ``generator`` is not a generator of this library.
     NotFittedError
-        ``generator`` is not fitted.
+        If ``generator`` is not fitted.
 
     Notes
     -----
-    The findings rest on train on synthetic, test on real (`ml_efficacy`), of which the share of
-    the real rows' utility that is kept is told, by the learner that is best on them; on a
-    classifier two-sample test (`detection`) by gradient boosting; and on exact duplicates,
-    distances to the closest record and membership inference (`privacy`). Copies of held-out rows
-    are looked for as copies of training rows are: synthetic rows that are closer to the held-out
-    rows are a sign that the two real tables are swapped, or that the generator was trained on both.
-    A ROC AUC of the two-sample test far below 0.5 is a sign of near copies. Shares and areas are
-    told with two standard errors. Columns that name rows, such as running numbers, are left out of
-    the second: new names are to differ. Lost associations of columns can lower it; scores of single
-    columns and of a linear classifier, which columns drawn each for itself satisfy, decide nothing.
+    Utility: train on synthetic, test on real (`ml_efficacy`). The level depends on the share of the
+    improvement over guessing that is kept, for the model that is best after training on the real
+    rows.
+
+    Fidelity: a classifier two-sample test (`detection`) by gradient boosting. Lost associations
+    between columns can lower the level. Scores of single columns and of a linear classifier do not
+    affect it, because they are also good for columns that were sampled independently. Identifier
+    columns, such as running numbers, are left out, because their values should differ.
+
+    Privacy: exact duplicates, near copies, distances to the closest record and membership inference
+    (`privacy`). Copies of held-out rows are detected in the same way as copies of training rows.
+    Synthetic rows that are closer to held-out rows are a sign that the two real tables are swapped,
+    or that the generator was trained on both. A ROC AUC of the two-sample test far below 0.5 is a
+    sign of near copies.
+
+    Shares and ROC AUCs are reported with two standard errors.
 
     Examples
     --------

@@ -96,7 +96,11 @@ def _efficacy(found: SyntheticEvaluation) -> dict[str, Any] | None:
     shown = [each for each in scores if each["metric"] == main.name]
     best = best_learner(found.efficacy, main)
     top = max([1.0, *(row[kind] for row in shown for kind in ("real", "synthetic"))])
-    notes = list(dict.fromkeys(note for note in found.efficacy["note"] if note))
+    noted = found.efficacy[found.efficacy["note"] != ""].drop_duplicates(["learner", "source"])
+    notes = [
+        f"{LEARNERS.get(row.learner, row.learner)}, trained on the {row.source} rows: {row.note}."
+        for row in noted.itertuples()
+    ]
     return {
         "main": _with_unit(main),
         "best": next(

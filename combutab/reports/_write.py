@@ -15,25 +15,26 @@ from combutab.reports._synthetic_page import synthetic_page
 def render_report(found: Any, X: Any = None, y: Any = None) -> str:
     """Render a report as a single HTML page.
 
-    The page loads nothing and runs no script; names and values of the data are text in it, whatever
-    they hold. It is light or dark as the reader's system is, and can be printed.
+    The page loads no other file and runs no script. Names and values of the data are escaped. Its
+    colours follow the light or dark mode of the system, and it can be printed.
 
     Parameters
     ----------
     found : SyntheticEvaluation, ActivationComparison, ModelReport or fitted estimator
-        As from `evaluate_synthetic`, `combutab.model_selection.compare_activations` or
-        `report_model`, which an estimator is given to.
-    X, y : table of shape (n_samples, n_features), array-like of shape (n_samples,)
-        Of an estimator: rows that it was not fitted to, and their targets.
+        Result of `evaluate_synthetic`, `combutab.model_selection.compare_activations` or
+        `report_model`. An estimator is passed to `report_model`.
+    X, y : table of shape (n_samples, n_features), array-like of shape (n_samples,), optional
+        For an estimator: rows that it was not trained on, and their targets.
 
     Returns
     -------
     str
+        The HTML page.
 
     Raises
     ------
     TypeError
-        If it is none of these, or an estimator without rows.
+        If ``found`` has another type, or is an estimator and X is not given.
     """
     if hasattr(found, "get_params") and hasattr(found, "predict"):
         if X is None:
@@ -57,15 +58,17 @@ def render_report(found: Any, X: Any = None, y: Any = None) -> str:
 
 
 def write_report(found: Any, path: str | os.PathLike[str], X: Any = None, y: Any = None) -> None:
-    """Write the page of `render_report` to a file; after an error no file is left.
+    """Write a report to an HTML file.
 
     Parameters
     ----------
     found : SyntheticEvaluation, ActivationComparison, ModelReport or fitted estimator
+        As in `render_report`.
     path : path
-        Such as "report.html"; a file that is there is replaced.
-    X, y : table of shape (n_samples, n_features), array-like of shape (n_samples,)
-        Of an estimator: rows that it was not fitted to, and their targets.
+        HTML file to write, such as "report.html". An existing file is replaced. After an error
+        there is no incomplete file.
+    X, y : table of shape (n_samples, n_features), array-like of shape (n_samples,), optional
+        For an estimator: rows that it was not trained on, and their targets.
 
     Raises
     ------

@@ -37,7 +37,7 @@ def test_the_findings_are_printed_and_the_page_is_written(folder, capsys, files)
     out, err = capsys.readouterr()
     assert err == ""
     lines = [line for line in out.splitlines() if not line.startswith("  ")]
-    number = r"utility: difference of ROC AUC [+-]0\.\d+ \(95 % interval .*\), good\. Models .*"
+    number = r"utility: good, difference of ROC AUC [+-]0\.\d+ \(95 % interval .*\)\. Models .*"
     assert re.fullmatch(number, lines[0])
     assert [line.split(".")[0] for line in lines[1:]] == ["fidelity: good", "privacy: good"]
     assert files(folder) == sorted([*before, "report.html"])

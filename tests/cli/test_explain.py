@@ -61,7 +61,7 @@ def test_the_page(here, tmp_path, capsys):
     given = ["code.safetensors", "flats.csv", "--out", str(out), "--columns", "age,since"]
     assert main(["explain", *given, "--metric", "log_loss", *FAST]) == 0
     text = re.sub(r"<[^>]+>", " ", out.read_text("utf-8"))
-    for said in ("MLPClassifier of code", "increase of log loss", "Largest effect: age"):
+    for said in ("Prediction of code", "increase of log loss", "Largest effect: age"):
         assert said in text
     assert "120 rows of flats.csv" in text
 

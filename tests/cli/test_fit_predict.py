@@ -141,7 +141,9 @@ def test_scores_are_those_of_rows_that_networks_were_not_trained_on(
     assert expected.n_rows == n_rows
     assert str(expected) in out
     networks = "1 network" if n_rows == 40 else "2 networks"
-    assert out.startswith(f"{type(model).__name__} of '{target}': {networks}, 2 epochs\n")
+    task = "Classification" if target == "dear" else "Regression"
+    kind = "pack" if "pack" in options else "mlp"
+    assert out.startswith(f"{task} of '{target}' with {kind}: {networks}, 2 epochs\n")
     worse = "is not better than the baseline's" in out
     assert worse is not expected.beats_baseline
 
@@ -280,7 +282,7 @@ def test_a_bar_counts_a_packs_networks(series, shown_on_terminal):
     pytest.importorskip("sklearn.callback", reason="needs scikit-learn 1.9")
     options = ["--model", "pack", "--members", "2", "--max-time", "1h", "--set", "boosting=false"]
     shown = shown_on_terminal(*SERIES, *options)
-    assert re.search(r"PackRegressor .*\D2/2\D.*networks.* left", shown, re.DOTALL)
+    assert re.search(r"pack .*\D2/2\D.*networks.* left", shown, re.DOTALL)
 
 
 def test_parameters_and_time_as_options(series, capsys):
@@ -457,7 +459,7 @@ def test_the_option_that_an_error_names_is_a_way_out(
     monkeypatch.setattr(fit_estimator, lambda *given: learned.append(given))
     with pytest.raises(AttributeError):  # of an estimator that is not fitted
         main([*fit, *option])
-    ((estimator, _, y, _),) = learned
+    ((estimator, _, _, y, _),) = learned
     kind = MLPClassifier if "classification" in option else MLPRegressor
     assert (type(estimator), y.dtype == float) == (kind, kind is MLPRegressor)
 
@@ -500,7 +502,7 @@ def test_several_targets(tmp_path, monkeypatch, capsys, complaint, model):
     rows.to_csv("t.csv", index=False)
     assert main(["fit", "t.csv", "--target", "a, b", "-o", "m", *options]) == 0
     out = capsys.readouterr().out
-    assert "of 'a', 'b': " in out
+    assert f"Regression of 'a', 'b' with {model}: " in out
     assert re.search(r"means over the targets\. R2 of each: 'a' -?[\d.e-]+, 'b' -?[\d.e-]+\.", out)
     assert main(["predict", "m", "t.csv", "-o", "o.csv"]) == 0
     found = pd.read_csv("o.csv")

@@ -38,7 +38,7 @@ def test_rows_and_a_model_are_written_with_the_promise_in_words(folder, capsys):
     assert main([*BASE, *DATES, *options, "--condition", "city=Rome"]) == 0
     said = capsys.readouterr().out
     assert "(20, 1e-07)-differentially private" in said
-    assert "one person to at most 100%" in said
+    assert "one person from 50 % to at most 100 %" in said
     made = pd.read_csv("made.csv", parse_dates=["since"])
     assert set(made["city"]) == {"Rome"}
     assert abs(len(made) - N) < 300  # the noisy number of rows
@@ -57,12 +57,12 @@ def test_rows_and_a_model_are_written_with_the_promise_in_words(folder, capsys):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--report", "r.html"], "--report looks at rows without noise"),
-        (["--holdout", "0.2"], "--holdout looks at rows without noise"),
-        (["--suggest-constraints", "r.json"], "--suggest-constraints looks at rows"),
-        (["--model", "tvae"], "--model has no meaning with --epsilon"),
-        (["--checkpoint", "c"], "--checkpoint has no meaning"),
-        (["--device", "cuda"], "--device has no meaning"),
+        (["--report", "r.html"], "--report reads rows without noise"),
+        (["--holdout", "0.2"], "--holdout reads rows without noise"),
+        (["--suggest-constraints", "r.json"], "--suggest-constraints reads rows"),
+        (["--model", "tvae"], "--model has no effect with --epsilon"),
+        (["--checkpoint", "c"], "--checkpoint has no effect"),
+        (["--device", "cuda"], "--device has no effect"),
         (["--target", "city"], "--target city needs a report"),
         (["--bounds", "age"], "--bounds age is not COLUMN=LOW..HIGH"),
         (["--bounds", "age=3"], "is not COLUMN=LOW..HIGH"),
@@ -90,5 +90,5 @@ def test_options_of_the_promise_need_epsilon(capsys):
 
 
 def test_the_words_have_the_bound_of_an_attacker():
-    assert "to at most 73%" in describe_promise(1.0, 1e-6, "row")
-    assert "to at most 57%" in describe_promise(0.3, 1e-6, "row")
+    assert "to at most 73 %," in describe_promise(1.0, 1e-6, "row")
+    assert "to at most 57 %," in describe_promise(0.3, 1e-6, "row")

@@ -296,8 +296,8 @@ def test_what_a_report_says_in_short():
     findings = (Finding("utility", "fair", "Long."), Finding("privacy", "poor", "Long."))
     found = SyntheticEvaluation(**dict.fromkeys(names) | {"findings": findings})
     assert shown.told(found) == (
-        "Utility, fair: Models trained on it predict somewhat worse than models trained on real "
-        "rows. "
+        "Utility, fair: Models trained on the synthetic rows predict somewhat worse than models "
+        "trained on real rows. "
         "Privacy, poor: Real rows or values are copied."
     )
 

@@ -268,7 +268,7 @@ def test_one_class_scores_as_the_constant_prediction(learner):
     ]
     (note,) = set(table.loc[table["source"] == "synthetic", "note"])
     assert note == (
-        "one class to learn from: the prediction is constant; "
+        "the rows have only one class, so the prediction is constant; "
         "no rows to learn a class of the test rows from"
     )
     assert (table.loc[table["source"] == "real", "note"] == "").all()
@@ -283,7 +283,7 @@ def test_one_target_value_scores_as_the_constant_prediction():
     bias = (test["y"].mean() - 20.0) ** 2 / test["y"].var(ddof=0)
     assert of(table, "r2") == [pytest.approx(-bias)] * 2
     assert set(of(table, "r2", "note")) == {
-        "one target value to learn from: the prediction is constant"
+        "the rows have only one target value, so the prediction is constant"
     }
 
 

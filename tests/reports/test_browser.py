@@ -134,13 +134,13 @@ def test_pages(browser, page, name, check):
     ("name", "texts"),
     [
         ("synthetic", [f"150 in {SCRIPT}", f"150 in {IMAGE}", f"File\n{SCRIPT}"]),
-        ("model", [SCRIPT, f"MLPClassifier of {IMAGE}", f"combutab predict {SCRIPT}"]),
+        ("model", [SCRIPT, f"Prediction of {IMAGE}", f"combutab predict {SCRIPT}"]),
         ("comparison", [SCRIPT, IMAGE, f"{SCRIPT}: which activation is best?"]),
     ],
 )
 def test_names_and_values_are_text(browser, page, name, texts):
     browser.open(page(name))
-    assert browser.title.startswith((SCRIPT, "MLPClassifier"))
+    assert browser.title.startswith((SCRIPT, "Prediction of"))
     look(browser, "openAll")
     shown = browser.ask("return document.body.innerText")
     assert [text for text in texts if text not in shown] == []

@@ -71,7 +71,7 @@ def test_the_share_of_skill_that_is_kept(made, level, share):
     lost = {"nothing": "no better than guessing"}.get(
         share, "much worse than models trained on real rows"
     )
-    assert level != "poor" or found.short == f"Models trained on it predict {lost}."
+    assert level != "poor" or found.short == f"Models trained on the synthetic rows predict {lost}."
 
 
 def test_the_learner_that_is_best_on_real_rows_decides():
@@ -334,7 +334,7 @@ def test_missing_values_are_a_part_of_a_column():
 def test_an_area_far_below_one_half_is_a_sign_of_near_copies():
     found = likeness(fidelity([1.0]), detection(0.06, se=0.02), n=300)
     assert found.level == "good"
-    assert found.short == "Its rows look like real rows, but may be near copies of them."
+    assert found.short == "Synthetic rows look like real rows, but may be near copies of them."
     (note,) = found.notes
     assert note.startswith("A ROC AUC of 0.06 is clearly below 0.5. This is a sign of near copies")
     for area, se, n in ((0.46, 0.001, 10_000), (0.44, 0.021, 300), (0.4, 0.02, 99)):
@@ -480,7 +480,7 @@ def test_privacy_in_words():
     copies = Copies(rows=512, of_single=12, expected=10.4, pvalue=0.4, near_pvalue=1.0)
     found = judged(privacy(0.519, 0.504), copies)
     assert found.sentence == (
-        "No sign of copied real rows. 51.9 % of the synthetic rows are closer to a training row "
+        "51.9 % of the synthetic rows are closer to a training row "
         "than to any held-out row (by chance: 50 % ± 3.0 percentage points). A membership "
         "inference attack by distance to the closest record has a ROC AUC of 0.504 (by chance: 0.5 "
         "± 0.012). 512 of the 2,000 synthetic rows are exact duplicates of a training row, 12 of "

@@ -35,7 +35,7 @@ def test_the_page_of_a_classifier(classifier, tmp_path):
     page = (tmp_path / "model.html").read_text("utf-8")
     text = re.sub(r"<[^>]+>", " ", page)
     for said in (
-        "MLPClassifier of churn",
+        "Prediction of churn",
         "The model is better than the baseline: ROC AUC",
         "Confusion matrix",
         "Calibration curve",
