@@ -261,12 +261,12 @@ def _print_report(found: ModelReport) -> None:
         own = every[every["row"] == label]
         cells = {
             "column": own["column"].astype(str),
-            "value": own["value"].map(_cell).str.removesuffix(" 00:00:00"),
+            "value": own["value"].map(_short_value).str.removesuffix(" 00:00:00"),
         }
         _print_table(pd.DataFrame({**cells, "attribution": own["attribution"].map(_four_digits)}))
 
 
-def _cell(value: Any) -> str:
+def _short_value(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 

@@ -98,8 +98,9 @@ def _efficacy(found: SyntheticEvaluation) -> dict[str, Any] | None:
     top = max([1.0, *(row[kind] for row in shown for kind in ("real", "synthetic"))])
     noted = found.efficacy[found.efficacy["note"] != ""].drop_duplicates(["learner", "source"])
     notes = [
-        f"{LEARNERS.get(row.learner, row.learner)}, trained on the {row.source} rows: {row.note}."
-        for row in noted.itertuples()
+        f"{LEARNERS.get(row['learner'], row['learner'])}, trained on the {row['source']} rows: "
+        f"{row['note']}."
+        for row in noted.to_dict("records")
     ]
     return {
         "main": _with_unit(main),
