@@ -1,6 +1,6 @@
-"""How good are synthetic rows? Ours, other packages' and interpolated real rows.
+"""How good are our synthetic rows, compared with other packages' and with interpolated real rows?
 
-Each model is trained on the training rows of each table (a random 4:1 split, at most `--rows` rows)
+Each model is trained on the training rows of each table (a random 4:1 split)
 with its own defaults, in a separate process, and generates as many rows. Measures, from
 combutab.evaluation:
 

@@ -1,6 +1,6 @@
-"""How accurate is imputation? TabFlow, scikit-learn's IterativeImputer and hot decks compared.
+"""How accurate is TabFlow's imputation, compared with IterativeImputer and hot-deck imputation?
 
-A fifth of the cells of each table (at most `--rows` of its rows) is hidden at random; each model is
+A fifth of the cells of each table (at most 3,000 of its rows) is hidden at random; each model is
 trained on the remaining cells and imputes them. Measures on the hidden cells:
 
 - RMSE of numbers, in standard deviations of each column;
@@ -11,7 +11,8 @@ trained on the remaining cells and imputes them. Measures on the hidden cells:
 - wall-clock seconds including the fit; those of TabFlow.impute exclude the fit, which is included
   in TabFlowImputer's.
 
-The errors of models that draw are those of the first draw. Brackets hold 95 % bootstrap intervals
+A hot deck fills a cell with that of another row, the donor: the nearest row that has the cell, or
+a random one. The errors of models that draw are those of the first draw. Brackets hold 95 % bootstrap intervals
 over rows; with several seeds, measures and ends of intervals are averaged. Over tables the ratios
 are geometric means, with the number of tables on which the interval is above 1 (ours is better) or
 below 1 (ours is worse). All models have their own defaults.

@@ -45,8 +45,8 @@ def page():
                 head, found[section][caption] = ["of", *cells[1:]], []
             elif not cells[0].startswith("---"):
                 found[section][caption].append(dict(zip(head, cells, strict=True)))
-        elif line.endswith(":"):
-            caption = line[:-1]
+        elif line.startswith("<summary>"):
+            caption = line.removeprefix("<summary>").removesuffix("</summary>")
     return found
 
 
@@ -130,7 +130,7 @@ def test_predictions():
     kept = {m: {d: own[d] for d in limited if d in own} for m, own in found.items()}
     beside(kept, tables["Packs with a time limit, at most 3000 rows, as ratios to our defaults"])
     behind = tables[
-        "Tables on which our error is at least 10% above the best peer's, at most 3000 rows"
+        "Tables on which our error is at least 10 % above the best peer's, at most 3000 rows"
     ]
     best = {data: min(FOUR, key=lambda peer: found[peer][data][0]) for data in found["combutab"]}
     ours = {data: found["combutab"][data][0] / found[best[data]][data][0] for data in best}

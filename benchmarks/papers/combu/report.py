@@ -160,7 +160,7 @@ def cells_table(comparison: pd.DataFrame, expected: pd.DataFrame, ours: Mapping[
         for who, own in part.groupby("who", sort=False):
             texts = {c.activation: cell_text(c.mean, c.sd, c.reproduced) for c in own.itertuples()}
             lines.append([data, METRICS[metric].label, who, *(texts.get(n, "—") for n in names)])
-    return markdown_table(["", "", "", *map(label, names)], lines)
+    return markdown_table(["data", "score", "by", *map(label, names)], lines)
 
 
 def counts(comparison: pd.DataFrame, ours: Mapping[str, str]) -> str:
@@ -229,7 +229,7 @@ def add_units(
         page.figure(intervals(panels, words), words, suffix)
 
 
-PAIRS_HEAD = ("", "", "significant pairs", "CombU is better than", "CombU is worse than")
+PAIRS_HEAD = ("data", "score", "significant pairs", "CombU is better than", "CombU is worse than")
 
 
 # ---- pages -------------------------------------------------------------------------------------

@@ -108,7 +108,10 @@ def write(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
             f"{n_draws} draws of 5,000 rows, split 4:1; the prediction is the training mean. The "
             "targets of AR and NS have such heavy tails that a few rows determine the MSE."
         )
-        page.table(["", "", "the study's draw", "5 % quantile", "median", "95 % quantile"], lines)
+        page.table(
+            ["formula", "error", "the study's draw", "5 % quantile", "median", "95 % quantile"],
+            lines,
+        )
 
 
 STUDY = combu_study(TABLE, __doc__, sources, write, ("paper",), curve_block=2)

@@ -130,7 +130,7 @@ def write_page(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
     means = rows.groupby(["activation", "data"], sort=False)[[*MEASURES]].mean().unstack("data")
     with page.details("Means over seeds"):
         values = [[report.label(x[0]), *(f"{v:.3f}" for v in x[1:])] for x in means.itertuples()]
-        page.table(["", *(f"{data}, {measure}" for measure, data in means)], values)
+        page.table(["activation", *(f"{data}, {measure}" for measure, data in means)], values)
 
 
 ROWS = Experiment("table7_flow", SETTINGS, RESULTS, jobs, packages=("sklearn", "cpu"))

@@ -152,7 +152,8 @@ def write_page(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
         page.text("Accuracy and F1 as fractions; root mean squares over activations.")
         spread = spreads(rows)
         values = [[*key, *(f"{x:.2g}" for x in (a, b, a / b))] for key, a, b in spread.itertuples()]
-        page.table(["", "", "", "", "seeds", "samples", "ratio"], values)
+        head = ["learner", "model", "data", "score", "seeds", "samples", "ratio"]
+        page.table(head, values)
 
 
 MODULE = "benchmarks.papers.combu.table7_generation"

@@ -212,7 +212,7 @@ def _add_accuracies(page: Page, rows: pd.DataFrame, norm: str) -> None:
     paper = paper_accuracies().groupby(["normalization", "activation"])[["clean", "corrupted"]]
     shown = shown.join(paper.mean().loc[norm].rename(columns="the paper's {}".format))
     page.heading(f"With {NORMS[norm]}", 3)
-    page.table(["", *shown], shown.map("{:.2f}".format).replace("nan", "—").itertuples())
+    page.table(["activation", *shown], shown.map("{:.2f}".format).replace("nan", "—").itertuples())
 
 
 def plot_gains(rows: pd.DataFrame) -> Figure:

@@ -189,7 +189,7 @@ def write_page(page: Page, arguments: Arguments, rows: pd.DataFrame) -> None:
                 [name, *map("{:.3g} ± {:.2g}".format, part.mean(), part.std())]
                 for name, part in groups
             ]
-            page.table(["", *columns], lines)
+            page.table(["activation", *columns], lines)
 
 
 def plot_statistics(rows: pd.DataFrame) -> Figure:

@@ -189,7 +189,7 @@ def write(page: Page, _: Arguments, rows: pd.DataFrame) -> None:
     texts = texts.mask(means == means.min(), "**" + texts + "**").mask(means.isna(), "—")
     with page.details("Log loss by activation and width"):
         page.text("Mean log loss over target functions; the lowest of each width in bold.")
-        page.table(["", *texts], [[label(name), *own] for name, *own in texts.itertuples()])
+        page.table(["width", *texts], [[label(name), *own] for name, *own in texts.itertuples()])
     with page.details("Advantage in each family of target functions"):
         families = dict(list(losses.groupby("family", sort=False)))
         found = ([c.text, *(c.verdict(own) for own in families.values())] for c in CLAIMS)
