@@ -12,10 +12,10 @@ trained on the remaining cells and imputes them. Measures on the hidden cells:
   in TabFlowImputer's.
 
 A hot deck fills a cell with that of another row, the donor: the nearest row that has the cell, or
-a random one. The errors of models that draw are those of the first draw. Brackets hold 95 % bootstrap intervals
-over rows; with several seeds, measures and ends of intervals are averaged. Over tables the ratios
-are geometric means, with the number of tables on which the interval is above 1 (ours is better) or
-below 1 (ours is worse). All models have their own defaults.
+a random one. The errors of models that draw are those of the first draw. Brackets hold 95 %
+bootstrap intervals over rows; with several seeds, measures and ends of intervals are averaged. Over
+tables the ratios are geometric means, with the number of tables on which the interval is above 1
+(ours is better) or below 1 (ours is worse). All models have their own defaults.
 
 The machine had other work at times while the stored rows were measured.
 

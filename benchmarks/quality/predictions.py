@@ -1,7 +1,7 @@
-"""How good are default settings? Ours against boosting, RealMLP, TabM and scikit-learn's MLP.
+"""How good are our default settings, compared with boosting, RealMLP, TabM and scikit-learn's MLP?
 
-Each model is trained on the same training rows of each table (a 4:1 split with equal rows on one
-side, at most `--rows` training rows) with its own defaults and as many threads as ours, in a
+Each model is trained on the same training rows of each table (a 4:1 split with equal rows on the
+same side, at most 500 or 3,000 training rows) with its own defaults and as many threads as ours, in a
 separate process. Measures on the test rows: error (1 - accuracy, or RMSE), log loss, seconds of the
 fit, and memory (growth of the process). Errors and log losses are means over splits, as ratios to
 the best of four peers on the same table (scikit-learn MLP, HistGradientBoosting, CatBoost and
