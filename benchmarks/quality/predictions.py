@@ -1,18 +1,18 @@
 """How good are our default settings, compared with boosting, RealMLP, TabM and scikit-learn's MLP?
 
 Each model is trained on the same training rows of each table (a 4:1 split with equal rows on the
-same side, at most 500 or 3,000 training rows) with its own defaults and as many threads as ours, in a
-separate process. Measures on the test rows: error (1 - accuracy, or RMSE), log loss, seconds of the
-fit, and memory (growth of the process). Errors and log losses are means over splits, as ratios to
-the best of four peers on the same table (scikit-learn MLP, HistGradientBoosting, CatBoost and
+same side, at most 500 or 3,000 training rows) with its own defaults and as many threads as ours, in
+a separate process. Measures on the test rows: error (1 - accuracy, or RMSE), log loss, seconds of
+the fit, and memory (growth of the process). Errors and log losses are means over splits, as ratios
+to the best of four peers on the same table (scikit-learn MLP, HistGradientBoosting, CatBoost and
 RealMLP-TD; which one is the best is not known in advance): below 1 is better than the best peer.
 Means over tables are geometric, with 95 % bootstrap intervals over tables. An error of 0 counts as
 half a mistake. Ranks are among the models of the page's table. Seconds and memory are medians;
 seconds / RealMLP-TD is a geometric mean. The table "model / combutab" has ratios to our defaults on
 the splits that both have run on, with p-values of Wilcoxon's test over tables after Holm's
-adjustment; models that have run on fewer splits are only in this table. Target values are
-for the mean ratios of our defaults. "Met" or "missed" is about the mean; the verdict in brackets is
-by the t-interval of the logarithms over tables.
+adjustment; models that have run on fewer splits are only in this table. Target values are for the
+mean ratios of our defaults. "Met" or "missed" is about the mean; the verdict in brackets is by the
+t-interval of the logarithms over tables.
 
 The 39 tables are the CombU paper's eight, 26 from PMLB (at most 8,000 rows of each), and beijing,
 default, diabetes130, magic and shoppers from UCI. At 3,000 rows the peers and packs were timed
