@@ -1,22 +1,23 @@
 """Do activations matter in other recipes and on equations, and which parts of the recipe matter?
 
-Real tables: the CombU paper's eight, at most 400 training rows (the stored rows are from copies,
-not from OpenML). Nine activations in the CombU paper's plain network and in TabM (8 heads of 2 x
-128); packs of nine members with one activation or with all nine; the default recipe (one network)
-with CombU, without each of its parts or with twice the epochs; blends of each activation with the
-identity; learned shares of CombU's three functions.
+Real tables: the CombU paper's eight, at most 400 training rows. Compared are nine activations in
+the CombU paper's plain network and in TabM (8 heads of 2 x 128); packs of nine members with one
+activation or with all nine ("mix"); the default recipe (one network) with CombU, without each of
+its parts or with twice the epochs; blends of each activation with the identity; and learned shares
+of CombU's three functions.
 
 CombU has ReLU in half of a layer's units, ELU in a quarter and NLReLU in a quarter. With learned
 shares each unit learns which of the three it has, by a softmax whose temperature decreases with
 each step, or by a straight-through estimator; outside training the choice is hard. Hidden layers
 have 256, 254 and 252 units there.
 
-Equations, without noise: nine activations on 30 of the 120 AI Feynman equations (every fourth of
-the list), 400 rows, in the default recipe, the plain network and mixed packs; on the 90 others,
-2,000 rows, four activations that looked good there and two networks of CombU, each trained
-separately with its CPU seconds. Splits 4:1, equal rows on the same side, at most 1,000 test rows;
-each split is also a seed. The error is the log loss in classification and the RMSE in regression.
-Equations that are equal up to a factor have the same errors and count once, which leaves 29 and 78.
+Equations have no noise. Nine activations were run on 30 of the 120 AI Feynman equations (every
+fourth of the list), 400 rows, in the default recipe, the plain network and mixed packs. On the 90
+others, with 2,000 rows, four activations that looked good there and two networks of CombU were run,
+each trained separately with its CPU seconds. Splits 4:1, equal rows on the same side, at most 1,000
+test rows; each split is also a seed. The error is the log loss in classification and the RMSE in
+regression. Equations that are equal up to a factor have the same errors and count once, which
+leaves 29 and 78.
 
     python -m benchmarks.activations.recipes [--quick] [--data-home FOLDER] [--jobs N] [--report]
 """

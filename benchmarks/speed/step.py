@@ -155,8 +155,19 @@ def report(size: Size, turns: int) -> pd.DataFrame:
 def time_step(arguments: Namespace) -> None:
     size = Size(16, 20, 2) if arguments.quick else Size()
     table = report(size, arguments.turns)
-    page = block(table, index=False)
-    write(arguments, "speed_step", table, page, index=False)
+    write(arguments, "speed_step", table, *pages(table), index=False)
+
+
+def pages(table: pd.DataFrame) -> tuple[str, ...]:
+    """What has a target value and what it is compared with; all others are folded."""
+    compared = table["contender"].str.startswith(("floor", "products", "torch"))
+    first, rest = table[compared | table["target"].notna()], block(table, index=False)
+    return (
+        block(first, index=False),
+        "<details>\n<summary>All activations</summary>",
+        rest,
+        "</details>",
+    )
 
 
 def time_stacks(arguments: Namespace) -> None:

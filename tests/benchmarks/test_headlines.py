@@ -78,8 +78,11 @@ def mean_and_interval(text, logs):
 # ---- what each section is, by its own arithmetic -------------------------------------------------
 
 
+SCORES = ["test_error", "log_loss", "seconds"]
+
+
 def errors_of(size):
-    """Model -> table -> (error, log loss, seconds), means over the splits that ours has."""
+    """Means over the splits that ours has, by model and table; and the task of the table."""
     rows = table_of("quality", "quality_predictions")
     rows = rows[rows["rows"] == int(size)]
     ours = rows.loc[rows["model"] == "combutab", ["data", "split"]]
@@ -87,75 +90,66 @@ def errors_of(size):
     rows = rows.merge(ours)
     least = np.where(rows["task"] == "classification", 0.5 / rows["n_test"], 0)
     rows["test_error"] = np.maximum(rows["test_error"], least)
-    means = rows.groupby(["model", "data", "task"])[["test_error", "log_loss", "seconds"]].mean()
-    found = defaultdict(dict)
-    for model, data, task, *values in means.reset_index().itertuples(index=False):
-        found[model][data] = (*values, task)
-    return found
+    return rows.groupby(["model", "data", "task"])[SCORES].mean().reset_index("task")
 
 
 def over_best(found, model, which, names, task=""):
-    logs = []
-    for data in names:
-        value = found[model][data][which]
-        if not math.isnan(value) and found[model][data][3].startswith(task):
-            best = [found[peer][data][which] for peer in FOUR]
-            logs.append(math.log(value / (best[3] if which == 2 else min(best))))
-    return np.array(logs)
+    """Logarithms of ratios to the best of the four peers, or of seconds to RealMLP-TD's."""
+    peers = found.loc[FOUR[3:] if which == "seconds" else FOUR, which].groupby("data").min()
+    own = found.loc[model]
+    own = own[own.index.isin(names) & own["task"].str.startswith(task)]
+    return np.log(own[which] / peers).dropna()
 
 
-COLUMNS = {"error": (0, ""), "classification": (0, "c"), "regression": (0, "r")}
-COLUMNS |= {"log loss": (1, ""), "seconds / RealMLP-TD": (2, "")}
+COLUMNS = {"error": ("test_error", ""), "classification": ("test_error", "c")}
+COLUMNS |= {"regression": ("test_error", "r"), "log loss": ("log_loss", "")}
+COLUMNS |= {"seconds / RealMLP-TD": ("seconds", "")}
 
 
 def test_predictions():
     tables = page()["Predictions"]
     for size in ("500", "3000"):
         found = errors_of(size)
+        names_of = found.reset_index("data").groupby(level="model")["data"].agg(set)
         captions = [each for each in tables if f"{size} training rows" in each]
         assert len(captions) == (1 if size == "500" else 2)
         for caption in captions:
-            names = EIGHT if "8 tables" in caption else set(found["combutab"])
+            names = EIGHT if "8 tables" in caption else names_of["combutab"]
             assert {row["of"] for row in tables[caption]} == {
-                model for model, own in found.items() if names <= set(own)
+                model for model, own in names_of.items() if names <= own
             }
             for row in tables[caption]:
                 for column, (which, task) in COLUMNS.items():
                     logs = over_best(found, row["of"], which, names, task)
                     assert mean_and_interval(row[column], logs), (caption, row["of"], column)
-                errors = np.exp(over_best(found, row["of"], 0, names))
+                errors = np.exp(over_best(found, row["of"], "test_error", names))
                 assert shown(row["median error"], np.median(errors))
         beside(found, tables[f"At most {size} rows, as ratios to our defaults"])
-    limited = set(found["combutab Pack, 5 s"])
-    kept = {m: {d: own[d] for d in limited if d in own} for m, own in found.items()}
+    kept = found[found.index.isin(names_of["combutab Pack, 5 s"], level="data")]
     beside(kept, tables["Packs with a time limit, at most 3000 rows, as ratios to our defaults"])
     behind = tables[
         "Tables on which our error is at least 10 % above the best peer's, at most 3000 rows"
     ]
-    best = {data: min(FOUR, key=lambda peer: found[peer][data][0]) for data in found["combutab"]}
-    ours = {data: found["combutab"][data][0] / found[best[data]][data][0] for data in best}
-    assert {row["of"] for row in behind} == {data for data, ratio in ours.items() if ratio >= 1.1}
+    errors = found["test_error"].unstack("model")
+    ratios = errors.div(errors[FOUR].min(axis=1), axis=0)
+    assert {row["of"] for row in behind} == set(ratios.index[ratios["combutab"] >= 1.1])
     for row in behind:
-        assert shown(row["combutab"], ours[row["of"]])
-        pack = found["combutab Pack"][row["of"]][0] / found[best[row["of"]]][row["of"]][0]
-        assert shown(row["combutab Pack"], pack)
-        assert row["best peer"] == best[row["of"]]
+        assert shown(row["combutab"], ratios.loc[row["of"], "combutab"])
+        assert shown(row["combutab Pack"], ratios.loc[row["of"], "combutab Pack"])
+        assert row["best peer"] == errors.loc[row["of"], FOUR].idxmin()
 
 
 def beside(found, table):
     """Check ratios to our defaults, on the tables that both models have."""
     p = {}
     for row in table:
-        model = found[row["of"]]
-        both = [(model[data], found["combutab"][data]) for data in model]
-        logs, losses, seconds = (
-            np.array([math.log(a[i] / b[i]) for a, b in both if a[i] > 0]) for i in range(3)
-        )
+        ratios = np.log(found.loc[row["of"], SCORES] / found.loc["combutab", SCORES])
+        logs = ratios["test_error"].dropna()
         assert row["tables"] == str(len(logs))
         assert mean_and_interval(row["error"], logs)
-        assert mean_and_interval(row["log loss"], losses)
+        assert mean_and_interval(row["log loss"], ratios["log_loss"].dropna())
         assert row["better / worse"] == f"{(logs < 0).sum()} / {(logs > 0).sum()}"
-        assert shown(row["seconds"], math.exp(seconds.mean()))
+        assert shown(row["seconds"], math.exp(ratios["seconds"].mean()))
         p[row["of"]] = wilcoxon(logs[logs != 0]).pvalue
     least = 0.0
     for i, name in enumerate(sorted(p, key=p.get)):  # Holm
@@ -173,7 +167,7 @@ def test_bars_that_are_missed_stand_beside_those_that_are_met():
         for size in ("500", "3000"):
             found = errors_of(size)
             which, task = COLUMNS[column]
-            logs = over_best(found, row["of"], which, found["combutab"], task)
+            logs = over_best(found, row["of"], which, found.loc["combutab"].index, task)
             mean, word = math.exp(logs.mean()), row[f"{size} rows"]
             assert shown(word.partition(":")[0], mean)
             assert (": met" in word) == (mean <= float(most)) != (": missed" in word)
@@ -221,19 +215,18 @@ def test_seconds():
 
 
 def test_steps_and_their_bars():
-    rows = {(row["contender"], row["dropout"]): row for row in stored("speed", "speed_step")}
+    every = table_of("speed", "speed_step").set_index("contender")
     for dropout in (0, 0.1):
         table = page()["A training step"][f"Dropout {dropout:g}"]
-        barred = [r for r in rows.values() if r["target"] > 0 and r["dropout"] == dropout]
-        assert sum(row["met"] != "" for row in table) == len(barred)
+        rows = every[every["dropout"] == dropout]
+        assert sum(row["met"] != "" for row in table) == rows["target"].notna().sum()
         for row in table:
-            own = rows[row["of"], dropout]
+            own = rows.loc[row["of"]]
             assert shown(row["ratio"], own["ratio"])
             assert shown(row["target value"], own["target"])
             assert shown(row["peak MiB"], own["peak_mb"])
             if own["target"] > 0:
-                missed = own["ratio"] > own["target"]
-                assert row["met"] == ("missed" if missed else "met")
+                assert row["met"] == ("missed" if own["ratio"] > own["target"] else "met")
 
 
 def test_predict_search_import_and_growth():
@@ -273,51 +266,46 @@ def test_predict_search_import_and_growth():
 
 
 def test_synthetic_rows():
-    rows = table_of("quality", "quality_generators").query("error.isna()").to_dict("records")
-    likeness = ("c2st", "closest", "shapes", "pairs", "sample_seconds", "megabytes")
-    cells, timed = defaultdict(list), defaultdict(list)
-    for r in rows:
-        error, (sign, shift) = ("mae", (1, 0)) if r["linear_mae"] > 0 else ("accuracy", (-1, 1))
-        errors = [shift + sign * r[f"{x}_{error}"] for x in ("boosting", "linear")]
-        cells[r["data"], r["model"]].append([*errors, *(r[name] for name in likeness)])
-        timed[r["data"], r["cpu"], r["model"]].append(r["fit_seconds"])
-    cells = {key: np.mean(values, axis=0) for key, values in cells.items()}
-    sizes = {r["data"]: (r["n_train"], r["n_test"]) for r in rows}
+    rows = table_of("quality", "quality_generators").query("error.isna()")
+    for learner in ("boosting", "linear"):
+        rows[learner] = rows[f"{learner}_mae"].fillna(1 - rows[f"{learner}_accuracy"])
+    likeness = ["c2st", "closest", "shapes", "pairs", "sample_seconds", "megabytes"]
+    columns = ["boosting", "linear", "n_train", "n_test", *likeness]
+    cells = rows.groupby(["model", "data"])[columns].mean()
+    timed = rows.groupby(["model", "data", "cpu"])["fit_seconds"].mean()
+    real, tvae = cells.loc["real rows"], cells.loc["combutab TVAE"]
 
-    def gap(data, model, learner):
-        real = cells[data, "real rows"][learner]
-        return max(cells[data, model][learner] - real, 0.01 * real, 0.5 / sizes[data][1])
+    def gaps(own, learner):
+        least = np.maximum(0.01 * real[learner], 0.5 / own["n_test"])
+        return np.maximum(own[learner] - real[learner], least).loc[own.index]
 
-    def over_tvae(names, model, learner=0):
-        tvae = [gap(data, "combutab TVAE", learner) for data in names]
-        gaps = [gap(data, model, learner) for data in names]
-        return math.exp(np.mean(np.log(gaps) - np.log(tvae)))
+    def over_tvae(own, learner="boosting"):
+        return math.exp(np.log(gaps(own, learner) / gaps(tvae, learner)).mean())
 
     *tables, same = page()["Synthetic rows"].items()
-    large = {data for data, (n_train, _) in sizes.items() if n_train >= 1000}
-    for (_, table), among in zip(tables, (set(sizes), large), strict=True):
-        assert {row["of"] for row in table} == {model for _, model in cells}
+    large = set(real.index[real["n_train"] >= 1000])
+    for (_, table), among in zip(tables, (set(real.index), large), strict=True):
+        assert {row["of"] for row in table} == set(cells.index.unique("model"))
         for row in table:
-            names = [data for data in among if (data, row["of"]) in cells]
-            assert row["tables"] == str(len(names))
-            for learner, column in enumerate(("boosting", "linear")):
-                assert shown(row[f"gap / TVAE, {column}"], over_tvae(names, row["of"], learner))
-            own = [cells[data, row["of"]] for data in names]
-            means = [*np.mean(own, axis=0)[2:6], *np.median(own, axis=0)[6:]]
+            own = cells.loc[row["of"]]
+            own = own[own.index.isin(among)]
+            assert row["tables"] == str(len(own))
+            for learner in ("boosting", "linear"):
+                assert shown(row[f"gap / TVAE, {learner}"], over_tvae(own, learner))
+            means = [*own[likeness[:4]].mean(), *own[likeness[4:]].median()]
             for column, value in zip(likeness, means, strict=True):
                 assert shown(row[column], value)
-            ratios = [
-                np.mean(values) / np.mean(timed[data, cpu, "combutab TVAE"])
-                for (data, cpu, model), values in list(timed.items())
-                if model == row["of"] and data in names and (data, cpu, "combutab TVAE") in timed
-            ]
-            assert shown(row["fit / TVAE"], math.exp(np.mean(np.log(ratios))))
+            ratios = (timed.loc[row["of"]] / timed.loc["combutab TVAE"]).dropna()
+            ratios = ratios[ratios.index.isin(among, level="data")]
+            assert shown(row["fit / TVAE"], math.exp(np.log(ratios).mean()))
     for row in same[1]:
-        names = [data for data in large if (data, row["of"]) in cells]
-        assert shown(row["gap"], over_tvae(names, row["of"]))
-        assert shown(row["gap of TabFlow"], over_tvae(names, "combutab TabFlow"))
-        for column, model in (("C2ST", row["of"]), ("C2ST of TabFlow", "combutab TabFlow")):
-            assert shown(row[column], np.mean([cells[data, model][2] for data in names]))
+        own, flow = cells.loc[row["of"]], cells.loc["combutab TabFlow"]
+        own = own[own.index.isin(large)]
+        flow = flow.loc[own.index]
+        assert shown(row["gap"], over_tvae(own))
+        assert shown(row["gap of TabFlow"], over_tvae(flow))
+        assert shown(row["C2ST"], own["c2st"].mean())
+        assert shown(row["C2ST of TabFlow"], flow["c2st"].mean())
 
 
 def test_cells_dates_and_the_diffusion_literature():
