@@ -81,13 +81,18 @@ def mean_and_interval(text, logs):
 SCORES = ["test_error", "log_loss", "seconds"]
 
 
-def errors_of(size):
-    """Means over the splits that ours has, by model and table; and the task of the table."""
+def rows_of(size):
+    """The rows of the splits that our defaults have run on."""
     rows = table_of("quality", "quality_predictions")
     rows = rows[rows["rows"] == int(size)]
     ours = rows.loc[rows["model"] == "combutab", ["data", "split"]]
     assert ours["data"].nunique() == 39
-    rows = rows.merge(ours)
+    return rows.merge(ours)
+
+
+def errors_of(size):
+    """Means over splits by model and table; and the task of the table."""
+    rows = rows_of(size)
     least = np.where(rows["task"] == "classification", 0.5 / rows["n_test"], 0)
     rows["test_error"] = np.maximum(rows["test_error"], least)
     return rows.groupby(["model", "data", "task"])[SCORES].mean().reset_index("task")
@@ -118,7 +123,17 @@ def test_predictions():
             assert {row["of"] for row in tables[caption]} == {
                 model for model, own in names_of.items() if names <= own
             }
+            rows = rows_of(size)
+            rows = rows[rows["data"].isin(names)]
+            rows = rows[rows["model"].isin([row["of"] for row in tables[caption]])]
+            ranks = (
+                rows.groupby(["data", "split"])["test_error"].rank().groupby(rows["model"]).mean()
+            )
+            costs = rows.groupby("model")[["seconds", "megabytes"]].median()
             for row in tables[caption]:
+                assert shown(row["mean rank"], ranks[row["of"]])
+                assert shown(row["seconds"], costs.loc[row["of"], "seconds"])
+                assert shown(row["MB"], costs.loc[row["of"], "megabytes"])
                 for column, (which, task) in COLUMNS.items():
                     logs = over_best(found, row["of"], which, names, task)
                     assert mean_and_interval(row[column], logs), (caption, row["of"], column)
@@ -257,12 +272,17 @@ def test_predict_search_import_and_growth():
         assert shown(told["seconds"], row["seconds"])
         share = row["megabytes"] * 1e6 / (row["size"] * 80)
         assert shown(told["memory / the table's"], share)
+    points = table_of("speed", "scaling")
     for told in found["Growth"]["Exponents, over the upper half of the range"]:
-        own = [r for r in stored("speed", "scaling") if r["dimension"] == told["of"]]
-        x, y = np.log([[r["size"], r["seconds"]] for r in own]).T
-        upper = x >= (x[0] + x[-1]) / 2 - 1e-9
-        x, y = x[upper] - x[upper].mean(), y[upper]
-        assert shown(told["seconds"], x @ y / (x @ x))
+        own = np.log(
+            points.loc[points["dimension"] == told["of"], ["size", "seconds", "megabytes"]]
+        )
+        upper = own[own["size"] >= (own["size"].iloc[0] + own["size"].iloc[-1]) / 2 - 1e-9]
+        upper = upper - upper.mean()
+        for name in ("seconds", "megabytes"):
+            slope = (upper["size"] @ upper[name]) / (upper["size"] @ upper["size"])
+            assert shown(told[name], slope)
+            assert shown(told[f"{name}, steepest"], (own[name].diff() / own["size"].diff()).max())
 
 
 def test_synthetic_rows():
