@@ -99,7 +99,7 @@ def suggest_rules(table: pd.DataFrame, path: Path | None) -> None:
     found = suggest_constraints(table)
     with refusals(ValueError, OSError, ImportError):
         write_constraints(found, path)
-    print(found if found else "no constraints were found that all rows meet beyond chance")
+    print(found if found else "No constraints were found, except those that are likely by chance.")
     echo_on_terminal(f"Wrote {len(found)} constraints to {path}")
 
 
@@ -225,7 +225,7 @@ class TrainingRun(Callback):
         kept = f"; kept: {', '.join(self._kept)}" if self._kept else "; nothing is kept"
         if self.checkpoint is not None and self.checkpoint.exists():
             kept = kept.removeprefix("; nothing is kept")
-            kept += f"; the same command goes on from {self.checkpoint}"
+            kept += f"; the same command continues from {self.checkpoint}"
         return when + kept
 
 

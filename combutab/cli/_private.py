@@ -68,7 +68,9 @@ def read_bounds(texts: Sequence[str] | None, table: pd.DataFrame) -> dict[Any, t
                 ends = [int(end) if kind in "iu" else float(end) for end in ends]
             except ValueError as error:
                 what = "whole numbers" if kind in "iu" else "numbers"
-                raise UserError(f"--bounds {text}: {name} has {what}") from error
+                raise UserError(
+                    f"--bounds {text}: {name} has {what}, so give such bounds"
+                ) from error
         found[column] = (ends[0], ends[1])
     return found
 
@@ -100,7 +102,9 @@ def read_categories(texts: Sequence[str] | None, table: pd.DataFrame) -> dict[An
             try:
                 values = [float(v) if "." in v else int(v) for v in values]
             except ValueError as error:
-                raise UserError(f"--categories {text}: {name} has numbers") from error
+                raise UserError(
+                    f"--categories {text}: {name} has numbers, so give numbers"
+                ) from error
         found[column] = values
     return found
 

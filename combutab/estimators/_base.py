@@ -791,16 +791,16 @@ class BaseMLP(Fitted):
     @available_if(lambda self: self._supports_partial_fit())
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train one epoch on the given rows; the encoding is learned at the first call.
+        """Train one epoch on the given rows.
 
-        That call also settles what the network is made of: parameters that shape it cannot be
-        changed afterwards; those of the training can (another solver begins without momentum).
-        ``max_iter``, ``max_time``, ``max_fun``, ``warm_start``, ``validation_fraction``,
-        ``validation_split`` and ``early_stopping_scoring`` have no effect on an epoch, ``tol`` and
-        ``n_iter_no_change`` only with ``learning_rate="adaptive"``. ``regularization_schedule`` and
-        the schedules of ``learning_rate`` that go over ``max_iter`` epochs have no end to go by:
-        dropout, decay and rate are constant here. ``early_stopping="auto"`` sets no rows aside;
-        True is refused.
+        The first call learns the encoding and builds the network. Parameters that shape the network
+        cannot be changed afterwards. Parameters of the training can; another solver starts without
+        momentum. ``max_iter``, ``max_time``, ``max_fun``, ``warm_start``, ``validation_fraction``,
+        ``validation_split`` and ``early_stopping_scoring`` have no effect. ``tol`` and
+        ``n_iter_no_change`` only have one with ``learning_rate="adaptive"``. The learning rate,
+        dropout and weight decay are constant with schedules over ``max_iter`` epochs, because the
+        number of epochs is not known. ``early_stopping="auto"`` sets no rows aside; True raises an
+        error.
 
         Parameters
         ----------
@@ -813,7 +813,7 @@ class BaseMLP(Fitted):
 
         Notes
         -----
-        There is none with ``solver="lbfgs"``, nor with ``bagging="cv"``.
+        It is not available with ``solver="lbfgs"`` or ``bagging="cv"``.
         """
         return self._partial_fit(X, y, sample_weight)
 

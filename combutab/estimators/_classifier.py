@@ -354,7 +354,7 @@ class ClassPredictions(ClassifierMixin):
     _raw: Callable[[Any], Tensor]  # a table -> raw outputs, (n_networks, n_samples, n_outputs)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Class probabilities, averaged over networks.
+        """Predict class probabilities, averaged over networks.
 
         Returns
         -------
@@ -370,12 +370,12 @@ class ClassPredictions(ClassifierMixin):
         return self.predict_proba(X)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithms of ``predict_proba``, (n_samples, n_classes)."""
+        """Predict logarithms of the class probabilities, (n_samples, n_classes)."""
         with np.errstate(divide="ignore"):  # log(0) is -inf, as in scikit-learn
             return np.log(self.predict_proba(X))
 
     def predict(self, X: Any) -> np.ndarray:
-        """Predicted labels: (n_samples,), or a 0/1 matrix for multi-label targets."""
+        """Predict labels, (n_samples,), or a 0/1 matrix for multi-label targets."""
         raw = self._raw(X)
         return self.target_.predict(raw)
 
@@ -479,22 +479,23 @@ class MLPClassifier(ClassPredictions, StreamedMLP):
     @available_if(lambda self: self._supports_partial_fit())
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
-        """Train one epoch on the given rows; the encoding is learned at the first call.
+        """Train one epoch on the given rows.
 
-        That call also settles what the network is made of: parameters that shape it cannot be
-        changed afterwards; those of the training can (another solver begins without momentum).
-        ``max_iter``, ``max_fun``, ``warm_start``, ``validation_fraction``, ``calibration`` and
-        ``early_stopping_scoring`` have no part in an epoch, ``tol`` and ``n_iter_no_change`` in
-        that of ``learning_rate="adaptive"`` alone. ``regularization_schedule`` and the schedules
-        of ``learning_rate`` that go over ``max_iter`` epochs have no end to go by: dropout, decay
-        and rate are constant here. ``early_stopping="auto"`` sets no rows aside; True is refused.
+        The first call learns the encoding and builds the network. Parameters that shape the network
+        cannot be changed afterwards. Parameters of the training can; another solver starts without
+        momentum. ``max_iter``, ``max_time``, ``max_fun``, ``warm_start``, ``validation_fraction``,
+        ``validation_split``, ``calibration`` and ``early_stopping_scoring`` have no effect. ``tol``
+        and ``n_iter_no_change`` only have one with ``learning_rate="adaptive"``. The learning rate,
+        dropout and weight decay are constant with schedules over ``max_iter`` epochs, because the
+        number of epochs is not known. ``early_stopping="auto"`` sets no rows aside; True raises an
+        error.
 
         Parameters
         ----------
         X, y, sample_weight
             As in ``fit``.
         classes : array of shape (n_classes,), optional
-            All labels that will ever occur; required at the first call.
+            All labels of the classes; required in the first call.
 
         Returns
         -------
@@ -502,7 +503,7 @@ class MLPClassifier(ClassPredictions, StreamedMLP):
 
         Notes
         -----
-        There is none with ``solver="lbfgs"``, nor with ``bagging="cv"``.
+        It is not available with ``solver="lbfgs"`` or ``bagging="cv"``.
         """
         if self.class_weight == "balanced":
             raise ValueError(

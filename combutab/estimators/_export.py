@@ -323,13 +323,14 @@ class Exports(BaseEstimator):
         """The estimator as a module, on the CPU; its weights in this dtype, or their own."""
 
     def to_torch(self) -> TableModule:
-        """The fitted estimator as a plain torch module, encoding included.
+        """Convert the fitted estimator, including its encoding, to a plain torch module.
 
         Returns
         -------
         TableModule
-            On the CPU, in eval mode. ``module(*module.encode(X))`` is ``predict_proba(X)``, of a
-            regressor ``predict(X)``; it can be differentiated by its parameters and by the numbers.
+            Module on the CPU, in eval mode. ``module(*module.encode(X))`` equals
+            ``predict_proba(X)`` of a classifier and ``predict(X)`` of a regressor. It is
+            differentiable with respect to its parameters and to the numbers.
 
         Examples
         --------
@@ -348,44 +349,44 @@ class Exports(BaseEstimator):
         return self._exported(None).eval()
 
     def to_onnx(self, path: str | os.PathLike[str] | None = None) -> onnx.ModelProto:
-        """The fitted estimator as an ONNX model, encoding included.
+        """Convert the fitted estimator, including its encoding, to an ONNX model.
 
         Parameters
         ----------
         path : str or path, optional
-            File to write it to, in whole or not at all.
+            File to write. After an error there is no incomplete file.
 
         Returns
         -------
         onnx.ModelProto
-            Any number of rows at a time. It has an input for each column, of the column's name and
-            of shape (n, 1): float64 with NaN for missing values, where dates are seconds since
-            1970-01-01 UTC and durations are seconds, and of categories text, "" for missing ones
-            (float64, where all known categories are numbers). Texts are compared as they are: "1.0"
-            is not the category 1, as it is to ``predict``, nor "2024-01-01" the category
-            "2024-01-01 00:00:00". Columns without names are "x0",
-            "x1", ...; where all of these are numbers there is one input "X" of shape
-            (n, n_features). The outputs are those of skl2onnx: "label", (n,), and "probabilities",
-            (n, n_classes); of a regressor "variable", (n, n_outputs).
+            The model. It has one input per column, with the name of the column and the shape
+            (n, 1). Numbers, dates (seconds since 1970-01-01 UTC) and durations (seconds) are
+            float64, with NaN for missing values. Categories are text, with "" for missing values
+            (float64 if all known categories are numbers). Text must match exactly: unlike in
+            ``predict``, "1.0" is not the category 1, and "2024-01-01" is not the category
+            "2024-01-01 00:00:00". Columns without names are "x0", "x1", ...; if all of these are
+            numbers, there is one input "X" of shape (n, n_features). The outputs are those of
+            skl2onnx: "label", (n,), and "probabilities", (n, n_classes), for a classifier, and
+            "variable", (n, n_outputs), for a regressor.
 
         Raises
         ------
         ImportError
             If onnx or onnxscript is not installed: ``pip install 'combutab[onnx]'``.
         ValueError
-            If an activation cannot be expressed, which is named, a column is free text, is named as
-            no input can be, has categories of several types that are written alike, or the
-            weights take 2 GB.
+            If ONNX cannot express an activation (the message names it), a column is free text, its
+            name is not possible for an input, two of its categories with different types have the
+            same text, or the weights take 2 GB or more.
         OSError
             If the file cannot be written.
 
         Notes
         -----
-        The metadata "combutab" of the model, JSON, has of each input the column and its kind, and
-        the text that stands for a missing value. A column that is named like an output has a "_"
-        behind its name. Networks compute in float32 whatever ``precision`` says. A model refuses
-        no rows: infinite numbers, which ``predict`` does not take, get an answer. The file holds
-        what that of ``save`` does of the categories and scales, and none of the training.
+        The metadata "combutab" of the model (JSON) has the column and the kind of each input, and
+        the text for missing values. A column with the name of an output gets a "_" at its end.
+        Networks compute in float32 for any ``precision``. The model predicts any row, also with
+        infinite numbers, for which ``predict`` raises an error. The file contains the same
+        information about categories and scales as that of ``save``, and none about the training.
 
         Examples
         --------

@@ -440,28 +440,32 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to one file (safetensors with JSON in its header).
 
-        It loads on any device. It is written beside its place and moved there, so a failure leaves
-        no half-written file.
+        It can be loaded on any device. After an error there is no incomplete file.
 
         Notes
         -----
-        The file holds no rows and no optimiser state. Of the training data it holds the names and
-        kinds of the columns; categories that ``min_frequency`` rows or more have, and the share of
-        rows, to two digits, that have one of them; of numbers and
-        dates a mean and a deviation (of fewer than ``min_frequency`` rows: rounded to two digits),
-        or quantiles (edges of bins, too) that lie between means of ``min_frequency`` neighbouring
-        rows, and which columns had missing values; the time zone of dates, and what parts they vary
-        in; the classifier's labels, all of them; the mean
-        and deviation of the regressor's targets; losses and scores; the parameters as they were
-        given. It does not hold a column's smallest and largest value, nor rarer categories. The
-        weights are learned from all rows, and no promise is made of what can be computed from them.
-        A pickle holds the same, and the optimiser's state, the ``callbacks`` and the ``oof_``
-        predictions, one a row, beside it.
+        The file contains no rows and no optimiser state. It contains:
+
+        - the names and kinds of the columns, and which had missing values;
+        - the categories that at least ``min_frequency`` rows have, and the share of rows with one
+          of them, to two digits;
+        - for numbers and dates, mean and standard deviation (rounded to two digits if fewer than
+          ``min_frequency`` rows have a value), or quantiles and edges of bins, which lie between
+          means of ``min_frequency`` neighbouring rows;
+        - for dates, the time zone, and the parts that vary;
+        - all labels of a classifier, or mean and standard deviation of a regressor's targets;
+        - the losses, the scores and the parameters;
+        - the weights, which were trained on all rows. What can be computed from them about single
+          rows is not bounded.
+
+        It contains neither the smallest and largest value of a column nor rarer categories. A
+        pickle also contains the optimiser state, the ``callbacks``, and the ``oof_`` predictions of
+        each row.
 
         Raises
         ------
         ValueError
-            If a parameter cannot be written without code (a custom activation, say).
+            If a parameter cannot be saved without code, such as a custom activation.
         """
         super().save(path)
 

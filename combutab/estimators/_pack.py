@@ -294,10 +294,10 @@ class BasePack(_Kept):
         sample_weight : array-like of shape (n_samples,), optional
             Rows of weight 0 are left out.
         X_val, y_val : as X and y, optional
-            Your own rows to choose by, instead of a part of these.
+            Validation rows, by which the ensemble is selected instead of by folds of X.
         groups : array-like of shape (n_samples,), optional
-            The group of each row, such as a customer or a patient: each is in one fold as a whole.
-            A ``cv`` that is a splitter is given them.
+            Group of each row, such as a customer or a patient. All rows of a group are in the same
+            fold. If ``cv`` is a splitter, the groups are passed to it.
 
         Returns
         -------
@@ -308,16 +308,16 @@ class BasePack(_Kept):
         ValueError
             If the data or ``member_params`` cannot be used, or all members diverged.
         RuntimeError
-            If processes share the fit, and another of them has ended it.
+            If several processes share the fit, and another one of them has ended.
 
         Notes
         -----
-        In a process group of ``torch.distributed``, as ``torchrun`` starts one, all processes are
-        to call ``fit`` alike, with the whole table. They share out the stacks of members, one or
-        more per shape, and all end with the same pack: bit for bit that of one process, where
-        processors and torch's threads are the same. Lines, warnings and callbacks are those of
-        rank 0; Ctrl-C ends it without a pack. ``combutab.training.unshared()`` fits for one
-        process alone.
+        In a process group of ``torch.distributed``, such as that of ``torchrun``, all processes
+        must call ``fit`` with the whole table. They divide the stacks of members between them, and
+        all end with the same pack. It is that of one process, bit for bit, if processors and torch
+        threads are the same. Printed lines, warnings and callbacks are those of rank 0. After
+        Ctrl-C there is no pack. Within ``combutab.training.unshared()`` each process fits
+        separately.
         """
         seconds, started = parse_seconds(self.max_time), time.time()
         words = f"{type(self).__name__} {plain_parameters(self)}"
@@ -579,17 +579,17 @@ class BasePack(_Kept):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted pack to one file (safetensors with JSON in its header).
 
-        It loads on any device, and predicts the same. It holds the chosen networks and trees, the
-        table of members and their losses, and of the data what the file of a plain estimator holds
-        (`MLPClassifier.save`): no rows. But thresholds of trees lie halfway between two
-        neighbouring values of an encoded column, and leaves may hold a few rows, so that a file
-        with trees is closer to single rows than one of networks only: use ``boosting=False`` where
-        that matters.
+        It can be loaded on any device, and has the same predictions. The file contains the selected
+        networks and trees, the table of members, their losses, and the same information about the
+        data as that of `MLPClassifier.save`, without rows. Thresholds of trees lie halfway between
+        two neighbouring values of an encoded column, and leaves can have few rows. A file with
+        trees therefore discloses more about single rows than one with only networks. Use
+        ``boosting=False`` if that matters.
 
         Raises
         ------
         ValueError
-            If a parameter cannot be written without code (a custom activation, say).
+            If a parameter cannot be saved without code, such as a custom activation.
         """
         if self.cv is not None and not isinstance(self.cv, Integral | str):
             raise ValueError(

@@ -332,11 +332,12 @@ class NumberPredictions(RegressorMixin):
     def predict(
         self, X: Any, quantiles: Sequence[float] | None = None, return_std: bool = False
     ) -> Any:
-        """Predicted targets, averaged over networks.
+        """Predict targets, averaged over networks.
 
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
+            Rows to predict.
         quantiles : sequence of float, optional
             Predict these quantiles instead: the ones that ``loss="quantile"`` learned, or any with
             ``loss="gaussian_nll"``.
@@ -346,13 +347,13 @@ class NumberPredictions(RegressorMixin):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            With ``quantiles``, one more axis of that length at the end; never crossing. With
-            ``return_std``, a pair of arrays.
+            Predictions. With ``quantiles`` there is an additional last axis with the quantiles, in
+            non-decreasing order. With ``return_std`` it is a pair of arrays.
 
         Raises
         ------
         ValueError
-            If the fitted loss cannot give what is asked for.
+            If the fitted loss does not support the requested quantiles or standard deviation.
         """
         raw = self._raw(X)
         if quantiles is not None and return_std:

@@ -412,37 +412,39 @@ class StreamedMLP(BaseMLP):
         memory_limit: int | str = "1GB",
         filesystem: Any = None,
     ) -> Self:
-        """Fit to Parquet files that need not fit in memory.
+        """Fit to Parquet files that may be larger than memory.
 
-        The files are read in record batches: once to learn the encoding and the target, then once
-        an epoch (and once for the validation rows). An epoch opens row groups in a random order,
-        several at a time, fills a window with a few rows of each by turns, and trains on the
-        window's rows in random order, so that rows are shuffled as far as the window reaches;
-        each is seen once an epoch. While it trains on a window, a thread fills the next. A table
-        that fits in the window is read once and then trained on as `fit` does. What is learned is
-        what `fit` learns, but that the quantiles of ``numeric_encoding="quantile"`` and
-        ``"robust"`` and of bins are those of a sample of 100,000 rows (of fewer under a small
-        limit), and that ``early_stopping`` holds out a random share of the rows that is not
-        stratified, at most as many as a sixteenth of the limit holds.
+        The files are read once to learn the encoding and the target, once per epoch, and once for
+        the validation rows. In an epoch, several row groups in random order are open at a time. A
+        window in memory is filled with a few rows of each in turn, and its rows are trained on in
+        random order. Rows are therefore shuffled within the window, and each row is used once per
+        epoch. A thread fills the next window during the training. If the table fits in the window,
+        it is read once and then trained on as in `fit`.
+
+        The result is that of `fit`, with two differences. The quantiles of
+        ``numeric_encoding="quantile"`` and ``"robust"`` and of bins are computed from a sample of
+        100,000 rows (fewer with a small memory limit). And ``early_stopping`` sets aside a random
+        share of the rows that is not stratified, and not larger than a sixteenth of the memory
+        limit.
 
         Parameters
         ----------
         path : path, or sequence of paths
-            A Parquet file, a folder (all ``*.parquet`` in it and in its folders; those that are
-            named ``column=value`` are columns too), a pattern (``"sales/2024-*.parquet"``), a URI
+            A Parquet file, a folder (all ``*.parquet`` files in it and its subfolders; subfolders
+            named ``column=value`` add this column), a pattern (``"sales/2024-*.parquet"``), a URI
             (``"s3://bucket/folder"``), or several of these. All files have the same columns.
         target : str, or sequence of str
-            The target's column; a regressor takes several.
+            Target column; for a regressor also several.
         columns : sequence of str, optional
-            The features; by default all columns but the target and the weights.
+            Feature columns. By default all columns except the target and the weights.
         sample_weight : str, optional
-            The column of the rows' weights. Rows of weight 0 are left out.
+            Column of the weights of the rows. Rows of weight 0 are left out.
         memory_limit : int or str, default="1GB"
-            Memory that the fit may take beside what the process has already: bytes, or text such
-            as ``"500MB"`` or ``"2GiB"``. Distinct categories and the network count, the input's
-            size does not matter.
+            Memory that the fit may use in addition to that of the process so far: bytes, or text
+            such as ``"500MB"`` or ``"2GiB"``. It includes distinct categories and the network. It
+            does not depend on the number of rows.
         filesystem : FileSystem of pyarrow or fsspec, optional
-            What the paths are on, where a URI does not say it.
+            File system of the paths, if it does not follow from a URI.
 
         Returns
         -------
@@ -451,20 +453,20 @@ class StreamedMLP(BaseMLP):
         Raises
         ------
         ImportError
-            Without pyarrow (``pip install 'combutab[parquet]'``).
+            If pyarrow is not installed (``pip install 'combutab[parquet]'``).
         FileNotFoundError
-            If there is no such file, or none in the folder or of the pattern.
+            If there is no such file, or no Parquet file in the folder or with the pattern.
         ValueError
-            If a file cannot be read or has other columns than the first (it names the file), the
-            columns cannot be used, the target has missing values or one class, or
-            the limit is too small; it says how much is needed.
+            If a file cannot be read or has other columns than the first (the message names it), the
+            columns cannot be used, the target has missing values or only one class, or the memory
+            limit is too small (the message has the required memory).
         RuntimeError
-            If processes share the fit, and another of them has ended it.
+            If several processes share the fit, and another one of them has ended.
 
         Notes
         -----
-        In a process group of ``torch.distributed`` members or rows are shared out as by ``fit``:
-        each process reads all files, in memory of its own, and trains on its share.
+        In a process group of ``torch.distributed``, processes divide the members or rows between
+        them as in ``fit``. Each process reads all files in its own memory, and trains on its part.
 
         Examples
         --------
@@ -596,36 +598,37 @@ class StreamedMLP(BaseMLP):
         keep: str | Sequence[str] = (),
         filesystem: Any = None,
     ) -> Any:
-        """Predict for the rows of Parquet files, a part at a time.
+        """Predict the rows of Parquet files in parts.
 
         Parameters
         ----------
         path, filesystem
-            As in `fit_parquet`; columns beside the features are not read.
+            As in `fit_parquet`. Only the feature columns are read.
         method : str, default="predict"
-            The method that predicts a part, ``"predict_proba"`` for example.
+            Method for the predictions, such as ``"predict_proba"``.
         out : path, optional
-            A Parquet file for the predictions, or a URI (``"s3://bucket/predictions.parquet"``):
-            then memory holds a part at a time, and nothing is returned. Its columns are those to
-            keep, then ``prediction``, or ``prediction_0``, ... of several targets;
-            ``probability_<class>`` of ``"predict_proba"``, and the like of another method. It is
-            written beside its place and moved there when it is whole: after an error or Ctrl-C
-            nothing is left, and a file that was there is as it was.
+            Parquet file for the predictions, or a URI (``"s3://bucket/predictions.parquet"``).
+            Memory then holds one part at a time, and nothing is returned. The columns of the file
+            are those of ``keep``, and ``prediction`` (``prediction_0``, ... for several targets),
+            or ``probability_<class>`` for ``"predict_proba"``, and similar for other methods. The
+            file appears when it is complete. After an error or Ctrl-C there is no new file, and an
+            existing file is not changed.
         keep : sequence of str, or "all", default=()
-            Columns of the table that the file has as well, as they are.
+            Columns of the table to write beside the predictions.
 
         Returns
         -------
         ndarray of shape (n_samples, ...), or None
-            What the method returns, in the order of the files' rows; None with ``out``.
+            Predictions in the order of the rows of the files; None with ``out``.
 
         Raises
         ------
         FileNotFoundError, ValueError
-            As `fit_parquet` does of the files; and if a column is not there, or ``out`` is one of
-            the files that are read.
+            As in `fit_parquet`; also if a column is missing, or ``out`` is one of the files of the
+            table.
         OSError
-            If ``out`` cannot be written: no such folder, a read-only one, a full disk.
+            If ``out`` cannot be written, such as in a missing or read-only folder, or on a full
+            disk.
 
         Examples
         --------

@@ -824,8 +824,8 @@ def _check_memory(
     name = encoder.schema_.label(encoder.layout_.spans[-1].column)  # spans are sorted by size
     raise ValueError(
         f"{name} has {encoder.layout_.sizes[-1]:,} categories: the networks would have "
-        f"{weights:,} weights, whose training takes {needed / 2**30:,.0f} GiB of the "
-        f"{held / 2**30:,.0f} that there are; leave the column out, or raise min_frequency"
+        f"{weights:,} weights, whose training needs {needed / 2**30:,.0f} GiB of memory, and "
+        f"{held / 2**30:,.0f} GiB are available; leave the column out, or raise min_frequency"
         f"{model._advice_on_many_categories}"
     )
 
@@ -890,8 +890,8 @@ def _split_validation(
     if n_held < 2 or n_held >= len(rows):
         raise ValueError(
             f"validation_fraction={model.validation_fraction} of {len(rows)} rows leaves "
-            f"{len(rows) - n_held} to train on and {n_held} to validate on, which takes 1 and 2; "
-            "change it, or set early_stopping=False"
+            f"{len(rows) - n_held} training rows and {n_held} validation rows, and at least 1 and "
+            "2 are needed; change it, or set early_stopping=False"
         )
     order = random_permutations([fold_in(seed, Stream.HELD_OUT)], [len(rows)])[0]
     order = order.to(rows.codes.device)

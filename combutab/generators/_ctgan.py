@@ -343,8 +343,8 @@ class CTGAN(BaseGenerator[StackedGenerator]):
         if self.batch_size % self.pac:
             nearest = max(1, round(self.batch_size / self.pac)) * self.pac
             raise ValueError(
-                f"pac={self.pac} must divide batch_size={self.batch_size}: the critic judges "
-                f"{self.pac} rows at a time; take batch_size={nearest}"
+                f"pac={self.pac} must divide batch_size={self.batch_size}: the critic scores "
+                f"{self.pac} rows together; use batch_size={nearest}"
             )
         super()._check()
 

@@ -107,8 +107,8 @@ class Cells:
                 at = self.table.rows[left[found.missed]]
                 raise ShortfallError(
                     f"{len(at)} rows could not be filled so that they meet the constraints, the "
-                    f"first at {at[0]} (the first row is 0): {search.explain()}; mend the cells "
-                    "that are given, or leave the constraint out"
+                    f"first at {at[0]} (the first row is 0): {search.explain()}; correct their "
+                    "known cells, or leave the constraint out"
                 )
             values, codes = drawn[0].copy(), drawn[1].copy()
             values[left], codes[left] = found.values, found.codes

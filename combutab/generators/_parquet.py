@@ -133,7 +133,8 @@ class ParquetSource:
                     raise OSError(
                         error.errno,
                         f"the encoded rows take {whole:,} bytes, more than memory_limit="
-                        f"{self._limit:,} leaves, and {tempfile.gettempdir()} has no room for them "
-                        f"({error.strerror}); raise memory_limit, or set TMPDIR",
+                        f"{self._limit:,} leaves, and there is no space for them in "
+                        f"{tempfile.gettempdir()} ({error.strerror}); raise memory_limit, or set "
+                        "TMPDIR",
                     ) from error
             return np.memmap(file, dtype, "w+", shape=shape)

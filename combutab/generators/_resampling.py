@@ -146,7 +146,7 @@ def _as_labels(y: Any, n_rows: int) -> pd.Series:
             )
         labels = pd.Series(labels)
     if len(labels) != n_rows:
-        raise ValueError(f"X has {n_rows} rows and y {len(labels)}; they must be as many")
+        raise ValueError(f"X has {n_rows} rows and y {len(labels)}; the numbers must be equal")
     if labels.isna().any():
         raise ValueError(f"y is missing in {labels.isna().sum()} rows; leave these out")
     check_classification_targets(labels.to_numpy())
@@ -174,13 +174,13 @@ def _lacking(classes: Any, counts: np.ndarray, sampling_strategy: Any) -> dict[i
     for each, n in sampling_strategy.items():
         if each not in had:
             raise ValueError(
-                f"sampling_strategy has the class {each!r}, which y has not; it has "
+                f"sampling_strategy has the class {each!r}, which is not in y; y has "
                 f"{', '.join(map(repr, classes[:10]))}"
             )
         if not isinstance(n, Integral) or n < had[each]:
             raise ValueError(
-                f"sampling_strategy wants {n!r} rows of class {each!r}, which has {had[each]}; "
-                "rows are added alone, so ask for as many at least"
+                f"sampling_strategy has {n!r} rows for class {each!r}, which has {had[each]} rows "
+                f"already; rows are only added, so give at least {had[each]}"
             )
     code = {each: i for i, each in enumerate(classes)}
     return {code[c]: int(n - had[c]) for c, n in sampling_strategy.items() if n > had[c]}

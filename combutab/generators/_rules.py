@@ -322,15 +322,15 @@ class Rules:
                     each, Unique
                 ):
                     raise ValueError(
-                        f"{each!r} is about {name!r}, which holds identifiers: they are made anew; "
-                        "leave the constraint out, or say with identifiers which columns hold some"
+                        f"{each!r} is about {name!r}, which holds identifiers that get new values; "
+                        "leave the constraint out, or list the identifier columns explicitly"
                     )
                 if isinstance(each, FixedCombinations) and isinstance(
                     self._coders[name], NumberColumn
                 ):
                     raise ValueError(
-                        f"{each!r} is about values of discrete columns, but {name!r} is "
-                        "continuous; list it in discrete_columns, or leave the constraint out"
+                        f"{each!r} needs discrete columns, but {name!r} is continuous; "
+                        "list it in discrete_columns, or leave the constraint out"
                     )
             coder = self._coders[names[0]]
             decimals = None
@@ -354,8 +354,8 @@ class Rules:
                 kept &= found[:, k] != self._coders[name].suppressed
             if not kept.any():
                 raise ValueError(
-                    f"{each!r}: no combination has as many rows as min_frequency asks for "
-                    f"({min_count}); lower min_frequency, or leave the constraint out"
+                    f"{each!r}: no combination occurs in min_frequency ({min_count}) rows; "
+                    "lower min_frequency, or leave the constraint out"
                 )
             self.combinations[i], self.counts[i] = found[kept].astype(np.int64), counts[kept]
             share = 1 - counts[kept].sum() / counts.sum()
@@ -679,9 +679,9 @@ class Rules:
                     left &= np.isin(kept[:, k], by_span[span].codes)
             if not left.any():
                 raise ValueError(
-                    f"the conditions on {', '.join(repr(each.column) for each in asked)} ask for a "
-                    f"combination that {self.constraints[i]!r} does not have; it has those that "
-                    "min_frequency rows of the fitted table have"
+                    f"the conditions on {', '.join(repr(each.column) for each in asked)} require a "
+                    f"combination that {self.constraints[i]!r} does not allow; it allows those of "
+                    "at least min_frequency rows of the fitted table"
                 )
             for k, (span, name) in enumerate(zip(spans, self._discrete(i), strict=True)):
                 by_span[span] = Codes(name, span, tuple(np.unique(kept[left, k]).tolist()))
@@ -725,8 +725,8 @@ class Rules:
             )
             if n > most:
                 raise ValueError(
-                    f"{n:,} rows were asked for, but {most:,} combinations are all that "
-                    f"{each!r} leaves; ask for fewer, or leave the constraint out"
+                    f"{n:,} rows were requested, but {each!r} allows only {most:,} combinations; "
+                    "request fewer, or leave the constraint out"
                 )
 
     def refuse_broken(
@@ -766,7 +766,7 @@ class Rules:
                 listed = ", ".join(map(str, rows[:_FIRST])) + ", ..." * (len(rows) > _FIRST)
                 raise ValueError(
                     f"{len(rows):,} of {n:,} rows of {what} break {each!r}: rows {listed} (the "
-                    "first is 0); mend or drop them, or leave the constraint out"
+                    "first is 0); correct or drop them, or leave the constraint out"
                 )
 
 

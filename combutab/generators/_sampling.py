@@ -172,8 +172,8 @@ class Sampling(Generic[NetworkT]):
             others = (condition_column, condition_value, conditions, balance, shares, out)
             if any(each is not None for each in others):
                 raise ValueError(
-                    "seed_data is given with conditions, balance, shares or out; put what they ask "
-                    "for into columns of seed_data, and write what is returned"
+                    "seed_data cannot be combined with conditions, balance, shares or out; put "
+                    "conditions into columns of seed_data, and write the returned rows to a file"
                 )
             return self._sample_each(seed_data, random_state, on_shortfall, max_tries, nearest=True)
         if n is None:

@@ -554,7 +554,7 @@ precision, callbacks
         super()._check()
         if self.proxy_norm:
             raise ValueError(
-                "TabFlow has no use for proxy_norm=True: there is a linear layer between its "
+                "TabFlow does not support proxy_norm=True: there is a linear layer between its "
                 "normalizations and activations; use CTGAN or TVAE, or proxy_norm=False"
             )
 

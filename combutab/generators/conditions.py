@@ -151,10 +151,10 @@ def warn_of_others(others: Mapping[Any, pd.Series]) -> None:
     first = cells.iloc[0]
     n = len({row for each in others.values() for row in each.index})
     warnings.warn(
-        f"seed_data has values that rows are never made with, such as "
+        f"seed_data has values that are never sampled, such as "
         f"{first.item() if isinstance(first, np.generic) else first!r} in {name!r} (rows with "
-        f"such values: {n}); they are kept, and other columns are drawn as beside the nearest "
-        "number, or as if a category were not given",
+        f"such values: {n}); they are kept, and the other columns are sampled as for the "
+        "nearest number, or as if the category were not given",
         stacklevel=5,
     )
 
@@ -252,7 +252,7 @@ def read_conditions(encoder: ModeEncoder, conditions: Any) -> list[Condition]:
     if not isinstance(conditions, Mapping):
         raise ValueError(
             "conditions must be a mapping such as {column: value}, got "
-            f"{type(conditions).__name__}; sample_from takes a DataFrame, a row of conditions each"
+            f"{type(conditions).__name__}; sample_from takes a DataFrame with one row each"
         )
     read = [_read_condition(encoder, column, value) for column, value in conditions.items()]
     return [condition for condition in read if condition is not None]
@@ -281,7 +281,7 @@ def read_each(
             codes[:, j], values = pd.factorize(conditions.iloc[:, j])  # -1 for a missing value
         except TypeError:
             raise ValueError(
-                f"conditions on {column!r} must be single values, a row each; a cell holds several"
+                f"conditions on {column!r} must be single values, one per row; a cell holds several"
             ) from None
         read.append([None] * (len(values) + 1))
         cells: dict[int, Any] = {}
@@ -374,8 +374,8 @@ def _as_held(column: Any, coder: NumberColumn, value: Any) -> pd.Series:
         held = pd.Series([number]).astype(coder.format.dtype)
     elif not _same_number(python_scalar(held.iloc[0]), number):
         raise ValueError(
-            f"{column!r} is never {value!r}, its values are rounded; ask for {held.iloc[0]}, or "
-            "for a range (low, high)"
+            f"{column!r} is never {value!r}, because its values are rounded; use {held.iloc[0]}, "
+            "or a range (low, high)"
         )
     return held
 
@@ -385,7 +385,7 @@ def _as_number(column: Any, coder: NumberColumn, value: Any) -> Any:
     number = _as_value(value, coder.bounds)
     if pd.isna(number):
         raise ValueError(
-            f"{value!r} is no value of {column!r}, whose values are like {coder.bounds.iloc[0]}"
+            f"{value!r} is not a value of {column!r}, which has values like {coder.bounds.iloc[0]}"
         )
     return number
 
@@ -464,7 +464,8 @@ def range_end(column: Any, value: Any, values: pd.Series) -> Any:
     end = _as_value(value, values)
     if pd.isna(end):
         raise ValueError(
-            f"{value!r} is no end of a range of {column!r}, whose values are like {values.iloc[0]}"
+            f"{value!r} cannot be an end of a range of {column!r}, which has values like "
+            f"{values.iloc[0]}"
         )
     return end
 

@@ -210,7 +210,7 @@ class Inequality(Constraint):
                 f"{self.right!r}"
             )
         if isinstance(self.right, str | int) and self.left == self.right:
-            raise ValueError(f"{self!r} compares a column with itself; name another one")
+            raise ValueError(f"{self!r} compares a column with itself; use another column")
 
     @property
     def strict(self) -> bool:

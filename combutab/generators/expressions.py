@@ -19,7 +19,7 @@ import pandas as pd
 from pandas.api import types
 
 _FORMS = (
-    "names of columns (in backticks where they are no plain words), numbers, text in quotes, "
+    "names of columns (in backticks if they are not identifiers), numbers, text in quotes, "
     "arithmetic, comparisons, in (...), is None, and, or, not"
 )
 _MAX_LENGTH = 10_000  # characters; what is parsed nests no deeper than Python's stack
@@ -102,7 +102,7 @@ class Expression:
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             said = error.msg if isinstance(error, SyntaxError) else error
             raise ValueError(
-                f"{self.text!r} is no expression ({said}); it may have {_FORMS}"
+                f"{self.text!r} is not a valid expression ({said}); it may have {_FORMS}"
             ) from None
         object.__setattr__(self, "_tree", tree)
         object.__setattr__(self, "_quoted", quoted)
@@ -144,7 +144,7 @@ class Expression:
             case _:
                 what = ast.get_source_segment(source, node)
                 raise ValueError(
-                    f"{self.text!r} has {what!r}, which is not computed; it may have {_FORMS}"
+                    f"{self.text!r} has {what!r}, which is not supported; it may have {_FORMS}"
                 )
         for part in parts:
             self._check(part, names, source, depth + 1)

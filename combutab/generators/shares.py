@@ -126,7 +126,7 @@ def _read_column(encoder: ModeEncoder, column: Any, shares: Any) -> ColumnShares
             )
     total = math.fsum(shares.values())
     if total > 1 + _TOLERANCE:
-        raise ValueError(f"the shares of {column!r} add up to {total:g}; 1 is the most")
+        raise ValueError(f"the shares of {column!r} add up to {total:g}, which is more than 1")
     groups, other = (
         _read_continuous(encoder, column, coder, list(shares))
         if isinstance(coder, NumberColumn)

@@ -260,7 +260,7 @@ GUESSES = {
     "f1_macro": "classes drawn as often as they occur",
     "roc_auc": "the same for every row",
     "average_precision": "the same for every row",
-    "log_loss": "the classes' shares for every row",
+    "log_loss": "the class frequencies for every row",
     "r2": "always the mean",
     "mae": "always the median",
     "rmse": "always the mean",

@@ -398,7 +398,7 @@ class TableNetwork(StackedNetwork):
         raise TypeError(f"{type(self).__name__} cannot scale its outputs; use calibration=None")
 
     def mask_maker(self) -> MaskMaker:
-        """Return the generator of dropout masks; without any unless a subclass has dropout."""
+        """Return the generator of dropout masks; it has no masks unless a subclass has dropout."""
         return self._masks(())
 
     def _masks(self, widths: Sequence[int]) -> MaskMaker:

@@ -78,8 +78,8 @@ class RowSpans:
     missing : sequence of int, optional
         Other spans whose last code is the missing value. By default none.
     suppressed : sequence of (int, int), optional
-        Pairs (span, code) that ``sample`` never returns, but not all codes of a span. By default
-        none.
+        Pairs (span, code) that ``sample`` never returns; at least one code of each span remains. By
+        default none.
     device : torch.device or str, default="cpu"
         Device of the tensors.
     dtype : torch.dtype, default=torch.float32
@@ -238,7 +238,7 @@ class RowSpans:
 
         Shape
         -----
-        span : (...) integer, index of a span in ``categories``, code : (...) integer ->
+        span : (...) integer, index of one of the spans in ``categories``, code : (...) integer ->
         (..., n_condition)
         """
         rows = torch.zeros(*span.shape, self.n_condition, dtype=self.dtype, device=self.device)

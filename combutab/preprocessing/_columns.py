@@ -354,8 +354,8 @@ def refuse_large(size: float, label: str) -> None:
     """Raise ValueError if the square of the largest absolute number exceeds float64."""
     if size > LARGEST:
         raise ValueError(
-            f"{label} has numbers up to {size:.3g} in size, and those beyond {LARGEST:.0e} are not "
-            f"taken, since float64 does not hold their squares; divide it by {size:.0e}"
+            f"{label} has absolute values up to {size:.3g}. Values beyond {LARGEST:.0e} are not "
+            f"supported, because their squares exceed float64; divide it by {size:.0e}"
         )
 
 

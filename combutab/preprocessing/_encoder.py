@@ -655,8 +655,8 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
             if each.width:
                 name = each.column if names is None else repr(names[each.column])
                 raise ValueError(
-                    f"column {name} is free text, which neither a torch module nor an ONNX model "
-                    "takes; fit with text_features='ignore', or without the column"
+                    f"column {name} is free text, which torch modules and ONNX models do not "
+                    "support; fit with text_features='ignore', or without the column"
                 )
 
     def describe_columns(self) -> dict[Any, str]:

@@ -94,9 +94,9 @@ class Calendar:
             )
         elif zone is not None and not self.zone and str(zone).upper() not in _UTC:
             warnings.warn(
-                f"{label} is in the time zone {zone}, and is read in UTC, as which the dates "
-                "without a time zone count that fit saw; call .dt.tz_localize(None) on it if these "
-                "were local times",
+                f"{label} is in the time zone {zone}, and is converted to UTC, because fit saw "
+                "dates without a time zone; call .dt.tz_localize(None) on it if those were local "
+                "times",
                 stacklevel=2,
             )
 

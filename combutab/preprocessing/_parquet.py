@@ -349,8 +349,8 @@ class ParquetTable:
             type_ = self.type_of(name)
             if types.is_nested(type_) or isinstance(type_, arrow().BaseExtensionType):
                 raise ValueError(
-                    f"column {name!r} is of type {type_}, which is no number, text, date or truth "
-                    "value; leave it out, or write it as columns of those"
+                    f"column {name!r} has the type {type_}, which is not a number, text, date or "
+                    "boolean; leave it out, or write it as columns of these types"
                 )
 
     def _parts(self, column: str) -> Iterator[Any]:
@@ -401,7 +401,9 @@ class ParquetTable:
         """Raise ValueError if ``out`` is one of the files of the table."""
         place = find_place(out)
         if any(f.filesystem == place.filesystem and f.path == place.path for f in self.files):
-            raise ValueError(f"out={place.name!r} is a file that is read; name another one")
+            raise ValueError(
+                f"out={place.name!r} is one of the files that are read; choose another file"
+            )
 
     def release(self) -> None:
         """Release memory that Arrow keeps for later allocations."""
@@ -430,7 +432,7 @@ class ParquetTable:
         try:
             return pa.array(values)
         except pa.ArrowException as error:
-            raise ValueError(f"values such as {values[0]!r} make no column: {error}") from error
+            raise ValueError(f"values such as {values[0]!r} are not a column: {error}") from error
 
     def frames(self, columns: Sequence[str], n_rows: int) -> Iterator[tuple[int, pd.DataFrame]]:
         """Read all rows, at most n_rows at a time, with the dtypes of `pandas.read_parquet`.

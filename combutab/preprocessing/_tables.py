@@ -201,7 +201,7 @@ def categorical_mask(
         if len(chosen) != n_columns:
             raise ValueError(
                 f"categorical_features is a mask of length {len(chosen)}, but X has {n_columns} "
-                "columns; give one truth value a column"
+                "columns; give one boolean per column"
             )
         return chosen.copy()
     return chosen_mask(chosen.tolist(), "categorical_features", None, n_columns)

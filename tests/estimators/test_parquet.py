@@ -367,7 +367,7 @@ def test_several_targets_and_all_columns(table, tmp_path):
         ({"keep": ["none"]}, ValueError, "there is no column 'none'"),
         ({"keep": "x"}, ValueError, r"keep must be 'all' or a list of columns, such as \['x'\]"),
         ({"keep": ["x", "x"]}, ValueError, "more than once"),
-        ({"out": "table.parquet"}, ValueError, "table.parquet' is a file that is read"),
+        ({"out": "table.parquet"}, ValueError, "table.parquet' is one of the files that are read"),
         ({"out": "none/out.parquet"}, FileNotFoundError, "none does not exist"),
         ({"out": None, "keep": ["x"]}, ValueError, "name it with out"),
         ({"out": "nowhere://b/out.parquet"}, ValueError, "no way to a nowhere:// path"),

@@ -80,7 +80,7 @@ def seeds(**columns):
 
 
 SIDES = seeds(side=["left", "right"])
-ALONE = "seed_data is given with conditions, balance, shares or out"
+ALONE = "seed_data cannot be combined with conditions, balance, shares or out"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ ALONE = "seed_data is given with conditions, balance, shares or out"
         (SIDES | {"balance": "kind"}, ALONE),
         (SIDES | {"condition_column": "kind"}, ALONE),
         ({"seed_data": ["left"]}, "seed_data must be a DataFrame, got list"),
-        (seeds(level=["many"]), "'many' is no value of 'level'"),
+        (seeds(level=["many"]), "'many' is not a value of 'level'"),
         (seeds(level=[2.5, -np.inf]), "'level' is given as -inf; leave such cells missing"),
         (seeds(side=[["left"]]), "conditions on 'side' must be single values"),
     ],
@@ -161,7 +161,7 @@ def test_seed_data_may_be_of_the_learned_table(column, kind):
     if column in ("count", "when"):
         rows = model.sample(seed_data=seeds, random_state=0)  # no value of these is beyond bounds
     else:
-        with pytest.warns(UserWarning, match=rf"values that rows are never made with.*'{column}'"):
+        with pytest.warns(UserWarning, match=rf"values that are never sampled.*'{column}'"):
             rows = model.sample(seed_data=seeds, random_state=0)
     pd.testing.assert_frame_equal(rows[[column]], seeds)
     assert rows.dtypes.equals(table.dtypes)

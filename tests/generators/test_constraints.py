@@ -279,7 +279,7 @@ def test_unique_rows(cls):
     for asked in ({}, {"balance": "room"}):
         rows = model.sample(30, random_state=0, max_tries=1000, **asked)
         assert not rows.duplicated(["room", "day"]).any()
-    with pytest.raises(ValueError, match=r"42 combinations are all that Unique\('room', 'day'\)"):
+    with pytest.raises(ValueError, match=r"Unique\('room', 'day'\) allows only 42 combinations"):
         model.sample(61)
 
 
@@ -361,8 +361,8 @@ def test_constraints_that_are_none():
         (lambda: Unique("a", ["b", "c"]), r"different columns, got 'a', \['b', 'c'\]"),
         (lambda: Formula("a", "a + 1"), "an expression of other columns"),
         (lambda: Formula("a", "3"), "an expression of other columns"),
-        (lambda: Formula("a", "__import__('os').system('x')"), "which is not computed"),
-        (lambda: Null("a", when="b =="), "is no expression"),
+        (lambda: Formula("a", "__import__('os').system('x')"), "which is not supported"),
+        (lambda: Null("a", when="b =="), "is not a valid expression"),
     ):
         with pytest.raises(ValueError, match=message):
             make_one()
@@ -420,7 +420,7 @@ def test_rare_combinations_are_not_made_and_it_is_said():
         ("Rome", "Italy"),
     }
     even = pd.DataFrame({"city": ["Oslo", "Rome"] * 50, "country": list("IINN") * 25})
-    with pytest.raises(ValueError, match="no combination has as many rows"):
+    with pytest.raises(ValueError, match="no combination occurs in min_frequency"):
         make(TVAE, min_frequency=26, constraints=model.constraints).fit(even)
 
 
@@ -470,7 +470,7 @@ def test_expressions(text, expected):
     ids=lambda text: text[:20],
 )
 def test_nothing_else_is_an_expression(text):
-    with pytest.raises(ValueError, match=r"expression|not computed"):
+    with pytest.raises(ValueError, match=r"expression|not supported"):
         Expression(text)
 
 

@@ -139,9 +139,9 @@ def test_balanced_classes_stay_as_they_are():
         (lambda y: np.linspace(0, 1, 120), {}, "Unknown label type: continuous"),
         (lambda y: y.to_frame(), {}, r"y must have the shape \(n_rows,\), got \(120, 1\)"),
         (lambda y: y, {"sampling_strategy": "all"}, "'auto' or a dict .*got 'all'"),
-        (lambda y: y, {"sampling_strategy": {"fwe": 30}}, "class 'fwe', which y has not.*'few'"),
-        (lambda y: y, {"sampling_strategy": {"few": 19}}, "19 rows of class 'few', which has 20"),
-        (lambda y: y, {"sampling_strategy": {"few": 25.5}}, "25.5 rows of class 'few'"),
+        (lambda y: y, {"sampling_strategy": {"fwe": 30}}, "class 'fwe', which is not in y.*'few'"),
+        (lambda y: y, {"sampling_strategy": {"few": 19}}, "19 rows for class 'few', which has 20"),
+        (lambda y: y, {"sampling_strategy": {"few": 25.5}}, "25.5 rows for class 'few'"),
     ],
 )
 def test_what_cannot_be_resampled_is_refused_before_the_fit(change, params, error):

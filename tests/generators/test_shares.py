@@ -304,7 +304,7 @@ def test_rows_that_are_not_found_are_told(models):
         ({"churn": {"yes": float("nan")}}, "from 0 to 1, got nan"),
         ({"churn": {"yes": True}}, "from 0 to 1, got True"),
         ({"churn": {"yes": "0.3"}}, "from 0 to 1, got '0.3'"),
-        ({"churn": {"yes": 0.6, "no": 0.6}}, "shares of 'churn' add up to 1.2; 1 is the most"),
+        ({"churn": {"yes": 0.6, "no": 0.6}}, "'churn' add up to 1.2, which is more than 1"),
         ({"churn": {"yes": 0.6, "no": 0.3}}, "add up to 0.9, and it has no other values"),
         ({"region": {"west": 0.2, ("west", "east"): 0.3}}, "name a value twice: in 'west' and"),
         ({"region": {(): 0.2}}, "a group without values"),

@@ -139,7 +139,9 @@ def test_values_that_float32_cannot_hold(size):
 @pytest.mark.parametrize("value", [1.1e150, -1.7e308])
 def test_numbers_without_a_square_are_refused(value):
     X = pd.DataFrame({"a": [1.0, 2.0, np.nan], "big": [1.0, np.nan, value]})
-    says = rf"column 'big' has numbers up to {abs(value):.3g} .*divide it by".replace("+", r"\+")
+    says = rf"column 'big' has absolute values up to {abs(value):.3g}. .*divide it by".replace(
+        "+", r"\+"
+    )
     for encoder in (TableEncoder(), ModeEncoder()):
         with pytest.raises(ValueError, match=says):
             encoder.fit(X)

@@ -457,7 +457,7 @@ def test_identifiers_are_new_and_unique(generator):
     assert made["email"].str.endswith("@example.invalid").all()
     assert (made["row"] > TABLE["row"].max()).all()
     for conditions in ({"email": CANARY["email"]}, {"row": (1, 9)}, {"row": 5}):
-        with pytest.raises(ValueError, match="holds identifiers, of which none is known"):
+        with pytest.raises(ValueError, match="holds identifiers, which are not stored"):
             generator[0].sample(1, conditions=conditions)
 
 

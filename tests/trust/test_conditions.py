@@ -184,14 +184,14 @@ def test_conditions_mean_what_they_say(fitted, conditions, holds):
 @pytest.mark.parametrize(
     ("conditions", "says"),
     [
-        ({"age": 40.5}, "'age' is never 40.5, its values are rounded; ask for 40, or for a range"),
+        ({"age": 40.5}, "'age' is never 40.5, because its values are rounded; use 40, or a range"),
         ({"age": 99}, "'age' is never 99: its values lie in"),
-        ({"age": "40"}, "'40' is no value of 'age', whose values are like"),
+        ({"age": "40"}, "'40' is not a value of 'age', which has values like"),
         ({"age": None}, "had no missing values"),
         ({"age": (40.2, 40.8)}, r"no value of 'age' lies in the range \(40.2, 40.8\).*rounded"),
         ({"age": (50, 40)}, "is empty"),
         ({"age": (None, None)}, "must be a value, a list of values or a range"),
-        ({"age": (np.nan, 40)}, "nan is no end"),
+        ({"age": (np.nan, 40)}, "nan cannot be an end"),
         ({"when": ("2024-01-05 06:00", "2024-01-05 18:00")}, "no value of 'when' lies in"),
         ({"code": "2"}, "column 'code' had no value '2' in fit; it has 1, 2, 3"),
         ({"always": 8}, "8"),

@@ -238,7 +238,7 @@ def test_ctrl_c_writes_what_was_learned_and_says_so(folder, capsys, monkeypatch)
     assert capsys.readouterr() == (
         "",
         "combutab: interrupted after 3 of 9 epochs; kept: the generator in model, 200 rows in "
-        "out.csv; the same command goes on from training\n",
+        "out.csv; the same command continues from training\n",
     )
     assert Path("out.csv").read_bytes() == expected
     assert combutab.load("model").n_iter_ == 3

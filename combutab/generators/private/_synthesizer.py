@@ -499,7 +499,7 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
         if n_rows is not None and n_rows >= most:
             raise ValueError(
                 f"delta={self.delta:g} must be well below one divided by the number of rows, about "
-                f"{n_rows:,.0f} (counted with noise): it would allow to publish a whole row. Use "
+                f"{n_rows:,.0f} (counted with noise): it would allow publishing a whole row. Use "
                 f"delta={10.0 ** math.floor(math.log10(0.1 / n_rows)):g} or less. "
                 f"{_spent_on_rows(ledger)}"
             )

@@ -159,8 +159,8 @@ def new_identifiers(column: pd.Series, label: str) -> Identifiers:
         found = None if x is None or not len(x) else _numbers_above(x, column.dtype)
     if found is None:
         raise ValueError(
-            f"{label} is listed in identifiers, but new ones are made of text and of whole numbers "
-            f"with numbers free above them, got {column.dtype}; convert the column to text, or "
+            f"{label} is listed in identifiers, but new ones can only be text, or integers above "
+            f"the present ones, got {column.dtype}; convert the column to text, or "
             "leave it out"
         )
     return found
@@ -325,7 +325,7 @@ class CategoryColumn:
         if self.rare and (codes == self.suppressed).any():
             raise ValueError(
                 f"the code {self.suppressed} is that of all values that fewer rows than "
-                "min_frequency had, which are not known any more"
+                "min_frequency had, which are not stored"
             )
         # Series.take, and a Series of an object array without its dtype, look at every value first
         held: Any = values.to_numpy() if isinstance(values.dtype, np.dtype) else values.array
@@ -512,7 +512,7 @@ class IdentifierColumn:
     def code(self, value: Any, label: str) -> int:
         """Raise an error, because identifiers cannot be conditions."""
         raise ValueError(
-            f"{label} holds identifiers, of which none is known and new ones are made; leave the "
+            f"{label} holds identifiers, which are not stored and get new values; leave the "
             "condition out"
         )
 
