@@ -797,10 +797,10 @@ class BaseMLP(Fitted):
         cannot be changed afterwards. Parameters of the training can; another solver starts without
         momentum. ``max_iter``, ``max_time``, ``max_fun``, ``warm_start``, ``validation_fraction``,
         ``validation_split`` and ``early_stopping_scoring`` have no effect. ``tol`` and
-        ``n_iter_no_change`` only have one with ``learning_rate="adaptive"``. The learning rate,
-        dropout and weight decay are constant with schedules over ``max_iter`` epochs, because the
-        number of epochs is not known. ``early_stopping="auto"`` sets no rows aside; True raises an
-        error.
+        ``n_iter_no_change`` only have one with ``learning_rate="adaptive"``. Schedules of
+        ``learning_rate`` over ``max_iter`` epochs and ``regularization_schedule`` have no effect
+        either: learning rate, dropout and weight decay are constant, because the number of epochs
+        is not known. ``early_stopping="auto"`` sets no rows aside; True raises an error.
 
         Parameters
         ----------
