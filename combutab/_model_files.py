@@ -394,7 +394,7 @@ class Checkpoint:
             if header[name] != self._header[name]:
                 raise ValueError(
                     f"{self.path} is of {name} {header[name]!r}, this training is of "
-                    f"{self._header[name]!r}; remove the file to begin anew"
+                    f"{self._header[name]!r}; remove the file to start again"
                 )
         for name, value in self._header["params"].items():
             there, here = unpack(header["params"].get(name)), unpack(value)
@@ -403,7 +403,7 @@ class Checkpoint:
             if name not in free and not _same_parameter(there, here):
                 raise ValueError(
                     f"{self.path} is of a training with {name}={there!r}, this one has "
-                    f"{name}={here!r}; remove the file to begin anew"
+                    f"{name}={here!r}; remove the file to start again"
                 )
 
     def begin(self, words: str, tables: Iterable[torch.Tensor | None]) -> None:
@@ -420,7 +420,7 @@ class Checkpoint:
         if self._table not in (None, table):
             raise ValueError(
                 f"{self.path} is of a training on another table or kind of device; remove the "
-                "file to begin anew"
+                "file to start again"
             )
         self._table = table
 

@@ -27,9 +27,9 @@ def guard_forks() -> None:
         return
     torch.set_num_threads(1)
     warnings.warn(
-        "this process was forked from one in which torch had computed with several threads, and "
-        "would wait for these for ever: it computes with one. Start workers by joblib's 'loky' "
-        "or multiprocessing's 'spawn' to use more",
+        "this process was forked from one in which torch had computed with several threads. To "
+        "avoid a deadlock, it computes with one thread. Start workers with joblib's 'loky' or "
+        "multiprocessing's 'spawn' to use more",
         RuntimeWarning,
         stacklevel=3,
     )

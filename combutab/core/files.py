@@ -315,8 +315,8 @@ def write_tensors(place: Path, key: str, text: str, tensors: Mapping[str, np.nda
     data = save({name: np.asarray(tensors[name], order="C") for name in sorted(tensors)}, metadata)
     if _header_size(data) > MAX_HEADER:
         raise ValueError(
-            f"what the model knows beside its weights takes more than {MAX_HEADER // 2**20} MiB, "
-            "which load would refuse: its columns have too many categories; drop or join them"
+            f"the model has more than {MAX_HEADER // 2**20} MiB of metadata, which load would "
+            "refuse: its columns have too many categories; leave columns out, or merge categories"
         )
     place.write_bytes(data)
 
@@ -353,7 +353,7 @@ def read_tensors(
     if arrays and checksum != _checksum_of(text, tensors):
         raise ValueError(
             f"{path} is damaged: its weights or its header are not those that were written (their "
-            "checksum differs); take a copy that is whole"
+            "checksum differs); use another copy"
         )
     return text, tensors
 

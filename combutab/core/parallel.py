@@ -315,7 +315,9 @@ def completed(
         except BrokenBackend as broken:
             if n_back == n_before:
                 raise
-            warnings.warn(f"{broken}; what is not back is sent again", RuntimeWarning, stacklevel=2)
+            warnings.warn(
+                f"{broken}; unfinished tasks are sent again", RuntimeWarning, stacklevel=2
+            )
             n_before = n_back
     for task in died:  # one may have taken the others along
         yield from _cluster_results(n_jobs, calls_for([task]))

@@ -43,7 +43,7 @@ def validation_splits(
         if n_both or not len(train) or not len(val):
             raise ValueError(
                 f"{shown} has a split of {len(train)} training and {len(val)} validation rows, "
-                f"{n_both} of them in both; each part needs rows, and they may have none in common"
+                f"{n_both} of them in both; each part needs rows, and no row may be in both"
             )
         found.append((np.sort(train), np.sort(val)))
     return broadcast(found)  # a splitter may draw

@@ -291,7 +291,7 @@ def check_architecture(wanted: Mapping[str, Any], made: Mapping[str, Any], n_mad
             raise ValueError(
                 f"{name}={repr(value)[:80]}, but the fitted network that warm_start or "
                 f"partial_fit goes on from was made with {name}={repr(before)[:80]}; set that "
-                "again, or begin anew: set warm_start=False and call fit"
+                "again, or start again: set warm_start=False and call fit"
             )
 
 

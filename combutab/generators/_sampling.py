@@ -120,13 +120,13 @@ class Sampling(Generic[NetworkT]):
             remainders. Shares are from 0 to 1. If those of a column add up to less than 1, the
             column's other values get the rest, in the generator's own proportions; if they add up
             to 1, other values do not occur.
-            In place of a value there may be None for a missing value; a tuple of values of a
-            discrete column, any of which will do; a range ``(low, high)`` of a continuous column,
-            as in ``conditions``. A number at which one range ends and the next begins belongs to
+            Instead of a value, a key can be None for a missing value, a tuple of several values of
+            a discrete column, or a range ``(low, high)`` of a continuous column, as in
+            ``conditions``. A number at which one range ends and the next begins belongs to
             the next.
-            Several columns are brought together by raking (iterative proportional fitting) of at
-            least 5,000 rows that are drawn first: values go together as they do there, as far as
-            the shares allow. Combinations that are in none of these rows are not asked for.
+            Shares of several columns are combined by raking (iterative proportional fitting) of at
+            least 5,000 rows that are sampled first: values occur together as in these rows, as far
+            as the shares allow. Combinations that occur in none of these rows are not sampled.
         random_state : int, RandomState, Generator or None
             Seed. None continues the random numbers of the fit, so that the same calls after the
             same fit return the same rows.

@@ -606,12 +606,12 @@ precision, callbacks
     def code_probabilities(
         self, codes: np.ndarray, wanted: Sequence[int] | None = None
     ) -> Iterator[tuple[slice, int, np.ndarray]]:
-        """How probable the codes of spans are (by default of all) beside the codes of rows.
+        """Compute the probabilities of the codes of spans (by default all), given known codes.
 
-        They are means over members, whatever the other unknown codes are. ``codes`` are
-        (n, n_spans), -1 for those that are not known. Gives, of some rows at a time, for each span
-        that is wanted: these rows, the span, and probabilities (rows, size), 0 of missing values
-        unless the span has nothing else.
+        They are means over the members, and marginal over the other unknown codes. ``codes`` are
+        (n, n_spans), with -1 for unknown codes. For some rows at a time, and each span of
+        ``wanted``, the result has these rows, the span, and probabilities (rows, size), which are 0
+        for missing values unless the span has no other code.
         """
         sampler = self.sampler()
         network, spans = sampler.network, sampler.spans.without_values()
