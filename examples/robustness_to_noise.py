@@ -45,9 +45,9 @@ def make_network(activation: str) -> MLPClassifier:
     return MLPClassifier(
         hidden_layer_sizes=(64,),
         activation=activation,
-        n_members=5,  # the predictions of five networks are averaged
+        numeric_embedding="none",  # trains faster
         learning_rate_init=3e-3,
-        max_iter=30,
+        max_iter=20,
         n_iter_no_change=np.inf,
         random_state=0,
     )

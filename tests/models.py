@@ -111,7 +111,7 @@ MODELS = {
     "regressor": net(MLPRegressor),
     "TabM classifier": net(TabMClassifier, n_heads=3, n_bins=6),
     "TabM regressor": net(TabMRegressor, n_heads=3, n_bins=6, activation="combu-random"),
-    "pack classifier": net(PackClassifier, activations=("relu", CombU, "pln-2"), cv=3),
+    "pack classifier": net(PackClassifier, activations=("relu", CombU, "pln-2"), cv=2),
     "pack regressor": net(PackRegressor, loss="gaussian_nll"),
     "search": Model(
         *(StackedGridSearchCV, {"estimator": MLPClassifier(**NET), "param_grid": _GRID, "cv": 2}),

@@ -612,7 +612,9 @@ SETTINGS = [
     (MLPClassifier, NARROW | {"normalization": "batch", "batch_size": 5, "max_iter": 4}),
     (
         MLPClassifier,
-        EXACT | {"n_members": 2, "solver": "sgd", "learning_rate_init": 0.1, "max_iter": 15},
+        EXACT
+        | NARROW
+        | {"n_members": 2, "solver": "sgd", "learning_rate_init": 0.1, "max_iter": 15},
     ),
     (MLPClassifier, NARROW | {"solver": "lbfgs", "max_iter": 20}),
     (MLPRegressor, EXACT | NARROW | {"loss": "quantile", "activation": "prelu", "max_iter": 15}),
@@ -659,5 +661,6 @@ def _left_out(cls, params):
         if _name(check) not in _left_out(cls, params)
     ],
 )
-def test_scikit_learn_check(estimator, check):
+def test_scikit_learn_check(estimator, check, monkeypatch):
+    monkeypatch.setattr("combutab.estimators._boosting._PATIENCE", 2)
     check(estimator)
