@@ -23,11 +23,11 @@ steps, with a seed that is not used again. A network that diverged or ends with 
 counts as 1.
 
 The rule of verdicts was written before any of these networks was trained. The measure of a target
-function is the log loss (natural logarithm of the mean squared error at the training points),
-averaged over all widths that both activations have: 8 to 4096, but 16 to 4096 with a norm size of
-16, and 64 to 4096 with a norm size of 32. A positive advantage is a lower log loss. The margin is
-0.2, which is 10 % of the root mean squared error. The rule also named the median of three seeds;
-there is one seed, for lack of time.
+function is the log loss (natural logarithm of the mean squared error at the training points), the
+median of three seeds, averaged over all widths that both activations have: 8 to 4096, but 16 to
+4096 with a norm size of 16, and 64 to 4096 with a norm size of 32. A positive advantage is a lower
+log loss. The margin is 0.2, which is 10 % of the root mean squared error. The page was first
+written with one seed; the other two were run later.
 
     python -m benchmarks.papers.pln.approximation [--quick] [--report] [--out FOLDER]
 
@@ -64,8 +64,8 @@ KEY = (*STACK, "number", "activation", "seed")
 SETTINGS = (*KEY, "n_points", "n_steps")
 RESULTS = ("learning_rate", "mse")
 SIZES = {"width": (8, 16, 64, 256, 1024, 4096), "family": N_POINTS, "number": range(5)}
-SIZES |= {"activation": [*NAMED, "combu"], "seed": (1,), "n_steps": [1600]}
-QUICK = {"width": (8, 32), "number": range(2), "n_steps": [30]}
+SIZES |= {"activation": [*NAMED, "combu"], "seed": (1, 2, 3), "n_steps": [1600]}
+QUICK = {"width": (8, 32), "number": range(2), "n_steps": [30], "seed": [1]}
 RATES = (1e-1, 1e-2, 1e-3, 1e-4)
 SEARCH_SEED, SEARCHED = 0, 0.25  # searched: of the steps
 BATCH_SIZE = 8
