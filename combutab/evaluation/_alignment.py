@@ -324,7 +324,7 @@ def align_tables(
     {'age': 'number', 'member': 'category'}
     """
     if reference not in tables:
-        raise ValueError(f"the reference {reference!r} is none of the tables {list(tables)}")
+        raise ValueError(f"the reference {reference!r} is not one of the tables {list(tables)}")
     frames = {name: _as_named_frame(table, name) for name, table in tables.items()}
     names = frames[reference].columns.tolist()
     _check_columns(frames, {name for name in tables if _is_unnamed(tables[name])}, reference)

@@ -143,7 +143,7 @@ def _fold_areas(
         try:
             areas[name] = [_area(clone(model), X, labels, folds == k) for k in range(n_splits)]
         except Exception as error:
-            error.add_note(f"The learner {name!r}, telling synthetic rows from real ones.")
+            error.add_note(f"The learner {name!r}, on synthetic and real rows.")
             raise
     return areas
 

@@ -136,7 +136,7 @@ def label_tables(synthetic: Tables) -> dict[str, tuple[str, Any]]:
     labelled: dict[str, tuple[str, Any]] = {}
     for source, tables in groups.items():
         if source in (REAL, "real_train", "real_test"):
-            raise ValueError(f"{source!r} is a name of the real rows; call {source!r} otherwise")
+            raise ValueError(f"{source!r} is a name of the real rows; use another name")
         # a list of rows is a table, a list of tables is not
         several = isinstance(tables, list | tuple) and (not tables or _is_table(tables[0]))
         samples = list(tables) if several else [tables]
@@ -155,7 +155,7 @@ def align_synthetic(
     """Align real and synthetic tables with the first real one; and the source of each label."""
     labelled = label_tables(synthetic)
     if twice := [label for label in labelled if label in real]:
-        raise ValueError(f"{twice[0]!r} is a name of the real rows; call the synthetic otherwise")
+        raise ValueError(f"{twice[0]!r} is a name of the real rows; use another name")
     tables = {**real, **{label: table for label, (_, table) in labelled.items()}}
     aligned = align_tables(tables, reference=next(iter(real)), categorical=categorical)
     return aligned, {label: source for label, (source, _) in labelled.items()}

@@ -829,8 +829,8 @@ class ActivationRecorder(Callback):
         n = len(data.dense)
         if not n:
             raise ValueError(
-                "no rows are held to record activations on: a table that does not fit in memory "
-                "is recorded with early_stopping=True alone, on its validation rows"
+                "there are no rows in memory to record activations on; for a table that does not "
+                "fit in memory, set early_stopping=True, so that there are validation rows"
             )
         n_kept = min(n, self.n_rows)
         rows = torch.arange(n_kept, device=data.dense.device) * n // n_kept

@@ -293,10 +293,10 @@ def privacy(
 
     The distance of two rows is the root of the mean over the columns of squared differences,
     similar to Gower's. The difference of two numbers is the share of the real values between them,
-    which does not depend on the unit and hardly on outliers; numbers beyond the real range add
-    their distance to it in ranges, at most 1. Categories differ by 0 or 1, and a missing value
-    differs by 1 from any other. Distances are therefore between 0 and 1, unless numbers are beyond
-    the real range.
+    which does not depend on the unit and hardly on outliers. A number beyond the real range adds
+    its distance from the range, divided by the length of the range, at most 1. Categories differ by
+    0 or 1, and a missing value differs by 1 from any other. Distances are therefore between 0 and
+    1, unless numbers are beyond the real range.
 
     Good values do not prove privacy, because an attacker may use more than distances. Bad values
     prove that there is none.

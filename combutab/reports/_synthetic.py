@@ -330,7 +330,7 @@ def evaluate_synthetic(
             kinds={name: aligned.kinds[name] for name in judged},
             random_state=random_state,
         )
-    with clock("detection", "telling synthetic rows from real ones"):
+    with clock("detection", "distinguishing synthetic rows from real rows"):
         detected = _run_detection(judged, judged_sources, options)
     near, share_error, n_compared, n_seen, n_test = None, 0.0, 0, 0, 0
     nearly: list[NearCopies] = []
@@ -424,8 +424,8 @@ def _describe(generator: Any) -> dict[str, str]:
         return {}
     if not (hasattr(generator, "get_params") and hasattr(generator, "sample")):
         raise TypeError(
-            f"generator must be a fitted generator, such as TabFlow, got {generator!r:.100}; of "
-            "others, tell how the rows were made with made={...}"
+            f"generator must be a fitted generator, such as TabFlow, got {generator!r:.100}; for "
+            "other generators, pass their settings in made={...}"
         )
     check_is_fitted(generator)
     params = generator.get_params(deep=False)
@@ -528,7 +528,7 @@ def _judge_utility(
 ) -> tuple[Finding, pd.DataFrame, float]:
     """The finding, the scores that it is of, and what guessing has of the metric."""
     score = partial(_efficacy_of_splits, splits, target=target, **options)
-    with clock("ml_efficacy", "training learners on real and on synthetic rows"):
+    with clock("ml_efficacy", "training models on real and on synthetic rows"):
         efficacy = score(synthetic=synthetic, task=task, learners=learners, n_resamples=_RESAMPLES)
     known = pd.concat([test[target] for _, test in splits]).dropna()
     most = 0 if task == "regression" else int(known.value_counts().max())
@@ -545,7 +545,7 @@ def _judge_utility(
     finding = judge()
     if finding.level == "poor":
         best = best_learner(efficacy, metric)
-        with clock("ml_efficacy", "training a learner on synthetic rows drawn anew"):
+        with clock("ml_efficacy", "training a model on bootstrap samples of the synthetic rows"):
             again = score(
                 synthetic=_draw_anew(synthetic, target, options["random_state"]),
                 task=task,

@@ -223,7 +223,7 @@ def test_duplicate_names_and_empty_tables():
         align(real, real[:0])
     with pytest.raises(ValueError, match="real has 1 rows and 0 columns"):
         align(real[[]], real)
-    with pytest.raises(ValueError, match="'train' is none of the tables"):
+    with pytest.raises(ValueError, match="'train' is not one of the tables"):
         align_tables({"real": real}, reference="train")
 
 
