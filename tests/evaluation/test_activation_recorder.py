@@ -108,5 +108,5 @@ def test_wrong_parameters(options, message):
 def test_without_rows_in_memory_it_says_so():
     report = EpochReport(1, 1, (0,), np.zeros(1), None, np.zeros(1), 0.0)
     none = Rows(torch.empty(0, 4), torch.empty(0))
-    with pytest.raises(ValueError, match="with early_stopping=True alone"):
+    with pytest.raises(ValueError, match="set early_stopping=True"):
         ActivationRecorder().on_epoch_network(report, None, none)
