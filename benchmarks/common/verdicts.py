@@ -42,7 +42,7 @@ MIN_UNITS = 3
 ALPHA = 0.05
 ROUNDING = 1e-12  # relative difference of scores that count as equal
 LEGEND = __doc__.partition("\n\n")[2]  # for the pages
-MOST_SHOWN = 12  # claims of a table that is not folded
+MOST_SHOWN = 12  # claims of a table whose numbers are not folded
 
 Scores = Sequence[float] | np.ndarray | pd.Series
 
@@ -154,10 +154,17 @@ def counted(words: Iterable[str]) -> str:
 
 
 def add_claims(page: Page, claims: Sequence[Claim], samples: Mapping[str, Any]) -> None:
-    """Judge claims on samples of rows: counts of verdicts, and the table, folded if it is long."""
-    table = claims_table(claims, samples)
+    """Judge claims on samples of rows: counts of verdicts, and the table.
+
+    The numbers of a long table are folded.
+    """
+    table, many = claims_table(claims, samples), len(claims) > MOST_SHOWN
     page.text(f"Verdicts: {counted(re.findall(r'[*][*](.+?)[*][*]', table))}.")
-    with page.details("All claims") if len(claims) > MOST_SHOWN else nullcontext():
+    if many:
+        words = [re.findall(r"[*][*](.+?)[*][*]|not judged", row) for row in table.splitlines()[2:]]
+        lines = [[claim.text, *own] for claim, own in zip(claims, words, strict=True)]
+        page.table(["claim", *samples], lines)
+    with page.details("The claims with their measures and intervals") if many else nullcontext():
         page.text(table)
 
 

@@ -19,10 +19,11 @@ from tests.paper_networks import PAPER, shape_of
 
 TASKS = sorted(PAPER)
 
+pytestmark = pytest.mark.usefixtures("no_defaults")
+
 ALL_EPOCHS = {"n_iter_no_change": math.inf}
 
 
-@pytest.mark.usefixtures("no_defaults")
 @pytest.mark.parametrize("task", TASKS)
 def test_combu(task):
     recipe = Recipe(hidden=(16, 8), epochs=4, dropout=0.2)
@@ -32,7 +33,6 @@ def test_combu(task):
     assert shape_of(fit.estimator()) == PAPER[task] | ALL_EPOCHS | own
 
 
-@pytest.mark.usefixtures("no_defaults")
 @pytest.mark.parametrize("data", ["digits", "autoMpg"])
 def test_pln(data):
     row = {"data": data, "batch_size": "64", "width": "8", "depth": "3", "activation": "tanh"}
@@ -44,7 +44,6 @@ def test_pln(data):
     assert shape_of(made) == PAPER[normalization.TASKS[data]] | ALL_EPOCHS | own
 
 
-@pytest.mark.usefixtures("no_defaults")
 def test_layeract(monkeypatch):
     monkeypatch.setattr(shared, "fit_stacked", lambda tasks: [])
     nets = shared.train(["la-silu"], [(None, None)], solver="sgd", batch_size=32)
@@ -52,7 +51,6 @@ def test_layeract(monkeypatch):
     assert shape_of(nets["la-silu", 0]) == PAPER["classification"] | ALL_EPOCHS | own
 
 
-@pytest.mark.usefixtures("no_defaults")
 @pytest.mark.parametrize("task", TASKS)
 def test_timings(task):
     own = {"hidden_layer_sizes": (8,), "max_iter": 5}
@@ -60,7 +58,6 @@ def test_timings(task):
     assert made == PAPER[task] | ALL_EPOCHS | own | {"activation": "relu", "device": "cpu"}
 
 
-@pytest.mark.usefixtures("no_defaults")
 @pytest.mark.parametrize("task", TASKS)
 def test_quality(task):
     classify = task == "classification"

@@ -4,12 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks.common.page import Page
 from benchmarks.common.verdicts import (
     FAILS,
     HOLDS,
     UNDECIDED,
     Claim,
     Verdict,
+    add_claims,
     beats,
     best_of,
     by_unit,
@@ -178,6 +180,16 @@ def test_the_table_names_unit_and_margin():
         "| **does not hold**: -2.0 [-4.5, +0.5], n = 3 |",
         "| Table 3 | no rows | accuracy; unit: table | not judged | not judged |",
     ]
+
+
+def test_the_numbers_of_many_claims_are_folded_below_the_words():
+    claim = Claim("Table 2", "A beats B", "table", lambda rows, margin: beats(*rows, margin), 0.5)
+    page = Page("study", "Title", "command", "machine")
+    add_claims(page, [claim] * 13, {"here": (A, B)})
+    shown, _, folded = str(page).partition("<details>")
+    assert "Verdicts: not decided 13." in shown
+    assert shown.count("| A beats B | not decided |") == 13
+    assert folded.count("**not decided**: +2.0 [-0.5, +4.5], n = 3") == 13
 
 
 # ---- The error rate, of a fixed seed ------------------------------------------------------------
