@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -177,17 +177,10 @@ def write(
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
         write_table(table, arguments.out / f"{name}.csv.gz", **options)
-        page_of(arguments.doc, name, parts, title).write(arguments.out)
-
-
-def page_of(
-    doc: str, name: str, parts: Iterable[str], title: str = "", machine: str | None = None
-) -> Page:
-    """Lay out a page: a module's docstring has the title, what was done, and the command."""
-    first, method = described(doc)
-    command = re.findall(r"python -m [\w.]+", doc)[0]
-    page = Page(name, title or first.rstrip("."), command, machine)
-    with page.details("What was done"):
-        page.text(method)
-    page.text(*parts)
-    return page
+        first, method = described(arguments.doc)
+        command = re.findall(r"python -m [\w.]+", arguments.doc)[0]
+        page = Page(name, title or first.rstrip("."), command)
+        with page.details("What was done"):
+            page.text(method)
+        page.text(*parts)
+        page.write(arguments.out)

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pandas as pd
 
-LOST = "lost in the text"
-AVERAGE_RANK = "avg_rank"
 LABELS = ("ReLU", "ELU", "SELU", "Swish", "NLReLU", "GELU", "CombU")
 ACTIVATIONS = {label.lower(): label for label in LABELS}
 

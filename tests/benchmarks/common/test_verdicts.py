@@ -4,21 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks.common import verdicts
 from benchmarks.common.page import Page
-from benchmarks.common.verdicts import (
-    FAILS,
-    HOLDS,
-    UNDECIDED,
-    Claim,
-    Verdict,
-    add_claims,
-    beats,
-    best_of,
-    by_unit,
-    claims_table,
-    exact,
-    matches,
-)
+from benchmarks.common.verdicts import FAILS, HOLDS, UNDECIDED, Claim, beats, best_of, matches
 
 # differences 1, 2, 3: mean 2, standard error 1 / sqrt(3), t quantile of 2 degrees 4.3027
 A, B = [2.0, 4.0, 6.0], [1.0, 2.0, 3.0]
@@ -104,11 +92,11 @@ def test_repeats_within_a_unit_are_averaged_and_add_no_units():
             "score": [1, 0, 3, 0, 4, 1, 4, 3, 6, 2, 6, 4.0],
         }
     )
-    wide = by_unit(rows, "score", "data")
+    wide = verdicts.by_unit(rows, "score", "data")
     assert wide.to_dict("list") == {"combu": [2, 4, 6], "relu": [0, 2, 3]}
     assert beats(wide["combu"], wide["relu"]).n_units == 3
     rows.loc[2, "score"] = np.nan  # a seed that diverged is no reason to leave it out
-    assert beats(*by_unit(rows, "score", "data").to_numpy().T).word == UNDECIDED
+    assert beats(*verdicts.by_unit(rows, "score", "data").to_numpy().T).word == UNDECIDED
 
 
 def test_the_bootstrap_is_for_differences_of_few_values():
@@ -162,19 +150,21 @@ def test_one_rival_that_is_better_by_chance_of_many_does_not_refute():
 
 
 def test_exact_statements_need_no_interval():
-    assert exact([1e-9, -2e-9], 1e-8) == Verdict(
+    assert verdicts.exact([1e-9, -2e-9], 1e-8) == verdicts.Verdict(
         HOLDS, note="largest deviation 2e-09 among 2 values"
     )
-    assert exact([1e-9, -2e-8], 1e-8).word == FAILS
-    assert exact(np.inf, 1e-8).word == FAILS
-    assert exact([0.0, np.nan], 1e-8).numbers == "1 of 2 values missing"
-    assert exact([], 1e-8).word == UNDECIDED
+    assert verdicts.exact([1e-9, -2e-8], 1e-8).word == FAILS
+    assert verdicts.exact(np.inf, 1e-8).word == FAILS
+    assert verdicts.exact([0.0, np.nan], 1e-8).numbers == "1 of 2 values missing"
+    assert verdicts.exact([], 1e-8).word == UNDECIDED
 
 
 def test_the_table_names_unit_and_margin():
     claim = Claim("Table 2", "A beats B", "table", lambda rows, margin: beats(*rows, margin), 0.5)
     silent = Claim("Table 3", "no rows", "table", lambda rows, margin: None, measure="accuracy")
-    assert claims_table([claim, silent], {"here": (A, B), "there": (B, A)}).splitlines()[2:] == [
+    assert verdicts.claims_table([claim, silent], {"here": (A, B), "there": (B, A)}).splitlines()[
+        2:
+    ] == [
         "| Table 2 | A beats B | unit: table; margin 0.5 "
         "| **not decided**: +2.0 [-0.5, +4.5], n = 3 "
         "| **does not hold**: -2.0 [-4.5, +0.5], n = 3 |",
@@ -185,7 +175,7 @@ def test_the_table_names_unit_and_margin():
 def test_the_numbers_of_many_claims_are_folded_below_the_words():
     claim = Claim("Table 2", "A beats B", "table", lambda rows, margin: beats(*rows, margin), 0.5)
     page = Page("study", "Title", "command", "machine")
-    add_claims(page, [claim] * 13, {"here": (A, B)})
+    verdicts.add_claims(page, [claim] * 13, {"here": (A, B)})
     shown, _, folded = str(page).partition("<details>")
     assert "Verdicts: not decided 13." in shown
     assert shown.count("| A beats B | not decided |") == 13
