@@ -349,7 +349,7 @@ class ParquetTable:
             type_ = self.type_of(name)
             if types.is_nested(type_) or isinstance(type_, arrow().BaseExtensionType):
                 raise ValueError(
-                    f"column {name!r} has the type {type_}, which is not a number, text, date or "
+                    f"column {name!r} is of type {type_}, which is not a number, text, date or "
                     "boolean; leave it out, or write it as columns of these types"
                 )
 
