@@ -155,7 +155,7 @@ def align_synthetic(
     """Align real and synthetic tables with the first real one; and the source of each label."""
     labelled = label_tables(synthetic)
     if twice := [label for label in labelled if label in real]:
-        raise ValueError(f"{twice[0]!r} is a name of the real rows; use another name")
+        raise ValueError(f"{twice[0]!r} is a name of the real rows; rename the synthetic table")
     tables = {**real, **{label: table for label, (_, table) in labelled.items()}}
     aligned = align_tables(tables, reference=next(iter(real)), categorical=categorical)
     return aligned, {label: source for label, (source, _) in labelled.items()}
