@@ -24,10 +24,18 @@ def few_trees():
 
 @contextmanager
 def short_reports():
-    """Let the report of a synthetic table draw chance a few times, not often, with few trees."""
+    """Let the report of a synthetic table draw chance a few times, with few trees and epochs."""
+    from combutab.evaluation import _efficacy
     from combutab.reports import _synthetic, _yardsticks
 
     with few_trees(), pytest.MonkeyPatch.context() as patch:
+        make_learner = _efficacy._make_learner
+
+        def make(name, task):
+            learner = make_learner(name, task)
+            return learner.set_params(max_iter=5, n_iter_no_change=5) if name == "mlp" else learner
+
+        patch.setattr(_efficacy, "_make_learner", make)
         patch.setattr(_synthetic, "_FOLDS", 2)
         patch.setattr(_yardsticks, "_DRAWS", (3, 3))
         patch.setattr(_yardsticks, "_SPLITS", 3)

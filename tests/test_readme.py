@@ -77,8 +77,11 @@ def ran(tmp_path_factory):
     names, folder = {}, tmp_path_factory.mktemp("readme")
     with contextlib.chdir(folder):
         for line, block, shown in outputs_shown("python"):
-            output = io.StringIO()
-            with contextlib.redirect_stdout(output):
+            output, report = io.StringIO(), "evaluate_synthetic" in block
+            with (
+                contextlib.redirect_stdout(output),
+                short_reports() if report else contextlib.nullcontext(),
+            ):
                 exec(compile("\n" * line + block, str(PAGE), "exec"), names)
             check_output(output.getvalue(), shown)
     return names, folder

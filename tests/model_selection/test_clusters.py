@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from concurrent.futures import BrokenExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import joblib
@@ -40,8 +39,8 @@ NET = MLPClassifier(**paper_recipe("classification", **SETTINGS), random_state=0
 GRID = {"activation": ["tanh", "relu"], "random_state": [0, 1, 2]}
 
 
-@contextmanager
-def two_workers():
+@pytest.fixture(scope="module")
+def cluster():
     """Two worker processes; each nanny starts another for one that dies."""
     # which may take longer than the 15 seconds after which Dask gives the nanny up
     patience = {"distributed.deploy.lost-worker-timeout": "500s"}
@@ -49,19 +48,6 @@ def two_workers():
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0",
         silence_logs=60,
     ) as cluster, distributed.Client(cluster, timeout=10):  # fmt: skip
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with two_workers() as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def own_cluster():
-    """Of one test, which ends it."""
-    with two_workers() as cluster:
         yield cluster
 
 
@@ -374,11 +360,12 @@ def test_a_worker_with_another_version_is_one_clear_error(cluster, tmp_path):
             worker.kill()
 
 
-def test_a_scheduler_that_goes_away_is_one_clear_error(own_cluster, tmp_path):
+def test_a_scheduler_that_goes_away_is_one_clear_error(cluster, tmp_path):
+    """The last test, since it ends the cluster."""
     wanted = tasks("tanh", Slow(tmp_path / "never", os.getpid(), seconds=5))
 
     def go_away(outcomes):
-        own_cluster.close()
+        cluster.close()
 
     with (
         joblib.parallel_config(backend="dask"),
