@@ -157,7 +157,8 @@ class BasePack(_Kept):
         Number of networks to train.
     activations : sequence of str or callable
         Activation functions, which the members have in turn: names in
-        ``combutab.activations.ACTIVATIONS`` or callables ``width -> nn.Module``.
+        ``combutab.activations.ACTIVATIONS`` or callables ``width -> nn.Module``. The default is
+        ``("combu", "mish", "selu", "relu", "pln-8", "la-silu")``.
     max_time : float, str or None, default=None
         Time limit in seconds, or as text such as ``"90s"``, ``"2min"`` or ``"1h"``. Training stops
         at the end of the epoch in which it is reached. The ensemble is chosen from what was trained

@@ -49,7 +49,7 @@ def detection(
     synthetic : DataFrame, list of DataFrame, or mapping of name to either
         Synthetic rows, with the columns of ``real`` in any order; dtypes may differ. A list has
         several samples of one generator, which are averaged; a mapping has several generators.
-    learners : name(s), or mapping of name to estimator
+    learners : name(s), or mapping of name to estimator, optional
         Classifiers, with the names of `ml_efficacy`. The default is "linear" (logistic regression),
         which detects shifts of single columns, and "hist_gradient_boosting", which also detects
         wrong relations between columns.
