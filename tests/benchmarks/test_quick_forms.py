@@ -180,6 +180,7 @@ STUDIES = {
 def test_study(name, tmp_path, monkeypatch):
     quick, out = STUDIES[name], tmp_path / "out"
     out.mkdir()
+    monkeypatch.setattr("combutab.estimators._boosting._PATIENCE", 2)  # few trees of packs
     home = tmp_path if quick.data == "two" else DATA_HOME
     if quick.data == "shared" and not DATA_HOME.is_dir():
         pytest.skip("needs ../shared/data")
