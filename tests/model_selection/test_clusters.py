@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from concurrent.futures import BrokenExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import joblib
@@ -39,8 +40,8 @@ NET = MLPClassifier(**paper_recipe("classification", **SETTINGS), random_state=0
 GRID = {"activation": ["tanh", "relu"], "random_state": [0, 1, 2]}
 
 
-@pytest.fixture(scope="module")
-def cluster():
+@contextmanager
+def two_workers():
     """Two worker processes; each nanny starts another for one that dies."""
     # which may take longer than the 15 seconds after which Dask gives the nanny up
     patience = {"distributed.deploy.lost-worker-timeout": "500s"}
@@ -48,6 +49,19 @@ def cluster():
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0",
         silence_logs=60,
     ) as cluster, distributed.Client(cluster, timeout=10):  # fmt: skip
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with two_workers() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def own_cluster():
+    """Of one test, which ends it."""
+    with two_workers() as cluster:
         yield cluster
 
 
@@ -360,12 +374,11 @@ def test_a_worker_with_another_version_is_one_clear_error(cluster, tmp_path):
             worker.kill()
 
 
-def test_a_scheduler_that_goes_away_is_one_clear_error(cluster, tmp_path):
-    """The last test, since it ends the cluster."""
+def test_a_scheduler_that_goes_away_is_one_clear_error(own_cluster, tmp_path):
     wanted = tasks("tanh", Slow(tmp_path / "never", os.getpid(), seconds=5))
 
     def go_away(outcomes):
-        cluster.close()
+        own_cluster.close()
 
     with (
         joblib.parallel_config(backend="dask"),
