@@ -150,9 +150,9 @@ def test_one_rival_that_is_better_by_chance_of_many_does_not_refute():
 
 
 def test_exact_statements_need_no_interval():
-    assert verdicts.exact([1e-9, -2e-9], 1e-8) == verdicts.Verdict(
-        HOLDS, note="largest deviation 2e-09 among 2 values"
-    )
+    found = verdicts.exact([1e-9, -2e-9], 1e-8)
+    assert (found.word, found.note) == (HOLDS, "largest deviation 2e-09 among 2 values")
+    assert np.isnan([found.estimate, found.low, found.high]).all()
     assert verdicts.exact([1e-9, -2e-8], 1e-8).word == FAILS
     assert verdicts.exact(np.inf, 1e-8).word == FAILS
     assert verdicts.exact([0.0, np.nan], 1e-8).numbers == "1 of 2 values missing"
