@@ -155,7 +155,9 @@ def test_reports_have_the_score_and_small_tables_are_refused():
     watch = Watch()
     model = stopping(TVAE, callbacks=[watch]).fit(TABLE)
     np.testing.assert_array_equal(model.history_["validation_loss"], -np.array(watch.scores))
-    with pytest.raises(ValueError, match=r"validation_fraction=0.1 of 9 rows leaves 8 .* and 1 val"):
+    with pytest.raises(
+        ValueError, match=r"validation_fraction=0.1 of 9 rows leaves 8 .* and 1 val"
+    ):
         stopping(TVAE, min_frequency=1).fit(TABLE[:9])
     with pytest.raises(ValueError, match="'validation_fraction' parameter"):
         stopping(TVAE, validation_fraction=1.0).fit(TABLE)
