@@ -80,19 +80,20 @@ def load_feynman(
     Parameters
     ----------
     name : str
-        As in `list_feynman`, such as ``"I.6.2"`` or ``"test_3"``. ``"I.15.10"`` and
-        ``"I.48.20"``, as the paper has them, are known besides the table's ``"I.15.1"`` and
-        ``"I.48.2"``.
+        Name in `list_feynman`, such as ``"I.6.2"`` or ``"test_3"``. The paper's names
+        ``"I.15.10"`` and ``"I.48.20"`` are accepted for the table's ``"I.15.1"`` and ``"I.48.2"``.
     n_samples : int, default=1000
+        Number of rows, at least 1.
     noise : float, default=0.0
         Standard deviation of the Gaussian noise on the target, as a fraction of the root mean
-        square of the exact target. The same ``random_state`` gives the same ``X`` with any.
+        square of the exact target. ``X`` depends on ``random_state``, but not on the noise.
     data_home : path, optional
-        Folder with ``FeynmanEquations.csv`` and ``BonusEquations.csv``, or with a folder
+        Folder with ``FeynmanEquations.csv`` and ``BonusEquations.csv``, or with a subfolder
         ``feynman`` that has them. Default: the environment variable ``COMBUTAB_DATA``, else the
-        user's cache. Files that are there are taken as they are; a missing one is downloaded
-        once into ``feynman`` there (extra ``formulas``) and its content is verified.
-    random_state : None, int, RandomState or Generator
+        user's cache. Existing files are not verified. A missing file is downloaded once
+        into the subfolder ``feynman`` (extra ``formulas``) and its content is verified.
+    random_state : None, int, RandomState or Generator, default=None
+        Seed or generator of the variables and the noise.
 
     Returns
     -------
@@ -102,10 +103,13 @@ def load_feynman(
     Raises
     ------
     ValueError
-        Unknown equation, a formula outside the whitelist of `parse_formula`, or without a finite
-        value somewhere in its ranges; a downloaded table with other content.
+        If the equation is unknown, its formula is outside the whitelist of `parse_formula` or has
+        no finite value at a drawn point, ``n_samples`` or ``noise`` is out of range, or a table is
+        not valid or, if downloaded, has other content.
     OSError
-        The table is not there and cannot be downloaded.
+        If the table is missing and cannot be downloaded or saved.
+    ImportError
+        If pooch is not installed and a table must be downloaded, or the user's cache is needed.
 
     References
     ----------
@@ -114,7 +118,7 @@ def load_feynman(
 
     Examples
     --------
-    With a table of one's own; without ``data_home`` the 120 equations are downloaded once.
+    With your own table; without ``data_home`` the 120 equations are downloaded once.
 
     >>> import tempfile
     >>> table = "Filename,Output,Formula,v1_name,v1_low,v1_high\\nmine,y,2*sin(t),t,0,3\\n"
@@ -155,14 +159,19 @@ def list_feynman(data_home: str | PathLike[str] | None = None) -> pd.DataFrame:
     Parameters
     ----------
     data_home : path, optional
-        As for `load_feynman`.
+        As in `load_feynman`.
 
     Returns
     -------
     DataFrame, one row per equation
         ``name``, ``table`` (feynman or bonus), ``title`` (empty in the first table), ``output``,
-        ``formula``, ``n_variables`` (counted; the tables' own column is wrong in ten rows) and
-        ``variables`` with their ranges, as text.
+        ``formula``, ``n_variables`` (counted, because the tables' own column is wrong in ten rows)
+        and ``variables`` with their ranges, as text.
+
+    Raises
+    ------
+    ValueError, OSError, ImportError
+        As in `load_feynman`, if a table cannot be read or downloaded.
 
     Examples
     --------

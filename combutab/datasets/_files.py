@@ -1,4 +1,4 @@
-"""Tables from files, and their targets; every flaw of the input is one line for the user."""
+"""Tables from files, and their targets; errors in the input have messages of one line."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ def read_table(
     sep: str | None = None,
     decimal: str = ".",
 ) -> pd.DataFrame:
-    """Read a table with one header line.
+    """Read a table with one header line from a text, Parquet or Excel file.
 
     Parameters
     ----------
     path : str or path
-        A ``.csv`` (comma), ``.tsv`` (tab), either with ``.gz``, ``.parquet`` (extra ``parquet``)
-        or ``.xlsx`` file (extra ``excel``; its first sheet). Empty cells and pandas' usual marks
-        (``NA``, ``nan``) are missing.
+        File with the extension ``.csv`` (comma) or ``.tsv`` (tab), also followed by ``.gz``;
+        ``.parquet`` (extra ``parquet``); ``.xlsx`` or ``.xlsm`` (extra ``excel``; the first sheet).
+        Empty cells and pandas' usual marks (``NA``, ``nan``) are missing values.
     encoding : str, default="utf-8"
-        Encoding of a text file; a UTF-8 byte order mark is dropped.
+        Encoding of a text file; a UTF-8 byte order mark is ignored.
     sep : str, optional
-        The character between the cells of a text file, if not the one of its file extension.
-    decimal : str, default="."
-        ``","`` where a text file has numbers such as ``0,125``.
+        Character between the cells of a text file. By default that of the file extension.
+    decimal : {".", ","}, default="."
+        Decimal mark of a text file: ``","`` for numbers such as ``0,125``.
 
     Returns
     -------
@@ -56,11 +56,16 @@ def read_table(
     Raises
     ------
     TableError
-        The file is missing, a directory, unreadable, of an unknown kind, empty, without rows,
-        binary, not in this encoding, has another separator, rows of unequal length or
-        repeated column names; or ``sep``, ``decimal`` or ``encoding`` is none.
+        If the file is missing, a directory, unreadable, of an unknown kind, empty, without rows,
+        binary, not in this encoding, or has another separator, rows of unequal length or repeated
+        column names; or if ``sep``, ``decimal`` or ``encoding`` is not valid.
     ImportError
-        Without the library that reads Parquet, or Excel.
+        If pyarrow (for Parquet) or openpyxl (for Excel) is not installed.
+
+    Warns
+    -----
+    UserWarning
+        If an Excel file has more than one sheet.
 
     Examples
     --------
@@ -103,11 +108,12 @@ def read_cells(
     Parameters
     ----------
     path, encoding, sep
-        As `read_table` takes them.
+        As in `read_table`, for text files only.
     columns : sequence of int, optional
-        Positions, by default all.
+        Positions of the columns to read, from 0. By default all.
     only_empty : bool, default=False
-        Whether empty cells alone are missing, where a mark such as ``NA`` may be a category.
+        Whether only empty cells are missing values, for tables in which a mark such as ``NA`` may
+        be a category.
 
     Returns
     -------
@@ -116,7 +122,7 @@ def read_cells(
     Raises
     ------
     TableError
-        The file cannot be read, or it is no text file.
+        If the file cannot be read or is not a text file, or ``sep`` or ``encoding`` is not valid.
 
     Examples
     --------
@@ -154,8 +160,9 @@ def split_target(table: pd.DataFrame, target: Hashable) -> tuple[pd.DataFrame, p
     Raises
     ------
     TableError
-        There is no such column (the nearest names are given), no other column, fewer than two
-        rows, or the target has missing, infinite or no different values.
+        If there is no such column (the message has the nearest names), no other column, a repeated
+        column name, or fewer than two rows; or if the target has missing or infinite values, or is
+        constant.
 
     Examples
     --------

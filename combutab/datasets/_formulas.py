@@ -67,7 +67,8 @@ def parse_formula(text: str, variables: Iterable[str]) -> sympy.Expr:
         Numbers, the variables, ``pi``, ``+ - * / **``, parentheses and the functions sqrt, exp,
         ln = log (natural), sin, cos, tan, arcsin, arccos, arctan, sinh, cosh, tanh, abs.
     variables : iterable of str
-        The names that may occur; they become symbols even where SymPy uses the name otherwise.
+        Names that may occur in the text. They become symbols, even names with another meaning in
+        SymPy.
 
     Returns
     -------
@@ -76,7 +77,11 @@ def parse_formula(text: str, variables: Iterable[str]) -> sympy.Expr:
     Raises
     ------
     ValueError
-        Anything else is in the text, or numbers and powers that would take long to work out.
+        If the text contains anything else, or exceeds a limit that bounds time and memory: 1,000
+        characters, a nesting depth of 100, constants of 1e12, and constant exponents of 100 (the
+        product of nested ones).
+    ImportError
+        If SymPy is not installed (extra ``formulas``).
 
     Examples
     --------
@@ -260,36 +265,38 @@ def make_formula(
 
     Parameters
     ----------
-    name : {"gs", "ar", "ns", "bs"}, any case
-        Gaussian density (x1 to x8 and v), modified Arrhenius equation (n, T, E_a, A), steady
-        vortex of the Navier-Stokes equation (A, r, x, y, z), or the Black-Scholes price of a
-        put option (sigma, T-t, S_t, K, r).
+    name : {"gs", "ar", "ns", "bs"}, in any case
+        Formula and its columns: Gaussian density (x1 to x8 and v), modified Arrhenius equation
+        (n, T, E_a, A), steady vortex of the Navier-Stokes equation (A, r, x, y, z), or the
+        Black-Scholes price of a put option (sigma, T-t, S_t, K, r).
     n_samples : int, default=5000
+        Number of rows, at least 1.
     task : {"regression", "classification"}, default="regression"
-        Classification asks for the quantile bin of the same target.
+        For classification, the labels are quantile bins of the target of the regression.
     n_classes : int, default=4
         Number of bins, at least 2; only used for classification.
-    random_state : None, int, RandomState or Generator
-        The same int gives the same ``X`` for both tasks.
+    random_state : None, int, RandomState or Generator, default=None
+        Seed or generator. The same int gives the same ``X`` for both tasks.
 
     Returns
     -------
     X : DataFrame of shape (n_samples, n_features)
-        The paper's variable names; integer draws (n and T-t) are int64, the others float64.
+        Columns have the paper's variable names; n and T-t are int64, the others float64.
     y : Series of length n_samples
-        The target in its own units, not scaled; it is heavy-tailed in AR (up to 3e11) and NS.
-        For classification int64 labels 0 (lowest values) to ``n_classes - 1``.
+        Unscaled target, which is heavy-tailed in AR (up to 3e11) and NS. For classification, int64
+        labels from 0 (lowest values) to ``n_classes - 1``.
 
     Raises
     ------
     ValueError
-        Unknown name or task, or too few samples or different values for that many classes.
+        If the name or task is unknown, ``n_samples`` or ``n_classes`` is too small, or there are
+        too few samples or distinct targets for the number of classes.
 
     Notes
     -----
-    The paper gives neither the number of classes nor the edges of its classification task. Here
-    the edges are quantiles of the generated target, so that the classes are balanced; rows with
-    equal targets always share a class. The only exact ties are in BS, where the discounted
+    The paper gives neither the number of classes nor the bin edges of its classification task. Here
+    the edges are quantiles of the generated target, so that the classes are balanced. Rows with
+    equal targets are always in the same class. Exact ties occur only in BS, where the discounted
     strike of about 1 % of the rows is below the smallest float64 and the price is 0.
 
     References
@@ -447,4 +454,4 @@ FORMULAS: dict[str, Formula] = {
     "ns": Formula("Navier-Stokes steady vortex", "u", _draw_ns, _evaluate_ns),
     "bs": Formula("Black-Scholes put price", "P", _draw_bs, _evaluate_bs),
 }
-"""Name -> formula: the four of the CombU paper."""
+"""Formulas of `make_formula`, by name: the four of the CombU paper."""

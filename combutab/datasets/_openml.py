@@ -61,11 +61,11 @@ REGISTRY = _registry()
 
 
 def list_openml() -> pd.DataFrame:
-    """List the OpenML data sets that `load_openml` knows and checks: Table 4 of the CombU paper.
+    """List the OpenML data sets that `load_openml` checks: Table 4 of the CombU paper.
 
-    Any other set on OpenML can be loaded too. The list could not be compared with OpenML itself:
-    names and numbers are the paper's, ids are as public code has them, versions and checksums are
-    not verified. Where a checksum is wrong, `load_openml` warns and goes on.
+    `load_openml` loads any other set of OpenML too. The list could not be compared with OpenML
+    itself: names and numbers are the paper's, ids are those of public code, versions and checksums
+    are not verified. If a checksum differs, `load_openml` warns and continues.
 
     Returns
     -------
@@ -286,19 +286,21 @@ class Dataset:
     Attributes
     ----------
     X : DataFrame of shape (n_samples, n_features)
-        Nominal columns are categories of text; numeric ones are int64 if all their values are
-        whole numbers and float64 otherwise; missing values stay missing.
+        Nominal columns have the dtype category, with text categories. Numeric columns are int64 if
+        all their values are integers, else float64. Columns that OpenML declares as text are left
+        as they are. Missing values stay missing.
     y : Series of length n_samples
-        Categories of text for classification, float64 for regression.
+        The dtype category with text categories for classification, float64 for regression.
     task : str
         ``"classification"`` or ``"regression"``.
     categorical : tuple of str
         Names of the nominal columns of ``X``.
     name : str
+        Name of the data set.
     openml_id : int or None
-        None for a local file of a name that is not in `list_openml`.
+        None for a local file of a set that is not in `list_openml`.
     source : str
-        ``"OpenML"``, fetched now or earlier, or ``"local file"``.
+        ``"OpenML"`` (the server or the cache) or ``"local file"``.
     """
 
     X: pd.DataFrame = field(repr=False)
@@ -318,55 +320,57 @@ def load_openml(
 ) -> Dataset:
     """Load a data set of OpenML, from a local copy, from the cache or from the server.
 
-    The sets of `list_openml` are checked, wherever they come from: other columns or another
-    number of rows are an error. Other values, or the same rows in another order, are a warning
-    only, since the checksums could not be compared with OpenML itself: they are of the copies
-    that the studies of this project used. Column names are compared by their letters and digits.
+    The sets of `list_openml` are checked, wherever they come from. Other columns or another number
+    of rows raise an error. Other values, or the same rows in another order, only raise a warning,
+    because the checksums could not be compared with OpenML itself: they are those of the copies
+    that the studies of this project used. Column names are compared by their letters and digits,
+    ignoring case.
 
     Parameters
     ----------
     name_or_id : str or int
-        A name or id of `list_openml`, or any other of OpenML, such as ``"credit-g"`` or 31.
+        Name or id of a data set of OpenML, in `list_openml` or not, such as ``"credit-g"`` or 31.
     version : int, optional
-        Version, for a name that has several; by default the one in `list_openml`, else the oldest
-        that is active. Local files, which have no version, are not looked at when one is given,
-        except for the versions in `list_openml`.
+        Version of a name that has several. By default the version in `list_openml`, else the oldest
+        active version. Local files have no version: they are ignored if a version is given, unless
+        it is the one in `list_openml`.
     data_home : path, optional
-        Folder with ``<name>.csv`` or ``<name>.csv.gz``, or with a folder ``openml`` that has them.
-        Default: the environment variable ``COMBUTAB_DATA``. An empty cell is a missing value,
-        as is ``NA`` or ``nan`` among numbers.
-        The file of a set that is not in `list_openml` (``<id>.csv`` if asked for by id) has its
-        target in the last column; columns that hold anything but numbers are nominal, and a
-        nominal target makes a classification task.
+        Folder with local copies, ``<name>.csv`` or ``<name>.csv.gz``, or with a subfolder
+        ``openml`` that has them. Default: the environment variable ``COMBUTAB_DATA``; if it is not
+        set, no local copies are used. An empty cell is a missing value, and so is ``NA`` or ``nan``
+        in a column of numbers.
+        For a set that is not in `list_openml`, the file (``<id>.csv`` for an id) must have its
+        target in the last column. Columns with anything but numbers are nominal, and a nominal
+        target makes a classification task.
 
     Returns
     -------
     Dataset
-        The same, to the value and dtype, from a local file of a set in `list_openml` as from
-        OpenML.
+        For a set in `list_openml`, a local file gives the same values and dtypes as OpenML.
 
     Raises
     ------
     OSError
-        The set is not in the cache, and cannot be fetched or kept.
+        If the set is not in the cache, and cannot be downloaded or saved.
     ValueError
-        OpenML has no such set, it has no default target or is sparse, or a copy is not the
-        set.
+        If ``name_or_id`` is not a name or id, OpenML has no such set, the set has no default target
+        or is sparse, its version is not ``version``, or a local or downloaded copy cannot be read
+        or is another set.
 
     Warns
     -----
     UserWarning
-        A set of `list_openml` has other content than the copies that the studies used.
+        If the content of a set in `list_openml` is not that of the copy that the studies used.
 
     Notes
     -----
-    `sklearn.datasets.fetch_openml` fetches a set and keeps it in scikit-learn's cache (the
-    environment variable ``SCIKIT_LEARN_DATA``, else ``~/scikit_learn_data``): what is there, by
-    the same name or id, needs no network.
+    `sklearn.datasets.fetch_openml` downloads a set into scikit-learn's cache (the environment
+    variable ``SCIKIT_LEARN_DATA``, else ``~/scikit_learn_data``). Loading it again by the same name
+    or id needs no network.
 
     Examples
     --------
-    A table of one's own; ``load_openml("diabetes")`` fetches that set once.
+    With your own table; ``load_openml("diabetes")`` downloads that set once.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Model selection with stacks."""
+"""Grid search and comparison of activations, with networks trained together in stacks."""
 
 from combutab.model_selection._comparison import (
     GUESSES,

@@ -63,43 +63,48 @@ class ActivationComparison:
         Name of the data set.
     task : {"classification", "regression"}
     metric : str
-        The column of ``results`` that the activations are compared by.
+        The column of ``results`` by which the activations are compared.
     results : DataFrame, one row per fit
-        data, activation, fold, seed, n_train, n_test, the task's scores (accuracy,
-        balanced_accuracy, f1, roc_auc, average_precision, log_loss; or r2, mae, rmse, mse, mape),
-        seconds, epochs, and constant: whether the network answers the same for all rows of its test
-        fold. A fit that diverged has no scores.
-    summary : DataFrame, one row an activation, the best first
+        data, activation, fold, seed, n_train, n_test, the task's scores (roc_auc, log_loss,
+        accuracy, balanced_accuracy, average_precision, f1, f1_macro; or r2, mae, rmse, mse, mape),
+        seconds, epochs, and constant (whether the network predicts the same class, or nearly the
+        same number, for all rows of its test fold although their targets differ). mae and rmse are
+        in standard deviations of the target, mse in variances, mape in shares of the target. A fit
+        that diverged has NaN for its scores.
+    summary : DataFrame, one row per activation, the best first
         As from `combutab.evaluation.compare_with_best`: activation, mean, low, high, mean_rank, p,
-        distinguishable, n_resamples, test; intervals end where the score's range does. With the
-        guess among the baselines also p_guess, of the same test against it by ``guess_metric``,
-        with Holm's correction for all activations, and beats_guess: better than it, and
-        p_guess < 0.05.
+        distinguishable, n_resamples, test. The 95 % intervals from low to high are clipped to the
+        range of the score. If the guess is a baseline, also p_guess (p-value of the same test
+        against the guess by ``guess_metric``, Holm-adjusted over the activations) and beats_guess
+        (whether the activation is better and p_guess < 0.05). Activations with a failed fit are
+        left out.
     sentences : str
-        The summary in words, one sentence a line.
+        The result in sentences, one per line.
     best : str
-        The activation of the best mean, which need be no winner.
-    best_estimator : MLPClassifier or MLPRegressor or None
-        The best activation's network, fitted to all rows; None where ``refit=False``.
+        The activation with the best mean, even if it does not beat the guess (see ``winner``).
+    best_estimator : MLPClassifier, MLPRegressor or None
+        The best activation's network, fitted to all rows; None with ``refit=False``.
     settings : dict
-        What was asked for and what ``"auto"`` became: recipe, seeds, folds, epochs, hidden, split,
-        test, device, random_state, baselines.
+        The settings, with the values that were chosen for ``"auto"`` and None: recipe, seeds,
+        folds, epochs, hidden, split, test, device, random_state, baselines, and the
+        ``estimator_params``.
     baselines : DataFrame, one row per baseline, the best first
-        baseline, mean, low, high, n_resamples and test as in ``summary``; p of the best activation
-        against it by ``metric`` (of the guess with Holm's correction for all activations, of the
-        others with Holm's correction for these) and distinguishable, whether p < 0.05.
-    baseline_results : DataFrame, one row a baseline and fold
-        data, baseline, fold, n_train, n_test, the task's scores and seconds. The guess has each
-        score from the guess that is right for it: accuracy from the most frequent class, f1 from
-        classes drawn as often as they occur, the scores of probabilities from the classes' shares,
-        mae from the median, mape from the number with the least of it, r2, rmse and mse from the
-        mean.
+        baseline, mean, low, high, n_resamples and test as in ``summary``; p (p-value of the best
+        activation against the baseline by ``metric``) and distinguishable (whether p < 0.05). p is
+        Holm-adjusted: for the guess over all activations, for the others over these baselines.
+    baseline_results : DataFrame, one row per baseline and fold
+        data, baseline, fold, n_train, n_test, the task's scores and seconds. The guess predicts
+        what suits each score: the most frequent class for accuracy and balanced accuracy, classes
+        drawn by their frequencies for f1 and f1_macro, the class frequencies for scores of
+        probabilities, the median for mae, the number with the smallest MAPE for mape, and the mean
+        for r2, rmse and mse.
     other_measures : str
-        A sentence that names the measures by which an activation beats the guess, where the best
-        one does not by ``guess_metric``; else empty. It is among ``sentences`` too.
+        If the best activation does not beat the guess by ``guess_metric``, a sentence that names
+        the metrics by which an activation does; else empty. ``sentences`` contains it too.
     guess_metric : str
-        The metric by which activations are tested against the guess: ``metric``, or ROC AUC in
-        place of a metric of predicted labels, which has no power where classes are uneven.
+        The metric by which activations are tested against the guess: ``metric``, or ROC AUC instead
+        of a metric of predicted labels, which has little power for imbalanced classes. ROC AUC is
+        used only if every test fold has every class.
     """
 
     data: str
@@ -124,7 +129,7 @@ class ActivationComparison:
 
     @property
     def measure(self) -> Metric:
-        """The metric's name for people, its unit, and which way is better."""
+        """The metric with its title, range, unit and direction."""
         return METRICS[self.task][self.metric]
 
     def _repr_html_(self) -> str:
@@ -163,8 +168,13 @@ def shown_range(
     Parameters
     ----------
     results, summary, baselines : DataFrame
-        As of an `ActivationComparison`; the baselines may be none.
+        Attributes of an `ActivationComparison`; ``baselines`` may be empty.
     metric : str
+        Column of ``results``.
+
+    Returns
+    -------
+    low, high : float
 
     Examples
     --------
@@ -267,7 +277,7 @@ GUESSES = {
     "mse": "always the mean",
     "mape": "always the number with the least MAPE",
 }
-"""The answer of the baseline "guess", by metric: the best of a DummyClassifier or -Regressor."""
+"""Prediction of the baseline "guess" for each metric, in words."""
 
 _DRAWS, _DRAWN_ROWS = 20, 100_000  # of random guesses: their mean is a score with less noise
 _MAX_CATEGORIES = 255  # of boosted trees: a column of more is taken for a number
@@ -616,39 +626,47 @@ def run_comparison(
     n_jobs: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
 ) -> ActivationComparison:
-    """Train all networks of a plan, score and compare them.
+    """Train and score all networks of a plan, and compare the activations.
 
     Parameters
     ----------
     plan : ComparisonPlan
+        Result of `plan_comparison`.
     progress : callable or bool, optional
-        True draws a bar on a terminal, or a line in a notebook, with the time that is left. A
-        callable is called after each epoch with the number of networks trained so far, in
-        fractions: 3.5 once 7 are half-way. With ``refit`` it ends at ``n_networks + 1``.
+        True shows a bar on a terminal, or a line in a notebook, with the time left. A callable is
+        called after each epoch with the number of networks trained so far, in fractions: 3.5 when 7
+        networks are half-way. With ``refit`` it ends at ``n_networks + 1``. By default nothing is
+        shown.
     refit : bool, default=True
         Fit the best activation's network to all rows.
     n_jobs : int, optional
-        Stacks that train at the same time, each in a thread (or as joblib's current backend says)
-        with its share of the cores. Small networks do not fill several cores otherwise. A callable
-        ``progress`` is then called from these threads, one at a time. Where a worker process of
-        ``"loky"`` dies, a RuntimeWarning says so and what is left trains in this one;
-        ``"multiprocessing"`` would wait for ever. On a cluster (``"dask"``, ``"ray"``) None is all
-        its workers, and what a worker died with is trained by another.
+        Number of stacks that are trained at the same time, in threads or with joblib's current
+        backend, each with its share of the cores. More than one is faster for small networks, which
+        do not use several cores. None is one stack, or all workers of a cluster (``"dask"``,
+        ``"ray"``). A callable ``progress`` is called from the threads, one call at a time. If a
+        worker process of ``"loky"`` dies, the remaining stacks are trained in this process, with a
+        RuntimeWarning; ``"multiprocessing"`` would wait forever. If a worker of a cluster dies,
+        another one trains its stack.
     checkpoint : path, optional
-        A file that scores are added to as stacks of networks are finished. If it is there, its
-        scores are taken over and the other networks trained: what was interrupted or killed goes
-        on, with the same results. It is left in place.
+        File to which scores are added as soon as a stack is trained. If it exists, its scores are
+        reused and only the other networks are trained, so that an interrupted comparison continues
+        with the same results. The file is not deleted. If it can no longer be written, the
+        comparison continues with a warning.
+
+    Returns
+    -------
+    ActivationComparison
 
     Raises
     ------
     ComparisonError
-        If no activation could be trained in all folds, or ``checkpoint`` is of other data,
-        settings or versions.
+        If no activation could be trained in all folds, the best one could not be refitted, or
+        ``checkpoint`` cannot be read or belongs to other data, settings or versions.
     KeyboardInterrupt
-        If the user interrupts: a comparison of half-trained networks says nothing.
+        If the user interrupts: half-trained networks are not compared.
     RuntimeError
-        If a cluster's scheduler is gone, a stack's workers die each time, or a worker has another
-        version of the package or of torch.
+        If the scheduler of a cluster cannot be reached, the workers of a stack die each time, or a
+        worker has another version of the package or of torch.
     """
     journal = Journal(checkpoint, plan)
     with progress_bar(progress, plan.data, plan.n_networks, refit) as report:
@@ -861,8 +879,10 @@ def compare_activations(
     ----------
     X : DataFrame or array-like of shape (n_samples, n_features)
     y : array-like of shape (n_samples,)
-        Target without missing values, and not constant. A class with fewer rows than folds is
-        missing from some test folds, with a warning; a class with a single row raises an error.
+        Target without missing values, and not constant. Without ``cv`` and ``groups``, a class with
+        fewer rows than folds is missing from some test folds, with a warning, and a class with a
+        single row raises an error. With them, a class that a fold is tested on but not trained on
+        raises an error.
     task : {"auto", "classification", "regression"}, default="auto"
         Kind of target. ``"auto"`` uses `combutab.preprocessing.infer_task`.
     activations : sequence of names, or dict of name -> activation, optional
@@ -874,15 +894,15 @@ def compare_activations(
     epochs : int, optional
         Number of epochs. With ``recipe="default"`` it is the maximum, because networks stop early;
         the default is the estimators' ``max_iter``. With ``recipe="paper"`` all epochs are trained;
-        the default is 80, or with more than 3,500 training rows as many as about 600 optimizer
-        steps take, at least 20.
+        the default is 80. For more than 3,500 training rows it is the number of epochs of about 600
+        optimizer steps, but at least 20.
     hidden : "auto" or sequence of int, default="auto"
-        Number of units in each hidden layer. ``"auto"`` is the rule of the recipe.
+        Number of units in each hidden layer. ``"auto"`` uses the sizes of the recipe.
     scoring : str, optional
         Metric: roc_auc, log_loss, accuracy, balanced_accuracy, average_precision, f1 or f1_macro;
         r2, mae, rmse, mse or mape. The default is r2 for regression and accuracy for
-        classification; if one class has more than two thirds of the rows it is roc_auc (log_loss if
-        a class is missing from a test fold).
+        classification; if one class has more than two thirds of the rows, it is roc_auc (log_loss
+        if a class is missing from a test fold).
     test : {"corrected-t", "wilcoxon"}, default="corrected-t"
         Test of each activation against the best one, with Holm's adjustment.
     device : str, default="auto"
@@ -895,8 +915,9 @@ def compare_activations(
         Models to compare the networks with, on the same folds and encoded columns: scikit-learn's
         DummyClassifier or DummyRegressor, LogisticRegression or Ridge, and HistGradientBoosting,
         once per fold. An activation that is not significantly better than the guess is not reported
-        as the best. This test uses ROC AUC instead of accuracy, balanced accuracy and F1, which
-        have little power for imbalanced classes. None or () for no baselines.
+        as the winner. This test uses ROC AUC instead of accuracy, balanced accuracy and F1, which
+        have little power for imbalanced classes, if every test fold has every class. None or () for
+        no baselines.
     recipe : {"default", "paper"}, default="default"
         Networks in which the activations are compared: those of the estimators' default parameters,
         with early stopping, or those of the CombU paper (`paper_recipe`), which are trained for a
@@ -905,9 +926,10 @@ def compare_activations(
         Name of the data set in ``results``.
     progress, refit, n_jobs, checkpoint
         As in `run_comparison`.
-    cv : splitter of scikit-learn's or iterable of (train, test) rows, optional
-        Splits to use instead of ``folds``, such as ``TimeSeriesSplit(5)`` for a time series. The
-        guide's chapter on statistics has the assumptions of the tests for such splits.
+    cv : scikit-learn splitter, iterable of (train, test) rows, or array-like, optional
+        Splits to use instead of ``folds``, such as ``TimeSeriesSplit(5)`` for a time series. An
+        array has the number of the test fold of each row. The guide's chapter on statistics has the
+        assumptions of the tests for such splits.
     groups : array-like of shape (n_samples,), optional
         Group of each row, such as its customer. Rows of a group are in the same fold. Without
         ``cv`` they are split into ``folds`` folds, for classification with the classes as balanced
@@ -920,7 +942,8 @@ def compare_activations(
     Raises
     ------
     ComparisonError
-        If the data or a setting does not allow the comparison (a ValueError of one line).
+        If the data or a setting does not allow the comparison. It is a ValueError with a message of
+        one line. `run_comparison` raises further errors.
 
     Examples
     --------

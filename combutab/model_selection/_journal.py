@@ -1,4 +1,4 @@
-"""Scores kept as they come, in a file from which an interrupted comparison goes on."""
+"""Checkpoint of a comparison: a file with the scores that are computed so far."""
 
 from __future__ import annotations
 
@@ -87,12 +87,12 @@ def checkpoint_differences(path: str | os.PathLike[str], plan: ComparisonPlan) -
     Returns
     -------
     str or None
-        None where there is no file, "" where it is of the same comparison.
+        None if there is no file, "" if it belongs to the same comparison, else the differences.
 
     Raises
     ------
     ComparisonError
-        If the file is none of kept scores.
+        If the file is not the checkpoint of a comparison.
     """
     lines = _whole_lines(Path(path))
     return None if lines is None else _differing(Path(path), lines, describe_plan(plan))

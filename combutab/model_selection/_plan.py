@@ -1,4 +1,4 @@
-"""What a comparison is to run, checked before any training, and its scores."""
+"""Plan of a comparison, checked before any training, and scores of fitted estimators."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ def score_classifier(estimator: BaseMLP, X: Any, y: np.ndarray) -> dict[str, flo
     -------
     dict
         roc_auc, log_loss, accuracy, balanced_accuracy, average_precision, f1 and f1_macro. ROC AUC
-        and average precision are NaN where ``y`` lacks a class. For two classes average precision
-        and f1 are those of ``classes_[1]``, as in scikit-learn; for more classes they and ROC AUC
-        are the unweighted mean of one class against the rest.
+        and average precision are NaN if ``y`` lacks a class. For two classes, average precision and
+        f1 are those of ``classes_[1]``, as in scikit-learn. For more classes, these two and ROC AUC
+        are unweighted means over the classes, each against the rest.
 
     Raises
     ------
     ValueError
-        A prediction is not finite, or ``y`` has a class that is none of ``classes_``.
+        If a prediction is not finite, or ``y`` has a class that is not in ``classes_``.
     """
     return grade_classes(estimator.predict_proba(X), estimator.classes_, y)
 
@@ -89,18 +89,18 @@ def score_regressor(
     X : table of n_samples rows
     y : ndarray of shape (n_samples,)
     target_std : float
-        The unit of the errors, in the target's own.
+        Unit of the errors, such as the standard deviation of all targets, in units of ``y``.
 
     Returns
     -------
     dict
-        r2; mae and rmse in units of ``target_std``; mse in units of its square; mape, a share of
-        the target, NaN where a target is 0.
+        r2; mae and rmse in units of ``target_std``; mse in units of its square; mape as a share of
+        the target (0.1 is 10 %), NaN if a target is 0.
 
     Raises
     ------
     ValueError
-        A prediction is not finite.
+        If a prediction is not finite.
     """
     return grade_numbers(estimator.predict(X), y, target_std)
 
@@ -371,9 +371,9 @@ DEFAULT_ACTIVATIONS = (
     *("relu", "elu", "selu", "swish", "nlrelu", "gelu", "combu"),  # the CombU paper's
     *("pln-4", "la-silu", "la-hardsilu"),
 )
-"""What `compare_activations` compares where nothing else is asked for."""
+"""Activations that `compare_activations` compares by default."""
 BASELINES = ("guess", "linear", "boosting")
-"""What `compare_activations` scores beside the networks, by name."""
+"""Names of the baselines that `compare_activations` scores by default."""
 _BATCH = 500  # rows, of the paper's recipe
 _STEPS = 600  # of the optimiser, wanted of large tables
 _MIN_EPOCHS, _MAX_EPOCHS = 20, 80
@@ -391,7 +391,10 @@ _OWN_PARAMS = {  # set by the comparison, by other names or for a reason
 
 @dataclass(frozen=True, eq=False)
 class ComparisonPlan:
-    """A comparison whose data and settings were checked, ready to run; see `plan_comparison`."""
+    """Checked data and settings of a comparison, ready for `run_comparison`.
+
+    `plan_comparison` makes it.
+    """
 
     data: str
     X: Any
@@ -415,16 +418,16 @@ class ComparisonPlan:
 
     @property
     def measure(self) -> Metric:
-        """The metric's name for people, its range, and which way is better."""
+        """The metric with its title, range, unit and direction."""
         return METRICS[self.task][self.metric]
 
     @property
     def guess_metric(self) -> str:
         """The metric by which networks are tested against the guess.
 
-        Accuracy, balanced accuracy and F1 go by the predicted labels: where classes are uneven, a
-        network that has learned much may name the most frequent class for every row. ROC AUC takes
-        their place, if every test fold has every class.
+        Accuracy, balanced accuracy and F1 depend on the predicted labels only: for imbalanced
+        classes, a good network may predict the most frequent class for every row. ROC AUC is used
+        instead of them if every test fold has every class.
         """
         lacking = _fold_without_a_class(self.y, self.splits)
         if self.metric not in _LABEL_METRICS or lacking is not None:
@@ -432,11 +435,11 @@ class ComparisonPlan:
         return "roc_auc"
 
     def is_better(self, a: float, b: float, metric: str = "") -> bool:
-        """Tell whether one value of a metric, by default the plan's, is better than another."""
+        """Tell whether value ``a`` of a metric, by default the plan's, is better than ``b``."""
         return bool(a > b if METRICS[self.task][metric or self.metric].greater_is_better else a < b)
 
     def p_value(self, a: np.ndarray, b: np.ndarray) -> float:
-        """Test the scores of two models over the folds."""
+        """Return the p-value of the plan's test between two models, from their scores by fold."""
         if self.test == "wilcoxon":
             return float(wilcoxon(a, b).pvalue)
         sizes = {"n_train": self.n_train, "n_test": self.n_test}
@@ -444,7 +447,7 @@ class ComparisonPlan:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What was asked for, and what was left to choose, by name."""
+        """The settings by name, with the values that were chosen for defaults."""
         names = ("recipe", "seeds", "epochs", "hidden", "split", "test", "device", "random_state")
         found = {name: getattr(self, name) for name in (*names, "baselines")}
         return found | {"folds": len(self.splits)}
@@ -456,26 +459,26 @@ class ComparisonPlan:
 
     @property
     def n_networks(self) -> int:
-        """Networks of the comparison, without the refitted one."""
+        """Number of networks of the comparison, without the refitted one."""
         return len(self.activations) * len(self.splits) * self.seeds
 
     @property
     def n_train(self) -> float:
-        """Harmonic mean of the numbers of training rows.
+        """Harmonic mean of the numbers of training rows of the folds.
 
-        The corrected t-test divides by it: it is as careful as the small training sets that come
-        first in a split by time ask for.
+        The corrected t-test divides by it. The harmonic mean allows for the small training sets of
+        the first folds of a split by time.
         """
         return float(hmean([len(train) for train, _ in self.splits]))
 
     @property
     def n_test(self) -> float:
-        """Mean number of test rows."""
+        """Mean number of test rows of the folds."""
         return float(np.mean([len(test) for _, test in self.splits]))
 
     @property
     def target_std(self) -> float:
-        """The target's standard deviation, the unit of a regression's errors."""
+        """Standard deviation of the target, the unit of a regression's errors; 1 for classes."""
         if self.task == "classification":
             return 1.0
         moments = RunningMoments(1)  # whose squares do not overflow
@@ -484,27 +487,27 @@ class ComparisonPlan:
 
     @property
     def operations(self) -> float:
-        """Floating-point operations of the training, roughly."""
+        """Approximate number of floating-point operations of the training."""
         widths = (self.n_inputs, *self.hidden, 1)
         weights = sum(a * b for a, b in pairwise(widths))
         return 6.0 * weights * self.n_train * self.epochs * self.n_networks
 
     def rows(self, index: np.ndarray) -> tuple[Any, np.ndarray]:
-        """Features and targets of some rows."""
+        """Return the features and targets of the rows at these positions."""
         return _safe_indexing(self.X, index), self.y[index]
 
     def groups_of(self, index: np.ndarray) -> np.ndarray | None:
-        """Groups of some rows, for early stopping; None where there are fewer than two."""
+        """Return the groups of some rows, for early stopping; None for fewer than two groups."""
         if self.groups is None or len(np.unique(self.groups[index])) < 2:
             return None
         return self.groups[index]
 
     def encoder(self) -> TableEncoder:
-        """An unfitted encoder of the table, as the networks have one."""
+        """Make an unfitted encoder of the table, the same as that of the networks."""
         return _make_estimator(self.task, self.recipe, **self.estimator_params).make_encoder()
 
     def estimator(self, activation: str, *key: int) -> BaseMLP:
-        """An unfitted network; ``key`` and the random state give its seed."""
+        """Make an unfitted network; ``key`` (fold, seed) and ``random_state`` set its seed."""
         # A fold's networks have seeds of their own: shared ones would tie the folds together.
         # The activations share them, as they share the folds: their differences are paired.
         fixed = {"n_iter_no_change": float("inf")} if self.recipe == "paper" else {}
@@ -563,12 +566,16 @@ def plan_comparison(
     cv: Any = None,
     groups: Any = None,
 ) -> ComparisonPlan:
-    """Check data and settings of a comparison; `compare_activations` describes them.
+    """Check the data and settings of a comparison, which `compare_activations` describes.
+
+    Returns
+    -------
+    ComparisonPlan
 
     Raises
     ------
     ComparisonError
-        If anything does not allow the comparison: nothing has been trained by then.
+        If the data or a setting does not allow the comparison. Nothing is trained before.
 
     Examples
     --------

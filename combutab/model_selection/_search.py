@@ -1,4 +1,4 @@
-"""Grid search in which all candidates and folds of one shape train as one stack."""
+"""Grid search that trains the networks of many candidates and folds as one stack."""
 
 from __future__ import annotations
 
@@ -28,29 +28,31 @@ _SHOWN = 12  # candidates in a notebook
 class StackedGridSearchCV(GridSearchCV):
     """Grid search that trains the networks of many candidates and folds together.
 
-    The results are those of scikit-learn's ``GridSearchCV``, in less time. Networks of the same
-    shape (layers, batch size, solver, epochs) are trained as one batched program; they can differ
-    in activation, learning rate, penalty, dropout and seed. The preprocessing of each fold is
-    fitted on its training rows only. Scoring, errors, ``refit`` and ``cv_results_`` are those of
-    scikit-learn.
+    The results are those of scikit-learn's ``GridSearchCV`` up to rounding, in less time. Networks
+    of the same shape (layers, batch size, solver, epochs) are trained as one batched program; they
+    can differ in activation, learning rate, penalty, dropout and seed. The preprocessing of each
+    fold is fitted on its training rows only. Scoring, errors, ``refit`` and ``cv_results_`` are
+    those of scikit-learn.
 
     Parameters
     ----------
-    estimator : MLPClassifier or MLPRegressor
-        Other estimators, such as pipelines, are searched one fit at a time by ``GridSearchCV``,
-        with a warning.
+    estimator : MLPClassifier, MLPRegressor, TabMClassifier or TabMRegressor
+        Other estimators, such as pipelines, and estimators with callbacks are searched one fit at a
+        time by ``GridSearchCV``, with a warning.
     param_grid : dict or list of dict
         Parameters of the estimator, with lists of values, as in ``GridSearchCV``.
     scoring, n_jobs, refit, cv, verbose, pre_dispatch, error_score, return_train_score
         As in ``GridSearchCV``. ``n_jobs`` is the number of stacks of networks that are trained at
         the same time, in threads unless joblib has another backend. None is the number of torch
-        threads, or all workers of a cluster (``joblib.parallel_config(backend="dask")``,
-        ``"ray"``). The result does not depend on it. Scores are computed in this process.
+        threads on a CPU, one stack on a GPU, or all workers of a cluster
+        (``joblib.parallel_config(backend="dask")``, ``"ray"``). The result does not depend on it.
+        Scores are computed in this process.
 
     Attributes
     ----------
     cv_results_, best_estimator_, best_params_, best_score_, best_index_, scorer_, n_splits_
-        As in ``GridSearchCV``. The time of a fit is its share of the time of its stack.
+        As in ``GridSearchCV``. The time of a fit, in seconds, is its share of the time of its
+        stack.
 
     Examples
     --------
@@ -66,14 +68,15 @@ class StackedGridSearchCV(GridSearchCV):
     """
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> StackedGridSearchCV:
-        """Train every candidate on every fold, score, and refit the best on all rows.
+        """Train and score every candidate on every fold, and refit the best on all rows.
 
         Parameters
         ----------
         X, y
             As in the estimator's ``fit``.
         **params
-            ``sample_weight`` and ``groups`` are handled in stacks; others go to ``GridSearchCV``.
+            ``sample_weight`` and ``groups``. With others, or with metadata routing,
+            ``GridSearchCV`` searches one fit at a time, with a warning.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Figures of matplotlib, and displays as scikit-learn's, that touch no global state."""
+"""Matplotlib figures, and displays as in scikit-learn, that change no global state."""
 
 from combutab.plotting._comparison import (
     ActivationComparisonDisplay,

@@ -1,4 +1,4 @@
-"""Figures of comparisons: models with their intervals, and their ranks."""
+"""Figures of comparisons of models: means with intervals, and mean ranks."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _FIRST_BAR, _BAR_ROW, _BRACKET, _TOP = 0.55, 0.45, -1.6, -2.7  # label rows
 class ActivationComparisonDisplay(Display):
     """Plot of the result of `compare_activations`: means with intervals, and folds as dots.
 
-    The best activation is on top. Those not significantly different from it are filled
-    blue circles, the others open vermilion diamonds: the shape says it without the colour.
-    The baselines are grey squares below; one that is far from all activations is an arrow at the
-    edge with its number, so that the activations stay apart.
+    The best activation is on top. Filled blue circles are activations that are not significantly
+    different from it, open vermilion diamonds are the others. Baselines are grey squares below the
+    activations. A baseline that is far from all activations is an arrow at the edge with its mean,
+    so that the activations stay apart.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class ActivationComparisonDisplay(Display):
     ----------
     ax_ : matplotlib.axes.Axes
     axes_ : ndarray of matplotlib.axes.Axes
-        It alone.
+        Array of ``ax_``, the only panel.
     figure_ : matplotlib.figure.Figure
 
     Examples
@@ -66,9 +66,9 @@ class ActivationComparisonDisplay(Display):
         Parameters
         ----------
         comparison : ActivationComparison
-            As from `combutab.model_selection.compare_activations`.
+            Result of `combutab.model_selection.compare_activations`.
         ax : matplotlib.axes.Axes, optional
-            Where to draw; by default a figure of its own.
+            Axes to draw into; by default those of a new figure.
 
         Returns
         -------
@@ -77,7 +77,7 @@ class ActivationComparisonDisplay(Display):
         return cls(comparison=comparison).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
-        """Draw once more; ``ax`` as of ``from_results``."""
+        """Draw the comparison again; ``ax`` as in ``from_results``."""
         comparison = self.comparison
         summary, baselines = comparison.summary, comparison.baselines
         names = summary["activation"].tolist()
@@ -135,10 +135,14 @@ def plot_comparison(comparison: ActivationComparison) -> Figure:
 
     It is the figure of `ActivationComparisonDisplay`.
 
+    Parameters
+    ----------
+    comparison : ActivationComparison
+
     Returns
     -------
     matplotlib.figure.Figure
-        Not known to pyplot; ``figure.savefig(path)`` writes it.
+        It is not registered with pyplot: save it with ``figure.savefig(path)``.
 
     Examples
     --------
@@ -198,20 +202,20 @@ def _draw_baselines(axes: Any, comparison: ActivationComparison, offsets: np.nda
 
 
 def plot_critical_difference(result: NemenyiResult) -> Figure:
-    """Draw a critical-difference diagram: models along their mean ranks, the best on the left.
+    """Draw a critical-difference diagram: models by their mean ranks, the best on the left.
 
-    A blue bar joins models that are not significantly different; where Friedman's test finds no
-    difference, one bar joins all.
+    A blue bar joins models that are not significantly different. If Friedman's test finds no
+    significant difference, one bar joins all models.
 
     Parameters
     ----------
     result : NemenyiResult
-        As from `combutab.evaluation.nemenyi`.
+        Result of `combutab.evaluation.nemenyi`.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Not known to pyplot; ``figure.savefig(path)`` writes it.
+        It is not registered with pyplot: save it with ``figure.savefig(path)``.
 
     References
     ----------

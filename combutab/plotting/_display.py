@@ -51,10 +51,10 @@ def new_figure(size: tuple[float, float]) -> Figure:
 
 
 class Display:
-    """A drawing as scikit-learn's displays are: made by a ``from_`` method, drawn by ``plot``.
+    """Base class of displays as in scikit-learn: made by a ``from_`` method, drawn by ``plot``.
 
-    A figure of its own is not known to pyplot: ``display.figure_.savefig(path)`` writes it, and a
-    notebook shows it.
+    A figure that the display makes is not registered with pyplot: a notebook shows it, and
+    ``display.figure_.savefig(path)`` saves it.
     """
 
     figure_: Any  # a Figure, or a SubFigure of the user's
@@ -63,7 +63,7 @@ class Display:
     _own = False  # whether it made the figure
 
     def _repr_png_(self) -> bytes | None:
-        """The picture, for a notebook; None where the figure is the user's, who shows it."""
+        """Return the picture for a notebook; None if the display was drawn into given axes."""
         if not self._own:
             return None
         return _png(self.figure_)

@@ -1,4 +1,4 @@
-"""Figures of what a model makes of its columns: importances, dependences, attributions."""
+"""Figures of how a model uses its columns: importances, partial dependences, attributions."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def _shown_name(name: Any, most: int = _LETTERS) -> str:
 
 
 class PermutationImportanceDisplay(Display):
-    """The permutation importance of each column with its 95 % interval, the largest on top.
+    """Plot of the permutation importance of each column with its 95 % interval, largest on top.
 
-    Columns whose interval lies above 0 are filled circles, the others open ones.
+    Filled circles are columns whose interval lies above 0, open circles are the others.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class PermutationImportanceDisplay(Display):
     ----------
     ax_ : matplotlib.axes.Axes
     axes_ : ndarray of matplotlib.axes.Axes
-        It alone.
+        Array of ``ax_``, the only panel.
     figure_ : matplotlib.figure.Figure
 
     Examples
@@ -60,15 +60,15 @@ class PermutationImportanceDisplay(Display):
     def from_results(
         cls, importance: PermutationImportance, *, n_columns: int = 20, ax: Any = None
     ) -> Self:
-        """Draw what `combutab.inspection.permutation_importance` found.
+        """Draw a result of `combutab.inspection.permutation_importance`.
 
         Parameters
         ----------
         importance : PermutationImportance
         n_columns : int, default=20
-            Columns that are drawn at most, the most important ones.
+            Maximum number of columns; the most important ones are drawn.
         ax : matplotlib.axes.Axes, optional
-            Where to draw; by default a figure of its own.
+            Axes to draw into; by default those of a new figure.
 
         Returns
         -------
@@ -77,7 +77,7 @@ class PermutationImportanceDisplay(Display):
         return cls(importance=importance).plot(n_columns=n_columns, ax=ax)
 
     def plot(self, *, n_columns: int = 20, ax: Any = None) -> Self:
-        """Draw once more; parameters as of ``from_results``."""
+        """Draw the result again; parameters as in ``from_results``."""
         from matplotlib.lines import Line2D
 
         table = self.importance.table[:n_columns]
@@ -104,11 +104,11 @@ class PermutationImportanceDisplay(Display):
 
 
 class PartialDependenceDisplay(Display):
-    """Partial dependence of a prediction on columns: a panel per column.
+    """Plot of the partial dependence of a prediction on columns, one panel per column.
 
-    Thin grey lines are rows (ICE), the thick one is their mean. For categories the mean is a dot,
-    and a line reaches from the 5 % to the 95 % quantile of the rows. Where there are several
-    outputs, their means alone are drawn.
+    Thin grey lines are rows (ICE), the thick line is the mean over all rows. For categories the
+    mean is a dot, and a line spans the 5 % to the 95 % quantile of the rows. For several outputs
+    only the means are drawn.
 
     Parameters
     ----------
@@ -144,16 +144,16 @@ class PartialDependenceDisplay(Display):
         n_lines: int = 50,
         ax: Any = None,
     ) -> Self:
-        """Draw what `combutab.inspection.partial_dependence` found.
+        """Draw results of `combutab.inspection.partial_dependence`.
 
         Parameters
         ----------
         dependences : PartialDependence or sequence of them
         n_lines : int, default=50
-            Rows that are drawn as lines at most; 0 draws the means alone.
+            Maximum number of rows that are drawn as lines; 0 draws only the means.
         ax : matplotlib.axes.Axes, or sequence of them, optional
-            Where to draw: one, which is divided among the panels, or one per panel. By default a
-            figure of its own.
+            Axes to draw into: one, which is divided among the panels, or one per panel. By default
+            those of a new figure.
 
         Returns
         -------
@@ -162,13 +162,13 @@ class PartialDependenceDisplay(Display):
         Raises
         ------
         ValueError
-            There is nothing to draw.
+            If ``dependences`` is empty, or ``ax`` does not fit the number of panels.
         """
         given = [dependences] if isinstance(dependences, PartialDependence) else dependences
         return cls(dependences=given).plot(n_lines=n_lines, ax=ax)
 
     def plot(self, *, n_lines: int = 50, ax: Any = None) -> Self:
-        """Draw once more; parameters as of ``from_results``."""
+        """Draw the result again; parameters as in ``from_results``."""
         from matplotlib.lines import Line2D
 
         if not self.dependences:
@@ -260,7 +260,7 @@ def _draw_dependence(axes: Any, found: PartialDependence, n_lines: int) -> None:
 
 
 class AttributionDisplay(Display):
-    """Bar plot of the attributions of each column for one row, the largest on top.
+    """Bar plot of the attribution of each column for one row, largest absolute value on top.
 
     Blue bars to the right make the prediction higher than the base value, orange ones to the left
     make it lower.
@@ -273,7 +273,7 @@ class AttributionDisplay(Display):
     ----------
     ax_ : matplotlib.axes.Axes
     axes_ : ndarray of matplotlib.axes.Axes
-        It alone.
+        Array of ``ax_``, the only panel.
     figure_ : matplotlib.figure.Figure
 
     Examples
@@ -295,17 +295,17 @@ class AttributionDisplay(Display):
     def from_results(
         cls, attributions: Attributions, row: int = 0, *, n_columns: int = 10, ax: Any = None
     ) -> Self:
-        """Draw what `combutab.inspection.attributions` found for one row.
+        """Draw a result of `combutab.inspection.attributions` for one row.
 
         Parameters
         ----------
         attributions : Attributions
         row : int, default=0
-            The position of the row among those that were explained.
+            Position of the row in ``attributions``, from 0.
         n_columns : int, default=10
-            Bars at most; the other columns are added up.
+            Maximum number of bars; if there are more columns, the last bar is the sum of the rest.
         ax : matplotlib.axes.Axes, optional
-            Where to draw; by default a figure of its own.
+            Axes to draw into; by default those of a new figure.
 
         Returns
         -------
@@ -314,7 +314,7 @@ class AttributionDisplay(Display):
         return cls(attributions=attributions).plot(row, n_columns=n_columns, ax=ax)
 
     def plot(self, row: int = 0, *, n_columns: int = 10, ax: Any = None) -> Self:
-        """Draw once more; parameters as of ``from_results``."""
+        """Draw the result again; parameters as in ``from_results``."""
         found = self.attributions
         values = found.values.iloc[row]
         order = np.argsort(-values.abs().to_numpy(), kind="stable")

@@ -1,4 +1,4 @@
-"""Figures of what layers do, and of estimators on corrupted tables."""
+"""Figures of the power of layers, and of the robustness of estimators to corrupted tables."""
 
 from __future__ import annotations
 
@@ -37,24 +37,25 @@ def line_of(i: int) -> dict[str, Any]:
 
 
 def plot_power(power: pd.DataFrame | Mapping[str, pd.DataFrame]) -> Figure:
-    """Draw a power plot: the shares of P1 to P4 by depth, a panel per network.
+    """Draw a power plot: the shares of P1 to P4 in the power by depth, one panel per network.
 
-    Where P1 takes the whole of it, the channels have collapsed to constants.
+    Where the share of P1 is close to 1, the channels have collapsed to constants.
 
     Parameters
     ----------
     power : DataFrame, or mapping of name to DataFrame
-        As from `combutab.evaluation.power_decomposition`; members and channels are averaged.
+        Result of `combutab.evaluation.power_decomposition`, or one per network. Members and
+        channels are averaged.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Not known to pyplot; ``figure.savefig(path)`` writes it.
+        It is not registered with pyplot: save it with ``figure.savefig(path)``.
 
     Raises
     ------
     ValueError
-        There is nothing to draw.
+        If the mapping is empty.
 
     References
     ----------
@@ -109,20 +110,21 @@ _ROW = 0.34  # inches a corruption
 
 
 def plot_robustness(result: Robustness) -> Figure:
-    """Draw scores by severity (left) and by corruption (right), a line or marker an estimator.
+    """Draw scores by severity (left) and by corruption (right), with a colour per estimator.
 
-    On the left severity 0 is the clean table, and the others are means over the corruptions; on the
-    right are means over the severities, with the clean scores as vertical lines.
+    On the left, severity 0 is the clean table, and scores at other severities are means over the
+    corruptions. On the right, scores are means over the severities, and vertical lines are the
+    scores on the clean table.
 
     Parameters
     ----------
     result : Robustness
-        As from `combutab.evaluation.robustness`.
+        Result of `combutab.evaluation.robustness`.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Not known to pyplot; ``figure.savefig(path)`` writes it.
+        It is not registered with pyplot: save it with ``figure.savefig(path)``.
 
     Examples
     --------

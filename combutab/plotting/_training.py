@@ -24,23 +24,23 @@ _HEIGHT, _WIDTH = 2.4, 7.2  # inches of a panel
 
 
 class LossCurveDisplay(Display):
-    """The training loss by epoch, and below it the score of the validation rows.
+    """Plot of the training loss by epoch, and below it the score of the validation rows.
 
-    A generator of several losses has a panel for each. Members of an ensemble are thin lines, their
-    mean is a thick one, as far as all of them train; dots are the epochs whose weights are kept.
-    What ``early_stopping_scoring="loss"`` scores is drawn as the loss that it is.
+    A generator with several losses has one panel per loss. Thin lines are the members of an
+    ensemble; the thick line is their mean, until the first of them ends. Dots are the epochs whose
+    weights are kept. With ``early_stopping_scoring="loss"`` the last panel has the validation loss.
 
     Parameters
     ----------
     curves : mapping of name to LearningCurves
-        As ``from_estimator`` reads them.
+        Curves of each estimator, as read by ``from_estimator``.
 
     Attributes
     ----------
     ax_ : matplotlib.axes.Axes
         The panel of the training loss.
     axes_ : ndarray of matplotlib.axes.Axes
-        A panel a loss, and that of the validation rows if there are scores of them.
+        One panel per loss, and one of the validation rows if they have scores.
     figure_ : matplotlib.figure.Figure
 
     Examples
@@ -60,17 +60,18 @@ class LossCurveDisplay(Display):
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
-        """Draw the curves of a fitted estimator, or of several.
+        """Draw the curves of one or more fitted estimators.
 
         Parameters
         ----------
         estimator : fitted estimator, sequence of them, or mapping of name to estimator
-            Of `combutab` (a pack or generator, too), or of scikit-learn with a ``loss_curve_``. Of
-            several ``fit`` calls with ``warm_start``, or of ``partial_fit``, all epochs of one
-            network are drawn, and of an ensemble those of the last call.
+            Estimators of `combutab` (also packs and generators), or of scikit-learn with a
+            ``loss_curve_``. After several calls of ``fit`` with ``warm_start``, or of
+            ``partial_fit``, all epochs are drawn for one network, and those of the last call for an
+            ensemble.
         ax : matplotlib.axes.Axes, or sequence of them, optional
-            Where to draw: one, which is divided among the panels, or one per panel. By default a
-            figure of its own.
+            Axes to draw into: one, which is divided among the panels, or one per panel. By default
+            those of a new figure.
 
         Returns
         -------
@@ -79,15 +80,16 @@ class LossCurveDisplay(Display):
         Raises
         ------
         ValueError
-            There is nothing to draw, or an estimator has no epochs, as with ``solver="lbfgs"``.
+            If no estimator is given, an estimator has no epochs (as with ``solver="lbfgs"``), or
+            ``ax`` does not fit the number of panels.
         sklearn.exceptions.NotFittedError
-            An estimator is not fitted.
+            If an estimator is not fitted.
         """
         curves = {name: _curves(name, each) for name, each in _named_estimators(estimator).items()}
         return cls(curves=curves).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
-        """Draw once more; ``ax`` as of ``from_estimator``."""
+        """Draw again; ``ax`` as in ``from_estimator``."""
         from matplotlib.lines import Line2D
 
         shown = list(self.curves.values())
@@ -128,14 +130,18 @@ class LossCurveDisplay(Display):
 def plot_loss_curve(estimators: Any) -> Figure:
     """Draw the training loss by epoch, and below it the score of the validation rows.
 
-    It is the figure of `LossCurveDisplay`, which takes estimators as this does, and raises the same
-    errors.
+    It is the figure of `LossCurveDisplay`.
+
+    Parameters
+    ----------
+    estimators : fitted estimator, sequence of them, or mapping of name to estimator
+        As in `LossCurveDisplay.from_estimator`, which raises the same errors.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Not known to pyplot; ``figure.savefig(path)`` writes it, and ``figure.axes`` are the panels
-        (``figure.axes[0].set_yscale("log")``, say).
+        It is not registered with pyplot: save it with ``figure.savefig(path)``. The panels are
+        ``figure.axes`` (for a log scale, ``figure.axes[0].set_yscale("log")``).
 
     Examples
     --------
@@ -205,25 +211,25 @@ _ROW = 0.24  # inches a member
 
 
 class PackDisplay(Display):
-    """Each member's weight in a pack's ensemble (left) and its validation loss (right).
+    """Plot of each member's weight in a pack's ensemble (left) and validation loss (right).
 
-    Members stand by activation, the one of the largest weight first, and within it by weight. On
-    the right, lines mark the best member alone and the ensemble; without rows set aside there is
-    nothing on the right.
+    Members are grouped by activation, the one with the largest total weight first, and sorted by
+    weight within an activation. Vertical lines on the right mark the losses of the best member and
+    of the ensemble. Without validation rows, the right panel is empty.
 
     Parameters
     ----------
     members : DataFrame
-        As a pack's ``members_``.
-    validation_loss, best_member_validation_loss : float or None
-        As a pack's attributes.
+        Attribute ``members_`` of a pack.
+    validation_loss, best_member_validation_loss : float or None, default=None
+        Attributes ``validation_loss_`` and ``best_member_validation_loss_`` of a pack.
 
     Attributes
     ----------
     ax_ : matplotlib.axes.Axes
         The panel of the weights.
     axes_ : ndarray of matplotlib.axes.Axes
-        It, and the panel of the losses.
+        ``ax_`` and the panel of the losses.
     figure_ : matplotlib.figure.Figure
 
     Examples
@@ -256,7 +262,7 @@ class PackDisplay(Display):
         estimator : PackClassifier or PackRegressor
             Fitted.
         ax : matplotlib.axes.Axes, or sequence of two, optional
-            Where to draw; one is divided. By default a figure of its own.
+            Axes to draw into: one, which is divided, or two. By default those of a new figure.
 
         Returns
         -------
@@ -265,9 +271,11 @@ class PackDisplay(Display):
         Raises
         ------
         TypeError
-            If it is no pack.
+            If the estimator is not a pack.
         sklearn.exceptions.NotFittedError
             If the pack is not fitted.
+        ValueError
+            If ``ax`` cannot be divided, or has another number of axes.
         """
         check_is_fitted(estimator)
         if not hasattr(estimator, "members_"):
@@ -283,7 +291,7 @@ class PackDisplay(Display):
         return display.plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
-        """Draw once more; ``ax`` as of ``from_estimator``."""
+        """Draw again; ``ax`` as in ``from_estimator``."""
         by_name = self.members.groupby("activation", sort=False)["weight"].sum()
         names = by_name.sort_values(ascending=False, kind="stable").index.tolist()
         members = self.members.assign(rank=self.members["activation"].map(names.index))
@@ -320,12 +328,17 @@ class PackDisplay(Display):
 def plot_pack(pack: PackClassifier | PackRegressor) -> Figure:
     """Draw each member's weight in the ensemble (left) and validation loss (right).
 
-    It is the figure of `PackDisplay`, and raises the same errors.
+    It is the figure of `PackDisplay`.
+
+    Parameters
+    ----------
+    pack : PackClassifier or PackRegressor
+        As in `PackDisplay.from_estimator`, which raises the same errors.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Not known to pyplot; ``figure.savefig(path)`` writes it.
+        It is not registered with pyplot: save it with ``figure.savefig(path)``.
 
     Examples
     --------

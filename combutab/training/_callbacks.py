@@ -1,4 +1,4 @@
-"""Callbacks: what training tells the outside, once an epoch, and how the outside stops it."""
+"""Callbacks, which training calls in each epoch, and which can stop it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _SOME_SECONDS = 3.0  # of which the whole time is judged
 
 @dataclass(frozen=True)
 class EpochReport:
-    """One epoch of the members that are still training.
+    """Results of one epoch, for the members that are still in training.
 
-    ``members`` are positions in the stack as it was given; the arrays have one entry each.
-    ``validation_score`` is None without a validation set. ``losses`` has the losses by name where
-    there are several (a generator's and its critic's). Training ends with the epoch at whose end
-    ``max_seconds`` have passed, if not before.
+    ``members`` are positions in the original stack; the arrays have one value per member.
+    ``validation_score`` is None without validation rows. ``losses`` has the losses by name
+    (such as those of a generator and its critic), the main one first. Training ends at the latest
+    with the epoch at whose end ``max_seconds`` have passed.
     """
 
     epoch: int  # from 1
@@ -45,12 +45,13 @@ class EpochReport:
 
 
 class Callback:
-    """Base class: override what is needed. State it keeps must survive ``copy.deepcopy``."""
+    """Base class of callbacks: override any method. Attributes must support ``copy.deepcopy``."""
 
     def on_train_results(self, results: Callable[[], list[Any]]) -> None:
         """Called before ``on_train_begin``.
 
-        ``results()`` gives, between epochs and afterwards, what training would if it ended there.
+        ``results()``, between epochs or after training, returns the results as if training ended
+        at that point.
         """
 
     def on_train_begin(self, n_members: int, max_epochs: int) -> None:
@@ -60,10 +61,11 @@ class Callback:
         """Called before each epoch, counted from 1."""
 
     def on_epoch_network(self, report: EpochReport, network: TableNetwork, data: Rows) -> None:
-        """Called before ``on_epoch_end``, for estimators: the network as the epoch left it.
+        """Called with the network after each epoch, before ``on_epoch_end``; for estimators only.
 
-        To be looked at, and not kept: the next epoch changes it. Its first axis is that of
-        ``report.members``. ``data`` are the rows of the table, encoded.
+        Do not change or keep the network: the next epoch changes it. The first axis of its tensors
+        is that of ``report.members``. ``data`` has the encoded rows of the table; with a
+        `RowStream`, only the validation rows.
         """
 
     def on_epoch_end(self, report: EpochReport) -> bool | None:
@@ -88,7 +90,10 @@ class TimeLimit(Callback):
 
 
 class VerboseLines(Callback):
-    """Print one line an epoch, in scikit-learn's words (``verbose=True``)."""
+    """Print the loss and any validation score of each epoch, as scikit-learn's ``verbose=True``.
+
+    They are means over the members; the score is printed on a line of its own.
+    """
 
     def on_epoch_end(self, report: EpochReport) -> None:
         print(f"Iteration {report.epoch}, loss = {report.train_loss.mean():.8f}")
@@ -99,19 +104,20 @@ class VerboseLines(Callback):
 class ProgressBar(Callback):
     """A progress bar on standard error: epochs, time left, losses, validation score.
 
-    Shown on a terminal and in a notebook's cell only, so that logs and pipes stay clean; on one
-    line, where the losses have what room there is. Until two epochs have ended, the time that has
-    passed is shown in the place of what is left.
+    It is shown only on a terminal or below a notebook's cell, so that logs and pipes stay clean.
+    It takes one line; losses that do not fit are left out. Until two epochs have ended, it shows
+    the elapsed time instead of the time left.
 
     Parameters
     ----------
-    description : str
-        Stands in front of the bar.
+    description : str, default="training"
+        Text in front of the bar.
     transient : bool, default=False
         Remove the bar at the end.
     estimate : bool, default=False
-        Print once, above the bar, how long the training takes about: after the first epoch that
-        ends three seconds or more after the begin, unless it ends within a few seconds.
+        Print an estimate of the total training time once, above the bar, after the first epoch
+        that ends at least three seconds after the start. Nothing is printed if less than three
+        seconds are left.
     """
 
     def __init__(
@@ -179,9 +185,10 @@ Learned = Callable[[Sequence[MemberResult]], Mapping[str, Any]]
 
 
 class FitTasks(Callback):
-    """Makes each epoch of one stack after the other a part of a fit's task.
+    """Report each epoch to scikit-learn's callbacks, as a subtask of the fit.
 
-    Who asks to stop after an epoch ends the stacks that come later after their first.
+    Stacks are trained one after the other. If a callback asks to stop after an epoch, the current
+    stack ends there, and each later stack ends after its first epoch.
     """
 
     def __init__(self, task: CallbackTask, learned: Learned | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Training by sampling: the condition a generator is given, and a real row that meets it."""
+"""Training by sampling, as in CTGAN: random conditions and real rows that meet them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from torch import Tensor
 
 
 class Conditions(NamedTuple):
-    """One condition a row, each (M, batch) int64: a span, its category, and a row that has it."""
+    """Conditions of a batch, as three int64 tensors of shape (M, batch).
+
+    ``span`` is a discrete column, ``code`` one of its categories, and ``row`` a row that has it.
+    """
 
     span: Tensor
     code: Tensor
@@ -27,14 +30,15 @@ class ConditionSampler:
     Parameters
     ----------
     codes : Tensor of shape (n_rows, n_spans)
-        The category of each row in each discrete column, as an integer.
+        The category of each row in each discrete column, as an integer from 0.
     sizes : sequence of int
-        Categories of each column.
+        Number of categories of each column.
 
     Raises
     ------
     ValueError
-        There are no rows, or a code is not one of its column's.
+        If there are no rows, ``sizes`` has another number of columns, or a code is negative or not
+        less than its column's number of categories.
 
     References
     ----------
@@ -82,14 +86,14 @@ class ConditionSampler:
         self._balanced, self._true = balanced, true
 
     def draw(self, uniforms: Tensor, *, true_frequencies: bool = False) -> Conditions:
-        """Draw one condition for each three uniforms in [0, 1).
+        """Draw one condition for every three uniform random numbers in [0, 1).
 
         Parameters
         ----------
         uniforms : float64 Tensor of shape (M, batch, 3)
-        true_frequencies : bool
-            Draw categories as often as the table has them, as a sampled table should; otherwise
-            by the logarithm of their counts, so that rare ones are learned.
+        true_frequencies : bool, default=False
+            Draw categories in proportion to their counts, as for a synthetic table; otherwise in
+            proportion to log(1 + count), so that rare categories are learned.
 
         Returns
         -------
@@ -103,7 +107,10 @@ class ConditionSampler:
         return Conditions(span, category - first, self.rows(category, span, uniforms[..., 2]))
 
     def rows(self, category: Tensor, span: Tensor, uniform: Tensor) -> Tensor:
-        """A row of each category, counted over all spans; all of them are equally likely."""
+        """Draw a row for each category, all rows of the category being equally likely.
+
+        Categories are numbered over all spans. ``uniform`` has random numbers in [0, 1).
+        """
         count = self.counts[category]
         within = torch.minimum((uniform * count).long(), count - 1)
         return self.order[span, self.starts[category] + within].long()

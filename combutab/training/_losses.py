@@ -1,4 +1,4 @@
-"""Loss functions: raw network outputs and targets -> one loss a row, and their predictions."""
+"""Loss functions: raw network outputs and targets -> one loss per row, and predictions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _constant_tensor(values: tuple[float, ...], dtype: torch.dtype, device: torc
 
 @dataclass(frozen=True)
 class Loss:
-    """One loss; subclasses define ``rows`` and ``point``.
+    """Base class of the losses; subclasses define ``rows``, and ``point`` if it is not ``raw``.
 
     ``n_per_target`` raw outputs belong to one target: 1, the number of quantiles, or 2 (mean and
     log variance).
@@ -43,14 +43,14 @@ class Loss:
         raise TypeError(f"{type(self).__name__} defines no loss")
 
     def unsmoothed(self) -> Loss:
-        """The loss of predictions, without what is added to it in training."""
+        """Return the loss without label smoothing, for evaluation."""
         return self
 
     def slopes(self, raw: Tensor, y: Tensor) -> tuple[Tensor, Tensor] | None:
-        """``rows`` and their derivatives by ``raw``, or None where that is left to autograd.
+        """Return ``rows`` and their derivatives with respect to ``raw``; None to use autograd.
 
-        A few operations instead of autograd's dozens, which in a small network cost as much as a
-        layer. ``raw`` may be overwritten.
+        A formula needs a few operations. Autograd needs dozens, which in a small network cost as
+        much as a layer. ``raw`` may be overwritten.
         """
         return None
 
@@ -59,7 +59,7 @@ class Loss:
         return raw
 
     def average(self, raw: Tensor, n_heads: int) -> Tensor:
-        """Raw outputs whose prediction is the heads' average prediction.
+        """Return the raw outputs whose prediction is the average prediction of the heads.
 
         Shape
         -----
@@ -71,15 +71,15 @@ class Loss:
         return raw.mean(2)
 
     def metric(self, raw: Tensor, y: Tensor) -> Tensor:
-        """(M, B, n_outputs), targets -> (M, B): absolute errors, or whether a class is right."""
+        """(M, B, n_outputs), targets -> (M, B): absolute errors, or 1 for a right class, else 0."""
         return (self.point(raw) - y).abs().mean(-1)
 
     def averaged(self, raw: Tensor, y: Tensor) -> Tensor:
-        """(..., n_outputs) -> (..., k): of what an ensemble averages, all that its loss needs."""
+        """(..., n_outputs) -> (..., k): quantities whose ensemble mean determines the loss."""
         return raw
 
     def rows_of_average(self, average: Tensor, y: Tensor) -> Tensor:
-        """``rows`` of an ensemble, by the mean of what its members have ``averaged``."""
+        """Return ``rows`` of an ensemble, from the mean of its members' ``averaged``."""
         return self.rows(average, y)
 
 
@@ -138,10 +138,10 @@ class Poisson(Loss):
 
 @dataclass(frozen=True)
 class Pinball(Loss):
-    """The quantile loss of several quantiles at once; outputs are (target, quantile) pairs.
+    """Quantile (pinball) loss, averaged over quantiles; outputs are (target, quantile) pairs.
 
-    Raw quantiles may cross, and training takes them as they are; what is predicted, averaged and
-    scored is rearranged, as in Chernozhukov et al. (2010).
+    Raw quantiles may cross. Training uses them unchanged; predictions, averages and scores use them
+    rearranged (sorted), as in Chernozhukov et al. (2010).
     """
 
     quantiles: tuple[float, ...] = (0.5,)
@@ -155,7 +155,7 @@ class Pinball(Loss):
         return torch.maximum(q * error, (q - 1) * error).mean((-1, -2))
 
     def rearranged(self, raw: Tensor) -> Tensor:  # (..., T * Q) -> (..., T, Q)
-        """Quantiles in their order, each network's sorted."""
+        """Sort the quantiles of each network in increasing order."""
         return torch.sort(self._pairs(raw), -1).values
 
     def point(self, raw: Tensor) -> Tensor:
@@ -171,7 +171,10 @@ class Pinball(Loss):
 
 @dataclass(frozen=True)
 class GaussianNLL(Loss):
-    """Negative log likelihood of N(mean, exp(log variance)); outputs are (target, 2) pairs."""
+    """Gaussian negative log likelihood without its constant; outputs are (target, 2) pairs.
+
+    A pair is a mean and a log variance, which is bounded smoothly below by ``min_log_variance``.
+    """
 
     n_per_target: int = 2
     min_log_variance: float = -14.0  # a standard deviation of 0.1 % of the target's
@@ -215,7 +218,7 @@ class GaussianNLL(Loss):
 
 @dataclass(frozen=True)
 class Classification(Loss):
-    """A loss of labels; an ensemble averages the probabilities of the truth."""
+    """Base class of losses of labels; an ensemble averages probabilities of the true labels."""
 
     label_smoothing: float = 0.0
 
@@ -322,11 +325,11 @@ REGRESSION_LOSSES: dict[str, type[Loss]] = {
     "quantile": Pinball,
     "gaussian_nll": GaussianNLL,
 }
-"""The regressors' ``loss``."""
+"""Loss classes by their names in the regressors' parameter ``loss``."""
 
 
 def make_regression_loss(name: str, quantiles: Sequence[float]) -> Loss:
-    """The regressor's ``loss`` parameter -> its Loss."""
+    """Make the Loss of a regressor's ``loss``; ``quantiles`` is for ``"quantile"`` only."""
     if name == "quantile":
         return Pinball(n_per_target=len(quantiles), quantiles=tuple(quantiles))
     return REGRESSION_LOSSES[name]()
@@ -338,16 +341,17 @@ _STEPS = (1.0, 0.5, 0.25, 0.12, 0.06)  # of the factor's logarithm: factors from
 
 
 def best_factors(losses: Callable[[Tensor], Tensor], raw: Tensor, weight: Tensor) -> Tensor:
-    """Find each member's factor (one over the temperature) of its raw outputs.
+    """Find the factor (one over the temperature) of each member's raw outputs, by calibration.
 
-    It minimises the sum of the rows' losses, weighted by 1 on average, and half the square of its
-    own logarithm: a few rows that are all right would have it grow without bound. The loss of one
-    head's logits is convex in it, so that smaller and smaller steps find it.
+    The factor minimises the sum of the rows' losses, with weights scaled to a mean of 1, plus half
+    the square of its logarithm. Without the second term it would grow without bound for a few rows
+    that are all predicted correctly. The loss of one head's logits is convex in the factor, so that
+    a search with decreasing steps finds it, between 1/7 and 7.
 
     Parameters
     ----------
     losses : callable
-        (M, n, n_outputs), raw outputs -> (M, n).
+        Raw outputs, (M, n, n_outputs) -> losses of the rows, (M, n).
     raw : Tensor, (M, n, n_outputs)
     weight : Tensor, (M, n)
 
@@ -358,7 +362,7 @@ def best_factors(losses: Callable[[Tensor], Tensor], raw: Tensor, weight: Tensor
     References
     ----------
     Guo et al. (2017), "On calibration of modern neural networks". Berta et al. (2025),
-    "Rethinking early stopping: refine, then calibrate": epochs are compared once calibrated.
+    "Rethinking early stopping: refine, then calibrate", which compares epochs after calibration.
 
     >>> from combutab.training import CrossEntropy
     >>> y = torch.tensor([[0, 1]])  # which the outputs take for one class, and are too sure of

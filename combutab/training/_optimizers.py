@@ -1,4 +1,4 @@
-"""Optimisers of all members' parameters as rows, and schedules of their rates."""
+"""Optimisers for the parameters of all members, and schedules of the learning rate."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ SOLVERS = ("adam", "adamw", "sgd", "lbfgs")
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """Hyper-parameters that all members share.
+    """Optimiser settings that all members share.
 
-    SGD's velocity is of steps, as scikit-learn's; with ``rate_last`` it is of gradients, and the
-    rate of the moment multiplies it, as torch's: under a schedule the two differ.
+    With momentum, SGD accumulates steps (gradients times the learning rate), as scikit-learn does.
+    With ``rate_last`` it accumulates gradients and multiplies them by the current learning rate, as
+    torch does. The two differ if the learning rate changes.
     """
 
     solver: str = "adam"
@@ -33,11 +34,11 @@ class OptimizerConfig:
 
 
 class RowOptimizer:
-    """Adam, AdamW or SGD with momentum on the rows of a matrix.
+    """Adam, AdamW or SGD with momentum on the rows of a matrix, one row per member.
 
     AdamW's decay is decoupled and acts on the first ``n_decayed`` columns (the weights, not the
-    biases). A row that is not in ``rows`` of a step is left as it is, with its state. ``factors``
-    multiply the rate, and do so for neighbouring columns each: (slice, factor) in order.
+    biases). A step leaves the rows that are not in its ``rows`` unchanged, with their state.
+    ``factors`` has pairs of a slice of columns and the factor of their learning rate, in order.
     """
 
     def __init__(
@@ -64,14 +65,16 @@ class RowOptimizer:
         rates: Sequence[float],
         decays: Sequence[float],
     ) -> None:
-        """Update ``rows``.
+        """Update the parameters of the given rows in place.
 
         Parameters
         ----------
         values, grads : Tensor, (M, P)
+            Parameters and their gradients.
         rows : sequence of int
+            Positions of the rows to update.
         rates, decays : sequence of float
-            By row, not by place in ``rows``.
+            Learning rate and weight decay of each of the M rows.
         """
         by_rate: dict[float, list[int]] = {}
         for r in rows:
@@ -131,24 +134,24 @@ class RowOptimizer:
                     value.add_(velocity, alpha=by)
 
     def select(self, keep: Sequence[int]) -> None:
-        """Keep these rows' state (increasing)."""
+        """Keep the state of these rows only (increasing positions)."""
         index = torch.tensor(list(keep), dtype=torch.int64)
         self.state = {n: s[index.to(s.device)] for n, s in self.state.items()}
         self.steps = [self.steps[k] for k in keep]
         self._seen, self._rows = (None, None), {}
 
     def member(self, i: int) -> dict[str, Tensor]:
-        """A copy of one row's state, to go on from later."""
+        """Copy the state of one row, to continue training from it later."""
         return {
             "steps": self.steps[i].detach().cpu().clone(),
             **{name: s[i].detach().cpu().clone() for name, s in self.state.items()},
         }
 
     def load_member(self, i: int, state: dict[str, Tensor]) -> None:
-        """Set one row's state to what ``member`` gave.
+        """Set the state of one row to a state that ``member`` returned.
 
-        A member's columns come first whatever it is stacked with; a row may be longer than that.
-        The state of another solver is of no use to this one, which begins anew.
+        It is loaded into the first columns; the row may have more columns than the state. The state
+        of another solver is ignored.
         """
         if state.keys() != {"steps", *self.state}:
             return
@@ -180,16 +183,19 @@ SCHEDULES = (
 )
 """Names of schedules of the learning rate."""
 PER_STEP = ("cosine", "one-cycle", "flat-cosine", "coslog4")
-"""Those of `SCHEDULES` that change the rate at each step, over all epochs."""
+"""Schedules that change the learning rate at each step, over all epochs."""
 
 
 def is_per_step(schedule: Schedule) -> bool:
-    """Tell whether the rate changes with every step, as functions and some names have it."""
+    """Tell whether a schedule changes the rate at each step: a function or a name in `PER_STEP`."""
     return callable(schedule) or schedule in PER_STEP
 
 
 def schedule_factor(name: Schedule, fraction: float) -> float:
-    """The factor at ``fraction`` (0 to 1) of the planned steps, by name or a function of it.
+    """Return a schedule's factor at ``fraction`` (0 to 1) of the planned steps.
+
+    The schedule is a function of the fraction or one of these names. Others raise a ValueError,
+    ``invscaling`` and ``adaptive`` too, whose rates depend on more than the fraction.
 
     - ``constant``: 1;
     - ``cosine``: half a cosine from 1 to 0 (Loshchilov and Hutter, 2017, without restarts);

@@ -28,7 +28,7 @@ def by_head(rows: Tensor, n_heads: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Rows:
-    """The data of a stack, on its device, each row once; members point into it.
+    """Encoded rows of a stack, each row once, on its device; members refer to them by position.
 
     Shapes: dense (N, d) float, codes (N, c) int64 or None, y (N,) int64 or (N, T) float,
     weight (N,) or None where all weigh the same.
@@ -40,30 +40,31 @@ class Rows:
     weight: Tensor | None = None
 
     def tensors(self) -> list[Tensor | None]:
-        """All of them."""
+        """Return dense, y, codes and weight; None for those that are missing."""
         return [self.dense, self.y, self.codes, self.weight]
 
     def each(self, change: Callable[[Tensor], Tensor]) -> Rows:
-        """All tensors changed alike."""
+        """Apply a function to every tensor, and return the new rows."""
         codes, weight = (None if t is None else change(t) for t in (self.codes, self.weight))
         return Rows(change(self.dense), change(self.y), codes, weight)
 
 
 class RowStream(Protocol):
-    """Rows that come part by part, because not all fit in memory."""
+    """Rows that are read in parts, because not all of them fit in memory."""
 
     n_rows: int
 
     def windows(self, epoch: int) -> Iterator[Rows]:
-        """Each row once; every window but the last a whole number of batches.
+        """Yield the rows of an epoch in parts, each row once.
 
-        A window is done with when the next one is asked for.
+        Every part except the last has a whole number of batches. A part is no longer used once the
+        next one is requested.
         """
 
 
 @dataclass(frozen=True)
 class MemberPlan:
-    """A member's own settings in training."""
+    """Training settings of one member."""
 
     seed: int
     rows: Tensor  # int64 positions in Rows

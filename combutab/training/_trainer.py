@@ -41,52 +41,52 @@ Result = TypeVar("Result")  # of one member
 
 
 class Trainable(ABC, Generic[Result]):
-    """Networks that the training loop trains, an epoch at a time."""
+    """Base class of networks that the training loop trains, one epoch at a time."""
 
     members: list[int]  # still in training, by their places in the stack as it was given
     learning_rates: list[float]  # one each
 
     @property
     def finished(self) -> bool:
-        """Tell whether no member has anything left to learn."""
+        """Tell whether all members have ended."""
         return not self.members
 
     def begin(self) -> int:
-        """Return the epochs that are done: those of a checkpoint that training goes on from."""
+        """Return the number of epochs in the checkpoint that training continues from, else 0."""
         return 0
 
     @abstractmethod
     def epoch(
         self, number: int, progress: float
     ) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
-        """Train an epoch, counted from 0; the same on all ranks.
+        """Train one epoch, counted from 0, with the same result on all ranks.
 
-        Returns the members' losses by name, the main one first, and their scores on rows held out,
-        if there are any. ``progress`` is the share of the training that is done, from 0 to 1.
+        Returns the members' losses by name, the main one first, and their scores on the validation
+        rows, or None. ``progress`` is the share of the training that is done, from 0 to 1.
         """
 
     @abstractmethod
     def record(self, losses: dict[str, np.ndarray], scores: np.ndarray | None) -> None:
-        """Take in what ``epoch`` gave; an interrupt waits until it is done."""
+        """Store the results of ``epoch``; Ctrl-C takes effect only afterwards."""
 
     def show(self, callback: Callback, report: EpochReport) -> None:
-        """Show a callback the networks as the epoch left them, if it may see them."""
+        """Pass the networks after the epoch to a callback; the default does nothing."""
         return
 
     def end_epoch(self, n_epochs: int, *, stop: bool) -> None:
-        """End the members for which this was the last epoch; ``stop`` if it is for all."""
+        """End the members that have finished; ``stop`` if this epoch is the last for all."""
         return
 
     @abstractmethod
     def stop(self, reason: str) -> None:
-        """End all members that are left: "callback", "max_time" or "interrupted".
+        """End all members that are left, for "callback", "max_time" or "interrupted".
 
-        May raise KeyboardInterrupt, where nothing is learned yet.
+        May raise KeyboardInterrupt if nothing is learned yet.
         """
 
     @abstractmethod
     def results(self) -> list[Result]:
-        """What the members would give if training ended now; it goes on as if nobody had asked."""
+        """Return the members' results as if training ended now; training can continue unchanged."""
 
 
 @torch.enable_grad()  # and as before in the end, if Ctrl-C comes as a torch.no_grad in here ends
@@ -98,8 +98,11 @@ def train(
 ) -> list[Result]:
     """Train until all members have ended, and return their results.
 
-    Time ends training after the first epoch, or a later one, at whose end ``max_seconds`` have
-    passed. Of ranks that share the training the first tells the callbacks, and how long it takes.
+    Training stops after the first epoch at whose end ``max_seconds`` have passed. If several ranks
+    share the training, only the first calls the callbacks, and its clock counts.
+
+    Ctrl-C stops training, and the results so far are returned. With several ranks it raises
+    KeyboardInterrupt.
     """
     started, world = time.perf_counter(), current()
     callbacks = () if world.number else callbacks
@@ -270,20 +273,20 @@ _REASONS = ("", "max_iter", "no_improvement", "callback", "interrupted", "diverg
 
 
 class StackFile(Protocol):
-    """Where a stack in training is written to now and then, and taken up from."""
+    """Checkpoint of a stack in training."""
 
     @property
     def is_due(self) -> bool:
-        """Tell whether the last writing is so long ago that another one is worth it."""
+        """Tell whether the checkpoint is old enough to be written again."""
 
     def take_up(self, restore: Callable[[Arrays, dict[str, Any]], int]) -> int:
-        """Restore what was written, if anything was; returns the epochs that it has."""
+        """Restore the checkpoint, if there is one; returns its number of epochs, else 0."""
 
     def note(self, arrays: Arrays, progress: Mapping[str, Any]) -> None:
-        """Remember a state, and how far training is; write it, if it is time."""
+        """Keep a state and the progress of training in memory; write them if it is time."""
 
     def write(self) -> None:
-        """Write what was noted last."""
+        """Write the state that was noted last."""
 
 
 def result_arrays(prefix: str, result: MemberResult) -> dict[str, np.ndarray]:
@@ -620,17 +623,20 @@ def train_stack(
     stream: RowStream | None = None,
     file: StackFile | None = None,
 ) -> list[MemberResult]:
-    """Train a stack; member i of the result is member i of ``plans``, as if trained alone.
+    """Train a stack; result i is that of ``plans[i]``, as if it were trained separately.
 
-    With a ``stream``, all members train on its rows, and ``data`` holds the validation rows alone.
+    With a ``stream``, all members train on its rows, and ``data`` has only the validation rows.
 
-    A keyboard interrupt ends all members with the reason ``"interrupted"`` and their best weights
-    so far. The network is consumed: members that finish are dropped from it.
+    Ctrl-C ends all members with the reason ``"interrupted"`` and their best weights so far; with
+    several ranks it raises KeyboardInterrupt. ``net`` cannot be used afterwards: members that
+    finish are removed from it.
 
-    With a ``file``, training goes on from what is in it, to the same result as in one go.
+    With a ``file``, training continues from this checkpoint, with the same result as without a
+    break.
 
-    Ranks that share the fit each take a part of every batch's rows, and end with the same result;
-    they are all to be given the same. Raises ValueError if the network's rows cannot be parted.
+    If several ranks share the fit, each trains on a part of the rows of every batch. All ranks must
+    pass the same arguments, and get the same result. A network in which a row's output depends on
+    the other rows of its batch raises a ValueError.
     """
     n_ranks, mixed = current().count, net.mixes_rows()
     if n_ranks > 1 and mixed is not None:
@@ -650,9 +656,10 @@ def train_stack(
 def train_lbfgs(
     net: TableNetwork, data: Rows, plan: MemberPlan, config: TrainConfig, max_fun: int
 ) -> MemberResult:
-    """Minimise the penalised loss over all rows; the network must hold one member.
+    """Train a network of one member by L-BFGS, on the penalised loss of all its rows.
 
-    Dropout has no place here (the objective would change from call to call) and is off.
+    At most ``config.max_epochs`` iterations and about ``max_fun`` evaluations of the loss are made.
+    Dropout is off, because it would change the loss from call to call.
     """
     net.train(True)
     rows = plan.rows.to(data.dense.device)
