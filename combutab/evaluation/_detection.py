@@ -163,6 +163,7 @@ def _deal(rows: pd.DataFrame, labels: np.ndarray, n_splits: int, seed: int) -> n
     return fold[group]
 
 
+@np.errstate(invalid="ignore")  # OpenBLAS can set this flag although all numbers are finite
 def _area(model: Any, X: Any, labels: np.ndarray, test: np.ndarray) -> float:
     """Under the ROC curve of one fold; NaN where it, or the rest, holds rows of one table alone."""
     from sklearn.metrics import roc_auc_score

@@ -295,6 +295,7 @@ class Split:
     resamples: np.ndarray | None = None
 
 
+@np.errstate(invalid="ignore")  # OpenBLAS can set this flag although all numbers are finite
 def score_learner(
     learner: Any, split: Split, problem: Problem
 ) -> tuple[Scores, list[str], dict[str, np.ndarray]]:
