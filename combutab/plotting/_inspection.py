@@ -97,7 +97,7 @@ class PermutationImportanceDisplay(Display):
         axes.spines["left"].set_visible(False)
         axes.set_xlabel(f"{self.importance.effect} when the column is shuffled", parse_math=False)
         open_circle = Line2D(
-            [], [], color=_BLUE, marker="o", markerfacecolor="white", label="interval includes 0"
+            [], [], color=_BLUE, marker="o", markerfacecolor="white", label="interval not above 0"
         )
         self._make_legend([open_circle] if (table["low"] <= 0).any() else [])
         return self
