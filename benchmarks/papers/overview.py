@@ -6,12 +6,11 @@ python -m benchmarks.papers.overview
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.common.page import markdown_table
-from benchmarks.common.verdicts import FAILS, HOLDS, UNDECIDED
+from benchmarks.common.verdicts import counted
 from benchmarks.outputs import write_text
 
 FOLDER = Path(__file__).parents[1]
@@ -46,16 +45,6 @@ def claims_of(page: Path) -> list[tuple[str, str, str, list[str]]]:
     lines = "".join(CLAIMS.findall(page.read_text("utf-8"))).splitlines()
     cells = [line.strip("| ").split(" | ") for line in lines]
     return [(*c[:3], re.findall(r"\*\*(.+?)\*\*", " | ".join(c[3:]))) for c in cells]
-
-
-def counted(words: list[str]) -> str:
-    """
-    >>> counted(["holds", "not decided", "holds"])
-    'holds 2, not decided 1'
-    """
-    found = Counter(words)
-    ordered = dict.fromkeys([HOLDS, FAILS, UNDECIDED, *found])
-    return ", ".join(f"{word} {found[word]}" for word in ordered if found[word])
 
 
 def section(text: str) -> tuple[str, list[str]]:

@@ -191,7 +191,7 @@ def test_rows_of_the_same_distribution_give_nothing_away(columns):
             holdout=law(150, 3 * seed + 1)[columns],
             synthetic=law(150, 3 * seed + 2)[columns],
         )
-        for seed in range(24)
+        for seed in range(60)
     ]
     off = np.array([table["mean"] - table["reference"] for table in tables])
     error = off.std(axis=0, ddof=1) / np.sqrt(len(off))

@@ -363,7 +363,7 @@ def _run_to(home, call):
 @needs_fork
 def test_a_kill_before_any_call_of_the_system_leaves_the_old_set_or_the_new_one(tmp_path):
     """Not at random: every moment at which what is on the disk may differ."""
-    outcomes, every = set(), max(1, 8 // BUDGET)
+    outcomes, every = set(), max(1, 4 // BUDGET)
     for call in range(1, 1000, every):
         home = tmp_path / str(call)
         home.mkdir()
