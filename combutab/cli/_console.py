@@ -31,6 +31,10 @@ _PARAMETERS = {
 }
 # Advice of the library that is for Python, and what a command has instead
 _ADVICE = {
+    r"\bpass its encoding, such as encoding='shift_jis', 'gbk' or 'cp1251'": (
+        "give its encoding, such as --encoding shift_jis, gbk or cp1251"
+    ),
+    r"\b(encoding|sep)='(.+?)'": r"--\1 '\2'",
     r"Try a learning_rate_init other than .*": "Try more --epochs or another --activation.",
     r"Stochastic Optimizer: Maximum iterations \((\d+)\) reached and .* yet\.": (
         r"The training reached \1 epochs before it converged. Try more --epochs."

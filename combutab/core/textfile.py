@@ -97,7 +97,9 @@ def _decode(path: Path, data: bytes, encoding: str) -> str:
     try:
         codec = codecs.lookup(encoding).name
     except LookupError as error:
-        raise TableError(f"{encoding!r} is not a known encoding") from error
+        raise TableError(
+            f"{encoding!r} is not a known encoding; use a name such as utf-8, cp1252 or latin-1"
+        ) from error
     marked = next((name for mark, name in _MARKS.items() if data.startswith(mark)), None)
     text = why = ""
     try:
@@ -119,11 +121,11 @@ def _decode(path: Path, data: bytes, encoding: str) -> str:
     if marked is None or codec.startswith(marked):
         likely = _likely_encoding(data, codec)
     if likely is None and b"\0" in data:
-        raise TableError(f"{path} has NUL bytes: a binary file, not a text table")
+        raise TableError(f"{path} has NUL bytes, so it is not a text file; save the table as CSV")
     if likely is None:
-        way_out = "give its encoding (--encoding, such as shift_jis, gbk or cp1251)"
+        way_out = "pass its encoding, such as encoding='shift_jis', 'gbk' or 'cp1251'"
     else:
-        way_out = f"try encoding={likely!r} (--encoding {likely})"
+        way_out = f"try encoding={likely!r}"
     raise TableError(f"{path} {why}; {way_out}, or save the file as UTF-8")
 
 
@@ -245,7 +247,9 @@ def check_rows(path: Path, text: str, separator: str) -> None:
                     f"but the header has {len(header)}; correct this line"
                 )
     except csv.Error as error:
-        raise TableError(f"cannot parse {path}: line {rows.line_num}: {error}") from error
+        raise TableError(
+            f"cannot parse {path}: line {rows.line_num}: {error}; correct this line"
+        ) from error
 
 
 def _is_regular(text: str, separator: str) -> bool:
@@ -259,11 +263,10 @@ def _refuse_separator(path: Path, header: str, separator: str) -> None:
     counts = {other: header.count(other) for other in _SEPARATOR_NAMES if other != separator}
     likely = max(counts, key=counts.__getitem__)
     if counts[likely]:
-        shown = "tab" if likely == "\t" else likely
         raise TableError(
             f"{path} has only one column when split at "
             f"{_SEPARATOR_NAMES.get(separator, repr(separator))}; the separator seems to be "
-            f"{_SEPARATOR_NAMES[likely]}; use sep={shown!r} (--sep '{shown}')"
+            f"{_SEPARATOR_NAMES[likely]}; use sep={likely!r}"
         )
 
 

@@ -241,7 +241,7 @@ def _download(source: _Source, folder: Path) -> list[_Equation]:
     """Download a table, verify its content, and only then give it its name in the folder."""
     own = (
         f"with a copy of your own pass data_home=FOLDER (or set {DATA_HOME_VARIABLE}) "
-        f"where FOLDER holds {source.filename}"
+        f"where FOLDER contains {source.filename}"
     )
     # Not streamed: pooch leaves the connection of a failed stream open, and this is 10 kB.
     downloader = _pooch().HTTPDownloader(timeout=30, stream=False)

@@ -112,9 +112,9 @@ def local_file(name: str, data_home: str | PathLike[str] | None) -> Path | None:
 
 
 def own_copy(name: str) -> str:
-    """The way out that every error names: what to pass, and what to have there."""
+    """Say which file of one's own can be loaded instead: the end of every error."""
     return (
-        f"pass data_home=FOLDER (or set {DATA_HOME_VARIABLE}) where FOLDER holds {name}.csv "
+        f"pass data_home=FOLDER (or set {DATA_HOME_VARIABLE}) where FOLDER contains {name}.csv "
         f"or {name}.csv.gz"
     )
 
@@ -164,8 +164,8 @@ def fetch(name: str | None, openml_id: int | None, version: int | None) -> Bunch
         ) from error
     except ValueError as error:
         raise ValueError(
-            f"OpenML gives no table {label}: {str(error).rstrip('.')}; list_openml() has some, "
-            f"https://www.openml.org all; or {own_copy(label)}"
+            f"cannot load {label} from OpenML: {str(error).rstrip('.')}; list_openml() and "
+            f"https://www.openml.org list data sets; or {own_copy(label)}"
         ) from error
 
 
@@ -237,15 +237,15 @@ def check_registered(
 ) -> pd.DataFrame:
     """Check the rows and columns of a registered set, and give the columns in their known order.
 
-    Columns are told apart by their letters and digits alone, since the sources write
-    ``fixed.acidity`` and ``fixed_acidity``.
+    Names are compared by their letters and digits, because the sources write ``fixed.acidity`` and
+    ``fixed_acidity``.
     """
     wanted = {_letters_and_digits(name): name for name in (*entry.columns, entry.target)}
     found = {_letters_and_digits(name): name for name in table.columns}
     lacking = [repr(name) for key, name in wanted.items() if key not in found]
     besides = [repr(str(name)) for key, name in found.items() if key not in wanted]
     flaws = [f"lacks the columns {', '.join(lacking)}"] * bool(lacking)
-    flaws += [f"has besides {', '.join(besides)}"] * bool(besides)
+    flaws += [f"also has {', '.join(besides)}"] * bool(besides)
     if len(table) != entry.n_rows:
         flaws.append(f"has {len(table)} rows")
     if flaws:
@@ -419,7 +419,7 @@ def _name_and_id(name_or_id: str | int) -> tuple[str | None, int | None]:
     if openml_id < 1 or isinstance(name_or_id, bool):
         raise ValueError(
             f"name_or_id must be the name or id of a data set, got {name_or_id!r}; "
-            "list_openml() has some"
+            "list_openml() lists some"
         )
     return None, openml_id
 
@@ -430,7 +430,7 @@ def _from_file(path: Path, name: str, entry: KnownSet | None) -> Dataset:
         way_out = "replace it, or remove it to fetch the set from OpenML"
         return _registered(table, entry, str(path), way_out, "local file")
     if len(table.columns) < 2:
-        raise TableError(f"{path} has one column; the last is the target, so two are needed")
+        raise TableError(f"{path} has one column; add features before the target, the last column")
     X, y, task = split(table, str(table.columns[-1]), nominal)
     return Dataset(X, y, task, _categorical(X), name, None, "local file")
 
@@ -439,15 +439,15 @@ def _from_openml(bunch: Bunch, entry: KnownSet | None, version: int | None) -> D
     table, about = bunch.frame, bunch.details
     where = f"{about['name']} (OpenML {about['id']}, version {about['version']})"
     if version is not None and str(version) != str(about["version"]):
-        raise ValueError(f"{where} is not version {version}: leave out version= or ask by name")
+        raise ValueError(f"{where} is not version {version}: leave out version=, or pass the name")
     if entry is not None:
         return _registered(table, entry, where, own_copy(entry.name), "OpenML")
     target = about.get("default_target_attribute")
     if target not in table.columns:
         columns = ", ".join(map(repr, table.columns[:8]))
         raise ValueError(
-            f"{where} names no column as its target, but {target!r}; the columns begin with "
-            f"{columns}: put the one to predict last in a CSV file, and {own_copy('NAME')}"
+            f"the target of {where} is {target!r}, which is not one of its columns ({columns}, "
+            f"...); write a CSV file whose last column is the target, and {own_copy('NAME')}"
         )
     nominal = table.columns[table.dtypes == "category"]
     text = table.columns[[dtype.kind == "O" for dtype in table.dtypes]].difference(nominal)

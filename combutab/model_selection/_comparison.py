@@ -910,7 +910,10 @@ def compare_activations(
     random_state : int, default=0
         Seed of the folds and of all networks.
     estimator_params : dict, optional
-        Other parameters of the estimators, such as ``{"dropout": 0.0}``.
+        Other parameters of the estimators, such as ``{"dropout": 0.0}``. Parameters that the
+        comparison sets raise an error: ``activation`` (use ``activations``),
+        ``hidden_layer_sizes`` (``hidden``), ``max_iter`` and ``n_iter_no_change`` (``epochs``),
+        ``callbacks`` (``progress``), ``random_state`` and ``device``.
     baselines : sequence of str, default=("guess", "linear", "boosting")
         Models to compare the networks with, on the same folds and encoded columns: scikit-learn's
         DummyClassifier or DummyRegressor, LogisticRegression or Ridge, and HistGradientBoosting,

@@ -47,17 +47,17 @@ class Journal:
             differ = _differing(self.path, lines, self._head)
             if differ:
                 raise ComparisonError(
-                    f"{self.path} holds the scores of another comparison ({differ}); name another "
-                    "file, or remove it"
+                    f"{self.path} contains the scores of another comparison ({differ}); use "
+                    "another file, or remove this one"
                 )
             os.truncate(self.path, sum(map(len, lines)))
         except OSError as error:
-            raise ComparisonError(f"cannot go on from {self.path}: {error.strerror}") from error
+            raise ComparisonError(f"cannot continue from {self.path}: {error.strerror}") from error
         for record in map(json.loads, lines[1:]):
             self.kept[_record_key(record)] = _record_from_json(record)
 
     def add(self, records: Iterable[Record]) -> None:
-        """Append records; a disk that refuses ends the journal with a warning, not the training."""
+        """Append records; if the file cannot be written, warn and write no more."""
         if self.path is None:
             return
         text = "".join(json.dumps(_json_record(record)) + "\n" for record in records)
@@ -72,7 +72,9 @@ class Journal:
                 os.fsync(file.fileno())
         except OSError as error:
             warnings.warn(
-                f"scores are no longer kept in {self.path}: {error.strerror or error}", stacklevel=2
+                f"cannot write scores to {self.path}: {error.strerror or error}; the comparison "
+                "continues, but after an interruption it would train these networks again",
+                stacklevel=2,
             )
             self.path = None
 
@@ -173,7 +175,9 @@ def _differing(path: Path, lines: list[bytes], wanted: dict[str, Any]) -> str:
     except ValueError:
         head = None
     if not isinstance(head, dict) or head.get("format") != _FORMAT:
-        raise ComparisonError(f"{path} is no file of kept scores; name another, or remove it")
+        raise ComparisonError(
+            f"{path} is not the checkpoint of a comparison; use another file, or remove it"
+        )
     return ", ".join(
         _difference(name, head.get(name), value)
         for name, value in wanted.items()

@@ -184,7 +184,7 @@ def read_target(y: Any, n_rows: int) -> pd.Series:
             f"y has {int(series.isna().sum())} missing value(s); drop these rows or fill them in"
         )
     if series.nunique() < 2:
-        raise ComparisonError("y has fewer than two different values: nothing to learn")
+        raise ComparisonError("y has fewer than two different values, so there is nothing to learn")
     return series
 
 
@@ -200,7 +200,7 @@ def find_task(y: pd.Series, task: str) -> Task:
 
 
 def classification_target(y: pd.Series) -> np.ndarray:
-    """Classes as integers, truth values or text."""
+    """Classes as integers, booleans or text."""
     if pd.api.types.is_bool_dtype(y.dtype):
         return y.to_numpy(dtype=bool)
     if not pd.api.types.is_numeric_dtype(y.dtype):
@@ -208,7 +208,8 @@ def classification_target(y: pd.Series) -> np.ndarray:
     numbers = y.to_numpy(dtype=np.float64)
     if not np.isfinite(numbers).all() or (numbers != np.round(numbers)).any():
         raise ComparisonError(
-            "the target has fractions, which are no classes: use task regression, or bin it first"
+            "the target has fractions, so its values are not classes: use task regression, or "
+            "bin it"
         )
     return y.to_numpy(dtype=np.int64)
 
@@ -231,7 +232,8 @@ def make_splits(y: np.ndarray, task: Task, folds: int, random_state: int) -> tup
     if task == "regression":
         if len(y) < 2 * folds:
             raise ComparisonError(
-                f"{len(y)} rows are too few for {folds} folds: each needs 2 rows to be tested on"
+                f"{len(y)} rows are too few for {folds} folds, each of which needs 2 test rows; "
+                "use fewer folds"
             )
         return tuple(KFold(folds, shuffle=True, random_state=random_state).split(y))
     classes, counts = np.unique(y, return_counts=True)
@@ -260,13 +262,14 @@ def given_splits(X: Any, y: np.ndarray, task: Task, cv: Any, groups: Any) -> tup
         if len(np.unique(learned)) < 2 or len(test) < 2:
             raise ComparisonError(
                 f"{where} has {len(train)} training rows with {len(np.unique(learned))} different "
-                f"target(s), and {len(test)} test rows; each part needs 2"
+                f"target(s), and {len(test)} test rows; it needs at least 2 of each: use "
+                "fewer folds"
             )
         unknown = np.setdiff1d(tested, learned)
         if task == "classification" and len(unknown):
             raise ComparisonError(
-                f"{where} is tested on class {unknown.tolist()[0]!r}, which its training rows "
-                "lack; use fewer folds, or leave that class out"
+                f"{where} has test rows of class {unknown.tolist()[0]!r}, but no training rows of "
+                "it; use fewer folds, or leave this class out"
             )
     return splits
 
@@ -300,9 +303,8 @@ def _check_class_sizes(classes: np.ndarray, counts: np.ndarray, folds: int) -> N
     single = classes[counts == 1]
     if len(single):
         raise ComparisonError(
-            f"{_class_words(single)} a single row, and to be both learned and tested a class needs "
-            "2; drop these rows, merge them into another class, or use task regression for "
-            "quantities"
+            f"{_class_words(single)} a single row, but a class needs rows to train and to test on; "
+            "drop these rows, merge them into another class, or use task regression for quantities"
         )
     if counts.max() < folds:
         raise ComparisonError(
@@ -623,7 +625,8 @@ def plan_comparison(
     params = dict(estimator_params or {})
     for given in params.keys() & _OWN_PARAMS.keys():
         raise ComparisonError(
-            f"estimator_params has {given!r}, which the comparison sets: use {_OWN_PARAMS[given]}="
+            f"estimator_params has {given!r}, which the comparison sets: use {_OWN_PARAMS[given]}= "
+            "of the comparison"
         )
     stops_early = recipe == "default" and min(len(train) for train, _ in splits) >= _AUTO_ROWS
     if isinstance(cv, TimeSeriesSplit) and stops_early:
@@ -660,9 +663,13 @@ def _read_groups(groups: Any, n_rows: int) -> np.ndarray:
     """The group of each row, as a number."""
     values = pd.Series(groups.to_pandas() if hasattr(groups, "to_pandas") else np.asarray(groups))
     if len(values) != n_rows:
-        raise ComparisonError(f"there are {n_rows} rows, and groups of {len(values)}")
+        raise ComparisonError(
+            f"groups must have a value for each of the {n_rows} rows, got {len(values)}"
+        )
     if values.isna().any():
-        raise ComparisonError(f"groups has {values.isna().sum()} missing value(s)")
+        raise ComparisonError(
+            f"groups has {values.isna().sum()} missing value(s); fill them in, or drop these rows"
+        )
     return pd.factorize(values)[0]
 
 

@@ -89,7 +89,8 @@ class StackedGridSearchCV(GridSearchCV):
         obstacle = self._obstacle(params, candidates)
         if obstacle is not None:
             warnings.warn(
-                f"{obstacle}: searching with scikit-learn's GridSearchCV, one fit at a time",
+                f"the candidates are not trained together, because {obstacle}; scikit-learn's "
+                "GridSearchCV trains them one fit at a time",
                 stacklevel=2,
             )
             return super().fit(X, y, **params)
@@ -150,10 +151,10 @@ class StackedGridSearchCV(GridSearchCV):
         searched = {name for candidate in candidates for name in candidate}
         unknown = sorted(searched - known)
         if unknown:
-            return f"the grid has {unknown}, no parameters of {type(self.estimator).__name__}"
+            return f"{unknown} are not parameters of {type(self.estimator).__name__}"
         others = sorted(set(params) - {"sample_weight", "groups"})
         if others:
-            return f"fit was given {others}"
+            return f"fit was given {others} (it can stack with sample_weight and groups only)"
         if get_config().get("enable_metadata_routing") and params:
             return "metadata routing is on"
         watched = has_callbacks(self) or has_callbacks(self.estimator) or self.estimator.callbacks
@@ -194,15 +195,16 @@ class _Trained(FrozenEstimator):
         wanted = {name: value for name, value in params.items() if name in plain}
         trained = {name: plain[name] for name in wanted}
         if repr(wanted) != repr(trained):
-            raise RuntimeError(f"the search asked for a fit of {wanted}, trained was {trained}")
+            raise RuntimeError(
+                f"GridSearchCV asked for a fit of {wanted}, but {trained} was trained"
+            )
         return self
 
     def fit(self, X: Any, y: Any, **params: Any) -> Self:
         """Raise the error of a fit that failed."""
         if _num_samples(X) != self.n_rows:
             raise RuntimeError(
-                f"the search asked for a fit to {_num_samples(X)} rows, trained was one to "
-                f"{self.n_rows}"
+                f"GridSearchCV asked for a fit to {_num_samples(X)} rows, but got {self.n_rows}"
             )
         if self.outcome.error is not None:
             raise self.outcome.error

@@ -86,8 +86,8 @@ class Display:
             place = ax.get_subplotspec()
             if place is None:
                 raise ValueError(
-                    f"ax has no place in a grid, which {n_panels} panels could share; make it with "
-                    f"subplots, or give {n_panels} axes"
+                    f"ax cannot be divided into {n_panels} panels, because it is not in a grid; "
+                    f"make it with subplots, or pass a sequence of {n_panels} axes"
                 )
             ax.set_axis_off()
             grid = GridSpecFromSubplotSpec(n_rows, n_columns, subplot_spec=place)
@@ -100,8 +100,8 @@ class Display:
             panels = list(given)
             if len(panels) != n_panels or not all(isinstance(each, Axes) for each in panels):
                 raise ValueError(
-                    f"ax must be an Axes of matplotlib, or {n_panels} of them, a panel each; got "
-                    f"{ax!r}"
+                    f"ax must be a matplotlib Axes or, with one for each panel, a sequence of "
+                    f"{n_panels}, got {ax!r}"
                 )
         self.axes_, self.ax_ = np.array(panels), panels[0]
         self.figure_ = panels[0].figure

@@ -59,8 +59,8 @@ def plot_power(power: pd.DataFrame | Mapping[str, pd.DataFrame]) -> Figure:
 
     References
     ----------
-    "Proxy-normalizing activations to match batch normalization while removing batch dependence",
-    Figure 2.
+    Labatie et al. (2021), "Proxy-normalizing activations to match batch normalization while
+    removing batch dependence", Figure 2.
 
     Examples
     --------

@@ -260,9 +260,9 @@ class PackDisplay(Display):
         Parameters
         ----------
         estimator : PackClassifier or PackRegressor
-            Fitted.
+            Fitted pack.
         ax : matplotlib.axes.Axes, or sequence of two, optional
-            Axes to draw into: one, which is divided, or two. By default those of a new figure.
+            Axes to draw into: one, which is divided, or two. The default is a new figure.
 
         Returns
         -------
@@ -280,8 +280,8 @@ class PackDisplay(Display):
         check_is_fitted(estimator)
         if not hasattr(estimator, "members_"):
             raise TypeError(
-                f"PackDisplay is of a PackClassifier or PackRegressor, got "
-                f"{type(estimator).__name__}; use LossCurveDisplay"
+                "PackDisplay draws a PackClassifier or PackRegressor, got "
+                f"{type(estimator).__name__}; LossCurveDisplay draws other estimators of combutab"
             )
         display = cls(
             members=estimator.members_,

@@ -21,11 +21,11 @@ class Conditions(NamedTuple):
 
 
 class ConditionSampler:
-    """Draws conditions, and real rows that meet them, without a loop over rows or columns.
+    """Draw random conditions, and real rows that meet them, for the training of CTGAN.
 
-    A span (a discrete column) is drawn uniformly, then one of its categories, then one of the rows
-    that have it. The rows are kept sorted by category, span by span, so that a draw is a search in
-    one cumulative distribution and one gather.
+    A discrete column (a span) is drawn uniformly, then one of its categories, then one of the rows
+    that have it. There is no loop over rows or columns: rows are sorted by category, so that a draw
+    is a search in one cumulative distribution and one gather.
 
     Parameters
     ----------
@@ -57,7 +57,10 @@ class ConditionSampler:
     def __init__(self, codes: Tensor, sizes: Sequence[int]) -> None:
         n_rows, n_spans = codes.shape
         if n_rows == 0 or n_spans != len(sizes):
-            raise ValueError(f"codes of shape {tuple(codes.shape)} do not fit {len(sizes)} spans")
+            raise ValueError(
+                f"codes must have at least one row and {len(sizes)} columns, as many as sizes, got "
+                f"shape {tuple(codes.shape)}"
+            )
         device = codes.device
         self.n_rows, self.n_spans = n_rows, n_spans
         widths = torch.tensor(list(sizes), dtype=torch.int64, device=device)
@@ -72,7 +75,10 @@ class ConditionSampler:
         for s, size in enumerate(sizes):
             column = codes[:, s].to(torch.int64)
             if column.min() < 0 or column.max() >= size:
-                raise ValueError(f"span {s} has codes beyond its {size} categories")
+                raise ValueError(
+                    f"column {s} of codes must have values from 0 to {size - 1}, because "
+                    f"sizes[{s}]={size}, got {int(column.min())} to {int(column.max())}"
+                )
             own = slice(int(self.offsets[s]), int(self.offsets[s + 1]))
             counts = torch.bincount(column, minlength=size)
             self.order[s] = torch.argsort(column, stable=True).to(torch.int32)

@@ -194,8 +194,8 @@ def is_per_step(schedule: Schedule) -> bool:
 def schedule_factor(name: Schedule, fraction: float) -> float:
     """Return a schedule's factor at ``fraction`` (0 to 1) of the planned steps.
 
-    The schedule is a function of the fraction or one of these names. Others raise a ValueError,
-    ``invscaling`` and ``adaptive`` too, whose rates depend on more than the fraction.
+    The schedule is a function of the fraction or one of the names below. Others raise a ValueError:
+    the rates of ``invscaling`` and ``adaptive`` depend on more than the fraction.
 
     - ``constant``: 1;
     - ``cosine``: half a cosine from 1 to 0 (Loshchilov and Hutter, 2017, without restarts);
@@ -214,7 +214,10 @@ def schedule_factor(name: Schedule, fraction: float) -> float:
     if callable(name):
         return name(t)
     if name not in _FACTORS:
-        raise ValueError(f"learning_rate must be one of {SCHEDULES}, got {name!r}")
+        more = "; its learning rates depend on more than the fraction" if name in SCHEDULES else ""
+        raise ValueError(
+            f"a schedule must be a function or one of {', '.join(_FACTORS)}, got {name!r}{more}"
+        )
     return _FACTORS[name](t)
 
 

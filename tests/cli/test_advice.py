@@ -83,6 +83,22 @@ def words(node):
     return "X"
 
 
+@pytest.mark.parametrize(
+    ("data", "option"),
+    [
+        ("a,b\n1,Größe\n".encode("utf-16-le"), "--encoding 'utf-16-le'"),
+        ("日本語ソ,b\n1,2\n".encode("shift_jis") + b"\x81,2\n", "--encoding shift_jis, gbk"),
+    ],
+)
+def test_an_unreadable_file_names_the_option_of_its_encoding(tmp_path, capsys, data, option):
+    path = tmp_path / "table.csv"
+    path.write_bytes(data)
+    assert main(["fit", str(path), "--target", "b", "-o", "m", "--encoding", "utf-8"]) == 2
+    said = capsys.readouterr().err
+    assert option in said
+    assert "encoding=" not in said
+
+
 def test_warnings_of_a_training_name_no_parameter_on_the_command_line():
     models = MLPClassifier(), MLPRegressor(), TabMClassifier(), TabFlow(), CTGAN()
     parameters = {name for model in models for name in model.get_params() if "_" in name}

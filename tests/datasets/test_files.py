@@ -115,7 +115,7 @@ def test_the_encoding_that_an_error_names_reads_the_file(tmp_path, encoding):
     for tried in ("utf-8", "ascii", *(["latin-1"] if encoding == "cp1252" else [])):
         with pytest.raises(TableError) as caught:
             read_table(path, encoding=tried)
-        assert f"try encoding={encoding!r} (--encoding {encoding})" in str(caught.value)
+        assert f"try encoding={encoding!r}, or save" in str(caught.value)
         assert str(caught.value).count(str(path)) == 1
     assert list(read_table(path, encoding=encoding)) == [name, "b"]
 
@@ -130,9 +130,9 @@ def test_an_error_does_not_name_the_encoding_that_was_tried(tmp_path, encoding):
 
 def test_text_in_no_encoding_that_its_bytes_tell(tmp_path):
     path = write(tmp_path, "t.csv", "日本語ソ,b\n1,2\n".encode("shift_jis") + b"\x81,2\n")
-    assert "give its encoding (--encoding, such as shift_jis" in complaint(path)
+    assert "pass its encoding, such as encoding='shift_jis'" in complaint(path)
     path = write(tmp_path, "u.csv", "größe,b\n1,2\n".encode())
-    with pytest.raises(TableError, match="--encoding utf-8"):
+    with pytest.raises(TableError, match="try encoding='utf-8'"):
         read_table(path, encoding="ascii")
 
 

@@ -171,7 +171,7 @@ def test_other_content_is_a_warning(small, old, new):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (SMALL.replace("size", "length"), "lacks the columns 'size' and has besides 'length';"),
+        (SMALL.replace("size", "length"), "lacks the columns 'size' and also has 'length';"),
         (SMALL + "4,1,1,a\n", r"small\.csv is not small \(3 rows, 4 columns\): it has 4 rows"),
         ("class\na\nb\na\n", "lacks the columns 'size', 'fixed.acidity', 'colour'; replace it"),
         (SMALL.replace("0.5", "half"), "'fixed.acidity' is numeric, but .*half"),
@@ -206,7 +206,7 @@ def test_a_file_of_one_s_own(tmp_path):
 
 def test_one_column_is_no_data_set(tmp_path):
     (tmp_path / "mine.csv").write_text("y\n1\n2\n")
-    with pytest.raises(TableError, match=r"mine\.csv has one column; the last is the target"):
+    with pytest.raises(TableError, match=r"mine\.csv has one column; add features before"):
         load_openml("mine", data_home=tmp_path)
 
 

@@ -325,13 +325,16 @@ IRIS_X, IRIS_Y = load_iris(return_X_y=True)
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"y": np.r_[IRIS_Y[:-1], 3]}, "class 3 has a single row, .* needs 2; drop"),
+        (
+            {"y": np.r_[IRIS_Y[:-1], 3]},
+            "class 3 has a single row, .* needs rows to train and to",
+        ),
         ({"y": IRIS_Y[:-1]}, "X has 150 rows and y has 149"),
         ({"y": np.ones(150)}, "fewer than two different values"),
         ({"y": np.array(["a"] * 150)}, "fewer than two different values"),
         ({"y": np.where(IRIS_Y == 1, np.nan, IRIS_Y)}, r"50 missing value\(s\)"),
         ({"y": np.c_[IRIS_Y, IRIS_Y]}, r"one dimension, got shape \(150, 2\)"),
-        ({"y": IRIS_X[:, 0], "task": "classification"}, "fractions, which are no classes"),
+        ({"y": IRIS_X[:, 0], "task": "classification"}, "fractions, so its values are not classes"),
         (
             {"y": np.where(IRIS_Y == 1, "a", "b"), "task": "regression"},
             "needs a target of numbers",
@@ -457,10 +460,13 @@ def test_folds_of_a_splitter_and_what_the_test_makes_of_them():
         ),
         ({"cv": [([0, 1], [2, 3])] * 2}, r"2 training rows with 1 different target\(s\)"),
         ({"cv": [([0, 999], [2, 3])] * 2}, "cv cannot split these 150 rows: index 999"),
-        ({"cv": TimeSeriesSplit(3)}, "fold 0 of 3 .* training rows with 1 different|lack"),
-        ({"cv": [([0, 70], [2, 149])] * 2}, "is tested on class 2, which its training rows lack"),
+        (
+            {"cv": TimeSeriesSplit(3)},
+            "fold 0 of 3 .* with 1 different|no training rows",
+        ),
+        ({"cv": [([0, 70], [2, 149])] * 2}, "has test rows of class 2, but no training rows of it"),
         ({"cv": GroupKFold(3)}, "cannot split these 150 rows: .*groups"),
-        ({"groups": GROUPS[:-1]}, "there are 150 rows, and groups of 149"),
+        ({"groups": GROUPS[:-1]}, "a value for each of the 150 rows, got 149"),
         ({"groups": np.where(GROUPS == 1, np.nan, 0)}, r"groups has 15 missing value\(s\)"),
         ({"groups": GROUPS % 2}, "3 folds are more than the 2 groups"),
     ],

@@ -459,9 +459,7 @@ def test_other_things_fall_back_to_grid_search_with_a_warning():
             search.cv_results_["mean_test_score"], reference.cv_results_["mean_test_score"]
         )
     with (
-        pytest.warns(
-            UserWarning, match=r"the grid has \['alhpa'\], no parameters of MLPClassifier"
-        ),
+        pytest.warns(UserWarning, match=r"\['alhpa'\] are not parameters of MLPClassifier"),
         pytest.raises(ValueError, match="Invalid parameter 'alhpa'"),
     ):
         StackedGridSearchCV(CLASSIFIER, {"alhpa": [1]}, cv=2).fit(X, Y)

@@ -160,9 +160,9 @@ def test_a_display_draws_where_it_is_told(several):
     own = figure.subplots(2, 1)
     assert LossCurveDisplay.from_estimator(several, ax=own).axes_.tolist() == own.tolist()
     for wrong in (figure, own[:1], [figure, figure]):
-        with pytest.raises(ValueError, match="an Axes of matplotlib, or 2 of them"):
+        with pytest.raises(ValueError, match=r"ax must be a matplotlib Axes .* a sequence of 2"):
             LossCurveDisplay.from_estimator(several, ax=wrong)
-    with pytest.raises(ValueError, match="ax has no place in a grid"):
+    with pytest.raises(ValueError, match="ax cannot be divided into 2 panels"):
         LossCurveDisplay.from_estimator(several, ax=figure.add_axes((0, 0, 1, 1)))
 
 
@@ -227,5 +227,5 @@ def test_a_display_of_a_pack_draws_in_the_users_axes(pack):
     assert display.axes_.tolist() == axes.tolist()
     assert display.ax_.get_xlabel() == "weight in the ensemble"
     assert len(axes[0].patches) == len(pack.members_)
-    with pytest.raises(TypeError, match="got LinearRegression; use LossCurveDisplay"):
+    with pytest.raises(TypeError, match="got LinearRegression; LossCurveDisplay draws"):
         PackDisplay.from_estimator(LinearRegression().fit(X, Y))

@@ -492,7 +492,7 @@ def test_scores_of_another_comparison_are_never_mixed_in(tmp_path, journal, chan
     path.write_bytes(journal)
     arguments = {"X": X, "y": Y, "refit": False, "checkpoint": path, "name": "data"} | RESUMED
     other = arguments | change
-    with pytest.raises(ComparisonError, match="holds the scores of another comparison") as caught:
+    with pytest.raises(ComparisonError, match="contains the scores of another") as caught:
         compare_activations(other.pop("X"), other.pop("y"), **other)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -529,7 +529,7 @@ def test_modules_of_other_settings_are_other_activations(tmp_path):
 def test_another_file_is_refused_and_left_alone(tmp_path, text):
     path = tmp_path / "results.csv"
     path.write_bytes(text)
-    with pytest.raises(ComparisonError, match=r"results\.csv is no file of kept scores"):
+    with pytest.raises(ComparisonError, match=r"results\.csv is not the checkpoint of a"):
         compare_activations(X, Y, **RESUMED, checkpoint=path)
     assert path.read_bytes() == text
 
@@ -539,7 +539,10 @@ def test_a_disk_that_fills_up_ends_the_journal_and_not_the_training(tmp_path, mo
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("combutab.model_selection._journal.os.fsync", fail)
-    with pytest.warns(UserWarning, match=r"no longer kept in .*: No space left on device") as seen:
+    with pytest.warns(
+        UserWarning,
+        match=r"cannot write scores .*: No space left on device",
+    ) as seen:
         found = compare_activations(X, Y, **RESUMED, checkpoint=tmp_path / "scores.jsonl")
     assert len(seen) == 1
     same(found, whole)
