@@ -75,6 +75,12 @@ def paper_defaults():
         yield
 
 
+@pytest.fixture
+def few_epochs(monkeypatch):
+    """For code that has to run, whatever its networks learn."""
+    _set_defaults(monkeypatch, lambda task, name, now: 3 if name == "max_iter" else now)
+
+
 @pytest.fixture(scope="module")
 def few_trees():
     """For tests of what is done with a learner's scores, and not of how well it learns."""

@@ -10,8 +10,10 @@ BUDGET = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1"))  # how often random t
 
 @contextmanager
 def few_trees():
-    """Let scikit-learn's forests and boosting have 10 trees for 100."""
+    """Let scikit-learn's forests and boosting have 10 trees for 100, and those of packs as many."""
     from sklearn import ensemble
+
+    from combutab.estimators import _pack_training
 
     with pytest.MonkeyPatch.context() as patch:
         for task in ("Classifier", "Regressor"):
@@ -19,6 +21,8 @@ def few_trees():
             patch.setitem(boosting.__init__.__kwdefaults__, "max_iter", 10)
             forest = getattr(ensemble, f"RandomForest{task}")
             patch.setattr(forest.__init__, "__defaults__", (10,))
+        boosted = tuple(settings | {"max_iter": 10} for settings in _pack_training.SETTINGS)
+        patch.setattr(_pack_training, "SETTINGS", boosted)
         yield
 
 

@@ -81,6 +81,7 @@ def ran(tmp_path_factory):
             with (
                 contextlib.redirect_stdout(output),
                 short_reports() if report else contextlib.nullcontext(),
+                mock.patch("combutab.generators._tabflow._STEPS", 100),
             ):
                 exec(compile("\n" * line + block, str(PAGE), "exec"), names)
             check_output(output.getvalue(), shown)

@@ -120,21 +120,21 @@ class DrawnBlocks:
     """Draws of a range of steps, kept until a step beyond them is asked for.
 
     On small tensors an operation costs more than its work: so numbers are drawn for some steps at
-    once, of which each takes ``n_numbers``.
+    once, of which each takes ``n_numbers``. The first ranges are short, as a training may be.
     """
 
     def __init__(self, n_numbers: int, draw: Callable[[range], list[Tensor]]) -> None:
-        self._size, self._draw = max(1, _DRAWN // max(1, n_numbers)), draw
-        self._block = -1
+        self._most, self._draw = max(1, _DRAWN // max(1, n_numbers)), draw
+        self._steps = range(0)
         self._drawn: list[Tensor] = []
 
     def __call__(self, step: int) -> list[Tensor]:
         """The part of one step: item ``step`` of the range, from each tensor."""
-        block, place = divmod(step, self._size)
-        if block != self._block:
-            self._drawn = self._draw(range(block * self._size, (block + 1) * self._size))
-            self._block = block
-        return [drawn[place] for drawn in self._drawn]
+        if step not in self._steps:
+            n_steps = min(max(4, 2 * len(self._steps)), self._most)
+            self._steps = range(step, step + n_steps)
+            self._drawn = self._draw(self._steps)
+        return [drawn[step - self._steps.start] for drawn in self._drawn]
 
 
 # ---- The contract of a training, and its statistic for early stopping ---------------------------

@@ -27,7 +27,8 @@ def code(path):
 OWN = [path for path in PAGES if code(path) - code(ROOT / "README.md")]
 
 
-@pytest.mark.usefixtures("short_reports")
+@pytest.mark.usefixtures("short_reports", "few_epochs")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.stem)
 def test_code_runs(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

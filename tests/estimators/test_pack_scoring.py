@@ -7,6 +7,7 @@ from sklearn.metrics import accuracy_score, f1_score, make_scorer, mean_absolute
 
 from combutab import PackClassifier, PackRegressor
 
+pytestmark = pytest.mark.usefixtures("few_trees")
 X, Y = make_classification(300, 6, n_informative=4, weights=[0.8], flip_y=0.1, random_state=0)
 THREE = np.array(["no", "perhaps", "yes"])[np.digitize(X[:, 0] + 0.5 * X[:, 1], [-0.5, 0.8])]
 QUICK = {"n_members": 4, "max_iter": 6, "random_state": 0}

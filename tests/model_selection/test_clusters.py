@@ -26,9 +26,11 @@ from combutab.core import parallel
 from combutab.estimators import FitTask, _jobs, _pack_training, fit_stacked
 from combutab.evaluation import ml_efficacy
 from tests.model_selection.killers import Killer, Slow
+from tests.short import few_trees
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
+get_mp_context = pytest.importorskip("distributed.utils").get_mp_context
 pytestmark = pytest.mark.timeout(500)
 
 RNG = np.random.default_rng(0)
@@ -40,12 +42,22 @@ NET = MLPClassifier(**paper_recipe("classification", **SETTINGS), random_state=0
 GRID = {"activation": ["tanh", "relu"], "random_state": [0, 1, 2]}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def imported():
+    """What workers have when they start; Dask has its own list, and sets it once."""
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        get_mp_context().set_forkserver_preload(["distributed", "combutab.estimators"])
+
+
 @contextmanager
 def two_workers():
     """Two worker processes; each nanny starts another for one that dies."""
-    # which may take longer than the 15 seconds after which Dask gives the nanny up
-    patience = {"distributed.deploy.lost-worker-timeout": "500s"}
-    with dask.config.set(patience), distributed.LocalCluster(
+    config = {
+        # which may take longer than the 15 seconds after which Dask gives the nanny up
+        "distributed.deploy.lost-worker-timeout": "500s",
+        "distributed.worker.multiprocessing-method": "forkserver",  # which imports once for all
+    }
+    with dask.config.set(config), distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0",
         silence_logs=60,
     ) as cluster, distributed.Client(cluster, timeout=10):  # fmt: skip
@@ -142,6 +154,7 @@ PACK = PackRegressor(
 )  # fmt: skip
 
 
+@few_trees()  # which this process grows
 def test_a_pack_is_of_members_that_others_train(on_dask, monkeypatch):
     """Bit for bit: its choice among their snapshots, their curves, their weights."""
     with joblib.parallel_config(backend="sequential"):

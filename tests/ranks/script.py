@@ -33,6 +33,7 @@ from combutab.estimators import _pack_training, _streaming
 from combutab.estimators._streaming import MemoryPlan
 from combutab.preprocessing import TableEncoder
 from combutab.training import Callback, unshared
+from tests.short import few_trees
 
 HOME, RANK = Path(sys.argv[-1]), int(os.environ.get("RANK", "-1"))
 RNG = np.random.default_rng(0)
@@ -297,6 +298,7 @@ REFUSED = {
 }
 
 
+@few_trees()
 def main():
     warnings.simplefilter("error")
     warnings.filterwarnings("ignore", message=WARNED)
