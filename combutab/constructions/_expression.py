@@ -34,25 +34,25 @@ _ROUNDINGS = (6, 12, 24)  # bits of a column's range that its ends are rounded t
 
 
 def expression_network(expression: str | sympy.Expr, domain: Domain) -> ConstructedNetwork:
-    """Network that equals a formula of sums, products, quotients, powers and functions.
+    """Build a network that equals a formula of sums, products, quotients, powers and functions.
 
-    Theorem 0.3 and the law of composition (theorem .7). Also built are abs (of two ReLU units)
-    and sinh, cosh and tanh (of exponentials). With sin, cos, tan, arcsin, arccos or arctan the
-    layers are of complex numbers (``ComplexCombU``): exp(i x) consists of cosine and sine, and
-    ln(1 + i x) has the arctangent. An exponential is exact to about ``2**-53`` of its
-    largest value, so that ``1 / (1 + exp(-x))`` needs a narrow domain; tanh is built so that it
+    It uses theorem 0.3 and the composition of networks (theorem .7) of the CombU paper. ``abs`` is
+    built from two ReLU units, and ``sinh``, ``cosh`` and ``tanh`` from exponentials. With sin, cos,
+    tan, arcsin, arccos or arctan the layers are complex (``ComplexCombU``), because exp(i x)
+    consists of cosine and sine, and ln(1 + i x) contains the arctangent. An exponential is exact to
+    about ``2**-53`` of its largest value, so ``1 / (1 + exp(-x))`` needs a narrow domain. ``tanh``
     does not: write ``(1 + tanh(x/2)) / 2``.
 
     Parameters
     ----------
     expression : str or sympy.Expr
-        Text is parsed by ``combutab.datasets.parse_formula``: numbers, the variables, ``pi``,
-        ``+ - * / **`` and functions; nothing in it is executed.
+        Formula. Text is parsed by ``combutab.datasets.parse_formula`` and not executed. It may
+        contain numbers, the variables, ``pi``, ``+ - * / **`` and functions.
     domain : mapping of str to (float, float), or DataFrame
-        The inputs, in their order, and the lowest and highest value of each. Of a DataFrame: its
-        columns of numbers, and their smallest and largest values, rounded outward to two digits of
-        the range (to more, where the expression has no value there), since they stand in the
-        network and its files. Inputs that the expression does not use are allowed (lemma .6).
+        The inputs, in their order, with their lowest and highest values. For a DataFrame these are
+        the smallest and largest values of its numeric columns, rounded outward to two digits of the
+        range (to more digits if the expression has no value there), because the network and its
+        files contain them. Inputs that the expression does not use are allowed (lemma .6).
 
     Returns
     -------
@@ -61,11 +61,12 @@ def expression_network(expression: str | sympy.Expr, domain: Domain) -> Construc
     Raises
     ------
     ValueError
-        If the text is no formula, a variable is not in the domain, a function has no such
-        network, a part has no value on the domain (ln or a root of what may be negative, a pole,
-        arcsin of what may reach 1), weights overflow, or rounding leaves no digit of the result.
-        Parts are bounded each alone (interval arithmetic), so that ``x - x*y`` may be thought
-        negative where it is not: write ``x*(1 - y)``, in which each variable stands once.
+        If the text is not a formula, a variable is not in the domain, a function has no such
+        network, a part has no value on the domain (a logarithm or root of what may be negative, a
+        division by what may be zero, arcsin of what may reach 1), weights overflow, or rounding
+        leaves no digit of the result. Bounds are computed for each part by itself (interval
+        arithmetic), so ``x - x*y`` may have a negative bound although its values are positive.
+        Write ``x*(1 - y)``, in which each variable occurs once.
     ImportError
         Without SymPy: ``pip install 'combutab[formulas]'``.
 
