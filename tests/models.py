@@ -119,7 +119,9 @@ MODELS = {
     ),
     **{cls.__name__: generator(cls) for cls in (TabFlow, CTGAN)},
     "TVAE": generator(TVAE, activation="combu-random"),
-    "imputer": Model(TabFlowImputer, {"generator": _TINY_TVAE, "random_state": 0}, TABLE),
+    "imputer": Model(
+        TabFlowImputer, {"generator": _TINY_TVAE, "n_draws": 2, "random_state": 0}, TABLE
+    ),
     "table encoder": Model(TableEncoder, {"max_onehot": 5}, TABLE),
     "mode encoder": Model(ModeEncoder, {"random_state": 0}, TABLE),
 }

@@ -58,6 +58,7 @@ from tests.models import (
     net,
 )
 
+pytestmark = pytest.mark.usefixtures("few_trees")  # in packs
 ALL = MODELS | VARIANTS
 GENERATORS = ["TabFlow", "CTGAN", "TVAE"]
 ESTIMATORS = ["classifier", "regressor", "TabM classifier", "TabM regressor"]
@@ -596,7 +597,8 @@ OF_PACKS |= {"numeric_encoding": "standard", "learning_rate_init": 0.03}
 OF_PACKS |= {"dropout": 0.0, "precision": "float64", "learning_rate_factors": None}
 TINY_PACK = {"n_members": 3, "max_iter": 12, "activations": ("relu", "combu")}
 TINY_PACK |= {"member_params": OF_PACKS}
-# folds and the leaves of trees count rows, not their weights: the checks of copies need neither
+# folds and the leaves of trees count rows, not their weights: the checks of copies need neither,
+# and all others run with both
 FOLDED_PACK = {**TINY_PACK, "max_iter": 6}
 TINY_PACK |= {"cv": None, "boosting": False}
 TINY = {cls: {"epochs": 1, **widths} for cls, widths in WIDTHS.items()}
@@ -643,11 +645,12 @@ def _name(check):
     return getattr(check, "func", check).__name__
 
 
-def _left_out(cls, params):
-    """Checks of the exact instances alone."""
+def _has(params, cls, check):
+    """Checks of copies are for exact instances, of which packs without folds have no others."""
     exact = params.get("precision") == "float64" or cls not in (MLPClassifier, MLPRegressor)
-    exact = exact and params is not FOLDED_PACK
-    return set() if exact else WEIGHTS_AS_COPIES
+    if _name(check) in WEIGHTS_AS_COPIES:
+        return exact and params is not FOLDED_PACK
+    return params is not TINY_PACK
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -658,9 +661,8 @@ def _left_out(cls, params):
         pytest.param(estimator, check, id=f"{i}-{cls.__name__}-{_name(check)}")
         for i, (cls, params) in enumerate(SETTINGS)
         for estimator, check in estimator_checks_generator(cls(**params))
-        if _name(check) not in _left_out(cls, params)
+        if _has(params, cls, check)
     ],
 )
-def test_scikit_learn_check(estimator, check, monkeypatch):
-    monkeypatch.setattr("combutab.estimators._boosting._PATIENCE", 2)
+def test_scikit_learn_check(estimator, check):
     check(estimator)

@@ -33,6 +33,7 @@ from combutab.reports import render_report
 from tests.short import BUDGET
 from tests.trust.forked import Forked, needs_fork
 
+pytestmark = pytest.mark.usefixtures("few_trees")  # of a baseline
 SMALL = {"seeds": 1, "folds": 5, "refit": False, "activations": ["relu", "combu"]}
 
 SMALL |= {"hidden": [32], "epochs": 40, "estimator_params": {"learning_rate_init": 0.01}}
