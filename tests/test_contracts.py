@@ -616,7 +616,7 @@ SETTINGS = [
         MLPClassifier,
         EXACT
         | NARROW
-        | {"n_members": 2, "solver": "sgd", "learning_rate_init": 0.1, "max_iter": 15},
+        | {"n_members": 2, "solver": "sgd", "learning_rate_init": 0.2, "max_iter": 8},
     ),
     (MLPClassifier, NARROW | {"solver": "lbfgs", "max_iter": 20}),
     (MLPRegressor, EXACT | NARROW | {"loss": "quantile", "activation": "prelu", "max_iter": 15}),

@@ -557,7 +557,7 @@ def tables(folder):
     return results, pd.read_csv(folder / "summary.csv"), (folder / FILES[-1]).read_bytes()
 
 
-STOPPED = [*COMMAND, "--epochs", "40", "--hidden", "256,256", "--jobs", "1", "--out", "o"]
+STOPPED = [*COMMAND, "--epochs", "5", "--hidden", "256,256", "--jobs", "1", "--out", "o"]
 
 
 @pytest.fixture(scope="module")
