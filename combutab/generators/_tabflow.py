@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
@@ -27,7 +27,14 @@ from combutab.generators._base import (
     BaseGenerator,
 )
 from combutab.generators._imputing import draw_beside, present_codes
-from combutab.generators._training import DrawnBlocks, GeneratorPlan, Rates, TableRows, Training
+from combutab.generators._training import (
+    DrawnBlocks,
+    GeneratorPlan,
+    Measure,
+    Rates,
+    TableRows,
+    Training,
+)
 from combutab.generators.sampling import (
     DirectSampler,
     RowRequest,
@@ -116,13 +123,18 @@ class FlowSteps:
         return BlurredCrossEntropy(self.code_spans)
 
     def gradients(
-        self, rows: TableRows, drawn: FlowDraw, masks: Sequence[Tensor] | None = None
+        self,
+        rows: TableRows,
+        drawn: FlowDraw,
+        masks: Sequence[Tensor] | None = None,
+        skip: Collection[str] = (),
     ) -> tuple[Tensor, Tensor]:
         """Set the network's gradients; returns the members' losses of codes and values, (M,).
 
-        ``masks`` are of dropout, a block each: those of the network of codes first.
+        ``masks`` are of dropout, a block each: those of the network of codes first. The loss of a
+        network to ``skip`` is 0.
         """
-        codes, values = self.losses(self.network, rows, drawn, masks)
+        codes, values = self.losses(self.network, rows, drawn, masks, skip)
         fill_gradients((codes + values).sum(), self.network)
         return codes.detach(), values.detach()
 
@@ -132,27 +144,48 @@ class FlowSteps:
         rows: TableRows,
         drawn: FlowDraw,
         masks: Sequence[Tensor] | None = None,
+        skip: Collection[str] = (),
     ) -> tuple[Tensor, Tensor]:
         """The losses of codes and of values of a network of the stack, (M,) each."""
         half = len(masks or ()) // 2
         code_masks, value_masks = (masks[:half], masks[half:]) if masks else (None, None)
-        codes, dtype = rows.codes, self.spans.dtype
-        raw = self.code_outputs(network, codes.masked_fill(drawn.hidden, -1), code_masks)
-        weight = drawn.hidden.to(dtype)
+        none = torch.zeros(len(rows.codes), dtype=self.spans.dtype, device=self.spans.device)
+        return (
+            none if "codes" in skip else self._code_losses(network, rows.codes, drawn, code_masks),
+            none
+            if "values" in skip or network.values is None
+            else self._value_losses(network, rows, drawn, value_masks),
+        )
+
+    def _code_losses(
+        self,
+        network: StackedCascade,
+        codes: Tensor,
+        drawn: FlowDraw,
+        masks: Sequence[Tensor] | None,
+    ) -> Tensor:
+        raw = self.code_outputs(network, codes.masked_fill(drawn.hidden, -1), masks)
+        weight = drawn.hidden.to(self.spans.dtype)
         weight.div_(weight.sum(-1, keepdim=True))  # each hidden code's share of its row's
-        losses = self.cross_entropy(raw, codes, weight).mean(1)
-        if network.values is None:
-            return losses, torch.zeros_like(losses)
+        return self.cross_entropy(raw, codes, weight).mean(1)
+
+    def _value_losses(
+        self,
+        network: StackedCascade,
+        rows: TableRows,
+        drawn: FlowDraw,
+        masks: Sequence[Tensor] | None,
+    ) -> Tensor:
         ends = to_normal(rows.values)
         velocity = ends - drawn.noise
         at = torch.where(drawn.known, ends, drawn.noise + drawn.time * velocity)
         with self.context():
-            layer = ValueLayer(self, network, codes, drawn.known)
-            found = layer.velocity(at, drawn.time, value_masks)
+            layer = ValueLayer(self, network, rows.codes, drawn.known)
+            found = layer.velocity(at, drawn.time, masks)
         # 0 is the value of what has none within its bin: an atom, or a missing number
         counted = (~drawn.known & (rows.values != 0)).to(velocity.dtype)
-        error = (found.to(dtype) - velocity) * counted
-        return losses, error.square().mean((1, 2))
+        error = (found.to(velocity.dtype) - velocity) * counted
+        return error.square().mean((1, 2))
 
     def code_outputs(
         self, network: StackedCascade, codes: Tensor, masks: Sequence[Tensor] | None = None
@@ -341,7 +374,6 @@ class FlowTraining(Training[StackedCascade]):
     last tenth of them, so that it is good at any time, and no schedule needs to know the end.
     """
 
-    statistic = "validation_loss"
     shares_rows = True
 
     def __init__(
@@ -360,6 +392,12 @@ class FlowTraining(Training[StackedCascade]):
         self.n_steps = len(rows) // self.batch_size
         n_drawn = spans.n_spans + 2 * spans.n_values + 3
         self._drawn = DrawnBlocks(len(plans) * self.batch_size * n_drawn, self._draw_steps)
+
+    @property
+    def statistics(self) -> Mapping[str, str]:
+        """See `Training`."""
+        parts = ("codes", "values") if self.network.values else ("codes",)
+        return {f"validation_{part}_loss": part for part in parts}
 
     def epoch(self, number: int) -> dict[str, Tensor]:
         """See `Training`."""
@@ -384,7 +422,7 @@ class FlowTraining(Training[StackedCascade]):
             keys = [fold_in(plan.member.seed, Stream.FLOW_MASKS, at) for plan in self.plans]
             masks = self._masks.draw(keys, index.shape[1], own.start)
         drawn = FlowDraw(*(part[:, own] for part in self._drawn(at)))
-        codes, values = self.steps.gradients(rows, drawn, masks)
+        codes, values = self.steps.gradients(rows, drawn, masks, self.ended)
         share = self.add_up(index.shape[1], n, "network")
         losses = codes * share, values * share
         self.update("network", min(1.0, (at + 1) / _WARM_UP))
@@ -400,8 +438,8 @@ class FlowTraining(Training[StackedCascade]):
 
     def measure(
         self, held_out: TableRows, sampler: Sampler[StackedCascade], keys: Sequence[int]
-    ) -> Callable[[], np.ndarray]:
-        """Measure the losses' sum, by draws of these keys; see `Training`."""
+    ) -> Measure:
+        """Measure both losses, by draws of these keys; see `Training`."""
         index = torch.arange(len(held_out), device=self.spans.device)
         index = index.repeat(-(-_DRAWS // len(held_out)))
         rows = held_out[index.expand(len(keys), -1)]
@@ -409,12 +447,12 @@ class FlowTraining(Training[StackedCascade]):
         drawn = draw([[fold_in(key, p) for key in keys] for p in _PURPOSES], len(index), self.spans)
 
         @torch.inference_mode()
-        def loss() -> np.ndarray:
-            network = self.sampled.eval()
-            codes, values = self.steps.losses(network, rows, drawn)
-            return (codes + values).double().cpu().numpy()
+        def measured() -> dict[str, np.ndarray]:
+            losses = self.steps.losses(self.sampled.eval(), rows, drawn, skip=self.ended)
+            pairs = zip(self.statistics, losses, strict=False)  # without values there is one
+            return {name: own.double().cpu().numpy() for name, own in pairs}
 
-        return loss
+        return measured
 
 
 # ---- TabFlow: a cascaded flow of tables ----------------------------------------------------------
@@ -443,7 +481,7 @@ class TabFlow(BaseGenerator[StackedCascade]):
     Parameters
     ----------
     hidden_layer_sizes : sequence of int, default=(256, 256)
-        Widths of the residual blocks of the network of codes; the network of values has twice these
+        Widths of the residual blocks of the network of codes; the network of values has half these
         widths. The residual stream has the width of the first block.
     n_bins : int, default=64
         Approximate number of bins per numeric column. Each bin has at least 20 rows.
@@ -464,8 +502,9 @@ class TabFlow(BaseGenerator[StackedCascade]):
         Activation function of all blocks of both networks, as in `MLPClassifier`. ``"original"`` is
         SiLU, as in most published networks of this kind.
     normalization : str, default="layer"
-        Normalization of the inputs of each block and of the last layer, with the values of
-        `MLPClassifier`.
+        Normalization of the inputs of each block and of the last layer of the network of codes,
+        with the values of `MLPClassifier`. The network of values has none: it learns small
+        differences of large inputs, which a normalization of rows slows down.
     proxy_norm : bool, default=False
         Must be False. Proxy Normalization belongs between a normalization and an activation, and
         these blocks have a linear layer there.
@@ -477,13 +516,13 @@ class TabFlow(BaseGenerator[StackedCascade]):
     dropout : float, default=0.05
         Probability with which a hidden unit is dropped in a training step.
     early_stopping : bool or "auto", default="auto"
-        Whether to set rows aside and to stop the training of a member when its loss on them has not
-        decreased for ``n_iter_no_change`` epochs. The weights of its best epoch are kept. "auto"
-        does so for tables of 200 rows or more.
+        Whether to set rows aside and to stop the training of each of a member's two networks when
+        its loss on them has not decreased for ``n_iter_no_change`` epochs. The weights of its best
+        epoch are kept. "auto" does so for tables of 200 rows or more.
     validation_fraction : float, default=0.1
         Share of the rows that early stopping sets aside, at most 1,000 rows.
     n_iter_no_change : int or inf, default=50
-        Number of epochs without improvement after which training stops.
+        Number of epochs without improvement after which the training of a network stops.
     max_time, n_members, min_frequency, identifiers, constraints, random_state, device, \
 precision, callbacks
         As in `CTGAN`.
@@ -494,7 +533,8 @@ precision, callbacks
     history_ : DataFrame
         One row per member and epoch: codes_loss, the mean cross-entropy of a hidden code, in part
         with blurred bins; values_loss, the mean squared error of the flow's velocity, for tables
-        with numbers; with early stopping validation_loss, their sum on the validation rows.
+        with numbers; with early stopping validation_codes_loss and validation_values_loss, the same
+        on the validation rows. The losses of a network that has ended are NaN.
     loss_values : DataFrame
         The history of the first member.
     n_iter_ : int

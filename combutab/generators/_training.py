@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from combutab.training import OptimizerConfig, RowOptimizer, StackFile, Trainabl
 
 Curves = dict[str, list[np.ndarray]]  # a loss of each member by epoch
 State = dict[str, Tensor]  # of a member
+Measure = Callable[[], dict[str, np.ndarray]]  # statistics of each member on validation rows
 _MOVED = 1 << 16  # rows at a time
 
 
@@ -142,9 +144,7 @@ class DrawnBlocks:
 MAX_ROWS = 1000  # held out
 
 
-def energy_distance(
-    rows: TableRows, sampler: Sampler[NetworkT], keys: Sequence[int]
-) -> Callable[[], np.ndarray]:
+def energy_distance(rows: TableRows, sampler: Sampler[NetworkT], keys: Sequence[int]) -> Measure:
     """Return a function that gives the energy distance of each member's rows to others, (M,).
 
     The sampler is about the network in training. There is a key a member, for the same noise each
@@ -157,11 +157,12 @@ def energy_distance(
         between = _distances(values, codes, rows.values, rows.codes).mean()
         return float(2 * between - _mean_distance(values, codes) - within)
 
-    def measure() -> np.ndarray:
+    def measure() -> dict[str, np.ndarray]:
         assert sampler.network is not None
         sampler.network.eval()
         values, codes = sampler.generate_stack(keys, len(rows))
-        return np.array([one(v, c) for v, c in zip(values, codes, strict=True)])
+        found = [one(v, c) for v, c in zip(values, codes, strict=True)]
+        return {"validation_distance": np.array(found)}
 
     return measure
 
@@ -201,7 +202,7 @@ class Training(ABC, Generic[NetworkT]):
     adam : OptimizerConfig
     """
 
-    statistic: ClassVar[str] = "validation_distance"  # that early stopping goes by
+    ended: frozenset[str] = frozenset()  # parts that early stopping has ended for all members
     shares_rows: ClassVar[bool] = False  # whether steps go by ``own`` and ``add_up``
     batch_size: int  # of a step's rows, where they are shared
     progress: float = 0.0
@@ -225,6 +226,15 @@ class Training(ABC, Generic[NetworkT]):
             for name, network in networks.items()
             if name in self.plans[0].rates
         }
+
+    @property
+    def statistics(self) -> Mapping[str, str]:
+        """What early stopping goes by, and the part of the network that it is about.
+
+        The names of a part's tensors begin with it: with nothing for the whole network, or with the
+        name of one of several networks that do not depend on each other, and of its loss.
+        """
+        return {"validation_distance": ""}
 
     @abstractmethod
     def epoch(self, number: int) -> dict[str, Tensor]:
@@ -261,8 +271,8 @@ class Training(ABC, Generic[NetworkT]):
 
     def measure(
         self, held_out: TableRows, sampler: Sampler[NetworkT], keys: Sequence[int]
-    ) -> Callable[[], np.ndarray]:
-        """Return a function that measures each member, (M,), by rows held out and a key each."""
+    ) -> Measure:
+        """Return a function that gives the ``statistics``, by rows held out and a key a member."""
         return energy_distance(held_out, sampler, keys)
 
     def update(self, name: str, factor: float = 1.0) -> None:
@@ -297,20 +307,21 @@ class GeneratorStack(Trainable[GeneratorResult]):
     an interrupt the results are those of the last whole epoch; if there was none, KeyboardInterrupt
     is raised.
 
-    ``measure`` gives a statistic of each member on rows held out, (M,), the less the better. A
-    member is finished after ``n_iter_no_change`` epochs without a lower one, and has the weights of
-    its best epoch.
+    ``measure`` gives statistics of each member on rows held out, (M,), the less the better: one for
+    each part of its network. A part has ended after ``n_iter_no_change`` epochs without a lower
+    one, and has the weights of its best epoch; a member is finished when all its parts have.
     """
 
     def __init__(
         self,
         training: Training[Any],
-        measure: Callable[[], np.ndarray] | None = None,
+        measure: Measure | None = None,
         n_iter_no_change: float = np.inf,
         file: StackFile | None = None,
     ) -> None:
         self.training, self.measure, self.file = training, measure, file
         self.n_iter_no_change = n_iter_no_change
+        self.parts = dict(training.statistics) if measure is not None else {}
         n_members = len(training.plans)
         self.members = list(range(n_members))
         self.learning_rates = [next(iter(plan.rates.values())).lr for plan in training.plans]
@@ -318,15 +329,20 @@ class GeneratorStack(Trainable[GeneratorResult]):
         self.diverged = np.zeros(n_members, dtype=bool)
         self.reason = "epochs"
         self.states: list[State] = []  # of the last whole epoch, or the best one
-        self.best = np.full(n_members, np.inf)
+        self.best = np.full((len(self.parts), n_members), np.inf)
         self.best_states: list[State] = [{} for _ in self.members]
-        self.n_iter_no_improvement = np.zeros(n_members, dtype=int)
+        self.n_iter_no_improvement = np.zeros((len(self.parts), n_members), dtype=int)
         self.n_epochs = np.zeros(n_members, dtype=int)  # until early stopping ended it
 
     @property
-    def stopped(self) -> np.ndarray:
-        """Find the members that have not become better for too long."""
+    def ended(self) -> np.ndarray:
+        """Find the parts of members that have not become better for too long, (n_parts, M)."""
         return self.n_iter_no_improvement >= self.n_iter_no_change
+
+    @property
+    def stopped(self) -> np.ndarray:
+        """Find the members all of whose parts have ended."""
+        return np.all(self.ended, axis=0) & bool(self.parts)
 
     @property
     def finished(self) -> bool:
@@ -358,8 +374,9 @@ class GeneratorStack(Trainable[GeneratorResult]):
         check_fields(progress, _PROGRESS, "the training's progress")
         training, n_epochs = self.training, progress["epochs"]
         expected = _tensors(training)
-        for m in self.members if self.measure is not None else ():
-            best = {f"{m}.best.{n}": v for n, v in training.sampled.member_state(m).items()}
+        for m, part in itertools.product(self.members, self.parts.values()):
+            state = training.sampled.member_state(m)
+            best = {f"{m}.best.{n}": v for n, v in state.items() if n.startswith(part)}
             expected |= best if best.keys() & arrays.keys() else {}
         curves = {name: f"losses.{name}" for name in progress["losses"]}
         if wrong := set(arrays) ^ {*curves.values(), *expected}:
@@ -369,12 +386,10 @@ class GeneratorStack(Trainable[GeneratorResult]):
             if arrays[key].shape != (n_epochs, len(self.members)) or arrays[key].dtype.kind != "f":
                 raise ValueError(f"it has losses {name} of other epochs than {n_epochs}")
             self.curves[name] = list(arrays[key])
-            if name != training.statistic:
-                self.diverged |= ~np.isfinite(arrays[key]).all(axis=0)
+        for epoch in range(n_epochs):
+            self._take({name: values[epoch] for name, values in self.curves.items()})
         if self.diverged.all():  # then nothing is written
             raise ValueError("its losses are not finite")
-        for values in self.curves.get(training.statistic, []):
-            self._count(values)
         for m in self.members:
             own = with_prefix(arrays, f"{m}.")
             state = {name: torch.from_numpy(array) for name, array in own.items()}
@@ -392,36 +407,52 @@ class GeneratorStack(Trainable[GeneratorResult]):
         """See `Trainable`; what is measured is less for better members."""
         training, world = self.training, current()
         training.progress = progress
+        over = np.all(self.ended | self.diverged, axis=1)
+        training.ended = frozenset(itertools.compress(self.parts.values(), over))
         losses = {n: v.cpu().numpy() for n, v in training.epoch(number).items()}  # the one sync
-        measured = None if self.measure is None else self.measure()
+        measured = {} if self.measure is None else self.measure()
         for network in training.networks.values():  # processors may round differently
             world.broadcast(network.flat.values)
         losses, measured = world.broadcast_object((losses, measured))
-        return losses, None if measured is None else -measured
+        scores = None
+        if self.parts:
+            found = np.stack([measured[name] for name in self.parts])
+            scores = -np.where(self.ended, self.best, found).sum(0)
+        curves = losses | measured
+        return {n: np.where(self._has_ended(n), np.nan, v) for n, v in curves.items()}, scores
 
     def record(self, losses: dict[str, np.ndarray], scores: np.ndarray | None) -> None:
         """See `Trainable`."""
-        columns = dict(losses)
-        if scores is not None:
-            columns[self.training.statistic] = -scores
-            for m in np.flatnonzero(self._count(-scores)):
-                self.best_states[m] = self.training.sampled.member_state(int(m))
-        for name, values in columns.items():
+        better = self._take(losses)
+        for part, members in zip(self.parts.values(), better, strict=True):
+            for m in np.flatnonzero(members):
+                state = self.training.sampled.member_state(int(m))
+                self.best_states[m] |= {n: v for n, v in state.items() if n.startswith(part)}
+        for name, values in losses.items():
             self.curves.setdefault(name, []).append(values)
-        for values in losses.values():
-            self.diverged |= ~np.isfinite(values)
         self._keep_states()
         if self.file is not None and not self.diverged.all():
             self.file.note(*self.state())
 
-    def _count(self, values: np.ndarray) -> np.ndarray:
-        """Take in an epoch's statistics; tells which members became better."""
-        going = ~self.stopped
+    def _has_ended(self, name: str) -> np.ndarray:
+        """The members of whom the part that a curve is about had ended before the epoch, (M,)."""
+        about = self.parts.get(name, name)
+        own = [part == about for part in self.parts.values()]
+        return np.all(self.ended[own], axis=0) if any(own) else self.stopped
+
+    def _take(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Take in an epoch's curves; tells which parts of which members became better."""
+        for name in columns.keys() - self.parts.keys():
+            self.diverged |= ~np.isfinite(columns[name]) & ~self._has_ended(name)
+        going = ~self.ended
+        self.n_epochs[~self.stopped] += 1
+        values = self.best.copy()
+        for k, name in enumerate(self.parts):
+            values[k] = columns.get(name, np.inf)
         better = going & (values < self.best)
         self.best[better] = values[better]
         self.n_iter_no_improvement[going] += 1
         self.n_iter_no_improvement[better] = 0
-        self.n_epochs[going] += 1
         return better
 
     def stop(self, reason: str) -> None:
@@ -437,7 +468,7 @@ class GeneratorStack(Trainable[GeneratorResult]):
     def _keep_states(self) -> None:
         """Copy what would come of each member if training ended now."""
         network = self.training.sampled
-        self.states = [s or network.member_state(m) for m, s in enumerate(self.best_states)]
+        self.states = [network.member_state(m) | s for m, s in enumerate(self.best_states)]
 
     def _result(self, m: int, state: State) -> GeneratorResult:
         n_epochs = None if self.measure is None else int(self.n_epochs[m])

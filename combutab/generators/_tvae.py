@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -22,7 +22,14 @@ from combutab.generators._base import (
     SHARED_CONSTRAINTS,
     BaseGenerator,
 )
-from combutab.generators._training import DrawnBlocks, GeneratorPlan, Rates, TableRows, Training
+from combutab.generators._training import (
+    DrawnBlocks,
+    GeneratorPlan,
+    Measure,
+    Rates,
+    TableRows,
+    Training,
+)
 from combutab.generators.sampling import RowRequest, Sampler, Samples
 from combutab.nn import (
     Member,
@@ -39,7 +46,6 @@ from combutab.training import OptimizerConfig
 class VAETraining(Training[StackedRowDecoder]):
     """The encoders and decoders of a stack of VAEs."""
 
-    statistic = "validation_loss"
     shares_rows = True
 
     def __init__(
@@ -125,21 +131,27 @@ class VAETraining(Training[StackedRowDecoder]):
         divergence = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)
         return (self.loss_factor * reconstruction + divergence).mean(1)
 
+    @property
+    def statistics(self) -> Mapping[str, str]:
+        """See `Training`."""
+        return {"validation_loss": ""}
+
     def measure(
         self, held_out: TableRows, sampler: Sampler[StackedRowDecoder], keys: Sequence[int]
-    ) -> Callable[[], np.ndarray]:
+    ) -> Measure:
         """Measure the loss, by noise of these keys; see `Training`."""
         shape = (len(keys), -1, -1)
 
         @torch.inference_mode()
-        def loss() -> np.ndarray:
+        def measured() -> dict[str, np.ndarray]:
             self.encoder.eval()
             self.decoder.eval()
             noise = self._normals(keys, len(held_out))
             values, codes = held_out.values.expand(shape), held_out.codes.expand(shape)
-            return self._loss(values, codes, noise, *self._plain_passes()).cpu().numpy()
+            loss = self._loss(values, codes, noise, *self._plain_passes())
+            return {"validation_loss": loss.cpu().numpy()}
 
-        return loss
+        return measured
 
 
 # ---- TVAE: a variational autoencoder of tables ---------------------------------------------------

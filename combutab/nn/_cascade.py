@@ -172,7 +172,8 @@ class StackedCascade(StackedNetwork):
     members : sequence of Member
         The M networks of the stack.
     normalization : str, default="layer"
-        Normalisation of the inputs of each block and of the last layer.
+        Normalisation of the inputs of each block and of the last layer of ``codes``. ``values`` has
+        none: it has to see small differences of inputs that are large when all codes are known.
 
     References
     ----------
@@ -200,7 +201,7 @@ class StackedCascade(StackedNetwork):
                 self.value_widths(widths),
                 spans.n_values,
                 members,
-                normalization,
+                "none",
             )
         self._flatten(spans.dtype, spans.device)
 

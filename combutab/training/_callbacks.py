@@ -29,7 +29,8 @@ class EpochReport:
 
     ``members`` are positions in the original stack; the arrays have one value per member.
     ``validation_score`` is None without validation rows. ``losses`` has the losses by name
-    (such as those of a generator and its critic), the main one first. Training ends at the latest
+    (such as those of a generator and its critic, and on validation rows), the main one first; NaN
+    for a network that has ended. Training ends at the latest
     with the epoch at whose end ``max_seconds`` have passed.
     """
 
@@ -155,11 +156,14 @@ class ProgressBar(Callback):
         if not self._said and report.seconds >= _SOME_SECONDS:
             self._said = True
             self._say_estimate(report)
-        losses = dict(report.losses) if len(report.losses) > 1 else {"loss": report.train_loss}
+        losses = {n: v for n, v in report.losses.items() if not n.startswith("validation")}
+        losses = losses if len(losses) > 1 else {"loss": report.train_loss}
         if report.validation_score is not None:
             losses["score"] = report.validation_score
         scores = ""
         for name, values in losses.items():
+            if np.isnan(values).all():  # what it is about has ended
+                continue
             more = f"{scores}{', ' if scores else ''}{name} {values.mean():.3g}"
             scores = more if len(more) <= self._room else scores
         self._bar.update(self._task, completed=report.epoch, scores=scores, end=end)

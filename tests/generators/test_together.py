@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from combutab import CTGAN, TVAE
+from combutab import CTGAN, TVAE, TabFlow
 from combutab.generators import _base, fit_stack
 from combutab.training import Callback
 from tests.generators.small import EVERY, RATES, assert_same
@@ -96,15 +96,30 @@ def stopping(cls, **params):
 @EVERY
 def test_a_member_stops_when_it_comes_no_closer_and_keeps_its_best(cls):
     model = stopping(cls).fit(TABLE)
-    statistic = "validation_distance" if cls is CTGAN else "validation_loss"
-    distance = model.history_[statistic].to_numpy()
-    assert model.n_iter_ == len(distance) < 80
-    assert distance.argmin() == len(distance) - 4  # the best, and three epochs after it
-    # the weights are those of the best epoch: as if training had ended there
-    best = stopping(cls, epochs=int(distance.argmin()) + 1).fit(TABLE)
-    for name, value in best._states[0].items():
-        np.testing.assert_array_equal(model._states[0][name], value)
+    measured = model.history_.filter(like="validation")
+    assert len(measured.columns) == (2 if cls is TabFlow else 1)
+    lengths = measured.notna().sum()  # TabFlow's two networks stop on their own
+    assert model.n_iter_ == lengths.max() < 80
+    assert lengths.nunique() == len(lengths)
+    for name, values in measured.items():
+        best = int(values.argmin())
+        assert best == lengths[name] - 4  # the best, and three epochs after it
+        # the weights are those of the best epoch: as if training had ended there
+        ended = stopping(cls, epochs=best + 1).fit(TABLE)._states[0]
+        part = name.split("_")[1] if cls is TabFlow else ""
+        for key in (key for key in ended if key.startswith(part)):
+            np.testing.assert_array_equal(model._states[0][key], ended[key])
     assert not any("Validation" in name for name in model.loss_values)
+
+
+def test_a_flow_of_which_one_network_has_ended_is_saved_and_taken_up(tmp_path):
+    model = stopping(TabFlow).fit(TABLE)
+    file, lengths = tmp_path / "fit", model.history_[["codes_loss", "values_loss"]].notna().sum()
+    assert lengths.min() + 1 < lengths.max()
+    stopping(TabFlow, epochs=int(lengths.min()) + 1).fit(TABLE, checkpoint=file)
+    assert_same(stopping(TabFlow).fit(TABLE, checkpoint=file), model)
+    model.save(tmp_path / "model")
+    pd.testing.assert_frame_equal(TabFlow.load(tmp_path / "model").history_, model.history_)
 
 
 @EVERY
