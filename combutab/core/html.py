@@ -75,6 +75,8 @@ def learning_curves(estimator: Any) -> LearningCurves:
         raise ValueError("has no epochs to draw; solver='lbfgs' has none")
     columns = [str(name) for name in history if name not in _NO_LOSS]
     validations = [name for name in columns if name.startswith("validation")]
+    if len(validations) > 1:  # of several networks, each with a best epoch of its own
+        validations = []
     names = [name for name in columns if name not in validations]
     scores, words = pd.Series(np.nan, history.index), "score"
     for name in validations:

@@ -98,6 +98,22 @@ def test_the_score_has_its_name_and_a_loss_is_one(cls, scoring, label):
     )
 
 
+def test_a_flow_has_the_losses_of_two_networks_and_no_one_best_epoch():
+    table = np.column_stack([X[:, 0], X[:, 0] + X[:, 1]])
+    flow = TabFlow(
+        (8,), epochs=40, early_stopping=True, n_iter_no_change=2, learning_rate=0.02, random_state=0
+    ).fit(table)
+    figure = plot_loss_curve(flow)
+    labels = [axes.get_ylabel() for axes in figure.axes]
+    parts = ["codes loss", "values loss"]
+    assert labels == [*parts, *(f"validation {part}" for part in parts)]
+    lengths = flow.history_[["codes_loss", "values_loss"]].notna().sum().tolist()
+    assert lengths[0] != lengths[1], "vacuous: both networks end together"
+    drawn = [int(np.isfinite(lines(axes)[0].get_ydata()).sum()) for axes in figure.axes]
+    assert drawn == [*lengths, *lengths]
+    assert not any(dots(axes) for axes in figure.axes)
+
+
 def test_estimators_are_compared_with_and_without_scores(several):
     plain = MLPClassifier(**SMALL).fit(X, Y)
     with warnings.catch_warnings():
