@@ -18,7 +18,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning
 
 from combutab.core.html import ChartRow, interval_chart, result_html
-from combutab.core.metrics import METRICS, Metric
+from combutab.core.metrics import METRICS, NOT_SHOWN, Metric
 from combutab.core.parallel import on_cluster
 from combutab.core.progress import bar_width, left_column, make_bar
 from combutab.core.rng import Stream, fold_in
@@ -549,15 +549,22 @@ def _no_better_words(plan: ComparisonPlan, best: pd.Series, guess: float) -> lis
 def _measures_sentence(
     plan: ComparisonPlan, summary: pd.DataFrame, results: pd.DataFrame, guesses: pd.DataFrame
 ) -> str:
-    """Give the best activation's mean by the other measures."""
+    """Give the best activation's mean by the other measures, and their units."""
     best = summary["activation"].iloc[0]
-    named = []
+    named: list[str] = []
+    units: dict[str, list[str]] = {}
     for metric, measure in METRICS[plan.task].items():
         score = _mean_score(results, best, metric)
-        if metric != plan.metric and np.isfinite(score):
+        if metric not in (plan.metric, *NOT_SHOWN) and np.isfinite(score):
             guess = f" (guessing {guesses[metric].mean():.3g})" if len(guesses) else ""
             named.append(f"{measure.title} {score:.4g}{guess}")
-    return f"Other metrics of {best}: {_and(named)}."
+            if measure.unit:
+                units.setdefault(measure.unit, []).append(measure.title)
+    told = [
+        f"{_and(titles)} {'are' if len(titles) > 1 else 'is'} in {unit}"
+        for unit, titles in units.items()
+    ]
+    return f"Other metrics of {best}: {_and(named)}." + (f" {_and(told)}." if told else "")
 
 
 def _mean_score(results: pd.DataFrame, activation: str, metric: str) -> float:
