@@ -122,19 +122,22 @@ class DrawnBlocks:
     """Draws of a range of steps, kept until a step beyond them is asked for.
 
     On small tensors an operation costs more than its work: so numbers are drawn for some steps at
-    once, of which each takes ``n_numbers``. The first ranges are short, as a training may be.
+    once, of which each takes ``n_numbers``. The first ranges are short, as a training may be. A
+    step's range depends on the step alone: how a number is rounded may depend on its place.
     """
 
     def __init__(self, n_numbers: int, draw: Callable[[range], list[Tensor]]) -> None:
-        self._most, self._draw = max(1, _DRAWN // max(1, n_numbers)), draw
+        self._most = 1 << (max(1, _DRAWN // max(1, n_numbers)).bit_length() - 1)
+        self._draw = draw
         self._steps = range(0)
         self._drawn: list[Tensor] = []
 
     def __call__(self, step: int) -> list[Tensor]:
         """The part of one step: item ``step`` of the range, from each tensor."""
         if step not in self._steps:
-            n_steps = min(max(4, 2 * len(self._steps)), self._most)
-            self._steps = range(step, step + n_steps)
+            n_steps = min(1 << max(2, step.bit_length() - 1), self._most)
+            start = step // n_steps * n_steps
+            self._steps = range(start, start + n_steps)
             self._drawn = self._draw(self._steps)
         return [drawn[step - self._steps.start] for drawn in self._drawn]
 

@@ -99,9 +99,9 @@ class Display:
             given = np.ravel(np.asarray(ax, dtype=object)) if isinstance(ax, Iterable) else [ax]
             panels = list(given)
             if len(panels) != n_panels or not all(isinstance(each, Axes) for each in panels):
+                several = f" or, with one for each panel, a sequence of {n_panels}"
                 raise ValueError(
-                    f"ax must be a matplotlib Axes or, with one for each panel, a sequence of "
-                    f"{n_panels}, got {ax!r}"
+                    f"ax must be a matplotlib Axes{several if n_panels > 1 else ''}, got {ax!r}"
                 )
         self.axes_, self.ax_ = np.array(panels), panels[0]
         self.figure_ = panels[0].figure

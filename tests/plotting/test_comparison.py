@@ -178,7 +178,7 @@ def test_a_display_draws_in_the_users_axes(comparison):
     assert [mark.x for mark in marks(right)] == comparison.summary["mean"].tolist()
     assert len(right.get_legend().get_texts()) == 3
     assert not left.lines
-    with pytest.raises(ValueError, match="an Axes of matplotlib"):
+    with pytest.raises(ValueError, match="ax must be a matplotlib Axes, got 1"):
         ActivationComparisonDisplay.from_results(comparison, ax=1)
 
 
