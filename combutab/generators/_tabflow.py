@@ -146,16 +146,15 @@ class FlowSteps:
         masks: Sequence[Tensor] | None = None,
         skip: Collection[str] = (),
     ) -> tuple[Tensor, Tensor]:
-        """The losses of codes and of values of a network of the stack, (M,) each."""
+        """Losses of codes and values of a network of the stack, (M,) each; 0 of one to skip."""
         half = len(masks or ()) // 2
         code_masks, value_masks = (masks[:half], masks[half:]) if masks else (None, None)
-        none = torch.zeros(len(rows.codes), dtype=self.spans.dtype, device=self.spans.device)
-        return (
-            none if "codes" in skip else self._code_losses(network, rows.codes, drawn, code_masks),
-            none
-            if "values" in skip or network.values is None
-            else self._value_losses(network, rows, drawn, value_masks),
-        )
+        codes = values = rows.values.new_zeros(len(rows.codes))
+        if "codes" not in skip:
+            codes = self._code_losses(network, rows.codes, drawn, code_masks)
+        if "values" not in skip and network.values is not None:
+            values = self._value_losses(network, rows, drawn, value_masks)
+        return codes, values
 
     def _code_losses(
         self,
