@@ -171,7 +171,10 @@ def _jobs(arguments: Arguments) -> Iterator[Job]:
     ):
         row = {"data": name, "seed": seed, "model": model}
         given = (model, name, seed, home, arguments.quick)
-        yield Job([row], partial(run_apart, measure, given, arguments.quick))
+        yield Job(
+            [row],
+            partial(run_apart, "benchmarks.quality.diffusion_sets:measure", given, arguments.quick),
+        )
 
 
 # ---- the page ----------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ from __future__ import annotations
 import subprocess
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import product
 from typing import Any
@@ -110,7 +110,7 @@ def judge(task: Task, held: pd.DataFrame, rows: pd.DataFrame) -> dict[str, float
     return {n: float(v) for n, v in (found | {"closest": near["share_closer_to_train"]}).items()}
 
 
-def run_apart(measure: Callable[..., Found], given: tuple[Any, ...], quick: bool) -> list[Row]:
+def run_apart(measure: str, given: tuple[Any, ...], quick: bool) -> list[Row]:
     """Measure in a process of its own, or here for a quick form; the row of results."""
     try:
         return [call_apart(measure, *given, here=quick)]
@@ -128,7 +128,7 @@ def _jobs(arguments: Arguments) -> Iterator[Job]:
     for data, split, seed, model in product(names, range(n_splits), range(n_seeds), models):
         row = dict(zip(SETTINGS, (data, split, seed, model, most), strict=True))
         given = (model, data, split, seed, most, home, quick)
-        yield Job([row], partial(run_apart, measure, given, quick))
+        yield Job([row], partial(run_apart, "benchmarks.quality.generators:measure", given, quick))
 
 
 # ---- the page ----------------------------------------------------------------------------------

@@ -185,7 +185,7 @@ def split_rows(X: pd.DataFrame, split: int, most: int) -> tuple[np.ndarray, np.n
 
 
 def _run(fit: tuple[Any, ...], sizes: Row, arguments: Arguments) -> list[Row]:
-    found = call_apart(measure, *fit, here=arguments.quick)
+    found = call_apart("benchmarks.quality.predictions:measure", *fit, here=arguments.quick)
     if arguments.untimed:
         del found["seconds"]
     return [sizes | found]

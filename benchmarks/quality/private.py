@@ -261,7 +261,7 @@ def _jobs(arguments: Arguments) -> Iterator[Job]:
         values = (name, run, shown, model, most, arguments.columns, arguments.bins)
         row = dict(zip(SETTINGS, values, strict=True))
         given = (row, home, arguments.mbi, arguments.limit, quick)
-        yield Job([row], partial(run_apart, measure, given, quick))
+        yield Job([row], partial(run_apart, "benchmarks.quality.private:measure", given, quick))
 
 
 # ---- the page ----------------------------------------------------------------------------------

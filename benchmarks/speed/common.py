@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import pkgutil
 import re
 import statistics
 import subprocess
@@ -105,11 +106,12 @@ def ratios(values: Mapping[str, Any], pairs: Mapping[str, tuple[str, str]]) -> d
 
 
 def call_apart(
-    function: Callable[..., T], *arguments: Any, here: bool = False, timeout: float | None = None
-) -> T:
-    """Call a module's function in a new interpreter; arguments and result go as JSON.
+    function: str, *arguments: Any, here: bool = False, timeout: float | None = None
+) -> Any:
+    """Call a function, named as ``"package.module:function"``, in a new interpreter.
 
-    ``here`` calls it in this interpreter, as quick forms do.
+    Arguments and result go as JSON. ``here`` calls it in this interpreter, as quick forms do. A
+    name, because the module of a function in a worker of joblib's is not what Python says it is.
 
     Raises
     ------
@@ -118,10 +120,9 @@ def call_apart(
     """
     given = json.dumps(arguments)
     if here:
-        return json.loads(json.dumps(function(*json.loads(given))))
+        return json.loads(json.dumps(pkgutil.resolve_name(function)(*json.loads(given))))
     code = "import json, sys, {} as module\nprint(json.dumps(module.{}(*json.loads(sys.argv[1]))))"
-    module = sys.modules[function.__module__].__spec__.name  # also of __main__
-    command = [sys.executable, "-c", code.format(module, function.__name__), given]
+    command = [sys.executable, "-c", code.format(*function.split(":")), given]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=timeout)
     return json.loads(done.stdout.splitlines()[-1])
 

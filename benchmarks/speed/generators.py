@@ -155,7 +155,12 @@ def measure_case(case: tuple[Any, ...], arguments: Namespace) -> dict[str, Any]:
     """A row of the case, or what it ended with."""
     found, note = (np.nan,) * 3, ""
     try:
-        found = common.call_apart(run_case, *case, here=arguments.quick, timeout=arguments.limit)
+        found = common.call_apart(
+            "benchmarks.speed.generators:run_case",
+            *case,
+            here=arguments.quick,
+            timeout=arguments.limit,
+        )
     except subprocess.TimeoutExpired:
         note = f"over {arguments.limit:.0f} s"
     except subprocess.CalledProcessError as failed:

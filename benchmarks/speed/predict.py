@@ -64,7 +64,9 @@ def main() -> None:
             found = timed(runs, repeats if rows == 1 else max(1, repeats // 3), calls)
             for model, value in found.items():
                 peer, measured = found["scikit-learn, array"], rows > 1 and "combu" not in model
-                mib = call_apart(peak, model, hidden, rows, here=quick) if measured else np.nan
+                mib, given = np.nan, (model, hidden, rows)
+                if measured:
+                    mib = call_apart("benchmarks.speed.predict:peak", *given, here=quick)
                 results.append((network, rows, model, value, peer / value, mib))
     columns = ["network", "rows", "model", "seconds", "scikit-learn, array / this", "peak MB"]
     measured = pd.DataFrame(results, columns=columns)

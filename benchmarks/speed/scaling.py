@@ -162,7 +162,9 @@ def main() -> None:
     quick, found = arguments.quick, []
     for dimension, sizes in (QUICK if quick else SIZES).items():
         for size in sizes:
-            point = call_apart(measure, dimension, size, quick, here=quick)
+            point = call_apart(
+                "benchmarks.speed.scaling:measure", dimension, size, quick, here=quick
+            )
             found.append({"dimension": dimension, "size": size, **point})
             print(*found[-1].values(), flush=True)
     points = pd.DataFrame(found)

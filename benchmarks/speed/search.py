@@ -83,7 +83,7 @@ def search_twice(data: str, epochs: int, quick: bool, home: str | None, name: st
 
 def measure(data: str, repeats: int, *rest: Any, here: bool) -> pd.DataFrame:
     """Medians over the repeats, which take turns."""
-    run = partial(call_apart, search_twice, data, *rest, here=here)
+    run = partial(call_apart, "benchmarks.speed.search:search_twice", data, *rest, here=here)
     runs = {name: partial(run, name) for name in SEARCHES}
     found = in_turns(runs, repeats, warm_up=0)
     table = pd.DataFrame({"data": data, "search": SEARCHES})

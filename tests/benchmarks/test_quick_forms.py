@@ -5,7 +5,6 @@ import contextlib
 import io
 import re
 import shlex
-import statistics
 import subprocess
 import sys
 import warnings
@@ -21,7 +20,7 @@ import pytest
 import torch
 
 from benchmarks.quality import predictions
-from benchmarks.speed import common, gpu, scaling
+from benchmarks.speed import common, gpu
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks"
@@ -278,10 +277,10 @@ def test_growth_is_measured_in_all_dimensions(tmp_path):
 
 
 def test_a_point_is_measured_in_a_process_of_its_own(monkeypatch):
-    point = common.call_apart(scaling.measure, "members", 2, True)
+    point = common.call_apart("benchmarks.speed.scaling:measure", "members", 2, True)
     assert point.keys() == {"seconds", "megabytes"}
     assert point["seconds"] > 0
     assert 0 < point["megabytes"] < 1000
     with pytest.raises(subprocess.CalledProcessError) as failed:
-        common.call_apart(statistics.mean, [])
+        common.call_apart("statistics:mean", [])
     assert "StatisticsError: mean requires at least one data point" in failed.value.stderr
