@@ -35,7 +35,7 @@ def run_python(path):
 
 def commands(path):
     """Each command of a page's shell blocks, as a list of words."""
-    lines = [line for _, text in blocks(path, "sh") for line in text.splitlines()]
+    lines = [line for _, text in blocks(path, "sh(?:ell)?") for line in text.splitlines()]
     return [shlex.split(part, comments=True) for line in lines for part in line.split("&&")]
 
 

@@ -76,7 +76,7 @@ def anew(app: Sphinx, env: Any, added: Any, changed: Any, removed: Any) -> list[
 
 
 def complete(app: Sphinx, name: str, text: list[str]) -> None:
-    """Put the outputs of a page's Python blocks below them, and entries for the search."""
+    """Put the outputs of a page's code blocks below them, and entries for the search."""
     text[0] = search_words.mark(name, outputs.insert(Path(app.srcdir), name, text[0]))
 
 

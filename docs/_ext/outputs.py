@@ -1,9 +1,10 @@
-"""What the Python blocks of a page print, return and draw, run anew when the site is built.
+"""What the code blocks of a page print, return and draw, run anew when the site is built.
 
-Each page runs in a process of its own, in an empty folder, its blocks one after the other in one
-namespace. What they gave is kept beside a hash of the page's code and of the package, and used
-again while both stay the same. (MyST-NB would need a Jupyter kernel, and ``{code-cell}`` in place
-of the ``python`` that the tests and readers of the files on GitHub have.)
+Each page runs in a process of its own, in an empty folder, its blocks one after the other: Python
+in one namespace, and shell blocks (``sh``) that have ``combutab`` commands only. What they gave is
+kept beside a hash of the page's code and of the package, and used again while both stay the same.
+(MyST-NB would need a Jupyter kernel, and ``{code-cell}`` in place of the ``python`` that the tests
+and readers of the files on GitHub have.)
 """
 
 from __future__ import annotations
@@ -17,23 +18,28 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+# A block of Python, or of commands of this package
+_COMMANDS = r"(?=\n(?:combutab [^\n]*\n)+```$)"
+BLOCK = re.compile(rf"^```(python|sh{_COMMANDS})\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # A block as an author wrote it, with the output that may stand below it for readers of the file
 _WITH_OUTPUT = re.compile(BLOCK.pattern + r"(\n+```(?:text)?\n.*?^```$)?", re.DOTALL | re.MULTILINE)
 SEPARATE = ("recipes",)  # pages whose blocks need the first one only
 PICTURES = (".png", ".svg")
-SECONDS = 300  # for all blocks of a page
+SECONDS = 600  # for all blocks of a page
+COLUMNS = 88  # of what is printed
 
 
 def pages(docs: Path) -> list[Path]:
-    """Pages with Python blocks, as far as they lie in the repository."""
+    """Pages with blocks that run, as far as they lie in the repository."""
     found = [*docs.glob("*.md"), *docs.glob("guide/*.md")]
     return sorted(p for p in found if p.stem != "changelog" and BLOCK.search(p.read_text("utf-8")))
 
@@ -84,21 +90,40 @@ def run_block(code: str, namespace: dict[str, Any], where: str) -> tuple[str, li
     return printed.getvalue().rstrip(), figures
 
 
+def run_commands(code: str) -> str:
+    """Run commands of this package; returns what a terminal shows, but for their progress."""
+    from combutab.cli import main
+
+    texts = []
+    for line in code.splitlines():
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            status = main(shlex.split(line)[1:])
+        if status:
+            raise RuntimeError(f"status {status} of {line}")
+        texts.append(printed.getvalue().strip())
+    lines = "\n\n".join(filter(None, texts)).splitlines()
+    return "\n".join(textwrap.fill(line, COLUMNS) for line in lines)
+
+
 def run_page(page: Path, folder: Path) -> list[dict[str, Any]]:
     """Run a page's blocks in an empty folder; returns text and files of each."""
     blocks = BLOCK.findall(page.read_text("utf-8"))
     namespace: dict[str, Any] = {"__name__": "__main__"}
     first: dict[str, Any] = {}
     found, seen = [], set()
-    for number, code in enumerate(blocks):
-        if lacking := missing(code):
+    for number, (language, code) in enumerate(blocks):
+        figures: list[bytes] = []
+        if language == "sh":
+            text = run_commands(code)
+        elif lacking := missing(code):
             found.append({"text": "", "files": [], "missing": lacking})
             continue
-        if page.stem in SEPARATE and number:
-            namespace = dict(first)
-        text, figures = run_block(code, namespace, f"{page.name}, Python block {number + 1}")
-        if not number:
-            first = dict(namespace)
+        else:
+            if page.stem in SEPARATE and number:
+                namespace = dict(first)
+            text, figures = run_block(code, namespace, f"{page.name}, block {number + 1}")
+            if not number:
+                first = dict(namespace)
         for i, figure in enumerate(figures):
             (folder / f"figure_{number}_{i}.png").write_bytes(figure)
         files = {p.name for p in folder.iterdir() if p.suffix in (*PICTURES, ".html")}
@@ -135,7 +160,7 @@ def refresh(page: Path, docs: Path, key: str) -> bool:
     """Run a page, unless the outputs kept are those of its code; returns whether it ran."""
     result = kept(docs, page)
     folder = result.parent
-    code = "\n".join(BLOCK.findall(page.read_text("utf-8")))
+    code = "\n".join(code for _, code in BLOCK.findall(page.read_text("utf-8")))
     key = hashlib.sha256((key + code).encode()).hexdigest()
     if result.exists() and (folder / "key").read_text("utf-8") == key:
         return False
@@ -145,7 +170,7 @@ def refresh(page: Path, docs: Path, key: str) -> bool:
     paths = [str(docs.parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     settings = {
         "MPLBACKEND": "agg",
-        "COLUMNS": "88",
+        "COLUMNS": str(COLUMNS),
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),
     }
     ran = subprocess.run(
@@ -157,7 +182,7 @@ def refresh(page: Path, docs: Path, key: str) -> bool:
         timeout=SECONDS,
     )
     if ran.returncode:
-        raise RuntimeError(f"{page.name}: a Python block fails\n{ran.stderr[-3000:]}")
+        raise RuntimeError(f"{page.name}: a code block fails\n{ran.stderr[-3000:]}")
     (folder / "key").write_text(key, "utf-8")
     return True
 
@@ -208,7 +233,7 @@ def with_outputs(text: str, outputs: list[dict[str, Any]], page: str, up: str) -
 
     def below(match: re.Match[str]) -> str:
         output = next(remaining)
-        written = match[2] or ""
+        written = match[3] or ""
         return match[0][: len(match[0]) - len(written)] + (
             written if output["missing"] and written else shown(output, page, up)
         )

@@ -104,15 +104,28 @@ Path("drawn.svg").write_text("<svg/>")
 f"{x} again"
 ```
 
+```sh
+combutab fit 'a table.csv' -o model
+combutab predict model
+```
+
+```shell
+combutab is not run
+```
+
 ```python
 import no_such_package
 ```
 """
 
+CLI = "def main(words):\n    print(words, '\\n')\n    return words[0] == 'fail'\n"
+
 
 @pytest.fixture
 def page(tmp_path):
     (tmp_path / "combutab").mkdir()
+    (tmp_path / "combutab" / "__init__.py").touch()
+    (tmp_path / "combutab" / "cli.py").write_text(CLI)
     docs = tmp_path / "docs"
     (docs / "guide").mkdir(parents=True)
     (docs / "changelog.md").write_text(CODE)
@@ -128,7 +141,8 @@ def test_blocks_run_when_their_code_is_new_and_show_their_output(page):
     assert outputs.write(docs) == []  # kept
     text = outputs.insert(docs, "guide/page", CODE)
     shown = re.findall(r"`{5}\{code-block\} text\n:class: output\n\n(.*?)\n`{5}", text, re.DOTALL)
-    assert shown == ["x is 2\n3", "'2 again'"]
+    told = "['fit', 'a table.csv', '-o', 'model']\n\n['predict', 'model']"
+    assert shown == ["x is 2\n3", "'2 again'", told]
     assert "x was 1" not in text
     assert re.findall(r"\{image\} (.*)", text) == [
         "/made/outputs/guide/page/drawn.svg",
@@ -142,8 +156,11 @@ def test_blocks_run_when_their_code_is_new_and_show_their_output(page):
     assert "x is 5" in outputs.insert(docs, "guide/page", page.read_text())
     page.write_text(CODE.replace("x = 2", "x = y"))
     with pytest.raises(
-        RuntimeError, match=r"page\.md: a Python block fails(?s:.*)'y' is not defined"
+        RuntimeError, match=r"page\.md: a code block fails(?s:.*)'y' is not defined"
     ):
+        outputs.write(docs)
+    page.write_text(CODE.replace("combutab predict", "combutab fail"))
+    with pytest.raises(RuntimeError, match="status True of combutab fail model"):
         outputs.write(docs)
 
 
