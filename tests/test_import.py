@@ -116,6 +116,11 @@ for name in ("TVAE", "MLPRegressor"):
     assert type(combutab.load({str(tmp_path)!r} + "/" + name)).__name__ == name
 from combutab import MLPClassifier
 assert {{"sklearn", "pandas"}} <= loaded()
+for activation in ("combu", "rational", "la-silu"):
+    MLPClassifier((2,), activation, max_iter=1, n_iter_no_change=float("inf")).fit(
+        [[0.0], [1.0]] * 9, [0, 1] * 9
+    )
+assert not {{"sympy", "torch._dynamo"}} & {{*sys.modules}}  # a second of a first fit
 import combutab.generators
 assert before == generator_names() == ["ctgan", "tabflow", "tvae"]
 """

@@ -347,7 +347,7 @@ class SeededDraws(TorchDispatchMode):
         self._drawn: int | None = None
         self._generators: dict[torch.device, torch.Generator] = {}
 
-    def __torch_dispatch__(
+    def _dispatch(
         self,
         func: Any,
         types: Sequence[type],
@@ -393,3 +393,7 @@ class SeededDraws(TorchDispatchMode):
         generator = self._generator({"input": input})
         mask = torch.empty_like(input).bernoulli_(1 - p, generator=generator).bool()
         return input * mask * (0.0 if p == 1 else 1 / (1 - p)), mask
+
+
+# not defined in the class: there torch wraps it, and the wrapper imports torch.compile, 1 s
+SeededDraws.__torch_dispatch__ = SeededDraws._dispatch  # type: ignore[assignment]

@@ -36,6 +36,7 @@ from combutab.nn._layers import (
     StackedModules,
     StackedNorm,
     bound,
+    gradients_through,
     write_gradient,
 )
 
@@ -148,7 +149,7 @@ class ComputedVectors(VectorSource):
                 outputs.append(vector)
                 upstream.append(torch.stack(given))
         leaves = [self._leaves[name] for name in self._places]
-        found = torch.autograd.grad(outputs, leaves, upstream, allow_unused=True)
+        found = gradients_through(outputs, upstream, leaves)
         for places, grad in zip(self._places.values(), found, strict=True):
             for i, place in enumerate(places):
                 write_gradient(place, None if grad is None else grad[i])
@@ -488,7 +489,7 @@ class AutogradStage(Stage):
         found: list[Tensor | None] = [None] * (1 + len(self._places))
         if result.requires_grad:
             wanted = [leaf, *self._parameters]
-            found = list(torch.autograd.grad(result, wanted, grad, allow_unused=True))
+            found = list(gradients_through([result], [grad], wanted))
         # ``grad`` last: of one row, a parameter's gradient may be ``grad`` itself
         for place, value in zip([*self._places, grad], [*found[1:], found[0]], strict=True):
             write_gradient(place, value)

@@ -11,6 +11,7 @@ from typing import Self
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import _engine_run_backward
 from torch.nn import functional as F
 
 from combutab.activations import PLN, PLS, ProxyNorm, make_activation
@@ -160,9 +161,27 @@ def _fill_grads(
     out: Tensor, slots: Sequence[tuple[FlatTensors, Slot]], by_out: Tensor | None = None
 ) -> None:
     tensors = [slot.tensor for _, slot in slots]
-    grads = torch.autograd.grad(out, tensors, by_out, allow_unused=True)
+    grads: Sequence[Tensor | None]
+    if by_out is None:
+        grads = torch.autograd.grad(out, tensors, allow_unused=True)
+    else:
+        grads = gradients_through([out], [by_out], tensors)
     for (flat, slot), grad in zip(slots, grads, strict=True):
         write_gradient(flat._view(flat.grads, slot), grad)
+
+
+def gradients_through(
+    outputs: Sequence[Tensor], by_outputs: Sequence[Tensor], tensors: Sequence[Tensor]
+) -> tuple[Tensor | None, ...]:
+    """The derivatives by tensors, from those by what was computed from them.
+
+    It is ``torch.autograd.grad(outputs, tensors, by_outputs, allow_unused=True)`` without its check
+    of shapes, whose first call imports SymPy: most of the time of a process's first small fit.
+    """
+    found: tuple[Tensor | None, ...] = _engine_run_backward(
+        tuple(outputs), tuple(by_outputs), False, False, tuple(tensors), True, accumulate_grad=False
+    )
+    return found
 
 
 def write_gradient(place: Tensor, grad: Tensor | None) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 from combutab.core.rng import Stream, normals, uniforms
 from combutab.generators.sampling import RowRequest, Samples, choose_points
 from combutab.nn import RowSpans
+from combutab.training import OptimizerConfig, RowOptimizer
 
 _CPU = torch.device("cpu")
 
@@ -91,7 +92,7 @@ class MixtureFit:
         start = torch.from_numpy(np.log(np.concatenate(shares))).float()
         noise = normals([key], n_components, sum(self.sizes), device=_CPU)[0].float()
         self.logits = (start + _SPREAD * noise).requires_grad_()
-        self.optimizer = torch.optim.Adam([self.logits], lr=learning_rate, betas=(0.9, 0.99))
+        self.optimizer = RowOptimizer(OptimizerConfig(beta_2=0.99), self.logits.detach()[None], 0)
         self.starts = np.cumsum([0, *self.sizes])
         self.view_starts = np.cumsum([0, *(view.n_groups for view in views)])
         into = np.zeros((int(self.starts[-1]), int(self.view_starts[-1])), dtype=np.float32)
@@ -140,18 +141,15 @@ class MixtureFit:
         n_cells = len(self._one) + sum(targets.numel() for _, _, targets, _ in blocks)
         loss = torch.zeros(())
         for step in range(n_steps):
-            if decay:
-                for group in self.optimizer.param_groups:
-                    group["lr"] = self.learning_rate * (1 - step / n_steps)
+            rate = self.learning_rate * (1 - step / n_steps if decay else 1)
             probabilities = self.probabilities()
             own = self._of_views(probabilities)
             loss = (weight * (probabilities.mean(0) - self._one).square()).sum()
             for view, index, targets, weights in blocks:
                 found = own[:, self._span(view)].T @ own[:, index] / self.n_components
                 loss = loss + (weights * (found - targets).square()).sum()
-            self.optimizer.zero_grad()
-            (loss / (least * n_cells)).backward()
-            self.optimizer.step()
+            (slope,) = torch.autograd.grad(loss / (least * n_cells), self.logits)
+            self.optimizer.step(self.logits.detach()[None], slope[None], [0], [rate], [0.0])
         return float(loss.detach()) / (least * n_cells)
 
     def _blocks(
