@@ -31,6 +31,7 @@ def test_a_digest_sees_values_types_and_shapes(thing, other):
     assert digest(thing) == digest(thing) != digest(other)
 
 
+@pytest.mark.slow
 def test_cases_are_computed_with_the_package_of_a_checkout(monkeypatch):
     def fails(folder):
         raise ValueError("no such thing")

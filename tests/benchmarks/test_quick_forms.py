@@ -25,6 +25,8 @@ from benchmarks.speed import common, gpu
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks"
 DATA_HOME = ROOT.parent / "shared" / "data"
+pytestmark = pytest.mark.slow
+
 TIMINGS = {p.stem for p in (FOLDER / "speed").glob("*.py") if "def main()" in p.read_text("utf-8")}
 SIMPLE = sorted(f"speed.{stem}" for stem in TIMINGS - {"scaling"})  # it has a test of its own
 

@@ -357,7 +357,7 @@ def test_the_workflow_runs_what_the_script_runs():
     script = (ROOT / ".ci" / "run").read_text("utf-8").replace(" install -q", " install")
     for command in runs:
         assert command.replace(" python3.11 python3.12 python3.13", "") in script, command
-    for check in ("pytest", "ruff check", "ruff format --check", "mypy"):
+    for check in ("pytest", "pytest -m slow", "ruff check", "ruff format --check", "mypy"):
         assert check in runs
     assert any(command.startswith(".ci/package") for command in runs)
     versions = [line.rsplit(" ")[-1] for line in PYPROJECT["project"]["classifiers"]]

@@ -370,6 +370,7 @@ def test_modules_predict_the_same(name, packs):
         np.testing.assert_allclose(found, answers(pack), atol=atol, rtol=atol)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["classes", "two classes", "counts"])
 def test_onnx_files_predict_the_same(name, packs):
     pytest.importorskip("onnxscript")

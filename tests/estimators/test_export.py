@@ -205,6 +205,7 @@ BUDGET = int(os.environ.get("COMBUTAB_TRUST_BUDGET", "1"))
 SOME = ["combu-random", "pln-2", "la-hardsilu", "rational", "blend-relu"]
 
 
+@pytest.mark.slow
 @needs_onnx
 def test_a_pack_of_activations_on_a_mixed_table(tmp_path):
     import onnx

@@ -100,6 +100,7 @@ def test_the_seed_decides_and_neither_tables_nor_global_state_change(evaluate):
         pd.testing.assert_frame_equal(table, copy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("evaluate", [_efficacy, _detection, _privacy])
 def test_processes_find_the_same(evaluate):
     runs = [evaluate(REAL, HELD_OUT, [MADE, HELD_OUT], n_jobs=n_jobs) for n_jobs in (None, 2)]

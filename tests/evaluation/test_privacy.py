@@ -182,6 +182,7 @@ def test_every_measure_by_hand():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [["x", "y", "c", "d", "t"], ["x", "c"], ["c", "d"]])
 def test_rows_of_the_same_distribution_give_nothing_away(columns):
     # means over draws: of one column alone, chance moves a single draw far

@@ -537,6 +537,7 @@ def test_checks_of_odd_cells():
         Unique("x").check(pd.DataFrame([[1, 2]], columns=["x", "x"]))
 
 
+@pytest.mark.slow
 def test_rows_with_shares(model, table):
     date = table["end"].dropna().median().normalize()
     shares = {"end": {(None, date): 0.5, None: 0.5}}

@@ -269,6 +269,7 @@ def fitted():
     return table, model.fit(table)
 
 
+@pytest.mark.slow
 def test_point_masses_copies_and_gaps_come_out(fitted):
     table, model = fitted
     made = model.sample(3000)

@@ -29,6 +29,7 @@ def gan():
     ).fit(RARE)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_rare_categories_come_out_as_rare_as_they_are(gan):
     share = (gan.sample(4000, random_state=0)["rare"] == "seldom").mean()
     assert share == pytest.approx((RARE["rare"] == "seldom").mean(), abs=0.02)

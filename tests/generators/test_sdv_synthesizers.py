@@ -291,6 +291,7 @@ def test_losses_and_their_plot(fitted):
 # ---- files --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_new_process_loads_a_synthesizer(fitted, tmp_path):
     fitted.save(tmp_path / "synthesizer.pkl")
     fitted.reset_sampling()

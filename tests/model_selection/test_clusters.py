@@ -31,7 +31,7 @@ from tests.short import few_trees
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 get_mp_context = pytest.importorskip("distributed.utils").get_mp_context
-pytestmark = pytest.mark.timeout(500)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 6))

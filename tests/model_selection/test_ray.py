@@ -20,6 +20,7 @@ SETTINGS = {  # Ray's own, for a machine that others keep busy
 }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(580)
 def test_fits_on_ray(tmp_path):
     """One of its workers is killed midway, and at last the user presses Ctrl-C."""

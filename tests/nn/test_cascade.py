@@ -73,6 +73,7 @@ def test_times_become_waves():
     assert_allclose(found.numpy(), np.hstack([t.numpy(), np.cos(angles), np.sin(angles)]))
 
 
+@pytest.mark.slow
 def test_ordered_codes_cost_less_the_nearer_they_are():
     sizes, categories = [2, 30, 40, 40], [0, 2]  # two that share a group among them
     missing = 3  # has it last

@@ -15,7 +15,10 @@ from combutab.core import world
 from combutab.nn import Member, MLPSpec
 from tests.ranks.script import ENDING, ESTIMATORS, GENERATORS, PACKED, PACKS, REFUSED, STREAMED
 
-pytestmark = pytest.mark.timeout(2400)  # on a busy machine; it takes a minute on an idle one
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(2400),  # on a busy machine; it takes a minute on an idle one
+]
 ROOT = Path(__file__).parents[2]
 NEAR = 1e-9  # of float64
 SHARED = [*ESTIMATORS, *ENDING, *STREAMED, *GENERATORS]

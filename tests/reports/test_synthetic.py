@@ -111,6 +111,7 @@ def test_known_tables_of_a_regression(rows, expected):
     check_known(rows, "income", expected)
 
 
+@pytest.mark.slow
 def test_a_shuffled_target_teaches_nothing():
     rng = np.random.default_rng(3)
     shuffled = FRESH.assign(rich=rng.permutation(FRESH["rich"]))

@@ -472,6 +472,7 @@ def test_conditions_on_rare_values_do_not_tell_whether_they_were_there(generator
         generator[0].sample_from(pd.DataFrame({"code": [CANARY["code"]]}))
 
 
+@pytest.mark.slow
 def test_a_private_generator_has_the_canary_in_no_file_page_or_row(tmp_path):
     pytest.importorskip("opendp", reason="needs the extra private")
     day, one = pd.Timestamp, pd.Timedelta(1, "D")

@@ -570,6 +570,7 @@ def unstopped(small_stacks, tmp_path_factory):
     return tables(place / "o")
 
 
+@pytest.mark.slow
 @needs_fork
 def test_a_command_that_is_stopped_goes_on(iris_folder, unstopped):
     """By Ctrl-C and by a kill, in turn, at moments after one more network than the last has."""
@@ -622,6 +623,7 @@ def test_a_command_that_is_stopped_goes_on(iris_folder, unstopped):
             pd.testing.assert_frame_equal(one, other, check_exact=True)
 
 
+@pytest.mark.slow
 def test_a_folder_of_other_results_is_not_overwritten(iris_folder, capsys, monkeypatch):
     Path("o").mkdir()
     Path("o", "notes.txt").write_text("mine")  # is no obstacle

@@ -88,6 +88,7 @@ def assert_same(model, other):
     pd.testing.assert_frame_equal(model.sample(9), other.sample(9))
 
 
+@pytest.mark.slow
 @AT_ANY_MOMENT
 @pytest.mark.parametrize(
     ("cls", "early_stopping"),
@@ -359,6 +360,7 @@ def _run_to(home, call):
     return process.returncode
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no process can be killed")
 @needs_fork
 def test_a_kill_before_any_call_of_the_system_leaves_the_old_set_or_the_new_one(tmp_path):

@@ -119,6 +119,7 @@ def expected():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_jobs", "own"), [(1, 2), (2, None)])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_backend_finds_what_grid_search_finds(backend, n_jobs, own, expected):
@@ -273,6 +274,7 @@ for work in (fits, predicts, generates):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks on this system")
 def test_a_forked_process_computes_with_one_thread_and_says_so():
     environment = {**os.environ, "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}

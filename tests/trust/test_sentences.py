@@ -11,6 +11,8 @@ from combutab.reports import _yardsticks, evaluate_synthetic
 from combutab.reports._findings import level_within, worst_level
 from tests.short import BUDGET
 
+pytestmark = pytest.mark.slow
+
 QUICK = {"learners": ["linear"]}
 CORRELATION = 0.62
 

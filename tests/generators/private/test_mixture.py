@@ -47,6 +47,7 @@ def draw(table, key, n, **asked):
     return table.draw(SPANS, RowRequest([key], n, torch.zeros(1, n, 0), {}, **asked)).codes[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "places"), [(1, [0]), (2, [0, 1]), (5, [3]), (40, [0, 39])])
 def test_each_row_has_the_distribution_of_the_mixture(n, places):
     table, joint = mixture()

@@ -232,6 +232,7 @@ def test_a_budget_that_is_too_small_for_the_rows_says_what_would_do(params, unco
     make(epsilon=0.05, bounds=known, categories=params["categories"]).fit(few)
 
 
+@pytest.mark.slow
 def test_persons_of_many_rows_need_a_larger_budget(uncounted):
     ids = np.arange(N) // 50
     make(epsilon=1.0).fit(TABLE)
