@@ -18,7 +18,7 @@ The 39 tables are the CombU paper's eight, 26 from PMLB (at most 8,000 rows of e
 default, diabetes130, magic and shoppers from UCI. At 3,000 rows the peers and packs were timed
 while the machine did other work: their seconds are too high, which favours ours. The stored rows
 come from several runs of the command with different models, on an AMD EPYC (family 25, model 17).
-The second and third splits of 500 rows are untimed; the second was run on an Intel Xeon (family 6,
+All splits but the first are untimed; the second of 500 rows was run on an Intel Xeon (family 6,
 model 167).
 
     python -m benchmarks.quality.predictions [--quick] [--data-home FOLDER] [--splits 3]
@@ -225,7 +225,7 @@ def ratios(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     An error or log loss is a table's mean over splits, over that of the best peer, or seconds over
     RealMLP-TD's: a row for each table, a column for each model.
     """
-    rows = _clipped(rows)
+    rows = _comparable(rows)
     errors = _over_best(rows, "test_error")
     found = {"error": errors}
     for task, own in rows.groupby("task"):
@@ -246,7 +246,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     }
     found["median error"] = ratios(rows)["error"].median().map("{:.3f}".format)
     ranks = rows.groupby(["data", "split"])["test_error"].rank()
-    costs = rows.groupby("model")[["seconds", "megabytes"]].median()
+    costs = _comparable(rows).groupby("model")[["seconds", "megabytes"]].median()
     found["mean rank"] = ranks.groupby(rows["model"]).mean().map(number)
     found |= {"seconds": costs["seconds"].map(number), "MB": costs["megabytes"].map(number)}
     return pd.DataFrame(found).sort_values("error")
@@ -258,7 +258,7 @@ def beside_defaults(rows: pd.DataFrame) -> pd.DataFrame:
     Errors and log losses are means over splits, their ratios geometric means over tables with an
     interval of a bootstrap over tables. p-values are Wilcoxon's, over tables, by Holm.
     """
-    rows, found = _clipped(rows), {}
+    rows, found = _comparable(rows), {}
     for model in rows["model"].unique():
         both = rows[rows["model"].isin([model, DEFAULTS])]
         both = both[both.groupby(["data", "split"])["model"].transform("nunique") == 2]
@@ -278,9 +278,13 @@ def beside_defaults(rows: pd.DataFrame) -> pd.DataFrame:
     return table.assign(p=[f"{p:.2g}" for p in holm(table["p"])]) if found else table
 
 
-def _clipped(rows: pd.DataFrame) -> pd.DataFrame:
-    """No mistake counts as half of one, or nothing could be divided by it."""
+def _comparable(rows: pd.DataFrame) -> pd.DataFrame:
+    """No mistake counts as half of one; no seconds are of a split on which ours were not timed."""
     least = np.where(rows["task"] == "classification", 0.5 / rows["n_test"], 0.0)
+    ours = rows["seconds"].where(rows["model"] == DEFAULTS).groupby([rows["data"], rows["split"]])
+    timed = ours.transform("count") > 0
+    if DEFAULTS in set(rows["model"]):
+        rows = rows.assign(seconds=rows["seconds"].where(timed))
     return rows.assign(test_error=rows["test_error"].clip(lower=least))
 
 
@@ -331,7 +335,8 @@ def _picture(samples: dict[str, pd.DataFrame]) -> Figure:
     """Mean error with its interval by median seconds, a panel for each number of rows."""
     panels: dict[str, list[Line]] = {}
     for size, rows in samples.items():
-        errors, seconds = ratios(rows)["error"], rows.groupby("model")["seconds"].median()
+        errors = ratios(rows)["error"]
+        seconds = _comparable(rows).groupby("model")["seconds"].median()
         panels[size] = []
         for model in [name for name in LOOKS if name in errors and len(errors) > 1]:
             logs = np.log(errors[model].dropna())
