@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
-from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
@@ -19,6 +16,9 @@ from combutab.estimators._classifier import ClassTarget
 from combutab.estimators._regressor import NumberTarget
 from combutab.estimators._targets import Target
 from combutab.training import Rows
+
+if TYPE_CHECKING:  # imported where trees are: networks need no sklearn.ensemble
+    from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 
 SETTINGS: Sequence[Mapping[str, Any]] = (
     {"learning_rate": 0.1, "max_iter": 300},
@@ -125,6 +125,9 @@ class Trees(nn.Module):
 
 def _predictors(arrays: Mapping[str, np.ndarray]) -> list[TreePredictor]:
     """The trees as scikit-learn has them."""
+    from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
+    from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
+
     starts, n_nodes = arrays["roots"].tolist(), len(arrays["left"])
     words = np.packbits(arrays["left_codes"], axis=1, bitorder="little").view(np.uint32)
     found = []
@@ -204,6 +207,8 @@ def boost(
     None where scikit-learn has nothing to learn: the training rows have one class or only zeros as
     counts, or the rows held out have no class that trains.
     """
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
     codes = np.empty((len(rows.dense), 0)) if rows.codes is None else rows.codes.cpu().numpy()
     X = np.concatenate([codes, rows.dense.double().cpu().numpy()], 1)
     y = rows.y.reshape(-1).cpu().numpy()
