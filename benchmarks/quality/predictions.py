@@ -262,7 +262,7 @@ def beside_defaults(rows: pd.DataFrame) -> pd.DataFrame:
     for model in rows["model"].unique():
         both = rows[rows["model"].isin([model, DEFAULTS])]
         both = both[both.groupby(["data", "split"])["model"].transform("nunique") == 2]
-        means = both.pivot_table(list(MEASURES[:3]), "data", "model")
+        means = both.groupby(["data", "model"])[list(MEASURES[:3])].mean().unstack("model")
         if len(means) > 1:
             logs = np.log(means.xs(model, axis=1, level=1) / means.xs(DEFAULTS, axis=1, level=1))
             errors = logs["test_error"]
@@ -270,7 +270,7 @@ def beside_defaults(rows: pd.DataFrame) -> pd.DataFrame:
                 "tables": len(logs),
                 "error": _ratio(errors),
                 "log loss": _ratio(logs["log_loss"].dropna()),
-                "seconds": f"{np.exp(logs['seconds'].mean()):.3g}",
+                "seconds": number(np.exp(logs["seconds"].mean())),
                 "better / worse": f"{(errors < 0).sum()} / {(errors > 0).sum()}",
                 "p": wilcoxon(errors, np.zeros(len(errors))).pvalue,
             }
@@ -332,9 +332,10 @@ def bars(samples: dict[str, dict[str, pd.DataFrame]]) -> pd.DataFrame:
 
 
 def _picture(samples: dict[str, pd.DataFrame]) -> Figure:
-    """Mean error with its interval by median seconds, a panel for each number of rows."""
+    """Mean error with its interval by median seconds, a panel for each number of rows timed."""
     panels: dict[str, list[Line]] = {}
-    for size, rows in samples.items():
+    timed = {size: rows for size, rows in samples.items() if rows["seconds"].notna().any()}
+    for size, rows in timed.items():
         errors = ratios(rows)["error"]
         seconds = _comparable(rows).groupby("model")["seconds"].median()
         panels[size] = []
