@@ -12,7 +12,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from combutab import CTGAN, TVAE, TabFlow
 from combutab.core.state import pack
 from combutab.preprocessing import ModeEncoder
+from combutab.preprocessing.modes import given_numbers
 from combutab.preprocessing.modes._numbers import (
+    NARROW,
     RoundingSteps,
     Sample,
     _round_between,
@@ -447,3 +449,31 @@ def test_whole_numbers_are_rounded_evenly():
     counts = np.bincount(made.astype(int), minlength=200)
     assert counts.min() > 120  # of 200 expected
     assert counts.max() < 290
+
+
+@pytest.mark.parametrize(
+    ("dtype", "edges", "decimals"),
+    [
+        ("int64", (0, 18, 30, 65, 120), None),
+        ("int64", (-3, 1000), None),
+        ("Int16", (0, 5, 6, 40), None),
+        ("int64", (0, 7), None),
+        ("float64", (0.0, 18.0, 30.0, 120.0), 0),
+        ("float64", (0.0, 120.0), 0),
+        ("float64", (-2.5, 40.0), 1),
+        ("float64", (0.5, 3.7), None),
+        ("datetime64[ns]", (pd.Timestamp("2020-01-01"), pd.Timestamp("2024-01-01")), None),
+    ],
+)
+def test_numbers_made_in_a_given_bin_are_read_as_in_it(dtype, edges, decimals):
+    column = given_numbers(pd.Series([], dtype=dtype).dtype, "x", edges, 64, decimals)
+    n = len(column.mixture.weights)
+    codes = np.repeat(np.arange(n), 101)
+    places = np.tile(np.linspace(-0.99, 0.99, 101), n)
+    made = column.decode(places, codes)
+    again = column.encode(made, "x", np.random.default_rng(0))[1]
+    bounds = column.mixture.sds > NARROW  # an end that is an atom may be drawn beside it
+    assert (again == codes)[~np.isin(again, np.flatnonzero(~bounds))].all()
+    if len(edges) > 2:
+        counts = made.astype(float).groupby(codes).nunique().tolist()
+        assert counts == [*np.diff(edges)[:-1], np.diff(edges)[-1] + 1]

@@ -199,7 +199,7 @@ class MixtureTable:
         """
         table, sizes = self.probabilities, list(spans.sizes)
         balanced = request.values is None and not request.allowed
-        n_candidates = _N_CANDIDATES if balanced and sizes and request.n_rows > 1 else 1
+        n_candidates = _n_candidates(request.n_rows) if balanced and sizes else 1
         n, allowed = request.n_rows, dict(request.allowed)
         codes = torch.full((1, n, len(sizes)), -1, dtype=torch.int64)
         if request.codes is not None:
@@ -266,10 +266,23 @@ def _invert(cumulative: Tensor, u: Tensor) -> Tensor:
 
 # ---- Rows that have the counts of pairs about as often as they are expected ----------------------
 
-_N_CANDIDATES = 8  # of each row, a power of two
+_N_CANDIDATES = (8, 32)  # of each row
+_MOST_CANDIDATES = 2**18  # of all rows, where that is more than the least of each
 _MOST_PAIRS = 500  # that are balanced; of more, as many drawn at random
 _MOST_CELLS = 2**14  # of a pair that is balanced
 _AT_ONCE = 16  # rows whose candidates are compared with the same counts
+
+
+def _n_candidates(n_rows: int) -> int:
+    """How many of each row, a power of two: more of few rows, whose counts vary more.
+
+    >>> [_n_candidates(n) for n in (1, 2, 5_000, 10_000, 100_000)]
+    [1, 32, 32, 16, 8]
+    """
+    least, most = _N_CANDIDATES
+    if n_rows < 2:
+        return 1
+    return min(most, max(least, 2 ** int(math.log2(_MOST_CANDIDATES / n_rows))))
 
 
 def balance(candidates: np.ndarray, sizes: Sequence[int], key: int) -> np.ndarray:

@@ -73,6 +73,8 @@ _ONE_WAY = 0.15  # of the rest, for the columns' own counts
 _CHOOSING = 0.1  # of the budget of pairs, for choosing them
 _ROUNDS = 30  # about, of measuring pairs
 _PAIRS_PER_COLUMN = 8  # that the budget is planned for; less noisy ones where fewer are needed
+_AT_ONCE = 10  # rounds, whose steps are taken where all pairs are measured at once
+_LITTLE_NOISE = 0.25  # L1 norm by rows, mean over pairs, up to which all pairs are measured
 _MAX_CELLS = 2**14  # of a pair that is measured
 _START_STEPS, _LAST_STEPS = 100, 500
 _REFUSED = {  # what other generators do
@@ -100,8 +102,9 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
 
     ``fit`` is (epsilon, delta)-differentially private for adding or removing one row, or all rows
     of one person. It measures counts with noise: first of the values of each column, then of pairs
-    of columns, which are selected privately where the error of the generator is largest. A mixture
-    of product distributions is fitted to these counts. Sampled rows, imputed cells and the file
+    of columns. All pairs are measured if the noise allows it; otherwise pairs are selected
+    privately where the error of the generator is largest. A mixture of product distributions is
+    fitted to these counts. Sampled rows, imputed cells and the file
     depend only on the noisy counts, and cost no additional budget.
 
     The names and dtypes of the columns, the categories of a dtype, and the parameters are treated
@@ -148,7 +151,8 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
     learning_rate : float, default=0.1
         Learning rate of Adam.
     epochs : int, default=30
-        Number of Adam steps after each round of measurements.
+        Number of Adam steps after each round of measurements; ten times as many where all pairs are
+        measured at once.
     verbose : bool, default=False
         Whether to print a line per round.
     random_state : int, RandomState, Generator or None, default=None
@@ -198,9 +202,9 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
     (True, (5, 2))
     """
 
-    # NOTE[DIFF]: AIM fits a graphical model and measures pairs as they are. Ours also measures them
-    # at coarser resolutions, which candidates compete by the same score: of many cells most are
-    # noise.
+    # NOTE[DIFF]: AIM fits a graphical model and always selects pairs, as they are. Ours measures
+    # them at coarser resolutions too, which compete by the same score: of many cells most are
+    # noise. Where there is little noise, nothing is spent on selection.
     epsilon: float = 1.0
     delta: float = 1e-6
     _: KW_ONLY
@@ -436,11 +440,52 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
     def _measure_pairs(
         self, fit: MixtureFit, rows: PrivateRows, candidates: list[tuple[int, int]]
     ) -> list[float]:
-        """Measure pairs of columns in rounds, those that the mixture errs most on, as AIM does."""
-        n_columns, ledger, views = len(fit.sizes), rows.ledger, fit.views
-        losses, marginals = [fit.train((), _START_STEPS)], []
+        """Measure pairs of columns, all or some; returns the loss of the fit after each round."""
+        ledger = rows.ledger
+        losses = [fit.train((), _START_STEPS)]
         if not candidates:
             return losses
+        budgets = self._budgets_of_all(fit, rows, candidates)
+        if budgets is not None:
+            marginals = [
+                Marginal(pair, *rows.measure(pair, min(rho, ledger.rho_left), "pair"))
+                for pair, rho in budgets.items()
+            ]
+            losses.append(fit.train(marginals, _AT_ONCE * int(self.epochs)))
+        else:
+            marginals = self._measure_selected(fit, rows, candidates, losses)
+        losses.append(fit.train(marginals, _LAST_STEPS, decay=True))
+        return losses
+
+    def _budgets_of_all(
+        self, fit: MixtureFit, rows: PrivateRows, candidates: list[tuple[int, int]]
+    ) -> dict[tuple[int, int], float] | None:
+        """What to spend on each pair of columns, for the least noise; None where it is too much."""
+        n_cells, views = {}, fit.views
+        for a, b in candidates:
+            if max(a, b) < len(fit.sizes):  # the columns as they are
+                n_cells[a, b] = views[a].n_groups * views[b].n_groups
+        if len(n_cells) < len({_columns_of(pair, views) for pair in candidates}):
+            return None
+        # the sum of n / sqrt(rho) is least where rho is proportional to n^(2/3)
+        total = sum(n ** (2 / 3) for n in n_cells.values())
+        budgets = {p: rows.ledger.rho_left * n ** (2 / 3) / total for p, n in n_cells.items()}
+        noise = [
+            expected_noise(rows.max_rows / math.sqrt(2 * rho), n_cells[pair])
+            for pair, rho in budgets.items()
+        ]
+        return budgets if np.mean(noise) <= _LITTLE_NOISE * fit.n_rows else None
+
+    def _measure_selected(
+        self,
+        fit: MixtureFit,
+        rows: PrivateRows,
+        candidates: list[tuple[int, int]],
+        losses: list[float],
+    ) -> list[Marginal]:
+        """Measure pairs of columns in rounds, those that the mixture errs most on, as AIM does."""
+        n_columns, ledger, views = len(fit.sizes), rows.ledger, fit.views
+        marginals: list[Marginal] = []
         planned = _PAIRS_PER_COLUMN * n_columns
         n_distinct = n_columns * (n_columns - 1) // 2
         at_once = min(-(-planned // _ROUNDS), n_distinct)
@@ -480,8 +525,7 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
                 )
             if sum(small) > len(small) / 2:  # what is left to learn is below the noise
                 each *= 4
-        losses.append(fit.train(marginals, _LAST_STEPS, decay=True))
-        return losses
+        return marginals
 
     def _check_budget(
         self,

@@ -20,6 +20,7 @@ from combutab.preprocessing.modes._numbers import (
     NARROW,
     Bins,
     FloatFormat,
+    Format,
     TickFormat,
     fit_format,
 )
@@ -40,8 +41,9 @@ def given_numbers(
     """Make a column of numbers or dates with given bounds or bins, without data.
 
     Two edges are the bounds: between them there are ``n_bins`` bins of equal width, and the bounds
-    and zero have their own bins. More edges are the edges of the bins. Integers with at most
-    ``n_bins`` values have one bin each.
+    and zero have their own bins. More edges are the edges of the bins. Numbers with at most
+    ``n_bins`` values have one bin each. An edge that a number can equal, of integers, dates or
+    rounded floats, is the least number of its bin; the last edge belongs to the last bin.
 
     Parameters
     ----------
@@ -84,22 +86,32 @@ def given_numbers(
     if isinstance(format, FloatFormat):
         format = replace(format, decimals=decimals)
     offsets, _ = format.read(held, label)
-    missing = may_miss(dtype)
-    whole = isinstance(format, TickFormat) and format.step == 1
-    if len(edges) > 2:
-        bins = _even_intervals(offsets)
-    elif isinstance(format, TickFormat) and offsets[-1] / format.step < n_bins:
-        bins = _even_atoms(np.arange(0.0, offsets[-1] + format.step, format.step))
+    missing, step = may_miss(dtype), _step(format)
+    if len(edges) > 2:  # cut half a step below, where no number is: rounding leads to no other bin
+        bins = _even_intervals(offsets + step * np.r_[np.full(len(edges) - 1, -0.5), 0.5])
+    elif offsets[-1] < step * n_bins:
+        bins = _even_atoms(np.arange(0.0, offsets[-1] + step / 2, step))
     else:
         cuts = np.linspace(0.0, offsets[-1], n_bins + 1)
-        if whole:  # between whole numbers
-            cuts = np.unique(np.floor(cuts) + 0.5)
-            cuts[0] = -0.5
+        if step:
+            cuts = np.unique(np.floor(cuts / step) + 0.5) * step
+            cuts[0] = -step / 2
         own = [0.0, float(offsets[-1])]
         if not types.is_datetime64_any_dtype(dtype) and format.low < 0 < format.high:
             own.append(float(format.above(np.zeros(1))[0]))
         bins = _join_sorted(_even_intervals(cuts), _even_atoms(np.unique(own)))
     return NumberColumn(format, bins, missing)
+
+
+def _step(format: Format) -> float:
+    """The distance of neighbouring numbers, as ``format.read`` has them; 0 where none is known."""
+    if isinstance(format, TickFormat):
+        return float(format.step)
+    return (
+        0.0
+        if format.decimals is None
+        else float(np.ldexp(10.0**-format.decimals, -format.exponent))
+    )
 
 
 def _even_intervals(edges: np.ndarray) -> Bins:
@@ -181,7 +193,7 @@ def join_bins(column: NumberColumn, groups: np.ndarray, weights: np.ndarray) -> 
     """Merge the bins of a column by groups; ``weights``, (n_groups,), are positive."""
     low, high = column.mixture.ends(np.arange(len(groups)))
     is_atom = column.mixture.sds <= NARROW
-    step = column.format.step if isinstance(column.format, TickFormat) else 0
+    step = _step(column.format)
     means, sds = np.empty(len(weights)), np.empty(len(weights))
     for g in range(len(weights)):
         own = groups == g
@@ -191,7 +203,7 @@ def join_bins(column: NumberColumn, groups: np.ndarray, weights: np.ndarray) -> 
         wide = own & ~is_atom
         if wide.any():
             least, most = low[wide].min(), high[wide].max()
-        else:  # whole numbers
+        else:
             least, most = (
                 column.mixture.means[own].min() - step / 2,
                 column.mixture.means[own].max() + step / 2,

@@ -60,8 +60,9 @@ def test_rows_have_the_columns_and_about_the_distribution_of_the_table(model):
 
 def test_the_ledger_accounts_for_all_of_the_budget_and_no_more(model):
     ledger = model.ledger_
-    assert set(ledger["step"]) == {"rows", "column", "choice", "pair"}
-    assert (ledger["step"] == "column").sum() == 5
+    # the noise is little: all pairs are measured, each once
+    assert ledger["step"].value_counts().to_dict() == {"rows": 1, "column": 5, "pair": 10}
+    assert len({frozenset(pair) for pair in ledger.loc[ledger["step"] == "pair", "columns"]}) == 10
     assert ledger["sensitivity"].eq(1).all()
     assert (model.epsilon_, model.delta_) == (20.0, 1e-6)
     assert 19.9 < ledger["epsilon"].iloc[-1] <= 20.0
@@ -69,6 +70,12 @@ def test_the_ledger_accounts_for_all_of_the_budget_and_no_more(model):
     assert len(model.sample()) == model.n_rows_
     assert "epsilon=20" in repr(model)
     assert "(20, 1e-06)-differentially private" in model._repr_html_()
+
+
+def test_pairs_are_selected_where_noise_would_hide_some_of_all():
+    ledger = make(epsilon=1.0).fit(TABLE).ledger_
+    assert set(ledger["step"]) == {"rows", "column", "choice", "pair"}
+    assert ledger["epsilon"].iloc[-1] <= 1.0
 
 
 def test_conditions_shares_and_imputation_are_met(model):
