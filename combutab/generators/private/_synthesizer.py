@@ -123,7 +123,8 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
         persons.
     bounds : mapping, optional
         Column -> (low, high), for numbers, dates or durations. Values beyond are clipped. More than
-        two values are the edges of the bins.
+        two values are the edges of the bins: of whole numbers, (0, 18, 120) are the bins 0 to 17
+        and 18 to 120.
     categories : mapping, optional
         Column -> list of its values. Rows with other values are counted together, and these values
         are not sampled. The categories of a pandas ``Categorical`` are treated as public, too. Use
