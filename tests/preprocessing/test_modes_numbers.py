@@ -460,6 +460,10 @@ def test_whole_numbers_are_rounded_evenly():
         ("int64", (0, 7), None),
         ("float64", (0.0, 18.0, 30.0, 120.0), 0),
         ("float64", (0.0, 120.0), 0),
+        ("float64", (0.2, 0.4), 0),
+        ("float64", (0.0, 1.0), 18),
+        ("float64", (0.5, 6.5), 0),
+        ("float64", (-0.5, 17.5, 29.5, 120.5), 0),
         ("float64", (-2.5, 40.0), 1),
         ("float64", (0.5, 3.7), None),
         ("datetime64[ns]", (pd.Timestamp("2020-01-01"), pd.Timestamp("2024-01-01")), None),
@@ -476,4 +480,4 @@ def test_numbers_made_in_a_given_bin_are_read_as_in_it(dtype, edges, decimals):
     assert (again == codes)[~np.isin(again, np.flatnonzero(~bounds))].all()
     if len(edges) > 2:
         counts = made.astype(float).groupby(codes).nunique().tolist()
-        assert counts == [*np.diff(edges)[:-1], np.diff(edges)[-1] + 1]
+        assert counts == [*np.diff(edges)[:-1], np.diff(edges)[-1] + (edges[-1] % 1 == 0)]

@@ -37,6 +37,7 @@ from combutab.preprocessing import (
 
 _FINE = 256  # bins that a column of numbers is measured in first
 _LEAST_POWER, _MOST_POWER = -24, 60  # of two, of bounds that are learned
+_MOST_DECIMALS = 22  # the powers of ten that floats are exact up to
 SURE = 4.0  # standard deviations of the noise that counts lie above it, to be taken for some
 
 Coder = CategoryColumn | NumberColumn | IdentifierColumn
@@ -70,8 +71,11 @@ class PublicFacts:
                 if name in named[what]:
                     raise ValueError(f"{name!r} is in bounds and in {what}; leave it out of one")
         for name, decimals in self.decimals.items():
-            if not isinstance(decimals, Integral):
-                raise ValueError(f"decimals of {name!r} must be a whole number, got {decimals!r}")
+            if not isinstance(decimals, Integral) or abs(decimals) > _MOST_DECIMALS:
+                raise ValueError(
+                    f"decimals of {name!r} must be a whole number from "
+                    f"{-_MOST_DECIMALS} to {_MOST_DECIMALS}, got {decimals!r}"
+                )
 
 
 def plan_columns(

@@ -73,7 +73,7 @@ _ONE_WAY = 0.15  # of the rest, for the columns' own counts
 _CHOOSING = 0.1  # of the budget of pairs, for choosing them
 _ROUNDS = 30  # about, of measuring pairs
 _PAIRS_PER_COLUMN = 8  # that the budget is planned for; less noisy ones where fewer are needed
-_AT_ONCE = 10  # rounds, whose steps are taken where all pairs are measured at once
+_ALL_ROUNDS = 10  # whose steps are taken where all pairs are measured at once
 _LITTLE_NOISE = 0.25  # L1 norm by rows, mean over pairs, up to which all pairs are measured
 _MAX_CELLS = 2**14  # of a pair that is measured
 _START_STEPS, _LAST_STEPS = 100, 500
@@ -104,8 +104,8 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
     of one person. It measures counts with noise: first of the values of each column, then of pairs
     of columns. All pairs are measured if the noise allows it; otherwise pairs are selected
     privately where the error of the generator is largest. A mixture of product distributions is
-    fitted to these counts. Sampled rows, imputed cells and the file
-    depend only on the noisy counts, and cost no additional budget.
+    fitted to these counts. Sampled rows, imputed cells and the file depend only on the noisy
+    counts, and cost no additional budget.
 
     The names and dtypes of the columns, the categories of a dtype, and the parameters are treated
     as public. Bounds and categories that are computed from the table are not public. Pass bounds
@@ -452,7 +452,7 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
                 Marginal(pair, *rows.measure(pair, min(rho, ledger.rho_left), "pair"))
                 for pair, rho in budgets.items()
             ]
-            losses.append(fit.train(marginals, _AT_ONCE * int(self.epochs)))
+            losses.append(fit.train(marginals, _ALL_ROUNDS * int(self.epochs)))
         else:
             marginals = self._measure_selected(fit, rows, candidates, losses)
         losses.append(fit.train(marginals, _LAST_STEPS, decay=True))

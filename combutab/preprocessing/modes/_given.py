@@ -86,16 +86,13 @@ def given_numbers(
     if isinstance(format, FloatFormat):
         format = replace(format, decimals=decimals)
     offsets, _ = format.read(held, label)
-    missing, step = may_miss(dtype), _step(format)
-    if len(edges) > 2:  # cut half a step below, where no number is: rounding leads to no other bin
-        bins = _even_intervals(offsets + step * np.r_[np.full(len(edges) - 1, -0.5), 0.5])
+    missing, (first, step) = may_miss(dtype), _grid(format)
+    if len(edges) > 2:
+        bins = _even_intervals(_between(offsets, first, step))
     elif offsets[-1] < step * n_bins:
-        bins = _even_atoms(np.arange(0.0, offsets[-1] + step / 2, step))
+        bins = _even_atoms(np.arange(first, offsets[-1] + step * _ROUNDING, step))
     else:
-        cuts = np.linspace(0.0, offsets[-1], n_bins + 1)
-        if step:
-            cuts = np.unique(np.floor(cuts / step) + 0.5) * step
-            cuts[0] = -step / 2
+        cuts = _between(np.linspace(0.0, offsets[-1], n_bins + 1), first, step)
         own = [0.0, float(offsets[-1])]
         if not types.is_datetime64_any_dtype(dtype) and format.low < 0 < format.high:
             own.append(float(format.above(np.zeros(1))[0]))
@@ -103,15 +100,35 @@ def given_numbers(
     return NumberColumn(format, bins, missing)
 
 
-def _step(format: Format) -> float:
-    """The distance of neighbouring numbers, as ``format.read`` has them; 0 where none is known."""
+def _grid(format: Format) -> tuple[float, float]:
+    """The first number and the distance of neighbouring ones, as ``format.read`` has them.
+
+    The distance is 0 where none is known, or where no number of the grid is within the bounds.
+    """
     if isinstance(format, TickFormat):
-        return float(format.step)
-    return (
-        0.0
-        if format.decimals is None
-        else float(np.ldexp(10.0**-format.decimals, -format.exponent))
-    )
+        return 0.0, float(format.step)
+    if format.decimals is None:
+        return 0.0, 0.0
+    step = 10.0**-format.decimals
+    if step * 2.0**53 <= max(abs(format.low), abs(format.high)):  # finer than floats are
+        return 0.0, 0.0
+    least = np.ceil(format.low / step - _ROUNDING) * step
+    if least > format.high:
+        return 0.0, 0.0
+    return float(format.above(least)), float(np.ldexp(step, -format.exponent))
+
+
+_ROUNDING = 1e-6  # of a grid's step: by how much a number on it may be off
+
+
+def _between(edges: np.ndarray, first: float, step: float) -> np.ndarray:
+    """Edges brought halfway between numbers of a grid, so that rounding leads to no other bin."""
+    if not step:
+        return edges
+    places = (edges - first) / step
+    cuts = np.ceil(places - _ROUNDING) - 0.5
+    cuts[-1] = np.floor(places[-1] + _ROUNDING) + 0.5
+    return first + step * np.unique(cuts)
 
 
 def _even_intervals(edges: np.ndarray) -> Bins:
@@ -193,7 +210,7 @@ def join_bins(column: NumberColumn, groups: np.ndarray, weights: np.ndarray) -> 
     """Merge the bins of a column by groups; ``weights``, (n_groups,), are positive."""
     low, high = column.mixture.ends(np.arange(len(groups)))
     is_atom = column.mixture.sds <= NARROW
-    step = _step(column.format)
+    _, step = _grid(column.format)
     means, sds = np.empty(len(weights)), np.empty(len(weights))
     for g in range(len(weights)):
         own = groups == g

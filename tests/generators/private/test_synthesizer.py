@@ -381,7 +381,14 @@ def test_bounds_and_decimals_that_do_not_suit_a_column_are_refused():
     for params, says in (
         ({"bounds": {"day": (0, 5)}}, r"bounds of 'day' must be dates .* got \(0, 5\)"),
         ({"bounds": {"text": (0, 5)}}, "'text' has text, which has no bounds; give its categories"),
-        ({"decimals": {"x": 1.5}}, "decimals of 'x' must be a whole number, got 1.5"),
+        (
+            {"decimals": {"x": 1.5}},
+            "decimals of 'x' must be a whole number from -22 to 22, got 1.5",
+        ),
+        (
+            {"decimals": {"x": 400}},
+            "decimals of 'x' must be a whole number from -22 to 22, got 400",
+        ),
     ):
         with pytest.raises(ValueError, match=says):
             PrivateSynthesizer(**params).fit(table)
