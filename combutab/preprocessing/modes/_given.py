@@ -88,11 +88,11 @@ def given_numbers(
     offsets, _ = format.read(held, label)
     missing, (first, step) = may_miss(dtype), _grid(format)
     if len(edges) > 2:
-        bins = _even_intervals(_between(offsets, first, step))
+        bins = _even_intervals(_cut_between(offsets, first, step))
     elif offsets[-1] < step * n_bins:
         bins = _even_atoms(np.arange(first, offsets[-1] + step * _ROUNDING, step))
     else:
-        cuts = _between(np.linspace(0.0, offsets[-1], n_bins + 1), first, step)
+        cuts = _cut_between(np.linspace(0.0, offsets[-1], n_bins + 1), first, step)
         own = [0.0, float(offsets[-1])]
         if not types.is_datetime64_any_dtype(dtype) and format.low < 0 < format.high:
             own.append(float(format.above(np.zeros(1))[0]))
@@ -121,7 +121,7 @@ def _grid(format: Format) -> tuple[float, float]:
 _ROUNDING = 1e-6  # of a grid's step: by how much a number on it may be off
 
 
-def _between(edges: np.ndarray, first: float, step: float) -> np.ndarray:
+def _cut_between(edges: np.ndarray, first: float, step: float) -> np.ndarray:
     """Edges brought halfway between numbers of a grid, so that rounding leads to no other bin."""
     if not step:
         return edges
