@@ -206,7 +206,7 @@ def test_a_promise_is_said_in_words_and_by_step(outputs, tmp_path):
     assert "at most 73 %." in text
     spent = numbers(r"(?m)^(?:column|choice|pair) +\d+ +[\d.]+ +([\d.]+)$", text)
     assert len(spent) >= 2  # nothing is spent on choices where all pairs are measured
-    assert spent == sorted(spent)
+    assert spent == sorted(set(spent))
     assert 0 < spent[0] < spent[-1] <= 1
     young, *_, old = numbers(r"([\d.]+)(?:,|$)", text.split("median days by age ")[-1].strip())
     assert old > young + 1  # 6 days apart in the table; the noise moves this by a day or two
