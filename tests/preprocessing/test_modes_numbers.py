@@ -476,7 +476,7 @@ def test_numbers_made_in_a_given_bin_are_read_as_in_it(dtype, edges, decimals):
     places = np.tile(np.linspace(-0.99, 0.99, 101), n)
     made = column.decode(places, codes)
     again = column.encode(made, "x", np.random.default_rng(0))[1]
-    interval = column.mixture.sds[again] > NARROW  # a number that has a bin of its own is read as it
+    interval = column.mixture.sds[again] > NARROW  # others are read as their own bins
     assert (again == codes)[interval].all()
     if len(edges) > 2:
         counts = made.astype(float).groupby(codes).nunique().tolist()
