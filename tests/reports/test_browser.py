@@ -16,7 +16,7 @@ from combutab.model_selection import compare_activations
 from combutab.reports import evaluate_synthetic, render_report, report_model
 from tests.reports.page_checks import CHECKS, look, structure
 
-pytestmark = pytest.mark.usefixtures("short_reports")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_reports")]
 
 SCRIPT = "<script>document.title='owned'</script>"
 IMAGE = '"><img src=x onerror="document.title=\'owned\'">'
