@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -73,10 +74,11 @@ def given_numbers(
     some = edges if len(edges) <= 6 else [*edges[:3], "...", *edges[-2:]]
     shown = ", ".join(map(str, some))
     try:
+        _check_range(dtype, edges)
         held = pd.Series(list(edges)).astype(dtype)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{label}: {dtype} cannot hold its bounds {shown}: {error}") from error
-    if held.isna().any() or not (held.is_monotonic_increasing and held.is_unique):
+    if held.isna().any() or not all(one < other for one, other in itertools.pairwise(held)):
         raise ValueError(f"{label}: its bounds must ascend, got {shown}")
     if types.is_integer_dtype(dtype) and not np.array_equal(held.to_numpy(float), edges):
         raise ValueError(f"{label} has whole numbers; so must its bounds, got {shown}")
@@ -98,6 +100,22 @@ def given_numbers(
             own.append(float(format.above(np.zeros(1))[0]))
         bins = _join_sorted(_even_intervals(cuts), _even_atoms(np.unique(own)))
     return NumberColumn(format, bins, missing)
+
+
+def _check_range(dtype: Any, edges: Sequence[Any]) -> None:
+    """Raise an error for numbers that the dtype would wrap round or make infinite.
+
+    >>> _check_range(np.dtype("int8"), (0, 130))
+    Traceback (most recent call last):
+    ValueError: it holds -128 to 127
+    """
+    own = getattr(dtype, "numpy_dtype", dtype)
+    if types.is_bool_dtype(own) or not types.is_numeric_dtype(own):
+        return
+    limits: Any = np.iinfo(own) if types.is_integer_dtype(own) else np.finfo(own)
+    low, high = (np.array(each).item() for each in (limits.min, limits.max))
+    if not all(low <= edge <= high for edge in edges):
+        raise ValueError(f"it holds {limits.min!s} to {limits.max!s}")
 
 
 def _grid(format: Format) -> tuple[float, float]:
@@ -256,7 +274,7 @@ def given_categories(
             known = pd.Index(plain, dtype=dtype.categories.dtype)
             dtype = pd.CategoricalDtype(known, dtype.ordered)
         held = pd.Series(listed, dtype=dtype)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{label}: {dtype} cannot hold its categories: {error}") from error
     if held.isna().sum() > missing:
         raise ValueError(f"{label}: {dtype} cannot hold the categories {plain}")

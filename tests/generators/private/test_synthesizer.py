@@ -377,10 +377,17 @@ def test_listed_categories_replace_those_of_the_dtype(tmp_path):
 
 def test_bounds_and_decimals_that_do_not_suit_a_column_are_refused():
     table = pd.DataFrame({"day": pd.to_datetime(["2025-01-01"] * 9), "x": 0.5})
+    table["byte"] = np.arange(9, dtype="int8")
+    table["single"] = table["x"].astype("float32")
     table["text"] = pd.array(["a"] * 9, dtype="string")
     for params, says in (
         ({"bounds": {"day": (0, 5)}}, r"bounds of 'day' must be dates .* got \(0, 5\)"),
         ({"bounds": {"text": (0, 5)}}, "'text' has text, which has no bounds; give its categories"),
+        ({"bounds": {"byte": (0, 130)}}, r"int8 cannot hold its bounds 0, 130: .* -128 to 127"),
+        ({"bounds": {"byte": (0, 300)}}, r"int8 cannot hold its bounds 0, 300: .* -128 to 127"),
+        ({"bounds": {"single": (0, 1e39)}}, "'single': float32 cannot hold its bounds 0, 1e.39"),
+        ({"bounds": {"single": (0, np.inf)}}, "'single': float32 cannot hold its bounds 0, inf"),
+        ({"categories": {"byte": [1, 300]}}, "'byte': int8 cannot hold its categories"),
         (
             {"decimals": {"x": 1.5}},
             "decimals of 'x' must be a whole number from -22 to 22, got 1.5",
@@ -392,6 +399,17 @@ def test_bounds_and_decimals_that_do_not_suit_a_column_are_refused():
     ):
         with pytest.raises(ValueError, match=says):
             PrivateSynthesizer(**params).fit(table)
+
+
+@pytest.mark.parametrize("bounds", [{"half": (-4, 4)}, None])
+def test_a_column_of_half_precision(bounds):
+    table = pd.DataFrame(
+        {"half": np.linspace(-3, 3, 900).astype("float16"), "flag": [1, 0, 0] * 300}
+    )
+    rows = PrivateSynthesizer(epsilon=20.0, bounds=bounds, epochs=1, n_components=4).fit(table)
+    made = rows.sample(50)["half"]
+    assert made.dtype == np.float16
+    assert made.between(-4, 4).all()
 
 
 def test_a_column_without_a_frequent_value_is_told():
