@@ -73,7 +73,10 @@ def test_the_ledger_accounts_for_all_of_the_budget_and_no_more(model):
 
 
 def test_pairs_are_selected_where_noise_would_hide_some_of_all():
-    ledger = make(epsilon=1.0).fit(TABLE).ledger_
+    # categories are as many as are given, whatever the noise: 31 x 31 cells a pair
+    columns = {name: RNG.integers(0, 30, N) for name in "abcd"}
+    known = {"bounds": None, "categories": {name: list(range(30)) for name in columns}}
+    ledger = make(epsilon=1.0, **known).fit(pd.DataFrame(columns)).ledger_
     assert set(ledger["step"]) == {"rows", "column", "choice", "pair"}
     assert ledger["epsilon"].iloc[-1] <= 1.0
 
