@@ -213,6 +213,7 @@ def test_whole_groups_are_set_aside(series, capsys, options):
     assert main(["predict", "s.safetensors", "new.csv", "-o", "o.csv"]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [[], ["--preset", "fast"], ["--model", "tabm"], ["--model", "pack", "--members", "2"]],

@@ -27,6 +27,7 @@ def code(path):
 OWN = [path for path in PAGES if code(path) - code(ROOT / "README.md")]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_reports", "few_epochs")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.stem)
