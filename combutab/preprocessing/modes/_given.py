@@ -113,9 +113,14 @@ def _check_range(dtype: Any, edges: Sequence[Any]) -> None:
     if types.is_bool_dtype(own) or not types.is_numeric_dtype(own):
         return
     limits: Any = np.iinfo(own) if types.is_integer_dtype(own) else np.finfo(own)
-    low, high = (np.array(each).item() for each in (limits.min, limits.max))
-    if not all(low <= edge <= high for edge in edges):
+    low, high, *plain = _python_scalars([limits.min, limits.max, *edges])
+    if not all(low <= edge <= high for edge in plain):
         raise ValueError(f"it holds {limits.min!s} to {limits.max!s}")
+
+
+def _python_scalars(values: Sequence[Any]) -> list[Any]:
+    """Python's own numbers for NumPy's: comparing float32 with others may overflow."""
+    return [v.item() if isinstance(v, np.generic) else v for v in values]
 
 
 def _grid(format: Format) -> tuple[float, float]:
@@ -264,7 +269,7 @@ def given_categories(
         values = [False, True]
         if isinstance(dtype, pd.CategoricalDtype):
             values = dtype.categories.tolist()
-    plain = [v.item() if isinstance(v, np.generic) else v for v in values]
+    plain = _python_scalars(values)
     if len(set(plain)) < len(plain) or any(types.is_scalar(v) and pd.isna(v) for v in plain):
         raise ValueError(f"{label}: its categories must be different values, none of them missing")
     missing = may_miss(dtype)

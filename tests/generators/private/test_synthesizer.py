@@ -404,7 +404,16 @@ def test_bounds_and_decimals_that_do_not_suit_a_column_are_refused():
             PrivateSynthesizer(**params).fit(table)
 
 
-@pytest.mark.parametrize("bounds", [{"half": (-4, 4)}, None])
+def test_bounds_may_have_fewer_digits_than_the_column():
+    table = pd.DataFrame({"x": np.linspace(-3, 3, 900), "flag": [1, 0, 0] * 300})
+    bounds = {"x": np.array([-4, 4], dtype="float32")}
+    model = PrivateSynthesizer(epsilon=20.0, bounds=bounds, epochs=1, n_components=4).fit(table)
+    assert model.sample(50)["x"].between(-4, 4).all()
+
+
+@pytest.mark.parametrize(
+    "bounds", [{"half": (-4, 4)}, {"half": (np.float64(-4), np.float64(4))}, None]
+)
 def test_a_column_of_half_precision(bounds):
     table = pd.DataFrame(
         {"half": np.linspace(-3, 3, 900).astype("float16"), "flag": [1, 0, 0] * 300}
