@@ -47,7 +47,7 @@ from combutab.core.world import broadcast, plain_parameters, sharing
 from combutab.generators._imputing import Imputing
 from combutab.generators._parquet import ParquetSource
 from combutab.generators._resampling import Resampling
-from combutab.generators._rules import Rules
+from combutab.generators._rules import SEARCHED_ROWS, Rules, row_step
 from combutab.generators._sampling import Sampling
 from combutab.generators._training import (
     ENDS,
@@ -194,6 +194,7 @@ class BaseGenerator(
 
     _sampler_class: ClassVar[type[Sampler[Any]]] = Sampler
     _conditional: ClassVar[bool] = False  # the network takes a category for each row
+    _learns_repetitions: ClassVar[bool] = False  # see `find_repetitions`
     _needs_second_derivative: ClassVar[bool] = False  # of activations, in training
     _width_parameters: ClassVar[tuple[str, ...]] = ()  # of each network
     _member_rates: ClassVar[Set[str]]  # parameters that members of one stack may differ in
@@ -850,20 +851,33 @@ def _fit_encoder(
 def _plan_rules(
     model: BaseGenerator[Any], X: Any, discrete_columns: Any
 ) -> tuple[Rules | None, Any]:
-    """The constraints on a table, which meets them, and the table with what they need.
+    """The constraints on a table, which meets them, and the table with what is learned beside it.
 
-    None where there are none.
+    None where there is nothing of either.
     """
-    if not model.constraints:
+    constraints, learns = model.constraints or (), model._learns_repetitions
+    if not constraints and not learns:
         return None, X
     if isinstance(X, ParquetSource):
-        rules = Rules.plan(model.constraints, X.header(), discrete_columns)
-        X.refuse_broken(rules)
+        repeating = X.spread(SEARCHED_ROWS) if learns else None
+        rules = Rules.plan(constraints, X.header(), discrete_columns, repeating=repeating)
+        if constraints:
+            X.refuse_broken(rules)
         return rules, X.widen(rules)
-    columns, X = read_columns(X), as_pandas(X)
+    try:
+        columns, X = read_columns(X), as_pandas(X)
+    except ValueError:
+        if constraints:
+            raise
+        return None, X  # the encoder says what is wrong
     array_dtype = None if isinstance(X, pd.DataFrame) else np.asarray(X).dtype
-    rules = Rules.plan(model.constraints, columns, discrete_columns, array_dtype)
-    rules.refuse_broken(columns, "the table")
+    repeating = None
+    if learns:
+        step = row_step(len(next(iter(columns.values()), ())), SEARCHED_ROWS)
+        repeating = {name: column.iloc[::step] for name, column in columns.items()}
+    rules = Rules.plan(constraints, columns, discrete_columns, array_dtype, repeating)
+    if constraints:
+        rules.refuse_broken(columns, "the table")
     return rules, rules.widen(X)
 
 

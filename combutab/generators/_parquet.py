@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from combutab.core.text import RESERVE, check_limit, parse_bytes
-from combutab.generators._rules import Rules
-from combutab.generators.constraints import read_columns
+from combutab.generators._rules import Rules, row_step
+from combutab.generators.constraints import Columns, read_columns
 from combutab.preprocessing import ModeEncoder, ModeTable, ParquetTable, Paths, RowLayout
 
 _ROWS = 1 << 16  # read at a time, at most
@@ -21,7 +21,7 @@ _FITTED = 12  # copies of a sample, while modes are learned from it
 
 
 class _Widened:
-    """A table in files with the differences that constraints need as further columns."""
+    """A table in files with the columns that are learned beside those of the files."""
 
     def __init__(self, table: ParquetTable, rules: Rules) -> None:
         self._table, self._rules = table, rules
@@ -29,11 +29,11 @@ class _Widened:
 
     def column(self, name: str, check: Callable[[str, int], None]) -> pd.Series:
         """See `ParquetTable`."""
-        if name not in self._rules.differences.values():
+        if name not in self._rules.added:
             return self._table.column(name, check)
         sides = self._rules.sides_of(name)
         held = {side: self._table.column(side, check) for side in sides}
-        return self._rules.add_differences(held, name)[name]
+        return self._rules.add_columns(held, name)[name]
 
     def frames(self, columns: Sequence[str], n_rows: int) -> Iterator[tuple[int, pd.DataFrame]]:
         """See `ParquetTable`."""
@@ -80,11 +80,17 @@ class ParquetSource:
         rules.refuse_broken(((read_columns(part)) for _, part in parts), "the files")
 
     def widen(self, rules: Rules) -> ParquetSource:
-        """The table with the differences that constraints need as further columns."""
-        if rules.differences:
+        """The table with the columns that are learned beside those of the files."""
+        if rules.added:
             self._table = _Widened(self._table, rules)
-            self._more = [*rules.differences.values()]
+            self._more = rules.added
         return self
+
+    def spread(self, most: int) -> Columns:
+        """Evenly spaced rows, so many at most."""
+        step = row_step(len(self), most)
+        parts = self._table.frames(self._columns, _ROWS)
+        return read_columns(pd.concat([part.iloc[-first % step :: step] for first, part in parts]))
 
     def fit(self, encoder: ModeEncoder) -> ModeEncoder:
         """Fit an encoder, with one whole column at a time in memory.

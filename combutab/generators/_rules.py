@@ -3,13 +3,16 @@
 Columns that follow from others are computed after they are drawn, and a column that is less than
 another is learned together with their difference. All else is left to redraws: a row that breaks a
 constraint is not kept, so no value is ever clipped to meet one.
+
+A column of numbers that has the value of another column in many rows, but not in all, is learned
+together with an indicator of these rows, in which the value is then copied.
 """
 
 from __future__ import annotations
 
 import graphlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +20,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-from combutab.core.files import check_fields, kind, several, whole
+from combutab.core.files import check_fields, kind, optional, pair, several, whole
 from combutab.core.rng import Stream, fold_in
 from combutab.generators.conditions import (
     Codes,
@@ -51,12 +54,15 @@ from combutab.preprocessing import (
     ModeEncoder,
     NumberColumn,
     as_pandas,
+    find_identifiers,
 )
 
 RANGES = (Range, Outside)  # conditions on numbers as they come out
 _FIRST = 5  # rows that an error names
 _AT_ONCE = 5000  # rows that are drawn anew together, about
 _MAX_RARE_SHARE = 0.1  # of the rows, beyond which there is a warning
+_REPEATED, _BEYOND_CHANCE, _FEWEST_ROWS = 0.05, 25, 100  # of columns that repeat another one
+SEARCHED_ROWS = 10_000  # for such columns, at most
 
 # ---- Columns that follow from others -------------------------------------------------------------
 
@@ -70,7 +76,14 @@ class Relation:
     compute: Callable[[Columns], Any]
     solve: Callable[[Any, Columns], Any]  # of a source; None where that is not found
     solvable: tuple[Any, ...]  # the sources that may be solved for
-    of_difference: bool = False
+    of_difference: bool = False  # or of an indicator: a drawn column says what it is
+    indicator: Any = None  # the column that is 1 in the rows that it is about; None for all rows
+
+    def rows(self, columns: Columns) -> np.ndarray:
+        """Find the rows that it is about, (n,) bool."""
+        if self.indicator is None:
+            return np.ones(len(columns[self.target]), dtype=bool)
+        return columns[self.indicator].eq(1).fillna(False).to_numpy(dtype=bool)
 
 
 def difference(high: pd.Series, low: pd.Series) -> pd.Series:
@@ -136,6 +149,74 @@ def _of_computed(constraint: Computed, names: Sequence[Any]) -> list[Relation]:
     return [first, *map(solved_for, reversed(sources))]
 
 
+def _of_repetition(column: Any, source: Any, indicator: Any) -> Relation:
+    """How a column has the value of another one where an indicator is 1."""
+    return Relation(
+        column,
+        (source, indicator),
+        lambda columns: columns[source],
+        lambda name, columns: columns[column],
+        (source,),
+        of_difference=True,
+        indicator=indicator,
+    )
+
+
+def find_repetitions(columns: Columns, apart: Collection[Any] = ()) -> list[tuple[Any, Any]]:
+    """Find columns that have the value of another column in many rows, each with that column.
+
+    These are numbers, dates or durations that are equal in at least 5 % of the rows, and 25 times
+    as often as by chance. Values that 5 % of the rows share do not count. No column repeats two
+    others, or itself by way of others. The columns ``apart`` are left out.
+    """
+    known: dict[Any, np.ndarray] = {}
+    dtypes: dict[Any, Any] = {}
+    for name, column in columns.items():
+        kind = None if name in apart else _kind(column.dtype)
+        if kind is None or len(column) < _FEWEST_ROWS or types.is_complex_dtype(column.dtype):
+            continue
+        counted = column if kind == "number" else column.astype("int64")
+        absent = column.isna().to_numpy(dtype=bool)
+        x = np.where(absent, np.nan, counted.to_numpy(dtype=np.float64, na_value=np.nan))
+        _, place, counts = np.unique(x, return_inverse=True, return_counts=True)
+        x[(counts / len(x) >= _REPEATED)[place]] = np.nan
+        if np.isfinite(x).mean() >= _REPEATED and find_identifiers(column) is None:
+            known[name], dtypes[name] = x, kind if kind == "number" else column.dtype
+    names = list(known)
+    found = []
+    for i, name in enumerate(names[:-1]):
+        for other in names[i + 1 :]:
+            share = float((known[name] == known[other]).mean())
+            if share < _REPEATED or dtypes[name] != dtypes[other]:
+                continue
+            if share >= _BEYOND_CHANCE * _chance(known[name], known[other]):
+                found.append((share, name, other))
+    chosen: dict[Any, Any] = {}
+    for _, name, other in sorted(found, key=lambda each: -each[0]):
+        for column, source in ((other, name), (name, other)):  # the later one is copied to
+            if column not in chosen and not _leads_to(chosen, source, column):
+                chosen[column] = source
+                break
+    return list(chosen.items())
+
+
+def row_step(n_rows: int, most: int) -> int:
+    """How far apart evenly spaced rows are, of which there are so many at most."""
+    return max(1, -(-n_rows // most))
+
+
+def _chance(one: np.ndarray, other: np.ndarray) -> float:
+    """The share of equal values if one column were shuffled."""
+    a, b = (pd.Series(x).value_counts() for x in (one, other))
+    return float((a * b.reindex(a.index).fillna(0)).sum() / len(one) / len(other))
+
+
+def _leads_to(chosen: Mapping[Any, Any], start: Any, end: Any) -> bool:
+    while start in chosen and start != end:
+        start = chosen[start]
+    return bool(start == end)
+
+
 # ---- The constraints of a fitted generator -------------------------------------------------------
 
 
@@ -153,6 +234,9 @@ class Rules:
     combinations : mapping
         Position of a `FixedCombinations` -> the codes that its columns may have together, and how
         many rows of the fitted table have them: (n, n_columns + 1).
+    repetitions : mapping
+        The name of an indicator that is learned with the table -> a column, and the one whose value
+        it has where the indicator is 1.
     """
 
     def __init__(
@@ -161,9 +245,11 @@ class Rules:
         names: Sequence[Any],
         differences: Mapping[int, Any] | None = None,
         combinations: Mapping[int, np.ndarray] | None = None,
+        repetitions: Mapping[Any, tuple[Any, Any]] | None = None,
     ) -> None:
         self.constraints, self.names = tuple(constraints), list(names)
         self.differences = dict(differences or {})
+        self.repetitions = dict(repetitions or {})
         self.combinations = {i: kept[:, :-1] for i, kept in (combinations or {}).items()}
         self.counts = {i: kept[:, -1] for i, kept in (combinations or {}).items()}
         self.columns = [each.find_columns(self.names) for each in self.constraints]
@@ -171,7 +257,12 @@ class Rules:
         self._relate()
 
     def __bool__(self) -> bool:
-        return bool(self.constraints)
+        return bool(self.constraints or self.repetitions)
+
+    @property
+    def added(self) -> list[Any]:
+        """The columns that are learned beside those of the table."""
+        return [*self.differences.values(), *self.repetitions]
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_relations"}
@@ -187,10 +278,12 @@ class Rules:
         columns: Columns,
         discrete_columns: Any,
         array_dtype: np.dtype | None = None,
+        repeating: Columns | None = None,
     ) -> Rules:
-        """Choose which differences are learned with the columns of a table.
+        """Choose which differences and indicators are learned with the columns of a table.
 
-        ``array_dtype`` is that of a table that is an array, which the differences become part of.
+        ``array_dtype`` is that of a table that is an array, which they become part of.
+        ``repeating`` are rows in which columns that repeat others are looked for.
 
         Raises ValueError if the table lacks a column, or constraints compute one in a circle.
         """
@@ -199,7 +292,8 @@ class Rules:
             isinstance(name, tuple) for name in names
         ):
             return cls(constraints, names)
-        listed = [] if isinstance(discrete_columns, str) else list(discrete_columns)
+        is_list = isinstance(discrete_columns, Iterable) and not isinstance(discrete_columns, str)
+        listed = list(discrete_columns) if is_list else []
         differences: dict[int, Any] = {}
         for i, each in enumerate(constraints):
             sides = each.sides(names) if isinstance(each, Inequality) else None
@@ -212,7 +306,17 @@ class Rules:
                 while name in taken:
                     name += "_"
                 differences[i] = name if array_dtype is None else len(taken)
-        return cls(constraints, names, differences)
+        repetitions: dict[Any, tuple[Any, Any]] = {}
+        if repeating is not None:
+            apart = {name for each in constraints for name in each.find_columns(names)}
+            for column, source in find_repetitions(repeating, apart | set(listed)):
+                taken = [*names, *differences.values(), *repetitions]
+                name = f"{column} = {source}"
+                while name in taken:
+                    name += "_"
+                indicator = name if array_dtype is None else len(taken)
+                repetitions[indicator] = column, source
+        return cls(constraints, names, differences, repetitions=repetitions)
 
     def _relate(self) -> None:
         """Choose the columns that are computed, and their order."""
@@ -243,6 +347,10 @@ class Rules:
                         f"{' and '.join(map(repr, others))} compute the same columns from one "
                         "another; leave one of them out"
                     )
+        for name, (column, source) in self.repetitions.items():
+            relation = _of_repetition(column, source, name)
+            if column not in self._relations and self._sort(relation):
+                self._relations[column] = relation
         if not self._sort(None):
             raise ValueError(
                 f"{', '.join(map(repr, self.constraints))} depend on one another in a circle; "
@@ -265,14 +373,14 @@ class Rules:
     # ---- the table that is learned, and its encoder --------------------------------------------
 
     def widen(self, X: Any) -> Any:
-        """The table with the differences that are learned as further columns."""
-        if not self.differences:
+        """The table with the differences and indicators that are learned as further columns."""
+        if not self.added:
             return X
         X = as_pandas(X)
         columns = read_columns(X)
         if not len(X) or any(name not in columns for name in self.names):
             return X  # the encoder says what is wrong
-        more = self.add_differences(columns)
+        more = self.add_columns(columns)
         if isinstance(X, pd.DataFrame):
             return pd.concat([X, pd.DataFrame(more).set_axis(X.index)], axis=1)
         array = np.asarray(X)
@@ -280,7 +388,7 @@ class Rules:
 
     def narrow(self, table: Any) -> Any:
         """Invert `widen`."""
-        if not self.differences:
+        if not self.added:
             return table
         if not isinstance(table, pd.DataFrame):
             return table[:, : len(self.names)].copy()
@@ -290,19 +398,25 @@ class Rules:
         return table
 
     def sides_of(self, name: Any) -> tuple[Any, Any]:
-        """The lower and the higher column of a difference."""
+        """The two columns of a difference, the lower one first, or of an indicator."""
+        if name in self.repetitions:
+            return self.repetitions[name]
         (constraint,) = (self.constraints[i] for i, own in self.differences.items() if own == name)
         assert isinstance(constraint, Inequality)
         sides = constraint.sides(self.names)
         assert sides is not None
         return sides
 
-    def add_differences(self, columns: Columns, *names: Any) -> dict[Any, pd.Series]:
-        """The differences of a table's columns, by their names: by default all."""
+    def add_columns(self, columns: Columns, *names: Any) -> dict[Any, pd.Series]:
+        """The differences and indicators of a table's columns, by their names: by default all."""
         found = {}
-        for name in names or self.differences.values():
-            low, high = self.sides_of(name)
-            found[name] = difference(columns[high], columns[low])
+        for name in names or self.added:
+            one, other = (columns[side] for side in self.sides_of(name))
+            if name in self.repetitions:  # unknown where a cell is missing
+                equal = (as_operand(one) == as_operand(other)).fillna(False).astype("float64")
+                found[name] = equal.mask((one.isna() | other.isna()).to_numpy(dtype=bool))
+            else:
+                found[name] = difference(other, one)
         return found
 
     def bind(self, encoder: ModeEncoder) -> None:
@@ -311,10 +425,13 @@ class Rules:
         Raises ValueError if a constraint is about columns that it cannot be about: identifiers, or
         numbers where values are to be kept together.
         """
-        if not self.constraints:  # the names of a table that has none are the encoder's
+        if not self:  # the names of a table that has none are the encoder's
             self.names = encoder.schema_.keys
         self.encoder = encoder
         self._coders = dict(zip(encoder.schema_.keys, encoder.columns_, strict=True))
+        for column, source in self.repetitions.values():
+            if not all(isinstance(self._coders[n], NumberColumn) for n in (column, source)):
+                raise ValueError(f"{column!r} cannot repeat {source!r}: both must be numbers")
         self._decimals: list[int | None] = []
         for each, names in zip(self.constraints, self.columns, strict=True):
             for name in names:
@@ -371,6 +488,9 @@ class Rules:
         """What was learned of the constraints, as a file has it."""
         return {
             "differences": {str(i): name for i, name in self.differences.items()},
+            "repetitions": [
+                [self.names.index(name) for name in pair] for pair in self.repetitions.values()
+            ],
             "combinations": {
                 str(i): np.column_stack([kept, self.counts[i]]).tolist()
                 for i, kept in self.combinations.items()
@@ -382,7 +502,10 @@ class Rules:
         cls, constraints: Sequence[Constraint], encoder: ModeEncoder, learned: dict[str, Any]
     ) -> Rules:
         """The rules that `to_dict` described; a ValueError says what of it cannot be."""
-        check_fields(learned, {"differences": kind(dict), "combinations": kind(dict)}, "the rules")
+        fields = {"differences": kind(dict), "combinations": kind(dict)}
+        fields["repetitions"] = optional(several(pair(whole(), whole())))
+        check_fields(learned, fields, "the rules")
+        repeating = learned.pop("repetitions", [])
         differences: dict[int, Any] = {}
         combinations: dict[int, np.ndarray] = {}
         for name, parts in learned.items():
@@ -399,10 +522,16 @@ class Rules:
                         raise ValueError(f"the combinations of {constraints[at]!r} are no table")
                     combinations[at] = np.array(value, dtype=np.int64)
         keys = encoder.schema_.keys
-        n = len(keys) - len(differences)
-        if keys[n:] != list(differences.values()):
-            raise ValueError("the differences are not the encoder's last columns")
-        rules = cls(constraints, keys[:n], differences, combinations)
+        last = len(keys) - len(repeating)
+        n = last - len(differences)
+        if keys[n:last] != list(differences.values()):
+            raise ValueError("the differences are not before the encoder's last columns")
+        if n < 1 or any(j >= n for both in repeating for j in both):
+            raise ValueError("columns that repeat others are not the encoder's")
+        repetitions = {
+            name: (keys[j], keys[k]) for name, (j, k) in zip(keys[last:], repeating, strict=True)
+        }
+        rules = cls(constraints, keys[:n], differences, combinations, repetitions)
         rules.bind(encoder)
         for i, each in enumerate(constraints):
             if not isinstance(each, FixedCombinations) or len(rules._discrete(i)) < 2:
@@ -505,7 +634,7 @@ class Rules:
                     self._set_one(columns, names, fixed, picks)
             for each in forward:
                 known = np.all([fixed[name] for name in each.sources], axis=0)
-                rows = known & ~fixed[each.target]
+                rows = known & ~fixed[each.target] & each.rows(columns)
                 value = each.compute(columns)
                 fixed[each.target] |= self._write(columns, each.target, rows, value, implied=True)
         if given or kept:
@@ -513,7 +642,7 @@ class Rules:
                 rows = fixed[each.target].copy()
                 if each.of_difference:
                     rows |= kept.get(each.target, ~free)
-                rows &= columns[each.target].notna().to_numpy(dtype=bool)
+                rows &= columns[each.target].notna().to_numpy(dtype=bool) & each.rows(columns)
                 for name in reversed(each.solvable):
                     open_ = rows & ~fixed[name] & ~kept.get(name, ~free)
                     solved = each.solve(name, columns) if open_.any() else None
@@ -529,7 +658,8 @@ class Rules:
         for name in self._order:
             relation = self._relations.get(name)
             if relation is not None:
-                self._write(columns, name, ~fixed[name], relation.compute(columns))
+                rows = ~fixed[name] & relation.rows(columns)
+                self._write(columns, name, rows, relation.compute(columns))
             for null in self._nulls.get(name, ()):
                 rows = null.applies(columns) & ~fixed[name]
                 if rows.any() and getattr(self._coders[name], "missing", False):

@@ -588,6 +588,7 @@ precision, callbacks
     _width_parameters = ("hidden_layer_sizes",)
     _member_rates = {"learning_rate", "weight_decay"}
     _sampler_class = DirectSampler
+    _learns_repetitions = True
 
     def _check(self) -> None:
         super()._check()
