@@ -199,7 +199,7 @@ class Sampling(Generic[NetworkT]):
                 return self.stream_rows(writer, n, random_state)
             key = self.sample_key(random_state)
             sampler, asked = self.sampler(), [each.column for each in wanted]
-            search = sampler.search(wanted)
+            search = sampler.search(wanted, [part for each in ordered for part in each.conditions])
             if search is not None:
                 for rows in self._beside:
                     search.take_columns(read_columns(rows))
@@ -291,7 +291,7 @@ class Sampling(Generic[NetworkT]):
         missed = made.missed
         kept = np.flatnonzero(~missed)
         table = write(kept, made[kept])
-        if search is not None:
+        if rules:
             table = rules.put(table, rules.complete_each(table, conditions, kept))
         if others:
             warn_of_others(others)

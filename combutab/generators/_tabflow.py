@@ -477,6 +477,11 @@ class TabFlow(BaseGenerator[StackedCascade]):
     the positions. Conditions and given cells are therefore inputs of the networks. Only rows
     outside the ends of a range are rejected and sampled again.
 
+    If a number, date or duration equals that of another column in at least 5 % of the rows, and 25
+    times as often as by chance, an indicator of these rows is learned with the table. Sampled rows
+    in which it is 1 have equal values, unless conditions give both. Columns of constraints, and
+    values that 5 % of the rows share, are left out.
+
     Parameters
     ----------
     hidden_layer_sizes : sequence of int, default=(256, 256)

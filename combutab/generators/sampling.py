@@ -24,7 +24,7 @@ from combutab.core.rng import (
     random_uniform,
     uniforms,
 )
-from combutab.generators._rules import Rules, Search
+from combutab.generators._rules import RANGES, Rules, Search
 from combutab.generators.conditions import (
     NEAREST,
     Codes,
@@ -246,9 +246,18 @@ class Sampler(Generic[NetworkT]):
         width = spans.width + spans.n_condition
         self.chunk = max(1, min(_CHUNK, _CHUNK_NUMBERS // max(1, width)))
 
-    def search(self, conditions: Sequence[Condition] = ()) -> Search | None:
-        """Begin to look for rows that meet constraints together; None where there are none."""
-        return Search(self.rules, conditions) if self.rules else None
+    def search(
+        self, conditions: Sequence[Condition] = (), shares: Sequence[Condition] = ()
+    ) -> Search | None:
+        """Begin to look for rows that meet constraints together; None if all rows do.
+
+        ``conditions`` are those that the rows are decoded with; those of ``shares`` come later.
+        """
+        if not self.rules:
+            return None
+        asked = [*conditions, *shares]
+        moved = self.rules.repetitions and any(isinstance(each, RANGES) for each in asked)
+        return Search(self.rules, conditions) if self.rules.constraints or moved else None
 
     def draw(
         self,
