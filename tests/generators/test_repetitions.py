@@ -36,7 +36,7 @@ TABLE = invoices()
 
 @pytest.fixture(scope="module")
 def model():
-    return TabFlow(epochs=60, random_state=0).fit(TABLE)
+    return TabFlow((64, 64), epochs=40, random_state=0).fit(TABLE)
 
 
 def share(table, one="bill", other="paid"):
@@ -176,7 +176,7 @@ def test_rows_in_files_are_those_in_memory(tmp_path):
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
 def test_arrays(dtype):
     X = TABLE[["bill", "paid"]].to_numpy(dtype)
-    model = TabFlow(epochs=20, random_state=0).fit(X)
+    model = TabFlow((64, 64), epochs=20, random_state=0).fit(X)
     assert model.rules_.repetitions == {2: (1, 0)}
     made = model.sample(1000, random_state=0)
     assert made.shape == (1000, 2)
