@@ -26,8 +26,7 @@ one; if that range begins at 0 or above and ends at 1,000 or above, it takes log
 columns instead, and negative values become equal. In a regression, MLE chooses settings by
 comparing predicted logarithms with targets that are not logarithms. Trend cuts the numbers of each
 table into ten bins of that table's own range: one extreme value in either table lowers it, even
-between two halves of the real rows of default. The row of diabetes130 was made before TabFlow's two
-networks were stopped separately and the network of values lost its normalization.
+between two halves of the real rows of default.
 
 The tables are UCI's files.
 

@@ -308,7 +308,8 @@ class Rules:
                 differences[i] = name if array_dtype is None else len(taken)
         repetitions: dict[Any, tuple[Any, Any]] = {}
         if repeating is not None:
-            apart = {name for each in constraints for name in each.find_columns(names)}
+            decided = [each for each in constraints if not isinstance(each, Unique)]
+            apart = {name for each in decided for name in each.find_columns(names)}
             for column, source in find_repetitions(repeating, apart | set(listed)):
                 taken = [*names, *differences.values(), *repetitions]
                 name = f"{column} = {source}"

@@ -479,8 +479,8 @@ class TabFlow(BaseGenerator[StackedCascade]):
 
     If a number, date or duration equals that of another column in at least 5 % of the rows, and 25
     times as often as by chance, an indicator of these rows is learned with the table. Sampled rows
-    in which it is 1 have equal values, unless conditions give both. Columns of constraints, and
-    values that 5 % of the rows share, are left out.
+    in which it is 1 have equal values, unless conditions give both. Values that 5 % of the rows
+    share do not count, and columns of constraints other than `Unique` are left out.
 
     Parameters
     ----------

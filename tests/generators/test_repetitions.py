@@ -8,7 +8,7 @@ import pytest
 
 from combutab import CTGAN, TabFlow, load
 from combutab.generators._rules import Rules, find_repetitions
-from combutab.generators.constraints import Inequality, read_columns
+from combutab.generators.constraints import Inequality, Unique, read_columns
 
 ROWS = 600
 
@@ -197,6 +197,9 @@ def test_columns_of_constraints_and_categories_are_left_out():
     assert [*model.rules_.repetitions.values()] == [("paid_on", "day")]
     made = model.sample(100)
     assert rule.check(made).all()
+    model = TabFlow(epochs=1, constraints=[Unique("bill", "day")], random_state=0).fit(TABLE)
+    assert len(model.rules_.repetitions) == 2
+    assert not model.sample(300).duplicated(["bill", "day"]).any()
     table = TABLE[["bill", "paid"]].assign(paid=TABLE["paid"] // 100, bill=TABLE["bill"] // 100)
     model = TabFlow(epochs=1, min_frequency=1, random_state=0).fit(table, ["paid"])
     assert model.rules_.repetitions == {}
