@@ -1,10 +1,11 @@
-"""How good are synthetic rows with differential privacy, compared with AIM, by epsilon?
+"""How good are synthetic rows with differential privacy, compared with dpmm's, by epsilon?
 
 All models are given the same bounds, bins and categories, which count as known beforehand: bounds
 are the 1 % and 99 % points of a column in the whole file, between them are 16 bins of equal width
 (columns of fewer values are categories), and all but the 32 most frequent categories are one.
-A gap is a bin of its own. Rows are drawn uniformly within bins. Each run has training rows of
-its own (4:1, at most 5,000 of them; the first five columns and the target). Measures:
+A gap is a bin of its own. Rows are drawn uniformly within bins. Each run has training rows of its
+own (4:1), of two sizes: 5,000 of them with six columns (the first five and the target), and at most
+10,000 with all columns. Measures:
 
 - pairs: the mean total variation distance of all two-way marginals, on these bins, between the
   training rows and as many synthetic rows; 0 is best;
@@ -14,26 +15,23 @@ its own (4:1, at most 5,000 of them; the first five columns and the target). Mea
 - CPU seconds of the fit and of sampling, and the peak growth of the process in MB.
 
 "TabFlow" and "independent columns" have no privacy; they show what it costs. Delta is 1e-6. There
-are three runs at epsilon 1 and one run otherwise. Cells are means, with 95 % t-intervals over runs
-where there are several. The target values: pairs at most those of AIM on five of seven tables, and
-boosting at epsilon 1 at most 0.03 worse than AIM's on all.
+is one run; PrivateSynthesizer has three at epsilon 1 with six columns. Cells are means, with 95 %
+t-intervals over runs where there are several. The target values: pairs at most those of AIM on five
+of seven tables, and boosting at epsilon 1 at most 0.03 worse than AIM's on all.
 
-AIM is limited to models of 8 MB and 250 iterations of each fit, to end in minutes. Its own defaults
-are 80 MB and 1,000. With these it may be more accurate than here: no comparison on this page shows
-that we are better than AIM as its authors run it. The original code made the stored rows of the
-first run at epsilon 1 and of five tables at epsilon 10. The others, such as those of beijing and
-diabetes130 at epsilon 10, come from a condensed copy, adapted to mbi 2.0. In the first run on magic
-at epsilon 1, the copy has an error of pairs of 0.120, the original code 0.117.
+AIM (McKenna et al. 2022), MST (McKenna et al. 2021) and PrivBayes (Zhang et al. 2017) are those of
+dpmm 0.1.9, with its default settings. AIM is not run on all columns, because a fit takes too long.
+At epsilon 10 it has run on two tables; its fits on magic and beijing were stopped after 13 minutes.
 
 The tables other than california_housing and PhishingWebsites are UCI's files.
 
-    python -m benchmarks.quality.private --data-home FOLDER [--quick] [--runs 5] [--rows 10000]
-        [--columns 100] [--bins 16] [--data NAME ...] [--models NAME ...]
-        [--epsilons 1 10 0.3 3] [--limit SECONDS] [--mbi PYTHON]
+    python -m benchmarks.quality.private --data-home FOLDER [--quick] [--runs 5] [--rows 5000 10000]
+        [--columns 6 100] [--bins 16] [--data NAME ...] [--models NAME ...]
+        [--epsilons 1 10 0.3 3] [--limit SECONDS] [--dpmm PYTHON]
 
-AIM runs in a Python of its own, --mbi PYTHON, which has mbi 2.0; private_peers.py says what else it
-needs. What takes longer than --limit is listed as failed. A run that was stopped goes on where it
-stood.
+--rows and --columns belong together: the first of each is the first size. dpmm runs in a Python of
+its own, --dpmm PYTHON, which has it installed. What takes longer than --limit is listed as failed.
+A run that was stopped goes on where it stood.
 """
 
 from __future__ import annotations
@@ -64,11 +62,14 @@ from combutab.evaluation import detection, ml_efficacy, t_interval
 DELTA = 1e-6
 PEER = str(Path(__file__).with_name("private_peers.py"))
 MOST_CATEGORIES = 32
-OURS, AIM = "PrivateSynthesizer", "AIM, mbi"
+OURS, AIM = "PrivateSynthesizer", "AIM, dpmm"
+PEERS = {AIM: "aim", "MST, dpmm": "mst", "PrivBayes, dpmm": "priv_bayes"}
+MOST_OF_AIM = 6  # columns
 OPEN = {"TabFlow": "combutab TabFlow", "independent columns": "independent columns"}
-MODELS = (OURS, AIM, *OPEN)
+MODELS = (OURS, *PEERS, *OPEN)
+ALL = 100  # columns, more than any table has
 MOST, LOSS = 5 / 7, 0.03  # target values: of tables, and of a score
-BARS = ("pairs at most AIM's", f"boosting at least AIM's - {LOSS}")
+BARS = ("pairs at most the peer's", f"boosting at least the peer's - {LOSS}")
 USUAL = ("magic", "shoppers", "default", "beijing", "diabetes130")
 USUAL += ("california_housing", "PhishingWebsites")
 SETTINGS = ("data", "run", "epsilon", "model", "rows", "columns", "bins")
@@ -200,8 +201,8 @@ def measure(row: Row, home: str, python: str, limit: float, quick: bool) -> Foun
     real = bounded[len(held) :][: row["rows"]].reset_index(drop=True)
     codes, sizes = domain.encode(real), domain.sizes()
     task = Task(real, target, classify, seed, quick)
-    if model == AIM:
-        words = [row["epsilon"], f"{DELTA}", str(seed)]
+    if model in PEERS:
+        words = [PEERS[model], row["epsilon"], f"{DELTA}", str(seed)]
         made, seconds, grown = _peer([python, PEER, *words], limit, codes, sizes)
         rows = domain.decode(made, list(real), seed)
     else:
@@ -225,7 +226,7 @@ def _private(domain: Domain, epsilon: str, task: Task) -> Sample:
 def _peer(
     command: list[str], limit: float, codes: np.ndarray, sizes: np.ndarray
 ) -> tuple[np.ndarray, float, float]:
-    """Codes that AIM made, its seconds, and by how many MB it grew."""
+    """Codes that a peer made, its seconds, and by how many MB it grew."""
     with tempfile.TemporaryDirectory() as folder:
         given, out = Path(folder) / "in.npz", Path(folder) / "out.npz"
         np.savez(given, codes=codes, sizes=sizes)
@@ -250,64 +251,84 @@ def _jobs(arguments: Arguments) -> Iterator[Job]:
     if not arguments.data:
         names = [name for name in USUAL if name in names] or names
     quick = arguments.quick
-    models = [model for model in arguments.models if model != AIM or arguments.mbi]
-    most = 200 if quick else arguments.rows
-    levels = [10.0] if quick else arguments.epsilons
+    models = [model for model in arguments.models if model not in PEERS or arguments.dpmm]
+    sizes = [*zip(arguments.rows, arguments.columns, strict=True)]
+    sizes, levels = ([(200, 6)], [10.0]) if quick else (sizes, arguments.epsilons)
     runs = range(1 if quick else arguments.runs)
-    for run, epsilon, name, model in itertools.product(runs, levels, names, models):
+    for run, (most, width), epsilon, name, model in itertools.product(
+        runs, sizes, levels, names, models
+    ):
         if model in OPEN and epsilon != levels[0]:
             continue  # they have no epsilon
+        if model == AIM and width > MOST_OF_AIM:
+            continue
         shown = "none" if model in OPEN else f"{epsilon:g}"
-        values = (name, run, shown, model, most, arguments.columns, arguments.bins)
-        row = dict(zip(SETTINGS, values, strict=True))
-        given = (row, home, arguments.mbi, arguments.limit, quick)
+        row = dict(
+            zip(SETTINGS, (name, run, shown, model, most, width, arguments.bins), strict=True)
+        )
+        given = (row, home, arguments.dpmm, arguments.limit, quick)
         yield Job([row], partial(run_apart, "benchmarks.quality.private:measure", given, quick))
 
 
 # ---- the page ----------------------------------------------------------------------------------
 
 
-def same_runs(rows: pd.DataFrame, score: str) -> pd.DataFrame:
-    """Scores of ours and of AIM by epsilon and table, means over the runs that both have."""
-    wide = rows.pivot_table(score, ["epsilon", "data", "run"], "model").reindex(columns=[OURS, AIM])
-    return wide.dropna().groupby(["epsilon", "data"]).mean()
+def same_runs(rows: pd.DataFrame, score: str, peer: str) -> pd.DataFrame:
+    """Scores of ours and of a peer by size, epsilon and table, means over the runs of both."""
+    wide = rows.pivot_table(score, ["columns", "epsilon", "data", "run"], "model")
+    both = wide.reindex(columns=[OURS, peer]).dropna()
+    return both.groupby(["columns", "epsilon", "data"]).mean()
 
 
-def _against_aim(score: str, allowance: float = 0.0) -> Callable[[pd.DataFrame, float], Any]:
-    """Judge ours beside AIM on the tables that both were run on."""
+def _against(peer: str, score: str, allowance: float = 0.0) -> Callable[[pd.DataFrame, float], Any]:
+    """Judge ours beside a peer on the tables that both were run on."""
 
     def judge(rows: pd.DataFrame, margin: float) -> Verdict | None:
-        both = same_runs(rows, score)
+        both = same_runs(rows, score, peer)
         if both.empty:
             return None
-        return beats(both[OURS] + allowance, both[AIM], margin, greater_is_better=score != "pairs")
+        return beats(both[OURS] + allowance, both[peer], margin, greater_is_better=score != "pairs")
 
     return judge
 
 
-def beside_aim(rows: pd.DataFrame) -> pd.DataFrame:
-    """Means over tables of ours and AIM by epsilon, in the runs that both have, and target values.
-
-    Of models without privacy the means over all runs.
-    """
-    pairs, boosting = same_runs(rows, "pairs"), same_runs(rows, "boosting")
-    runs = rows[rows["model"] == AIM].groupby("epsilon")["run"].nunique()
+def beside_peers(rows: pd.DataFrame) -> pd.DataFrame:
+    """Means over tables of ours and each peer, in the runs that both have, and target values."""
     found = []
-    for epsilon in sorted(pairs.index.unique("epsilon"), key=float):
-        own, learned = pairs.loc[epsilon], boosting.loc[epsilon]
-        nearer, n = (own[OURS] <= own[AIM]).sum(), len(own)
-        close = (learned[OURS] >= learned[AIM] - LOSS).sum()
-        means = {"epsilon": epsilon, "tables": n, "runs": runs[epsilon]}
-        told = _met(nearer, n, MOST * n), _met(close, n, n if float(epsilon) == 1 else 0)
-        for model, words in ((OURS, told), (AIM, ("", ""))):
-            scores = {"pairs": own[model].mean(), "boosting": learned[model].mean()}
-            found.append({"model": model} | means | scores | dict(zip(BARS, words, strict=True)))
-    for model in (m for m in OPEN if found and m in set(rows["model"])):
-        own = rows[rows["model"] == model]
-        means = {"epsilon": "none", "tables": own["data"].nunique(), "runs": own["run"].nunique()}
-        scores = own.groupby("data")[["pairs", "boosting"]].mean().mean().to_dict()
-        found.append({"model": model} | means | scores | dict.fromkeys(BARS, ""))
+    for peer in PEERS:
+        pairs, boosting = (same_runs(rows, score, peer) for score in ("pairs", "boosting"))
+        runs = rows[rows["model"] == peer].groupby(["columns", "epsilon"])["run"].nunique()
+        for at in sorted(
+            pairs.index.droplevel("data").unique(), key=lambda at: (at[0], float(at[1]))
+        ):
+            own, learned = pairs.loc[at], boosting.loc[at]
+            nearer, n = (own[OURS] <= own[peer]).sum(), len(own)
+            close = (learned[OURS] >= learned[peer] - LOSS).sum()
+            found.append({"peer": peer, "columns": _width(at[0]), "epsilon": at[1], "tables": n})
+            found[-1] |= {"runs": runs[at]}
+            for score, each in (("pairs", own), ("boosting", learned)):
+                found[-1] |= {score: each[OURS].mean(), f"{score}, peer": each[peer].mean()}
+            least = MOST * n, n if float(at[1]) == 1 else 0
+            told = (
+                _met(nearer, n, least[0] * (peer == AIM)),
+                _met(close, n, least[1] * (peer == AIM)),
+            )
+            found[-1] |= dict(zip(BARS, told, strict=True))
+    return pd.DataFrame(found).set_index("peer") if found else pd.DataFrame()
+
+
+def without_privacy(rows: pd.DataFrame) -> pd.DataFrame:
+    """Means over tables of the models without privacy, over all runs."""
+    found = []
+    for (model, width), own in rows[rows["model"].isin(OPEN)].groupby(["model", "columns"]):
+        scores = own.groupby("data")[["pairs", "boosting"]].mean()
+        found.append({"model": model, "columns": _width(width), "tables": len(scores)})
+        found[-1] |= {"runs": own["run"].nunique(), **scores.mean()}
     return pd.DataFrame(found).set_index("model") if found else pd.DataFrame()
+
+
+def _width(columns: int) -> str:
+    return f"{columns}" if columns < ALL else "all"
 
 
 def _met(count: int, n: int, least: float) -> str:
@@ -319,10 +340,14 @@ def _met(count: int, n: int, least: float) -> str:
 
 
 CLAIMS = [
-    Claim("against AIM", "The error of two-way marginals is smaller than AIM's", "table",
-          _against_aim("pairs"), 0.0, "pairs"),
-    Claim("against AIM", f"The score of boosting is at most {LOSS} below AIM's", "table",
-          _against_aim("boosting", LOSS), 0.0, f"boosting + {LOSS}"),
+    claim
+    for peer in PEERS
+    for claim in (
+        Claim(f"against {peer}", "The error of two-way marginals is smaller", "table",
+              _against(peer, "pairs"), 0.0, "pairs"),
+        Claim(f"against {peer}", f"The score of boosting is at most {LOSS} lower", "table",
+              _against(peer, "boosting", LOSS), 0.0, f"boosting + {LOSS}"),
+    )
 ]  # fmt: skip
 
 
@@ -330,21 +355,25 @@ def _write(page: Page, _: Arguments, rows: pd.DataFrame) -> None:
     failed, rows = rows[rows["error"] != ""], rows[rows["error"] == ""]
     rows = rows.assign(epsilon=rows["epsilon"].astype(str), place=rows["model"].map(MODELS.index))
     rows["level"] = rows["epsilon"].replace("none", "inf").astype(float)
-    rows = rows.sort_values(["level", "place"], kind="stable")
+    rows = rows.sort_values(["columns", "level", "place"], kind="stable")
     missing = [model for model in MODELS if model not in set(rows["model"])]
     page.text(*[f"Not run: {'; '.join(missing)}."] * bool(missing))
-    by_epsilon = {f"epsilon {e}": own for e, own in rows.groupby("epsilon", sort=False)}
-    by_epsilon.pop("epsilon none", None)
-    add_claims(page, CLAIMS, by_epsilon)
-    beside = beside_aim(rows)
-    if len(beside):
-        page.text("Means over tables, in the runs that both models have:")
-        page.table(["model", *beside], lines(beside.astype(object), number))
+    levels = rows[rows["epsilon"] != "none"].groupby(["columns", "epsilon"], sort=False)
+    shown = {f"{_width(w)} columns, epsilon {e}": own for (w, e), own in levels}
+    add_claims(page, CLAIMS, shown)
+    for title, own in (
+        ("Means over tables, in the runs that both have:", beside_peers(rows)),
+        ("Without privacy:", without_privacy(rows)),
+    ):
+        if len(own):
+            page.text(title)
+            page.table([own.index.name, *own], lines(own.astype(object), number))
     page.heading("By table")
-    for name, own in rows.groupby("data", sort=False):
+    for (name, width), own in rows.groupby(["data", "columns"], sort=False):
         first = own.iloc[0]
         kind = "R2" if first["task"] == "regression" else "ROC AUC"
-        summary = f"{name}: {first['n_train']} training rows, {first['n_test']} test rows"
+        counts = f"{first['n_train']} training rows, {first['n_test']} test rows"
+        summary = f"{name}, {_width(width)} columns: {counts}"
         with page.details(f"{summary}; {kind} {own['real'].mean():.3f} after the training rows"):
             cells = [
                 [*key, *map(_cell, (one[column] for column in SHOWN))]
@@ -359,6 +388,8 @@ def _cell(values: pd.Series) -> str:
     >>> _cell(pd.Series([0.1, 0.2, 0.3], name="pairs")), _cell(pd.Series([12.0], name="seconds"))
     ('0.200 [-0.048, 0.448]', '12')
     """
+    if values.isna().all():
+        return "—"
     if values.name in ("seconds", "megabytes"):
         return f"{values.mean():,.0f}"
     if values.nunique() < 2:
@@ -369,9 +400,11 @@ def _cell(values: pd.Series) -> str:
 
 ROWS = Experiment("quality_private", SETTINGS, RESULTS, _jobs, packages=("opendp", "cpu"))
 EPSILONS = {"type": float, "nargs": "+", "default": [1.0, 10.0, 0.3, 3.0]}
-OPTIONS = {"data": DATA, "runs": 5, "rows": 10_000, "columns": 100, "bins": 16}
+SIZES = {name: {"type": int, "nargs": "+", "default": default}
+         for name, default in (("rows", [5_000, 10_000]), ("columns", [6, ALL]))}  # fmt: skip
+OPTIONS = {"data": DATA, "runs": 5, **SIZES, "bins": 16}
 OPTIONS |= {"epsilons": EPSILONS, "models": MODELS, "limit": 900.0}
-OPTIONS |= {"mbi": {"metavar": "PYTHON"}}
+OPTIONS |= {"dpmm": {"metavar": "PYTHON"}}
 TITLE = "Synthetic tables with differential privacy"
 STUDY = Study("benchmarks.quality.private", TITLE, __doc__, [ROWS], _write, OPTIONS)
 

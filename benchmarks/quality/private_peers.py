@@ -1,52 +1,57 @@
-"""AIM in a Python of its own: codes in, synthetic codes out, by NumPy files.
+"""AIM, MST or PrivBayes of dpmm in a Python of its own: codes in, synthetic codes out.
 
-    PYTHON benchmarks/quality/private_peers.py EPSILON DELTA SEED IN.npz OUT.npz
+    PYTHON benchmarks/quality/private_peers.py MODEL EPSILON DELTA SEED IN.npz OUT.npz
 
-No module of ours is imported here, so that AIM may need other versions of packages than we do. Its
-code comes from the folder ``mechanisms`` of a clone of https://github.com/ryan112358/mbi, which
-MBI_MECHANISMS names, and calls the package mbi 2.0. In code that is older than mbi 2.0, replace the
-estimators' argument ``potentials=`` by ``warm_start=model``.
+No module of ours is imported here: dpmm 0.1.9 (``pip install dpmm``, Apache 2.0, Mahiou et al.
+2025, arXiv 2506.00322) needs Python 3.10 or 3.11 and older versions of packages than we do. All
+settings are its defaults. Its noise comes from OpenDP and has no seed: no two fits are the same.
 """
 
 from __future__ import annotations
 
 import importlib
-import itertools
-import os
-import resource
 import sys
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 
-MODEL_SIZE, ITERATIONS = 8, 250  # AIM's own 80 MB and 1000 take hours
+MODELS = {"aim": "AIMGM", "mst": "MSTGM", "priv_bayes": "PrivBayesGM"}
 
 
-def aim(codes, sizes, epsilon, delta, seed):
-    sys.path.insert(0, os.environ["MBI_MECHANISMS"])
-    from aim import AIM
-    from mbi import Dataset, Domain
+def peak():
+    """The most memory that this program has held, in MiB; NaN if the system is not Linux.
 
-    names = tuple(f"c{i}" for i in range(len(sizes)))
-    data = Dataset(dict(zip(names, codes.T, strict=True)), Domain(names, tuple(map(int, sizes))))
-    workload = [(pair, 1.0) for pair in itertools.combinations(names, 2)]
-    mechanism = AIM(epsilon, delta, max_model_size=MODEL_SIZE, max_iters=ITERATIONS)
-    mechanism.prng = np.random.RandomState(seed)
-    _, made = mechanism.run(data, workload, num_synth_rows=len(codes))
-    return np.stack([np.asarray(made.data[name]) for name in names], axis=1)
+    That of ``resource.getrusage`` can be the most that the program had which started this one.
+    """
+    try:
+        status = Path("/proc/self/status").read_text("utf-8")
+    except OSError:
+        return float("nan")
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
-def main(epsilon, delta, seed, given, out):
+def main(model, epsilon, delta, seed, given, out):
     warnings.filterwarnings("ignore")
     rows = np.load(given)
-    importlib.import_module("mbi")  # no part of a fit
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    pandas = importlib.import_module("pandas")
+    kind = getattr(importlib.import_module(f"dpmm.models.{model}"), MODELS[model])
+    before = peak()
     started = time.process_time()
-    made = aim(rows["codes"], rows["sizes"], float(epsilon), float(delta), int(seed))
+    names = [f"c{i}" for i in range(len(rows["sizes"]))]
+    table = pandas.DataFrame(rows["codes"], columns=names)
+    fitted = kind(
+        epsilon=float(epsilon),
+        delta=float(delta),
+        domain=dict(zip(names, map(int, rows["sizes"]), strict=True)),
+        random_state=np.random.RandomState(int(seed)),
+        n_jobs=1,
+    )
+    fitted.fit(table)
+    made = fitted.generate(n_records=len(table))[names].to_numpy()
     seconds = time.process_time() - started
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # MiB, on Linux
-    np.savez(out, codes=made.astype(np.int64), seconds=seconds, mebibytes=grown - before)
+    np.savez(out, codes=made.astype(np.int64), seconds=seconds, mebibytes=peak() - before)
 
 
 if __name__ == "__main__":

@@ -374,32 +374,41 @@ def test_cells_dates_and_the_diffusion_literature():
 
 
 def test_private_rows():
-    rows = table_of("quality", "quality_private").query("error.isna()").fillna({"epsilon": "none"})
-    rows = rows.astype({"epsilon": str}).set_index(["model", "epsilon", "data", "run"]).sort_index()
-    rows = rows[["pairs", "boosting"]]
-    (table,) = page()["Private rows"].values()
-    assert {(r["of"], r["epsilon"]) for r in table} == {key[:2] for key in rows.index}
-    for told in table:
-        epsilon = told["epsilon"]
-        own = rows.loc[told["of"], epsilon]
-        if epsilon != "none":
-            ours, aim = (rows.loc[m, epsilon] for m in ("PrivateSynthesizer", "AIM, mbi"))
-            both = ours.index.intersection(aim.index)
-            own, ours, aim = (each.loc[both].groupby("data").mean() for each in (own, ours, aim))
-            assert told["runs"] == str(both.unique("run").size)
-        else:
-            assert told["runs"] == str(own.index.unique("run").size)
-            own = own.groupby("data").mean()
+    rows = table_of("quality", "quality_private").query("error.isna()").astype({"epsilon": str})
+    rows["columns"] = rows["columns"].astype(str).replace("100", "all")
+    keys = ["model", "columns", "epsilon"]
+    rows = rows.set_index([*keys, "data", "run"])[["pairs", "boosting"]].sort_index()
+    beside, alone = page()["Private rows"].values()
+    assert {(r["of"], r["columns"], r["epsilon"]) for r in beside} == {
+        key[:3] for key in rows.index if key[0].endswith(", dpmm")
+    }
+    for told in beside:
+        at = told["columns"], told["epsilon"]
+        ours, peer = (rows.loc[(model, *at)] for model in ("PrivateSynthesizer", told["of"]))
+        both = ours.index.intersection(peer.index)
+        assert told["runs"] == str(both.unique("run").size)
+        ours, peer = (each.loc[both].groupby("data").mean() for each in (ours, peer))
+        n, of_aim = len(ours), told["of"] == "AIM, dpmm"
+        assert told["tables"] == str(n)
+        for score in ("pairs", "boosting"):
+            assert shown(told[score], ours[score].mean())
+            assert shown(told[f"{score}, peer"], peer[score].mean())
+        nearer = (ours["pairs"] <= peer["pairs"]).sum()
+        close = (ours["boosting"] >= peer["boosting"] - 0.03).sum()
+        words = (": met" if nearer >= 5 / 7 * n else ": missed") if of_aim else ""
+        assert told["pairs at most the peer's"] == f"{nearer} of {n}{words}"
+        words = (": met" if close == n else ": missed") if of_aim and at[1] == "1" else ""
+        assert told["boosting at least the peer's - 0.03"] == f"{close} of {n}{words}"
+    assert {(r["of"], r["columns"]) for r in alone} == {
+        key[:2] for key in rows.index if key[2] == "none"
+    }
+    for told in alone:
+        own = rows.loc[(told["of"], told["columns"], "none")]
+        assert told["runs"] == str(own.index.unique("run").size)
+        own = own.groupby("data").mean()
         assert told["tables"] == str(len(own))
         assert shown(told["pairs"], own["pairs"].mean())
         assert shown(told["boosting"], own["boosting"].mean())
-        if told["of"] == "PrivateSynthesizer":
-            nearer, n = (ours["pairs"] <= aim["pairs"]).sum(), len(own)
-            close = (ours["boosting"] >= aim["boosting"] - 0.03).sum()
-            words = "met" if nearer >= 5 / 7 * n else "missed"
-            assert told["pairs at most AIM's"] == f"{nearer} of {n}: {words}"
-            words = {"1": ": met" if close == n else ": missed"}.get(epsilon, "")
-            assert told["boosting at least AIM's - 0.03"] == f"{close} of {n}{words}"
 
 
 def test_laws():
