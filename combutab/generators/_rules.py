@@ -22,6 +22,7 @@ from pandas.api import types
 
 from combutab.core.files import check_fields, kind, optional, pair, several, whole
 from combutab.core.rng import Stream, fold_in
+from combutab.core.text import no_column
 from combutab.generators.conditions import (
     Codes,
     Condition,
@@ -55,6 +56,7 @@ from combutab.preprocessing import (
     NumberColumn,
     as_pandas,
     find_identifiers,
+    to_ticks,
 )
 
 RANGES = (Range, Outside)  # conditions on numbers as they come out
@@ -175,9 +177,11 @@ def find_repetitions(columns: Columns, apart: Collection[Any] = ()) -> list[tupl
         kind = None if name in apart else _kind(column.dtype)
         if kind is None or len(column) < _FEWEST_ROWS or types.is_complex_dtype(column.dtype):
             continue
-        counted = column if kind == "number" else column.astype("int64")
-        absent = column.isna().to_numpy(dtype=bool)
-        x = np.where(absent, np.nan, counted.to_numpy(dtype=np.float64, na_value=np.nan))
+        if kind == "number":
+            x = np.array(column.to_numpy(dtype=np.float64, na_value=np.nan))
+        else:
+            ticks, absent = to_ticks(column)
+            x = np.where(absent, np.nan, ticks.astype(np.float64))
         _, place, counts = np.unique(x, return_inverse=True, return_counts=True)
         x[(counts / len(x) >= _REPEATED)[place]] = np.nan
         if np.isfinite(x).mean() >= _REPEATED and find_identifiers(column) is None:
@@ -254,6 +258,7 @@ class Rules:
         self.counts = {i: kept[:, -1] for i, kept in (combinations or {}).items()}
         self.columns = [each.find_columns(self.names) for each in self.constraints]
         self.unique = [each for each in self.constraints if isinstance(each, Unique)]
+        self._coders: dict[Any, CategoryColumn | NumberColumn | IdentifierColumn] = {}
         self._relate()
 
     def __bool__(self) -> bool:
@@ -350,6 +355,9 @@ class Rules:
                     )
         for name, (column, source) in self.repetitions.items():
             relation = _of_repetition(column, source, name)
+            coders = [self._coders[each] for each in (column, source) if self._coders]
+            if not all(isinstance(coder, NumberColumn) for coder in coders):
+                continue  # the encoder holds it for identifiers or categories
             if column not in self._relations and self._sort(relation):
                 self._relations[column] = relation
         if not self._sort(None):
@@ -430,9 +438,7 @@ class Rules:
             self.names = encoder.schema_.keys
         self.encoder = encoder
         self._coders = dict(zip(encoder.schema_.keys, encoder.columns_, strict=True))
-        for column, source in self.repetitions.values():
-            if not all(isinstance(self._coders[n], NumberColumn) for n in (column, source)):
-                raise ValueError(f"{column!r} cannot repeat {source!r}: both must be numbers")
+        self._relate()
         self._decimals: list[int | None] = []
         for each, names in zip(self.constraints, self.columns, strict=True):
             for name in names:
@@ -844,6 +850,12 @@ class Rules:
             if broken:
                 listed = ", ".join(map(repr, names))
                 raise ValueError(f"the conditions on {listed} contradict {each!r}; change one")
+
+    def refuse_unknown(self, asked: Iterable[Any]) -> None:
+        """Refuse what is no column of the table, as one that is only learned beside it."""
+        for name in asked:
+            if name not in self.names:
+                raise ValueError(no_column(name, self.names))
 
     def refuse_more(self, n: int) -> None:
         """Refuse more rows than there are different ones of columns that are unique together."""

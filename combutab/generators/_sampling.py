@@ -189,6 +189,8 @@ class Sampling(Generic[NetworkT]):
             conditions = {condition_column: condition_value}
         elif condition_value is not None:
             raise ValueError(f"condition_value={condition_value!r} needs a condition_column")
+        for given in (conditions, shares):
+            self.rules_.refuse_unknown(given if isinstance(given, Mapping) else ())
         wanted = read_conditions(self.encoder_, {} if conditions is None else conditions)
         ordered = read_shares(self.encoder_, shares, balance, wanted)
         n = int(n)
@@ -266,6 +268,7 @@ class Sampling(Generic[NetworkT]):
         if not isinstance(conditions, pd.DataFrame):
             name = "seed_data" if nearest else "conditions"
             raise ValueError(f"{name} must be a DataFrame, got {type(conditions).__name__}")
+        self.rules_.refuse_unknown(conditions)
         patterns, which, others = read_each(self.encoder_, conditions, nearest)
         key, sampler, rules = self.sample_key(random_state), self.sampler(), self.rules_
         if rules:

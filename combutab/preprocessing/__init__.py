@@ -56,6 +56,7 @@ from combutab.preprocessing.modes import (
     missing_codes,
     put_cells,
     read_schema,
+    to_ticks,
 )
 
 __all__ = [
@@ -111,4 +112,5 @@ __all__ = [
     "refuse_cells",
     "refuse_large",
     "rows_needed",
+    "to_ticks",
 ]

@@ -60,6 +60,24 @@ def test_numbers_and_dates_are_found():
     assert find_repetitions({name: column[:99] for name, column in columns.items()}) == []
 
 
+@pytest.mark.parametrize(
+    "dtype",
+    ["date32[day][pyarrow]", "timestamp[us][pyarrow]", "datetime64[s]", "datetime64[ns, UTC]"],
+)
+def test_dates_of_any_dtype_repeat(dtype):
+    table = TABLE[["day", "paid_on"]].astype("datetime64[ns]")
+    table = (
+        table.apply(lambda c: c.dt.tz_localize("UTC")) if "UTC" in dtype else table.astype(dtype)
+    )
+    table.loc[:20, "day"] = pd.NaT
+    model = TabFlow((32,), epochs=5, random_state=0).fit(table)
+    assert [*model.rules_.repetitions.values()] == [("paid_on", "day")]
+    made = model.sample(300, random_state=0)
+    assert made.dtypes.equals(table.dtypes)
+    assert (made["day"] == made["paid_on"]).sum() > 50
+    assert not model.impute(table, random_state=0)["day"].isna().any()
+
+
 def test_what_is_equal_by_chance_is_not_found():
     rng = np.random.default_rng(0)
     x = rng.normal(size=400)
@@ -158,7 +176,7 @@ def test_saved_and_pickled_models_make_the_same_rows(model, tmp_path):
         assert other.rules_.repetitions == model.rules_.repetitions
 
 
-@pytest.mark.parametrize("pairs", [[[6, 0]], [[0, 2]], [[0, 1, 1]], [[0, 1]] * 6, [["a", "b"]]])
+@pytest.mark.parametrize("pairs", [[[6, 0]], [[0, 1, 1]], [[0, 1]] * 6, [["a", "b"]]])
 def test_files_cannot_hold_other_pairs(model, pairs):
     learned = model.rules_.to_dict() | {"repetitions": pairs}
     with pytest.raises(ValueError, match=r"repea?t|differences"):
@@ -203,6 +221,33 @@ def test_columns_of_constraints_and_categories_are_left_out():
     table = TABLE[["bill", "paid"]].assign(paid=TABLE["paid"] // 100, bill=TABLE["bill"] // 100)
     model = TabFlow(epochs=1, min_frequency=1, random_state=0).fit(table, ["paid"])
     assert model.rules_.repetitions == {}
+
+
+def test_what_the_encoder_holds_for_identifiers_or_categories_is_not_copied():
+    rng = np.random.default_rng(0)
+    order = np.arange(30_000)  # consecutive, which the rows that are looked at are not
+    parent = np.where(rng.random(30_000) < 0.2, order, rng.integers(0, 30_000, 30_000))
+    table = pd.DataFrame({"order": order, "parent": parent})
+    with pytest.warns(UserWarning, match="'order' holds identifiers"):
+        made = TabFlow(epochs=1, random_state=0).fit(table).sample(100)
+    assert made["order"].min() >= 30_000
+    with pytest.warns(UserWarning, match="'bill' holds identifiers"):
+        model = TabFlow(epochs=1, identifiers=["bill"], random_state=0).fit(TABLE)
+    made = model.sample(100)
+    assert made["bill"].is_unique
+    assert share(made, "day", "paid_on") > 0.1
+    for other in (pickle.loads(pickle.dumps(model)), model):
+        assert not (other.sample(50, random_state=0)["bill"].isin(TABLE["bill"])).any()
+
+
+@pytest.mark.parametrize("name", ["paid = bill", "salary"])
+def test_what_is_learned_beside_the_table_is_no_column_of_it(model, name):
+    told = rf"there is no column '{name}'(; did you mean 'paid'\?|.*'paid_on')$"
+    for wanted in ({"conditions": {name: 1}}, {"shares": {name: {1: 0.5}}}):
+        with pytest.raises(ValueError, match=told):
+            model.sample(5, **wanted)
+    with pytest.raises(ValueError, match=told):
+        model.sample_from(pd.DataFrame({name: [1.0]}))
 
 
 def test_a_name_that_is_taken_gets_another_one():

@@ -27,6 +27,7 @@ from combutab.preprocessing.modes._incomplete import (
     missing_codes,
     put_cells,
 )
+from combutab.preprocessing.modes._numbers import to_ticks
 
 __all__ = [
     "CategoryColumn",
@@ -50,4 +51,5 @@ __all__ = [
     "missing_codes",
     "put_cells",
     "read_schema",
+    "to_ticks",
 ]

@@ -612,7 +612,7 @@ class TickFormat:
 
     def read(self, column: pd.Series, label: str) -> tuple[np.ndarray, np.ndarray]:
         """Ticks above `low`, (n,) float64, and where they are missing, (n,) bool."""
-        ticks, missing = _to_ticks(column)
+        ticks, missing = to_ticks(column)
         low, high = (np.asarray(each, dtype=ticks.dtype) for each in (self.low, self.high))
         offsets = np.clip(ticks, low, high).view(np.uint64) - low.view(np.uint64)
         return offsets.astype(np.float64), missing
@@ -709,7 +709,7 @@ def fit_format(column: pd.Series, label: str, min_count: int = 1) -> Format | No
     dtype = column.dtype
     if kind == "ticks":
         try:
-            ticks, missing = _to_ticks(column)
+            ticks, missing = to_ticks(column)
         except OverflowError:  # Python's integers beyond 64 bits
             kind = "floats"
         else:
@@ -755,8 +755,8 @@ def _storage(dtype: Any) -> np.dtype:
     return found if isinstance(found, np.dtype) else np.dtype(object)
 
 
-def _to_ticks(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
-    """(n,) int64, or uint64 where the dtype is, and where they are missing."""
+def to_ticks(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+    """Integers, dates or durations as (n,) int64 or uint64, and which are missing, (n,)."""
     dtype: Any = column.dtype
     missing = column.isna().to_numpy(dtype=bool)
     if isinstance(dtype, pd.ArrowDtype):
