@@ -63,8 +63,10 @@ RANGES = (Range, Outside)  # conditions on numbers as they come out
 _FIRST = 5  # rows that an error names
 _AT_ONCE = 5000  # rows that are drawn anew together, about
 _MAX_RARE_SHARE = 0.1  # of the rows, beyond which there is a warning
-_REPEATED, _BEYOND_CHANCE, _FEWEST_ROWS = 0.05, 25, 100  # of columns that repeat another one
-SEARCHED_ROWS = 10_000  # for such columns, at most
+_REPEATED = 0.05  # of the rows, in which a column has the value of another one
+_BEYOND_CHANCE = 25  # times as often as if it were shuffled
+_FEWEST_ROWS, SEARCHED_ROWS = 100, 10_000  # in which such columns are looked for
+_COMPARED = 2 * 10**9  # cells, about, unless 500 rows have more
 
 # ---- Columns that follow from others -------------------------------------------------------------
 
@@ -172,12 +174,12 @@ def find_repetitions(columns: Columns, apart: Collection[Any] = ()) -> list[tupl
     others, or itself by way of others. The columns ``apart`` are left out.
     """
     known: dict[Any, np.ndarray] = {}
-    dtypes: dict[Any, Any] = {}
+    held: dict[Any, Any] = {}
     for name, column in columns.items():
-        kind = None if name in apart else _kind(column.dtype)
-        if kind is None or len(column) < _FEWEST_ROWS or types.is_complex_dtype(column.dtype):
+        of = None if name in apart else _kind(column.dtype)
+        if of is None or len(column) < _FEWEST_ROWS or types.is_complex_dtype(column.dtype):
             continue
-        if kind == "number":
+        if of == "number":
             x = np.array(column.to_numpy(dtype=np.float64, na_value=np.nan))
         else:
             ticks, absent = to_ticks(column)
@@ -185,13 +187,18 @@ def find_repetitions(columns: Columns, apart: Collection[Any] = ()) -> list[tupl
         _, place, counts = np.unique(x, return_inverse=True, return_counts=True)
         x[(counts / len(x) >= _REPEATED)[place]] = np.nan
         if np.isfinite(x).mean() >= _REPEATED and find_identifiers(column) is None:
-            known[name], dtypes[name] = x, kind if kind == "number" else column.dtype
+            known[name], held[name] = x, of if of == "number" else column.dtype
+    if len(known) < 2:
+        return []
     names = list(known)
+    step = row_step(len(known[names[0]]), max(500, _COMPARED // len(names) ** 2))
+    rows = np.stack([x[::step] for x in known.values()])
     found = []
-    for i, name in enumerate(names[:-1]):
-        for other in names[i + 1 :]:
-            share = float((known[name] == known[other]).mean())
-            if share < _REPEATED or dtypes[name] != dtypes[other]:
+    for i, name in enumerate(names):
+        shares = (rows[i] == rows[i + 1 :]).mean(axis=1)
+        for j in np.flatnonzero(shares >= _REPEATED):
+            share, other = float(shares[j]), names[i + 1 + j]
+            if held[name] != held[other]:
                 continue
             if share >= _BEYOND_CHANCE * _chance(known[name], known[other]):
                 found.append((share, name, other))

@@ -92,6 +92,13 @@ def test_what_is_equal_by_chance_is_not_found():
     assert found(x=moments, y=moments.dt.tz_localize("Europe/Paris")) == []
 
 
+def test_of_many_columns_fewer_rows_are_compared():
+    x = np.random.default_rng(0).normal(size=(3000, 900))
+    x[::5, 800] = x[::5, 3]  # the rows that are compared are a part of these, or of the others
+    x[: len(x) // 2, 700] = x[: len(x) // 2, 5]
+    assert find_repetitions(read_columns(x)) == [(700, 5), (800, 3)]
+
+
 def test_gaps_are_equal_to_nothing():
     x = np.random.default_rng(0).normal(size=400)
     gaps = np.where(np.arange(400) < 200, np.nan, x)
