@@ -309,10 +309,10 @@ def beside_peers(rows: pd.DataFrame) -> pd.DataFrame:
             found[-1] |= {"runs": runs[at]}
             for score, each in (("pairs", own), ("boosting", learned)):
                 found[-1] |= {score: each[OURS].mean(), f"{score}, peer": each[peer].mean()}
-            least = MOST * n, n if float(at[1]) == 1 else 0
+            judged = peer == AIM and n == len(USUAL)
             told = (
-                _met(nearer, n, least[0] * (peer == AIM)),
-                _met(close, n, least[1] * (peer == AIM)),
+                _met(nearer, n, MOST * n * judged),
+                _met(close, n, n * (judged and float(at[1]) == 1)),
             )
             found[-1] |= dict(zip(BARS, told, strict=True))
     return pd.DataFrame(found).set_index("peer") if found else pd.DataFrame()
