@@ -278,8 +278,7 @@ def _draw_codes(
     part, first_layer = network.codes, network.codes.linear(0)
     effects = steps.inputs.effects(first_layer.weight)
     first_outputs = first_layer.bias + effects.sum(codes)
-    add_directly = None if part.direct is None else steps.inputs.effects(part.direct)
-    direct = None if add_directly is None else add_directly.sum(codes).contiguous()
+    outputs = part.outputs_by_span(steps.inputs)
     for start, stop in itertools.pairwise(ends):
         if start == 0 and not bool((codes >= 0).any()):  # all rows are alike as yet
             hidden = part.hidden(first_outputs[:, :1]).expand(-1, n, -1)
@@ -287,9 +286,8 @@ def _draw_codes(
             hidden = part.hidden(first_outputs)
         which, free = order[..., start:stop], ranks[..., start:stop] < 2
         for m, i, rows in _rows_by_span(which, free, n_spans):
-            beside = None if direct is None else direct[m, rows]
-            logits = part.logits_of(i, m, hidden[m, rows], beside).to(spans.dtype)
-            logits = spans.suppress(i, logits)
+            logits = outputs[i].of_member(m, hidden[m, rows], codes[m, rows])
+            logits = spans.suppress(i, logits.to(spans.dtype))
             drawn, share = _draw_span(logits, u[m, rows, i], request.allowed.get(i))
             codes[m, rows, i] = drawn
             if share is not None:
@@ -298,8 +296,6 @@ def _draw_codes(
             probability /= probability.max().clamp_min(1e-300)
         drawn = codes.gather(2, which).masked_fill(~free, -1)
         first_outputs += effects.sum(drawn, which)
-        if add_directly is not None and direct is not None:
-            direct += add_directly.sum(drawn, which)
     return codes, probability
 
 

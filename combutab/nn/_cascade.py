@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -107,8 +108,6 @@ class CodePart(ResidualPart):
                 (spans.starts - spans.n_values).tolist(), spans.sizes, strict=True
             )
         ]
-        ordered = sorted(set(range(spans.n_spans)) - set(spans.categories))
-        self._ordered = {i: k for k, i in enumerate(ordered)}
         self._n_logits = spans.width - spans.n_values
         self._powers = torch.zeros(
             2 * len(places), self._n_logits, dtype=spans.dtype, device=spans.device
@@ -131,29 +130,32 @@ class CodePart(ResidualPart):
 
     def outputs(self, hidden: Tensor, direct: Tensor | float = 0.0) -> Tensor:
         """See `ResidualPart`; of all spans. ``direct`` is what known codes add to them."""
-        outputs = super().outputs(hidden) + direct
+        return self._add_factors(super().outputs(hidden) + direct)
+
+    def _add_factors(self, outputs: Tensor) -> Tensor:
+        """Add what ordered spans' two factors make: (..., n_outputs) -> (..., n_logits)."""
         raw, factors = outputs.tensor_split([self._n_logits], dim=-1)
         return raw + factors @ self._powers.to(factors.dtype) if len(self._powers) else raw
 
-    def logits_of(self, i: int, m: int, hidden: Tensor, direct: Tensor | None = None) -> Tensor:
-        """Raw outputs of one span of one member: of `hidden`, (n, width) -> (n, size).
-
-        ``direct``, (n, n_outputs), is what known codes add to all outputs.
-        """
-
-        def outputs(columns: slice) -> Tensor:
-            found = hidden[:, columns]
-            if self.n_blocks:
-                last = self.linear(-1)
-                found = torch.addmm(last.bias[m, :, columns], hidden, last.weight[m][:, columns])
-            return found if direct is None else found + direct[:, columns]
-
-        raw = outputs(self._columns[i])
-        if i not in self._ordered:
-            return raw
-        k = 2 * self._ordered[i]
-        factors = outputs(slice(self._n_logits + k, self._n_logits + k + 2))
-        return raw + factors @ self._powers[k : k + 2, self._columns[i]].to(factors.dtype)
+    def outputs_by_span(self, inputs: CodeInputs) -> list[SpanOutputs]:
+        """The last layer and the direct one in parts: `outputs` is then computed span by span."""
+        last = self.linear(-1)
+        weight: Tensor = last.weight
+        bias: Tensor = last.bias
+        if not self.n_blocks:  # what is hidden are all outputs
+            bias = torch.zeros_like(bias)
+            weight = torch.eye(bias.shape[2], dtype=bias.dtype, device=bias.device)
+            weight = weight.expand(len(bias), -1, -1)
+        weight, bias = self._add_factors(weight), self._add_factors(bias)
+        direct = None if self.direct is None else inputs.effects(self._add_factors(self.direct))
+        return [
+            SpanOutputs(
+                weight[..., columns],
+                bias[..., columns],
+                None if direct is None else direct.columns(columns),
+            )
+            for columns in self._columns
+        ]
 
 
 class StackedCascade(StackedNetwork):
@@ -292,7 +294,31 @@ class CodeEffects:
         if not index.shape[2]:
             return self.table[:, -1:].expand(-1, codes.shape[1], -1)
         of_member = zip(index, self.table, strict=True)
-        return torch.stack([F.embedding_bag(i, table, mode="sum") for i, table in of_member])
+        found = [F.embedding_bag(i, table, mode="sum") for i, table in of_member]
+        return torch.stack(found) if len(found) > 1 else found[0].unsqueeze(0)
+
+    def columns(self, columns: slice) -> CodeEffects:
+        """What codes add to some of the outputs."""
+        return CodeEffects(self.table[..., columns].contiguous(), self._starts)
+
+    def member(self, m: int) -> CodeEffects:
+        """What the codes of one member add."""
+        return CodeEffects(self.table[m : m + 1], self._starts)
+
+
+class SpanOutputs(NamedTuple):
+    """The layers that lead to the raw outputs of one span: from hidden units and known codes."""
+
+    weight: Tensor  # (M, width, size)
+    bias: Tensor  # (M, 1, size)
+    direct: CodeEffects | None
+
+    def of_member(self, m: int, hidden: Tensor, codes: Tensor) -> Tensor:
+        """Raw outputs of one member, (n, size), of hidden units (n, width), codes (n, n_spans)."""
+        raw = torch.addmm(self.bias[m], hidden, self.weight[m])
+        if self.direct is None:
+            return raw
+        return raw + self.direct.member(m).sum(codes.unsqueeze(0)).squeeze(0)
 
 
 def ordered_places(spans: RowSpans) -> list[tuple[int, Tensor]]:

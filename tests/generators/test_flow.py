@@ -15,6 +15,7 @@ from combutab.generators._tabflow import FlowSteps, ValueLayer, draw, draw_rows,
 from combutab.generators._training import TableRows
 from combutab.generators.sampling import PointChoices, RowRequest
 from combutab.nn import Member, RowSpans, StackedCascade, StackedLinear, time_inputs
+from combutab.nn._cascade import SpanOutputs
 
 RNG = np.random.default_rng(0)
 SPANS = RowSpans(2, [2, 3, 4], categories=[0], dtype=torch.float64)
@@ -84,8 +85,6 @@ JOINT = RNG.dirichlet(np.full(24, 0.7)).reshape(2, 3, 4)
 class KnownCodes:
     """Finds codes by a joint distribution that is known; its first layer gives its inputs."""
 
-    direct = None
-
     def __init__(self, n_members):
         self.table = torch.from_numpy(JOINT)
         self.first = StackedLinear(11, 11, [torch.Generator()] * n_members).double()
@@ -108,8 +107,10 @@ class KnownCodes:
         marginals = [given.sum([2 + j for j in range(3) if j != i]) for i in range(3)]
         return torch.cat(marginals, -1).log().nan_to_num(neginf=-99.0)
 
-    def logits_of(self, i, m, hidden, direct):
-        return hidden.split(JOINT.shape, -1)[i]
+    def outputs_by_span(self, inputs):
+        own = torch.eye(sum(JOINT.shape), dtype=torch.float64).split(JOINT.shape, 1)
+        own = [columns.expand(len(self.first.weight), -1, -1) for columns in own]
+        return [SpanOutputs(columns, 0 * columns[:, :1], None) for columns in own]
 
 
 def asked(n, keys=(5,), allowed=None, **given):
@@ -196,9 +197,9 @@ def test_what_codes_add_is_what_the_networks_make_of_them(widths):
     effects = steps.inputs.effects(part.linears[0].weight)
     hidden = part.hidden(part.linears[0].bias + effects.sum(codes))
     eye = torch.eye(steps.inputs.n_inputs, dtype=torch.float64).expand(3, -1, -1)
-    direct = steps.inputs.effects(eye).sum(codes) @ part.direct  # of the inputs as rows
+    by_span = part.outputs_by_span(steps.inputs)
     for m in range(len(MEMBERS)):
-        found = [part.logits_of(i, m, hidden[m], direct[m]) for i in range(3)]
+        found = [span.of_member(m, hidden[m], codes[m]) for span in by_span]
         assert_allclose(torch.cat(found, -1), raw[m], atol=1e-12)
     some = torch.tensor([2, 0]).expand(3, 30, 2)
     one = effects.sum(codes.gather(2, some), some) + effects.sum(
