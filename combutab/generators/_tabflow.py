@@ -370,6 +370,7 @@ class FlowTraining(Training[StackedCascade]):
     """
 
     shares_rows = True
+    rate_factors: ClassVar[Mapping[str, float]] = {"codes": 0.5}  # of that of values
 
     def __init__(
         self, model: TabFlow, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
@@ -509,8 +510,9 @@ class TabFlow(BaseGenerator[StackedCascade]):
         Must be False. Proxy Normalization belongs between a normalization and an activation, and
         these blocks have a linear layer there.
     learning_rate : float, default=2e-3
-        Learning rate of AdamW, after a linear increase over the first 100 steps. Rows are sampled
-        with the average of the weights over about the last tenth of the steps.
+        Learning rate of AdamW for the network of values; that of the network of codes is half of
+        it. It increases linearly over the first 100 steps. Rows are sampled with the average of the
+        weights over about the last tenth of the steps.
     weight_decay : float, default=0.0
         Weight decay of AdamW.
     dropout : float, default=0.05

@@ -205,6 +205,7 @@ class Training(ABC, Generic[NetworkT]):
     adam : OptimizerConfig
     """
 
+    rate_factors: ClassVar[Mapping[str, float]] = {}  # of the learning rate, by parameters' roles
     ended: frozenset[str] = frozenset()  # parts that early stopping has ended for all members
     shares_rows: ClassVar[bool] = False  # whether steps go by ``own`` and ``add_up``
     batch_size: int  # of a step's rows, where they are shared
@@ -225,7 +226,12 @@ class Training(ABC, Generic[NetworkT]):
         if not any(network is sampled for network in networks.values()):
             raise ValueError("sampled must be one of the networks: a checkpoint has no others")
         self.optimizers = {
-            name: RowOptimizer(adam, network.flat.values, network.n_decayed)
+            name: RowOptimizer(
+                adam,
+                network.flat.values,
+                network.n_decayed,
+                network.rate_factors(self.rate_factors),
+            )
             for name, network in networks.items()
             if name in self.plans[0].rates
         }

@@ -12,7 +12,13 @@ from torch.nn import functional as F
 
 from combutab.core.rng import Stream, fold_in
 from combutab.nn._generative import ORIGINAL
-from combutab.nn._layers import ActivationSpec, StackedLinear, make_activations, make_norm
+from combutab.nn._layers import (
+    ActivationSpec,
+    StackedLinear,
+    StackedTensor,
+    make_activations,
+    make_norm,
+)
 from combutab.nn._network import Member, StackedNetwork, weight_generators
 from combutab.nn._spans import RowSpans
 
@@ -206,6 +212,11 @@ class StackedCascade(StackedNetwork):
                 "none",
             )
         self._flatten(spans.dtype, spans.device)
+
+    def _role(self, entry: StackedTensor) -> str:
+        # of activations members share columns, those of the one network and of the other
+        part, _, name = entry.name.partition(".")
+        return "activation" if name.startswith("activations.") else part
 
     @staticmethod
     def value_widths(widths: Sequence[int]) -> list[int]:

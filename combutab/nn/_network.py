@@ -143,9 +143,13 @@ class StackedNetwork(nn.Module):
         """
         factors = np.ones(self.flat.values.shape[1])
         for slot in self.flat.slots:
-            factors[slot.columns] = by_role.get(parameter_role(slot), 1.0)
+            factors[slot.columns] = by_role.get(self._role(slot), 1.0)
         edges = [0, *(np.flatnonzero(np.diff(factors)) + 1).tolist(), len(factors)]
         return [(slice(a, b), float(factors[a])) for a, b in itertools.pairwise(edges)]
+
+    def _role(self, entry: StackedTensor) -> str:
+        """Name what a parameter is to the network."""
+        return parameter_role(entry)
 
     def _is_decayed(self, entry: StackedTensor) -> bool:
         """Tell whether penalties on the weights apply to a parameter."""

@@ -146,3 +146,16 @@ def test_many_codes_have_no_layer_of_their_own():
     assert StackedCascade(many, (4,), [Member(0, "relu")]).codes.direct is None
     assert "codes.direct" in StackedCascade.linear_shapes(few, (4,))
     assert "codes.direct" not in StackedCascade.linear_shapes(many, (4,))
+
+
+def test_rate_factors_are_of_the_network_of_codes_but_for_its_activations():
+    members = [Member(0, "prelu"), Member(1, "relu")]
+    for own in (members, members[:1]):  # of all members, activations' columns are elsewhere
+        net = StackedCascade(RowSpans(2, [20, 30, 4], categories=[2]), (8, 8), own)
+        found = net.rate_factors({"codes": 0.5})
+        factor = torch.cat([torch.full((part.stop - part.start,), f) for part, f in found])
+        for slot in net.flat.slots:
+            halved = slot.name.startswith(("codes.linears", "codes.norms", "codes.direct"))
+            expected = torch.tensor(0.5 if halved else 1.0)
+            assert (factor[slot.columns] == expected).all(), slot.name
+        assert any("activations" in slot.name for slot in net.flat.slots)
