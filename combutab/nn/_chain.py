@@ -311,9 +311,9 @@ def weight_gradient(x: Tensor, grad: Tensor, out: Tensor, scale: float = 1.0) ->
             out[i].copy_(_one_dnn(x[i].t(), grad[i].t()))
     elif 1 < m < _NARROW and x.device.type == "cpu":
         out.copy_(torch.bmm(grad.transpose(1, 2), x).transpose(1, 2))
-    elif out.is_contiguous():
+    elif out.is_contiguous() or x.device.type != "cpu":
         _matmul(x.transpose(1, 2), grad, out)
-    else:
+    else:  # a CPU's bmm into such memory is slow; on a GPU each product is a launch
         for i in range(len(out)):
             torch.mm(x[i].t(), grad[i], out=out[i])
     if scale != 1:

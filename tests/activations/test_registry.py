@@ -267,5 +267,7 @@ def test_gpu_agrees_with_cpu(name, dtype):
     out_there = module(there)
     (grad_there,) = torch.autograd.grad(out_there.sum(), there)
     tolerance = {torch.float16: 1e-2, torch.bfloat16: 8e-2, torch.float32: 1e-4}.get(dtype, 1e-10)
+    if name == "hardsilu":  # torch's own kernel multiplies by 1/6 of single precision, in any
+        tolerance = max(tolerance, 1e-7)
     torch.testing.assert_close(out_there.cpu(), out, rtol=tolerance, atol=tolerance)
     torch.testing.assert_close(grad_there.cpu(), grad, rtol=tolerance, atol=8 * tolerance)
