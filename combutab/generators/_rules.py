@@ -1082,11 +1082,25 @@ class Search:
         every = np.vstack([each, met]).astype(float)
         self._together += every @ every.T
         self.n_judged += len(met)
-        labels = np.zeros((len(met), len(rules.unique)), dtype=np.uint64)
+        return each.all(axis=0) & met, *self._labels(columns, len(met))
+
+    def labels(self, values: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What `judge` finds unique in rows: two arrays of shape (n, n_unique)."""
+        table = self.rules.decode(values, codes, self._conditions) if self.n_unique else None
+        return self._labels({} if table is None else read_columns(table), len(codes))
+
+    def _labels(self, columns: Columns, n: int) -> tuple[np.ndarray, np.ndarray]:
+        labels = np.zeros((n, self.n_unique), dtype=np.uint64)
         differ = np.zeros(labels.shape, dtype=bool)
-        for u, unique in enumerate(rules.unique):
+        for u, unique in enumerate(self.rules.unique):
             labels[:, u], differ[:, u] = unique.labels(columns)
-        return each.all(axis=0) & met, labels, differ
+        return labels, differ
+
+    def pilot(self) -> Search:
+        """A search by the same rules for rows that may be equal, as not all of them are kept."""
+        found = Search(self.rules, self._conditions)
+        found._taken = []
+        return found
 
     def unseen(self, labels: np.ndarray, differ: np.ndarray) -> np.ndarray:
         """Find the rows, (n,), whose unique values are in no row before, nor taken."""

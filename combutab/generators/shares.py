@@ -379,10 +379,10 @@ def draw_shares(
     parts = [sampler.draw(0, (), key, 1)[:2]]
     made = 0
 
-    def draw(n_rows: int, place: int, *groups: ValueGroup) -> None:
+    def draw(n_rows: int, place: int, *groups: ValueGroup, by: Search | None = search) -> None:
         nonlocal made
         own_key = fold_in(key, Stream.PATTERN, place)
-        *rows, n_made = sampler.draw(n_rows, [*groups, *conditions], own_key, max_tries, search)
+        *rows, n_made = sampler.draw(n_rows, [*groups, *conditions], own_key, max_tries, by)
         parts.append((rows[0], rows[1]))
         made += n_made
 
@@ -400,7 +400,8 @@ def draw_shares(
         for place, count in enumerate(counts[0].tolist()):
             if count:
                 n_rows = max(count, -(-_PILOT // n_groups), _PILOT_EACH)
-                draw(n_rows, place, first.conditions[place])
+                pilot = None if search is None else search.pilot()
+                draw(n_rows, place, first.conditions[place], by=pilot)
         drawn = join(parts)
         parts = [parts[0]]
         groups = _groups_of(sampler, drawn, ordered, counts, conditions)
@@ -412,7 +413,13 @@ def draw_shares(
         if whole is None:
             _refuse(ordered, counts, cells, len(drawn[1]))
         for c, count in enumerate(whole.tolist()):
-            rows = known[which.reshape(-1) == c][:count]
+            rows = known[which.reshape(-1) == c]
+            if search is not None:
+                labels, differ = search.labels(drawn[0][rows], drawn[1][rows])
+                fresh = np.flatnonzero(search.unseen(labels, differ))[:count]
+                search.take(labels[fresh], differ[fresh])
+                rows = rows[fresh]
+            rows = rows[:count]
             parts.append((drawn[0][rows], drawn[1][rows]))
             if count > len(rows):
                 own = [each.conditions[g] for each, g in zip(ordered, cells[c], strict=True)]

@@ -274,11 +274,16 @@ def test_unique_rows(cls):
     cells = np.stack(np.meshgrid(list("uvwxyz"), list("abcdefghij")), -1).reshape(-1, 2)
     table = pd.DataFrame(cells, columns=["room", "day"]).sample(50, random_state=0)
     table["size"] = rng.normal(size=50)
+    table["kind"], table["paid"] = rng.choice(["a", "b"], 50), rng.random(50) < 0.5
     model = make(cls, constraints=[Unique("room", "day")])
     model.fit(table)
-    for asked in ({}, {"balance": "room"}):
+    # rows that only show which kinds are paid take no room away from those that are kept
+    shares = {"kind": {"a": 0.2, "b": 0.8}, "paid": {True: 0.5, False: 0.5}}
+    for asked in ({}, {"balance": "room"}, {"shares": shares}):
         rows = model.sample(30, random_state=0, max_tries=1000, **asked)
         assert not rows.duplicated(["room", "day"]).any()
+    assert rows["kind"].value_counts().to_dict() == {"b": 24, "a": 6}
+    assert rows["paid"].sum() == 15
     with pytest.raises(ValueError, match=r"Unique\('room', 'day'\) allows only 42 combinations"):
         model.sample(61)
 
