@@ -606,6 +606,9 @@ class Rules:
         """The columns that `complete` may change."""
         changed = {*self._relations, *self._nulls}
         changed.update(name for each in self._relations.values() for name in each.solvable)
+        for constraint, names in zip(self.constraints, self.columns, strict=True):
+            if isinstance(constraint, OneOf):
+                changed.update(names)
         return changed
 
     def columns_of(self, table: Any) -> dict[Any, pd.Series]:
@@ -1055,8 +1058,7 @@ class Search:
             table = table.reset_index(drop=True)
         write_points(table, conditions)
         columns = rules.columns_of(table)
-        given, _ = _fixed_by(conditions, len(rows))
-        rules.complete(columns, given, _fixed_by(self._conditions, len(rows))[1])
+        rules.complete(columns, *_fixed_by(self._conditions, len(rows)))
         inside = np.ones(len(rows), dtype=bool)
         frame = pd.DataFrame(
             {each.column: columns[each.column] for each in conditions if isinstance(each, RANGES)}

@@ -31,7 +31,7 @@ from combutab.generators.sampling import (
     check_arguments,
     fall_short,
 )
-from combutab.generators.shares import draw_shares, read_shares
+from combutab.generators.shares import draw_shares, given_values, read_shares
 from combutab.preprocessing import ModeEncoder, as_pandas, parquet_parts
 
 
@@ -201,7 +201,8 @@ class Sampling(Generic[NetworkT]):
                 return self.stream_rows(writer, n, random_state)
             key = self.sample_key(random_state)
             sampler, asked = self.sampler(), [each.column for each in wanted]
-            search = sampler.search(wanted, [part for each in ordered for part in each.conditions])
+            fixed = [*wanted, *given_values(ordered)]
+            search = sampler.search(fixed, [part for each in ordered for part in each.conditions])
             if search is not None:
                 for rows in self._beside:
                     search.take_columns(read_columns(rows))
@@ -213,9 +214,9 @@ class Sampling(Generic[NetworkT]):
                 values, codes, n_made = drawn
             lacking = len(codes) < n
             if writer is not None and not (lacking and on_shortfall == "error"):
-                writer.write_all(values, codes, wanted)
+                writer.write_all(values, codes, fixed)
             else:
-                table = self.rules_.decode(values, codes, wanted)
+                table = self.rules_.decode(values, codes, fixed)
             if lacking:
                 why = "" if search is None else f": {search.explain()}"
                 fall_short(

@@ -98,6 +98,12 @@ def read_shares(
     return read
 
 
+def given_values(shares: Sequence[ColumnShares]) -> list[Condition]:
+    """The conditions of columns of values, which the rows' values stay as they are in."""
+    groups = [each.conditions for each in shares]
+    return [part for own in groups if all(isinstance(g, Codes) for g in own) for part in own]
+
+
 def _read_balance(encoder: ModeEncoder, column: Any) -> ColumnShares:
     coder = _coder_of(encoder, column, "balance")
     if not isinstance(coder, CategoryColumn):
@@ -404,7 +410,7 @@ def draw_shares(
                 draw(n_rows, place, first.conditions[place], by=pilot)
         drawn = join(parts)
         parts = [parts[0]]
-        groups = _groups_of(sampler, drawn, ordered, counts, conditions)
+        groups = _groups_of(sampler, drawn, ordered, counts, [*conditions, *given_values(ordered)])
         known = np.flatnonzero((groups >= 0).all(axis=1))
         cells, which, seed = np.unique(
             groups[known], axis=0, return_inverse=True, return_counts=True

@@ -126,6 +126,8 @@ def test_conditions_are_met_beside_them(model, table):
         {"city": "Bergen"},
         {"country": ["Norway", "France"], "long": True},
         {"end": None},
+        {"red": 1},
+        {"green": 0, "months": 3},
     ):
         rows = model.sample(10, conditions=conditions, random_state=2)
         assert len(rows) == 10
@@ -286,6 +288,30 @@ def test_unique_rows(cls):
     assert rows["paid"].sum() == 15
     with pytest.raises(ValueError, match=r"Unique\('room', 'day'\) allows only 42 combinations"):
         model.sample(61)
+
+
+@EVERY
+def test_one_of_several_columns_is_set_beside_what_is_asked_for(cls, tmp_path):
+    rng = np.random.default_rng(0)
+    which, text = rng.integers(0, 3, 90), rng.choice(["p", "q"], 90)
+    table = pd.DataFrame({f"by {k}": np.where(which == k, text, None) for k in range(3)})
+    table["x"] = rng.normal(size=90)
+    constraint = OneOf("by 0", "by 1", "by 2")
+    model = make(cls, constraints=[constraint]).fit(table)
+    asked = pd.DataFrame({"by 1": ["p", None, "q"], "by 2": [None, "q", None]})
+    for rows in (
+        model.sample(40, conditions={"by 1": "p"}, random_state=0),
+        model.sample(40, conditions={"by 1": ["p", "q"], "x": (-1, 1)}, random_state=0),
+        model.sample(40, balance="by 2", random_state=0),
+        model.sample(40, shares={"by 0": {"p": 0.5}}, random_state=0),
+        model.sample_from(asked, random_state=0),
+    ):
+        assert (rows[["by 0", "by 1", "by 2"]].notna().sum(axis=1) == 1).all()
+    assert rows["by 1"].tolist()[::2] == ["p", "q"]
+    model.sample(20, conditions={"by 1": "p"}, random_state=0, out=tmp_path / "rows.parquet")
+    rows = pd.read_parquet(tmp_path / "rows.parquet")
+    assert constraint.check(rows).all()
+    assert (rows["by 1"] == "p").all()
 
 
 def test_resampled_rows_are_unique_beside_those_that_were_given():
