@@ -581,7 +581,7 @@ def is_set_in(column: pd.Series) -> np.ndarray:
     column = as_operand(column)
     present = column.notna().to_numpy(dtype=bool)
     if types.is_numeric_dtype(column.dtype) or types.is_bool_dtype(column.dtype):
-        return np.asarray(present & column.fillna(0).ne(0).to_numpy(dtype=bool))
+        return np.asarray(present & column.ne(0).fillna(False).to_numpy(dtype=bool))
     return present
 
 

@@ -309,7 +309,7 @@ def as_operand(column: pd.Series) -> pd.Series:
         inferred = types.infer_dtype(column, skipna=True)
         if inferred in ("integer", "floating", "mixed-integer-float", "decimal"):
             return column.astype("float64")
-        return column
+        return column.astype("boolean") if inferred == "boolean" else column
     if types.is_bool_dtype(dtype):
         return column
     if types.is_numeric_dtype(dtype):

@@ -190,6 +190,16 @@ def test_what_known_cells_leave_no_choice_of_is_computed():
         )
 
 
+def test_flags_with_holes_are_filled():
+    which = np.random.default_rng(0).integers(0, 3, 90)
+    table = pd.DataFrame({f"is {k}": which == k for k in range(3)}).assign(x=np.arange(90) / 7)
+    model = make(TVAE, constraints=[OneOf("is 0", "is 1", "is 2")]).fit(table)
+    holes = table.astype(object).mask(np.random.default_rng(1).random(table.shape) < 0.3)
+    filled = model.impute(holes.astype({"x": float}), random_state=0)
+    assert (filled[["is 0", "is 1", "is 2"]].sum(axis=1) == 1).all()
+    assert (filled["is 0"] == table["is 0"])[holes["is 0"].notna()].all()
+
+
 def test_parquet_files_have_the_same_rows(model, table, tmp_path):
     model.sample(150, out=tmp_path / "rows.parquet", random_state=7)
     rows = pd.read_parquet(tmp_path / "rows.parquet")
@@ -561,6 +571,10 @@ def test_checks_of_odd_cells():
     assert Inequality("a", "<", "b").check(ints).tolist() == [True, False]
     assert Inequality("n", ">=", 1).check(dates.astype({"n": "Int64"})).all()
     assert Sum(["x", "y"], "z").check(pd.DataFrame({"x": [0.1], "y": [0.2], "z": [0.3]})).all()
+    flags = pd.DataFrame({"x": [True, False, None, None], "y": [False, False, True, None]})
+    for dtype in ("object", "boolean", "category"):
+        assert OneOf("x", "y").check(flags.astype(dtype)).tolist() == [True, False, True, False]
+    assert Formula("y", "not x").check(flags).tolist() == [True, False, True, True]
     empty = pd.DataFrame({"x": [], "y": [], "z": []}, dtype=float)
     for each in (Sum(["x", "y"], "z"), OneOf("x", "y"), Unique("x"), Inequality("x", "<", "y")):
         assert each.check(empty).tolist() == []
