@@ -286,7 +286,7 @@ def finish_column(
         weights = np.maximum(counts[:n], 0)
         # a bin is to be above the noise of the counts that it adds up
         room = max(2, int(weights.sum() / max(noise, 1e-9)))
-        groups = same[:n] if fixed else merge_bins(coder, weights, min(n_bins, room), noise)
+        groups = same[:n] if fixed else merge_bins(coder, counts[:n], min(n_bins, room), noise)
         joined = np.maximum(np.bincount(groups, weights), 1.0)
         made = join_bins(coder, groups, joined)
         few = coder.missing and counts[n] <= noise

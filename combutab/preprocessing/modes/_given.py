@@ -176,19 +176,19 @@ def merge_bins(
     """Merge neighbouring bins into about ``n_bins`` bins of about equal weight.
 
     A bin of a single number stays separate if its weight is at least that of an average bin;
-    otherwise it joins the interval around it. The bins before the first and after the last bin
-    whose weight exceeds ``noise`` become one bin on each side.
+    otherwise it joins the interval around it. The bins before and after all that hold more than
+    ``noise``, alone or together with their neighbours, become one bin on each side.
 
     Parameters
     ----------
     column : NumberColumn
         A column from `given_numbers`.
     weights : ndarray, (n_fine,)
-        Weights of its bins, at least 0.
+        Weights of its bins; with noise also negative ones, which are merged as 0.
     n_bins : int
         Approximate number of merged bins.
     noise : float, default=0.0
-        Weight up to which a bin counts as empty.
+        Weight up to which a bin counts as empty; of k bins together, the square root of k times it.
 
     Returns
     -------
@@ -202,11 +202,12 @@ def merge_bins(
     array([0, 1, 1, 2, 2, 2])
     """
     bins = column.mixture
-    share = weights / max(weights.sum(), 1e-300)
+    share = np.maximum(weights, 0)
+    share = share / max(share.sum(), 1e-300)
     is_atom = bins.sds <= NARROW
     single = is_atom & (share >= 1 / n_bins)
-    some = np.flatnonzero((weights > noise) & ~single)
-    within = slice(some[0], some[-1] + 1) if len(some) else slice(0, len(share))
+    some = np.where(single, 0.0, weights)
+    within = slice(_first_occupied(some, noise), len(some) - _first_occupied(some[::-1], noise))
     rest = np.where(single, 0.0, share)[within]
     n_rest = max(1, n_bins - int(single.sum()))
     middle = np.cumsum(rest) - rest / 2
@@ -227,6 +228,28 @@ def merge_bins(
     place = np.array([bins.means[found == g].mean() for g in range(found.max() + 1)])
     rank: np.ndarray = np.argsort(np.argsort(place, kind="stable"), kind="stable")
     return rank[found]
+
+
+def _first_occupied(weights: np.ndarray, noise: float) -> int:
+    """The first bin that holds something; 0 if none does.
+
+    Sums of 1, 2, 4, ... neighbours are compared with their noise. Of those that exceed it, the one
+    that ends first counts, with the bins before it that add a quarter of ``noise`` each on average.
+
+    >>> _first_occupied(np.array([0.5, -1.0, 3.0, 3.0, 3.0, 3.0, 1.0, -1.0, 9.0, 0.0]), 4.0)
+    2
+    """
+    sums = np.r_[0.0, np.cumsum(weights)]
+    found = []
+    for width in 2 ** np.arange(len(weights).bit_length()):
+        starts = np.flatnonzero(sums[width:] - sums[:-width] > noise * np.sqrt(width))
+        if len(starts):
+            found.append((starts[0] + width, -starts[0]))
+    if not found:
+        return 0
+    start = int(-min(found)[1])  # of equal ends the narrowest
+    before = np.arange(start + 1)
+    return start - int((sums[start] - sums[start - before] - noise / 4 * before).argmax())
 
 
 def join_bins(column: NumberColumn, groups: np.ndarray, weights: np.ndarray) -> NumberColumn:
