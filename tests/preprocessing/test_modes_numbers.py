@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from combutab import CTGAN, TVAE, TabFlow
 from combutab.core.state import pack
 from combutab.preprocessing import ModeEncoder
-from combutab.preprocessing.modes import given_numbers
+from combutab.preprocessing.modes import given_numbers, merge_bins
 from combutab.preprocessing.modes._numbers import (
     NARROW,
     RoundingSteps,
@@ -481,3 +481,17 @@ def test_numbers_made_in_a_given_bin_are_read_as_in_it(dtype, edges, decimals):
     if len(edges) > 2:
         counts = made.astype(float).groupby(codes).nunique().tolist()
         assert counts == [*np.diff(edges)[:-1], np.diff(edges)[-1] + (edges[-1] % 1 == 0)]
+
+
+def test_bins_of_noisy_counts_end_where_the_numbers_do():
+    # numbers from 18 to 89 in bins of 1, with less in each of them than the noise hides
+    column = given_numbers(np.dtype("int64"), "column 'age'", (0, 120), 256)
+    exact = np.where((np.arange(121) >= 18) & (np.arange(121) < 90), 50.0, 0.0)
+    assert len(column.mixture.weights) == len(exact)
+    for seed in range(30):
+        counts = exact + np.random.default_rng(seed).normal(0.0, 25.0, len(exact))
+        groups = merge_bins(column, counts, 32, noise=100.0)
+        starts = np.flatnonzero(np.diff(groups)) + 1
+        assert 10 <= starts[0] <= 23
+        assert 83 <= starts[-1] <= 98
+        assert len(starts) >= 25
