@@ -3,7 +3,8 @@
 All models are given the same bounds, bins and categories, which count as known beforehand: bounds
 are the 1 % and 99 % points of a column in the whole file, between them are 16 bins of equal width
 (columns of fewer values are categories), and all but the 32 most frequent categories are one.
-A gap is a bin of its own. Rows are drawn uniformly within bins. Each run has training rows of its
+A gap is a bin of its own. Rows are drawn uniformly within bins. "PrivateSynthesizer, own bins" is
+given the bounds only, and chooses bins itself, as by default. Each run has training rows of its
 own (4:1), of two sizes: 5,000 of them with six columns (the first five and the target), and at most
 10,000 with all columns. Measures:
 
@@ -63,11 +64,11 @@ from combutab.evaluation import detection, ml_efficacy, t_interval
 DELTA = 1e-6
 PEER = str(Path(__file__).with_name("private_peers.py"))
 MOST_CATEGORIES = 32
-OURS, AIM = "PrivateSynthesizer", "AIM, dpmm"
+OURS, OWN_BINS, AIM = "PrivateSynthesizer", "PrivateSynthesizer, own bins", "AIM, dpmm"
 PEERS = {AIM: "aim", "MST, dpmm": "mst", "PrivBayes, dpmm": "priv_bayes"}
 MOST_OF_AIM = 6  # columns
 OPEN = {"TabFlow": "combutab TabFlow", "independent columns": "independent columns"}
-MODELS = (OURS, *PEERS, *OPEN)
+MODELS = (OURS, OWN_BINS, *PEERS, *OPEN)
 ALL = 100  # columns, more than any table has
 MOST, LOSS = 5 / 7, 0.03  # target values: of tables, and of a score
 BARS = ("pairs at most the peer's", f"boosting at least the peer's - {LOSS}")
@@ -207,7 +208,7 @@ def measure(row: Row, home: str, python: str, limit: float, quick: bool) -> Foun
         made, seconds, grown = _peer([python, PEER, *words], limit, codes, sizes)
         rows = domain.decode(made, list(real), seed)
     else:
-        ours = partial(_private, domain, row["epsilon"]), "combutab"
+        ours = partial(_private, domain, row["epsilon"], model == OWN_BINS), "combutab"
         maker = SYNTHESIZERS[OPEN[model]] if model in OPEN else ours
         rows, (*both, grown) = make_rows(maker, task, time.process_time)
         rows, seconds = domain.bound(rows), sum(both)
@@ -216,9 +217,10 @@ def measure(row: Row, home: str, python: str, limit: float, quick: bool) -> Foun
     return found | judge(task, held, rows) | {"seconds": seconds, "megabytes": grown}
 
 
-def _private(domain: Domain, epsilon: str, task: Task) -> Sample:
+def _private(domain: Domain, epsilon: str, own_bins: bool, task: Task) -> Sample:
     floats = [name for name in domain.whole if task.table[name].dtype.kind == "f"]
-    known = {"bounds": domain.edges, "decimals": dict.fromkeys(floats, 0)}
+    bounds = {name: (e[0], e[-1]) if own_bins else e for name, e in domain.edges.items()}
+    known = {"bounds": bounds, "decimals": dict.fromkeys(floats, 0)}
     budget = {"epsilon": float(epsilon), "delta": DELTA, "random_state": task.seed}
     model = combutab.PrivateSynthesizer(**budget, **known, **task.short(epochs=2))
     return model.fit(task.table).sample

@@ -163,7 +163,7 @@ STUDIES = {
     ),
     "quality.private": Quick(
         "--models PrivateSynthesizer 'independent columns'", "two", counts={"data": {"one": 2}},
-        to_go="4 of 4 to go", words=("Not run: AIM, dpmm",),
+        to_go="4 of 4 to go", words=("Not run: PrivateSynthesizer, own bins; AIM, dpmm",),
         holds=lambda rows: rows[["pairs", "c2st"]].stack().between(0, 1).all(),
     ),
     "quality.real_tables": Quick(
