@@ -99,7 +99,7 @@ def read_shares(
 
 
 def given_values(shares: Sequence[ColumnShares]) -> list[Condition]:
-    """The conditions of columns of values, which the rows' values stay as they are in."""
+    """The conditions of columns of values: what is drawn there is given, and others follow."""
     groups = [each.conditions for each in shares]
     return [part for own in groups if all(isinstance(g, Codes) for g in own) for part in own]
 
