@@ -1,8 +1,9 @@
 """How much of a GPU does a training step use?
 
 A step includes gathering the rows, dropout masks, forward and backward pass, and Adam. The time of
-an epoch is divided by its steps, so it includes the shuffle and one synchronisation. `pytest -m
-gpu` compares the results of a GPU with those of a CPU.
+an epoch is divided by its steps, so it includes the shuffle and one synchronisation. The stored
+rows are from before the gradients of a stack's weights became one batched product on a GPU. `pytest
+-m gpu` compares the results of a GPU with those of a CPU.
 
     python -m benchmarks.speed.gpu [--out benchmarks/speed/results]
     python -m benchmarks.speed.gpu --device cpu --quick       # the same code, tiny, on a CPU
