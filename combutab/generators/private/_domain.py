@@ -39,6 +39,7 @@ _FINE = 256  # bins that a column of numbers is measured in first
 _LEAST_POWER, _MOST_POWER = -24, 60  # of two, of bounds that are learned
 _MOST_DECIMALS = 22  # the powers of ten that floats are exact up to
 SURE = 4.0  # standard deviations of the noise that counts lie above it, to be taken for some
+_SURE_OF_BOUNDS = 6.0  # one false count of 172 would widen the bounds without limit
 
 Coder = CategoryColumn | NumberColumn | IdentifierColumn
 
@@ -226,7 +227,7 @@ def learn_bounds(
         step="bounds",
         columns=[name],
     )
-    held = np.flatnonzero(noisy[: len(edges) + 1] > SURE * scale)
+    held = np.flatnonzero(noisy[: len(edges) + 1] > _SURE_OF_BOUNDS * scale)
     if not len(held):
         held = np.array([int(noisy[: len(edges) + 1].argmax())])
     held = np.clip(held, 1, len(edges) - 1)

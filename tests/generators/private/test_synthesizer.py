@@ -11,7 +11,8 @@ import pytest
 import combutab
 from combutab import PrivateSynthesizer
 from combutab.generators import FixedCombinations, Inequality
-from combutab.generators.private import _mechanisms, _synthesizer
+from combutab.generators.private import _domain, _mechanisms, _synthesizer
+from combutab.generators.private._mechanisms import Ledger
 
 QUICK = {"epochs": 5, "n_components": 50, "random_state": 0}
 N = 3000
@@ -148,6 +149,15 @@ def test_bounds_and_categories_are_learned_within_the_budget():
     assert rows["age"].max() <= 128
     with pytest.raises(ValueError, match=r"\['age', 'income', 'city'\] have neither bounds"):
         PrivateSynthesizer(learn_domain=0, **QUICK).fit(X)
+
+
+def test_noise_far_from_all_numbers_does_not_widen_learned_bounds(monkeypatch):
+    def unlucky(counts, rho, ledger, **kwargs):  # one cell in a few thousand is as noisy
+        return counts + 5 * (np.arange(len(counts)) == len(counts) - 5), 1.0
+
+    monkeypatch.setattr(_domain, "release_counts", unlucky)
+    ledger = Ledger(epsilon=1.0, delta=1e-6)
+    assert _domain.learn_bounds(TABLE["age"], "age", 0.1, ledger, max_rows=1) == (16, 128)
 
 
 def test_a_person_counts_once_whatever_her_rows(tmp_path):
