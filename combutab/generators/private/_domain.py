@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from combutab.generators.private._mechanisms import (
     exact_counts,
     release_categories,
     release_counts,
+    rounded_up,
 )
 from combutab.preprocessing import (
     CategoryColumn,
@@ -33,6 +35,7 @@ from combutab.preprocessing import (
     join_bins,
     may_miss,
     merge_bins,
+    occupied,
 )
 
 _FINE = 256  # bins that a column of numbers is measured in first
@@ -40,6 +43,7 @@ _LEAST_POWER, _MOST_POWER = -24, 60  # of two, of bounds that are learned
 _MOST_DECIMALS = 22  # the powers of ten that floats are exact up to
 SURE = 4.0  # standard deviations of the noise that counts lie above it, to be taken for some
 _SURE_OF_BOUNDS = 6.0  # one false count of 172 would widen the bounds without limit
+_FEW = 0.05  # share of the rows outside of learned bounds that is worth no warning
 
 Coder = CategoryColumn | NumberColumn | IdentifierColumn
 
@@ -207,12 +211,19 @@ def is_discrete(column: pd.Series, name: Any, facts: PublicFacts) -> bool:
 
 
 def learn_bounds(
-    column: pd.Series, name: Any, rho: float, ledger: Ledger, max_rows: int
+    column: pd.Series,
+    label: str,
+    name: Any,
+    rho: float,
+    ledger: Ledger,
+    max_rows: int,
+    n_rows: tuple[float, float],
 ) -> tuple[Any, Any]:
     """Learn bounds of a column of numbers: powers of two, between which nearly all numbers are.
 
-    The numbers are counted between powers of two, with noise; the bounds are the outermost of
-    those whose count is above the noise.
+    The numbers are counted between powers of two, with noise. ``n_rows`` is the noisy number of
+    rows and the standard deviation of its noise. A warning tells how many numbers lie outside, if
+    that is more than noise.
     """
     x = _numbers(column)
     powers = 2.0 ** np.arange(_LEAST_POWER, _MOST_POWER + 1)
@@ -227,17 +238,30 @@ def learn_bounds(
         step="bounds",
         columns=[name],
     )
-    held = np.flatnonzero(noisy[: len(edges) + 1] > _SURE_OF_BOUNDS * scale)
-    if not len(held):
-        held = np.array([int(noisy[: len(edges) + 1].argmax())])
-    held = np.clip(held, 1, len(edges) - 1)
-    low, high = edges[held[0] - 1], edges[held[-1]]
+    held = occupied(noisy[:-1], _SURE_OF_BOUNDS * scale)
+    if held is None:
+        raise ValueError(
+            f"the bounds of {label} cannot be learned within the budget: none of its numbers are "
+            "more than noise; give its bounds, or leave the column out. "
+            f"epsilon={rounded_up(ledger.spent()[0]):g} is spent"
+        )
+    first, last = np.clip([held.start, held.stop - 1], 1, len(edges) - 1)
+    low, high = edges[first - 1], edges[last]
     dtype: Any = column.dtype
     if types.is_integer_dtype(dtype):
         held_by = np.iinfo(getattr(dtype, "numpy_dtype", dtype))
         low, high = max(int(np.floor(low)), held_by.min), min(int(np.ceil(high)), held_by.max)
-        return int(low), int(max(high, low + 1))
-    return float(low), float(high)
+        low, high = int(low), int(max(high, low + 1))
+    outside = n_rows[0] - noisy[held].sum() - noisy[-1]
+    noise = math.sqrt(n_rows[1] ** 2 + scale**2 * (held.stop - held.start + 1))
+    if outside > max(SURE * noise, _FEW * n_rows[0]):
+        warnings.warn(
+            f"about {outside / n_rows[0]:.0%} of the rows have numbers of {label} outside of "
+            f"({low:g}, {high:g}), its bounds learned within the budget, and are counted as having "
+            "these: give its bounds",
+            stacklevel=2,
+        )
+    return low, high
 
 
 def learn_categories(

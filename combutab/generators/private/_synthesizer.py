@@ -47,6 +47,7 @@ from combutab.generators.private._mechanisms import (
     bound_rows,
     epsilon_of,
     release_counts,
+    rounded_up,
 )
 from combutab.generators.private._mixture import (
     Marginal,
@@ -389,7 +390,8 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
                 share = ledger.threshold_delta / len(named)
                 coders[j] = learn_categories(columns[j], label, name, part, share, ledger, max_rows)
             else:
-                found = learn_bounds(columns[j], name, part, ledger, max_rows)
+                rows_ = float(n_noisy[0]), noise
+                found = learn_bounds(columns[j], label, name, part, ledger, max_rows, rows_)
                 dtype, decimals = columns[j].dtype, facts.decimals.get(name)
                 coders[j] = given_numbers(dtype, label, found, 256, decimals)
         known = [coder for coder in coders if coder is not None]
@@ -559,7 +561,7 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
         some = most if n_rows is None else max(n_rows, unsure)
         factor = ((needed + 2 * unsure) / some) ** 2
         enough = epsilon_of(factor * ledger.rho, ledger.delta - ledger.threshold_delta)
-        ways = [f"epsilon={_rounded_up(enough):g} or more"] * (enough <= _MOST_EPSILON)
+        ways = [f"epsilon={rounded_up(enough):g} or more"] * (enough <= _MOST_EPSILON)
         ways += [f"at most {counted(int(n / factor), 'column')}"] * (n / factor >= 1)
         ways += ["a smaller max_rows_per_person"] * (max_rows > 1)
         first = ", ".join(map(repr, names[:3])) + f" and {n - 3} more" * (n > 3)
@@ -717,18 +719,8 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
 def _spent_on_rows(ledger: Ledger) -> str:
     return (
         "Only the number of rows was measured, which has spent "
-        f"epsilon={_rounded_up(ledger.spent()[0]):g}"
+        f"epsilon={rounded_up(ledger.spent()[0]):g}"
     )
-
-
-def _rounded_up(value: float) -> float:
-    """Round up to two digits.
-
-    >>> _rounded_up(0.1234), _rounded_up(0.07), _rounded_up(19.5)
-    (0.13, 0.07, 20.0)
-    """
-    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return round(math.ceil(value / unit - 1e-9) * unit, 12)
 
 
 def _pairs_of(levels: Sequence[Sequence[View]]) -> list[tuple[int, int]]:

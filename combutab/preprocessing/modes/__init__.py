@@ -20,6 +20,7 @@ from combutab.preprocessing.modes._given import (
     join_bins,
     may_miss,
     merge_bins,
+    occupied,
 )
 from combutab.preprocessing.modes._incomplete import (
     IncompleteTable,
@@ -49,6 +50,7 @@ __all__ = [
     "may_miss",
     "merge_bins",
     "missing_codes",
+    "occupied",
     "put_cells",
     "read_schema",
     "to_ticks",

@@ -207,7 +207,7 @@ def merge_bins(
     is_atom = bins.sds <= NARROW
     single = is_atom & (share >= 1 / n_bins)
     some = np.where(single, 0.0, weights)
-    within = slice(_first_occupied(some, noise), len(some) - _first_occupied(some[::-1], noise))
+    within = occupied(some, noise) or slice(0, len(some))
     rest = np.where(single, 0.0, share)[within]
     n_rest = max(1, n_bins - int(single.sum()))
     middle = np.cumsum(rest) - rest / 2
@@ -230,15 +230,35 @@ def merge_bins(
     return rank[found]
 
 
-def _first_occupied(weights: np.ndarray, noise: float) -> int:
-    """The first bin that holds something; 0 if none does.
+def occupied(weights: np.ndarray, noise: float) -> slice | None:
+    """The range of bins that hold something.
 
-    Sums of 1, 2, 4, ... neighbours are compared with their noise. Of those that exceed it, the one
-    that ends first counts, with the bins before it that add a quarter of ``noise`` each on average.
+    Sums of 1, 2, 4, ... neighbours are compared with their noise. The range begins at that one of
+    those that exceed it which ends first, or before it, if the bins before it add a quarter of
+    ``noise`` each on average. Its end is found likewise.
 
-    >>> _first_occupied(np.array([0.5, -1.0, 3.0, 3.0, 3.0, 3.0, 1.0, -1.0, 9.0, 0.0]), 4.0)
-    2
+    Parameters
+    ----------
+    weights : ndarray, (n,)
+        Weights of the bins, with noise.
+    noise : float
+        Weight up to which a bin counts as empty; of k bins together, the square root of k times it.
+
+    Returns
+    -------
+    slice or None
+        None if no sum exceeds its noise.
+
+    Examples
+    --------
+    >>> occupied(np.array([0.5, -1.0, 3.0, 3.0, 3.0, 3.0, 1.0, -1.0, 9.0, 0.0]), 4.0)
+    slice(2, 9, None)
     """
+    ends = [_first_occupied(each, noise) for each in (weights, weights[::-1])]
+    return None if ends[0] is None else slice(ends[0], len(weights) - int(ends[1] or 0))
+
+
+def _first_occupied(weights: np.ndarray, noise: float) -> int | None:
     sums = np.r_[0.0, np.cumsum(weights)]
     found = []
     for width in 2 ** np.arange(len(weights).bit_length()):
@@ -246,7 +266,7 @@ def _first_occupied(weights: np.ndarray, noise: float) -> int:
         if len(starts):
             found.append((starts[0] + width, -starts[0]))
     if not found:
-        return 0
+        return None
     start = int(-min(found)[1])  # of equal ends the narrowest
     before = np.arange(start + 1)
     return start - int((sums[start] - sums[start - before] - noise / 4 * before).argmax())

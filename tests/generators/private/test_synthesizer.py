@@ -151,13 +151,40 @@ def test_bounds_and_categories_are_learned_within_the_budget():
         PrivateSynthesizer(learn_domain=0, **QUICK).fit(X)
 
 
-def test_noise_far_from_all_numbers_does_not_widen_learned_bounds(monkeypatch):
-    def unlucky(counts, rho, ledger, **kwargs):  # one cell in a few thousand is as noisy
-        return counts + 5 * (np.arange(len(counts)) == len(counts) - 5), 1.0
+def learn_bounds(monkeypatch, X, scale, noise=()):
+    """Learn bounds of ages, where the noise is given: {cell: noise}."""
 
-    monkeypatch.setattr(_domain, "release_counts", unlucky)
+    def release(counts, rho, ledger, **kwargs):
+        counts = counts.copy()
+        for cell, value in dict(noise).items():
+            counts[cell] += value
+        return counts, scale
+
+    monkeypatch.setattr(_domain, "release_counts", release)
     ledger = Ledger(epsilon=1.0, delta=1e-6)
-    assert _domain.learn_bounds(TABLE["age"], "age", 0.1, ledger, max_rows=1) == (16, 128)
+    ledger.charge("rows", [], "discrete Gaussian", 1, 1.0, 0.001)
+    known = (float(len(X)), scale)
+    return _domain.learn_bounds(X, "column 'age'", "age", 0.1, ledger, max_rows=1, n_rows=known)
+
+
+def test_noise_does_not_widen_learned_bounds(monkeypatch):
+    far = {165: 50, 5: 50}  # at 5 deviations, as one cell in a few million is
+    assert learn_bounds(monkeypatch, TABLE["age"], 10.0, far) == (16, 128)
+
+
+def test_few_numbers_beside_many_are_within_learned_bounds(monkeypatch):
+    X = pd.Series(np.r_[np.full(2000, 40.0), np.full(60, 20.0), np.full(60, 100.0)])
+    assert learn_bounds(monkeypatch, X, 30.0) == (16.0, 128.0)  # at 2 deviations each
+    spread = pd.Series(np.r_[np.zeros(2000), 2.0 ** np.arange(0, 10).repeat(100)])
+    assert learn_bounds(monkeypatch, spread, 30.0) == (0.0, 1024.0)
+
+
+def test_numbers_beyond_learned_bounds_are_told_of(monkeypatch):
+    X = pd.Series(np.r_[np.zeros(700), 2.0 ** np.arange(0, 10).repeat(30)])
+    with pytest.warns(UserWarning, match=r"about 30% .* 'age' outside of \(0, 5.96.*\), its bo"):
+        assert learn_bounds(monkeypatch, X, 40.0) == (0.0, 2.0**-24)
+    with pytest.raises(ValueError, match=r"bounds of column 'age' cannot be .*; give .* is spent"):
+        learn_bounds(monkeypatch, X, 200.0)
 
 
 def test_a_person_counts_once_whatever_her_rows(tmp_path):
