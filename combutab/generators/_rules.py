@@ -867,20 +867,39 @@ class Rules:
             if name not in self.names:
                 raise ValueError(no_column(name, self.names))
 
-    def refuse_more(self, n: int) -> None:
+    def refuse_more(self, n: int, conditions: Sequence[Condition]) -> None:
         """Refuse more rows than there are different ones of columns that are unique together."""
+        asked = {each.column: each for each in conditions}
         for each in self.unique:
-            coders = [self._coders[name] for name in each.find_columns(self.names)]
-            if not all(isinstance(coder, CategoryColumn) and not coder.missing for coder in coders):
-                continue
-            most = math.prod(
-                len(coder.keys) for coder in coders if isinstance(coder, CategoryColumn)
-            )
+            names = each.find_columns(self.names)
+            most = math.prod(self._n_values(name, asked.get(name)) for name in names)
             if n > most:
                 raise ValueError(
-                    f"{n:,} rows were requested, but {each!r} allows only {most:,} combinations; "
-                    "request fewer, or leave the constraint out"
+                    f"{n:,} rows were requested, but {each!r} allows only {most:,.0f} "
+                    "combinations; request fewer, or leave the constraint out"
                 )
+
+    def _n_values(self, name: Any, asked: Condition | None) -> float:
+        """How many values a column may have at most; infinite if it may be missing.
+
+        Rows with missing values are not compared with others.
+        """
+        coder = self._coders[name]
+        if isinstance(coder, IdentifierColumn) or coder.missing:
+            return math.inf
+        if isinstance(asked, Codes):
+            return len(asked.codes)
+        if isinstance(asked, PointConditions):
+            return len(asked.values)
+        if isinstance(coder, CategoryColumn):
+            return len(coder.keys)
+        if name in self._computed() or not types.is_integer_dtype(coder.bounds.dtype):
+            return math.inf
+        low, high = map(int, coder.bounds)
+        if isinstance(asked, Range):
+            low = low if asked.low is None else max(low, math.ceil(asked.low))
+            high = high if asked.high is None else min(high, math.floor(asked.high))
+        return max(0, high - low + 1)
 
     def refuse_broken(
         self, table: Columns | Iterable[Columns], what: str, *, given: bool = False

@@ -194,7 +194,7 @@ class Sampling(Generic[NetworkT]):
         wanted = read_conditions(self.encoder_, {} if conditions is None else conditions)
         ordered = read_shares(self.encoder_, shares, balance, wanted)
         n = int(n)
-        self.rules_.refuse_more(n)
+        self.rules_.refuse_more(n, wanted)
         with nullcontext() if out is None else parquet_parts(out) as file:
             writer, table = None if file is None else RowWriter(self.rules_, file), None
             if writer is not None and not wanted and not ordered:

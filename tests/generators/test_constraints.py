@@ -298,6 +298,25 @@ def test_unique_rows(cls):
     assert rows["paid"].sum() == 15
     with pytest.raises(ValueError, match=r"Unique\('room', 'day'\) allows only 42 combinations"):
         model.sample(61)
+    with pytest.raises(ValueError, match=r"Unique\('room', 'day'\) allows only 7 combinations"):
+        model.sample(8, conditions={"room": "u"})
+
+
+def test_whole_numbers_that_are_unique_allow_so_many_rows():
+    rng = np.random.default_rng(0)
+    cells = np.stack(np.meshgrid(range(30), range(5)), -1).reshape(-1, 2)
+    table = pd.DataFrame(cells, columns=["seat", "row"]).sample(120, random_state=0)
+    table["x"] = rng.normal(size=120)
+    model = make(TVAE, min_frequency=1, constraints=[Unique("seat", "row")]).fit(table)
+    for n, conditions in [
+        (151, {}),
+        (51, {"seat": (-np.inf, 9)}),
+        (11, {"seat": (27.5, None), "row": [0, 1, 2, 3, 4]}),
+        (6, {"seat": 3}),
+    ]:
+        with pytest.raises(ValueError, match=f"allows only {n - 1} combinations"):
+            model.sample(n, conditions=conditions)
+    assert len(model.sample(30, conditions={"seat": (None, 9)}, random_state=0)) == 30
 
 
 @EVERY
