@@ -326,17 +326,24 @@ def _fit_classes(learner: Any, split: Split, notes: list[str]) -> Any:
     """A clone of the learner, trained on the numbers of the classes that are there, from 0."""
     classes, local, counts = np.unique(split.y, return_inverse=True, return_counts=True)
     learner = clone(learner)
-    too_few = counts.min() < 2 or len(split.y) * _HELD_OUT < len(classes)
-    if too_few and getattr(learner, "early_stopping", False):
-        # which holds out rows of each class, and refuses where it cannot
-        learner.set_params(early_stopping=False)
-        notes.append("no early stopping: a class has too few rows")
+    if counts.min() < 2 or len(split.y) * _HELD_OUT < len(classes):
+        _stop_late(learner, notes, "a class has too few rows")
     return learner.fit(split.X, local)
 
 
 def _fit_quantities(learner: Any, split: Split, notes: list[str]) -> Any:
     """A clone of the learner, trained on the scaled target."""
-    return clone(learner).fit(split.X, (split.y - split.y.mean()) / split.y.std())
+    learner = clone(learner)
+    if len(split.y) * _HELD_OUT <= 1:
+        _stop_late(learner, notes, "there are too few rows")
+    return learner.fit(split.X, (split.y - split.y.mean()) / split.y.std())
+
+
+def _stop_late(learner: Any, notes: list[str], why: str) -> None:
+    """Turn early stopping off, which holds out rows, of each class, and refuses where it cannot."""
+    if getattr(learner, "early_stopping", False):
+        learner.set_params(early_stopping=False)
+        notes.append(f"no early stopping: {why}")
 
 
 def _score_classes(

@@ -323,6 +323,15 @@ def test_classes_of_the_synthetic_table_alone_are_wrong():
     assert of(table, "f1_macro", source="real") == [1.0]
 
 
+@pytest.mark.parametrize(
+    ("n", "note"), [(10, "no early stopping: there are too few rows"), (11, "")]
+)
+def test_numbers_of_a_few_rows_can_be_learned(n, note):
+    table = run(quantities(0, n), quantities(1, 8), quantities(2, n), learners="mlp")
+    assert np.isfinite(table["mean"]).all()
+    assert set(of(table, "rmse", "note")) == {note}
+
+
 @pytest.mark.parametrize(("learner", "n"), [("hist_gradient_boosting", 10500), ("mlp", 30)])
 def test_a_class_with_one_row_can_be_learned_from(learner, n):
     train, test = mixed(0), mixed(1)
