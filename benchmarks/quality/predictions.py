@@ -18,8 +18,8 @@ The 39 tables are the CombU paper's eight, 26 from PMLB (at most 8,000 rows of e
 default, diabetes130, magic and shoppers from UCI. At 3,000 rows the peers and packs were timed
 while the machine did other work: their seconds are too high, which favours ours. The stored rows
 come from several runs of the command with different models, on an AMD EPYC (family 25, model 17).
-All splits but the first are untimed; the second of 500 rows and the second of 10,000 rows were run
-on an Intel Xeon (family 6, model 167).
+All splits but the first are untimed; the second of 500 rows and the second and third of 10,000 rows
+were run on an Intel Xeon (family 6, model 167).
 
     python -m benchmarks.quality.predictions [--quick] [--data-home FOLDER] [--splits 3]
         [--rows 500 3000 10000] [--models NAME ...] [--data NAME ...] [--untimed]
