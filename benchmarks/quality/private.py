@@ -16,9 +16,9 @@ own (4:1), of two sizes: 5,000 of them with six columns (the first five and the 
 - CPU seconds of the fit and of sampling, and the peak growth of the process in MB.
 
 "TabFlow" and "independent columns" have no privacy; they show what it costs. Delta is 1e-6. There
-is one run; PrivateSynthesizer has three at epsilon 1 with six columns. Cells are means, with 95 %
-t-intervals over runs where there are several. The target values: pairs at most those of AIM on five
-of seven tables, and boosting at epsilon 1 at most 0.03 worse than AIM's on all.
+is one run; PrivateSynthesizer has five with six columns. Cells are means, with 95 % t-intervals
+over runs where there are several. The target values: pairs at most those of AIM on five of seven
+tables, and boosting at epsilon 1 at most 0.03 worse than AIM's on all.
 
 AIM (McKenna et al. 2022), MST (McKenna et al. 2021) and PrivBayes (Zhang et al. 2017) are those of
 dpmm 0.1.9, with its default settings. AIM is not run on all columns, because a fit takes too long.
