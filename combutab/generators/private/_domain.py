@@ -246,7 +246,7 @@ def learn_bounds(
             f"epsilon={rounded_up(ledger.spent()[0]):g} is spent"
         )
     first, last = np.clip([held.start, held.stop - 1], 1, len(edges) - 1)
-    low, high = edges[first - 1], edges[last]
+    low, high = float(edges[first - 1]), float(edges[last])
     dtype: Any = column.dtype
     if types.is_integer_dtype(dtype):
         held_by = np.iinfo(getattr(dtype, "numpy_dtype", dtype))
@@ -257,9 +257,9 @@ def learn_bounds(
     if outside > max(SURE * noise, _FEW * n_rows[0]):
         warnings.warn(
             f"about {outside / n_rows[0]:.0%} of the rows have numbers of {label} outside of "
-            f"({low:g}, {high:g}), its bounds learned within the budget, and are counted as having "
-            "these: give its bounds",
-            stacklevel=2,
+            f"({low:g}, {high:g}), its bounds learned within the budget, and are clipped to them: "
+            "give its bounds",
+            stacklevel=5,
         )
     return low, high
 
