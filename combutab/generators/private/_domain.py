@@ -20,7 +20,6 @@ from combutab.generators.private._mechanisms import (
     exact_counts,
     release_categories,
     release_counts,
-    rounded_up,
 )
 from combutab.preprocessing import (
     CategoryColumn,
@@ -239,12 +238,10 @@ def learn_bounds(
         columns=[name],
     )
     held = occupied(noisy[:-1], _SURE_OF_BOUNDS * scale)
+    sure = held is not None
     if held is None:
-        raise ValueError(
-            f"the bounds of {label} cannot be learned within the budget: none of its numbers are "
-            "more than noise; give its bounds, or leave the column out. "
-            f"epsilon={rounded_up(ledger.spent()[0]):g} is spent"
-        )
+        most = int(noisy[:-1].argmax())
+        held = slice(most, most + 1)
     first, last = np.clip([held.start, held.stop - 1], 1, len(edges) - 1)
     low, high = float(edges[first - 1]), float(edges[last])
     dtype: Any = column.dtype
@@ -254,7 +251,13 @@ def learn_bounds(
         low, high = int(low), int(max(high, low + 1))
     outside = n_rows[0] - noisy[held].sum() - noisy[-1]
     noise = math.sqrt(n_rows[1] ** 2 + scale**2 * (held.stop - held.start + 1))
-    if outside > max(SURE * noise, _FEW * n_rows[0]):
+    if not sure:
+        warnings.warn(
+            f"({low:g}, {high:g}) are the bounds learned within the budget of {label}, but the "
+            "noise hides all its numbers: they are a guess; give its bounds, or leave it out",
+            stacklevel=5,
+        )
+    elif outside > max(SURE * noise, _FEW * n_rows[0]):
         warnings.warn(
             f"about {outside / n_rows[0]:.0%} of the rows have numbers of {label} outside of "
             f"({low:g}, {high:g}), its bounds learned within the budget, and are clipped to them: "

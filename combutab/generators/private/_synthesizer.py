@@ -136,8 +136,8 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
     learn_domain : float, default=0.1
         Share of the budget for estimating bounds and categories that are not given (values that
         enough rows have). ``fit`` warns if more than 5 % of the rows have numbers outside of the
-        estimated bounds and the noise cannot explain it. With 0, it raises an error if any are
-        missing.
+        estimated bounds and the noise cannot explain it, or if the noise hides all numbers. With
+        0, it raises an error if any are missing.
     max_rows_per_person : int, default=1
         With ``fit(..., person=)``: maximum number of rows used per person. Other rows are dropped
         at random. The noise grows with it.
@@ -277,8 +277,7 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
               spending, and then for the noisy number of rows, which takes 2 % of the budget.
             - If ``delta`` is not below one over the noisy number of rows.
             - If no value of a column whose categories are estimated has enough rows, and its dtype
-              cannot have missing values, or if the noise hides all numbers of a column whose bounds
-              are estimated. What was measured before is spent.
+              cannot have missing values. What was measured before is spent.
         ImportError
             If OpenDP is not installed (``pip install 'combutab[private]'``).
         """
