@@ -253,8 +253,8 @@ def learn_bounds(
     noise = math.sqrt(n_rows[1] ** 2 + scale**2 * (held.stop - held.start + 1))
     if not sure:
         warnings.warn(
-            f"({low:g}, {high:g}) are the bounds learned within the budget of {label}, but the "
-            "noise hides all its numbers: they are a guess; give its bounds, or leave it out",
+            f"the noise hides all numbers of {label}: ({low:g}, {high:g}), its bounds learned "
+            "within the budget, are a guess; give its bounds, or leave the column out",
             stacklevel=5,
         )
     elif outside > max(SURE * noise, _FEW * n_rows[0]):

@@ -78,16 +78,6 @@ def rho_of(epsilon: float, delta: float) -> float:
     return low
 
 
-def rounded_up(value: float) -> float:
-    """Round up to two digits.
-
-    >>> rounded_up(0.1234), rounded_up(0.07), rounded_up(19.5)
-    (0.13, 0.07, 20.0)
-    """
-    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return round(math.ceil(value / unit - 1e-9) * unit, 12)
-
-
 def _vectors(dp: Any) -> tuple[Any, Any]:
     return dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="i64")
 

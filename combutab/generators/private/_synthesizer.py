@@ -47,7 +47,6 @@ from combutab.generators.private._mechanisms import (
     bound_rows,
     epsilon_of,
     release_counts,
-    rounded_up,
 )
 from combutab.generators.private._mixture import (
     Marginal,
@@ -563,7 +562,7 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
         some = most if n_rows is None else max(n_rows, unsure)
         factor = ((needed + 2 * unsure) / some) ** 2
         enough = epsilon_of(factor * ledger.rho, ledger.delta - ledger.threshold_delta)
-        ways = [f"epsilon={rounded_up(enough):g} or more"] * (enough <= _MOST_EPSILON)
+        ways = [f"epsilon={_rounded_up(enough):g} or more"] * (enough <= _MOST_EPSILON)
         ways += [f"at most {counted(int(n / factor), 'column')}"] * (n / factor >= 1)
         ways += ["a smaller max_rows_per_person"] * (max_rows > 1)
         first = ", ".join(map(repr, names[:3])) + f" and {n - 3} more" * (n > 3)
@@ -721,7 +720,7 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
 def _spent_on_rows(ledger: Ledger) -> str:
     return (
         "Only the number of rows was measured, which has spent "
-        f"epsilon={rounded_up(ledger.spent()[0]):g}"
+        f"epsilon={_rounded_up(ledger.spent()[0]):g}"
     )
 
 
@@ -751,3 +750,13 @@ def _allowed_only(table: torch.Tensor, encoder: ModeEncoder) -> torch.Tensor:
             parts[span][:, code] = 0.0
         parts[span] /= parts[span].sum(-1, keepdim=True).clamp_min(1e-30)
     return torch.cat(parts, -1) if parts else table
+
+
+def _rounded_up(value: float) -> float:
+    """Round up to two digits.
+
+    >>> _rounded_up(0.1234), _rounded_up(0.07), _rounded_up(19.5)
+    (0.13, 0.07, 20.0)
+    """
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return round(math.ceil(value / unit - 1e-9) * unit, 12)
