@@ -102,6 +102,12 @@ def test_ordered_codes_cost_less_the_nearer_they_are():
     assert torch.autograd.gradcheck(lambda x: entropy(x, codes, weight).sum(), raw)
 
 
+def test_no_product_with_the_blur_is_subnormal():
+    for _, kernels in BlurredCrossEntropy(RowSpans(0, [64, 65, 64], [2], missing=[1]))._kernels[:2]:
+        assert kernels[kernels > 0].min() > 1e-20  # where a probability is above 1e-18
+        assert_allclose(kernels.sum(-1), 1, rtol=1e-6)
+
+
 def test_the_true_probabilities_cost_least():
     size = 40  # the kernel has neighbours of weight
     entropy = BlurredCrossEntropy(RowSpans(0, [size], [], dtype=torch.float64))
