@@ -106,10 +106,11 @@ class Sampling(Generic[NetworkT]):
             the value itself. In a column where only some numbers are rounded, a range without a
             rounded number has rows with other numbers.
         seed_data : DataFrame, optional
-            Rows with some of the columns; the other columns are sampled. Unlike in
-            ``sample_from``, values that the generator never samples are kept, with a warning. For
-            such a number (for example, the extreme of a single row), the other columns are sampled
-            as for the nearest number. For such a category they are sampled as if it were not given.
+            Rows with some of the columns; the other columns are sampled, and so are missing cells.
+            Unlike in ``sample_from``, values that the generator never samples are kept, with a
+            warning. For such a number (for example, the extreme of a single row), the other columns
+            are sampled as for the nearest number. For such a category they are sampled as if it
+            were not given.
         balance : column, optional
             A discrete column whose values all get the same number of rows. A missing value counts
             as a value; rare values have no rows. If n is not a multiple, the first values get one
