@@ -25,6 +25,7 @@ from combutab.generators.sampling import (
     join,
 )
 from combutab.preprocessing import (
+    IdentifierColumn,
     IncompleteTable,
     ModeEncoder,
     NumberColumn,
@@ -71,7 +72,7 @@ class Cells:
         made = encoder.decode(*drawn) if better is None else better
         if not rules or not len(self.table.rows):
             return rules.narrow(self.table.fill(made))
-        search = Search(rules)
+        search = Search(rules, kept=True)
         search.take_columns(self._whole)
         every = np.arange(len(self.table.rows))
         self._beyond = np.zeros(len(every), dtype=bool)
@@ -126,6 +127,8 @@ class Cells:
             if there.any():
                 cells = self._cells[name].iloc[rows[there]]
                 columns[name] = put_cells(column, there, cells)
+            if isinstance(self.rules.coder(name), IdentifierColumn):
+                columns[name] = columns[name].mask(~there)  # they are made when all are known
         picks = pd.util.hash_pandas_object(pd.DataFrame(codes), index=False).to_numpy()
         self.rules.complete(columns, given, {}, picks % 2**32, self._beyond[rows])
         return columns

@@ -867,6 +867,11 @@ class Rules:
             if name not in self.names:
                 raise ValueError(no_column(name, self.names))
 
+    def has_identifiers(self, constraint: Constraint) -> bool:
+        """Whether a column of a constraint holds identifiers."""
+        names = constraint.find_columns(self.names)
+        return any(isinstance(self._coders[name], IdentifierColumn) for name in names)
+
     def refuse_more(self, n: int, conditions: Sequence[Condition]) -> None:
         """Refuse more rows than there are different ones of columns that are unique together."""
         asked = {each.column: each for each in conditions}
@@ -1046,15 +1051,19 @@ class DrawnRows:
 class Search:
     """One call's rows: which meet all constraints, what those that do not broke, what is unique.
 
-    ``conditions`` are those that `Rules.decode` will be told.
+    ``conditions`` are those that `Rules.decode` will be told. Rows with new identifiers are unique:
+    only where those of a table are ``kept`` are they looked at.
     """
 
-    def __init__(self, rules: Rules, conditions: Sequence[Condition] = ()) -> None:
+    def __init__(
+        self, rules: Rules, conditions: Sequence[Condition] = (), kept: bool = False
+    ) -> None:
         self.rules, self._conditions = rules, conditions
-        self.n_judged, self.n_unique = 0, len(rules.unique)
+        self._unique = [each for each in rules.unique if kept or not rules.has_identifiers(each)]
+        self.n_judged, self.n_unique = 0, len(self._unique)
         k = len(rules.constraints) + 1  # the conditions are the last
         self._together = np.zeros((k, k))
-        self._taken: list[set[int]] = [set() for _ in rules.unique]
+        self._taken: list[set[int]] = [set() for _ in self._unique]
 
     def judge(
         self,
@@ -1113,7 +1122,7 @@ class Search:
     def _labels(self, columns: Columns, n: int) -> tuple[np.ndarray, np.ndarray]:
         labels = np.zeros((n, self.n_unique), dtype=np.uint64)
         differ = np.zeros(labels.shape, dtype=bool)
-        for u, unique in enumerate(self.rules.unique):
+        for u, unique in enumerate(self._unique):
             labels[:, u], differ[:, u] = unique.labels(columns)
         return labels, differ
 
@@ -1149,7 +1158,7 @@ class Search:
 
     def take_columns(self, columns: Columns) -> None:
         """The same of the columns of a table."""
-        for taken, unique in zip(self._taken, self.rules.unique, strict=True):
+        for taken, unique in zip(self._taken, self._unique, strict=True):
             labels, differ = unique.labels(columns)
             taken.update(labels[differ].tolist())
 
@@ -1169,8 +1178,8 @@ class Search:
         shares = sorted(zip(alone / self.n_judged, names, strict=True))
         rare = [f"{name} ({share:.2%})" for share, name in shares if share < 0.5][:3]
         told = f"{self.n_judged:,} rows were tried"
-        if self.rules.unique:
-            told += f"; no two may be equal in {' or '.join(map(repr, self.rules.unique))}"
+        if self._unique:
+            told += f"; no two may be equal in {' or '.join(map(repr, self._unique))}"
         return told + (f"; few met {', '.join(rare)}" if rare else "")
 
     def redraw(

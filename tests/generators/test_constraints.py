@@ -435,6 +435,22 @@ def test_identifiers_are_in_none():
         model.fit(table)
 
 
+def test_no_row_is_lost_to_new_identifiers():
+    table = random_table(0).assign(id=range(1000, 1160))
+    constraints = [Unique("id"), Unique("id", "city"), Inequality("low", "<=", "high")]
+    with pytest.warns(UserWarning, match="identifiers"):
+        model = make(TabFlow, constraints=constraints).fit(table)
+    for asked in (
+        {"n": 200, "conditions": {"low": (None, table["low"].median())}},
+        {"n": 200, "shares": {"city": {"Rome": 0.1, "Oslo": 0.2}}},
+        {"seed_data": table[["city", "status"]]},
+    ):
+        rows = model.sample(**asked, max_tries=20, random_state=0)
+        assert len(rows) == asked.get("n", len(table))
+        assert rows["id"].is_unique
+        assert not set(rows["id"]) & set(table["id"])
+
+
 def test_a_request_in_conflict_names_the_constraint(model, table):
     last, first = table["start"].quantile([0.9, 0.1]).dt.normalize()
     for conditions, message in (

@@ -1,10 +1,13 @@
 """Missing cells are filled, all others stay, and what is filled in depends on what is known."""
 
+import uuid
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from combutab import CTGAN, TVAE
+from combutab.generators import Unique
 from combutab.generators._imputing import draw_nearest
 from combutab.preprocessing import IncompleteTable, ModeEncoder, missing_codes
 from tests.generators.small import make
@@ -239,6 +242,35 @@ def test_identifiers_are_new():
     assert_filled(filled, holes)
     assert filled["id"].is_unique
     assert not set(filled["id"][::3]) & set(table["id"])
+
+
+@pytest.mark.parametrize("constraints", [None, [Unique("id")]])
+@pytest.mark.parametrize(
+    "name", [lambda i: i, lambda i: f"{i:05}@mail.org", lambda i: uuid.UUID(int=i)]
+)
+def test_new_identifiers_are_none_of_the_filled_table(name, constraints):
+    table = make_table()[["float"]]
+    with pytest.warns(UserWarning, match="identifiers"):
+        model = make(TVAE, constraints=constraints).fit(table.assign(id=[*map(name, range(N))]))
+    made = model.sample(2 * N)["id"]  # what later rows may have
+    holes = table.assign(id=made[:N].where(table.index % 3 > 0))
+    for given in (holes, holes.assign(id=holes["id"].astype("category"))):
+        filled = model.impute(given)["id"]
+        assert filled.is_unique
+        assert filled.notna().all()
+        assert filled[given["id"].notna()].tolist() == given["id"].dropna().tolist()
+
+
+def test_rows_of_one_identifier_are_filled_differently():
+    table = pd.DataFrame({"id": range(100), "day": ["Monday", "Tuesday"] * 50, "x": 1.5})
+    with pytest.warns(UserWarning, match="identifiers"):
+        model = make(TVAE, constraints=[Unique("id", "day")]).fit(table)
+    for given, other in (("Monday", "Tuesday"), ("Tuesday", "Monday")):
+        holes = pd.DataFrame({"id": [7.0, 7, np.nan], "day": [given, None, given], "x": 1.5})
+        filled = model.impute(holes, random_state=0)
+        assert filled["day"].tolist() == [given, other, given]
+        assert filled["id"].tolist()[:2] == [7, 7]
+        assert filled["id"][2] not in {7, *range(100)}
 
 
 def test_a_table_of_constants():

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from combutab.preprocessing._tables import as_pandas, fill_polars, is_polars
 from combutab.preprocessing.modes._columns import (
     CategoryColumn,
+    IdentifierColumn,
     NumberColumn,
     factorize_values,
     read_schema,
@@ -127,6 +128,8 @@ class IncompleteTable:
     def fill(self, made: Any) -> Any:
         """Fill the missing cells with those of other rows; known cells are not changed.
 
+        Missing identifiers are filled with new ones that are not in the table.
+
         Parameters
         ----------
         made : DataFrame or array, as from ``decode`` of the encoder
@@ -140,8 +143,11 @@ class IncompleteTable:
         filled = self._table.copy()
         for j, name in enumerate(self.encoder.schema_.keys):
             absent = self.missing[:, j]
+            coder = self.encoder.columns_[j]
             column = made[name] if isinstance(made, pd.DataFrame) else pd.Series(made[:, j])
             cells = column[absent[self.rows]]
+            if isinstance(coder, IdentifierColumn) and len(cells):
+                cells = _new_identifiers(coder, self._columns[j])
             if cells.isna().all():
                 continue
             if isinstance(filled, pd.DataFrame):
@@ -156,6 +162,13 @@ class IncompleteTable:
 
     def _label(self, j: int) -> str:
         return self.encoder.schema_.label(j)
+
+
+def _new_identifiers(coder: IdentifierColumn, column: pd.Series) -> pd.Series:
+    """One for each missing cell of a column, none of which the column has."""
+    present, n_missing = column.dropna(), int(column.isna().sum())
+    made = coder.decode(np.zeros(n_missing + present.nunique(), dtype=np.int64))
+    return made[~made.isin(present)][:n_missing]
 
 
 def missing_codes(encoder: ModeEncoder) -> np.ndarray:
