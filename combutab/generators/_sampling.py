@@ -32,7 +32,13 @@ from combutab.generators.sampling import (
     fall_short,
 )
 from combutab.generators.shares import draw_shares, given_values, read_shares
-from combutab.preprocessing import ModeEncoder, as_pandas, parquet_parts
+from combutab.preprocessing import (
+    IdentifierColumn,
+    ModeEncoder,
+    as_pandas,
+    parquet_parts,
+    put_cells,
+)
 
 
 class Sampling(Generic[NetworkT]):
@@ -273,6 +279,12 @@ class Sampling(Generic[NetworkT]):
         self.rules_.refuse_unknown(conditions)
         patterns, which, others = read_each(self.encoder_, conditions, nearest)
         key, sampler, rules = self.sample_key(random_state), self.sampler(), self.rules_
+        written, identified = dict(others), False  # missing identifiers beside given ones are new
+        for name, given in others.items():
+            if isinstance(coder := rules.coder(name), IdentifierColumn):
+                column = given.astype(object).reindex(range(len(conditions)))
+                written[name] = put_cells(column, column.isna().to_numpy(), coder.beside(column))
+                identified = True
         if rules:
             rules.refuse_broken(read_columns(conditions), "conditions", given=True)
             patterns = rules.restrict_each(patterns)
@@ -280,11 +292,11 @@ class Sampling(Generic[NetworkT]):
         def write(rows: np.ndarray, made: DrawnRows) -> Any:
             table = self.encoder_.decode(made.values, made.codes)
             write_each(table, patterns, which[rows])
-            return write_others(table, others, rows) if others else table
+            return write_others(table, written, rows) if written else table
 
         values, codes, missed = sampler.draw_each(patterns, which, key, max_tries)
         made = DrawnRows(values, codes, missed)
-        if (search := sampler.search()) is not None:
+        if (search := sampler.search(kept=identified)) is not None:
 
             def draw(rows: np.ndarray, own_key: int, attempt: int) -> DrawnRows:
                 return DrawnRows(*sampler.draw_each(patterns, which[rows], own_key, max_tries))

@@ -247,17 +247,21 @@ class Sampler(Generic[NetworkT]):
         self.chunk = max(1, min(_CHUNK, _CHUNK_NUMBERS // max(1, width)))
 
     def search(
-        self, conditions: Sequence[Condition] = (), shares: Sequence[Condition] = ()
+        self,
+        conditions: Sequence[Condition] = (),
+        shares: Sequence[Condition] = (),
+        kept: bool = False,
     ) -> Search | None:
         """Begin to look for rows that meet constraints together; None if all rows do.
 
         ``conditions`` are those that the rows are decoded with; those of ``shares`` come later.
+        Whether identifiers of a table are ``kept``, see `Search`.
         """
         if not self.rules:
             return None
         asked = [*conditions, *shares]
         moved = self.rules.repetitions and any(isinstance(each, RANGES) for each in asked)
-        return Search(self.rules, conditions) if self.rules.constraints or moved else None
+        return Search(self.rules, conditions, kept) if self.rules.constraints or moved else None
 
     def draw(
         self,

@@ -451,6 +451,22 @@ def test_no_row_is_lost_to_new_identifiers():
         assert not set(rows["id"]) & set(table["id"])
 
 
+@pytest.mark.parametrize("constraints", [[], [Unique("id")], [Unique("id", "city")]])
+def test_identifiers_of_seed_data_are_not_made_again(constraints):
+    table = random_table(0)[["city", "net"]].assign(id=range(1000, 1160))
+    with pytest.warns(UserWarning, match="identifiers"):
+        model = make(TabFlow, constraints=constraints).fit(table)
+    seed_data = pd.DataFrame({"id": [np.nan, 1161, np.nan, 1160, np.nan]})
+    with pytest.warns(UserWarning, match="never sampled, such as 1161.* such values: 2"):
+        rows = model.sample(seed_data=seed_data)
+    assert rows["id"].is_unique
+    assert rows["id"].tolist()[1::2] == [1161, 1160]
+    if constraints == [Unique("id", "city")]:
+        with pytest.warns(UserWarning, match="never sampled"):
+            rows = model.sample(seed_data=pd.DataFrame({"id": [7] * len(COUNTRIES)}))
+        assert sorted(rows["city"]) == sorted(COUNTRIES)
+
+
 def test_a_request_in_conflict_names_the_constraint(model, table):
     last, first = table["start"].quantile([0.9, 0.1]).dt.normalize()
     for conditions, message in (

@@ -509,6 +509,12 @@ class IdentifierColumn:
             return pd.Series(pd.Categorical(text, made, ordered=self.dtype.ordered))
         return pd.Series(text, dtype=self.dtype)
 
+    def beside(self, column: pd.Series) -> pd.Series:
+        """New identifiers for the missing cells of a column, none of which it has: (n_missing,)."""
+        present, n_missing = column.dropna(), int(column.isna().sum())
+        made = self.decode(np.zeros(n_missing + present.nunique(), dtype=np.int64))
+        return made[~made.isin(present)][:n_missing]
+
     def code(self, value: Any, label: str) -> int:
         """Raise an error, because identifiers cannot be conditions."""
         raise ValueError(

@@ -147,7 +147,7 @@ class IncompleteTable:
             column = made[name] if isinstance(made, pd.DataFrame) else pd.Series(made[:, j])
             cells = column[absent[self.rows]]
             if isinstance(coder, IdentifierColumn) and len(cells):
-                cells = _new_identifiers(coder, self._columns[j])
+                cells = coder.beside(self._columns[j])
             if cells.isna().all():
                 continue
             if isinstance(filled, pd.DataFrame):
@@ -162,13 +162,6 @@ class IncompleteTable:
 
     def _label(self, j: int) -> str:
         return self.encoder.schema_.label(j)
-
-
-def _new_identifiers(coder: IdentifierColumn, column: pd.Series) -> pd.Series:
-    """One for each missing cell of a column, none of which the column has."""
-    present, n_missing = column.dropna(), int(column.isna().sum())
-    made = coder.decode(np.zeros(n_missing + present.nunique(), dtype=np.int64))
-    return made[~made.isin(present)][:n_missing]
 
 
 def missing_codes(encoder: ModeEncoder) -> np.ndarray:
