@@ -33,6 +33,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,
 }
 _MAX_DECIMALS = 12
+_LAST_BITS = 2**20  # as many numbers are told apart by these
 _FLOAT_ERROR = 1e-9  # of numbers of any number of decimals, relative to the column's largest
 
 
@@ -548,8 +549,26 @@ class Unique(_OfColumns):
         there = np.all([column.notna().to_numpy(dtype=bool) for column in own], axis=0)
         # text and dates by what they say, whatever holds them
         plain = [c if types.is_numeric_dtype(c.dtype) else c.astype(str) for c in own]
+        plain += map(_last_bits, self._own(columns))
         frame = pd.DataFrame(dict(enumerate(plain)))
         return pd.util.hash_pandas_object(frame, index=False).to_numpy(), there
+
+
+def _last_bits(column: pd.Series) -> pd.Series:
+    """What float64 may lose of large integers, as a number, whatever holds them; else 0.
+
+    >>> _last_bits(pd.Series([2**53, 2**53 + 1])).tolist()
+    [0.0, 1.0]
+    """
+    number = as_operand(column)
+    if not types.is_numeric_dtype(number.dtype) or types.is_bool_dtype(number.dtype):
+        return pd.Series(0.0, number.index)
+    if (number.abs() >= 2**53).any():
+        values = column.astype(object).reset_index(drop=True)
+        if types.infer_dtype(values, skipna=True) == "integer":
+            bits = values.map(lambda value: value % _LAST_BITS, na_action="ignore")
+            return as_operand(bits.astype("Float64"))
+    return number % _LAST_BITS
 
 
 class OneOf(_OfColumns):

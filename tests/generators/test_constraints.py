@@ -451,6 +451,18 @@ def test_no_row_is_lost_to_new_identifiers():
         assert not set(rows["id"]) & set(table["id"])
 
 
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "Int64", "category", object])
+def test_large_integers_are_told_apart(dtype):
+    """Which float64 cannot: 2^53 + 1 is 2^53 there."""
+    numbers = [2**53, 2**53 + 1, 2**62 + 1, 2**62 + 2, 7]
+    table = pd.DataFrame({"id": pd.Series([*numbers, 7], dtype=dtype)})
+    assert Unique("id").check(table).tolist() == [True] * 5 + [False]
+    gap = pd.DataFrame({"id": pd.Series([*numbers, None], dtype=object).astype("Int64")})
+    assert Unique("id").check(gap).all()
+    labels, _ = Unique("id").labels({"id": pd.Series([7.0])})  # whatever holds them
+    assert labels[0] == Unique("id").labels({"id": table["id"]})[0][-1]
+
+
 @pytest.mark.parametrize("constraints", [[], [Unique("id")], [Unique("id", "city")]])
 def test_identifiers_of_seed_data_are_not_made_again(constraints):
     table = random_table(0)[["city", "net"]].assign(id=range(1000, 1160))
