@@ -33,7 +33,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,
 }
 _MAX_DECIMALS = 12
-_LAST_BITS = 2**20  # as many numbers are told apart by these
+_LAST_BITS = 2**20
 _FLOAT_ERROR = 1e-9  # of numbers of any number of decimals, relative to the column's largest
 
 
@@ -555,7 +555,7 @@ class Unique(_OfColumns):
 
 
 def _last_bits(column: pd.Series) -> pd.Series:
-    """What float64 may lose of large integers, as a number, whatever holds them; else 0.
+    """Numbers modulo 2^20, by which integers differ that are equal as float64; 0 for others.
 
     >>> _last_bits(pd.Series([2**53, 2**53 + 1])).tolist()
     [0.0, 1.0]
