@@ -145,8 +145,9 @@ def test_bounds_and_categories_are_learned_within_the_budget():
         ValueError, match=r"'city' has no value .* privacy it was neither given nor learned"
     ):
         model.sample(5, conditions={"city": "a single person's"})
-    assert rows["income"].max() < 2**17
-    assert rows["age"].max() <= 128
+    # noise may widen a bound: by a factor of 2 in one of 11 fits, of 2**13 in one of 10**7
+    assert rows["income"].max() < 2**30
+    assert rows["age"].max() <= 2**20
     with pytest.raises(ValueError, match=r"\['age', 'income', 'city'\] have neither bounds"):
         PrivateSynthesizer(learn_domain=0, **QUICK).fit(X)
 
