@@ -24,8 +24,8 @@ worse than AIM's on all.
 AIM (McKenna et al. 2022), MST (McKenna et al. 2021) and PrivBayes (Zhang et al. 2017) are those of
 dpmm 0.1.9, with its default settings. AIM is not run on all columns, because a fit takes too long.
 At epsilon 10 it has run on two tables; its fits on magic and beijing were stopped after 13 minutes.
-The memory of the stored rows of dpmm was not measured. Seconds are of the first run, except those of
-PrivateSynthesizer with six columns: other runs were made beside other work.
+The memory of the stored rows of dpmm was not measured. Seconds are of the first run, except those
+of PrivateSynthesizer with six columns: other runs were made beside other work.
 
 The tables other than california_housing and PhishingWebsites are UCI's files.
 
