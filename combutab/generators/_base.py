@@ -236,6 +236,10 @@ class BaseGenerator(
         """The rows of a step, of so many."""
         return int(min(self.batch_size, n_rows))
 
+    def _patience(self, n_rows: int) -> float:
+        """Epochs without improvement after which a training on so many rows stops."""
+        return self.n_iter_no_change
+
     def _stops_early(self, n_rows: int) -> bool:
         """Whether rows are held out of so many."""
         return bool(self.early_stopping)
@@ -780,7 +784,7 @@ def _fit_stack(
                 measure = training.measure(held_out, sampler, keys)
             left = parse_seconds(first.max_time) - (time.perf_counter() - started)
             part = None if file is None else file.part()
-            stack = GeneratorStack(training, measure, first.n_iter_no_change, part)
+            stack = GeneratorStack(training, measure, first._patience(len(rows)), part)
             found = train(stack, n_epochs, callbacks, left)
             if file is not None and not stack.diverged.all():
                 file.write()

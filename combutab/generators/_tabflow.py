@@ -456,6 +456,7 @@ class FlowTraining(Training[StackedCascade]):
 _STEPS = 10_000  # of the training, by epochs="auto"
 _FEWEST_EPOCHS, _MOST_EPOCHS = 5, 300  # the latter where nothing tells of copying
 _ENOUGH_ROWS = 200  # for early stopping
+_PATIENCE = (5, 50, 400_000)  # by n_iter_no_change="auto": epochs, and rows that they have
 _BATCHES = (32, 512)  # sizes by batch_size="auto", about
 _PARTS = 16  # of the rows, a batch each
 _ENCODED_ROWS = 200_000  # that bins are learned from, at most
@@ -523,8 +524,9 @@ class TabFlow(BaseGenerator[StackedCascade]):
         epoch are kept. "auto" does so for tables of 200 rows or more.
     validation_fraction : float, default=0.1
         Share of the rows that early stopping sets aside, at most 1,000 rows.
-    n_iter_no_change : int or inf, default=50
-        Number of epochs without improvement after which the training of a network stops.
+    n_iter_no_change : int, inf or "auto", default="auto"
+        Number of epochs without improvement after which the training of a network stops. "auto" is
+        as many as have 400,000 rows, between 5 and 50: 50 for tables of at most 8,000 rows.
     max_time, n_members, min_frequency, identifiers, constraints, random_state, device, \
 precision, callbacks
         As in `CTGAN`.
@@ -575,6 +577,7 @@ precision, callbacks
     weight_decay: float = 0.0
     dropout: float = 0.05
     early_stopping: Any = "auto"
+    n_iter_no_change: Any = "auto"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED_CONSTRAINTS,
@@ -583,6 +586,7 @@ precision, callbacks
         "batch_size": [COUNT, StrOptions({"auto"})],
         "epochs": [COUNT, StrOptions({"auto"})],
         "early_stopping": ["boolean", StrOptions({"auto"})],
+        "n_iter_no_change": [*SHARED_CONSTRAINTS["n_iter_no_change"], StrOptions({"auto"})],
         "n_sampling_steps": [COUNT],
         "learning_rate": [POSITIVE],
         "weight_decay": [NOT_NEGATIVE],
@@ -627,6 +631,12 @@ precision, callbacks
         n_steps = n_rows // self._n_batch(n_rows)
         n_epochs = max(_FEWEST_EPOCHS, -(-_STEPS // n_steps))
         return n_epochs if self._stops_early(n_rows) else min(_MOST_EPOCHS, n_epochs)
+
+    def _patience(self, n_rows: int) -> float:
+        if self.n_iter_no_change != "auto":
+            return super()._patience(n_rows)
+        fewest, most, n_seen = _PATIENCE
+        return min(most, max(fewest, -(-n_seen // n_rows)))
 
     def _stops_early(self, n_rows: int) -> bool:
         if self.early_stopping == "auto":

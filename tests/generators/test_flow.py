@@ -336,3 +336,22 @@ def test_its_parameters_that_are_automatic():
     assert TabFlow(epochs=7, batch_size=100)._n_epochs(10) == 7
     assert [model._stops_early(n) for n in (199, 200)] == [False, True]
     assert not TabFlow(early_stopping=False)._stops_early(10**6)
+    assert [model._patience(n) for n in (1, 8000, 16_000, 10**7)] == [50, 50, 25, 5]
+    assert TabFlow(n_iter_no_change=np.inf)._patience(10**7) == np.inf
+
+
+def test_it_stops_after_as_many_epochs_as_have_the_rows(monkeypatch):
+    monkeypatch.setattr("combutab.generators._tabflow._PATIENCE", (1, 50, 1000))
+    X = RNG.normal(size=(400, 2))
+    few = {"epochs": 60, "learning_rate": 0.05, "hidden_layer_sizes": (8,), "random_state": 0}
+    own, of_three = (
+        TabFlow(**few, n_iter_no_change=patience).fit(X).history_ for patience in ("auto", 3)
+    )  # 360 rows are trained on
+    pd.testing.assert_frame_equal(own, of_three)
+    assert len(own) < 60
+
+
+@pytest.mark.parametrize("patience", [0, "soon", 1.5])
+def test_a_patience_is_epochs_or_auto(patience):
+    with pytest.raises(ValueError, match=f"n_iter_no_change.*{patience}"):
+        TabFlow(n_iter_no_change=patience).fit(RNG.normal(size=(40, 2)))
