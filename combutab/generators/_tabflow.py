@@ -357,16 +357,25 @@ def _flow(
 
 _PURPOSES = (Stream.FLOW_HIDDEN, Stream.FLOW_KNOWN, Stream.FLOW_TIMES, Stream.FLOW_NOISE)
 _ADAMW = OptimizerConfig(solver="adamw", beta_2=0.99)
-_WARM_UP = 100  # steps in which the rate rises
+_WARM_UP, _CONSTANT = 100, 1000  # steps in which the rate rises, and after which it falls
 _AVERAGED = 10  # the average is of the last steps, a tenth of all about
 _DRAWS = 2000  # for rows held out, which are measured as often
+
+
+def _rate_factor(step: int) -> float:
+    """Learning rate of a step, of which the first is 1, as a share of the highest.
+
+    >>> _rate_factor(50), _rate_factor(500), _rate_factor(4000)
+    (0.5, 1.0, 0.5)
+    """
+    return min(step / _WARM_UP, 1.0, math.sqrt(_CONSTANT / step))
 
 
 class FlowTraining(Training[StackedCascade]):
     """The networks of a stack of flows and the averages of their weights, which make rows.
 
     The average is of all steps, each new one with the weight 1 / (1 + steps / 10): of about the
-    last tenth of them, so that it is good at any time, and no schedule needs to know the end.
+    last tenth of them. It is good at any time, as is the rate's schedule, which knows no end.
     """
 
     shares_rows = True
@@ -421,7 +430,7 @@ class FlowTraining(Training[StackedCascade]):
         codes, values = self.steps.gradients(rows, drawn, masks, self.ended)
         share = self.add_up(index.shape[1], n, "network")
         losses = codes * share, values * share
-        self.update("network", min(1.0, (at + 1) / _WARM_UP))
+        self.update("network", _rate_factor(at + 1))
         weight = _AVERAGED / (at + _AVERAGED)
         self.sampled.flat.values.lerp_(self.network.flat.values, weight)
         if self.sampled.flat_buffers.values.numel():
@@ -512,8 +521,9 @@ class TabFlow(BaseGenerator[StackedCascade]):
         these blocks have a linear layer there.
     learning_rate : float, default=2e-3
         Learning rate of AdamW for the network of values; that of the network of codes is half of
-        it. It increases linearly over the first 100 steps. Rows are sampled with the average of the
-        weights over about the last tenth of the steps.
+        it. It increases linearly over the first 100 steps, and is multiplied by
+        ``sqrt(1000 / step)`` after 1,000. Rows are sampled with the average of the weights over
+        about the last tenth of the steps.
     weight_decay : float, default=0.0
         Weight decay of AdamW.
     dropout : float, default=0.05
