@@ -11,7 +11,14 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from combutab.generators import ShortfallError, TabFlow, _tabflow
-from combutab.generators._tabflow import FlowSteps, ValueLayer, draw, draw_rows, to_normal
+from combutab.generators._tabflow import (
+    FlowSteps,
+    FlowTraining,
+    ValueLayer,
+    draw,
+    draw_rows,
+    to_normal,
+)
 from combutab.generators._training import TableRows
 from combutab.generators.sampling import PointChoices, RowRequest
 from combutab.nn import Member, RowSpans, StackedCascade, StackedLinear, time_inputs
@@ -341,7 +348,7 @@ def test_its_parameters_that_are_automatic():
 
 
 def test_it_stops_after_as_many_epochs_as_have_the_rows(monkeypatch):
-    monkeypatch.setattr("combutab.generators._tabflow._PATIENCE", (1, 50, 1000))
+    monkeypatch.setattr(_tabflow, "_PATIENCE", (1, 50, 1000))
     X = RNG.normal(size=(400, 2))
     few = {"epochs": 60, "learning_rate": 0.05, "hidden_layer_sizes": (8,), "random_state": 0}
     own, of_three = (
@@ -349,6 +356,20 @@ def test_it_stops_after_as_many_epochs_as_have_the_rows(monkeypatch):
     )  # 360 rows are trained on
     pd.testing.assert_frame_equal(own, of_three)
     assert len(own) < 60
+
+
+def test_its_rate_rises_stays_and_falls_with_the_root_of_the_steps(monkeypatch):
+    monkeypatch.setattr(_tabflow, "_WARM_UP", 2)
+    monkeypatch.setattr(_tabflow, "_CONSTANT", 4)
+    factors = []
+
+    def note(self, name, factor=1.0, update=FlowTraining.update):
+        factors.append(factor)
+        update(self, name, factor)
+
+    monkeypatch.setattr(FlowTraining, "update", note)
+    TabFlow(epochs=2, batch_size=10, random_state=0).fit(RNG.normal(size=(45, 2)))
+    assert_allclose(factors, [0.5, 1, 1, 1, *(4 / np.array([5, 6, 7, 8])) ** 0.5])
 
 
 @pytest.mark.parametrize("patience", [0, "soon", 1.5])
