@@ -82,6 +82,7 @@ WORDS |= {"shape": "Shape", "trend": "Trend", "megabytes": "MB"}
 LOOKS: dict[str, Look] = {  # of the models in the picture; grey: published
     "combutab TabFlow": ("#D55E00", "D", "none"),
     "combutab TVAE": ("#0072B2", "v", "none"),
+    "mostlyai TabularARGN": ("#009E73", "^", "none"),
     "TabDiff, published": ("#777777", "o", "none"),
     "TabPC, published": ("#777777", ">", "none"),
     "TabSyn, published": ("#777777", "s", "none"),
