@@ -357,18 +357,21 @@ def _flow(
 
 _PURPOSES = (Stream.FLOW_HIDDEN, Stream.FLOW_KNOWN, Stream.FLOW_TIMES, Stream.FLOW_NOISE)
 _ADAMW = OptimizerConfig(solver="adamw", beta_2=0.99)
-_WARM_UP, _CONSTANT = 100, 1000  # steps in which the rate rises, and after which it falls
+_WARM_UP = 100  # steps in which the rate rises
+_CONSTANT = 50  # epochs after which it falls
 _AVERAGED = 10  # the average is of the last steps, a tenth of all about
 _DRAWS = 2000  # for rows held out, which are measured as often
 
 
-def _rate_factor(step: int) -> float:
+def _rate_factor(step: int, n_steps: int) -> float:
     """Learning rate of a step, of which the first is 1, as a share of the highest.
 
-    >>> _rate_factor(50), _rate_factor(500), _rate_factor(4000)
+    ``n_steps`` are those of an epoch: who sees rows more often has less to learn from them.
+
+    >>> _rate_factor(50, 20), _rate_factor(500, 20), _rate_factor(4000, 20)
     (0.5, 1.0, 0.5)
     """
-    return min(step / _WARM_UP, 1.0, math.sqrt(_CONSTANT / step))
+    return min(step / _WARM_UP, 1.0, math.sqrt(_CONSTANT * n_steps / step))
 
 
 class FlowTraining(Training[StackedCascade]):
@@ -430,7 +433,7 @@ class FlowTraining(Training[StackedCascade]):
         codes, values = self.steps.gradients(rows, drawn, masks, self.ended)
         share = self.add_up(index.shape[1], n, "network")
         losses = codes * share, values * share
-        self.update("network", _rate_factor(at + 1))
+        self.update("network", _rate_factor(at + 1, self.n_steps))
         weight = _AVERAGED / (at + _AVERAGED)
         self.sampled.flat.values.lerp_(self.network.flat.values, weight)
         if self.sampled.flat_buffers.values.numel():
@@ -522,7 +525,7 @@ class TabFlow(BaseGenerator[StackedCascade]):
     learning_rate : float, default=2e-3
         Learning rate of AdamW for the network of values; that of the network of codes is half of
         it. It increases linearly over the first 100 steps, and is multiplied by
-        ``sqrt(1000 / step)`` after 1,000. Rows are sampled with the average of the weights over
+        ``sqrt(50 / epoch)`` after 50 epochs. Rows are sampled with the average of the weights over
         about the last tenth of the steps.
     weight_decay : float, default=0.0
         Weight decay of AdamW.

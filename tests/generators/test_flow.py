@@ -358,9 +358,9 @@ def test_it_stops_after_as_many_epochs_as_have_the_rows(monkeypatch):
     assert len(own) < 60
 
 
-def test_its_rate_rises_stays_and_falls_with_the_root_of_the_steps(monkeypatch):
+def test_its_rate_rises_stays_and_falls_with_the_root_of_the_epochs(monkeypatch):
     monkeypatch.setattr(_tabflow, "_WARM_UP", 2)
-    monkeypatch.setattr(_tabflow, "_CONSTANT", 4)
+    monkeypatch.setattr(_tabflow, "_CONSTANT", 1)
     factors = []
 
     def note(self, name, factor=1.0, update=FlowTraining.update):
