@@ -209,8 +209,8 @@ def _diffusion() -> Iterator[Table]:
     """XGB C2ST on the tables of the diffusion literature.
 
     This is SDMetrics' score: 1 is best (indistinguishable from training rows), unlike the ROC AUC
-    above, of which 0.5 is best. Ours are means over three seeds; published ones are means over
-    five seeds by TabPC's authors (arXiv 2603.23016).
+    above, of which 0.5 is best. Ours are means over up to three seeds; published ones are means
+    over five seeds by TabPC's authors (arXiv 2603.23016).
     """
     ours = stored("quality", "quality_diffusion_sets")
     found = pd.concat([ours, diffusion_sets.published()])

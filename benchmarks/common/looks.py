@@ -118,7 +118,8 @@ def plot(
         axes.set_xlabel(labels[0])
     figure.supylabel(labels[1], fontsize=10)
     shown = {name: handle for name, handle in legend.items() if not name.startswith("_")}
-    figure.legend(shown.values(), shown, loc="outside lower center", ncols=6, frameon=False)
+    n_columns = max(1, min(6, 110 // max(map(len, shown), default=1)))  # names fit the width
+    figure.legend(shown.values(), shown, loc="outside lower center", ncols=n_columns, frameon=False)
     return figure
 
 

@@ -15,8 +15,11 @@ of TabDiff and TabPC, and generates as many rows as it was trained on. The score
 - DCR share: the share of synthetic rows that are nearer to a training row than to a test row, with
   as many training rows as test rows; 0.5 means no copying, and copies of training rows have the
   value in brackets;
-- CPU seconds of the fit and of sampling, and the peak growth of the process in MB. TabFlow's
-  seconds are of the first of three seeds: the others were run on another machine.
+- CPU seconds of the fit and of sampling, most of them beside other work, which makes them longer,
+  and the peak growth of the process in MB.
+
+TabFlow on diabetes130 was trained before its learning rate decreased and its patience was shorter;
+its seconds there are of the first of three seeds.
 
 Published figures are means over five seeds from the independent rerun by TabPC's authors (arXiv
 2603.23016, `article_material/our_results` in its repository); their times are for training on a
