@@ -18,8 +18,8 @@ of TabDiff and TabPC, and generates as many rows as it was trained on. The score
 - CPU seconds of the fit and of sampling, most of them beside other work, which makes them longer,
   and the peak growth of the process in MB.
 
-TabFlow on diabetes130 was trained before its learning rate decreased and its patience was shorter;
-its seconds there are of the first of three seeds.
+The rows of TabFlow on diabetes130 are of an earlier version, which had a constant learning rate and
+stopped later; its seconds there are of the first of three seeds.
 
 Published figures are means over five seeds from the independent rerun by TabPC's authors (arXiv
 2603.23016, `article_material/our_results` in its repository); their times are for training on a
