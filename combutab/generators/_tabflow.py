@@ -366,7 +366,8 @@ _DRAWS = 2000  # for rows held out, which are measured as often
 def _rate_factor(step: int, n_steps: int) -> float:
     """Learning rate of a step, of which the first is 1, as a share of the highest.
 
-    ``n_steps`` are those of an epoch: who sees rows more often has less to learn from them.
+    ``n_steps`` is the number of steps of an epoch. The rate decreases with epochs, not steps: a
+    large table, whose rows are seen few times, is still learned at the highest rate.
 
     >>> _rate_factor(50, 20), _rate_factor(500, 20), _rate_factor(4000, 20)
     (0.5, 1.0, 0.5)
@@ -468,7 +469,7 @@ class FlowTraining(Training[StackedCascade]):
 _STEPS = 10_000  # of the training, by epochs="auto"
 _FEWEST_EPOCHS, _MOST_EPOCHS = 5, 300  # the latter where nothing tells of copying
 _ENOUGH_ROWS = 200  # for early stopping
-_PATIENCE = (5, 50, 400_000)  # by n_iter_no_change="auto": epochs, and rows that they have
+_PATIENCE = (5, 50, 400_000)  # by n_iter_no_change="auto": fewest and most epochs, rows seen
 _BATCHES = (32, 512)  # sizes by batch_size="auto", about
 _PARTS = 16  # of the rows, a batch each
 _ENCODED_ROWS = 200_000  # that bins are learned from, at most
@@ -539,7 +540,8 @@ class TabFlow(BaseGenerator[StackedCascade]):
         Share of the rows that early stopping sets aside, at most 1,000 rows.
     n_iter_no_change : int, inf or "auto", default="auto"
         Number of epochs without improvement after which the training of a network stops. "auto" is
-        as many as have 400,000 rows, between 5 and 50: 50 for tables of at most 8,000 rows.
+        the number of epochs in which it sees 400,000 rows, at least 5 and at most 50. It is 50 for
+        tables of at most 8,000 rows.
     max_time, n_members, min_frequency, identifiers, constraints, random_state, device, \
 precision, callbacks
         As in `CTGAN`.

@@ -347,7 +347,7 @@ def test_its_parameters_that_are_automatic():
     assert TabFlow(n_iter_no_change=np.inf)._patience(10**7) == np.inf
 
 
-def test_it_stops_after_as_many_epochs_as_have_the_rows(monkeypatch):
+def test_its_patience_is_a_number_of_rows_seen(monkeypatch):
     monkeypatch.setattr(_tabflow, "_PATIENCE", (1, 50, 1000))
     X = RNG.normal(size=(400, 2))
     few = {"epochs": 60, "learning_rate": 0.05, "hidden_layer_sizes": (8,), "random_state": 0}
