@@ -6,15 +6,17 @@ the interpreter's own end, its process is a fork.
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import os
 import signal
 import sys
 import tempfile
+import threading
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -78,10 +80,35 @@ def _work(work: Callable[[], int | None], folder: Path, shown: Sequence[int]) ->
     sys.stdout = os.fdopen(1, "w", 1, encoding="utf-8")
     sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8")
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    gc.callbacks.clear()  # hypothesis's: within it, Python swallows a KeyboardInterrupt
+    press_again_where_lost(lambda: time.sleep(0.1))
     torch.set_num_threads(1)
     _python_s_own_warnings()
     sys.exit(work())
+
+
+def press_again_where_lost(wait: Callable[[], object]) -> Callable[..., object]:
+    """Send this process a SIGINT again, unless ``wait`` says True, where Python swallowed one.
+
+    It swallows what is raised in the callbacks of weak references and of the garbage collector.
+
+    Returns
+    -------
+    the hook that was there before
+    """
+    hook = sys.unraisablehook
+
+    def press() -> None:
+        if not wait():
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def swallowed(unraisable: Any) -> None:
+        if unraisable.exc_type is KeyboardInterrupt:
+            threading.Thread(target=press, daemon=True).start()
+        else:
+            hook(unraisable)
+
+    sys.unraisablehook = swallowed
+    return hook
 
 
 def _python_s_own_warnings() -> None:

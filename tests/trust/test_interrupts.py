@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import os
 import signal
@@ -28,7 +27,7 @@ from combutab.generators import fit_stack
 from combutab.training import Callback, uninterrupted
 from tests.models import WIDTHS
 from tests.short import BUDGET
-from tests.trust.forked import Forked, needs_fork
+from tests.trust.forked import Forked, needs_fork, press_again_where_lost
 
 RNG = np.random.default_rng(0)
 
@@ -51,11 +50,7 @@ def make(cls, epochs, **params):
 
 @contextmanager
 def ctrl_c_after(seconds, file=None):
-    """Send this process a real SIGINT so long after a file is there, if this still goes on.
-
-    Python swallows the KeyboardInterrupt of a signal that comes within a callback of its garbage
-    collector, such as hypothesis leaves behind: they are put aside meanwhile.
-    """
+    """Send this process a real SIGINT so long after a file is there, if this still goes on."""
     if threading.current_thread() is not threading.main_thread():
         pytest.skip("Ctrl-C is the main thread's")
     pid, over = os.getpid(), threading.Event()
@@ -67,7 +62,7 @@ def ctrl_c_after(seconds, file=None):
             os.kill(pid, signal.SIGINT)
 
     thread = threading.Thread(target=send)
-    callbacks, gc.callbacks[:] = list(gc.callbacks), []
+    hook = press_again_where_lost(lambda: over.wait(0.1))
     try:
         thread.start()
         yield
@@ -75,7 +70,7 @@ def ctrl_c_after(seconds, file=None):
         with suppress(KeyboardInterrupt):
             over.set()
             thread.join()
-        gc.callbacks[:] = callbacks
+        sys.unraisablehook = hook
         torch.set_grad_enabled(True)  # a fit that was stopped before its first step restores none
 
 
