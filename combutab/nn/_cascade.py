@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -257,23 +258,43 @@ class CodeInputs:
     def __init__(self, spans: RowSpans) -> None:
         self.n_inputs, _ = CodePart.sizes(spans)
         self._starts = spans.starts - spans.n_values
-        self._sizes = list(spans.sizes)
-        ordered = sorted(set(range(spans.n_spans)) - set(spans.categories))
-        self._ordered = {
-            i: (k, z.unsqueeze(1), _n_bins(spans, i))
-            for k, (i, (_, z)) in enumerate(zip(ordered, ordered_places(spans), strict=True))
-        }
+        self._runs = list(self._equal_spans(spans))
+
+    @staticmethod
+    def _equal_spans(spans: RowSpans) -> Iterator[tuple[int, Tensor | None]]:
+        """Neighbouring spans: the size of categories, or the encodings of ordered ones of one size.
+
+        The encodings, (k, size, size + 1), have the inputs of each code; the last is its place.
+        """
+        places = iter(ordered_places(spans))
+        categories = set(spans.categories)
+        sizes = [(0 if i in categories else size, i) for i, size in enumerate(spans.sizes)]
+        for size, run in itertools.groupby(sizes, key=lambda pair: pair[0]):
+            own = [i for _, i in run]
+            if not size:
+                yield sum(spans.sizes[i] for i in own), None
+                continue
+            encodings = torch.eye(size, size + 1, dtype=spans.dtype, device=spans.device)
+            encodings = encodings.repeat(len(own), 1, 1)
+            for encoding, i in zip(encodings, own, strict=True):
+                n = _n_bins(spans, i)
+                encoding[:n, :n] = torch.ones_like(encoding[:n, :n]).tril()
+                encoding[:, size] = next(places)[1]
+            yield len(own) * size, encodings
 
     def effects(self, weight: Tensor) -> CodeEffects:
         """Compute the contributions of codes to a layer with this weight, (M, n_inputs, width)."""
-        *spans, places = weight.split([*self._sizes, len(self._ordered)], dim=1)
-        for i, (k, z, n) in self._ordered.items():
-            below = spans[i][:, :n].cumsum(1)
-            if n < len(z):
-                below = torch.cat([below, spans[i][:, n:]], 1)
-            spans[i] = below + z.to(weight.dtype) * places[:, k : k + 1]
+        sizes = [size for size, _ in self._runs]
+        *parts, places = weight.split([*sizes, self.n_inputs - sum(sizes)], dim=1)
+        first = 0
+        for j, (_, encodings) in enumerate(self._runs):
+            if encodings is not None:
+                k, size, _ = encodings.shape
+                own = places[:, first : first + k].unsqueeze(2)
+                own = torch.cat([parts[j].unflatten(1, (k, size)), own], 2)
+                parts[j], first = (encodings.to(weight.dtype) @ own).flatten(1, 2), first + k
         none = weight.new_zeros(len(weight), 1, weight.shape[2])
-        return CodeEffects(torch.cat([*spans, none], 1), self._starts)
+        return CodeEffects(torch.cat([*parts, none], 1), self._starts)
 
 
 class CodeEffects:
@@ -416,7 +437,7 @@ class BlurredCrossEntropy:
                     hard = entropy.index_select(-1, index)
                 q = torch.einsum("...gs,gst->...gt", log_p.exp(), kernel)
                 target = kernel[torch.arange(len(kernel), device=own.device), own]
-                near = -(target * q.clamp_min(torch.finfo(q.dtype).tiny).log()).sum(-1)
+                near = -(target * (q + torch.finfo(q.dtype).tiny).log()).sum(-1)
                 rest = self.share * (near - hard)
                 entropy = entropy + rest if index is None else entropy.index_add(-1, index, rest)
             total = total + (entropy * counted).sum(-1)
