@@ -175,6 +175,33 @@ def _argn(task: Task) -> Sample:
     return TabularARGN(**options, **task.short(max_epochs=1)).fit(task.table).sample
 
 
+def _forest(task: Task) -> Sample:
+    from ForestDiffusion import ForestDiffusionModel
+
+    table, label = task.without_gaps(), [task.target] if task.classify else []
+    # it mistakes column 11 for column 1: the categories, which it looks for by number, come first
+    names = [*task.discrete, *table.select_dtypes("number")]
+    inputs, categories = [c for c in names if c not in label], {}
+    for c in task.discrete:
+        table[c], categories[c] = pd.factorize(table[c], sort=True)
+    options = {"n_jobs": 1, "nthread": 1, "seed": task.seed}
+    options |= task.short(duplicate_K=2, n_estimators=2)
+    model = ForestDiffusionModel(
+        table[inputs].to_numpy(float),
+        label_y=table[task.target].to_numpy() if label else None,
+        cat_indexes=[i for i, c in enumerate(inputs) if c in categories],
+        int_indexes=[i for i, c in enumerate(inputs) if task.table[c].dtype.kind in "iu"],
+        **options,
+    )
+
+    def sample(n: int) -> pd.DataFrame:
+        rows = pd.DataFrame(model.generate(n), columns=inputs + label)[list(table)]
+        texts = {c: own[rows[c].astype(int)] for c, own in categories.items()}
+        return task.with_gaps(rows.assign(**texts))
+
+    return sample
+
+
 REAL, TVAE = "real rows", "combutab TVAE"
 SYNTHESIZERS: dict[str, Synthesizer] = {
     REAL: (_real, "combutab"),  # the training rows once more: the best scores there are
@@ -184,6 +211,7 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
     **{f"ctgan {name}": (partial(_ctgan, name), "ctgan") for name in ("TVAE", "CTGAN")},
     "sdv GaussianCopula": (_copula, "sdv.single_table"),
     "mostlyai TabularARGN": (_argn, "mostlyai.engine"),
+    "ForestDiffusion": (_forest, "ForestDiffusion"),
 }
 
 

@@ -466,7 +466,7 @@ class FlowTraining(Training[StackedCascade]):
 
 # ---- TabFlow: a cascaded flow of tables ----------------------------------------------------------
 
-_STEPS = 10_000  # of the training, by epochs="auto"
+_STEPS = 20_000  # of the training, by epochs="auto"
 _FEWEST_EPOCHS, _MOST_EPOCHS = 5, 300  # the latter where nothing tells of copying
 _ENOUGH_ROWS = 200  # for early stopping
 _PATIENCE = (5, 50, 400_000)  # by n_iter_no_change="auto": fewest and most epochs, rows seen
@@ -504,7 +504,7 @@ class TabFlow(BaseGenerator[StackedCascade]):
         Number of rows per batch. "auto" is a power of two, about a sixteenth of the rows, between
         32 and 512.
     epochs : int or "auto", default="auto"
-        Number of epochs. "auto" is as many as 10,000 steps take, at least 5; without early stopping
+        Number of epochs. "auto" is as many as 20,000 steps take, at least 5; without early stopping
         at most 300, because more could memorize rows.
     n_sampling_steps : int, default=8
         Number of steps of Heun's method along the flow, with two evaluations each. More steps are
