@@ -292,7 +292,9 @@ class CodeInputs:
                 k, size, _ = encodings.shape
                 own = places[:, first : first + k].unsqueeze(2)
                 own = torch.cat([parts[j].unflatten(1, (k, size)), own], 2)
-                parts[j], first = (encodings.to(weight.dtype) @ own).flatten(1, 2), first + k
+                with torch.autocast(weight.device.type, enabled=False):  # sums differ by little
+                    below = encodings.to(weight.dtype) @ own
+                parts[j], first = below.flatten(1, 2), first + k
         none = weight.new_zeros(len(weight), 1, weight.shape[2])
         return CodeEffects(torch.cat([*parts, none], 1), self._starts)
 

@@ -48,6 +48,11 @@ def test_inputs_are_one_hot_or_cumulative():
     factor = torch.randn_like(found)
     slopes = [torch.autograd.grad((factor * each).sum(), weight) for each in (found, expected)]
     torch.testing.assert_close(*slopes, atol=1e-12, rtol=0)
+    single = weight.detach().float()
+    with torch.autocast("cpu", torch.bfloat16):
+        table = inputs.effects(single).table
+    assert table.dtype == single.dtype
+    assert_array_equal(table, inputs.effects(single).table)
 
 
 def test_an_ordered_spans_outputs_bend_by_its_places():
