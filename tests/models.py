@@ -67,7 +67,7 @@ BOUNDS = {"size": (-4, 4), "rooms": (1, 5), "day": ("2020-01-01", "2020-04-09")}
 WIDTHS = {
     CTGAN: {"generator_dim": (8,), "discriminator_dim": (8,), "pac": 5, "embedding_dim": 4},
     TVAE: {"compress_dims": (8,), "decompress_dims": (8,), "embedding_dim": 4},
-    TabFlow: {"hidden_layer_sizes": (8,), "early_stopping": False},
+    TabFlow: {"hidden_layer_sizes": (8,), "early_stopping": False, "dropout": 0.1},
 }
 
 

@@ -19,7 +19,9 @@ of TabDiff and TabPC, and generates as many rows as it was trained on. The score
   and the peak growth of the process in MB.
 
 The rows of TabFlow on diabetes130 are of an earlier version, which had a constant learning rate and
-stopped later; its seconds there are of the first of three seeds.
+dropout, and stopped later; its seconds there are of the first of three seeds. ForestDiffusion has
+been run on magic only: it trains boosted trees for each class, step and column, with one-hot
+categories, which would take many hours on the other tables.
 
 Published figures are means over five seeds from the independent rerun by TabPC's authors (arXiv
 2603.23016, `article_material/our_results` in its repository); their times are for training on a

@@ -179,7 +179,7 @@ def _forest(task: Task) -> Sample:
     from ForestDiffusion import ForestDiffusionModel
 
     table, label = task.without_gaps(), [task.target] if task.classify else []
-    # it mistakes column 11 for column 1: the categories, which it looks for by number, come first
+    # it takes column 11 for column 1 where it looks for categories: these come first, up to ten
     names = [*task.discrete, *table.select_dtypes("number")]
     inputs, categories = [c for c in names if c not in label], {}
     for c in task.discrete:

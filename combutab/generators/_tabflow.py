@@ -530,7 +530,7 @@ class TabFlow(BaseGenerator[StackedCascade]):
         about the last tenth of the steps.
     weight_decay : float, default=0.0
         Weight decay of AdamW.
-    dropout : float, default=0.05
+    dropout : float, default=0.0
         Probability with which a hidden unit is dropped in a training step.
     early_stopping : bool or "auto", default="auto"
         Whether to set rows aside and to stop the training of each of a member's two networks when
@@ -590,7 +590,7 @@ precision, callbacks
     normalization: str = "layer"
     learning_rate: float = 2e-3
     weight_decay: float = 0.0
-    dropout: float = 0.05
+    dropout: float = 0.0
     early_stopping: Any = "auto"
     n_iter_no_change: Any = "auto"
 

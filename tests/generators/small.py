@@ -9,7 +9,7 @@ from combutab import CTGAN, TVAE, TabFlow
 WIDTHS = {
     CTGAN: {"generator_dim": (16,), "discriminator_dim": (16,), "pac": 5, "embedding_dim": 8},
     TVAE: {"compress_dims": (16,), "decompress_dims": (16,), "embedding_dim": 8},
-    TabFlow: {"hidden_layer_sizes": (16,), "early_stopping": False},
+    TabFlow: {"hidden_layer_sizes": (16,), "early_stopping": False, "dropout": 0.1},
 }
 EVERY = pytest.mark.parametrize("cls", WIDTHS, ids=lambda cls: cls.__name__)
 RATES = {CTGAN: "generator_lr", TVAE: "learning_rate", TabFlow: "learning_rate"}
