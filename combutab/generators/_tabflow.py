@@ -467,7 +467,7 @@ class FlowTraining(Training[StackedCascade]):
 # ---- TabFlow: a cascaded flow of tables ----------------------------------------------------------
 
 _STEPS = 20_000  # of the training, by epochs="auto"
-_FEWEST_EPOCHS, _MOST_EPOCHS = 5, 300  # the latter where nothing tells of copying
+_FEWEST_EPOCHS, _MOST_EPOCHS = 5, 50  # the latter where nothing tells of copying
 _ENOUGH_ROWS = 200  # for early stopping
 _PATIENCE = (5, 50, 400_000)  # by n_iter_no_change="auto": fewest and most epochs, rows seen
 _BATCHES = (32, 512)  # sizes by batch_size="auto", about
@@ -505,7 +505,7 @@ class TabFlow(BaseGenerator[StackedCascade]):
         32 and 512.
     epochs : int or "auto", default="auto"
         Number of epochs. "auto" is as many as 20,000 steps take, at least 5; without early stopping
-        at most 300, because more could memorize rows.
+        at most 50, because more memorize rows.
     n_sampling_steps : int, default=8
         Number of steps of Heun's method along the flow, with two evaluations each. More steps are
         slower and more exact. It can be changed after ``fit``.

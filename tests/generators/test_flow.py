@@ -338,7 +338,7 @@ def test_its_parameters_that_are_automatic():
     model = TabFlow()
     sizes = [model._n_batch(n) for n in (1, 20, 300, 1000, 5000, 10**6)]
     assert sizes == [1, 20, 32, 64, 256, 512]
-    assert [model._n_epochs(n) for n in (20, 1000, 5000, 10**7)] == [300, 1334, 1053, 5]
+    assert [model._n_epochs(n) for n in (20, 1000, 5000, 10**7)] == [50, 1334, 1053, 5]
     assert model._n_epochs(16_000) == 646
     assert TabFlow(epochs=7, batch_size=100)._n_epochs(10) == 7
     assert [model._stops_early(n) for n in (199, 200)] == [False, True]
