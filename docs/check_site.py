@@ -1,7 +1,8 @@
 """Look through the built site for what a reader would stumble over: check_site.py FOLDER
 
-Links and anchors within the site that lead nowhere; pictures without a text; pages without a title,
-a language, a heading or a link past the navigation; and whatever a page loads from another host.
+Links and anchors within the site that lead nowhere; pictures without a text; Markdown that was
+not rendered, such as a table without a blank line above it; pages without a title, a language, a
+heading or a link past the navigation; and whatever a page loads from another host.
 Where Chromium is installed, the search is tried too: the pages of `search_words` must come first.
 """
 
@@ -25,6 +26,10 @@ from search_words import WORDS
 
 LOADS = {("script", "src"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("link", "href")}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+MARKDOWN = re.compile(  # fences, tables, bold text, links, roles
+    r"```|\|\s*:?-{3,}|(?<!\w)\*\*\w|\]\(\S|\{[a-z:]+\}`"
+)
+VERBATIM = {"code", "pre", "script", "style", "title"}
 NOT_LOADED = {"canonical", "search", "index", "next", "prev", "alternate"}  # of <link rel=...>
 
 
@@ -38,10 +43,11 @@ class Page(HTMLParser):
         self.faults: list[str] = []
         self.headings = 0
         self.titled = self.skips = self.in_language = False
-        self._hidden: list[str] = []
+        self._verbatim = 0  # open elements whose text is shown as it is written
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._verbatim += tag in VERBATIM
         given = {name: value or "" for name, value in attrs}
         self.ids.update(given[name] for name in ("id", "name") if given.get(name))
         self.headings += tag == "h1"
@@ -60,6 +66,14 @@ class Page(HTMLParser):
                 self.links.append(given[attribute])
                 if urlsplit(given[attribute]).netloc:
                     self.faults.append(f"loads from another host: {given[attribute]}")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._verbatim -= tag in VERBATIM
+
+    def handle_data(self, data: str) -> None:
+        if not self._verbatim and (unrendered := MARKDOWN.search(data)):
+            line = data[unrendered.start() :].splitlines()[0]
+            self.faults.append(f"Markdown that was not rendered: {line[:60]}")
 
     def wants(self) -> list[str]:
         """What every page of the theme is to have, and this one has not."""

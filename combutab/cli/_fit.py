@@ -504,8 +504,8 @@ def _warn_of_time_order(X: pd.DataFrame, y: np.ndarray, kind: str) -> None:
         warn(
             f"the rows are sorted by {named!r}. Boosted trees that are trained on the earlier rows "
             f"have {later['title']} {later['score']:.2f} on the latest rows, but "
-            f"{random['score']:.2f} on random rows. The scores below are too optimistic for future "
-            f"rows; use --split time:{named} to set the latest rows aside"
+            f"{random['score']:.2f} on random rows. The scores below may be too optimistic for "
+            f"future rows; use --split time:{named} to set the latest rows aside"
         )
 
 

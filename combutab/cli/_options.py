@@ -175,7 +175,7 @@ def epochs_option(default: str) -> Any:
     )
 
 
-GENERATOR_EPOCHS = "tabflow: enough for 10,000 training steps; ctgan, tvae: 300"
+GENERATOR_EPOCHS = "tabflow: enough for 20,000 training steps; ctgan, tvae: 300"
 
 
 Table = Annotated[Path, typer.Argument(metavar="DATA", help=f"{TABLE}.")]

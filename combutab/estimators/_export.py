@@ -328,9 +328,10 @@ class Exports(BaseEstimator):
         Returns
         -------
         TableModule
-            Module on the CPU, in eval mode. ``module(*module.encode(X))`` equals
-            ``predict_proba(X)`` of a classifier and ``predict(X)`` of a regressor. It is
-            differentiable with respect to its parameters and to the numbers.
+            Module on the CPU, in eval mode. ``module(*module.encode(X))`` computes
+            ``predict_proba(X)`` of a classifier and ``predict(X)`` of a regressor. The results
+            differ by rounding errors only. It is differentiable with respect to its parameters and
+            to the numbers.
 
         Examples
         --------

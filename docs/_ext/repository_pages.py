@@ -145,7 +145,7 @@ def excerpts(root: Path) -> dict[str, str]:
         found = sections(results[page])
         if not titles:  # what is above the first section, but for the title
             return found[""].split("\n", 1)[1].strip() + "\n"
-        parts = [f"**{title}**: {found[title].strip()}\n" for title in titles]
+        parts = [f"**{title}**\n\n{found[title].strip()}\n" for title in titles]
         return "\n".join([machine(results[page]), "", *parts])
 
     return {

@@ -1,5 +1,7 @@
 """The command as a whole: its help, its exit codes, and its process."""
 
+import inspect
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +11,7 @@ import pytest
 import typer
 
 import combutab
+from combutab import TabFlow
 from combutab.cli import _files, app, main
 from combutab.cli._console import echo
 from combutab.datasets import TableError
@@ -51,6 +54,12 @@ def test_help_fits_a_terminal_and_breaks_no_word(name):
     assert max(map(len, lines)) <= 80
     assert " ".join(lines).split() == help_of(name, 10_000).split()
     assert not any(line.endswith("...") for line in lines if "[ARGS]" not in line)
+
+
+def test_help_names_the_default_number_of_steps():
+    (n_steps,) = re.findall(r'"auto" is as many as ([\d,]+) steps', inspect.getdoc(TabFlow))
+    for command in ("synth", "impute"):
+        assert f"tabflow: enough for {n_steps} training steps" in help_of(command, 10_000), command
 
 
 def test_every_option_is_explained():

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from dataclasses import fields
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -336,6 +337,20 @@ def test_this_version_is_among_those_to_switch_to():
     preferred = [entry["version"] for entry in versions if entry.get("preferred")]
     assert preferred == [combutab.__version__]
     assert "dev" in [entry["version"] for entry in versions]
+    (name,) = (entry["name"] for entry in versions if entry.get("preferred"))
+    heading = f"## [{combutab.__version__}] - "
+    log = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    (dated,) = (line for line in log.splitlines() if line.startswith(heading))
+    assert ("unreleased" in name) == ("unreleased" in dated)
+
+
+def test_excerpts_begin_tables_on_their_own_lines():
+    for name, text in repository_pages.excerpts(ROOT).items():
+        for above, line in pairwise(["", *text.splitlines()]):
+            assert line.startswith("```") or "```" not in line, (name, line)
+            assert line.startswith("|") or " | " not in line, (name, line)
+            if line.startswith("|"):
+                assert above == "" or above.startswith("|"), (name, above)
 
 
 def test_one_command_builds_and_ci_runs_it():
@@ -372,7 +387,8 @@ PAGE = """<!DOCTYPE html><html lang="en"><head><title>t</title>
 def test_faults_of_a_site_are_found(tmp_path):
     (tmp_path / "_static").mkdir()
     (tmp_path / "_static" / "a.css").write_text("")
-    (tmp_path / "b.html").write_text(PAGE.format('<p id="here"></p><a href="https://x.org">x</a>'))
+    body = '<p id="here"></p><a href="https://x.org">x</a><pre>```\n| --- | **f</pre><p>2**x</p>'
+    (tmp_path / "b.html").write_text(PAGE.format(body))
     (tmp_path / "a.html").write_text(PAGE.format('<a href="b.html#here">b</a><a href="#">top</a>'))
     assert check_site.faults(tmp_path) == []
     assert check_site.main(str(tmp_path)) == 0
@@ -383,6 +399,9 @@ def test_faults_of_a_site_are_found(tmp_path):
         '<script src="https://x.org/a.js"></script>': "loads from another host: https://x.org/a.js",
         '<iframe src="b.html"></iframe>': "a frame without a title: b.html",
         "<h1>again</h1>": "it has not one heading of the first level",
+        "<p>a: | x | y |\n| --- | --- |</p>": "Markdown that was not rendered: | --- | --- |",
+        "<p>b: ```\n1 2\n```</p>": "Markdown that was not rendered: ```",
+        "<p>see {doc}`guide`</p>": "Markdown that was not rendered: {doc}`guide`",
     }
     for html, fault in bad.items():
         (tmp_path / "a.html").write_text(PAGE.format(html))
