@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+import scipy.sparse
 import torch
 from scipy.stats import entropy
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
@@ -33,7 +34,7 @@ from combutab.estimators._parameters import SHARE, parameter
 from combutab.estimators._streaming import StreamedMLP
 from combutab.estimators._targets import Target, TargetLearner, check_weights, checked_labels
 from combutab.nn import ActivationSpec, TableNetwork
-from combutab.preprocessing import ColumnKind
+from combutab.preprocessing import ColumnKind, plain_labels
 from combutab.training import BinaryCrossEntropy, CrossEntropy, Loss, MemberResult
 
 # ---- Classes -------------------------------------------------------------------------------------
@@ -108,7 +109,7 @@ class ClassTarget(Target):
 
     def encode_columns(self, y: pd.DataFrame, precision: str) -> np.ndarray:
         codes, labels = pd.factorize(y.iloc[:, 0])
-        return self.encode(np.asarray(labels), precision)[codes]
+        return self.encode(plain_labels(np.asarray(labels)), precision)[codes]
 
     def decode(self, target: np.ndarray) -> np.ndarray:
         if self.multilabel:
@@ -189,7 +190,7 @@ class LabelCounts(TargetLearner):
 
     def add(self, y: pd.DataFrame, weight: np.ndarray | None, trains: np.ndarray) -> None:
         codes, found = pd.factorize(y.iloc[:, 0])
-        labels = np.asarray(found)
+        labels = plain_labels(np.asarray(found))
         check_classification_targets(labels)
         counts = np.bincount(codes[trains], minlength=len(labels))
         self._counts.update(dict(zip(labels.tolist(), counts.tolist(), strict=True)))
@@ -379,6 +380,23 @@ class ClassPredictions(ClassifierMixin):
         raw = self._raw(X)
         return self.target_.predict(raw)
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy, the share of rows whose predicted labels are right.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            True labels.
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        float
+        """
+        labels = y if scipy.sparse.issparse(y) else plain_labels(np.asarray(y))
+        return float(super().score(X, labels, sample_weight))
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
@@ -510,5 +528,7 @@ class MLPClassifier(ClassPredictions, StreamedMLP):
                 "class_weight='balanced' needs all rows at once, which partial_fit does not have; "
                 "compute the weights first (sklearn.utils.class_weight) and pass them as a dict"
             )
+        if classes is not None:
+            classes = plain_labels(np.asarray(classes))
         _check_partial_fit_first_call(self, classes)
         return self._partial_fit(X, y, sample_weight, self.classes_)

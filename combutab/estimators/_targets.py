@@ -23,6 +23,7 @@ from combutab.preprocessing import (
     TargetError,
     as_pandas,
     infer_task,
+    plain_labels,
     read_numbers,
     refuse_large,
 )
@@ -166,6 +167,7 @@ def checked_labels(y: Any, estimator: BaseEstimator) -> np.ndarray:
         y = y.toarray()
     if y.ndim == 2 and y.shape[1] == 1:
         y = column_or_1d(y, warn=True)
+    y = plain_labels(y)
     check_classification_targets(y)
     if type_of_target(y) == "multiclass-multioutput":
         raise ValueError(

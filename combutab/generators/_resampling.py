@@ -17,6 +17,7 @@ from combutab.preprocessing import (
     append_cells,
     as_pandas,
     is_polars,
+    plain_labels,
     polars_cells,
 )
 
@@ -149,7 +150,7 @@ def _as_labels(y: Any, n_rows: int) -> pd.Series:
         raise ValueError(f"X has {n_rows} rows and y {len(labels)}; the numbers must be equal")
     if labels.isna().any():
         raise ValueError(f"y is missing in {labels.isna().sum()} rows; leave these out")
-    check_classification_targets(labels.to_numpy())
+    check_classification_targets(plain_labels(labels.to_numpy()))
     return labels.reset_index(drop=True)
 
 

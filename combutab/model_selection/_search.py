@@ -21,6 +21,7 @@ from combutab.core.html import ChartRow, interval_chart, result_html
 from combutab.core.tasks import has_callbacks
 from combutab.core.world import plain_parameters
 from combutab.estimators import BaseMLP, FitOutcome, FitTask, fit_stacked, refuse_text
+from combutab.preprocessing import plain_labels
 
 _SHOWN = 12  # candidates in a notebook
 
@@ -85,6 +86,8 @@ class StackedGridSearchCV(GridSearchCV):
         self._validate_params()
         if is_regressor(self.estimator):
             refuse_text(y, "y")
+        elif isinstance(y, np.ndarray | pd.Series) and y.dtype == object:
+            y = plain_labels(np.asarray(y))
         candidates = list(ParameterGrid(self.param_grid))
         obstacle = self._obstacle(params, candidates)
         if obstacle is not None:

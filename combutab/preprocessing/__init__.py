@@ -3,6 +3,7 @@
 from combutab.preprocessing._columns import (
     ColumnKind,
     column_kind,
+    plain_labels,
     refuse_large,
     rows_needed,
 )
@@ -106,6 +107,7 @@ __all__ = [
     "occupied",
     "odd_columns",
     "parquet_parts",
+    "plain_labels",
     "polars_cells",
     "put_cells",
     "read_amounts",

@@ -56,6 +56,9 @@ _OBJECT_KINDS = {
 }
 
 
+_PLAIN_LABELS = ("boolean", "integer", "floating", "mixed-integer-float")
+
+
 def column_kind(
     column: pd.Series, *, by_dtype: bool = False, of_categories: bool = False
 ) -> ColumnKind:
@@ -108,6 +111,20 @@ def _kind_of_objects(column: pd.Series) -> ColumnKind:
         if any(isinstance(value, complex) for value in present):
             return ColumnKind.COMPLEX
     return _OBJECT_KINDS.get(inferred, ColumnKind.CATEGORY)
+
+
+def plain_labels(labels: np.ndarray) -> np.ndarray:
+    """Labels that are Python's booleans or numbers, in the dtype of these.
+
+    A column of TRUE and FALSE with blanks has the dtype object, also once the blanks are dropped.
+    Other labels are returned unchanged.
+
+    >>> plain_labels(np.array([True, False], dtype=object))
+    array([ True, False])
+    """
+    if labels.dtype != object or types.infer_dtype(labels.ravel()) not in _PLAIN_LABELS:
+        return labels
+    return np.array(labels.tolist())
 
 
 # ---- The kind of a column to a TableEncoder, and its values as floats ----------------------------

@@ -16,7 +16,9 @@ from sklearn.utils.class_weight import compute_class_weight
 from combutab import (
     MLPClassifier,
     MLPRegressor,
+    PackClassifier,
     PackRegressor,
+    TabMClassifier,
     TabMRegressor,
 )
 from combutab.estimators import FitTask, fit_stacked
@@ -96,6 +98,24 @@ def test_containers_of_labels(kind):
     y = SERIES[kind](IRIS)
     predicted = MLPClassifier(**QUICK).fit(X, y).predict(X)
     assert (predicted == np.asarray(y)).mean() > 0.9
+
+
+def test_grid_search_takes_booleans_of_dtype_object():
+    net = MLPClassifier(**QUICK)
+    y = pd.Series(IRIS == 1, dtype=object)
+    search = StackedGridSearchCV(net, {"alpha": [0, 1e-4]}, cv=2, error_score="raise")
+    plain = StackedGridSearchCV(net, {"alpha": [0, 1e-4]}, cv=2).fit(X, IRIS == 1)
+    assert search.fit(X, y).best_score_ == plain.best_score_
+
+
+@pytest.mark.parametrize("values", [(False, True), (3, 4), (0.0, 1.0)])
+@pytest.mark.parametrize("model", [MLPClassifier, PackClassifier, TabMClassifier])
+def test_labels_of_dtype_object_have_their_own_dtype(model, values):
+    x = np.random.default_rng(0).normal(size=64)
+    y = pd.Series([*np.array(values)[(x > 0).astype(int)], None], dtype=object).dropna()
+    fitted = model(max_iter=2, random_state=0, n_iter_no_change=np.inf).fit(x[:, None], y)
+    assert fitted.classes_.dtype == np.array(values).dtype
+    assert fitted.score(x[:, None], y) == np.mean(fitted.predict(x[:, None]) == y.to_numpy())
 
 
 def test_a_series_with_an_odd_index_is_taken_by_position():

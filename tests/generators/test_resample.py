@@ -73,6 +73,12 @@ def test_arrays(dtype, labels):
     assert X_listed.shape == X_new.shape
 
 
+def test_booleans_of_dtype_object_are_classes():
+    X, y = make_data()
+    y_new = make(TVAE).fit_resample(X, (y == "often").astype(object))[1]
+    assert y_new.value_counts().to_dict() == {True: 70, False: 70}
+
+
 def test_classes_may_be_dates():
     days = np.repeat(np.array(["2024-01-01", "2024-02-01"], "M8[D]"), [40, 20])
     X = np.random.default_rng(0).normal(size=(60, 2))
