@@ -16,6 +16,7 @@ import pandas as pd
 from combutab.cli._console import UserError, refusals, warn
 from combutab.cli._files import FileFormat
 from combutab.cli._options import CONDITION_FORMS, split_condition
+from combutab.core.dates import write_dates
 from combutab.core.text import known_instead
 from combutab.generators import check_conditions
 from combutab.generators.conditions import on_clocks, read_conditions
@@ -228,7 +229,7 @@ def _refuse_beyond(
 ) -> None:
     if (low is not None and low > bounds.iloc[1]) or (high is not None and high < bounds.iloc[0]):
         form = forms.dates.get(name)
-        least, most = bounds if form is None else bounds.dt.strftime(form)
+        least, most = bounds if form is None else write_dates(bounds, form)
         raise UserError(f"no value of {name!r} lies in {text}; the values lie in {least}..{most}")
 
 

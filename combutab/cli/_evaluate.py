@@ -202,7 +202,7 @@ def _alike(read: Mapping[str, tuple[pd.DataFrame, FileFormat]]) -> dict[str, pd.
     The columns of a text file are text, those of a Parquet file may be numbers; dates that have one
     form in another file could be of several in this one.
     """
-    from combutab.cli._files import read_dates
+    from combutab.core.dates import read_dates
 
     by_text = {str(column): column for column in read["real"][0]}
     tables = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import itertools
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -23,6 +22,14 @@ from combutab.cli._options import (
     find_dropped,
     find_targets,
     is_text_file,
+)
+from combutab.core.dates import (
+    DATE_FORMATS,
+    DAY_FORMATS,
+    find_date_format,
+    offsets_differ,
+    read_dates,
+    write_dates,
 )
 from combutab.core.files import (
     Field,
@@ -271,15 +278,6 @@ def _target_remedy(error: TargetError, data: Path, reading: Reading) -> str:
 
 # ---- Tables from files, and to files in the same form: dates, truth values, whole numbers --------
 
-_DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y")
-_CLOCKS = (
-    *("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%H:%M:%SZ", "%H:%M:%S.%fZ"),
-    *("%H:%M%z", "%H:%M:%S%z", "%H:%M:%S.%f%z"),
-)
-_OFFSET = r"([+-]\d\d):?(\d\d)?$"  # from UTC, which %z is; it is written as +01:00
-_DATES = (*_DAYS, *map("".join, itertools.product(_DAYS, " T", _CLOCKS)))
-_DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d"  # what they all begin with
-_HEAD = 100  # values that most of them are ruled out by
 # What may be a formula (a number is none), and what is one for certain
 _FORMULA = re.compile(r"[=@＝＠\t\r\n]|[-+－＋](?![\d.,\s]*$)")
 _CALL = re.compile(r"[=@＝＠\t\r]|[-+－＋].*[(|!]")
@@ -356,7 +354,7 @@ def _is_encoding(name: Any) -> bool:
 
 _FORMAT = {
     "dates": Field(
-        "known forms of dates", lambda v: type(v) is dict and set(v.values()) <= set(_DATES)
+        "known forms of dates", lambda v: type(v) is dict and set(v.values()) <= set(DATE_FORMATS)
     ),
     "truth": Field(
         "two words each for false and true",
@@ -428,7 +426,7 @@ def read_file(
     if amounts or (found.sep == ";" and not found.decimal):
         table = _with_amounts(table, cells, amounts, forms, found, path, like)
     zoned = [name for name, form in forms.dates.items() if "%z" in form]
-    said = _said(reading, forms, usual, [name for name in zoned if _offsets_differ(cells[name])])
+    said = _said(reading, forms, usual, [name for name in zoned if offsets_differ(cells[name])])
     if said:
         hint(f"{path.name}: read {said}")
     return table, forms
@@ -577,48 +575,11 @@ def _in_form(column: pd.Series, cells: pd.Series, name: str, forms: FileFormat) 
             except (TypeError, ValueError, OverflowError):  # beyond 64 bits
                 return column
         return column
-    for form in _forms_of_dates(present):
-        forms.dates[name] = form
-        return read_dates(cells, form)
-    return column
-
-
-def _forms_of_dates(present: pd.Series) -> list[str]:
-    """The form of dates that all values have, if there is one and no other would do as well."""
-    if not types.is_string_dtype(present.dtype) or not re.match(_DATE, present.iloc[0]):
-        return []
-    head = present.head(_HEAD)
-    found = [form for form in _DATES if _has_form(head, form)]
-    found = [form for form in found if _has_form(present, form)]
-    return found if len(found) == 1 else []
-
-
-def _has_form(values: pd.Series, form: str) -> bool:
-    try:
-        pd.to_datetime(values, format=form, utc="%z" in form)
-    except ValueError:
-        return False
-    return "%z" not in form or bool(values.str.extract(_OFFSET)[0].notna().all())
-
-
-def read_dates(cells: pd.Series, form: str) -> pd.Series:
-    """Dates of a form, in the time zone that all of them have, or in UTC where it changes.
-
-    Raises ValueError if some have another form.
-    """
-    texts = cells.str.strip()
-    return pd.to_datetime(texts, format=form, utc="%z" in form and _offsets_differ(texts))
-
-
-def _offsets_differ(cells: pd.Series) -> bool:
-    found = cells.dropna().str.strip().str.extract(_OFFSET).fillna("00")
-    return len(found.drop_duplicates()) > 1
-
-
-def write_dates(column: pd.Series, form: str) -> pd.Series:
-    """Dates as text of a form."""
-    texts = column.dt.strftime(form)
-    return texts.str.replace(_OFFSET, r"\1:\2", regex=True) if form.endswith("%z") else texts
+    form = find_date_format(present) if types.is_string_dtype(present.dtype) else None
+    if form is None:
+        return column
+    forms.dates[name] = form
+    return read_dates(cells, form)
 
 
 def _whole(column: pd.Series) -> pd.Series:
@@ -705,7 +666,9 @@ def as_parquet(table: pd.DataFrame, forms: FileFormat) -> pd.DataFrame:
     """Rows as a Parquet file has them: days without a time of day."""
 
     def as_day(name: str, column: pd.Series) -> pd.Series:
-        is_day = forms.dates.get(name) in _DAYS and types.is_datetime64_any_dtype(column.dtype)
+        is_day = forms.dates.get(name) in DAY_FORMATS and types.is_datetime64_any_dtype(
+            column.dtype
+        )
         return column.dt.date if is_day else column
 
     return _change_columns(table, as_day)

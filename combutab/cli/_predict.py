@@ -199,14 +199,15 @@ def _dates_as_fitted(cells: pd.Series, column: pd.Series, form: str, path: Path)
     """Dates in the form of the model's table, or in another one that the column was read in."""
     import pandas as pd
 
-    from combutab.cli._files import read_dates
+    from combutab.core.dates import read_dates, write_dates
 
     try:
         return read_dates(cells, form)
     except ValueError as error:
         if pd.api.types.is_datetime64_any_dtype(column.dtype):
             return column
+        example = write_dates(pd.Series([pd.Timestamp("2024-12-31")]), form)[0]
         raise UserError(
             f"{path}: column {cells.name!r} holds values that are not dates in the format that the "
-            f"model was fitted on, such as {pd.Timestamp('2024-12-31').strftime(form)}"
+            f"model was fitted on, such as {example}"
         ) from error

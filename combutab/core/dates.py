@@ -1,0 +1,166 @@
+"""Dates as text: the format that a column has, and the way to datetimes and back."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+_NAMES = ("%b", "%B", "%^b", "%^B")  # of months; the last two are in capital letters
+DAY_FORMATS = (
+    *("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y"),
+    *("%m-%d-%Y", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%y", "%m-%d-%y", "%y-%m-%d"),
+    *(f"%d{mark}{name}{mark}{year}" for name in _NAMES for mark in "- /" for year in ("%Y", "%y")),
+    *(f"{name}{day}%Y" for name in _NAMES for day in (" %d, ", " %d ", "-%d-")),
+    *(f"%Y-{name}-%d" for name in _NAMES),
+)
+_MONTH_FORMATS = ("%Y-%m", *(f"{name}{mark}%Y" for name in _NAMES for mark in " -"))
+_CLOCKS = (
+    *("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%H:%M:%SZ", "%H:%M:%S.%fZ"),
+    *("%H:%M%z", "%H:%M:%S%z", "%H:%M:%S.%f%z", "%I:%M %p", "%I:%M:%S %p"),
+)
+DATE_FORMATS = (
+    *DAY_FORMATS,
+    *_MONTH_FORMATS,
+    *map("".join, itertools.product(DAY_FORMATS, " T", _CLOCKS)),
+)
+"""Formats of dates as text, in the directives of ``strftime``; %^b is %b in capital letters."""
+
+_SHORT_NAMES = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
+_LONG_NAMES = (
+    "january|february|march|april|may|june|july|august|september|october|november|december"
+)
+_DIRECTIVES = {
+    "%^b": f"(?:{_SHORT_NAMES.upper()})",
+    "%^B": f"(?:{_LONG_NAMES.upper()})",
+    "%b": f"(?i:{_SHORT_NAMES})",
+    "%B": f"(?i:{_LONG_NAMES})",
+    "%Y": r"[1-9]\d{3}",
+    "%y": r"\d{2}",
+    "%m": r"\d{1,2}",
+    "%d": r"\d{1,2}",
+    "%H": r"\d{1,2}",
+    "%I": r"\d{1,2}",
+    "%M": r"\d{2}",
+    "%S": r"\d{2}",
+    "%f": r"\d{1,9}",
+    "%p": "(?i:am|pm)",
+    "%z": r"[+-]\d\d:?(?:\d\d)?",
+}
+_START = re.compile(rf"\d{{1,4}}[-/. ][\da-zA-Z ]|(?:{_SHORT_NAMES})[a-z]*[- ]\d", re.IGNORECASE)
+_DIRECTIVE = re.compile(r"%\^?[a-zA-Z]")
+_OFFSET = r"([+-]\d\d):?(\d\d)?$"  # from UTC, which %z is; it is written as +01:00
+_HEAD = 100  # values that most formats are ruled out by
+_LONGEST = 40  # characters of a date
+
+
+@cache
+def _pattern(form: str) -> re.Pattern[str]:
+    """What a text of this format looks like; two digits each where the year has two."""
+    parts = dict(_DIRECTIVES)
+    if "%y" in form and "b" not in form.lower():
+        parts |= {"%m": r"\d{2}", "%d": r"\d{2}"}
+    if form in _MONTH_FORMATS:  # else it may be a code
+        parts |= {"%Y": r"(19|20)\d{2}", "%m": r"\d{2}"}
+    literals = [re.escape(text) for text in _DIRECTIVE.split(form)]
+    directives = [*(parts[directive] for directive in _DIRECTIVE.findall(form)), ""]
+    return re.compile("".join(map("".join, zip(literals, directives, strict=True))))
+
+
+def _formats_of(text: str) -> list[str]:
+    """The formats that one text may have."""
+    formats = [form for form in _MONTH_FORMATS if _pattern(form).fullmatch(text)]
+    for form in DAY_FORMATS if len(text) <= _LONGEST else ():
+        day = _pattern(form).match(text)
+        rest = text[day.end() :] if day else ""
+        if day and not rest:
+            formats.append(form)
+        elif day and rest[0] in " T":
+            clocks = (clock for clock in _CLOCKS if _pattern(clock).fullmatch(rest[1:]))
+            formats += [f"{form}{rest[0]}{clock}" for clock in clocks]
+    return formats
+
+
+def find_date_format(texts: Iterable[str]) -> str | None:
+    """Find the one format of `DATE_FORMATS` by which all texts are dates.
+
+    None if there is none, or if another format would read other dates, as of days that are all
+    below 13.
+
+    >>> find_date_format(["2024-12-31"]), find_date_format(["22-JUN-2024", "01-MAY-2024"])
+    ('%Y-%m-%d', '%d-%^b-%Y')
+    >>> print(find_date_format(["01/02/2024", "03/04/2024"]))
+    None
+    """
+    distinct = list(dict.fromkeys(text.strip() for text in texts))
+    if not distinct or not all(map(_START.match, distinct[:_HEAD])):
+        return None
+    column: pd.Series = pd.Series(distinct, dtype=object)
+    readings: dict[str, pd.Series] = {}
+    for form in _formats_of(distinct[0]):
+        if all(map(_pattern(form).fullmatch, distinct)):
+            with suppress(ValueError):
+                readings[form] = read_dates(column, form)
+    dates = list(readings.values())
+    if not dates or not all(dates[0].equals(other) for other in dates[1:]):
+        return None
+    # of months in capital letters the format that restores them
+    return next((form for form in readings if "%^" in form), next(iter(readings)))
+
+
+def read_dates(texts: pd.Series, form: str) -> pd.Series:
+    """Read texts of a format as dates, in the time zone that all have, or in UTC if it changes.
+
+    Dates that nanoseconds do not reach have seconds or microseconds as the unit.
+
+    Raises
+    ------
+    ValueError
+        If some texts have another format.
+
+    Examples
+    --------
+    >>> read_dates(pd.Series(["31.12.9999", None]), "%d.%m.%Y").dtype
+    dtype('<M8[s]')
+    """
+    stripped = texts.str.strip()
+    plain = form.replace("%^", "%")
+    utc = "%z" in form and offsets_differ(stripped)
+    present = stripped.dropna()
+    if "%z" in form and not all(re.search(_OFFSET, text) for text in present):
+        raise ValueError(f"dates without a time zone, which the format {form} has")
+    try:
+        return pd.to_datetime(stripped, format=plain, utc=utc)
+    except pd.errors.OutOfBoundsDatetime:
+        pass
+    codes, distinct = pd.factorize(stripped)
+    moments = [datetime.datetime.strptime(text, plain) for text in distinct]
+    unit = "us" if "%f" in form else "s"
+    if "%z" in form:
+        moments = [moment.astimezone(datetime.UTC).replace(tzinfo=None) for moment in moments]
+    values = np.array([*moments, "NaT"], dtype=f"datetime64[{unit}]")[codes]
+    dates: pd.Series = pd.Series(values, texts.index, name=texts.name)
+    return dates.dt.tz_localize("UTC") if "%z" in form else dates
+
+
+def write_dates(column: pd.Series, form: str) -> pd.Series:
+    """Write dates as text of a format.
+
+    >>> write_dates(pd.Series(["2024-06-22"], dtype="datetime64[ns]"), "%d-%^b-%Y").tolist()
+    ['22-JUN-2024']
+    """
+    texts = column.dt.strftime(form.replace("%^", "%"))
+    texts = texts.str.upper() if "%^" in form else texts
+    return texts.str.replace(_OFFSET, r"\1:\2", regex=True) if form.endswith("%z") else texts
+
+
+def offsets_differ(texts: pd.Series) -> bool:
+    """Tell whether times have different offsets from UTC."""
+    offsets = texts.dropna().str.extract(_OFFSET).fillna("00")
+    return len(offsets.drop_duplicates()) > 1
