@@ -58,12 +58,12 @@ def check_activation(
 def _check_training(spec: ActivationSpec, module: nn.Module, x: Tensor, twice: bool) -> None:
     scale = torch.ones(x.shape[1], requires_grad=True)
     x = x.clone().requires_grad_()
-    held = _held(module)
+    before = _tensors_of(module)
     y = _try(spec, module, x * scale, "in training")
     if not y.requires_grad:
         raise ValueError(f"activation={spec!r} cannot be differentiated")
-    now = _held(module)
-    changed = sorted(n for n in held.keys() | now.keys() if held.get(n) != now.get(n))
+    after = _tensors_of(module)
+    changed = sorted(n for n in before.keys() | after.keys() if before.get(n) != after.get(n))
     if changed:
         raise ValueError(
             f"activation={spec!r}: its call made, dropped, reshaped or changed {changed}, which "
@@ -114,19 +114,21 @@ def _try(spec: ActivationSpec, module: nn.Module, x: Tensor, when: str, seed: in
             f"(rows, width): {error}"
         ) from error
     if not isinstance(y, Tensor) or y.shape != x.shape or y.dtype != x.dtype:
-        made = f"{tuple(y.shape)} of {y.dtype}" if isinstance(y, Tensor) else f"{type(y).__name__}"
+        result = (
+            f"{tuple(y.shape)} of {y.dtype}" if isinstance(y, Tensor) else f"{type(y).__name__}"
+        )
         raise ValueError(
-            f"an activation keeps the shape and the type; {spec!r} made {made} of "
+            f"an activation keeps the shape and the type; {spec!r} made {result} of "
             f"{tuple(x.shape)} of {x.dtype}"
         )
     return y
 
 
-def _held(module: nn.Module) -> dict[str, object]:
+def _tensors_of(module: nn.Module) -> dict[str, object]:
     """The shapes of buffers; the identity and values of tensors that are plain attributes."""
-    held: dict[str, object] = {name: tensor.shape for name, tensor in module.named_buffers()}
+    tensors: dict[str, object] = {name: t.shape for name, t in module.named_buffers()}
     for path, part in module.named_modules():
         for name, value in vars(part).items():
             if isinstance(value, Tensor):
-                held[f"{path}.{name}".lstrip(".")] = id(value), repr(value.tolist())
-    return held
+                tensors[f"{path}.{name}".lstrip(".")] = id(value), repr(value.tolist())
+    return tensors

@@ -30,10 +30,11 @@ N_TIME = 1 + 2 * _HARMONICS  # inputs that a time becomes
 
 
 class ResidualPart(nn.Module):
-    """Residual blocks, M of each: what passes by a block, and what it adds to that.
+    """M residual networks, each a sequence of blocks that add to a residual stream.
 
-    A block is normalisation, linear, activation, dropout mask, linear; what passes by is as wide as
-    the first block, and is normalised at the end. Without a block there is one linear layer.
+    A block is normalisation, linear, activation, dropout mask, linear. The residual stream is as
+    wide as the first block, and is normalised at the end. Without blocks there is only one linear
+    layer.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class ResidualPart(nn.Module):
         return [(n_inputs, passing), *blocks, (passing, n_outputs)]
 
     def linear(self, i: int) -> StackedLinear:
-        """Return a linear layer, of which the first one is 0."""
+        """Return linear layer number i, counted from 0."""
         layer = self.linears[i]
         assert isinstance(layer, StackedLinear)
         return layer
@@ -108,7 +109,7 @@ class CodePart(ResidualPart):
         self.direct = None
         if self.direct_size(spans):
             self.direct = nn.Parameter(torch.zeros(len(members), *sizes))
-        places = ordered_places(spans)
+        quantiles = ordered_quantiles(spans)
         self._columns = [
             slice(start, start + size)
             for start, size in zip(
@@ -117,9 +118,9 @@ class CodePart(ResidualPart):
         ]
         self._n_logits = spans.width - spans.n_values
         self._powers = torch.zeros(
-            2 * len(places), self._n_logits, dtype=spans.dtype, device=spans.device
+            2 * len(quantiles), self._n_logits, dtype=spans.dtype, device=spans.device
         )
-        for k, (start, z) in enumerate(places):
+        for k, (start, z) in enumerate(quantiles):
             self._powers[2 * k, start : start + len(z)] = z
             self._powers[2 * k + 1, start : start + len(z)] = z.square()
 
@@ -149,7 +150,7 @@ class CodePart(ResidualPart):
         last = self.linear(-1)
         weight: Tensor = last.weight
         bias: Tensor = last.bias
-        if not self.n_blocks:  # what is hidden are all outputs
+        if not self.n_blocks:  # the hidden units are all outputs
             bias = torch.zeros_like(bias)
             weight = torch.eye(bias.shape[2], dtype=bias.dtype, device=bias.device)
             weight = weight.expand(len(bias), -1, -1)
@@ -170,7 +171,7 @@ class StackedCascade(StackedNetwork):
 
     ``codes`` maps the known codes of a row, as from `code_inputs`, to raw outputs of all spans.
     ``values`` maps all codes, the values on the flow from noise, a mask of the known values, and
-    the time, to the velocities of the values. It is None for rows without values.
+    the time, to the velocities of the values. Rows without values have no such network (None).
 
     Parameters
     ----------
@@ -239,8 +240,8 @@ class StackedCascade(StackedNetwork):
             sizes["values"] = ResidualPart.linear_sizes(n_inputs, widths, spans.n_values)
         shapes = {
             f"{part}.linears.{i}.weight": size
-            for part, own in sizes.items()
-            for i, size in enumerate(own)
+            for part, layer_sizes in sizes.items()
+            for i, size in enumerate(layer_sizes)
         }
         direct = CodePart.direct_size(spans)
         return shapes | ({"codes.direct": direct} if direct else {})
@@ -264,45 +265,45 @@ class CodeInputs:
     def _equal_spans(spans: RowSpans) -> Iterator[tuple[int, Tensor | None]]:
         """Neighbouring spans: the size of categories, or the encodings of ordered ones of one size.
 
-        The encodings, (k, size, size + 1), have the inputs of each code; the last is its place.
+        The encodings, (k, size, size + 1), are the inputs of each code, with its quantile last.
         """
-        places = iter(ordered_places(spans))
+        quantiles = iter(ordered_quantiles(spans))
         categories = set(spans.categories)
         sizes = [(0 if i in categories else size, i) for i, size in enumerate(spans.sizes)]
         for size, run in itertools.groupby(sizes, key=lambda pair: pair[0]):
-            own = [i for _, i in run]
+            indices = [i for _, i in run]
             if not size:
-                yield sum(spans.sizes[i] for i in own), None
+                yield sum(spans.sizes[i] for i in indices), None
                 continue
             encodings = torch.eye(size, size + 1, dtype=spans.dtype, device=spans.device)
-            encodings = encodings.repeat(len(own), 1, 1)
-            for encoding, i in zip(encodings, own, strict=True):
+            encodings = encodings.repeat(len(indices), 1, 1)
+            for encoding, i in zip(encodings, indices, strict=True):
                 n = _n_bins(spans, i)
                 encoding[:n, :n] = torch.ones_like(encoding[:n, :n]).tril()
-                encoding[:, size] = next(places)[1]
-            yield len(own) * size, encodings
+                encoding[:, size] = next(quantiles)[1]
+            yield len(indices) * size, encodings
 
     def effects(self, weight: Tensor) -> CodeEffects:
         """Compute the contributions of codes to a layer with this weight, (M, n_inputs, width)."""
         sizes = [size for size, _ in self._runs]
-        *parts, places = weight.split([*sizes, self.n_inputs - sum(sizes)], dim=1)
+        *parts, quantile_weights = weight.split([*sizes, self.n_inputs - sum(sizes)], dim=1)
         first = 0
         for j, (_, encodings) in enumerate(self._runs):
             if encodings is not None:
                 k, size, _ = encodings.shape
-                own = places[:, first : first + k].unsqueeze(2)
-                own = torch.cat([parts[j].unflatten(1, (k, size)), own], 2)
+                weights = quantile_weights[:, first : first + k].unsqueeze(2)
+                weights = torch.cat([parts[j].unflatten(1, (k, size)), weights], 2)
                 with torch.autocast(weight.device.type, enabled=False):  # sums differ by little
-                    below = encodings.to(weight.dtype) @ own
+                    below = encodings.to(weight.dtype) @ weights
                 parts[j], first = below.flatten(1, 2), first + k
         none = weight.new_zeros(len(weight), 1, weight.shape[2])
         return CodeEffects(torch.cat([*parts, none], 1), self._starts)
 
 
 class CodeEffects:
-    """What codes add to the outputs of a first layer, looked up in place of a matrix product.
+    """Contributions of codes to a first layer, looked up instead of computed by a matrix product.
 
-    ``table``, (M, n_codes + 1, width), has what each code adds, and 0 of none as its last.
+    ``table``, (M, n_codes + 1, width), has the contribution of each code, and a last row of zeros.
 
     Examples
     --------
@@ -318,9 +319,9 @@ class CodeEffects:
         self.table, self._starts = table, starts
 
     def sum(self, codes: Tensor, which: Tensor | None = None) -> Tensor:
-        """Add up what known codes add, (M, n, k) -> (M, n, width), -1 for one that is not known.
+        """Sum the contributions of codes, (M, n, k) -> (M, n, width); -1 is an unknown code.
 
-        They are of all spans, or of those of ``which``, (M, n, k).
+        The codes belong to all spans, or to the spans ``which``, (M, n, k).
         """
         starts = self._starts if which is None else self._starts[which]
         none = self.table.shape[1] - 1
@@ -328,15 +329,15 @@ class CodeEffects:
         if not index.shape[2]:
             return self.table[:, -1:].expand(-1, codes.shape[1], -1)
         of_member = zip(index, self.table, strict=True)
-        found = [F.embedding_bag(i, table, mode="sum") for i, table in of_member]
-        return torch.stack(found) if len(found) > 1 else found[0].unsqueeze(0)
+        sums = [F.embedding_bag(i, table, mode="sum") for i, table in of_member]
+        return torch.stack(sums) if len(sums) > 1 else sums[0].unsqueeze(0)
 
     def columns(self, columns: slice) -> CodeEffects:
-        """What codes add to some of the outputs."""
+        """The contributions to some of the outputs."""
         return CodeEffects(self.table[..., columns].contiguous(), self._starts)
 
     def member(self, m: int) -> CodeEffects:
-        """What the codes of one member add."""
+        """The contributions of the codes of one member."""
         return CodeEffects(self.table[m : m + 1], self._starts)
 
 
@@ -355,23 +356,23 @@ class SpanOutputs(NamedTuple):
         return raw + self.direct.member(m).sum(codes.unsqueeze(0)).squeeze(0)
 
 
-def ordered_places(spans: RowSpans) -> list[tuple[int, Tensor]]:
+def ordered_quantiles(spans: RowSpans) -> list[tuple[int, Tensor]]:
     """The first column of each ordered span, and its codes' normal quantiles, (size,).
 
-    The quantile of a missing value, which has no place among the others, is 0.
+    The quantile of a missing value, which has no rank, is 0.
     """
     starts = (spans.starts - spans.n_values).tolist()
-    places = []
+    quantiles = []
     for i in sorted(set(range(spans.n_spans)) - set(spans.categories)):
         n, z = _n_bins(spans, i), torch.zeros(spans.sizes[i], dtype=torch.float64)
         share = (torch.arange(n, dtype=torch.float64) + 0.5) / n
         z[:n] = math.sqrt(2) * torch.erfinv(2 * share - 1)
-        places.append((starts[i], z.to(spans.device, spans.dtype)))
-    return places
+        quantiles.append((starts[i], z.to(spans.device, spans.dtype)))
+    return quantiles
 
 
 def _n_bins(spans: RowSpans, i: int) -> int:
-    """The codes of an ordered span but for that of a missing value."""
+    """Number of codes of an ordered span, without the code of a missing value."""
     return spans.sizes[i] - (i in spans.missing)
 
 
@@ -401,12 +402,12 @@ class BlurredCrossEntropy:
         self._kernels: list[tuple[Tensor | None, Tensor] | None] = []  # None: all of the group's
         ordered = set(range(spans.n_spans)) - set(spans.categories)
         for group in spans.groups:
-            own = [i for i in range(group.spans.start, group.spans.stop) if i in ordered]
-            if not own:
+            indices = [i for i in range(group.spans.start, group.spans.stop) if i in ordered]
+            if not indices:
                 self._kernels.append(None)
                 continue
-            kernels = torch.zeros(len(own), group.size, group.size, dtype=torch.float64)
-            for kernel, i in zip(kernels, own, strict=True):
+            kernels = torch.zeros(len(indices), group.size, group.size, dtype=torch.float64)
+            for kernel, i in zip(kernels, indices, strict=True):
                 n = _n_bins(spans, i)
                 z = torch.arange(n, dtype=torch.float64) / (n * self.deviation)
                 near = (-0.5 * (z - z.unsqueeze(1)).square()).softmax(1)
@@ -415,8 +416,8 @@ class BlurredCrossEntropy:
                 if i in spans.missing:
                     kernel[n, n] = 1
             index = None
-            if len(own) < group.spans.stop - group.spans.start:
-                index = torch.tensor(own, device=spans.device) - group.spans.start
+            if len(indices) < group.spans.stop - group.spans.start:
+                index = torch.tensor(indices, device=spans.device) - group.spans.start
             self._kernels.append((index, kernels.to(spans.device, spans.dtype)))
 
     def __call__(self, raw: Tensor, codes: Tensor, weight: Tensor) -> Tensor:
@@ -429,20 +430,24 @@ class BlurredCrossEntropy:
         total = raw.new_zeros(raw.shape[:-1])
         parts = zip(self.spans.log_probabilities(raw), self._kernels, strict=True)
         for (group, log_p), kernels in parts:
-            own, counted = codes[..., group.spans], weight[..., group.spans]
-            entropy = -log_p.gather(-1, own.unsqueeze(-1)).squeeze(-1)
+            span_codes, span_weights = codes[..., group.spans], weight[..., group.spans]
+            entropy = -log_p.gather(-1, span_codes.unsqueeze(-1)).squeeze(-1)
             if kernels is not None:
                 index, kernel = kernels
                 hard = entropy
                 if index is not None:
-                    log_p, own = log_p.index_select(-2, index), own[..., index]
+                    log_p, span_codes = log_p.index_select(-2, index), span_codes[..., index]
                     hard = entropy.index_select(-1, index)
                 q = torch.einsum("...gs,gst->...gt", log_p.exp(), kernel)
-                target = kernel[torch.arange(len(kernel), device=own.device), own]
+                target = kernel[torch.arange(len(kernel), device=span_codes.device), span_codes]
                 near = -(target * (q + torch.finfo(q.dtype).tiny).log()).sum(-1)
-                rest = self.share * (near - hard)
-                entropy = entropy + rest if index is None else entropy.index_add(-1, index, rest)
-            total = total + (entropy * counted).sum(-1)
+                difference = self.share * (near - hard)
+                entropy = (
+                    entropy + difference
+                    if index is None
+                    else entropy.index_add(-1, index, difference)
+                )
+            total = total + (entropy * span_weights).sum(-1)
         return total
 
 

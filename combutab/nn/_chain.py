@@ -1,10 +1,10 @@
-"""Forward and backward of a stack of layers in memory of their own, step after step.
+"""Forward and backward passes of a stack of layers in preallocated memory.
 
 On a CPU the temporaries of autograd cost as much as the matrix products: each is fresh memory
-that the system must map and clear. Here every layer's output and gradient has its place, and the
-matrix products of the backward pass write into the gradient matrix itself. What has a kernel works
-in memory given; anything else goes through autograd, stage by stage. The numbers are those of the
-autograd path.
+that the system must map and clear. Here every layer's output and gradient has a buffer that all
+steps reuse, and the matrix products of the backward pass write into the gradient matrix itself.
+Modules with a kernel compute in these buffers; other modules are differentiated by autograd, stage
+by stage. The results equal those of the autograd path.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from combutab.nn._layers import (
     write_gradient,
 )
 
-# ---- Memory that is asked for by name, step after step, and allocated once -----------------------
+# ---- Buffers by name, allocated once and reused by all steps -------------------------------------
 
 
 class Scratch:
@@ -55,26 +55,26 @@ class Scratch:
 
     def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
         self.dtype, self.device = dtype, device
-        self._held: dict[str, Tensor] = {}
+        self._buffers: dict[str, Tensor] = {}
         self._views: dict[tuple[str, tuple[int, ...]], Tensor] = {}
 
     def __call__(self, name: str, *shape: int) -> Tensor:
-        """A contiguous tensor of this shape; what it holds is what was last written there."""
+        """A contiguous tensor of this shape; it contains the values last written to this name."""
         view = self._views.get((name, shape))
         if view is not None:
             return view
         n = math.prod(shape)
-        held = self._held.get(name)
-        if held is None or held.numel() < n:
-            held = torch.empty(n, dtype=self.dtype, device=self.device)
-            self._held[name] = held
+        buffer = self._buffers.get(name)
+        if buffer is None or buffer.numel() < n:
+            buffer = torch.empty(n, dtype=self.dtype, device=self.device)
+            self._buffers[name] = buffer
             self._views = {key: x for key, x in self._views.items() if key[0] != name}
-        view = held[:n].view(shape)
+        view = buffer[:n].view(shape)
         self._views[name, shape] = view
         return view
 
 
-# ---- Vectors that kernels are given beside their input: functions of stacked modules' parameters
+# ---- Vectors: inputs of kernels that are computed from the parameters of stacked modules ---------
 
 GradientOf = Callable[[nn.Module, str], Tensor]  # module, parameter -> where its gradient goes
 
@@ -82,46 +82,50 @@ GradientOf = Callable[[nn.Module, str], Tensor]  # module, parameter -> where it
 class VectorSource:
     """The vectors of one layer's kernel, or of several layers'; (M, 1, width) each.
 
-    These are parameters themselves, or buffers, which have no place of a gradient; by default
-    there are none.
+    These are parameters, or buffers, which have no gradient (None). By default there are no
+    vectors.
     """
 
-    def __init__(self, values: Sequence[Tensor] = (), places: Sequence[Tensor | None] = ()) -> None:
-        self._own, self._own_places = tuple(values), tuple(places)
-        self.trained = any(place is not None for place in places)
+    def __init__(
+        self, values: Sequence[Tensor] = (), gradients: Sequence[Tensor | None] = ()
+    ) -> None:
+        self._values_of_layer, self._gradients = tuple(values), tuple(gradients)
+        self.trained = any(gradient is not None for gradient in gradients)
 
     def begin(self, keep: bool) -> None:
         """A forward pass begins; ``keep`` if a backward pass follows."""
 
     def of(self, layer: int) -> Vectors:
         """A layer's vectors."""
-        return self._own
+        return self._values_of_layer
 
     def collect(self, layer: int, grads: Gradients) -> None:
         """Take a layer's gradients by its vectors, and write those of the parameters."""
-        for place, grad in zip(self._own_places, grads, strict=True):
-            if place is not None and grad is not None:
-                place.copy_(grad)
+        for destination, grad in zip(self._gradients, grads, strict=True):
+            if destination is not None and grad is not None:
+                destination.copy_(grad)
 
 
 class ComputedVectors(VectorSource):
-    """Vectors that are computed of the parameters, for alike modules of several layers at once.
+    """Vectors that are computed from the parameters, for equal modules of several layers at once.
 
     ProxyNorm's moments take some sixty operations on a few hundred numbers, for five layers as
-    for one. The modules differ in nothing but the values of their tensors.
+    for one. The modules differ only in the values of their tensors.
     """
 
     def __init__(self, modules: Sequence[StackedModules], at: GradientOf) -> None:
         super().__init__()
         self._skeleton = modules[0].skeleton
         self._values: dict[str, list[Tensor]] = {}
-        self._places: dict[str, list[Tensor]] = {}
+        self._parameter_gradients: dict[str, list[Tensor]] = {}
         for name, key in modules[0].names:
             tensors = [getattr(module, key) for module in modules]
             self._values[name] = [tensor.data.unsqueeze(1) for tensor in tensors]
             if tensors[0].requires_grad:
-                self._places[name] = [at(module, key).unsqueeze(1) for module in modules]
-        self._n_layers, self.trained = len(modules), bool(self._places)
+                self._parameter_gradients[name] = [
+                    at(module, key).unsqueeze(1) for module in modules
+                ]
+        self._n_layers, self.trained = len(modules), bool(self._parameter_gradients)
         self._leaves: dict[str, Tensor] = {}
         self._vectors: Vectors = ()
         self._collected: dict[int, Gradients] = {}
@@ -129,7 +133,7 @@ class ComputedVectors(VectorSource):
     def begin(self, keep: bool) -> None:
         self._collected.clear()
         self._leaves = {name: torch.stack(values) for name, values in self._values.items()}
-        for name in self._places if keep else ():
+        for name in self._parameter_gradients if keep else ():
             self._leaves[name].requires_grad_()
         with torch.set_grad_enabled(keep):
             self._vectors = vectors_of(bound(self._skeleton, self._leaves))
@@ -143,16 +147,18 @@ class ComputedVectors(VectorSource):
             return
         by_layer = [self._collected[i] for i in range(self._n_layers)]
         outputs, upstream = [], []
-        for vector, *own in zip(self._vectors, *by_layer, strict=True):
-            given = [grad for grad in own if grad is not None]
-            if vector.requires_grad and given:
+        for vector, *vector_grads in zip(self._vectors, *by_layer, strict=True):
+            grads_by_layer = [grad for grad in vector_grads if grad is not None]
+            if vector.requires_grad and grads_by_layer:
                 outputs.append(vector)
-                upstream.append(torch.stack(given))
-        leaves = [self._leaves[name] for name in self._places]
-        found = gradients_through(outputs, upstream, leaves)
-        for places, grad in zip(self._places.values(), found, strict=True):
-            for i, place in enumerate(places):
-                write_gradient(place, None if grad is None else grad[i])
+                upstream.append(torch.stack(grads_by_layer))
+        leaves = [self._leaves[name] for name in self._parameter_gradients]
+        parameter_grads = gradients_through(outputs, upstream, leaves)
+        for destinations, grad in zip(
+            self._parameter_gradients.values(), parameter_grads, strict=True
+        ):
+            for i, destination in enumerate(destinations):
+                write_gradient(destination, None if grad is None else grad[i])
 
 
 def vectors_of(module: nn.Module) -> Vectors:
@@ -161,7 +167,7 @@ def vectors_of(module: nn.Module) -> Vectors:
 
 
 def own_vectors(module: StackedModules, at: GradientOf) -> VectorSource | None:
-    """The vectors of a module whose vectors are nothing but its tensors; None if they are not."""
+    """The vectors of a module if each of them is one of its tensors; None otherwise."""
     values = {name: getattr(module, key).data.unsqueeze(1) for name, key in module.names}
     vectors = vectors_of(bound(module.skeleton, values))
     keys = {id(values[name]): key for name, key in module.names}
@@ -169,10 +175,10 @@ def own_vectors(module: StackedModules, at: GradientOf) -> VectorSource | None:
         return None
     owned = [keys[id(vector)] for vector in vectors]
     trained = [getattr(module, key).requires_grad for key in owned]
-    places = [
+    gradients = [
         at(module, k).unsqueeze(1) if t else None for k, t in zip(owned, trained, strict=True)
     ]
-    return VectorSource(vectors, places)
+    return VectorSource(vectors, gradients)
 
 
 # ---- The matrix products of a step, for all members at once, by the library that is quick for
@@ -205,11 +211,11 @@ def _is_zen_5_or_later() -> bool:
 @functools.cache
 def _by_one_dnn() -> bool:
     """Tell whether oneDNN multiplies large matrices here, as torch has it in compiled code."""
-    wanted = os.environ.get("COMBUTAB_MATMUL", "")
-    if wanted not in ("", "torch", "onednn"):
-        raise ValueError(f"COMBUTAB_MATMUL must be 'torch' or 'onednn', got {wanted!r}")
+    library = os.environ.get("COMBUTAB_MATMUL", "")
+    if library not in ("", "torch", "onednn"):
+        raise ValueError(f"COMBUTAB_MATMUL must be 'torch' or 'onednn', got {library!r}")
     return (
-        (wanted == "onednn" if wanted else _is_zen_5_or_later())
+        (library == "onednn" if library else _is_zen_5_or_later())
         and platform.machine() in ("x86_64", "AMD64")
         and torch.backends.mkldnn.is_available()
         and hasattr(torch.ops.mkldnn, "_linear_pointwise")
@@ -254,7 +260,7 @@ def _matmul(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
 def affine_rows(
     x: Tensor, weight: Tensor, bias: Tensor, allocate: Allocate, scale: float = 1.0
 ) -> Tensor:
-    """scale * x @ weight + bias for each member, in ``allocate()`` or memory of its own.
+    """scale * x @ weight + bias for each member, in ``allocate()`` or in new memory.
 
     Shape
     -----
@@ -274,7 +280,7 @@ def affine_rows(
 
 
 def input_gradient(grad: Tensor, weight: Tensor, allocate: Allocate, scale: float = 1.0) -> Tensor:
-    """scale * grad @ weight' for each member, in ``allocate()`` or memory of its own.
+    """scale * grad @ weight' for each member, in ``allocate()`` or in new memory.
 
     Shape
     -----
@@ -338,7 +344,7 @@ class Stage:
         """The result: in ``out``, or of a normalisation where the library allocates it.
 
         ``keep`` if ``backward`` is to come. ``out`` may be x if ``keeps_input`` is False or
-        ``keep`` is. ``valid``, (members, rows), says which places hold a row; None: all.
+        ``keep`` is. ``valid``, (members, rows), says which positions contain a row; None means all.
         """
         raise NotImplementedError
 
@@ -348,7 +354,7 @@ class Stage:
 
 
 class KernelStage(Stage):
-    """A module that has a kernel; ``layer`` is its place among those that share the vectors."""
+    """A module that has a kernel; ``layer`` is its index among those that share the vectors."""
 
     def __init__(self, kernel: Kernel, memory: Memory, vectors: VectorSource, layer: int) -> None:
         self.kernel, self._memory = kernel, memory
@@ -406,15 +412,15 @@ class BatchNormStage(Stage):
         self._norm = norm
         self._any = AutogradStage(norm, parameters_of(norm, at))
         self._running = list(zip(norm.running_mean, norm.running_var, strict=True))
-        # each member's gain and shift, and the places of their gradients
+        # each member's gain and shift, and the tensors that receive their gradients
         self._affine: Sequence[tuple[Tensor | None, Tensor | None]]
-        self._places: Sequence[tuple[Tensor | None, Tensor | None]]
-        self._affine = self._places = [(None, None)] * len(self._running)
+        self._affine_grads: Sequence[tuple[Tensor | None, Tensor | None]]
+        self._affine = self._affine_grads = [(None, None)] * len(self._running)
         if norm.gain is not None and norm.shift is not None:
             gain, shift = norm.gain.data[:, 0], norm.shift.data[:, 0]
             self._affine = list(zip(gain, shift, strict=True))
             gain, shift = at(norm, "gain")[:, 0], at(norm, "shift")[:, 0]
-            self._places = list(zip(gain, shift, strict=True))
+            self._affine_grads = list(zip(gain, shift, strict=True))
         self._statistics: list[list[Tensor]] = []
         self._x: Tensor | None = None
 
@@ -442,20 +448,20 @@ class BatchNormStage(Stage):
             self._any.backward(grad)
             return
         for i, (gain, _) in enumerate(self._affine):
-            by_x, *found = torch.ops.aten.native_batch_norm_backward(
+            by_x, *affine_grads = torch.ops.aten.native_batch_norm_backward(
                 grad[i], self._x[i], gain, *self._running[i], *self._statistics[i], True,
                 self._norm.eps, [True, True, True],
             )  # fmt: skip
             grad[i].copy_(by_x)
-            for place, own in zip(self._places[i], found, strict=True):
-                if place is not None:
-                    place.copy_(own)
+            for destination, value in zip(self._affine_grads[i], affine_grads, strict=True):
+                if destination is not None:
+                    destination.copy_(value)
 
 
 class AutogradStage(Stage):
     """Any module, differentiated by autograd in the middle of a step.
 
-    ``sees_rows``: it is called with which places hold a row, as our own modules are that use it.
+    ``sees_rows``: it is called with ``valid``, which says which positions contain a row.
     """
 
     def __init__(
@@ -468,7 +474,7 @@ class AutogradStage(Stage):
         self._module = module
         self._sees_rows = sees_rows or isinstance(module, StackedNorm | SeparateModules)
         self._parameters = [parameter for parameter, _ in parameters]
-        self._places = [place for _, place in parameters]
+        self._gradients = [gradient for _, gradient in parameters]
         self._ends: tuple[Tensor, Tensor] | None = None
 
     def forward(self, x: Tensor, out: Tensor, valid: Tensor | None, keep: bool) -> Tensor:
@@ -486,17 +492,19 @@ class AutogradStage(Stage):
         assert self._ends is not None
         leaf, result = self._ends
         self._ends = None
-        found: list[Tensor | None] = [None] * (1 + len(self._places))
+        derivatives: list[Tensor | None] = [None] * (1 + len(self._gradients))
         if result.requires_grad:
-            wanted = [leaf, *self._parameters]
-            found = list(gradients_through([result], [grad], wanted))
+            inputs = [leaf, *self._parameters]
+            derivatives = list(gradients_through([result], [grad], inputs))
         # ``grad`` last: of one row, a parameter's gradient may be ``grad`` itself
-        for place, value in zip([*self._places, grad], [*found[1:], found[0]], strict=True):
-            write_gradient(place, value)
+        for destination, value in zip(
+            [*self._gradients, grad], [*derivatives[1:], derivatives[0]], strict=True
+        ):
+            write_gradient(destination, value)
 
 
 def parameters_of(module: nn.Module, at: GradientOf) -> list[tuple[Tensor, Tensor]]:
-    """The parameters of a module that are trained, each with the place of its gradient."""
+    """The trained parameters of a module, each with the tensor that receives its gradient."""
     return [
         (parameter, at(owner, name))
         for owner in module.modules()
@@ -505,19 +513,19 @@ def parameters_of(module: nn.Module, at: GradientOf) -> list[tuple[Tensor, Tenso
     ]
 
 
-# ---- Linear layers, forward and backward, in memory of a step's own ------------------------------
+# ---- Linear layers, forward and backward, in the buffers of a step -------------------------------
 
-Place = Callable[..., Tensor]  # shape -> memory for a result
+AllocateShape = Callable[..., Tensor]  # shape -> memory for a result
 
 
 class StackedMap(Protocol):
-    """A linear layer of all members; rows of heads stand one behind the other."""
+    """A linear layer of all members. The heads of a row are consecutive rows."""
 
-    def forward(self, x: Tensor, allocate: Place) -> Tensor:
+    def forward(self, x: Tensor, allocate: AllocateShape) -> Tensor:
         """(M, rows, in) -> (M, batch * k, out); x must stay as it is until ``backward``."""
 
     def backward(
-        self, x: Tensor, grad: Tensor, allocate: Place, *, to_inputs: bool, to_weights: bool
+        self, x: Tensor, grad: Tensor, allocate: AllocateShape, *, to_inputs: bool, to_weights: bool
     ) -> Tensor | None:
         """Write the parameters' gradients; the gradient by x if asked. ``grad`` is overwritten."""
 
@@ -538,12 +546,12 @@ class PlainMap:
         self._weight, self._bias, self._scale = linear.weight.data, linear.bias.data, linear.scale
         self._weight_grad, self._bias_grad = at(linear, "weight"), at(linear, "bias")
 
-    def forward(self, x: Tensor, allocate: Place) -> Tensor:
-        place = partial(allocate, *x.shape[:2], self._weight.shape[2])
-        return affine_rows(x, self._weight, self._bias, place, self._scale)
+    def forward(self, x: Tensor, allocate: AllocateShape) -> Tensor:
+        allocate_result = partial(allocate, *x.shape[:2], self._weight.shape[2])
+        return affine_rows(x, self._weight, self._bias, allocate_result, self._scale)
 
     def backward(
-        self, x: Tensor, grad: Tensor, allocate: Place, *, to_inputs: bool, to_weights: bool
+        self, x: Tensor, grad: Tensor, allocate: AllocateShape, *, to_inputs: bool, to_weights: bool
     ) -> Tensor | None:
         if to_weights:
             weight_gradient(x, grad, self._weight_grad, self._scale)
@@ -566,7 +574,7 @@ class SharedMap:
         self._r, self._r_grad = linear.r.data.unsqueeze(1), at(linear, "r").unsqueeze(1)
         self._scaled = self._product = linear.weight.data
 
-    def forward(self, x: Tensor, allocate: Place) -> Tensor:
+    def forward(self, x: Tensor, allocate: AllocateShape) -> Tensor:
         heads = self._heads(x)
         n_rows = heads.shape[1] * self._n_heads
         self._scaled = self._scratch(f"{self._name}scaled", len(x), n_rows, x.shape[2])
@@ -583,7 +591,7 @@ class SharedMap:
         return out
 
     def backward(
-        self, x: Tensor, grad: Tensor, allocate: Place, *, to_inputs: bool, to_weights: bool
+        self, x: Tensor, grad: Tensor, allocate: AllocateShape, *, to_inputs: bool, to_weights: bool
     ) -> Tensor | None:
         rows = self._rows(grad)
         torch.sum(rows, 1, keepdim=True, out=self._bias_grad)
@@ -591,8 +599,8 @@ class SharedMap:
         torch.sum(both, 1, keepdim=True, out=self._s_grad)
         rows.mul_(self._s)
         weight_gradient(self._scaled, grad, self._weight_grad, self._scale)
-        place = partial(allocate, *self._scaled.shape)
-        by_scaled = input_gradient(grad, self._weight, place, self._scale)
+        allocate_scaled = partial(allocate, *self._scaled.shape)
+        by_scaled = input_gradient(grad, self._weight, allocate_scaled, self._scale)
         by_head = self._heads(by_scaled, split=False)
         both = torch.mul(by_head, self._heads(x), out=self._work(by_head))
         torch.sum(both, 1, keepdim=True, out=self._r_grad)
@@ -615,8 +623,8 @@ class SharedMap:
         return x.unflatten(1, (-1, k))
 
 
-def _in_rows(own: Tensor) -> Tensor:  # (M, k, n) -> (M, 1, k * n)
-    return own.view(len(own), 1, -1)
+def _in_rows(by_head: Tensor) -> Tensor:  # (M, k, n) -> (M, 1, k * n)
+    return by_head.view(len(by_head), 1, -1)
 
 
 class SeparateMaps:
@@ -631,7 +639,7 @@ class SeparateMaps:
         self._weight, self._bias = linear.weight.data, linear.bias.data.unsqueeze(2)
         self._weight_grad, self._bias_grad = at(linear, "weight"), at(linear, "bias")
 
-    def forward(self, x: Tensor, allocate: Place) -> Tensor:
+    def forward(self, x: Tensor, allocate: AllocateShape) -> Tensor:
         out = allocate(*x.shape[:2], self._weight.shape[3])
         for m, weight in enumerate(self._weight):
             turned = weight.transpose(1, 2).contiguous()
@@ -640,15 +648,15 @@ class SeparateMaps:
         return out
 
     def backward(
-        self, x: Tensor, grad: Tensor, allocate: Place, *, to_inputs: bool, to_weights: bool
+        self, x: Tensor, grad: Tensor, allocate: AllocateShape, *, to_inputs: bool, to_weights: bool
     ) -> Tensor | None:
         by_x = allocate(*x.shape)
         for m, weight in enumerate(self._weight):
-            own = self._heads(grad[m])
-            torch.sum(own, 1, out=self._bias_grad[m])
-            turned = torch.bmm(own.transpose(1, 2), self._heads(x[m]))
+            head_grad = self._heads(grad[m])
+            torch.sum(head_grad, 1, out=self._bias_grad[m])
+            turned = torch.bmm(head_grad.transpose(1, 2), self._heads(x[m]))
             self._weight_grad[m].copy_(turned.transpose(1, 2))
-            torch.bmm(own, weight.transpose(1, 2), out=self._heads(by_x[m]))
+            torch.bmm(head_grad, weight.transpose(1, 2), out=self._heads(by_x[m]))
         if self._scale != 1:
             self._weight_grad.mul_(self._scale)
             by_x.mul_(self._scale)
@@ -710,11 +718,11 @@ class Chain:
         (M, rows, width) -> the same.
     slots : sequence of nn.Module
         One less than the linears: ``StackedActivation``, or any module that is called with
-        (M, rows, width) and with which places hold a row, (M, rows) or None.
+        (M, rows, width) and with ``valid``, (M, rows) or None (see ``forward``).
     flat : FlatTensors, optional
         Where gradients go; without, the chain is for ``outputs`` alone.
     residual : bool
-        A layer passes on its input beside its output, concatenated.
+        Each layer passes on its input and its output, concatenated.
     """
 
     def __init__(
@@ -728,14 +736,14 @@ class Chain:
     ) -> None:
         self.linears, self.norms, self.slots = linears, norms, slots
         self.residual = residual
-        # who only predicts writes no gradients: any place will do
+        # without training no gradients are written, so any tensor will do
         self.at: GradientOf = getattr if flat is None else flat.gradient_of
         self.refresh()
 
-    # ---- what it is made of ----------------------------------------------------------------------
+    # ---- construction ----------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Look at members and memory anew, after members were dropped."""
+        """Rebuild layers and buffers after members were dropped."""
         like = self.linears[0].weight
         self.scratch = Scratch(like.dtype, like.device)
         self.n_members, self.n_inputs = like.shape[0], like.shape[1]
@@ -750,11 +758,11 @@ class Chain:
         self._inputs: list[Tensor] = []
 
     def _vectors(self) -> dict[nn.Module, tuple[VectorSource, int]]:
-        """The vectors of stacked modules with kernels, and each module's place among them.
+        """The vectors of each stacked module that has a kernel, and its index in their source.
 
-        Alike modules of several layers, which serve the same members, compute theirs together.
+        Equal modules of several layers that serve the same members compute them together.
         """
-        found: dict[nn.Module, tuple[VectorSource, int]] = {}
+        source_of: dict[nn.Module, tuple[VectorSource, int]] = {}
         alike: dict[str, list[StackedModules]] = {}
         for slot in self.slots:
             if not isinstance(slot, StackedActivation):
@@ -762,18 +770,18 @@ class Chain:
             for members, kind in zip(slot.groups, slot.kinds, strict=True):
                 if not isinstance(kind, StackedModules) or kernel_of(kind.skeleton) is None:
                     continue
-                own = own_vectors(kind, self.at)
-                if own is not None:
-                    found[kind] = own, 0
+                layer_source = own_vectors(kind, self.at)
+                if layer_source is not None:
+                    source_of[kind] = layer_source, 0
                     continue
                 shapes = [tuple(getattr(kind, key).shape) for _, key in kind.names]
                 key = f"{members} {kind.skeleton!r} {kernel_of(kind.skeleton)!r} {shapes}"
                 alike.setdefault(key, []).append(kind)
         sources = [(ComputedVectors(modules, self.at), modules) for modules in alike.values()]
         for source, modules in sources:
-            found |= {kind: (source, place) for place, kind in enumerate(modules)}
+            source_of |= {kind: (source, layer) for layer, kind in enumerate(modules)}
         self._computed = [source for source, _ in sources]
-        return found
+        return source_of
 
     def _layer(self, i: int, vectors: Mapping[nn.Module, tuple[VectorSource, int]]) -> Layer:
         parts: list[tuple[slice | None, Stage]] = []
@@ -788,8 +796,8 @@ class Chain:
             if kernel is None:
                 part = AutogradStage(kind, parameters_of(kind, self.at))
             else:
-                own = vectors.get(kind, (VectorSource(), 0))
-                part = KernelStage(kernel, Memory(self.scratch, f"{i}.{k}."), *own)
+                source = vectors.get(kind, (VectorSource(), 0))
+                part = KernelStage(kernel, Memory(self.scratch, f"{i}.{k}."), *source)
             parts.append((members if len(slot.groups) > 1 else None, part))
         return Layer(self._norm(i), parts)
 
@@ -807,7 +815,7 @@ class Chain:
 
     @property
     def plain(self) -> bool:
-        """Tell whether there is nothing but linear layers and activations of single units."""
+        """Whether there are only linear layers and unit-wise activations."""
         return all(layer.scales for layer in self.layers)
 
     # ---- passes ----------------------------------------------------------------------------------
@@ -833,7 +841,7 @@ class Chain:
         masks : sequence of Tensor, (M, rows, width), optional
             Dropout masks, one for each hidden layer; they are overwritten.
         valid : Tensor of bool, (M, rows), optional
-            Which places hold a row; all by default.
+            Which positions contain a row; all by default.
         keep : bool
             A backward pass follows.
         """
@@ -853,12 +861,12 @@ class Chain:
     def _hidden(
         self, i: int, x: Tensor, mask: Tensor | None, valid: Tensor | None, keep: bool
     ) -> Tensor:
-        layer, kept = self.layers[i], f"{i}" if keep else f"{i % 2}"
+        layer, buffer = self.layers[i], f"{i}" if keep else f"{i % 2}"
         # where the slope is all that is kept, the next layer uses the memory again
-        kept = "" if keep and mask is not None and layer.scales else kept
-        x = self._maps[i].forward(x, partial(self.scratch, f"a{kept}"))
+        buffer = "" if keep and mask is not None and layer.scales else buffer
+        x = self._maps[i].forward(x, partial(self.scratch, f"a{buffer}"))
         if layer.norm is not None:
-            out = self.scratch(f"n{kept}", *x.shape) if layer.norm.keeps_input and keep else x
+            out = self.scratch(f"n{buffer}", *x.shape) if layer.norm.keeps_input and keep else x
             x = layer.norm.forward(x, out, valid, keep)
         into = None
         if self.residual:
@@ -871,13 +879,13 @@ class Chain:
         if into is not None and direct:
             y = into
         else:
-            y = x if in_place else self.scratch(f"y{kept}", *x.shape)
+            y = x if in_place else self.scratch(f"y{buffer}", *x.shape)
         layer.activate(x, y, valid, keep)
         layer.factor, layer.done = mask, False
         if mask is not None:
             h = self.scratch(f"h{i}", *x.shape) if into is None else into
             torch.mul(y, mask, out=h)
-            if keep and layer.scales_units:  # the mask becomes mask phi'(x), while x is at hand
+            if keep and layer.scales_units:  # the mask becomes mask phi'(x), while x is in memory
                 layer.derive(mask)
                 layer.done = True
             return h
@@ -923,7 +931,7 @@ class Chain:
     def _add_below(self, i: int, grad: Tensor) -> Tensor:
         """The gradient of the units below linear layer i of a residual network, i above 0.
 
-        What it adds to the gradients of all hidden units below it is kept for lower layers.
+        Its part of the gradients of all hidden units below it is stored for the lower layers.
         """
         weight = self.linears[i].weight.data[:, self.n_inputs :]
         units = self.scratch("of units", *grad.shape[:2], self._ends[-1])
@@ -931,8 +939,8 @@ class Chain:
             self._of_units = input_gradient(grad, weight, lambda: units)
         else:
             add_input_gradient(grad, weight, self._of_units[..., : self._ends[i]])
-        own = self._of_units[..., self._ends[i - 1] : self._ends[i]]
-        return self.scratch(f"d{i % 2}", *own.shape).copy_(own)
+        unit_grads = self._of_units[..., self._ends[i - 1] : self._ends[i]]
+        return self.scratch(f"d{i % 2}", *unit_grads.shape).copy_(unit_grads)
 
     @torch.no_grad()
     def run(
@@ -976,11 +984,11 @@ class ChainPass:
         modules = (*chain.linears, *chain.norms, *chain.slots)
         trained = [pair for module in modules for pair in parameters_of(module, chain.at)]
         self._parameters = [parameter for parameter, _ in trained]
-        self._places = [place for _, place in trained]
+        self._gradients = [gradient for _, gradient in trained]
 
     def __call__(self, x: Tensor, masks: Sequence[Tensor] | None = None) -> Tensor:
         return cast(
-            Tensor, _ChainFunction.apply(self._chain, masks, self._places, x, *self._parameters)
+            Tensor, _ChainFunction.apply(self._chain, masks, self._gradients, x, *self._parameters)
         )
 
 
@@ -992,13 +1000,15 @@ class _ChainFunction(torch.autograd.Function):
         ctx: Any,
         chain: Chain,
         masks: Sequence[Tensor] | None,
-        places: Sequence[Tensor],
+        gradients: Sequence[Tensor],
         x: Tensor,
         *parameters: Tensor,
     ) -> Tensor:
-        ctx.chain, ctx.places = chain, places
-        own = None if masks is None else [mask.clone() for mask in masks]  # they are overwritten
-        return chain.forward(x, own).clone()
+        ctx.chain, ctx.gradients = chain, gradients
+        scratch_masks = (
+            None if masks is None else [mask.clone() for mask in masks]
+        )  # they are overwritten
+        return chain.forward(x, scratch_masks).clone()
 
     @staticmethod
     @once_differentiable
@@ -1009,5 +1019,8 @@ class _ChainFunction(torch.autograd.Function):
             to_inputs=to_inputs,
             to_weights=any(trained),
         )
-        grads = [place if own else None for place, own in zip(ctx.places, trained, strict=True)]
+        grads = [
+            gradient if is_trained else None
+            for gradient, is_trained in zip(ctx.gradients, trained, strict=True)
+        ]
         return None, None, None, by_x, *grads

@@ -104,7 +104,7 @@ def gradient_penalty(
     with torch.enable_grad():
         score = critic.score(between, masks)
         (gradient,) = torch.autograd.grad(score.sum(), between, create_graph=True)
-        # a norm of zero, of which the root has no slope, is learned nothing from
+        # the square root has no slope at zero, so gradients of norm zero have no effect
         norms = gradient.square().sum(-1).clamp_min(_LEAST_SQUARE).sqrt()
         return weight * (norms - 1).square().mean(-1)
 
@@ -118,7 +118,7 @@ def _leaky_relu(width: int) -> nn.Module:
 
 
 class BlockNetwork(LayeredNetwork):
-    """Layers of given widths, one a block: what the networks of CTGAN and TVAE have in common.
+    """Layers of given widths, one per block: the base class of the networks of CTGAN and TVAE.
 
     Parameters
     ----------
@@ -127,8 +127,8 @@ class BlockNetwork(LayeredNetwork):
         Widths of the blocks; may be empty.
     members : sequence of Member
         Sorted so that those of one activation are neighbours; ``activation="original"`` is the
-        paper's. Their dropout is not used. A member's seed gives its networks of every kind
-        weights of their own.
+        paper's. Their dropout is not used. Networks of different kinds have different
+        initial weights for the same seed.
     normalization : {"none", "batch", "layer", "group", "rms", "pln", "pls"}
     proxy_norm : bool
         Wrap the activations in ProxyNorm, after layer or group normalisation.
@@ -186,7 +186,7 @@ class BlockNetwork(LayeredNetwork):
     def training_pass(self, context: Context = nullcontext) -> Callable[..., Tensor]:
         """``raw_outputs`` of training's steps, within a context (an autocast, say).
 
-        On a CPU, without a context, it works in memory of its own, and is differentiated once.
+        On a CPU, without a context, it works in reused memory, and can be differentiated once.
         """
         if context is nullcontext and self.device.type == "cpu":
             return ChainPass(self.chain())

@@ -18,7 +18,7 @@ from combutab.activations import PLN, PLS, ProxyNorm, make_activation
 from combutab.activations.kernels import Kernel, Standardize, is_itself, is_known, kernel_of
 from combutab.core.rng import SeededDraws, Stream, counters, fold_in, random_int64_
 
-# ---- All parameters of a stack as one matrix, a row a member -------------------------------------
+# ---- All parameters of a stack as one matrix, with one row per member ----------------------------
 # Whatever is done per member is then an operation on rows: gradient norms, optimiser steps with a
 # learning rate each, copies of the best weights, dropping members that have finished.
 
@@ -39,8 +39,8 @@ class StackedTensor:
         """The tensor itself."""
         return getattr(self.module, self.attribute)
 
-    def kept(self, keep: Sequence[int]) -> Self | None:
-        """The entry once only these members are left; None if nothing is."""
+    def select(self, keep: Sequence[int]) -> Self | None:
+        """The entry after all other members were dropped; None if no member owns it any more."""
         start, stop = (sum(m < end for m in keep) for end in (self.start, self.stop))
         return None if start == stop else replace(self, start=start, stop=stop)
 
@@ -57,7 +57,7 @@ def assign_columns(tensors: Sequence[StackedTensor], n_members: int) -> tuple[li
     """Give each tensor its columns.
 
     Tensors that all members own come first, in the given order. The rest (activations with
-    parameters of their own) share columns: no two of them serve the same member.
+    parameters) share columns, since no two of them serve the same member.
     """
     everyone = (0, n_members)
     slots: list[Slot] = []
@@ -72,7 +72,7 @@ def assign_columns(tensors: Sequence[StackedTensor], n_members: int) -> tuple[li
 
 
 class FlatTensors:
-    """A (M, P) matrix of which the modules' parameters (or buffers) are views.
+    """A (M, P) matrix whose views are the parameters (or buffers) of the modules.
 
     With ``with_grad`` it keeps a second matrix for the gradients, which ``backward`` fills.
     """
@@ -115,7 +115,7 @@ class FlatTensors:
         backward(loss, [self])
 
     def backward_through(self, module: nn.Module, out: Tensor, by_out: Tensor) -> None:
-        """Set the ``grads`` of a module alone, from what it gave and the derivative by that."""
+        """Set the ``grads`` of one module, given its output and the derivative by that output."""
         inside = set(module.modules())
         _fill_grads(out, [(self, slot) for slot in self.slots if slot.module in inside], by_out)
 
@@ -129,7 +129,8 @@ class FlatTensors:
         index = torch.tensor(list(keep), dtype=torch.int64, device=self.values.device)
         self.values = self.values[index]
         self.grads = self.grads.new_zeros(len(index), self.grads.shape[1])
-        self.slots = [kept for slot in self.slots if (kept := slot.kept(keep)) is not None]
+        selected = [slot.select(keep) for slot in self.slots]
+        self.slots = [slot for slot in selected if slot is not None]
         self._point()
 
     def member(self, i: int) -> dict[str, Tensor]:
@@ -173,23 +174,23 @@ def _fill_grads(
 def gradients_through(
     outputs: Sequence[Tensor], by_outputs: Sequence[Tensor], tensors: Sequence[Tensor]
 ) -> tuple[Tensor | None, ...]:
-    """The derivatives by tensors, from those by what was computed from them.
+    """The derivatives by tensors, given the derivatives by outputs computed from them.
 
     It is ``torch.autograd.grad(outputs, tensors, by_outputs, allow_unused=True)`` without its check
     of shapes, whose first call imports SymPy: most of the time of a process's first small fit.
     """
-    found: tuple[Tensor | None, ...] = _engine_run_backward(
+    derivatives: tuple[Tensor | None, ...] = _engine_run_backward(
         tuple(outputs), tuple(by_outputs), False, False, tuple(tensors), True, accumulate_grad=False
     )
-    return found
+    return derivatives
 
 
-def write_gradient(place: Tensor, grad: Tensor | None) -> None:
-    """Write a gradient to its place: zero where autograd gave none."""
+def write_gradient(destination: Tensor, grad: Tensor | None) -> None:
+    """Write a gradient to its destination, or zeros if autograd returned None."""
     if grad is None:
-        place.zero_()
+        destination.zero_()
     else:
-        place.copy_(grad)
+        destination.copy_(grad)
 
 
 # ---- Dropout whose masks are a function of (member seed, step, row, unit), and cheap to draw -----
@@ -522,7 +523,7 @@ class StackedNorm(nn.Module):
                 batch_mean = (x * mask).sum(1, keepdim=True) / n.clamp_min(1)
                 batch_var = ((x - batch_mean).square() * mask).sum(1, keepdim=True)
                 batch_var = batch_var / n.clamp_min(1)
-            # one row has no variance: such a batch is scaled by the running statistics
+            # one row has no variance: its batch is scaled by the running statistics
             enough = n > 1
             with torch.no_grad():
                 rate = self.momentum * enough.to(x.dtype)
@@ -560,24 +561,24 @@ def make_norm(kind: str, width: int, n_members: int, *, affine: bool = True) -> 
     return StackedNorm(kind, width, n_members, affine=affine)
 
 
-# ---- Linear layers of members with several heads, whose rows stand one behind the other ----------
+# ---- Linear layers of members with several heads; the heads of a row are consecutive rows --------
 
 
 class HeadLinear(StackedLinear):
     """M affine maps, each of k heads that share its weights: ((x * r) W) * s + b.
 
-    r, s and b are a head's own; s is 1 at first, and all heads have one b.
+    Each head has its own r, s and b. At first, s is 1 and b is equal for all heads.
 
     Parameters
     ----------
     in_features, out_features, n_heads : int
     generators : sequence of torch.Generator
-        One a member.
+        One per member.
     r : Tensor, (M, n_heads, in_features), optional
-        What r is at first. Each row then comes once, for all heads. By default r is 1, and a row
-        comes once a head.
+        Initial value of r. The input then has each row once, for all heads. By default r is 1, and
+        the input has each row once per head.
     init : str
-        As of ``StackedLinear``.
+        As in ``StackedLinear``.
 
     Shape
     -----
@@ -654,10 +655,9 @@ class HeadOutputs(StackedLinear):
 
 
 # ---- Activation slots: each member's own activation on its own slice of members -----------------
-# One rule says what a module is given. A module of a user's is a plain torch module: each member
-# has one of its own, which is called with the rows that the member has, (rows, width), however many
-# members there are. Modules that are known to do the same to all members' rows at once, ours and
-# torch's elementwise ones, see (members, rows, width).
+# A module of the user is a plain torch module: each member has a separate one, which is called with
+# the rows of this member, (rows, width), for any number of members. Known modules, ours and torch's
+# elementwise ones, compute the same for all members at once: their input is (members, rows, width).
 
 ActivationSpec = str | Callable[[int], nn.Module]
 """What `activation=` takes: a name, or a callable from a width to a module."""
@@ -711,22 +711,22 @@ class StackedModules(nn.Module):
 def bound(module: nn.Module, state: dict[str, Tensor], prefix: str = "") -> nn.Module:
     """A copy of a known module with other tensors; threads may call one module's at once."""
     # torch.func.functional_call would put them into the module itself, and takes ten times as long
-    twin, held = copy.copy(module), vars(module)
-    for own in ("_parameters", "_buffers"):
-        tensors = held[own].items()
-        vars(twin)[own] = {n: None if t is None else state[prefix + n] for n, t in tensors}
+    twin, attributes = copy.copy(module), vars(module)
+    for kind in ("_parameters", "_buffers"):
+        tensors = attributes[kind].items()
+        vars(twin)[kind] = {n: None if t is None else state[prefix + n] for n, t in tensors}
     vars(twin)["_modules"] = {
         n: None if child is None else bound(child, state, f"{prefix}{n}.")
-        for n, child in held["_modules"].items()
+        for n, child in attributes["_modules"].items()
     }
     return twin
 
 
 class SeparateModules(nn.Module):
-    """Modules of a user's, one a member, each called with its member's rows, (rows, width).
+    """Modules of the user, one per member, each called with the rows of its member, (rows, width).
 
-    What they draw in training comes from their member's seed. Places that hold no row of a member
-    (its batch is shorter) are not shown to its module, and become 0.
+    Their random numbers in training come from the seed of their member. The padding of a member
+    whose batch is shorter is not passed to its module; its outputs are 0.
     """
 
     def __init__(self, modules: Sequence[nn.Module], seeds: Sequence[int]) -> None:
@@ -773,14 +773,14 @@ class SeparateModules(nn.Module):
         module = self.each[i]
         if not self.training or self.n_draws is None:
             return module(x)
-        held = [
+        buffers = [
             (owner, name, value)
             for owner in module.modules()
             for name, value in owner.named_buffers(recurse=False)
         ]
         with SeededDraws(partial(self._next_seed, i)):
             out = module(x)
-        for owner, name, value in held:  # a buffer may be another tensor now
+        for owner, name, value in buffers:  # a buffer may be another tensor now
             now = getattr(owner, name)
             if now is not None and now is not value:
                 setattr(owner, name, value.copy_(now.detach()))
@@ -841,7 +841,10 @@ class StackedActivation(nn.Module):
         if len(kinds) == 1:
             return _apply(self.kinds[0], x, valid)
         return torch.cat(
-            [_apply(kind, x[own], None if valid is None else valid[own]) for own, kind in kinds]
+            [
+                _apply(kind, x[members], None if valid is None else valid[members])
+                for members, kind in kinds
+            ]
         )
 
     def select_groups(self, keep: Sequence[int]) -> None:
@@ -883,7 +886,7 @@ def make_activations(
     *,
     proxy_norm: bool = False,
 ) -> list[StackedActivation]:
-    """The slots of layers of these widths: each draws of its own of the members' seeds."""
+    """The activation slots of layers of these widths, each with its own random parameters."""
     return [
         StackedActivation(
             specs,

@@ -32,7 +32,7 @@ from combutab.nn._network import (
     weight_generators,
 )
 
-# ---- Inputs: encoded columns of a table to what the first layer takes ----------------------------
+# ---- Inputs: from encoded columns of a table to inputs of the first layer ------------------------
 
 NUMERIC_EMBEDDINGS = ("none", "pbld", "piecewise-linear")
 """Names of what becomes of a number before the first layer."""
@@ -135,7 +135,7 @@ class PiecewiseLinearEmbedding(nn.Module):
         Edges of each column's bins, in increasing order.
     dim : int
     generators : sequence of torch.Generator
-        One a member.
+        One per member.
 
     Shape
     -----
@@ -177,13 +177,13 @@ class PiecewiseLinearEmbedding(nn.Module):
     def _shares(self, columns: Tensor) -> Tensor:  # (M, n_columns, batch, n_bins)
         low, width = self.edges[..., :-1], torch.diff(self.edges, dim=-1)
         wide = width > torch.finfo(width.dtype).tiny
-        place = torch.arange(low.shape[-1], device=low.device)
-        last = place == torch.where(wide, place, -1).amax(-1, keepdim=True)
-        least = torch.zeros_like(low).masked_fill_(wide & (place == 0), -torch.inf)
-        most = wide.to(low.dtype).masked_fill_(wide & last, torch.inf)
+        index = torch.arange(low.shape[-1], device=low.device)
+        last = index == torch.where(wide, index, -1).amax(-1, keepdim=True)
+        lower = torch.zeros_like(low).masked_fill_(wide & (index == 0), -torch.inf)
+        upper = wide.to(low.dtype).masked_fill_(wide & last, torch.inf)
         # x - l first: of numbers that are near it is exact
         shares = (columns - low.unsqueeze(2)) / torch.where(wide, width, 1.0).unsqueeze(2)
-        return torch.minimum(torch.maximum(shares, least.unsqueeze(2)), most.unsqueeze(2))
+        return torch.minimum(torch.maximum(shares, lower.unsqueeze(2)), upper.unsqueeze(2))
 
 
 class StackedInputs(nn.Module):
@@ -245,7 +245,10 @@ class StackedInputs(nn.Module):
             self.numeric = PeriodicEmbedding(n_numeric, settings, generators)
         elif settings.kind == "piecewise-linear" and n_numeric:
             none = torch.zeros(n_numeric, settings.n_bins + 1)
-            edges = [none if own is None else own for own in bins or [None] * len(generators)]
+            edges = [
+                none if member_bins is None else member_bins
+                for member_bins in bins or [None] * len(generators)
+            ]
             self.numeric = PiecewiseLinearEmbedding(torch.stack(edges), settings.dim, generators)
         if n_scaled:
             self.scale = nn.Parameter(torch.ones(len(generators), 1, n_scaled))
@@ -478,7 +481,7 @@ class StackedMLP(ChainNetwork):
         self.train(True)
 
 
-# ---- TabM: perceptrons of many heads that share their weights but for factors of rank one -------
+# ---- TabM: perceptrons with many heads, whose weights differ by factors of rank one --------------
 
 
 @dataclass(frozen=True)
@@ -550,8 +553,8 @@ def _first_factors(spec: MLPSpec, generators: Generators) -> Tensor:
 
     It is N(0, 1), one number a column of the table, where numbers are embedded, else -1 or 1.
     """
-    # NOTE[DIFF]: a one-hot column has a factor of its own, where the paper's code has one for all
-    # columns of a category; a row has but one of them.
+    # NOTE[DIFF]: each one-hot column has its own factor; the paper's code has one factor for all
+    # one-hot columns of a categorical column. A row has only one of them.
     widths = torch.tensor(spec.input_widths)
     embedded = spec.n_numeric > 0 and spec.numeric_embedding != "none"
     drawn = []

@@ -35,7 +35,7 @@ from combutab.nn._layers import (
 
 Context = Callable[[], AbstractContextManager[object]]  # of a forward pass: autocast, or none
 ROLES = ("weight", "bias", "normalization", "activation", "embedding", "scale")
-"""What a parameter may be, of which each kind has its factor of the learning rate."""
+"""Roles of parameters; each role has its own factor of the learning rate."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Member:
 
 
 def weight_generators(members: Sequence[Member], seeds: Sequence[int]) -> Generators:
-    """The generators of the members' first weights, by a seed each; None for what is loaded."""
+    """The generators of the initial weights, one seed per member; None for loaded weights."""
     return [
         torch.Generator().manual_seed(fold_in(seed, Stream.WEIGHTS) >> 1) if member.drawn else None
         for member, seed in zip(members, seeds, strict=True)
@@ -101,17 +101,17 @@ class StackedNetwork(nn.Module):
         self.to(device=device, dtype=dtype)
         m = self.n_members
         weights: list[StackedTensor] = []
-        others: list[StackedTensor] = []
+        undecayed: list[StackedTensor] = []
         buffers: list[StackedTensor] = []
         self._integer_buffers: list[StackedTensor] = []
         for entry in self._entries("", self):
             tensor = entry.tensor
             if isinstance(tensor, nn.Parameter) and tensor.requires_grad:
-                (weights if self._is_decayed(entry) else others).append(entry)
+                (weights if self._is_decayed(entry) else undecayed).append(entry)
             else:  # a frozen parameter is a buffer: it is kept, and not trained
                 floating = tensor.is_floating_point()
                 (buffers if floating else self._integer_buffers).append(entry)
-        slots, width = assign_columns([*weights, *others], m)
+        slots, width = assign_columns([*weights, *undecayed], m)
         self.n_decayed = sum(s.columns.stop - s.columns.start for s in slots[: len(weights)])
         self.flat = FlatTensors(slots, width, m, dtype=dtype, device=device, with_grad=True)
         slots, width = assign_columns(buffers, m)
@@ -148,7 +148,7 @@ class StackedNetwork(nn.Module):
         return [(slice(a, b), float(factors[a])) for a, b in itertools.pairwise(edges)]
 
     def _role(self, entry: StackedTensor) -> str:
-        """Name what a parameter is to the network."""
+        """The role of a parameter in the network."""
         return parameter_role(entry)
 
     def _is_decayed(self, entry: StackedTensor) -> bool:
@@ -164,9 +164,9 @@ class StackedNetwork(nn.Module):
                 if isinstance(kind, SeparateModules):
                     for i in range(stop - start):
                         for name, owner, attribute in kind.tensors(i):
-                            place = start + i
+                            member = start + i
                             yield StackedTensor(
-                                prefix + name, owner, attribute, place, place + 1, False
+                                prefix + name, owner, attribute, member, member + 1, False
                             )
             return
         yield from _own(prefix, module, 0, self.n_members)
@@ -178,7 +178,7 @@ class StackedNetwork(nn.Module):
         for module in self.modules():
             if isinstance(module, StackedNorm) and module.kind == "batch":
                 return "normalization='batch'"
-            if isinstance(module, SeparateModules):  # nobody knows what it does with them
+            if isinstance(module, SeparateModules):  # it may combine rows
                 return f"the activation {type(module.each[0]).__name__}, a module of your own,"
         return None
 
@@ -191,8 +191,8 @@ class StackedNetwork(nn.Module):
             rows = index[(index >= entry.start) & (index < entry.stop)] - entry.start
             if entry.stacked:
                 setattr(entry.module, entry.attribute, entry.tensor[rows])
-            if (kept := entry.kept(keep)) is not None:
-                self._integer_buffers.append(kept)
+            if (selected := entry.select(keep)) is not None:
+                self._integer_buffers.append(selected)
         for module in self.modules():
             if isinstance(module, StackedActivation):
                 module.select_groups(keep)
@@ -228,7 +228,7 @@ class StackedNetwork(nn.Module):
 
 
 def parameter_role(entry: StackedTensor) -> str:
-    """Name what a parameter is to its network.
+    """The role of a parameter in its network.
 
     Returns
     -------
@@ -264,7 +264,7 @@ def fill_gradients(loss: Tensor, *networks: StackedNetwork) -> None:
     backward(loss, [network.flat for network in networks])
 
 
-# ---- Specs: what a network is made of, before there is one; frozen, comparable, saved as JSON ----
+# ---- Specs: descriptions from which networks are built; frozen, comparable, saved as JSON --------
 
 
 class NetworkSpec(ABC):
@@ -291,9 +291,11 @@ class NetworkSpec(ABC):
 
     def __init_subclass__(cls, *, kind: str, **more: Any) -> None:
         super().__init_subclass__(**more)
-        known = NetworkSpec.kinds.get(kind, cls)
-        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise ValueError(f"there is a network of kind {kind!r} already: {known.__qualname__}")
+        registered = NetworkSpec.kinds.get(kind, cls)
+        if (registered.__module__, registered.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise ValueError(
+                f"there is a network of kind {kind!r} already: {registered.__qualname__}"
+            )
         cls.kind = kind
         NetworkSpec.kinds[kind] = cls
 
@@ -350,12 +352,12 @@ class NetworkSpec(ABC):
         if not isinstance(kind, str) or kind not in NetworkSpec.kinds:
             raise ValueError(f"the network is of the unknown kind {str(kind)[:50]!r}")
         cls = NetworkSpec.kinds[kind]
-        own = {name: value for name, value in record.items() if name != "kind"}
-        check_fields(own, cls.fields, "the shape")
-        return cls(**{n: tuple(v) if isinstance(v, list) else v for n, v in own.items()})
+        values = {name: value for name, value in record.items() if name != "kind"}
+        check_fields(values, cls.fields, "the shape")
+        return cls(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
 
 
-# ---- Networks that take a table's rows: what the training loop and an estimator ask of them ------
+# ---- Networks of encoded tables, as the training loop and the estimators use them ----------------
 
 
 class TableNetwork(StackedNetwork):
@@ -467,9 +469,9 @@ class TableNetwork(StackedNetwork):
 
 
 class LayeredNetwork(StackedNetwork):
-    """Linear, normalisation, activation, dropout mask, time and again; linear at the end.
+    """Linear, normalisation, activation, dropout mask, repeated; a linear layer at the end.
 
-    A residual network's layer passes on its input beside its output, concatenated.
+    Each layer of a residual network passes on its input and its output, concatenated.
     """
 
     linears: nn.ModuleList
@@ -491,7 +493,7 @@ class LayeredNetwork(StackedNetwork):
         return cast(Tensor, self.linears[-1](h))
 
     def chain(self, *, training: bool = True) -> Chain:
-        """Forward and backward passes in memory of their own; for predictions alone without."""
+        """Passes in reused memory; without ``training`` there are forward passes only."""
         return Chain(
             [cast(StackedLinear, layer) for layer in self.linears],
             list(self.norms),

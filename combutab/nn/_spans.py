@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-_SMALL = 64  # a span up to this size is gathered for each row where one a row is chosen
+_SMALL = 64  # spans up to this size are gathered together if each row has one chosen span
 _BOUNDS = [_SMALL * 4**k for k in range(24)]  # of spans that are gathered together
 _MANY_GROUPS = 8  # more groups than this, and near sizes are padded to share one
 
@@ -181,10 +181,10 @@ class RowSpans:
         width, largest = sum(sizes), max(sizes)
         if largest == min(sizes):
             return Group(spans, width, largest)
-        place = torch.arange(largest, device=self.device)
-        inside = place < self.span_sizes[spans].unsqueeze(1)
+        index = torch.arange(largest, device=self.device)
+        inside = index < self.span_sizes[spans].unsqueeze(1)
         first = (self.starts[spans] - self.starts[spans.start]).unsqueeze(1)
-        padded = torch.where(inside, first + place, width).flatten()
+        padded = torch.where(inside, first + index, width).flatten()
         return Group(spans, width, largest, padded, inside.flatten().nonzero().squeeze(1))
 
     def _make_buckets(self, starts: Sequence[int]) -> tuple[list[_Bucket], list[int]]:
@@ -192,8 +192,8 @@ class RowSpans:
         classes = [bisect_left(_BOUNDS, size) for size in self.sizes]
         used = sorted(set(classes))
         if len(used) == 1 and self.n_spans > 1:  # gathered from whole rows: no slice to undo
-            whole = _Bucket(slice(0, self.width), max(self.sizes), self.n_spans)
-            return [whole], [0] * self.n_spans
+            bucket = _Bucket(slice(0, self.width), max(self.sizes), self.n_spans)
+            return [bucket], [0] * self.n_spans
         buckets = []
         for which in used:
             members = [i for i, c in enumerate(classes) if c == which]
@@ -304,9 +304,9 @@ class RowSpans:
                 codes[..., group.spans] = group.open(part).argmax(-1)
                 continue
             drawn = _draw_small if group.size <= _SMALL else _draw_large
-            found = drawn(group, part, uniform[..., group.spans])
+            sampled = drawn(group, part, uniform[..., group.spans])
             # beyond the span if a logit is NaN
-            codes[..., group.spans] = found.clamp_max_(self.span_sizes[group.spans] - 1)
+            codes[..., group.spans] = sampled.clamp_max_(self.span_sizes[group.spans] - 1)
         return values.tanh().clamp_(-1, 1), codes
 
     def logits_of(self, i: int, raw: Tensor) -> Tensor:
@@ -341,12 +341,12 @@ class RowSpans:
         for i, codes in allowed.items():
             start = int(self.starts[i])
             logits = raw[..., start : start + self.sizes[i]]
-            kept = torch.zeros(self.sizes[i], dtype=torch.bool, device=raw.device)
-            kept[list(codes)] = True
-            log_probability += logits[..., kept].double().logsumexp(-1) - logits.double().logsumexp(
+            is_allowed = torch.zeros(self.sizes[i], dtype=torch.bool, device=raw.device)
+            is_allowed[list(codes)] = True
+            log_probability += logits[..., is_allowed].double().logsumexp(
                 -1
-            )
-            logits.masked_fill_(~kept, -torch.inf)
+            ) - logits.double().logsumexp(-1)
+            logits.masked_fill_(~is_allowed, -torch.inf)
         return raw, log_probability.exp_()
 
     def cross_entropy(self, raw: Tensor, span: Tensor, code: Tensor) -> Tensor:
@@ -378,10 +378,10 @@ class RowSpans:
     def _one_span(self, x: Tensor, span: Tensor, code: Tensor, bucket: _Bucket) -> Tensor:
         """(n, columns of the bucket), (n,), (n,) -> (n,)."""
         if bucket.n_spans > 1:
-            place = torch.arange(bucket.size, device=x.device)
-            column = (self.starts[span] - bucket.columns.start).unsqueeze(1) + place
+            index = torch.arange(bucket.size, device=x.device)
+            column = (self.starts[span] - bucket.columns.start).unsqueeze(1) + index
             x = _at_least_float32(x.gather(1, column.clamp_max_(x.shape[1] - 1)))
-            x = x.masked_fill(place >= self.span_sizes[span].unsqueeze(1), -torch.inf)
+            x = x.masked_fill(index >= self.span_sizes[span].unsqueeze(1), -torch.inf)
         return -_at_least_float32(x).log_softmax(1).gather(1, code.unsqueeze(1)).squeeze(1)
 
     def cross_entropy_all(self, raw: Tensor, codes: Tensor) -> Tensor:
@@ -406,7 +406,7 @@ class RowSpans:
 
 
 def _runs(sizes: Sequence[int], factor: float) -> list[slice]:
-    """Neighbours of which none is more than ``factor`` times as large as another."""
+    """Runs of neighbours whose sizes differ by at most ``factor``."""
     bounds, low, high = [0], sizes[0] if sizes else 0, 0
     for i, size in enumerate(sizes):
         low, high = min(low, size), max(high, size)
@@ -432,7 +432,7 @@ def _draw_small(group: Group, logits: Tensor, uniform: Tensor) -> Tensor:
 
 
 def _targets(total: Tensor, uniform: Tensor) -> Tensor:
-    """Return the sums to be met: below the total, lest rounding lead past the last code."""
+    """Return the target sums, below the total: rounding must not lead past the last code."""
     below = torch.nextafter(total, torch.zeros_like(total))
     return torch.minimum(uniform * total, below)
 
