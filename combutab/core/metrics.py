@@ -33,6 +33,9 @@ class Metric:
         Unit of an error, for a target in standard deviations.
     scorer_multiclass : str, default=""
         Name of the scikit-learn scorer for more than two classes, if it is another one.
+    response_method : {"predict", "decision_function", "predict_proba"}, default="predict"
+        Method of a classifier that the metric is computed from. Metrics of ``decision_function``
+        are also computed from probabilities.
     computed_by : callable, optional
         Function of targets, predictions and probabilities, for metrics that are not in ``METRICS``.
     """
@@ -45,6 +48,7 @@ class Metric:
     high: float = math.inf
     unit: str = ""
     scorer_multiclass: str = ""
+    response_method: str = "predict"
     computed_by: Values | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -61,6 +65,15 @@ class Metric:
         unit = f" in {self.unit}" if self.unit else ""
         return f"{self.title}{unit} ({better} is better)"
 
+    def accepts(self, method: str) -> bool:
+        """Whether it can be computed from what this method of a classifier returns.
+
+        >>> METRICS["classification"]["roc_auc"].accepts("predict_proba")
+        True
+        """
+        order = ("predict", "decision_function", "predict_proba")
+        return order.index(self.response_method) <= order.index(method)
+
     def scorer_name(self, n_classes: int = 2) -> str:
         """Name of the scikit-learn scorer, for ``scoring=`` with this number of classes."""
         return (self.scorer_multiclass if n_classes > 2 else "") or self.scorer
@@ -70,11 +83,14 @@ class Metric:
 
 _SDS = "standard deviations of the target"
 _CLASSIFICATION = [
-    Metric("roc_auc", "ROC AUC", "roc_auc", high=1.0, scorer_multiclass="roc_auc_ovr"),
-    Metric("log_loss", "log loss", "neg_log_loss", greater_is_better=False),
+    Metric("roc_auc", "ROC AUC", "roc_auc", high=1.0, scorer_multiclass="roc_auc_ovr",
+           response_method="decision_function"),
+    Metric("log_loss", "log loss", "neg_log_loss", greater_is_better=False,
+           response_method="predict_proba"),
     Metric("accuracy", "accuracy", "accuracy", high=1.0),
     Metric("balanced_accuracy", "balanced accuracy", "balanced_accuracy", high=1.0),
-    Metric("average_precision", "average precision", "average_precision", high=1.0),
+    Metric("average_precision", "average precision", "average_precision", high=1.0,
+           response_method="decision_function"),
     Metric("f1", "F1", "f1", high=1.0, scorer_multiclass="f1_macro"),
     Metric("f1_macro", "macro F1", "f1_macro", high=1.0),
 ]  # fmt: skip

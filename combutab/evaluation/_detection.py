@@ -11,6 +11,7 @@ import pandas as pd
 from sklearn.base import clone
 
 from combutab.core.parallel import gathered
+from combutab.core.predictions import class_scores, predict_labels
 from combutab.core.rng import seed_from
 from combutab.evaluation._efficacy import (
     Learners,
@@ -171,10 +172,8 @@ def _area(model: Any, X: Any, labels: np.ndarray, test: np.ndarray) -> float:
     if min(len(np.unique(labels[part])) for part in (test, ~test)) < 2:
         return np.nan
     model.fit(X[~test], labels[~test])
-    if hasattr(model, "predict_proba"):
-        scores = model.predict_proba(X[test])[:, 1]
-    else:
-        scores = model.decision_function(X[test])
+    response = class_scores(model, X[test])
+    scores = predict_labels(model, X[test]) if response is None else response[0][:, 1]
     return float(roc_auc_score(labels[test], scores))
 
 

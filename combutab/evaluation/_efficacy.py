@@ -17,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from combutab.core.metrics import METRICS
 from combutab.core.parallel import gathered
+from combutab.core.predictions import class_scores
 from combutab.core.rng import seed_from
 from combutab.evaluation._alignment import AlignedTables, align_tables
 from combutab.preprocessing import TableEncoder, UnlearnedWarning, as_pandas, infer_task
@@ -426,13 +427,9 @@ def _predict_classes(
     predicted = classes[np.asarray(fitted.predict(split.X_test)).ravel().astype(np.intp)]
     chances = np.zeros((len(predicted), n_classes))
     learned = classes[np.asarray(fitted.classes_, dtype=np.intp)]
-    if hasattr(fitted, "predict_proba"):
-        chances[:, learned] = fitted.predict_proba(split.X_test)
-    elif hasattr(fitted, "decision_function"):
-        distance = np.asarray(fitted.decision_function(split.X_test))
-        if distance.ndim == 1:
-            distance = np.column_stack([-distance, distance])
-        chances[:, learned] = distance
+    response = class_scores(fitted, split.X_test)
+    if response is not None:
+        chances[:, learned] = response[0]
     else:
         chances[np.arange(len(predicted)), predicted] = 1.0
         notes.append("ROC AUC of the predicted labels: the learner gives no probabilities")

@@ -22,6 +22,14 @@ from combutab.core.metrics import (
     named_metric,
     plain_name,
 )
+from combutab.core.predictions import (
+    class_labels,
+    class_positions,
+    class_scores,
+    needs_method,
+    one_hot,
+    predict_labels,
+)
 from combutab.core.rng import RandomState, as_generator
 from combutab.core.scores import confusion_counts, guessed_answers
 from combutab.core.text import counted, known_instead
@@ -70,14 +78,19 @@ def find_metric(name: str, task: str) -> Metric:
             "scikit-learn)"
         ) from None
 
+    response_method = "predict" if task == "regression" else _response_method(scorer)
+
     def values(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
-        shown = (_Classes if task == "classification" else _Numbers)(predicted, p)
-        value = float(scorer(shown, np.arange(len(y))[:, None], y))
+        model = _Numbers if task == "regression" else _MODELS[response_method]
+        value = float(scorer(model(predicted, p), np.arange(len(y))[:, None], y))
         return -value if wanted.startswith("neg_") else value
 
     title = wanted.removeprefix("neg_").replace("_", " ")
     return Metric(
-        *(wanted, title, wanted, not wanted.startswith("neg_")), low=-np.inf, computed_by=values
+        *(wanted, title, wanted, not wanted.startswith("neg_")),
+        low=-np.inf,
+        response_method=response_method,
+        computed_by=values,
     )
 
 
@@ -91,18 +104,47 @@ class _Numbers(RegressorMixin, BaseEstimator):
         return True
 
     def predict(self, X: np.ndarray) -> np.ndarray:
-        found: np.ndarray = self.predicted[X[:, 0]]
-        return found
+        predicted: np.ndarray = self.predicted[X[:, 0]]
+        return predicted
 
 
-class _Classes(ClassifierMixin, _Numbers):
+class _Labels(ClassifierMixin, _Numbers):
     @property
     def classes_(self) -> np.ndarray:
         return np.arange(self.p.shape[1])
 
+
+class _Scores(_Labels):
+    def decision_function(self, X: np.ndarray) -> np.ndarray:
+        scores: np.ndarray = self.p[X[:, 0]]
+        return scores[:, 1] if scores.shape[1] == 2 else scores
+
+
+class _Probabilities(_Labels):
     def predict_proba(self, X: np.ndarray) -> np.ndarray:
-        found: np.ndarray = self.p[X[:, 0]]
-        return found
+        probabilities: np.ndarray = self.p[X[:, 0]]
+        return probabilities
+
+
+_MODELS = {
+    "predict": _Labels,
+    "decision_function": _Scores,
+    "predict_proba": _Probabilities,
+}  # fmt: skip
+
+
+def _response_method(scorer: Callable[..., float]) -> str:
+    """The method of a classifier that a scorer of scikit-learn calls."""
+    classes = np.array([0, 1])
+    for method, model in _MODELS.items():
+        try:
+            scorer(model(classes, np.eye(2)), classes[:, None], classes)
+        except AttributeError:  # the scorer calls another method
+            continue
+        except ValueError:  # the metric does not accept these rows
+            pass
+        return method
+    return "predict_proba"
 
 
 # ---- Scores, and what they are computed from -----------------------------------------------------
@@ -139,7 +181,7 @@ class PredictionScores:
     y_true, y_pred : ndarray of shape (n_rows,) or (n_rows, n_outputs)
         Targets and predictions.
     y_proba : ndarray of shape (n_rows, n_classes) or None
-        Probabilities of ``classes``.
+        Probabilities of ``classes``, if the estimator has ``predict_proba``.
     classes : ndarray or None
         Class labels.
     rows : ndarray of shape (n_rows,) or None
@@ -244,8 +286,10 @@ def evaluate_predictions(
     Parameters
     ----------
     estimator : classifier or regressor
-        Any fitted estimator of this library or of scikit-learn. A classifier needs
-        ``predict_proba``.
+        Any fitted estimator of this library or of scikit-learn, including pipelines. Accuracy,
+        balanced accuracy, F1 and the confusion matrix are those of ``predict``. ROC AUC and average
+        precision are computed from ``predict_proba`` or ``decision_function``, log loss from
+        ``predict_proba``, and these metrics are left out if the estimator has no such method.
     X, y : table of shape (n_samples, n_features), targets
         Rows that the estimator was not trained on.
     scoring : str or sequence of str, optional
@@ -268,7 +312,8 @@ def evaluate_predictions(
     Raises
     ------
     ValueError
-        If a metric is unknown, or the rows cannot be scored.
+        If a metric is unknown, a metric in ``scoring`` needs a method that the estimator lacks, or
+        the rows cannot be scored.
 
     Notes
     -----
@@ -289,17 +334,15 @@ def evaluate_predictions(
     [[39, 0], [16, 114]]
     """
     check_is_fitted(estimator)
-    classifies = is_classifier(estimator)
-    if classifies and not hasattr(estimator, "predict_proba"):
-        raise ValueError(
-            f"{type(estimator).__name__} has no predict_proba: the scores need probabilities "
-            "(sklearn.calibration.CalibratedClassifierCV gives it some)"
-        )
-    answers = estimator.predict_proba(X) if classifies else estimator.predict(X)
-    if isinstance(answers, list):  # scikit-learn's, for several labels
-        answers = np.column_stack([p[:, 1] for p in answers])
-    classes = np.asarray(estimator.classes_) if classifies else None
-    return _scores(classes, answers, y, y_train, scoring, n_resamples, random_state)
+    labels = predict_labels(estimator, X)
+    if not is_classifier(estimator):
+        predictions = _Predictions(labels, labels)
+    else:
+        classes = class_labels(estimator)
+        positions = class_positions(labels, classes, "a prediction")
+        scores, method = class_scores(estimator, X) or (one_hot(positions, len(classes)), "predict")
+        predictions = _Predictions(positions, scores, method, classes)
+    return _scores(predictions, y, y_train, scoring, n_resamples, random_state)
 
 
 def evaluate_held_out(
@@ -358,9 +401,14 @@ def evaluate_held_out(
         raise ValueError(f"y has {len(y)} rows, and the estimator was fitted to {len(answers)}")
     held_out = ~np.isnan(answers.reshape(len(y), -1)).any(1)
     train = y if held_out.all() else y[~held_out]
+    answers = answers[held_out]
+    if is_classifier(estimator):
+        positions = answers > 0.5 if estimator.target_.multilabel else answers.argmax(1)
+        predictions = _Predictions(positions, answers, "predict_proba", estimator.classes_)
+    else:
+        predictions = _Predictions(answers, answers)
     return _scores(
-        getattr(estimator, "classes_", None),
-        answers[held_out],
+        predictions,
         y[held_out],
         train,
         scoring,
@@ -370,9 +418,21 @@ def evaluate_held_out(
     )
 
 
+@dataclass(frozen=True, eq=False)
+class _Predictions:
+    """Predicted numbers, or positions of predicted classes and scores of all classes.
+
+    ``method`` is the method of a classifier that the scores come from.
+    """
+
+    values: np.ndarray
+    scores: np.ndarray
+    method: str = "predict"
+    classes: np.ndarray | None = None
+
+
 def _scores(
-    classes: np.ndarray | None,
-    answers: np.ndarray,
+    predictions: _Predictions,
     y: Any,
     y_train: Any,
     scoring: str | Sequence[str] | None,
@@ -380,47 +440,61 @@ def _scores(
     random_state: RandomState,
     rows: np.ndarray | None = None,
 ) -> PredictionScores:
-    """Scores of probabilities or numbers for targets, and those of a baseline made of others."""
+    """Scores of predictions for targets, and those of a baseline made of the training targets."""
     y = np.asarray(y)
     y = column_or_1d(y) if y.ndim == 1 or y.shape[1] == 1 else y
     train = y if y_train is None else np.asarray(y_train).reshape(-1, *y.shape[1:])
-    if len(y) != len(answers) or not len(y):
-        raise ValueError(f"y has {len(y)} targets for {len(answers)} rows of X")
+    if len(y) != len(predictions.values) or not len(y):
+        raise ValueError(f"y has {len(y)} targets for {len(predictions.values)} rows of X")
+    if y.shape != predictions.values.shape:
+        raise ValueError(
+            f"y has the shape {y.shape}, and the predictions have {predictions.values.shape}"
+        )
     if pd.isna(y).any() or pd.isna(train).any():
         raise ValueError("y has missing values; leave those rows out")
+    classes = predictions.classes
     if classes is None:
-        return _number_scores(answers, y, train, scoring, n_resamples, random_state, rows)
+        return _number_scores(
+            predictions.values, y, train, scoring, n_resamples, random_state, rows
+        )
     multilabel = y.ndim == 2
-    numbers, train_numbers = (y, train) if multilabel else _class_places(classes, y, train)
+    predicted, scores = predictions.values.astype(np.int64), predictions.scores
+    positions = class_positions(y, classes, "y")
     if multilabel:
-        shares = train_numbers.mean(0)
-        predicted, guessed = answers > 0.5, np.tile(shares > 0.5, (len(y), 1))
+        shares = train.mean(0)
+        guessed = np.tile(shares > 0.5, (len(y), 1))
         words = "the frequencies of the labels"
     else:
-        shares = np.bincount(train_numbers, minlength=len(classes)) / len(train_numbers)
-        predicted, guessed = answers.argmax(1), np.full(len(y), shares.argmax())
+        train_positions = pd.Index(classes).get_indexer(pd.Index(train))
+        known = train_positions[train_positions >= 0]
+        shares = np.bincount(known, minlength=len(classes)) / len(known)
+        guessed = np.full(len(y), shares.argmax())
         label = classes.tolist()[int(shares.argmax())]
         words = f"the class frequencies (most frequent: {label!r})"
     without = ["balanced_accuracy"] * multilabel
     without += ["average_precision"] * (len(classes) > 2 and not multilabel)
     chosen = _chosen(scoring, "classification", without)
+    if scoring is not None:
+        for metric in chosen[:1] if isinstance(scoring, str) else chosen:
+            if not metric.accepts(predictions.method):
+                raise ValueError(needs_method(metric.name, metric.response_method))
+    chosen = [metric for metric in chosen if metric.accepts(predictions.method)]
     table = _table(
         chosen,
         scoring is not None,
-        numbers,
-        (predicted.astype(int), answers),
-        lambda metric: metric.values(numbers, guessed.astype(int), np.tile(shares, (len(y), 1))),
+        positions,
+        (predicted, scores),
+        lambda metric: metric.values(positions, guessed.astype(int), np.tile(shares, (len(y), 1))),
         n_resamples,
         random_state,
     )
     confusion = None
     if not multilabel and len(classes) <= _FEW:
-        counts = confusion_counts(numbers, predicted, len(classes))
+        counts = confusion_counts(positions, predicted, len(classes))
         names = [str(label) for label in classes.tolist()]
         confusion = pd.DataFrame(
             counts, pd.Index(names, name="true"), pd.Index(names, name="predicted")
         )
-    answered = predicted.astype(int) if multilabel else classes[predicted]
     return PredictionScores(
         "classification",
         table.index[0],
@@ -430,22 +504,11 @@ def _scores(
         confusion,
         None,
         y,
-        answered,
-        answers,
+        predicted if multilabel else classes[predicted],
+        scores if predictions.method == "predict_proba" else None,
         classes,
         rows,
     )
-
-
-def _class_places(
-    classes: np.ndarray, y: np.ndarray, train: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Labels as their places among the classes; those that are none of them raise an error."""
-    found = pd.Index(classes).get_indexer(y), pd.Index(classes).get_indexer(train)
-    if (found[0] < 0).any():
-        strange = y[found[0] < 0].tolist()[0]
-        raise ValueError(f"y has the class {strange!r}, which the estimator was not fitted to")
-    return found[0], found[1][found[1] >= 0]
 
 
 def _number_scores(

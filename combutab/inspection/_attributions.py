@@ -13,15 +13,10 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from combutab.core.predictions import class_labels, class_positions, predict_labels
 from combutab.core.rng import RandomState, as_generator
 from combutab.estimators import TableModule
-from combutab.inspection._columns import (
-    as_frame,
-    find_output,
-    output_names,
-    predicted,
-    sampled_rows,
-)
+from combutab.inspection._columns import Outputs, as_frame, predicted, sampled_rows
 from combutab.nn import TableNetwork
 
 Method = Literal["auto", "integrated_gradients", "shapley"]
@@ -96,7 +91,8 @@ def attributions(
     Parameters
     ----------
     estimator : fitted classifier or regressor
-        An estimator of this library; for Shapley values also any scikit-learn estimator.
+        An estimator of this library; for Shapley values also any scikit-learn regressor, or
+        classifier with ``predict_proba`` or ``decision_function``.
     X : table of shape (n_rows, n_features)
         Rows to explain.
     background : table of shape (n_samples, n_features), optional
@@ -159,30 +155,30 @@ def attributions(
     rng = as_generator(random_state)
     others = others.iloc[sampled_rows(len(others), n_background, rng)]
     answers, theirs = predicted(estimator, rows), predicted(estimator, others)
-    place = find_output(estimator, target, answers.shape[1])
-    if place is None and not hasattr(estimator, "classes_"):
+    outputs = Outputs.of(estimator, rows)
+    place = outputs.find(target)
+    if place is not None:
+        places = np.full(len(rows), place)
+    elif not outputs.classifies:
         raise ValueError(
             f"the model has {answers.shape[1]} outputs; give target, the position of one of them"
         )
-    multilabel = getattr(getattr(estimator, "target_", None), "multilabel", False)
-    if place is None and multilabel:
-        raise ValueError(
-            f"the model has the labels {np.asarray(estimator.classes_).tolist()}; give one as "
-            "target"
-        )
-    places = answers.argmax(1) if place is None else np.full(len(rows), place)
+    elif outputs.multilabel:
+        raise ValueError(f"the model has the labels {outputs.labels}; give one as target")
+    else:
+        labels = predict_labels(estimator, rows)
+        places = class_positions(labels, class_labels(estimator), "a prediction")
     module = _differentiable(estimator, method)
     if module is None:
         values = _shapley(estimator, rows, others, places, rng)
     else:
         values = _integrated_gradients(module, rows, others, places)
-    names = output_names(estimator, answers.shape[1])
     return Attributions(
         pd.DataFrame(values, rows.index, rows.columns),
         rows,
         answers[np.arange(len(rows)), places],
         theirs.mean(0)[places],
-        [names[k] for k in places],
+        [outputs.names[k] for k in places],
         "shapley" if module is None else "integrated_gradients",
     )
 

@@ -16,9 +16,17 @@ from sklearn.base import is_classifier
 from sklearn.utils import resample
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
+from combutab.core.predictions import (
+    class_labels,
+    class_positions,
+    class_scores,
+    needs_method,
+    one_hot,
+    predict_labels,
+)
 from combutab.core.rng import RandomState, as_generator
 from combutab.core.text import counted, known_instead, no_column
-from combutab.evaluation import METRICS, find_metric
+from combutab.evaluation import find_metric
 from combutab.preprocessing import ColumnKind, as_numpy, as_pandas, column_kind
 
 # ---- What is explained: a table as a frame, and which number a model gives for a row -------------
@@ -47,35 +55,59 @@ def as_frame(estimator: Any, X: Any, name: str = "X") -> pd.DataFrame:
 
 
 def predicted(estimator: Any, X: Any) -> np.ndarray:
-    """Probabilities of the classes, or numbers: (n, n_outputs)."""
-    of_classes = hasattr(estimator, "classes_") and hasattr(estimator, "predict_proba")
-    found = np.asarray((estimator.predict_proba if of_classes else estimator.predict)(X))
-    return found.reshape(len(found), -1)
+    """Probabilities or scores of the classes, or predicted numbers: (n_samples, n_outputs).
 
-
-def output_names(estimator: Any, n_outputs: int) -> list[str]:
-    """Each output of `predicted` in words."""
-    if (classes := getattr(estimator, "classes_", None)) is not None:
-        return [f"probability of {label!r}" for label in np.asarray(classes).tolist()]
-    return ["prediction"] if n_outputs == 1 else [f"output {i}" for i in range(n_outputs)]
-
-
-def find_output(estimator: Any, target: Any, n_outputs: int) -> int | None:
-    """The output that ``target`` names: a class, or the position of one of several numbers.
-
-    Without one it is the only output, the second of two classes, or None where that is open.
+    Raises ValueError for a classifier that has neither ``predict_proba`` nor
+    ``decision_function``.
     """
-    classes = getattr(estimator, "classes_", None)
-    labels = list(range(n_outputs)) if classes is None else np.asarray(classes).tolist()
-    if target is None:
-        multilabel = getattr(getattr(estimator, "target_", None), "multilabel", False)
-        two = classes is not None and len(labels) == 2 and not multilabel
-        return 1 if two else 0 if n_outputs == 1 else None
-    target = target.item() if isinstance(target, np.generic) else target
-    if target not in labels:
-        what = "an output" if classes is None else "a class"
-        raise ValueError(f"target={target!r} is not {what}; {known_instead(target, labels)}")
-    return labels.index(target)
+    if not is_classifier(estimator):
+        numbers = predict_labels(estimator, X)
+        return numbers.reshape(len(numbers), -1)
+    class_labels(estimator)  # raises for several targets with more than two classes
+    response = class_scores(estimator, X)
+    if response is None:
+        raise ValueError(needs_method("an explanation", "decision_function"))
+    return response[0]
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The outputs of `predicted`: a name for each, and the label by which ``target`` selects it."""
+
+    names: list[str]
+    labels: list[Any]
+    classifies: bool
+    multilabel: bool = False
+
+    @classmethod
+    def of(cls, estimator: Any, X: Any) -> Outputs:
+        """Outputs of a fitted estimator for rows such as these."""
+        n_outputs = predicted(estimator, X[:1]).shape[1]
+        if is_classifier(estimator):
+            labels = class_labels(estimator).tolist()
+            what = "probability" if hasattr(estimator, "predict_proba") else "decision function"
+            multilabel = predict_labels(estimator, X[:1]).ndim == 2
+            return cls([f"{what} of {label!r}" for label in labels], labels, True, multilabel)
+        names = [f"output {i}" for i in range(n_outputs)] if n_outputs > 1 else ["prediction"]
+        return cls(names, list(range(n_outputs)), False)
+
+    def find(self, target: Any) -> int | None:
+        """Position of the output that ``target`` names: a class, or the position of a number.
+
+        The default is the only output or the second of two classes, or None if there are more.
+        """
+        if target is None:
+            two_classes = self.classifies and len(self.labels) == 2 and not self.multilabel
+            if two_classes:
+                return 1
+            return 0 if len(self.labels) == 1 else None
+        target = target.item() if isinstance(target, np.generic) else target
+        if target not in self.labels:
+            what = "a class" if self.classifies else "an output"
+            raise ValueError(
+                f"target={target!r} is not {what}; {known_instead(target, self.labels)}"
+            )
+        return self.labels.index(target)
 
 
 def sampled_rows(n_rows: int, most: int | None, rng: np.random.Generator) -> np.ndarray:
@@ -160,8 +192,9 @@ def permutation_importance(
     scoring : str, callable or None, default=None
         Name of a metric (see `combutab.evaluation.find_metric`), or a function of an estimator, X
         and y for which greater is better. None is R2 for regression and ROC AUC for classification
-        (for more than two classes, the mean of one class against the rest), or log loss if ``y``
-        has only one class.
+        (for more than two classes, the mean of one class against the rest), log loss if ``y`` has
+        only one class, or accuracy if the classifier has neither ``predict_proba`` nor
+        ``decision_function``. Metrics of classes, such as accuracy, are those of ``predict``.
     n_repeats : int, default=10
         Number of bootstrap samples, in each of which every column is shuffled once; at least 2.
     max_samples : int, default=2000
@@ -203,7 +236,7 @@ def permutation_importance(
     check_consistent_length(X, labels)
     if n_missing := int(pd.isna(labels).sum()):
         raise ValueError(f"y has {n_missing} missing values; leave these rows out")
-    name, greater_is_better, scorer = _scorer(estimator, labels, scoring)
+    name, greater_is_better, scorer = _scorer(estimator, X, labels, scoring)
     rng = as_generator(random_state)
     strata = labels if is_classifier(estimator) and labels.ndim == 1 else None
     rows, scores, n_rows = np.arange(len(X)), [], min(len(X), max_samples)
@@ -234,36 +267,53 @@ def permutation_importance(
 
 
 def _scorer(
-    estimator: Any, y: np.ndarray, scoring: str | Callable[..., float] | None
+    estimator: Any, X: Any, y: np.ndarray, scoring: str | Callable[..., float] | None
 ) -> tuple[str, bool, Callable[..., float]]:
     """The score's name, whether greater is better, and what computes it, greater for better."""
     if callable(scoring):
         return getattr(scoring, "__name__", "score"), True, scoring
     task = "classification" if is_classifier(estimator) else "regression"
     if scoring is None:
-        one_class = task == "classification" and y.ndim == 1 and len(pd.unique(pd.Series(y))) == 1
-        scoring = "log_loss" if one_class else next(iter(METRICS[task]))
+        scoring = _default_scoring(estimator, X, y, task)
     metric = find_metric(scoring, task)
     sign = 1 if metric.greater_is_better else -1
     if task == "regression":
 
-        def of_numbers(model: Any, X: Any, y: np.ndarray) -> float:
-            answers = model.predict(X)
-            return sign * metric.values(y, answers, answers)
+        def score_numbers(model: Any, X: Any, y: np.ndarray) -> float:
+            numbers = predict_labels(model, X)
+            return sign * metric.values(y, numbers, numbers)
 
-        return metric.title, metric.greater_is_better, of_numbers
-    classes = pd.Index(np.asarray(estimator.classes_))
-    places = y if y.ndim > 1 else classes.get_indexer(pd.Index(y))
-    if (unknown := places < 0).any():
-        raise ValueError(f"y has the class {y[unknown.argmax()]!r}, which the model does not know")
+        return metric.title, metric.greater_is_better, score_numbers
+    classes = class_labels(estimator)
+    class_positions(y, classes, "y")  # raises for an unknown class
+    if metric.response_method != "predict":
+        response = class_scores(estimator, X[:1])
+        if response is None or not metric.accepts(response[1]):
+            raise ValueError(needs_method(metric.name, metric.response_method))
 
-    def score(model: Any, X: Any, y: np.ndarray) -> float:
-        p = predicted(model, X)
-        if y.ndim > 1:
-            return sign * metric.values(y, (p > 0.5).astype(int), p)
-        return sign * metric.values(classes.get_indexer(pd.Index(y)), p.argmax(1), p)
+    def score_classes(model: Any, X: Any, y: np.ndarray) -> float:
+        truth = class_positions(y, classes, "y")
+        if metric.response_method == "predict":
+            labels = class_positions(predict_labels(model, X), classes, "a prediction")
+            return sign * metric.values(truth, labels, one_hot(labels, len(classes)))
+        response = class_scores(model, X)
+        assert response is not None  # checked above
+        return sign * metric.values(truth, truth, response[0])
 
-    return metric.title, metric.greater_is_better, score
+    return metric.title, metric.greater_is_better, score_classes
+
+
+def _default_scoring(estimator: Any, X: Any, y: np.ndarray, task: str) -> str:
+    """R2; ROC AUC, or accuracy for a classifier without scores; log loss for a single class."""
+    if task == "regression":
+        return "r2"
+    response = class_scores(estimator, X[:1])
+    if response is None:
+        return "accuracy"
+    one_class = y.ndim == 1 and len(pd.unique(pd.Series(y))) == 1
+    if not one_class:
+        return "roc_auc"
+    return "log_loss" if response[1] == "predict_proba" else "accuracy"
 
 
 # ---- Partial dependence and individual conditional expectation -----------------------------------
@@ -331,7 +381,8 @@ def partial_dependence(
     Parameters
     ----------
     estimator : fitted classifier or regressor
-        An estimator of this library or of scikit-learn, including pipelines.
+        An estimator of this library or of scikit-learn, including pipelines. The predictions are
+        those of a regressor, or ``predict_proba`` or else ``decision_function`` of a classifier.
     X : table of shape (n_samples, n_features)
         Rows whose columns are varied.
     columns : sequence of column names, optional
@@ -355,7 +406,7 @@ def partial_dependence(
     Raises
     ------
     ValueError
-        If a column, class or output does not exist.
+        If a column, class or output does not exist, or a classifier only predicts labels.
 
     References
     ----------
@@ -380,10 +431,11 @@ def partial_dependence(
     for name in chosen:
         if name not in frame.columns:
             raise ValueError(no_column(name, frame.columns))
-    n_outputs = predicted(estimator, frame[:1]).shape[1]
-    names, place = output_names(estimator, n_outputs), find_output(estimator, target, n_outputs)
-    multilabel = getattr(getattr(estimator, "target_", None), "multilabel", False)
-    if multilabel and len(names) == 2 and place == 0:  # which scikit-learn takes for two classes
+    outputs = Outputs.of(estimator, frame)
+    names, place = outputs.names, outputs.find(target)
+    if (
+        outputs.multilabel and len(names) == 2 and place == 0
+    ):  # which scikit-learn takes for two classes
         raise ValueError(
             f"of two labels there is the partial dependence of the second only, got {target=}; fit "
             "a classifier for this label"
@@ -398,7 +450,9 @@ def partial_dependence(
             if place is not None and len(individual) > 1:
                 individual, own = individual[place : place + 1], [names[place]]
             elif place == 0 and len(names) == 2:
-                individual, own = 1 - individual, [names[0]]
+                has_probabilities = hasattr(estimator, "predict_proba")
+                individual = 1 - individual if has_probabilities else -individual
+                own = [names[0]]
             average = pd.DataFrame(individual.mean(1).T, columns=own)
             found.append(PartialDependence(name, values, categorical, average, individual))
     return found

@@ -118,7 +118,8 @@ def report_model(
     Parameters
     ----------
     estimator : fitted classifier or regressor
-        An estimator of this library or of scikit-learn. A classifier needs ``predict_proba``.
+        An estimator of this library or of scikit-learn. A classifier needs ``predict_proba`` or
+        ``decision_function``.
     X : table of shape (n_samples, n_features)
         Rows that the model was not trained on.
     y : array-like of shape (n_samples,), optional
@@ -461,10 +462,12 @@ def _fit_figure(scores: PredictionScores | None) -> tuple[Markup, str] | None:
             x, hit = scores.y_proba[:, 1], scores.y_true == scores.classes[1]
             names = f"predicted probability of {classes[1]!r}", f"observed share of {classes[1]!r}"
         else:
-            x, hit = scores.y_proba.max(1), scores.y_true == scores.y_pred
+            predicted = pd.Index(scores.classes).get_indexer(pd.Index(scores.y_pred))
+            x = scores.y_proba[np.arange(scores.n_rows), predicted]
+            hit = scores.y_true == scores.y_pred
             names = "probability of the predicted class", "share of correct predictions"
         title, limits = "Calibration curve", (0.0, 1.0)
-    elif scores.y_pred.ndim == 1:
+    elif scores.task == "regression":
         x, hit = scores.y_pred, scores.y_true
         names, title = ("predicted value", "true value"), "Predicted and true values"
         limits = None

@@ -5,10 +5,22 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from sklearn import metrics
+from sklearn.base import clone
 from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.ensemble import RandomForestClassifier, VotingClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
 from sklearn.metrics import get_scorer
-from sklearn.svm import LinearSVC
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    GridSearchCV,
+    TunedThresholdClassifierCV,
+)
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.multioutput import MultiOutputClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, LinearSVC
+from sklearn.tree import DecisionTreeClassifier
 
 from combutab import MLPClassifier
 from combutab.evaluation import (
@@ -88,6 +100,119 @@ def test_confusion_matrix():
         assert "balanced accuracy" in text
 
 
+LABEL_METRICS = {
+    "accuracy": metrics.accuracy_score,
+    "balanced_accuracy": metrics.balanced_accuracy_score,
+    "f1": lambda y, predicted: metrics.f1_score(
+        y, predicted, **({"pos_label": "yes"} if "yes" in y else {"average": "macro"})
+    ),
+}
+CLASSIFIERS = {
+    "tuned threshold": TunedThresholdClassifierCV(
+        LogisticRegression(), scoring="balanced_accuracy"
+    ),
+    "tuned network": TunedThresholdClassifierCV(
+        MLPClassifier((4,), max_iter=3, random_state=0), scoring="balanced_accuracy", cv=2
+    ),
+    "fixed threshold": FixedThresholdClassifier(
+        LinearSVC(), threshold=-0.7, pos_label="yes", response_method="decision_function"
+    ),
+    "calibrated": SVC(probability=True, random_state=0),
+    "ridge": RidgeClassifier(),
+    "pipeline": make_pipeline(StandardScaler(), LinearSVC()),
+    "grid": GridSearchCV(LinearSVC(), {"C": [0.1, 1.0]}, cv=2),
+    "votes": VotingClassifier([("a", LogisticRegression()), ("b", DecisionTreeClassifier())]),
+    "pairs": SVC(decision_function_shape="ovo"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The `probability` parameter:FutureWarning")
+@pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.parametrize("target", ["two", "three", "five"])
+def test_metrics_of_labels_score_predict(name, target):
+    y = np.digitize(NOISY, [-1, -0.3, 0.3, 1]) if target == "five" else TARGETS[target]
+    if target != "two" and name in ("tuned threshold", "tuned network", "fixed threshold"):
+        pytest.skip("thresholds are for two classes")
+    model = clone(CLASSIFIERS[name]).fit(X[TRAIN], y[TRAIN])
+    predicted = model.predict(X[TEST])
+    found = evaluate_predictions(model, X[TEST], y[TEST], n_resamples=3)
+    for metric, value in LABEL_METRICS.items():
+        assert_allclose(found.table.loc[metric, "score"], value(y[TEST], predicted))
+    assert (found.y_pred == predicted).all()
+    assert found.confusion.to_numpy().tolist() == (
+        metrics.confusion_matrix(y[TEST], predicted).tolist()
+    )
+
+
+def test_classifiers_without_probabilities_are_ranked_by_decision_function():
+    y = TARGETS["two"]
+    model = LinearSVC().fit(X[TRAIN], y[TRAIN])
+    found = evaluate_predictions(model, X[TEST], y[TEST], n_resamples=0)
+    distance = model.decision_function(X[TEST])
+    assert found.metric == "roc_auc"
+    assert_allclose(found.table.loc["roc_auc", "score"], metrics.roc_auc_score(y[TEST], distance))
+    expected = metrics.average_precision_score(y[TEST], distance, pos_label="yes")
+    assert_allclose(found.table.loc["average_precision", "score"], expected)
+    assert "log_loss" not in found.table.index
+    assert found.y_proba is None
+
+
+def test_classifiers_of_labels_have_no_roc_auc():
+    y = TARGETS["two"]
+    model = clone(CLASSIFIERS["votes"]).fit(X[TRAIN], y[TRAIN])
+    found = evaluate_predictions(model, X[TEST], y[TEST], n_resamples=0)
+    assert found.table.index.tolist() == ["accuracy", "balanced_accuracy", "f1"]
+    with pytest.raises(ValueError, match="roc_auc needs predict_proba or decision_function"):
+        evaluate_predictions(model, X[TEST], y[TEST], scoring="roc_auc")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        RandomForestClassifier(10, random_state=0),
+        MultiOutputClassifier(LogisticRegression()),
+        MultiOutputClassifier(LinearSVC()),
+        OneVsRestClassifier(LinearSVC()),
+    ],
+)
+def test_label_matrices_of_scikit_learn(model):
+    y = (np.c_[TARGETS["several"], X[:, 2]] > 0).astype(int)
+    model = clone(model).fit(X[TRAIN], y[TRAIN])
+    predicted = model.predict(X[TEST])
+    found = evaluate_predictions(model, X[TEST], y[TEST], n_resamples=0)
+    assert_allclose(found.table.loc["accuracy", "score"], (predicted == y[TEST]).all(1).mean())
+    expected = metrics.f1_score(y[TEST], predicted, average="macro")
+    assert_allclose(found.table.loc["f1", "score"], expected)
+    assert (found.y_pred == predicted).all()
+    if hasattr(model, "predict_proba"):
+        p = np.column_stack([each[:, 1] for each in model.predict_proba(X[TEST])])
+        assert_allclose(found.table.loc["roc_auc", "score"], metrics.roc_auc_score(y[TEST], p))
+
+
+def test_a_label_that_no_training_row_has():
+    y = np.c_[TARGETS["several"][:, 0] > 0, np.zeros(len(X))].astype(int)
+    model = RandomForestClassifier(10, random_state=0).fit(X[TRAIN], y[TRAIN])
+    found = evaluate_predictions(model, X[TEST], y[TEST], n_resamples=0)
+    p = model.predict_proba(X[TEST])[0][:, 1]
+    assert_allclose(found.table.loc["roc_auc", "score"], metrics.roc_auc_score(y[TEST][:, 0], p))
+
+
+def test_several_targets_of_many_classes_raise():
+    y = np.digitize(TARGETS["several"], [-0.5, 0.5])
+    model = RandomForestClassifier(3).fit(X, y)
+    with pytest.raises(ValueError, match="one classifier per target"):
+        evaluate_predictions(model, X, y)
+
+
+def test_predictions_in_a_column_score_as_numbers():
+    y = TARGETS["numbers"]
+    model = LinearRegression().fit(X[TRAIN], y[TRAIN, None])
+    found = evaluate_predictions(model, X[TEST], y[TEST], n_resamples=0)
+    predicted = model.predict(X[TEST])[:, 0]
+    assert_allclose(found.table.loc["mae", "score"], np.abs(predicted - y[TEST]).mean())
+    assert_allclose(found.errors["model"][1.0], np.abs(predicted - y[TEST]).max())
+
+
 def test_several_labels():
     y = (TARGETS["several"] > 0).astype(int)
     clf = MLPClassifier((4,), max_iter=2, random_state=0).fit(X[TRAIN], y[TRAIN])
@@ -153,8 +278,12 @@ def test_what_cannot_be_scored():
         evaluate_predictions(model, X[:2], ["no", None])
     with pytest.raises(ValueError, match="scoring is empty"):
         evaluate_predictions(model, X[TEST], y[TEST], scoring=[])
-    with pytest.raises(ValueError, match="LinearSVC has no predict_proba"):
-        evaluate_predictions(LinearSVC().fit(X, y), X, y)
+    with pytest.raises(ValueError, match="log_loss needs predict_proba"):
+        evaluate_predictions(LinearSVC().fit(X, y), X, y, scoring="log_loss")
+    with pytest.raises(ValueError, match="neg_brier_score needs predict_proba"):
+        evaluate_predictions(LinearSVC().fit(X, y), X, y, scoring=["f1", "neg_brier_score"])
+    with pytest.raises(ValueError, match=r"y has the shape \(160, 2\)"):
+        evaluate_predictions(model, X, TARGETS["several"] > 0)
     clf = MLPClassifier((4,), max_iter=2, early_stopping=False).fit(X, y)
     with pytest.raises(ValueError, match="trained on all rows"):
         evaluate_held_out(clf, y)

@@ -5,10 +5,14 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import metrics
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.ensemble import RandomForestClassifier, VotingClassifier
 from sklearn.inspection import partial_dependence as their_dependence
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import r2_score
+from sklearn.model_selection import FixedThresholdClassifier
+from sklearn.svm import LinearSVC
 
 from combutab import (
     MLPClassifier,
@@ -178,11 +182,61 @@ def test_rows_that_cannot_be_scored(change, message):
 
 
 def test_a_class_that_the_model_does_not_know(fitted):
-    with pytest.raises(ValueError, match="y has the class 'no', which the model does not know"):
+    with pytest.raises(
+        ValueError, match="y has the class 'no', which the estimator was not fitted to"
+    ):
         permutation_importance(fitted("three"), X, np.full(N, "no", dtype=object))
 
 
+NUMBERS = np.random.default_rng(5).normal(size=(200, 3))
+RARE = np.where(NUMBERS[:, 0] + NUMBERS[:, 1] > 1.5, "yes", "no")
+
+
+@pytest.mark.parametrize("scoring", ["accuracy", "f1", "matthews_corrcoef"])
+def test_importances_of_label_metrics_score_predict(scoring):
+    model = FixedThresholdClassifier(LogisticRegression(), threshold=0.05).fit(NUMBERS, RARE)
+    found = permutation_importance(model, NUMBERS, RARE, scoring=scoring, random_state=0)
+    argmax = permutation_importance(
+        model.estimator_, NUMBERS, RARE, scoring=scoring, random_state=0
+    )
+    score = {
+        "accuracy": metrics.accuracy_score,
+        "f1": lambda y, predicted: metrics.f1_score(y, predicted, pos_label="yes"),
+        "matthews_corrcoef": metrics.matthews_corrcoef,
+    }[scoring]
+    right = score(RARE, model.predict(NUMBERS))
+    assert abs(found.score - right) < 0.05
+    assert abs(argmax.score - right) > 0.1
+
+
+def test_importances_without_probabilities():
+    svc = LinearSVC().fit(NUMBERS, RARE)
+    found = permutation_importance(svc, NUMBERS, RARE, random_state=0)
+    assert found.scoring == "ROC AUC"
+    expected = metrics.roc_auc_score(RARE, svc.decision_function(NUMBERS))
+    assert abs(found.score - expected) < 0.01
+    with pytest.raises(ValueError, match="log_loss needs predict_proba"):
+        permutation_importance(svc, NUMBERS, RARE, scoring="log_loss")
+    votes = VotingClassifier([("a", LogisticRegression()), ("b", LinearSVC())])
+    found = permutation_importance(votes.fit(NUMBERS, RARE), NUMBERS, RARE, random_state=0)
+    assert found.scoring == "accuracy"
+
+
 # ---- partial dependence --------------------------------------------------------------------------
+
+
+def test_dependences_without_probabilities_are_of_decision_function():
+    svc = LinearSVC().fit(NUMBERS, RARE)
+    (yes,) = partial_dependence(svc, NUMBERS, [0], n_values=3, max_samples=200)
+    (no,) = partial_dependence(svc, NUMBERS, [0], target="no", n_values=3, max_samples=200)
+    changed = NUMBERS.copy()
+    changed[:, 0] = yes.values[1]
+    np.testing.assert_allclose(yes.individual[0, :, 1], svc.decision_function(changed))
+    np.testing.assert_allclose(no.individual, -yes.individual)
+    assert yes.average.columns.tolist() == ["decision function of 'yes'"]
+    votes = VotingClassifier([("a", LogisticRegression()), ("b", LinearSVC())])
+    with pytest.raises(ValueError, match="predict_proba or decision_function"):
+        partial_dependence(votes.fit(NUMBERS, RARE), NUMBERS)
 
 
 def test_dependences_of_a_known_function():
@@ -246,6 +300,30 @@ def test_two_labels_are_not_two_classes():
 
 
 # ---- attributions --------------------------------------------------------------------------------
+
+
+class LastOfThree(LogisticRegression):
+    """Predicts the last class of all rows, whatever the probabilities are."""
+
+    def predict(self, X):
+        return np.full(len(X), self.classes_[-1])
+
+
+def test_attributions_are_those_of_the_predicted_class():
+    y = np.digitize(NUMBERS[:, 0], [-0.5, 0.5])
+    model = LastOfThree().fit(NUMBERS, y)
+    found = attributions(model, NUMBERS[:3], NUMBERS, n_background=5, random_state=0)
+    assert found.outputs == ["probability of 2"] * 3
+    np.testing.assert_allclose(found.predictions, model.predict_proba(NUMBERS[:3])[:, 2])
+
+
+def test_attributions_of_one_label_of_a_forest():
+    y = np.c_[NUMBERS[:, 0] > 0, NUMBERS[:, 1] > 0].astype(int)
+    forest = RandomForestClassifier(5, random_state=0).fit(NUMBERS, y)
+    with pytest.raises(ValueError, match=r"the labels \[0, 1\]; give one as target"):
+        attributions(forest, NUMBERS[:3], NUMBERS)
+    found = attributions(forest, NUMBERS[:3], NUMBERS, target=1, n_background=5, random_state=0)
+    np.testing.assert_allclose(found.predictions, forest.predict_proba(NUMBERS[:3])[1][:, 1])
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """The report of a fitted model: what it says, and what of the rows it does not show."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
 
 from combutab import MLPClassifier, MLPRegressor
 from combutab.evaluation import evaluate_held_out
@@ -72,6 +74,27 @@ def test_the_page_of_a_regressor_and_of_another_librarys_model():
     )
     assert "LogisticRegression" in text
     assert "ROC AUC is 1, and" in text
+
+
+def test_the_page_of_a_model_without_probabilities():
+    X, y = rows()
+    svc = LinearSVC().fit(X[["age"]], y)
+    text = re.sub(r"<[^>]+>", " ", render_report(svc, X[["age"]], y))
+    assert "Confusion matrix" in text
+    assert "decision function of" in text
+    assert "Calibration curve" not in text
+    assert "Predicted and true values" not in text
+
+
+def test_calibration_is_that_of_the_predicted_class():
+    X, _ = rows()
+    y = np.digitize(X["age"], [35, 45])
+    logistic = LogisticRegression(max_iter=1000).fit(X[["age"]], y)
+    found = report_model(logistic, X[["age"]], y, n_repeats=2)
+    labels = np.full(len(y), 2)  # as a classifier predicts that has another rule than argmax
+    found = replace(found, scores=replace(found.scores, y_pred=labels))
+    means = re.search(r"Means of groups of rows: ([^;]+): ", render_report(found))
+    assert float(means[1]) < 0.1  # the largest of three probabilities is at least 1/3
 
 
 def test_a_model_that_has_learned_nothing():
