@@ -74,48 +74,48 @@ class Cells:
             return rules.narrow(self.table.fill(made))
         search = Search(rules, kept=True)
         search.take_columns(self._whole)
-        every = np.arange(len(self.table.rows))
-        self._beyond = np.zeros(len(every), dtype=bool)
+        every = positions = np.arange(len(self.table.rows))
+        self._beyond, is_redrawn = np.zeros((2, len(every)), dtype=bool)
         first = DrawnRows(*drawn, np.zeros(len(every), dtype=bool))
         columns = self._complete(every, made, drawn[1])
-        kept = search.accept(columns, self._judged(every, first))
-        if not kept.all():
-            left = np.flatnonzero(~kept)
+        reserved = search.reserve(columns, self._there)
+        first_columns = [columns]
 
-            def draw(rows: np.ndarray, key: int, attempt: int) -> DrawnRows:
-                at = left[rows]
-                known = self.values[at], self.codes[at], self.known[at]
-                values, codes = self._draw(*known, key, attempt)
-                codes = np.where(self.known[at], self.codes[at], codes)
-                codes = rules.combine(codes, self.known[at], key)
-                return DrawnRows(values, codes, np.zeros(len(at), dtype=bool))
+        def draw(rows: np.ndarray, key: int, attempt: int) -> DrawnRows:
+            at = positions[rows]
+            is_redrawn[at] = True
+            known = self.values[at], self.codes[at], self.known[at]
+            values, codes = self._draw(*known, key, attempt)
+            codes = np.where(self.known[at], self.codes[at], codes)
+            codes = rules.combine(codes, self.known[at], key)
+            return DrawnRows(values, codes, np.zeros(len(at), dtype=bool))
 
-            def complete(rows: np.ndarray, made: DrawnRows) -> tuple[Columns, np.ndarray]:
-                table = encoder.decode(made.values, made.codes)
-                columns = self._complete(left[rows], table, made.codes)
-                return columns, self._judged(left[rows], made)
+        def complete(rows: np.ndarray, made: DrawnRows) -> tuple[Columns, np.ndarray]:
+            at = positions[rows]
+            if first_columns:
+                return first_columns.pop(), self._judged(at, made)
+            table = encoder.decode(made.values, made.codes)
+            return self._complete(at, table, made.codes), self._judged(at, made)
 
-            found = search.redraw(first[left], draw, complete, self._key, _MAX_TRIES)
-            if found.missed.any():  # given cells may ask for more than the columns had
-                lost = np.flatnonzero(found.missed)
-                left, kept_left = left[lost], left
-                self._beyond[left] = True
-                again = DrawnRows(found.values[lost], found.codes[lost], np.zeros(len(lost), bool))
-                last = search.redraw(again, draw, complete, self._key, 1)
-                found.values[lost], found.codes[lost] = last.values, last.codes
-                found.missed[lost], left = last.missed, kept_left
-            if found.missed.any():
-                at = self.table.rows[left[found.missed]]
-                raise ShortfallError(
-                    f"{len(at)} rows could not be filled so that they meet the constraints, the "
-                    f"first at {at[0]} (the first row is 0): {search.explain()}; correct their "
-                    "known cells, or leave the constraint out"
-                )
-            values, codes = drawn[0].copy(), drawn[1].copy()
-            values[left], codes[left] = found.values, found.codes
-            new = self._complete(every, encoder.decode(values, codes), codes)
+        found = search.redraw(first, draw, complete, self._key, _MAX_TRIES, reserved)
+        if found.missed.any():  # given cells may ask for more than the columns had
+            positions = np.flatnonzero(found.missed)
+            self._beyond[positions] = True
+            again = replace(found[positions], missed=np.zeros(len(positions), dtype=bool))
+            last = search.redraw(again, draw, complete, self._key, 1, reserved[positions])
+            found.values[positions], found.codes[positions] = last.values, last.codes
+            found.missed[positions] = last.missed
+        if found.missed.any():
+            at = self.table.rows[found.missed]
+            raise ShortfallError(
+                f"{len(at)} rows could not be filled so that they meet the constraints, the "
+                f"first at {at[0]} (the first row is 0): {search.explain()}; correct their "
+                "known cells, or leave the constraint out"
+            )
+        if is_redrawn.any():
+            new = self._complete(every, encoder.decode(found.values, found.codes), found.codes)
             for name, column in columns.items():
-                columns[name] = put_cells(column, ~kept, new[name][~kept])
+                columns[name] = put_cells(column, is_redrawn, new[name][is_redrawn])
         filled = rules.narrow(self.table.fill(pd.DataFrame(columns)))
         return fill_polars(self._given, filled) if is_polars(self._given) else filled
 

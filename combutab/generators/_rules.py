@@ -62,6 +62,7 @@ from combutab.preprocessing import (
 RANGES = (Range, Outside)  # conditions on numbers as they come out
 _FIRST = 5  # rows that an error names
 _AT_ONCE = 5000  # rows that are drawn anew together, about
+_BEFORE_SWAPS = 6  # times that rows are drawn anew before they take the values of others
 _MAX_RARE_SHARE = 0.1  # of the rows, beyond which there is a warning
 _REPEATED = 0.05  # of the rows, in which a column has the value of another one
 _BEYOND_CHANCE = 25  # times as often as if it were shuffled
@@ -1146,21 +1147,31 @@ class Search:
         for u, taken in enumerate(self._taken):
             taken.update(labels[differ[:, u], u].tolist())
 
-    def accept(self, columns: Columns, codes: np.ndarray) -> np.ndarray:
-        """Find the rows that meet the constraints, (n,), which are then taken."""
-        met, labels, differ = self.count(columns, codes, np.ones(len(codes), dtype=bool))
-        rows = np.flatnonzero(met)
-        rows = rows[self.unseen(labels[rows], differ[rows])]
-        self.take(labels[rows], differ[rows])
-        accepted = np.zeros(len(met), dtype=bool)
-        accepted[rows] = True
-        return accepted
-
     def take_columns(self, columns: Columns) -> None:
         """The same of the columns of a table."""
         for taken, unique in zip(self._taken, self._unique, strict=True):
             labels, differ = unique.labels(columns)
             taken.update(labels[differ].tolist())
+
+    def reserve(self, columns: Columns, given: Mapping[Any, np.ndarray]) -> np.ndarray:
+        """Take the unique values of rows where all of them are given, before rows are drawn.
+
+        ``given`` tells by column which cells are given, (n,) bool. Returns the rows whose values
+        are now reserved for them, (n, n_unique) bool; of equal rows only the first.
+        """
+        n = len(next(iter(columns.values())))
+        reserved = np.zeros((n, self.n_unique), dtype=bool)
+        for u, unique in enumerate(self._unique):
+            names = unique.find_columns(self.rules.names)
+            if any(name not in given for name in names):
+                continue
+            labels, differ = unique.labels(columns)
+            rows = np.flatnonzero(np.all([given[name] for name in names], axis=0) & differ)
+            values = pd.Series(labels[rows])
+            rows = rows[~(values.duplicated() | values.isin(self._taken[u])).to_numpy()]
+            reserved[rows, u] = True
+            self._taken[u].update(labels[rows].tolist())
+        return reserved
 
     def explain(self) -> str:
         """Say which constraints the rows broke, those in conflict first."""
@@ -1189,8 +1200,12 @@ class Search:
         complete: Callable[[np.ndarray, DrawnRows], tuple[Columns, np.ndarray]],
         key: int,
         max_tries: int,
+        reserved: np.ndarray | None = None,
     ) -> DrawnRows:
         """Draw rows anew, each by itself, until they meet the constraints.
+
+        A row for which only values of other rows are drawn again and again takes one from another
+        row, which is drawn anew.
 
         Parameters
         ----------
@@ -1201,6 +1216,8 @@ class Search:
         complete : callable
             (positions, rows) -> their columns, and their codes as `Rules.met` has them.
         key, max_tries : int
+        reserved : ndarray of bool, (n, n_unique), optional
+            The rows whose unique values are given, as `reserve` found them.
 
         Returns
         -------
@@ -1209,15 +1226,26 @@ class Search:
         n, lost = len(made.missed), made.missed  # by a search that was as long
         values, codes, left = made.values.copy(), made.codes.copy(), ~lost
         rows, n_made, attempt = np.arange(n), 0, 0
+        if reserved is None:
+            reserved = np.zeros((n, self.n_unique), dtype=bool)
+        owners: list[dict[int, int]] = [{} for _ in range(self.n_unique)]  # label -> row
         while True:
             n_made += max(1, len(rows))
             rows, made = rows[~made.missed], made[~made.missed]
-            columns, own = complete(rows, made)
-            met, labels, differ = self.count(columns, own, np.ones(len(rows), dtype=bool))
-            place = np.flatnonzero(met)
-            place = place[~pd.Series(rows[place]).duplicated().to_numpy()]
-            place = place[self.unseen(labels[place], differ[place])]
-            self.take(labels[place], differ[place])
+            columns, row_codes = complete(rows, made)
+            met, labels, differ = self.count(columns, row_codes, np.ones(len(rows), dtype=bool))
+            differ &= ~reserved[rows]
+            candidates = np.flatnonzero(met)
+            place = self._choose(rows, candidates, labels, differ)
+            if attempt >= _BEFORE_SWAPS:
+                candidates = candidates[~np.isin(rows[candidates], rows[place])]
+                swapped = self._swap(rows, candidates, labels, differ, owners, left)
+                place = np.concatenate([place, swapped])
+            for u, owner in enumerate(owners):
+                labelled = place[differ[place, u]]
+                owner.update(
+                    zip(labels[labelled, u].tolist(), rows[labelled].tolist(), strict=True)
+                )
             here = rows[place]
             values[here], codes[here], left[here] = made.values[place], made.codes[place], False
             still = np.flatnonzero(left)
@@ -1226,3 +1254,55 @@ class Search:
             attempt += 1
             rows = np.repeat(still, max(1, min(2**attempt, _AT_ONCE // len(still))))
             made = draw(rows, fold_in(key, Stream.REDRAWN, attempt), attempt)
+
+    def _choose(
+        self, rows: np.ndarray, candidates: np.ndarray, labels: np.ndarray, differ: np.ndarray
+    ) -> np.ndarray:
+        """Take the first candidate of each row whose unique values are free; returns these.
+
+        ``candidates`` are positions in the other arrays, and ``rows`` those that they are for.
+        """
+        chosen: list[np.ndarray] = []
+        while len(candidates):
+            first = candidates[~pd.Series(rows[candidates]).duplicated().to_numpy()]
+            fresh = first[self.unseen(labels[first], differ[first])]
+            self.take(labels[fresh], differ[fresh])
+            chosen.append(fresh)
+            candidates = np.setdiff1d(candidates, first, assume_unique=True)
+            candidates = candidates[~np.isin(rows[candidates], rows[fresh])]
+            for u, taken in enumerate(self._taken):
+                is_free = ~pd.Series(labels[candidates, u]).isin(taken).to_numpy(dtype=bool)
+                candidates = candidates[is_free | ~differ[candidates, u]]
+        return np.concatenate([*chosen, np.empty(0, dtype=np.intp)])
+
+    def _swap(
+        self,
+        rows: np.ndarray,
+        candidates: np.ndarray,
+        labels: np.ndarray,
+        differ: np.ndarray,
+        owners: Sequence[dict[int, int]],
+        left: np.ndarray,
+    ) -> np.ndarray:
+        """Take a candidate for each row whose values only drawn rows have; these are ``left`` then.
+
+        ``owners`` has the drawn row of each label, for each `Unique`. Returns the candidates.
+        """
+        chosen: list[int] = []
+        for place in candidates[~pd.Series(rows[candidates]).duplicated().to_numpy()].tolist():
+            own_labels = {u: int(labels[place, u]) for u in np.flatnonzero(differ[place]).tolist()}
+            conflicts = {u: label for u, label in own_labels.items() if label in self._taken[u]}
+            if any(label not in owners[u] for u, label in conflicts.items()):
+                continue
+            for row in {owners[u][label] for u, label in conflicts.items()}:
+                left[row] = True
+                for owner, taken in zip(owners, self._taken, strict=True):
+                    released = [label for label, holder in owner.items() if holder == row]
+                    taken.difference_update(released)
+                    for label in released:
+                        del owner[label]
+            for u, label in own_labels.items():
+                self._taken[u].add(label)
+                owners[u][label] = int(rows[place])
+            chosen.append(place)
+        return np.array(chosen, dtype=np.intp)

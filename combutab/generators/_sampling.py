@@ -304,7 +304,14 @@ class Sampling(Generic[NetworkT]):
             def complete(rows: np.ndarray, made: DrawnRows) -> tuple[Columns, np.ndarray]:
                 return rules.complete_each(write(rows, made), conditions, rows), made.codes
 
-            made = search.redraw(made, draw, complete, key, max_tries)
+            drawn = np.flatnonzero(~missed)
+            reserved = np.zeros((len(missed), search.n_unique), dtype=bool)
+            if search.n_unique and len(drawn):
+                there = {
+                    name: cells.notna().to_numpy()[drawn] for name, cells in conditions.items()
+                }
+                reserved[drawn] = search.reserve(complete(drawn, made[drawn])[0], there)
+            made = search.redraw(made, draw, complete, key, max_tries, reserved)
         missed = made.missed
         kept = np.flatnonzero(~missed)
         table = write(kept, made[kept])

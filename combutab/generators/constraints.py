@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import operator
 import os
 from abc import ABC, abstractmethod
@@ -20,7 +21,7 @@ import pandas as pd
 from pandas.api import types
 
 from combutab.core.files import parse_json, whole_file
-from combutab.core.state import add_kind
+from combutab.core.state import add_kind, pack, unpack
 from combutab.core.text import known_instead, no_column, one_line
 from combutab.generators.expressions import Expression, as_operand
 from combutab.preprocessing import as_numpy, as_pandas
@@ -114,24 +115,20 @@ class Constraint(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the constraint as a dict for JSON, such as ``{"Unique": ["id"]}``."""
-        return {type(self).__name__: {n: _as_json(v) for n, v in self.parameters().items()}}
+        return {type(self).__name__: {n: _packed(v) for n, v in self.parameters().items()}}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.arguments()))})"
 
 
-def _as_json(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_as_json(each) for each in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, date):  # a moment is one, too
-        return value.isoformat()
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
+def _packed(value: Any) -> Any:
+    """A parameter for JSON and YAML; columns are a list, and constants keep their types."""
+    return [pack(part) for part in value] if isinstance(value, tuple) else pack(value)
 
 
 def _check_names(what: str, names: Iterable[Any], least: int) -> tuple[Any, ...]:
     listed = [names] if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
+    listed = [name.item() if isinstance(name, np.generic) else name for name in listed]
     named = all(isinstance(each, Hashable) for each in listed)
     if len(listed) < least or not named or len(set(listed)) < len(listed):
         raise ValueError(
@@ -163,7 +160,7 @@ class _OfColumns(Constraint):
 
     def to_dict(self) -> dict[str, Any]:
         """See `Constraint`."""
-        return {type(self).__name__: _as_json(self.columns)}
+        return {type(self).__name__: _packed(self.columns)}
 
     def _own(self, columns: Columns) -> list[pd.Series]:
         return [columns[name] for name in self.find_columns(columns)]
@@ -205,11 +202,7 @@ class Inequality(Constraint):
             raise ValueError(
                 f"operator must be one of {', '.join(map(repr, _OPERATORS))}, got {self.operator!r}"
             )
-        if not isinstance(self.right, str | Real | Decimal | date | timedelta | np.generic):
-            raise ValueError(
-                f"right must be a column, or a constant: a number, date or duration, got "
-                f"{self.right!r}"
-            )
+        object.__setattr__(self, "right", _read_constant(self.right))
         if isinstance(self.right, str | int) and self.left == self.right:
             raise ValueError(f"{self!r} compares a column with itself; use another column")
 
@@ -243,8 +236,10 @@ class Inequality(Constraint):
         right: Any = self.right
         if len(found) == 2:
             right = _as_comparable(columns[found[1]])
-        elif not isinstance(right, Real | Decimal):
+            left, right = _same_numbers(left, right), _same_numbers(right, left)
+        else:
             right = _constant(right, left)
+            left = _same_numbers(left, right)
         absent = left.isna() | (right.isna() if isinstance(right, pd.Series) else False)
         try:
             if types.is_bool_dtype(left.dtype) or types.infer_dtype(left, skipna=True) == "string":
@@ -275,8 +270,39 @@ def _read_text(text: Any) -> Any:
     return None
 
 
+def _read_constant(value: Any) -> Any:
+    """The right side of an inequality in a type that files hold, by value.
+
+    Dates become Timestamps, durations Timedeltas, and numbers those of Python. Text stays as it is.
+    """
+    if isinstance(value, np.datetime64 | date):
+        value = pd.Timestamp(value)
+        if value is not pd.NaT and value.tz is not None:
+            value = value.tz_convert("UTC")  # a file need not know the zone
+    elif isinstance(value, np.timedelta64 | timedelta):
+        value = pd.Timedelta(value)
+    elif isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Real) and not isinstance(value, bool | int | float):
+        value = float(value)
+    is_constant = isinstance(value, str | bool | int | float | Decimal | date | timedelta)
+    if (
+        not is_constant
+        or pd.isna(value)
+        or (isinstance(value, float | Decimal) and not math.isfinite(value))
+    ):
+        raise ValueError(
+            f"right must be a column, or a constant: a number, date or duration, got {value!r}"
+        )
+    return value
+
+
 def _constant(value: Any, column: pd.Series) -> Any:
-    """A constant as a column of dates or durations is compared with it."""
+    """A constant as a column of numbers, dates or durations is compared with it."""
+    if isinstance(value, int | float | Decimal):
+        if _has_decimals(column):
+            return Decimal(repr(value)) if isinstance(value, float) else value
+        return float(value) if isinstance(value, Decimal) else value
     if types.is_timedelta64_dtype(column.dtype) and isinstance(value, str | timedelta):
         return pd.Timedelta(value)
     if types.is_datetime64_any_dtype(column.dtype):
@@ -290,7 +316,35 @@ def _as_comparable(column: pd.Series) -> pd.Series:
     """A column whose values can be compared: categories and objects as what they are."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.astype(object)
-    return column.infer_objects().reset_index(drop=True)
+    column = column.infer_objects().reset_index(drop=True)
+    if column.dtype == object and types.infer_dtype(column, skipna=True) in ("date", "datetime"):
+        try:
+            return pd.to_datetime(column)
+        except (ValueError, TypeError, OverflowError):  # of several zones, or beyond 2262
+            return column
+    return column
+
+
+def _has_decimals(column: Any) -> bool:
+    return (
+        isinstance(column, pd.Series)
+        and column.dtype == object
+        and any(isinstance(value, Decimal) for value in column)
+    )
+
+
+def _same_numbers(column: pd.Series, other: Any) -> pd.Series:
+    """A column as numbers that are compared exactly with another column or a constant.
+
+    Decimals are compared with floats as floats. Large integers would be rounded beside floats.
+    """
+    if _has_decimals(column) and not (isinstance(other, int | Decimal) or _has_decimals(other)):
+        return as_operand(column)
+    is_whole = types.is_integer_dtype(column.dtype)
+    is_float = isinstance(other, float) or types.is_float_dtype(getattr(other, "dtype", object))
+    if is_whole and is_float and (column.dropna().astype("float64").abs() >= 2**53).any():
+        return column.astype(object)
+    return column
 
 
 class Computed(Constraint):
@@ -545,30 +599,95 @@ class Unique(_OfColumns):
 
     def labels(self, columns: Columns) -> tuple[np.ndarray, np.ndarray]:
         """A 64-bit hash of each row's values, and whether none of them is missing; (n,) each."""
-        own = [as_operand(column) for column in self._own(columns)]
+        own = self._own(columns)
         there = np.all([column.notna().to_numpy(dtype=bool) for column in own], axis=0)
-        # text and dates by what they say, whatever holds them
-        plain = [c if types.is_numeric_dtype(c.dtype) else c.astype(str) for c in own]
-        plain += map(_last_bits, self._own(columns))
-        frame = pd.DataFrame(dict(enumerate(plain)))
+        frame = pd.DataFrame({i: hash_values(column) for i, column in enumerate(own)})
         return pd.util.hash_pandas_object(frame, index=False).to_numpy(), there
 
 
-def _last_bits(column: pd.Series) -> pd.Series:
-    """Numbers modulo 2^20, by which integers differ that are equal as float64; 0 for others.
+def hash_values(column: pd.Series) -> np.ndarray:
+    """A 64-bit hash of each value, (n,), the same whatever holds it and whatever is beside it.
 
-    >>> _last_bits(pd.Series([2**53, 2**53 + 1])).tolist()
-    [0.0, 1.0]
+    Equal numbers, and equal moments of any unit or time zone, have the same hash.
+
+    >>> numbers = [pd.Series([1, -0.0]), pd.Series([True, Decimal("0.00")], dtype=object)]
+    >>> bool((hash_values(numbers[0]) == hash_values(numbers[1])).all())
+    True
     """
-    number = as_operand(column)
-    if not types.is_numeric_dtype(number.dtype) or types.is_bool_dtype(number.dtype):
-        return pd.Series(0.0, number.index)
-    if (number.abs() >= 2**53).any():
-        values = column.astype(object).reset_index(drop=True)
-        if types.infer_dtype(values, skipna=True) == "integer":
-            bits = values.map(lambda value: value % _LAST_BITS, na_action="ignore")
-            return as_operand(bits.astype("Float64"))
-    return number % _LAST_BITS
+    dtype: Any = column.dtype
+    column = column.reset_index(drop=True)
+    if isinstance(dtype, pd.CategoricalDtype):
+        codes = column.cat.codes.to_numpy()
+        return np.append(hash_values(dtype.categories.to_series()), np.uint64(0))[codes]
+    if isinstance(dtype, pd.SparseDtype):
+        return hash_values(column.astype(dtype.subtype))
+    if types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype):
+        if getattr(dtype, "tz", None) is not None:
+            column = column.dt.tz_convert("UTC").dt.tz_localize(None)
+        return _hash_numbers_of(*_days_and_nanoseconds(column.to_numpy()))
+    if types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype):
+        return _hash_numbers(column)
+    hashes = np.zeros(len(column), dtype=np.uint64)
+    values = column.astype(object)
+    if types.infer_dtype(values, skipna=True) == "string":
+        kinds = np.where(values.isna(), "missing", "text")
+    else:
+        kinds = np.array([_kind_of_value(value) for value in values], dtype=object)
+    for kind in set(kinds) - {"missing"}:
+        rows = np.flatnonzero(kinds == kind)
+        part = values.iloc[rows].reset_index(drop=True)
+        if kind == "number":
+            hashes[rows] = _hash_numbers(part)
+        elif kind == "text":
+            hashes[rows] = pd.util.hash_array(np.array(list(map(str, part)), dtype=object))
+        else:
+            read: Any = pd.Timestamp if kind == "moment" else pd.Timedelta
+            pairs = [_days_and_nanoseconds(read(value).asm8) for value in part]
+            hashes[rows] = _hash_numbers_of(*np.array(pairs).T)
+    return hashes
+
+
+def _kind_of_value(value: Any) -> str:
+    if types.is_scalar(value) and pd.isna(value):
+        return "missing"
+    if isinstance(value, date | np.datetime64):
+        return "moment"
+    if isinstance(value, timedelta | np.timedelta64):
+        return "duration"
+    return "number" if isinstance(value, Real | Decimal | np.bool_) else "text"
+
+
+def _hash_numbers_of(*numbers: np.ndarray) -> np.ndarray:
+    """Hash several numbers of each row together; 0.0 and -0.0 are equal."""
+    frame = pd.DataFrame({i: x.astype(np.float64) + 0.0 for i, x in enumerate(numbers)})
+    return pd.util.hash_pandas_object(frame, index=False).to_numpy()
+
+
+def _days_and_nanoseconds(ticks: Any) -> tuple[Any, Any]:
+    """Split dates or durations of any unit, whose number of nanoseconds may be too large."""
+    days = ticks.astype(f"{ticks.dtype.kind}8[D]")
+    return days.astype(np.int64), (ticks - days).astype("m8[ns]").astype(np.int64)
+
+
+def _hash_numbers(column: pd.Series) -> np.ndarray:
+    """Hash numbers by their float64, and by what integers have beyond its precision."""
+    if types.is_integer_dtype(column.dtype):
+        wide: Any = np.uint64 if types.is_unsigned_integer_dtype(column.dtype) else np.int64
+        last_bits = column.to_numpy(dtype=wide, na_value=0) % _LAST_BITS
+    elif types.is_object_dtype(column.dtype):
+        last_bits = np.array([_last_bits(value) for value in column])
+    else:
+        floats = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        with np.errstate(invalid="ignore"):
+            last_bits = floats % _LAST_BITS
+    return _hash_numbers_of(column.to_numpy(dtype=np.float64, na_value=np.nan), last_bits)
+
+
+def _last_bits(value: Any) -> float:
+    """A number modulo 2^20, in which integers differ that are equal as float64."""
+    if not math.isfinite(value):
+        return math.nan
+    return float((int(value) if value == int(value) else float(value)) % _LAST_BITS)
 
 
 class OneOf(_OfColumns):
@@ -707,7 +826,7 @@ def constraints_from_dicts(listed: Any) -> list[Constraint]:
                 f"constraint {i + 1}: there is no {name!r}; {known_instead(name, CONSTRAINTS)}"
             )
         try:
-            found.append(_make(CONSTRAINTS[name], arguments))
+            found.append(_make(CONSTRAINTS[name], unpack(arguments)))
         except (TypeError, ValueError) as error:
             raise ValueError(f"constraint {i + 1} ({name}): {one_line(error)}") from error
     return found

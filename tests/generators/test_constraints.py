@@ -1,6 +1,9 @@
 """Constraints: every row that a generator makes meets them, and what breaks one is named."""
 
 import pickle
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -463,6 +466,84 @@ def test_large_integers_are_told_apart(dtype):
     assert labels[0] == Unique("id").labels({"id": table["id"]})[0][-1]
 
 
+DAY = pd.Timestamp("2024-01-11")
+SAME_VALUES = {  # each value in several forms, and one that is another value
+    "midnight": (
+        [DAY, DAY.date(), DAY.to_datetime64(), DAY.as_unit("s")],
+        DAY + timedelta(hours=1),
+    ),
+    "moment": (
+        [DAY.tz_localize("UTC"), DAY.tz_localize("UTC").tz_convert("Asia/Tokyo")],
+        DAY + timedelta(1),
+    ),
+    "far date": ([np.datetime64("3000-01-01", "s"), datetime(3000, 1, 1)], datetime(3000, 1, 2)),
+    "duration": ([pd.Timedelta("1 day"), timedelta(1), np.timedelta64(24, "h")], timedelta(2)),
+    "zero": ([0, 0.0, -0.0, False, Decimal("0.00")], "0"),
+    "large": ([2**53 + 1, np.uint64(2**53 + 1), Decimal(2**53 + 1)], 2**53),
+    "text": (["a", np.str_("a")], "A"),
+}
+
+
+@pytest.mark.parametrize("name", SAME_VALUES)
+def test_equal_values_are_not_unique_in_any_form(name):
+    forms, other = SAME_VALUES[name]
+    mixed = pd.Series([*forms, other], dtype=object)
+    expected = [True] + [False] * (len(forms) - 1) + [True]
+    assert Unique("v").check(pd.DataFrame({"v": mixed})).tolist() == expected
+    hashes, _ = Unique("v").labels({"v": mixed})
+    for form in [*forms, other]:  # one by one, in the dtype that pandas infers
+        single, _ = Unique("v").labels({"v": pd.Series([form])})
+        assert single[0] == hashes[-1 if form is other else 0]
+
+
+@pytest.mark.parametrize("dtype", ["category", "datetime64[s]", "datetime64[ns]", object])
+def test_dates_have_one_hash_beside_any_others(dtype):
+    one = pd.Series([DAY]).astype(dtype)
+    several = pd.Series([DAY + timedelta(hours=12), None, DAY]).astype(dtype)
+    assert Unique("d").labels({"d": one})[0][0] == Unique("d").labels({"d": several})[0][2]
+
+
+def room_table(seed=0):
+    """Rooms that are booked once at most at a time, mostly at midnight."""
+    rng = np.random.default_rng(seed)
+    pairs = rng.permutation(12 * 25)[:180]
+    day = DAY + pd.to_timedelta(pairs // 12, "D")
+    day += pd.to_timedelta(np.where(rng.random(180) < 0.04, 12, 0), "h")
+    room = [f"r{p % 12}" for p in pairs]
+    return pd.DataFrame({"room": room, "day": day, "x": rng.normal(size=180)})
+
+
+def test_dates_are_unique_across_batches():
+    table = room_table()
+    model = make(TabFlow, n_bins=8, constraints=[Unique("room", "day")]).fit(table)
+    for seed in range(3):
+        for rows in (
+            model.sample(15, conditions={"room": "r1"}, random_state=seed),
+            model.sample_from(pd.DataFrame({"room": ["r1", "r2"] * 12}), random_state=seed),
+            model.impute(table.assign(day=table["day"].mask(table.index < 60)), random_state=seed),
+        ):
+            assert not rows.duplicated(["room", "day"]).any()
+
+
+@pytest.mark.parametrize("method", ["impute", "sample_from", "seed_data"])
+def test_given_unique_values_are_reserved_for_their_rows(method):
+    table = room_table()
+    table["day"] = "d" + (table.index // 12).astype(str)
+    table["room"] = "r" + (table.index % 12).astype(str)
+    model = make(TabFlow, constraints=[Unique("room", "day")]).fit(table)
+    gaps = table.iloc[:24].assign(x=np.nan)  # all rooms of two days
+    gaps["room"] = gaps["room"].mask(gaps.index < 9)
+    for seed in range(3):
+        if method == "impute":
+            rows = model.impute(gaps, random_state=seed)
+        elif method == "sample_from":
+            rows = model.sample_from(gaps[["room", "day"]], random_state=seed)
+        else:
+            rows = model.sample(seed_data=gaps[["room", "day"]], random_state=seed)
+        assert not rows.duplicated(["room", "day"]).any()
+        pd.testing.assert_frame_equal(rows.loc[9:, ["room", "day"]], gaps.loc[9:, ["room", "day"]])
+
+
 @pytest.mark.parametrize("constraints", [[], [Unique("id")], [Unique("id", "city")]])
 def test_identifiers_of_seed_data_are_not_made_again(constraints):
     table = random_table(0)[["city", "net"]].assign(id=range(1000, 1160))
@@ -583,6 +664,80 @@ def test_files_of_constraints(ending, tmp_path):
     path = tmp_path / f"rules.{ending}"
     write_constraints(CONSTRAINTS, path)
     assert read_constraints(path) == CONSTRAINTS
+
+
+CONSTANTS = [
+    *(DAY, DAY.tz_localize("Europe/Oslo"), DAY.date(), datetime(2024, 1, 11, 6), "2024-01-11"),
+    *(np.datetime64("2024-01-11"), np.datetime64("2024-01-11T06", "ns"), pd.Timedelta("1 day 2 h")),
+    *(timedelta(hours=2), np.timedelta64(3, "h"), np.timedelta64(7, "ns"), Decimal("20.5")),
+    *(Fraction(1, 4), np.int8(3), np.float32(0.5), np.uint64(2**63), np.bool_(True), np.str_("x")),
+    *(2**70, 0.1, "x", ("a", "x"), 5),
+]
+
+
+@pytest.mark.parametrize("constant", CONSTANTS, ids=repr)
+@pytest.mark.parametrize("ending", ["json", "yaml"])
+def test_constants_and_names_of_any_type_are_written(constant, ending, tmp_path):
+    names = [Sum([constant, "b"], "total"), Unique(constant)]
+    is_name = isinstance(constant, str | tuple | int | np.str_)
+    rules = names if isinstance(constant, tuple) else [Inequality("a", "<=", constant)]
+    rules += names if is_name and not isinstance(constant, tuple) else []
+    write_constraints(rules, tmp_path / f"rules.{ending}")
+    assert read_constraints(tmp_path / f"rules.{ending}") == rules
+
+
+def test_constants_stay_in_model_files(tmp_path):
+    n = np.arange(60)
+    table = pd.DataFrame({"d": DAY + pd.to_timedelta(n % 9, "D"), "t": pd.to_timedelta(n, "h")})
+    table["x"] = n / 10
+    rules = [
+        Inequality("d", "<=", table["d"].to_numpy().max()),
+        Inequality("t", "<=", table["t"].to_numpy().max()),
+        Inequality("x", "<", Decimal("20.5")),
+    ]
+    make(TVAE, constraints=rules).fit(table).save(tmp_path / "g.model")
+    model = combutab.load(tmp_path / "g.model")
+    assert model.constraints == rules
+    assert len(model.sample(20, random_state=0)) == 20
+
+
+@pytest.mark.parametrize(
+    "constant",
+    [
+        pd.NaT,
+        np.nan,
+        np.inf,
+        np.datetime64("NaT"),
+        Decimal("nan"),
+        None,
+        [1],
+        1j,
+        pd.Period("2024"),
+    ],
+    ids=repr,
+)
+def test_constants_that_nothing_compares_with_are_refused(constant):
+    with pytest.raises(ValueError, match="right"):
+        Inequality("a", "<=", constant)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        (pd.Series([0.1, 0.2]), Decimal("0.1"), [True, False]),
+        (pd.Series([Decimal("0.3"), Decimal("0.30000001")]), 0.3, [True, False]),
+        (pd.Series([Decimal("0.3")]), pd.Series([0.3]), [True]),
+        (pd.Series([date(2024, 1, 11), date(2024, 1, 12)]), "2024-01-11", [True, False]),
+        (pd.Series([date(2024, 1, 11)]), pd.Series([DAY]), [True]),
+        (pd.Series([2**53 + 1, 2**53]), pd.Series([2.0**53, 2.0**53]), [False, True]),
+        (pd.Series([2**53 + 1, 2**53]), 2.0**53, [False, True]),
+    ],
+)
+def test_inequalities_compare_values_exactly(left, right, expected):
+    table = pd.DataFrame({"a": left})
+    if isinstance(right, pd.Series):
+        table["b"], right = right, "b"
+    assert Inequality("a", "<=", right).check(table).tolist() == expected
 
 
 @pytest.mark.parametrize(
