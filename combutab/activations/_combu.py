@@ -33,9 +33,9 @@ def _counts(ratios: Mapping[str, float], width: int) -> list[int]:
     counts = [round(ratio * width) for ratio in ratios.values()]
     counts[0] += width - sum(counts)
     for i in range(1, len(counts)):  # the first may have been rounded below nothing
-        taken = min(counts[i], max(0, -counts[0]))
-        counts[i] -= taken
-        counts[0] += taken
+        surplus = min(counts[i], max(0, -counts[0]))
+        counts[i] -= surplus
+        counts[0] += surplus
     return counts
 
 
@@ -125,26 +125,25 @@ class CombU(Activation):
         return self.from_parts(torch.cat(pieces, -1)).movedim(-1, self.dim)
 
     def kernel(self) -> Kernel | None:
-        found = [kernel_of(part) for part in self.parts]
-        kernels = [kernel for kernel in found if kernel is not None]
-        if len(kernels) < len(found):
+        kernels = [kernel for part in self.parts if (kernel := kernel_of(part)) is not None]
+        if len(kernels) < len(self.parts):
             return None
         if self.partition is not None:
             return Scattered(tuple(kernels))
         return Slices(tuple(kernels), tuple((start, length) for _, start, length in self.spans))
 
     def vectors(self) -> Vectors:
-        own = [
+        part_vectors = [
             (vector, start)
             for part, (_, start, _) in zip(self.parts, self.spans, strict=True)
             if isinstance(part, Activation)
             for vector in part.vectors()
         ]
         if self.partition is None:
-            return [vector for vector, _ in own]
+            return [vector for vector, _ in part_vectors]
         # where each unit is
-        whole = [F.pad(v, (start, self.width - start - v.shape[-1])) for v, start in own]
-        return [self.partition, *map(self.from_parts, whole)]
+        padded = [F.pad(v, (start, self.width - start - v.shape[-1])) for v, start in part_vectors]
+        return [self.partition, *map(self.from_parts, padded)]
 
     def to_parts(self, x: Tensor) -> Tensor:
         """Reorder features so that units of one activation are neighbours, as in ``spans``."""
@@ -168,11 +167,11 @@ def _order(partition: Tensor) -> Tensor:
 def _take(x: Tensor, index: Tensor) -> Tensor:
     if index.ndim == 1:
         return x.index_select(-1, index)
-    return x.gather(-1, index.expand_as(x))  # a stack: one index a member
+    return x.gather(-1, index.expand_as(x))  # a stack: one index per member
 
 
 def part_spans(width: int, ratios: Mapping[str, float], parts: Collection[str]) -> tuple[Span, ...]:
-    """Where each part that has units lies; ratios that are none raise ValueError."""
+    """The units of each part that has any. Raises ValueError if the ratios are not valid."""
     for name, ratio in ratios.items():
         if name not in parts:
             raise ValueError(

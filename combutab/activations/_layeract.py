@@ -35,8 +35,10 @@ class _HardSigmoid(Pointwise):
             return F.hardtanh(x, -3.0, 3.0) / 6 + 0.5  # F.hardsigmoid has no second derivative
         return torch.clamp(x, -3, 3, out=out).div_(6).add_(0.5)
 
-    def times_slope(self, kept: Tensor, grad: Tensor, memory: Memory, out: Maybe = None) -> Tensor:
-        grad = into(torch.ops.aten.hardtanh_backward, out, grad, kept, -3, 3)
+    def times_slope(
+        self, x_or_y: Tensor, grad: Tensor, memory: Memory, out: Maybe = None
+    ) -> Tensor:
+        grad = into(torch.ops.aten.hardtanh_backward, out, grad, x_or_y, -3, 3)
         return torch.div(grad, 6, out=out)
 
 
@@ -70,8 +72,10 @@ class LayerScale(Kernel):
         scale = self.scale.forward(n, (), memory, memory.work("scale", *x.shape))
         through = torch.mul(x, grad, out=memory.work("through", *x.shape))
         grad = torch.mul(grad, scale, out=out)
-        kept = n if self.scale.keeps_input else scale
-        through = self.scale.times_slope(kept, through, memory, memory.work("through", *x.shape))
+        n_or_scale = n if self.scale.keeps_input else scale
+        through = self.scale.times_slope(
+            n_or_scale, through, memory, memory.work("through", *x.shape)
+        )
         through, _ = self._standardize(x).backward(None, n, through, (), memory)
         return torch.add(grad, through, out=out), ()
 

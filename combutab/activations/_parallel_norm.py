@@ -37,28 +37,28 @@ class _ParallelNorm(Activation):
         self.runs = [(len(list(run)), size) for size, run in groupby(sizes)]
 
     def _sizes(self, width: int, norm_size: int | Sequence[int]) -> list[int]:
-        name, least = type(self).__name__, self._smallest
-        hint = "; use PLS for single units" if least > 1 else ""
-        asked = list(norm_size) if isinstance(norm_size, Sequence) else [int(norm_size)]
-        if not asked or min(asked) < least:
+        name, smallest = type(self).__name__, self._smallest
+        hint = "; use PLS for single units" if smallest > 1 else ""
+        requested = list(norm_size) if isinstance(norm_size, Sequence) else [int(norm_size)]
+        if not requested or min(requested) < smallest:
             raise ValueError(
-                f"norm_size must be at least {least} for {name}, got {norm_size=}{hint}"
+                f"norm_size must be at least {smallest} for {name}, got {norm_size=}{hint}"
             )
-        if width < least:
-            raise ValueError(f"width must be at least {least} for {name}, got {width=}{hint}")
+        if width < smallest:
+            raise ValueError(f"width must be at least {smallest} for {name}, got {width=}{hint}")
         if isinstance(norm_size, Sequence):
-            if sum(asked) != width:
+            if sum(requested) != width:
                 raise ValueError(
                     f"the sizes in norm_size must sum to the width {width}, got "
-                    f"{norm_size=}, which sums to {sum(asked)}"
+                    f"{norm_size=}, which sums to {sum(requested)}"
                 )
-            return asked
-        groups, rest = divmod(width, asked[0])
-        sizes = asked * groups
-        if rest >= least:
-            sizes.append(rest)
-        elif rest:  # too small to stand alone: it joins its neighbour
-            sizes[-1] += rest
+            return requested
+        groups, remainder = divmod(width, requested[0])
+        sizes = requested * groups
+        if remainder >= smallest:
+            sizes.append(remainder)
+        elif remainder:  # too small for a group: it joins the last one
+            sizes[-1] += remainder
         return sizes
 
     def forward(self, x: Tensor) -> Tensor:  # (..., width) -> (..., width)

@@ -159,9 +159,10 @@ class ProxyNorm(Activation):
 
 
 def _check_unitwise(activation: nn.Module, width: int) -> None:
-    """Ask the module; of what is not known, change half of some random inputs.
+    """Refuse activations that are not unit-wise.
 
-    The outputs of the others must stay.
+    For unknown modules, half of some random inputs is changed: the outputs of the other half must
+    stay equal.
     """
     for module in activation.modules():
         if isinstance(module, ProxyNorm) or not getattr(module, "unitwise", True):
@@ -175,15 +176,15 @@ def _check_unitwise(activation: nn.Module, width: int) -> None:
         return
     generator = torch.Generator().manual_seed(0)
     sizes = torch.tensor([0.1, 1.0, 1.0, 1.0, 10.0, 10.0]).unsqueeze(1)
-    x, other = torch.randn(2, 6, width, generator=generator) * sizes
+    x, other_x = torch.randn(2, 6, width, generator=generator) * sizes
     same = torch.rand(6, width, generator=generator) < 0.5
     tensors = [*activation.parameters(), *activation.buffers()]
     before = [tensor.detach().clone() for tensor in tensors]
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        one, two = activation(x.clone()), activation(torch.where(same, x, other))
+        first, second = activation(x.clone()), activation(torch.where(same, x, other_x))
         for tensor, value in zip(tensors, before, strict=True):
             tensor.copy_(value)
-    if one.shape != x.shape or not torch.allclose(one[same], two[same], equal_nan=True):
+    if first.shape != x.shape or not torch.allclose(first[same], second[same], equal_nan=True):
         raise ValueError(
             "ProxyNorm needs a unit-wise activation, each of whose outputs follows from one input; "
             f"in a trial those of {activation} changed with other inputs or by chance"
@@ -231,9 +232,13 @@ def _elu_like(mean: Tensor, std: Tensor, above: float, below: float, rate: float
         return torch.exp(k * mean + 0.5 * (k * std) ** 2 + tail)
 
     mean_up, var_up = _relu_like(mean, std, above, 0.0)
-    one, two, below_zero = partial_exp(rate), partial_exp(2 * rate), torch.special.ndtr(-t)
-    mean_down = below * (one - below_zero)
-    var_down = below * below * (two - 2 * one + below_zero) - mean_down * mean_down
+    moment, second_moment, below_zero = (
+        partial_exp(rate),
+        partial_exp(2 * rate),
+        torch.special.ndtr(-t),
+    )
+    mean_down = below * (moment - below_zero)
+    var_down = below * below * (second_moment - 2 * moment + below_zero) - mean_down * mean_down
     # One of the two pieces is always zero, so their covariance is minus the product of means.
     return mean_up + mean_down, var_up + var_down - 2 * mean_up * mean_down
 

@@ -1,4 +1,4 @@
-"""Activations that act on every unit by itself, with and without parameters, by name."""
+"""Unit-wise activations, with and without parameters, by name."""
 
 from __future__ import annotations
 
@@ -47,10 +47,12 @@ class LogReLU(Pointwise):
             y = torch.mul(y, self.beta, out=out)
         return torch.log1p(y, out=out)
 
-    def times_slope(self, kept: Tensor, grad: Tensor, memory: Memory, out: Maybe = None) -> Tensor:
-        work = memory.work("slope", *kept.shape)
-        slope = torch.exp(torch.neg(kept, out=work), out=work)
-        grad = torch.mul(where_above(grad, kept, out), slope, out=out)
+    def times_slope(
+        self, x_or_y: Tensor, grad: Tensor, memory: Memory, out: Maybe = None
+    ) -> Tensor:
+        work = memory.work("slope", *x_or_y.shape)
+        slope = torch.exp(torch.neg(x_or_y, out=work), out=work)
+        grad = torch.mul(where_above(grad, x_or_y, out), slope, out=out)
         return grad if self.beta == 1 else torch.mul(grad, self.beta, out=out)
 
 
@@ -114,9 +116,11 @@ class ScaledSiLU(Pointwise):
         gate = torch.sigmoid(torch.mul(x, self.beta, out=work), out=work)
         return torch.mul(x, gate, out=out)
 
-    def times_slope(self, kept: Tensor, grad: Tensor, memory: Memory, out: Maybe = None) -> Tensor:
-        work = memory.work("slope", *kept.shape)
-        scaled = torch.mul(kept, self.beta, out=work)
+    def times_slope(
+        self, x_or_y: Tensor, grad: Tensor, memory: Memory, out: Maybe = None
+    ) -> Tensor:
+        work = memory.work("slope", *x_or_y.shape)
+        scaled = torch.mul(x_or_y, self.beta, out=work)
         scaled = torch.clamp(scaled, -1e3, 1e3, out=work)  # of infinity it has none
         return into(torch.ops.aten.silu_backward, out, grad, scaled)
 
@@ -308,9 +312,11 @@ class Erf(Pointwise):
     def forward(self, x: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None) -> Tensor:
         return torch.erf(x, out=out)
 
-    def times_slope(self, kept: Tensor, grad: Tensor, memory: Memory, out: Maybe = None) -> Tensor:
-        work = memory.work("slope", *kept.shape)
-        slope = torch.exp(torch.neg(torch.square(kept, out=work), out=work), out=work)
+    def times_slope(
+        self, x_or_y: Tensor, grad: Tensor, memory: Memory, out: Maybe = None
+    ) -> Tensor:
+        work = memory.work("slope", *x_or_y.shape)
+        slope = torch.exp(torch.neg(torch.square(x_or_y, out=work), out=work), out=work)
         slope = torch.mul(slope, 2 / math.sqrt(math.pi), out=work)
         return torch.mul(grad, slope, out=out)
 
@@ -508,8 +514,8 @@ class Rational(PerUnit):
         x_wide = wide(x)  # the terms cancel near 0
         c0, c1, r0, r1, b0, b1 = (along(p, x_wide, self.dim) for p in self.parameters())
         root = torch.addcmul(b0, b1, x_wide)
-        line, rest = torch.addcmul(c0, c1, x_wide), torch.addcmul(r0, r1, x_wide)
-        return (line + rest / (1 + root * root)).to(x.dtype)
+        line, higher_terms = torch.addcmul(c0, c1, x_wide), torch.addcmul(r0, r1, x_wide)
+        return (line + higher_terms / (1 + root * root)).to(x.dtype)
 
 
 # ---- The activations that act on every unit alone, by name ---------------------------------------

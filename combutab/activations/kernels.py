@@ -29,13 +29,13 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 
 def known(cls: ModuleClass) -> ModuleClass:
-    """Declare a class of this package: its modules, of its very type, compute what it says."""
+    """Register a module class whose instances (not those of subclasses) compute what it defines."""
     _KNOWN.add(cls)
     return cls
 
 
 def is_itself(module: nn.Module) -> bool:
-    """Tell whether a module is exactly of a known class, without hooks or a ``forward`` of its own.
+    """Whether a module is an instance of exactly a known class, without hooks or a new ``forward``.
 
     >>> is_itself(nn.ReLU()), is_itself(type("Mine", (nn.ReLU,), {})())
     (True, False)
@@ -67,17 +67,19 @@ def is_known(module: nn.Module) -> bool:
     return all(is_itself(part) and getattr(part, "dim", -1) == -1 for part in module.modules())
 
 
-# ---- Kernels: what a module computes forward and backward, in memory given or in new memory ------
-# A kernel's formulas stand once. With ``out=None`` and a plain ``Memory`` they are differentiable
-# operations in new memory; with memory given they overwrite it, and autograd never sees them. So
-# the same two methods serve a module in anybody's network (``run``), the compiler and torch.func,
-# and a training loop that owns its buffers.
+# ---- Kernels: forward and backward pass of a module, in given or in new memory -------------------
+# With ``out=None`` and a plain ``Memory`` the formulas of a kernel are differentiable operations in
+# new memory; given memory is overwritten, unseen by autograd. So the same two methods serve a
+# module in any network (``run``), the compiler and torch.func, and a training loop that reuses
+# buffers.
 
 _aten = torch.ops.aten
 
 HALF = (torch.float16, torch.bfloat16)
 
-Vectors = Sequence[Tensor]  # what a kernel is given beside x: per unit, they broadcast against x
+Vectors = Sequence[
+    Tensor
+]  # further inputs of a kernel, one value per unit; they broadcast against x
 Maybe = Tensor | None
 Gradients = Sequence[Maybe]  # by the vectors, of their shapes
 
@@ -85,9 +87,9 @@ Gradients = Sequence[Maybe]  # by the vectors, of their shapes
 class Memory:
     """A kernel's memory from its forward to its backward pass.
 
-    ``out=memory.work(...)`` and ``out=memory.keep(...)`` are for results of that shape, the first
-    for those that nobody needs after the call. What ``backward`` needs is put under a name:
-    ``memory["rstd"] = rstd``.
+    ``out=memory.work(...)`` and ``out=memory.keep(...)`` provide memory for a result of a shape:
+    ``work`` for results that are not used after the call. Tensors that ``backward`` needs are
+    stored by name: ``memory["rstd"] = rstd``.
 
     Parameters
     ----------
@@ -95,12 +97,12 @@ class Memory:
         Gives memory by name and shape, and the same again in the next step. By default results are
         new memory, as it comes.
     prefix : str
-        Prefix of the names of what is kept.
+        Prefix of the names of kept tensors.
     """
 
     def __init__(self, allocate: Callable[..., Tensor] | None = None, prefix: str = "") -> None:
         self._allocate, self._prefix = allocate, prefix
-        self._held: dict[str, Tensor] = {}
+        self._tensors: dict[str, Tensor] = {}
         self._parts: dict[str, Memory] = {}
 
     def work(self, name: str, *shape: int) -> Tensor | None:
@@ -116,15 +118,15 @@ class Memory:
         return self._parts[name]
 
     def __setitem__(self, name: str, value: Tensor) -> None:
-        self._held[name] = value
+        self._tensors[name] = value
 
     def __getitem__(self, name: str) -> Tensor:
-        return self._held[name]
+        return self._tensors[name]
 
     @property
     def holds_any(self) -> bool:
-        """Tell whether anything was put under a name."""
-        return bool(self._held) or any(part.holds_any for part in self._parts.values())
+        """Whether any tensor was stored."""
+        return bool(self._tensors) or any(part.holds_any for part in self._parts.values())
 
 
 class Kernel:
@@ -137,7 +139,7 @@ class Kernel:
     unitwise : bool
         Each output follows from one input.
     keeps_input, keeps_output : bool
-        What ``backward`` needs; what it does not need may be None there.
+        Which tensors ``backward`` needs; the others may be None there.
     n_vectors : int
         How many it is given.
     """
@@ -165,15 +167,17 @@ class Kernel:
 class Pointwise(Kernel):
     """A kernel of single units without vectors, whose slope follows from x or from y."""
 
-    def times_slope(self, kept: Tensor, grad: Tensor, memory: Memory, out: Maybe = None) -> Tensor:
+    def times_slope(
+        self, x_or_y: Tensor, grad: Tensor, memory: Memory, out: Maybe = None
+    ) -> Tensor:
         """grad times the slope, given y, or x where ``keeps_input``."""
         raise NotImplementedError
 
     def backward(
         self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None
     ) -> tuple[Tensor, Gradients]:
-        kept = cast(Tensor, x if self.keeps_input else y)  # None where neither is needed
-        return self.times_slope(kept, grad, memory, out), ()
+        x_or_y = cast(Tensor, x if self.keeps_input else y)  # None where neither is needed
+        return self.times_slope(x_or_y, grad, memory, out), ()
 
 
 class Activation(nn.Module):
@@ -184,7 +188,7 @@ class Activation(nn.Module):
     dim: int
 
     def kernel(self) -> Kernel | None:
-        """The kernel; None where there is none, or none for these settings."""
+        """The kernel; None if there is no kernel (for these settings)."""
         return None
 
     def vectors(self) -> Vectors:
@@ -257,11 +261,13 @@ class _Run(torch.autograd.Function):
             return None, grad_in, *grads, *[None] * (len(vectors) - len(grads))
         if x is None:  # someone will differentiate this gradient, a function of the output
             return None, kernel.backward(None, y, grad, (), Memory())[0]
-        wanted = ctx.needs_input_grad[1:]
-        inputs = [t for t, needed in zip((x, *vectors), wanted, strict=True) if needed]
+        needs_gradient = ctx.needs_input_grad[1:]
+        inputs = [t for t, needed in zip((x, *vectors), needs_gradient, strict=True) if needed]
         again = kernel.forward(x, vectors, Memory())
-        found = iter(torch.autograd.grad(again, inputs, grad, create_graph=True, allow_unused=True))
-        return None, *(next(found) if needed else None for needed in wanted)
+        gradients = iter(
+            torch.autograd.grad(again, inputs, grad, create_graph=True, allow_unused=True)
+        )
+        return None, *(next(gradients) if needed else None for needed in needs_gradient)
 
 
 def run(kernel: Kernel, x: Tensor, *vectors: Tensor) -> Tensor:
@@ -334,7 +340,9 @@ class Identity(Pointwise):
     def forward(self, x: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None) -> Tensor:
         return x.clone() if out is None else x if out is x else out.copy_(x)
 
-    def times_slope(self, kept: Tensor, grad: Tensor, memory: Memory, out: Maybe = None) -> Tensor:
+    def times_slope(
+        self, x_or_y: Tensor, grad: Tensor, memory: Memory, out: Maybe = None
+    ) -> Tensor:
         return self.forward(grad, (), memory, out)
 
 
@@ -347,10 +355,12 @@ class ReLU(Pointwise):
             return into(_aten.leaky_relu, out, x, self.slope)
         return above_zero(x, out)
 
-    def times_slope(self, kept: Tensor, grad: Tensor, memory: Memory, out: Maybe = None) -> Tensor:
+    def times_slope(
+        self, x_or_y: Tensor, grad: Tensor, memory: Memory, out: Maybe = None
+    ) -> Tensor:
         if self.slope:
-            return into(_aten.leaky_relu_backward, out, grad, kept, self.slope, True)
-        return where_above(grad, kept, out)
+            return into(_aten.leaky_relu_backward, out, grad, x_or_y, self.slope, True)
+        return where_above(grad, x_or_y, out)
 
 
 @dataclass(frozen=True)
@@ -362,9 +372,11 @@ class ELU(Pointwise):
     def forward(self, x: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None) -> Tensor:
         return into(_aten.elu, out, x, self.alpha, self.scale, self.input_scale)
 
-    def times_slope(self, kept: Tensor, grad: Tensor, memory: Memory, out: Maybe = None) -> Tensor:
+    def times_slope(
+        self, x_or_y: Tensor, grad: Tensor, memory: Memory, out: Maybe = None
+    ) -> Tensor:
         settings = self.alpha, self.scale, self.input_scale
-        return into(_aten.elu_backward, out, grad, *settings, True, kept)
+        return into(_aten.elu_backward, out, grad, *settings, True, x_or_y)
 
 
 @dataclass(frozen=True)
@@ -384,13 +396,15 @@ class Torch(Pointwise):
     def forward(self, x: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None) -> Tensor:
         operator, options = getattr(_aten, self.name), dict(self.options)
         if self.name == "gelu" and out is not None and not out.is_contiguous():
-            # torch 2.13 on a CPU fills float32 memory as if its rows were one behind the other
+            # torch 2.13 on a CPU ignores the strides of float32 memory
             return out.copy_(operator(x, **options))
         return into(operator, out, x, *self.settings, **options)
 
-    def times_slope(self, kept: Tensor, grad: Tensor, memory: Memory, out: Maybe = None) -> Tensor:
+    def times_slope(
+        self, x_or_y: Tensor, grad: Tensor, memory: Memory, out: Maybe = None
+    ) -> Tensor:
         operator = getattr(_aten, f"{self.name}_backward")
-        return into(operator, out, grad, kept, *self.settings, **dict(self.options))
+        return into(operator, out, grad, x_or_y, *self.settings, **dict(self.options))
 
 
 _KERNELS_OF_TORCH: dict[type[nn.Module], Callable[[Any], Kernel | None]] = {
@@ -409,7 +423,7 @@ _KERNELS_OF_TORCH: dict[type[nn.Module], Callable[[Any], Kernel | None]] = {
     nn.Hardswish: lambda m: Torch("hardswish", True),
     nn.Softplus: lambda m: Torch("softplus", True, (m.beta, m.threshold)),
 }
-# others of torch's that act on every number alone and hold nothing, and what holds such
+# further unit-wise modules of torch without parameters, and containers of them
 _WITHOUT_KERNEL = (
     *(nn.Hardsigmoid, nn.Hardtanh, nn.LogSigmoid, nn.ReLU6, nn.Softsign, nn.Tanhshrink),
     nn.ModuleList,
@@ -420,7 +434,7 @@ _KNOWN.update(_KERNELS_OF_TORCH, _WITHOUT_KERNEL)
 def kernel_of(module: nn.Module, dim: int = -1) -> Kernel | None:
     """The kernel of a module that acts along ``dim``, or None where it has none.
 
-    A subclass has none, nor has a module with hooks or a ``forward`` of its own: they may compute
+    A subclass has none, nor has a module with hooks or a new ``forward``: they may compute
     something else.
 
     >>> kernel_of(nn.Tanh())
@@ -463,10 +477,10 @@ class Combined(Kernel):
 
     def each(self, vectors: Vectors, memory: Memory) -> Iterator[tuple[Kernel, Vectors, Memory]]:
         """The kernels, the vectors of each and its part of the memory."""
-        given = iter(vectors)
+        remaining = iter(vectors)
         for i, kernel in enumerate(self.kernels):
-            own = [next(given) for _ in range(kernel.n_vectors)]
-            yield kernel, own, memory.part(str(i))
+            kernel_vectors = [next(remaining) for _ in range(kernel.n_vectors)]
+            yield kernel, kernel_vectors, memory.part(str(i))
 
 
 @dataclass(frozen=True)
@@ -477,11 +491,11 @@ class Slices(Combined):
 
     def forward(self, x: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None) -> Tensor:
         pieces = []
-        each = self.each(vectors, memory)
-        for (start, length), (kernel, own, part) in zip(self.runs, each, strict=True):
+        parts = self.each(vectors, memory)
+        for (start, length), (kernel, part_vectors, part) in zip(self.runs, parts, strict=True):
             x_i = _narrow(x, start, length)
             out_i = x_i if out is x else _narrow(out, start, length)
-            pieces.append(kernel.forward(x_i, own, part, out_i))
+            pieces.append(kernel.forward(x_i, part_vectors, part, out_i))
         return torch.cat(pieces, -1) if out is None else out
 
     def backward(
@@ -489,13 +503,13 @@ class Slices(Combined):
     ) -> tuple[Tensor, Gradients]:
         pieces: list[Tensor] = []
         grads: list[Tensor | None] = []
-        each = self.each(vectors, memory)
-        for (start, length), (kernel, own, part) in zip(self.runs, each, strict=True):
+        parts = self.each(vectors, memory)
+        for (start, length), (kernel, part_vectors, part) in zip(self.runs, parts, strict=True):
             x_i = _narrow(x, start, length) if kernel.keeps_input else None
             y_i = _narrow(y, start, length) if kernel.keeps_output else None
             grad_i = _narrow(grad, start, length)
             out_i = grad_i if out is grad else _narrow(out, start, length)
-            grad_in, by_own = kernel.backward(x_i, y_i, grad_i, own, part, out_i)
+            grad_in, by_own = kernel.backward(x_i, y_i, grad_i, part_vectors, part, out_i)
             pieces.append(grad_in)
             grads.extend(by_own)
         return torch.cat(pieces, -1) if out is None else out, grads
@@ -515,11 +529,11 @@ class Scattered(Combined):
 
     def forward(self, x: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None) -> Tensor:
         y = x if out is None or out is x else out.copy_(x)
-        for i, (kernel, own, part) in enumerate(self.each(vectors[1:], memory)):
+        for i, (kernel, part_vectors, part) in enumerate(self.each(vectors[1:], memory)):
             memory[f"of {i}"] = mine = vectors[0] == i
-            # autograd would multiply what is not its own by 0, which may be infinite
-            shown = y if out is not None else torch.where(mine, y, 0.0)
-            y_i = kernel.forward(shown, own, part, memory.work("result", *x.shape))
+            # autograd would multiply the units of other parts by 0, and they may be infinite
+            y_of_part = y if out is not None else torch.where(mine, y, 0.0)
+            y_i = kernel.forward(y_of_part, part_vectors, part, memory.work("result", *x.shape))
             y = torch.where(mine, y_i, y, out=out)
         return y
 
@@ -528,9 +542,9 @@ class Scattered(Combined):
     ) -> tuple[Tensor, Gradients]:
         grads: list[Tensor | None] = [None]
         grad = grad if out is None or out is grad else out.copy_(grad)
-        for i, (kernel, own, part) in enumerate(self.each(vectors[1:], memory)):
+        for i, (kernel, part_vectors, part) in enumerate(self.each(vectors[1:], memory)):
             mine, work = memory[f"of {i}"], memory.work("result", *grad.shape)
-            grad_i, by_own = kernel.backward(x, y, grad, own, part, work)
+            grad_i, by_own = kernel.backward(x, y, grad, part_vectors, part, work)
             grad = torch.where(mine, grad_i, grad, out=out)
             grads += [None if v is None else torch.where(mine, v, 0.0) for v in by_own]
         return grad, grads
@@ -549,12 +563,12 @@ class Affine(Kernel):
         return 4 + self.phi.n_vectors
 
     def forward(self, x: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None) -> Tensor:
-        gamma, beta, scale, shift, *own = vectors
+        gamma, beta, scale, shift, *phi_vectors = vectors
         # ProxyNorm Eq. (7), Derf Eq. (10)
         z_out = memory.keep("z", *x.shape)
-        apart = memory.keep("into phi", *x.shape) if self.phi.keeps_input else z_out
-        into_phi = torch.addcmul(beta, x, gamma, out=apart)
-        z = self.phi.forward(into_phi, own, memory.part("phi"), z_out)
+        phi_input = memory.keep("into phi", *x.shape) if self.phi.keeps_input else z_out
+        into_phi = torch.addcmul(beta, x, gamma, out=phi_input)
+        z = self.phi.forward(into_phi, phi_vectors, memory.part("phi"), z_out)
         memory["into phi"], memory["z"] = into_phi, z
         return torch.addcmul(shift, z, scale, out=out)
 
@@ -562,13 +576,13 @@ class Affine(Kernel):
         self, x: Maybe, y: Maybe, grad: Tensor, vectors: Vectors, memory: Memory, out: Maybe = None
     ) -> tuple[Tensor, Gradients]:
         assert x is not None
-        gamma, beta, scale, shift, *own = vectors
+        gamma, beta, scale, shift, *phi_vectors = vectors
         work = memory.work("product", *x.shape)
         by_scale = sum_to(torch.mul(grad, memory["z"], out=work), scale)
         by_shift = sum_to(grad, shift)
         grad = torch.mul(grad, scale, out=out)
-        kept = memory["into phi"], memory["z"]
-        grad, by_own = self.phi.backward(*kept, grad, own, memory.part("phi"), out)
+        saved = memory["into phi"], memory["z"]
+        grad, by_own = self.phi.backward(*saved, grad, phi_vectors, memory.part("phi"), out)
         by_beta = sum_to(grad, beta)
         by_gamma = sum_to(torch.mul(grad, x, out=work), gamma)
         return torch.mul(grad, gamma, out=out), (by_gamma, by_beta, by_scale, by_shift, *by_own)
@@ -655,8 +669,8 @@ class Standardize(Kernel):
         mean = by.mean(torch.mul(n, n, out=memory.work("square", *n.shape)), memory)
         work = memory.work("mean", *mean.shape)
         rstd = torch.rsqrt(torch.add(mean, self.eps, out=work), out=work)
-        kept = memory.keep("rstd", *rstd.shape[:-1], 1)  # a group has one
-        memory["rstd"] = rstd if kept is None else kept.copy_(rstd[..., :1])
+        saved = memory.keep("rstd", *rstd.shape[:-1], 1)  # a group has one
+        memory["rstd"] = rstd if saved is None else saved.copy_(rstd[..., :1])
         n = torch.mul(n, rstd, out=out_g)
         return n.reshape(x.shape) if out is None else out
 

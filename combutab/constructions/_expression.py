@@ -64,7 +64,7 @@ def expression_network(expression: str | sympy.Expr, domain: Domain) -> Construc
         If the text is not a formula, a variable is not in the domain, a function has no such
         network, a part has no value on the domain (a logarithm or root of what may be negative, a
         division by what may be zero, arcsin of what may reach 1), weights overflow, or rounding
-        leaves no digit of the result. Bounds are computed for each part by itself (interval
+        leaves no digit of the result. Bounds are computed for each part separately (interval
         arithmetic), so ``x - x*y`` may have a negative bound although its values are positive.
         Write ``x*(1 - y)``, in which each variable occurs once.
     ImportError
@@ -100,7 +100,7 @@ def expression_network(expression: str | sympy.Expr, domain: Domain) -> Construc
     ranges = as_domain(list(domain.values()))
     names = [str(name) for name in domain]
     if isinstance(expression, str):
-        from combutab.datasets import parse_formula  # what a fit does not need is loaded here
+        from combutab.datasets import parse_formula  # imported here, since only formulas need SymPy
 
         expression = parse_formula(expression, names)
     plan = _Builder(dict(zip(names, range(len(names)), strict=True)), ranges).value(expression)
@@ -110,8 +110,8 @@ def expression_network(expression: str | sympy.Expr, domain: Domain) -> Construc
 class _Builder:
     """Plans of the nodes of one expression, each made once."""
 
-    def __init__(self, places: Mapping[str, int], ranges: np.ndarray) -> None:
-        self.places, self.inputs = places, _plan.identity(ranges)
+    def __init__(self, positions: Mapping[str, int], ranges: np.ndarray) -> None:
+        self.places, self.inputs = positions, _plan.identity(ranges)
         self.values: dict[Any, Plan] = {}
         self.logs: dict[Any, Plan] = {}
 
@@ -219,8 +219,8 @@ class _Builder:
                 base, exponent = factor, 1.0
                 if factor.is_Pow and factor.exp.is_number:
                     base, exponent = factor.base, _constant_value(factor.exp)
-                place = parts.setdefault(base, len(parts))
-                factors[place] = factors.get(place, 0.0) + exponent
+                position = parts.setdefault(base, len(parts))
+                factors[position] = factors.get(position, 0.0) + exponent
             rows.append((coefficient, factors))
         terms: Terms = {}
         for coefficient, factors in rows:

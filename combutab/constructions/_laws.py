@@ -134,10 +134,11 @@ def monomial_network(
     Parameters
     ----------
     powers : sequence of float
-        One an input; not necessarily whole, not necessarily positive.
+        One per input; they may be negative and fractional.
     domain : sequence of (float, float)
-        Lowest and highest value of each input. One that may be zero or negative takes whole
-        powers: it is shifted to be positive and the power multiplied out, in as many units more.
+        Lowest and highest value of each input. An input that may be zero or negative
+        needs whole powers: it is shifted to be positive and the power is expanded, with one
+        additional unit per term.
 
     Returns
     -------
@@ -165,7 +166,7 @@ def polynomial_network(
 ) -> ConstructedNetwork:
     """Network of ``sum_i coefficients[i] * prod_j x_j ** powers[i][j]`` (theorem 0.3).
 
-    Two hidden layers (Eq. 10): an NLReLU unit a variable, an ELU and a ReLU unit a term.
+    Two hidden layers (Eq. 10): one NLReLU unit per variable, one ELU and one ReLU unit per term.
 
     NOTE[DIFF]: the theorem's domain has negative numbers, of which ln x is not defined; here they
     are shifted, and only their whole powers can be taken.
@@ -299,7 +300,8 @@ def compose(outer: ConstructedNetwork, inner: Sequence[ConstructedNetwork]) -> C
     ----------
     outer : ConstructedNetwork
     inner : sequence of ConstructedNetwork
-        Of the same inputs and domain; all their outputs together are the inputs of ``outer``.
+        Networks of the same inputs and domain. Their outputs, concatenated, are the inputs of
+        ``outer``.
 
     Returns
     -------
@@ -308,8 +310,8 @@ def compose(outer: ConstructedNetwork, inner: Sequence[ConstructedNetwork]) -> C
     Raises
     ------
     ValueError
-        If the outputs are not as many as the inputs of ``outer``, may leave its domain, or a
-        network was trained since it was made.
+        If the number of outputs is not the number of inputs of ``outer``, if the outputs may
+        leave its domain, or if a network was trained after its construction.
 
     Examples
     --------
@@ -323,16 +325,16 @@ def compose(outer: ConstructedNetwork, inner: Sequence[ConstructedNetwork]) -> C
         raise ValueError(
             f"outer has {len(outer.domain)} inputs, inner gives {len(plan.ranges)} outputs"
         )
-    for i, ((low, high), (least, most)) in enumerate(
+    for i, ((low, high), (domain_low, domain_high)) in enumerate(
         zip(plan.ranges.tolist(), outer.domain, strict=True)
     ):
         room = 2**-46 * max(
-            abs(low), abs(high), abs(least), abs(most)
+            abs(low), abs(high), abs(domain_low), abs(domain_high)
         )  # ranges are rounded outwards
-        if low < least - room or high > most + room:
+        if low < domain_low - room or high > domain_high + room:
             raise ValueError(
                 f"output {i} of inner reaches from {low:.6g} to {high:.6g}, beyond the domain "
-                f"({least:.6g}, {most:.6g}) of outer; make outer for that interval"
+                f"({domain_low:.6g}, {domain_high:.6g}) of outer; make outer for that interval"
             )
     return ConstructedNetwork(_plan.compose_plans(outer.plan, plan), inner[0].inputs)
 
@@ -350,10 +352,10 @@ def _same_inputs(networks: Sequence[ConstructedNetwork]) -> list[Plan]:
     if not networks:
         raise ValueError("at least one network is needed, got none")
     first = networks[0]
-    for other in networks[1:]:
-        if other.domain != first.domain or other.inputs != first.inputs:
+    for following in networks[1:]:
+        if following.domain != first.domain or following.inputs != first.inputs:
             raise ValueError(
                 f"networks must have the same inputs and domain, got {first.extra_repr()} and "
-                f"{other.extra_repr()}"
+                f"{following.extra_repr()}"
             )
     return [network.plan for network in networks]

@@ -28,11 +28,11 @@ def lipschitz_network(
 ) -> nn.Sequential:
     """Network of one hidden layer within epsilon of a Lipschitz function on [0, 1].
 
-    Propositions 1 to 3: with ``n = floor(L / (2 epsilon)) + 1`` (a quotient that is whole but for
-    rounding counts as whole), n groups of PLN or PLS, n sigmoid or tanh units, or n + 1 ReLU
-    units suffice. PLN, PLS, sigmoid and tanh make n - 1 steps between the values at the middles
-    of n equal intervals, so steep that what they lack of steps stays below what L / 2n leaves of
-    epsilon; ReLU joins n + 1 points by straight lines.
+    Propositions 1 to 3: with ``n = floor(L / (2 epsilon)) + 1`` (a quotient that is an integer up
+    to rounding counts as an integer), n groups of PLN or PLS, n sigmoid or tanh units, or n + 1
+    ReLU units suffice. PLN, PLS, sigmoid and tanh make n - 1 steps between the values at the
+    middles of n equal intervals. The steps are so steep that their error is below epsilon - L / 2n.
+    ReLU joins n + 1 points by straight lines.
 
     NOTE[DIFF]: Eq. 56 has N ReLU units for lines over N intervals, which take N + 1. Lines over
     N - 1 = n intervals are within L / 2n < epsilon too, so that proposition 3 holds as it stands.
@@ -77,14 +77,14 @@ def lipschitz_network(
         raise ValueError(f"activation must be one of relu, {', '.join(_STEPS)}, got {activation!r}")
     if norm_size is not None and activation not in ("pln", "pls"):
         raise ValueError(f"{norm_size=} is for pln and pls, not for {activation!r}")
-    rest = epsilon - lipschitz / (2 * n)  # what the steps or lines may miss still
+    margin = epsilon - lipschitz / (2 * n)  # error that remains for the steps or lines
     if activation == "relu":
         values = _function_values(function, np.arange(n + 1) / n)
-        _check_rest(rest, n, np.abs(values).max() + 2 * lipschitz, lipschitz, epsilon)
+        _check_rest(margin, n, np.abs(values).max() + 2 * lipschitz, lipschitz, epsilon)
         return _lines(values)
     values = _function_values(function, (np.arange(n) + 0.5) / n)
-    _check_rest(rest, n, np.abs(values).max() + lipschitz, lipschitz, epsilon)
-    return _step_network(_STEPS[activation](norm_size), values, rest / 2)
+    _check_rest(margin, n, np.abs(values).max() + lipschitz, lipschitz, epsilon)
+    return _step_network(_STEPS[activation](norm_size), values, margin / 2)
 
 
 @dataclass(frozen=True)
@@ -106,11 +106,11 @@ def _pln(norm_size: int | None) -> _Step:
     # lemma 2: (z, -z, 0, ...) -> z / sqrt(z^2 + eps d / 2), times sqrt(d / 2)
     d = 2 if norm_size is None else norm_size
     PLN(max(d, 2), d)  # its own error for sizes that it cannot have
-    rest = (0.0,) * (d - 2)
+    zeros = (0.0,) * (d - 2)
     return _Step(
         lambda n: PLN(n * d, d, eps=_EPS),
-        (1.0, -1.0, *rest),
-        (math.sqrt(2 / d), 0.0, *rest),
+        (1.0, -1.0, *zeros),
+        (math.sqrt(2 / d), 0.0, *zeros),
         -1.0,
         lambda z: _EPS * d / 4 / z**2,
     )
@@ -120,11 +120,11 @@ def _pls(norm_size: int | None) -> _Step:
     # (z, 0, ...) -> z / sqrt(z^2 + eps d), times sqrt(d)
     d = 1 if norm_size is None else norm_size
     PLS(max(d, 1), d)
-    rest = (0.0,) * (d - 1)
+    zeros = (0.0,) * (d - 1)
     return _Step(
         lambda n: PLS(n * d, d, eps=_EPS),
-        (1.0, *rest),
-        (1 / math.sqrt(d), *rest),
+        (1.0, *zeros),
+        (1 / math.sqrt(d), *zeros),
         -1.0,
         lambda z: _EPS * d / 2 / z**2,
     )
@@ -141,7 +141,7 @@ _STEPS: dict[str, Callable[[int | None], _Step]] = {
 
 
 def _step_network(step: _Step, values: np.ndarray, allowed: float) -> nn.Sequential:
-    """Steps from each value to the next, at 1/n, 2/n, ..., and one unit for what is constant."""
+    """Steps from each value to the next, at 1/n, 2/n, ..., and one unit for the constant part."""
     n = len(values)
     jumps = np.diff(values) / (1 - step.low)  # Eqs. 17 and 39
     constant = values[0] if step.low == 0 else (values[0] + values[-1]) / 2  # Eq. 18
@@ -187,7 +187,7 @@ def _network(
 
 
 def _n_halves(lipschitz: float, epsilon: float) -> int:
-    """floor(L / 2 epsilon), what is a whole number but for rounding taken as that number."""
+    """floor(L / 2 epsilon); a quotient that is an integer up to rounding counts as an integer."""
     for name, value in (("lipschitz", lipschitz), ("epsilon", epsilon)):
         if not 0 < value < math.inf:
             raise ValueError(f"{name} must be positive and finite, got {value!r}")
@@ -204,10 +204,10 @@ def _function_values(function: Function, x: np.ndarray) -> np.ndarray:
     return values
 
 
-def _check_rest(rest: float, n: int, size: float, lipschitz: float, epsilon: float) -> None:
+def _check_rest(margin: float, n: int, size: float, lipschitz: float, epsilon: float) -> None:
     rounding = 16 * n * _UNIT * size
-    if rest <= rounding:
+    if margin <= rounding:
         raise ValueError(
-            f"{epsilon=} exceeds L / 2n = {lipschitz / 2 / n!r} by {rest:.3g}, less than float64 "
+            f"{epsilon=} exceeds L / 2n = {lipschitz / 2 / n!r} by {margin:.3g}, less than float64 "
             f"can hold for values of this size ({rounding:.3g}); take epsilon a little larger"
         )

@@ -1,4 +1,4 @@
-"""The module that a construction returns, and how far rounding takes it from what it stands for."""
+"""The module that a construction returns, and its rounding error."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ class Dense(NamedTuple):
 def dense_layers(plan: Plan) -> list[Dense]:
     """The layers of a plan whose units are sorted by kind."""
     paired = any((layer.kinds >= REAL).any() for layer in plan.hidden)
-    found, width = [], len(plan.domain)
+    layers, width = [], len(plan.domain)
     read = np.arange(width)  # where the units before are
     for layer in plan.hidden:
-        places, written, activation = _pair_columns(layer) if paired else _units(layer)
-        made = layer.affine
+        columns, written, activation = _pair_columns(layer) if paired else _units(layer)
+        affine = layer.affine
         weight, bias = np.zeros((activation.width, width)), np.zeros(activation.width)
-        weight[np.ix_(written, read)], bias[written] = made.weight, made.bias
-        found.append(Dense(weight, bias, activation))
-        read, width = places, activation.width
+        weight[np.ix_(written, read)], bias[written] = affine.weight, affine.bias
+        layers.append(Dense(weight, bias, activation))
+        read, width = columns, activation.width
     last = np.zeros((len(plan.last.bias), width))
     last[:, read] = plan.last.weight
-    return [*found, Dense(last, plan.last.bias, None)]
+    return [*layers, Dense(last, plan.last.bias, None)]
 
 
 def linear_layer(weight: np.ndarray, bias: np.ndarray | None = None) -> nn.Linear:
@@ -76,9 +76,10 @@ def _units(layer: Hidden) -> _Placed:
 
 
 def _pair_columns(layer: Hidden) -> _Placed:
-    """Places of units among pairs: a real unit's in the real half, two ReLUs to a pair."""
+    """Columns of the units in ComplexCombU: real units in the real half, ReLUs in pairs."""
     pairs: dict[str, dict[object, int]] = {name: {} for name in KINDS[:REAL]}
-    placed: list[tuple[str, int, bool, bool]] = []  # part, pair, given and gives the imaginary half
+    # part, pair, and whether the unit reads and writes the imaginary half
+    placed: list[tuple[str, int, bool, bool]] = []
     n_relu = 0
     for row, kind in enumerate(layer.kinds):
         name = KINDS[kind]
@@ -91,15 +92,15 @@ def _pair_columns(layer: Hidden) -> _Placed:
         part, imaginary = _PART.get(name, name), kind >= REAL
         # a sine and a cosine of one number are a pair's two outputs
         number = (layer.affine.weight[row].tobytes(), layer.affine.bias[row].tobytes())
-        own = pairs[part]
-        pair = own.setdefault((imaginary, number), len(own))
+        part_pairs = pairs[part]
+        pair = part_pairs.setdefault((imaginary, number), len(part_pairs))
         placed.append((part, pair, imaginary, imaginary and name != "cosine"))
-    counts = {name: len(own) for name, own in pairs.items()}
+    counts = {name: len(part_pairs) for name, part_pairs in pairs.items()}
     n = sum(counts.values())
     starts = dict(zip(counts, np.cumsum([0, *counts.values()]).tolist(), strict=False))
     activation = ComplexCombU(2 * n, {name: count / n for name, count in counts.items()})
-    inputs = [starts[part] + pair + n * given for part, pair, given, _ in placed]
-    outputs = [starts[part] + pair + n * gives for part, pair, _, gives in placed]
+    inputs = [starts[part] + pair + n * reads for part, pair, reads, _ in placed]
+    outputs = [starts[part] + pair + n * writes for part, pair, _, writes in placed]
     return np.array(outputs), np.array(inputs), activation
 
 
@@ -112,8 +113,8 @@ class ConstructedNetwork(nn.Module):
     Made by the functions of this package, in float64. ``layers`` is an ordinary
     ``nn.Sequential`` of ``nn.Linear`` and ``CombU``, or ``ComplexCombU`` throughout where a part is
     trigonometric; it can be trained, cast and moved, and it can start an estimator, as parameter
-    ``init``. Outside of its domain the network stays defined, but no longer equals what it was made
-    for: above it exponentials go on as constants, below it logarithms do.
+    ``init``. Outside of its domain the network is defined, but differs from its function:
+    exponentials are constant above it, logarithms below it.
 
     Parameters
     ----------
@@ -127,9 +128,9 @@ class ConstructedNetwork(nn.Module):
     layers : nn.Sequential
     inputs : tuple of str
     domain : tuple of (float, float)
-        Of each input: where the network equals what it was made for, but for rounding.
+        Range of each input within which the network equals its function up to rounding.
     output_range : tuple of (float, float)
-        Of each output: bounds of its values on the domain, not always reached.
+        Bounds of each output on the domain, not necessarily tight.
     hidden_layer_sizes : tuple of int
 
     Shape
@@ -179,8 +180,8 @@ class ConstructedNetwork(nn.Module):
         ValueError
             If the weights are not those any more: the network was trained.
         """
-        for linear, made in zip(self._linears, dense_layers(self._plan), strict=True):
-            for parameter, written in ((linear.weight, made.weight), (linear.bias, made.bias)):
+        for linear, layer in zip(self._linears, dense_layers(self._plan), strict=True):
+            for parameter, written in ((linear.weight, layer.weight), (linear.bias, layer.bias)):
                 if not torch.equal(parameter.cpu(), torch.from_numpy(written).to(parameter.dtype)):
                     raise ValueError(
                         "the network was changed since it was made, so that its ranges and "
@@ -195,8 +196,8 @@ class ConstructedNetwork(nn.Module):
     def rounding_error(self, x: Tensor) -> Tensor:
         """Bound the distance of the outputs from the exact values, by rounding, at these inputs.
 
-        A rigorous running bound: of the weights, which are rounded themselves, and of every
-        operation, in the precision of the network. It tells what a domain costs: exp(x) on
+        A rigorous running bound of the errors of the rounded weights and of every operation, in
+        the precision of the network. It shows the effect of a domain: exp(x) on
         (m, M) is known to about ``2**-53 * exp(M)`` everywhere, so that values far below exp(M)
         have few right digits or none.
 
@@ -231,8 +232,8 @@ class ConstructedNetwork(nn.Module):
         low, high = torch.as_tensor(self.domain, dtype=torch.float64, device=x.device).T
         inside = ((exact >= low) & (exact <= high)).all(-1, keepdim=True)
         h, error = exact, torch.zeros_like(exact)
-        for i, made in enumerate(plan.maps):
-            h, error = _affine_error(made, h, error, *rounding)
+        for i, affine in enumerate(plan.maps):
+            h, error = _affine_error(affine, h, error, *rounding)
             if i < plan.depth:
                 h, error = _unit_error(plan.hidden[i].kinds, h, error, *rounding)
         return torch.where(inside, error, torch.inf)
@@ -266,7 +267,7 @@ class ConstructedNetwork(nn.Module):
             values = copy.deepcopy(self).cpu().double()(x)
         largest, error = values.abs().amax(0), self.rounding_error(x).amax(0)
         for output, bound in zip(largest.tolist(), error.tolist(), strict=True):
-            # what is zero but for rounding is no mistake
+            # an output that is zero up to rounding is not an error
             if bound > max(output, _NEGLIGIBLE):
                 raise ValueError(
                     f"rounding in {str(self._dtype).removeprefix('torch.')} may move the output "
@@ -323,29 +324,29 @@ def _intervals(ranges: np.ndarray) -> tuple[tuple[float, float], ...]:
 
 
 def _affine_error(
-    made: LinearMap, h: Tensor, error: Tensor, unit: float, least: float
+    affine: LinearMap, h: Tensor, error: Tensor, unit: float, smallest: float
 ) -> tuple[Tensor, Tensor]:
     """Result of a linear layer and its error, for inputs known up to ``error``.
 
     A result is rounded by ``unit`` times its size, or by the ``least`` number above zero.
     """
 
-    arrays = (made.weight, made.bias, made.weight_error, made.bias_error)
+    arrays = (affine.weight, affine.bias, affine.weight_error, affine.bias_error)
     weight, bias, weight_error, bias_error = (torch.from_numpy(a).to(h.device) for a in arrays)
     z = h @ weight.T + bias
     # n + 3 roundings: n products with n - 1 sums, the bias, the weights in the network's dtype
-    n_roundings = len(made.weight[0]) + 3
+    n_roundings = len(affine.weight[0]) + 3
     rounding = n_roundings * unit
     size = h.abs() + error
     error = error @ weight.abs().T + size @ weight_error.T
     # the factor first: weights near the largest float64 would overflow
     error += (rounding * size) @ weight.abs().T + rounding * bias.abs()
-    error += n_roundings * least * (1 + size.sum(-1, keepdim=True))
+    error += n_roundings * smallest * (1 + size.sum(-1, keepdim=True))
     return z, error + bias_error
 
 
 def _unit_error(
-    kinds: np.ndarray, z: Tensor, error: Tensor, unit: float, least: float
+    kinds: np.ndarray, z: Tensor, error: Tensor, unit: float, smallest: float
 ) -> tuple[Tensor, Tensor]:
     """Result of units and its error: steepest slope near z, 8 roundings (cos - 1 has the most)."""
     above, one = z.clamp_min(0), torch.ones_like(z)
@@ -359,7 +360,7 @@ def _unit_error(
     )
     value, slope = torch.zeros_like(z), torch.zeros_like(z)
     kind = torch.from_numpy(kinds).to(z.device)
-    for number, (own, own_slope) in enumerate(of_kinds):
-        value = torch.where(kind == number, own, value)
+    for number, (values, own_slope) in enumerate(of_kinds):
+        value = torch.where(kind == number, values, value)
         slope = torch.where(kind == number, own_slope, slope)
-    return value, slope * error + 8 * (unit * value.abs() + least)
+    return value, slope * error + 8 * (unit * value.abs() + smallest)

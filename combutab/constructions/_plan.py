@@ -1,7 +1,7 @@
-"""Networks of CombU's and ComplexCombU's units as arrays, and the laws that make one of others.
+"""Networks of CombU's and ComplexCombU's units as arrays, and rules that combine them.
 
 A plan is a network before it becomes a module: layers of units whose kinds are chosen freely, the
-range of each output, and how far its weights may be from what they stand for.
+range of each output, and bounds of the errors of its weights.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from combutab.constructions._ranges import Ranges, combination, cosine, sine, wi
 # in the order of CombU's parts; the last three of an imaginary number, in ComplexCombU: of i b
 # "elu" gives cos(b) - 1 and sin(b), "nlrelu" arctan(b)
 KINDS = ("relu", "elu", "nlrelu", "cosine", "sine", "arctangent")
-REAL = 3  # so many of them are of real numbers
+REAL = 3  # number of the kinds for real numbers
 UNIT_ROUNDOFF = 2.0**-53
 LARGEST_EXPONENT = math.log(np.finfo(np.float64).max)  # 709.78...
 
@@ -50,7 +50,7 @@ class LinearMap:
         return cls(weight, bias, unit * np.abs(weight), unit * np.abs(bias))
 
     def after(self, inner: LinearMap) -> LinearMap:
-        """This map of what the inner map gives, as one map (lemma .4)."""
+        """The composition of this map with the inner map, as one map (lemma .4)."""
         size, inner_size = np.abs(self.weight), np.abs(inner.weight)
         unit = (inner.weight.shape[0] + 2) * UNIT_ROUNDOFF
         outer_size = size + self.weight_error
@@ -146,8 +146,8 @@ def stack(plans: Sequence[Plan]) -> Plan:
 def compose_plans(outer: Plan, inner: Plan) -> Plan:
     """The outer network of the inner one's outputs (theorem .7).
 
-    NOTE[DIFF]: theorem .7 puts a layer of ReLU between the two; what goes from one to the other
-    is a linear combination already, so that none is needed.
+    NOTE[DIFF]: theorem .7 puts a layer of ReLU between the two. It is not needed, since the
+    outputs of the inner network are linear combinations already.
     """
     maps = outer.maps
     maps[0] = maps[0].after(inner.last)
@@ -199,8 +199,8 @@ def absolute(plan: Plan) -> Plan:
     eye = np.eye(len(plan.ranges))
     plan = _layer(plan, np.concatenate([eye, -eye]), np.zeros(2 * len(eye)), "relu")
     low, high = plan.ranges.T
-    least = np.maximum(np.maximum(low, -high), 0)
-    ranges = np.stack([least, np.maximum(np.abs(low), np.abs(high))], axis=1)
+    smallest = np.maximum(np.maximum(low, -high), 0)
+    ranges = np.stack([smallest, np.maximum(np.abs(low), np.abs(high))], axis=1)
     return replace(
         plan, last=LinearMap.of(np.hstack([eye, eye]), np.zeros(len(eye))), ranges=ranges
     )
@@ -214,9 +214,11 @@ def hyperbolic_tangent(plan: Plan) -> Plan:
     for sign, top in ((1.0, high), (-1.0, -low)):
         if top > 0:  # tanh(u) = 2 / (1 + exp(-2 u)) - 1 for u = R(z) and for u = R(-z)
             half = _layer(plan, np.array([[sign]]), np.zeros(1), "relu")
-            least = max(low if sign > 0 else -high, 0.0)
+            smallest = max(low if sign > 0 else -high, 0.0)
             half = replace(
-                half, last=LinearMap.of(one[:, None], np.zeros(1)), ranges=np.array([[least, top]])
+                half,
+                last=LinearMap.of(one[:, None], np.zeros(1)),
+                ranges=np.array([[smallest, top]]),
             )
             below = combine_outputs(
                 exponential(combine_outputs(half, -2 * one, np.zeros(1))), one, one
@@ -275,27 +277,31 @@ def _side_by_side(maps: Sequence[LinearMap], *, first: bool) -> LinearMap:
 def merged(plan: Plan) -> Plan:
     """Merge the equal units of each layer and sort it by kind; the outputs stay.
 
-    What an expression says twice is so computed once.
+    Equal parts of an expression are then computed once.
     """
     maps = plan.maps
     hidden = []
     for i, layer in enumerate(plan.hidden):
-        own, following = maps[i], maps[i + 1]
-        rows = np.column_stack([layer.kinds, own.weight, own.bias])
-        _, kept, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-        order = np.lexsort([kept, layer.kinds[kept]])  # by kind, as CombU has them, then as before
-        kept, group = kept[order], np.argsort(order)[group.reshape(-1)]
-        if np.array_equal(kept, np.arange(len(rows))):  # nothing is equal, nothing moves
-            hidden.append(Hidden(own, layer.kinds))
+        first, following = maps[i], maps[i + 1]
+        rows = np.column_stack([layer.kinds, first.weight, first.bias])
+        _, representatives, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        # by kind, in the order of CombU's parts, then in the previous order
+        order = np.lexsort([representatives, layer.kinds[representatives]])
+        representatives, group = representatives[order], np.argsort(order)[group.reshape(-1)]
+        if np.array_equal(representatives, np.arange(len(rows))):  # nothing is equal, nothing moves
+            hidden.append(Hidden(first, layer.kinds))
             continue
-        gather = (group[:, None] == np.arange(len(kept))).astype(np.float64)
-        error = np.zeros((len(kept), own.weight.shape[1]))
-        np.maximum.at(error, group, own.weight_error)
-        bias_error = np.zeros(len(kept))
-        np.maximum.at(bias_error, group, own.bias_error)
+        gather = (group[:, None] == np.arange(len(representatives))).astype(np.float64)
+        error = np.zeros((len(representatives), first.weight.shape[1]))
+        np.maximum.at(error, group, first.weight_error)
+        bias_error = np.zeros(len(representatives))
+        np.maximum.at(bias_error, group, first.bias_error)
         hidden.append(
             Hidden(
-                LinearMap(own.weight[kept], own.bias[kept], error, bias_error), layer.kinds[kept]
+                LinearMap(
+                    first.weight[representatives], first.bias[representatives], error, bias_error
+                ),
+                layer.kinds[representatives],
             )
         )
         summed_error = following.weight_error @ gather
@@ -311,8 +317,8 @@ def merged(plan: Plan) -> Plan:
 def plan_state(plan: Plan) -> dict[str, Any]:
     """A plan as dicts and lists of numbers."""
 
-    def lists(made: LinearMap) -> list[Any]:
-        return [array.tolist() for array in vars(made).values()]
+    def lists(affine: LinearMap) -> list[Any]:
+        return [array.tolist() for array in vars(affine).values()]
 
     return {
         "hidden": [[lists(layer.affine), layer.kinds.tolist()] for layer in plan.hidden],
@@ -333,9 +339,9 @@ def plan_from_state(state: dict[str, Any]) -> Plan:
         Hidden(LinearMap(*map(numbers, lists)), np.array(kinds)) for lists, kinds in state["hidden"]
     ]
     last = LinearMap(*map(numbers, state["last"]))
-    made = Plan(tuple(hidden), last, numbers(state["ranges"]), numbers(state["domain"]))
-    _refuse_misfits(made)
-    return made
+    plan = Plan(tuple(hidden), last, numbers(state["ranges"]), numbers(state["domain"]))
+    _refuse_misfits(plan)
+    return plan
 
 
 def _refuse_misfits(plan: Plan) -> None:
@@ -343,14 +349,16 @@ def _refuse_misfits(plan: Plan) -> None:
     for i, layer in enumerate(
         (*plan.hidden, Hidden(plan.last, np.zeros(len(plan.last.bias), int)))
     ):
-        made, kinds = layer.affine, layer.kinds
-        n = len(made.bias)
-        shapes = [a.shape for a in (made.weight, made.weight_error, made.bias, made.bias_error)]
+        affine, kinds = layer.affine, layer.kinds
+        n = len(affine.bias)
+        shapes = [
+            a.shape for a in (affine.weight, affine.weight_error, affine.bias, affine.bias_error)
+        ]
         if shapes != [(n, width), (n, width), (n,), (n,)] or kinds.shape != (n,) or not n:
             raise ValueError(f"layer {i} of the construction has arrays of the shapes {shapes}")
         if kinds.dtype.kind != "i" or not np.isin(kinds, range(len(KINDS))).all():
             raise ValueError(f"layer {i} of the construction has units of no known kind")
-        rows = np.column_stack([kinds, made.weight, made.bias])
+        rows = np.column_stack([kinds, affine.weight, affine.bias])
         if i < plan.depth and len(np.unique(rows, axis=0)) != n:
             raise ValueError(f"layer {i} of the construction has a unit twice")
         width = n

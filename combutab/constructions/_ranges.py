@@ -82,8 +82,8 @@ def _wave(range_: np.ndarray, wave: Callable[[float], float], top: float) -> np.
     """Range of a function of period 2 pi that is 1 at ``top`` and -1 half a period on."""
     low, high = range_.tolist()
     ends = [wave(low), wave(high)]
-    for place, value in ((top, 1.0), (top + math.pi, -1.0)):
-        first = place + 2 * math.pi * math.ceil((low - place) / (2 * math.pi))
+    for extremum, value in ((top, 1.0), (top + math.pi, -1.0)):
+        first = extremum + 2 * math.pi * math.ceil((low - extremum) / (2 * math.pi))
         if first <= high + 8 * _UNIT * max(abs(low), abs(high)):
             ends.append(value)
     return np.clip(widened(np.array([min(ends), max(ends)]), 1.0), -1.0, 1.0)
@@ -96,8 +96,8 @@ def _power_or_infinity(x: float, exponent: float) -> float:
         return math.inf if x > 0 or exponent % 2 == 0 else -math.inf
 
 
-def product_range(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+def product_range(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Range of a product, (2,)."""
     with np.errstate(invalid="ignore"):
-        corners = np.nan_to_num(np.outer(one, other), nan=0.0, posinf=np.inf, neginf=-np.inf)
+        corners = np.nan_to_num(np.outer(first, second), nan=0.0, posinf=np.inf, neginf=-np.inf)
     return np.array([corners.min(), corners.max()])

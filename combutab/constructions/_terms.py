@@ -14,8 +14,8 @@ import numpy as np
 from combutab.constructions import _plan, _ranges
 from combutab.constructions._plan import Plan
 
-Powers = tuple[float, ...]  # one a base
-Terms = dict[Powers, Fraction]  # coefficients, exact: what is multiplied out may cancel
+Powers = tuple[float, ...]  # one per base
+Terms = dict[Powers, Fraction]  # exact coefficients, since expanded terms may cancel
 
 _MOST_TERMS = 10_000
 

@@ -204,11 +204,11 @@ def list_feynman(data_home: str | PathLike[str] | None = None) -> pd.DataFrame:
 def _find_equation(name: str, data_home: str | PathLike[str] | None) -> _Equation:
     table = "bonus" if str(name).lower().startswith("test") else "feynman"
     equations = {equation.name: equation for equation in _load_equations(table, data_home)}
-    found = equations.get(_ALIASES.get(name, name)) or equations.get(name)
-    if found is None:
+    match = equations.get(_ALIASES.get(name, name)) or equations.get(name)
+    if match is None:
         hint = f"{did_you_mean(name, equations)} list_feynman() names them all"
         raise ValueError(f"no AI Feynman equation {name!r}; {hint.lstrip()}")
-    return found
+    return match
 
 
 def find_data_home(data_home: str | PathLike[str] | None) -> Path | None:
@@ -239,7 +239,7 @@ def _pooch() -> Any:
 
 def _download(source: _Source, folder: Path) -> list[_Equation]:
     """Download a table, verify its content, and only then give it its name in the folder."""
-    own = (
+    columns = (
         f"with a copy of your own pass data_home=FOLDER (or set {DATA_HOME_VARIABLE}) "
         f"where FOLDER contains {source.filename}"
     )
@@ -248,22 +248,22 @@ def _download(source: _Source, folder: Path) -> list[_Equation]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OSError(f"cannot keep a download in {folder}: {error.strerror}; {own}") from error
+        raise OSError(f"cannot keep a download in {folder}: {error.strerror}; {columns}") from error
     with tempfile.TemporaryDirectory(prefix=".download-", dir=folder) as scratch:
         part = Path(scratch) / source.filename
         try:
             downloader(source.url, str(part), None)
             equations = _read_equations(part)
         except OSError as error:  # requests' errors are OSErrors
-            raise OSError(f"cannot download {source.url}: {error}; {own}") from error
+            raise OSError(f"cannot download {source.url}: {error}; {columns}") from error
         except ValueError as error:
             reason = str(error).replace(str(part), source.filename)
-            raise ValueError(f"{source.url} is not the table: {reason}; {own}") from error
-        found = _checksum(equations)
-        if found != source.checksum:
+            raise ValueError(f"{source.url} is not the table: {reason}; {columns}") from error
+        checksum = _checksum(equations)
+        if checksum != source.checksum:
             raise ValueError(
-                f"{source.url} has content of checksum {found}, expected {source.checksum}: "
-                f"it was garbled or has changed; {own}"
+                f"{source.url} has content of checksum {checksum}, expected {source.checksum}: "
+                f"it was garbled or has changed; {columns}"
             )
         part.replace(folder / source.filename)
     return equations
@@ -307,6 +307,6 @@ def _equation(row: dict[Any, Any], n_slots: int) -> _Equation:
 
 
 def _checksum(equations: list[_Equation]) -> str:
-    """SHA-256 of what the table says, whatever its line ends, byte order mark or empty cells."""
+    """SHA-256 of the equations, independent of line ends, byte order mark and empty cells."""
     content = [[e.name, e.output, e.formula, e.variables] for e in equations]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()

@@ -109,7 +109,7 @@ def parse_formula(text: str, variables: Iterable[str]) -> sympy.Expr:
 
 
 def evaluate_formula(tree: ast.expr, columns: Mapping[str, NDArray[np.float64]]) -> Any:
-    """Evaluate a tree from `check_formula` in float64; what has no value becomes nan or inf."""
+    """Evaluate a tree from `check_formula` in float64; undefined results are nan or inf."""
 
     with np.errstate(all="ignore"):
         return _computed(
@@ -146,20 +146,20 @@ def _computed(
 
 
 def check_formula(text: str, variables: Iterable[str]) -> ast.expr:
-    """Parse a formula and check every node of it; see `parse_formula` for what is allowed."""
+    """Parse a formula and check every node of it; `parse_formula` lists the allowed nodes."""
     text = text.strip()
     names = frozenset(variables)
     if len(text) > _MAX_LENGTH:
         raise ValueError(f"formula of {len(text)} characters; at most {_MAX_LENGTH} are allowed")
-    shown = repr(text if len(text) <= 80 else f"{text[:77]}...")
+    excerpt = repr(text if len(text) <= 80 else f"{text[:77]}...")
     try:
         tree = ast.parse(text, mode="eval").body
         _check_node(tree, names, depth=0, power=1.0)
     except _Refused as error:
-        raise ValueError(f"formula {shown}: {error}") from None
+        raise ValueError(f"formula {excerpt}: {error}") from None
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else error
-        raise ValueError(f"formula {shown} cannot be parsed: {reason}") from error
+        raise ValueError(f"formula {excerpt} cannot be parsed: {reason}") from error
     return tree
 
 
@@ -170,8 +170,8 @@ class _Refused(Exception):
 def _check_node(node: ast.expr, names: frozenset[str], depth: int, power: float) -> float | None:
     """Check a node; return its value if it holds no variable, else None.
 
-    ``power`` is the product of the exponents of the powers around the node: what an integer in
-    it may be raised to once SymPy multiplies out.
+    ``power`` is the product of the exponents of the powers around the node: the exponent of an
+    integer in it after SymPy expands the expression.
     """
     if depth > _MAX_DEPTH:
         raise _Refused(f"nested more than {_MAX_DEPTH} deep")
@@ -204,10 +204,10 @@ def _check_node(node: ast.expr, names: frozenset[str], depth: int, power: float)
                 return None
             return _bounded(lambda: base**exponent)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            one, other = inner(left), inner(right)
-            if one is None or other is None:
+            left_value, right_value = inner(left), inner(right)
+            if left_value is None or right_value is None:
                 return None
-            return _bounded(lambda: _OPERATORS[type(op)](one, other))
+            return _bounded(lambda: _OPERATORS[type(op)](left_value, right_value))
         case ast.Call(func=function, args=arguments, keywords=keywords):
             if not isinstance(function, ast.Name) or function.id not in FUNCTIONS:
                 raise _Refused(f"only {', '.join(FUNCTIONS)} can be called")

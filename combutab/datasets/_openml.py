@@ -22,7 +22,7 @@ from sklearn.utils import Bunch
 from combutab.datasets._feynman import DATA_HOME_VARIABLE, find_data_home
 from combutab.datasets._files import TableError, read_cells, read_table
 
-# ---- The eight OpenML data sets of the CombU paper's Table 4, and what is known of each ----------
+# ---- The eight OpenML data sets of the CombU paper's Table 4 -------------------------------------
 # They are in openml_sets.json. OpenML itself could not be asked when this was written. Not
 # verified: the versions (taken to be the first), the exact column names and their order, the
 # order of the rows, and which columns are nominal beyond their number, which is the paper's. The
@@ -50,10 +50,10 @@ class KnownSet:
 def _registry() -> dict[str, KnownSet]:
     text = resources.files(__package__).joinpath("openml_sets.json").read_text("utf-8")
     entries = {}
-    for name, known in json.loads(text).items():
+    for name, record in json.loads(text).items():
         for listed in ("columns", "nominal"):
-            known[listed] = tuple(known[listed])
-        entries[name] = KnownSet(name=name, **known)
+            record[listed] = tuple(record[listed])
+        entries[name] = KnownSet(name=name, **record)
     return entries
 
 
@@ -123,8 +123,8 @@ def read_local(path: Path) -> tuple[pd.DataFrame, list[str]]:
     """Read a file's cells as text or exact numbers, and the names of the columns with text.
 
     Pandas rounds some decimals differently from Python and takes "03" for 3, so numbers are
-    parsed by Python here and texts are left alone; ``read_table`` says what a column holds and
-    refuses a broken file.
+    parsed by Python here and texts are left alone; ``read_table`` decides the kind of each
+    column, and refuses a damaged file.
     """
     parsed = read_table(path)
     raw = read_cells(path, only_empty=True)
@@ -193,16 +193,16 @@ def _as_text(value: Any) -> str:
     return str(value)
 
 
-def as_numeric(column: pd.Series, *, whole: bool = True) -> pd.Series:
-    """Give the column as int64 if all its values are whole numbers, else (or not whole) float64.
+def as_numeric(column: pd.Series, *, as_integers: bool = True) -> pd.Series:
+    """The column as float64, or with ``as_integers`` as int64 if all its values are integers.
 
-    Raises TableError if a value is no number.
+    Raises TableError if a value is not a number.
     """
     try:
         values = column.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
     except (TypeError, ValueError) as error:
         raise TableError(f"column {column.name!r} is numeric, but {error}") from error
-    is_whole = whole and bool(
+    is_whole = as_integers and bool(
         np.isfinite(values).all()
         and (values == np.rint(values)).all()
         and (np.abs(values) <= _EXACT).all()
@@ -222,7 +222,7 @@ def split(
     if task == "classification":
         y = as_nominal(table[target])
     else:
-        y = as_numeric(table[target], whole=False)
+        y = as_numeric(table[target], as_integers=False)
     columns = {}
     for name in table.columns.drop(target):
         if name in nominal:
@@ -240,20 +240,20 @@ def check_registered(
     Names are compared by their letters and digits, because the sources write ``fixed.acidity`` and
     ``fixed_acidity``.
     """
-    wanted = {_letters_and_digits(name): name for name in (*entry.columns, entry.target)}
-    found = {_letters_and_digits(name): name for name in table.columns}
-    lacking = [repr(name) for key, name in wanted.items() if key not in found]
-    besides = [repr(str(name)) for key, name in found.items() if key not in wanted]
+    expected = {_letters_and_digits(name): name for name in (*entry.columns, entry.target)}
+    actual = {_letters_and_digits(name): name for name in table.columns}
+    lacking = [repr(name) for key, name in expected.items() if key not in actual]
+    besides = [repr(str(name)) for key, name in actual.items() if key not in expected]
     flaws = [f"lacks the columns {', '.join(lacking)}"] * bool(lacking)
     flaws += [f"also has {', '.join(besides)}"] * bool(besides)
     if len(table) != entry.n_rows:
         flaws.append(f"has {len(table)} rows")
     if flaws:
         raise TableError(
-            f"{where} is not {entry.name} ({entry.n_rows} rows, {len(wanted)} columns): "
+            f"{where} is not {entry.name} ({entry.n_rows} rows, {len(expected)} columns): "
             f"it {' and '.join(flaws)}; {way_out}"
         )
-    return table[[found[key] for key in wanted]].set_axis(list(wanted.values()), axis=1)
+    return table[[actual[key] for key in expected]].set_axis(list(expected.values()), axis=1)
 
 
 def _letters_and_digits(name: object) -> str:
@@ -261,7 +261,7 @@ def _letters_and_digits(name: object) -> str:
 
 
 def content_checksum(X: pd.DataFrame, y: pd.Series) -> str:
-    """SHA-256 of what a table says: names, kinds and values, whatever file they came in."""
+    """SHA-256 of the names, kinds and values of a table, independent of its file format."""
     digest = hashlib.sha256()
     for name, column in [*X.items(), (y.name, y)]:
         nominal = isinstance(column.dtype, pd.CategoricalDtype)

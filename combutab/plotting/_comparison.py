@@ -87,17 +87,17 @@ class ActivationComparisonDisplay(Display):
         folds = comparison.results.groupby(["activation", "fold"])[comparison.metric].mean()
         offsets = np.linspace(-_SPREAD, _SPREAD, n_folds)
         for row, (_, line) in enumerate(summary.iterrows()):
-            apart = bool(line["distinguishable"])
-            color = _DIFFERENT if apart else _NOT_DIFFERENT
+            differs = bool(line["distinguishable"])
+            color = _DIFFERENT if differs else _NOT_DIFFERENT
             _draw_folds(axes, folds[line["activation"]].to_numpy(), row + offsets)
             axes.hlines(row, line["low"], line["high"], color=color, linewidth=1.8, zorder=3)
             axes.plot(
                 line["mean"],
                 row,
-                marker="D" if apart else "o",
-                markersize=6.5 if apart else 8,
+                marker="D" if differs else "o",
+                markersize=6.5 if differs else 8,
                 color=color,
-                markerfacecolor="white" if apart else color,
+                markerfacecolor="white" if differs else color,
                 markeredgewidth=1.6,
                 zorder=4,
             )
@@ -126,7 +126,7 @@ class ActivationComparisonDisplay(Display):
         ]
         if not baselines.empty:
             keys.append(_legend_key(_BASELINE, "s", _BASELINE, "baseline"))
-        self._make_legend(keys, most=2)
+        self._make_legend(keys, max_columns=2)
         return self
 
 
@@ -173,20 +173,20 @@ def _draw_baselines(axes: Any, comparison: ActivationComparison, offsets: np.nda
     axes.axhline(first - 0.5, color="0.8", linewidth=0.8, zorder=1)
     for row, (_, line) in enumerate(baselines.iterrows(), first):
         if not low <= line["mean"] <= high:
-            left = line["mean"] < low
+            is_left = line["mean"] < low
             axes.plot(
-                low if left else high,
+                low if is_left else high,
                 row,
-                marker="<" if left else ">",
+                marker="<" if is_left else ">",
                 markersize=7,
                 color=_BASELINE,
             )
             axes.annotate(
                 f"{line['mean']:.4g}",
-                (low if left else high, row),
-                xytext=(9 if left else -9, 0),
+                (low if is_left else high, row),
+                xytext=(9 if is_left else -9, 0),
                 textcoords="offset points",
-                ha="left" if left else "right",
+                ha="left" if is_left else "right",
                 va="center",
                 fontsize=9,
                 color=_BASELINE,
@@ -244,14 +244,14 @@ def plot_critical_difference(result: NemenyiResult) -> Figure:
     width = max(7.2, 4.0 + 2 * _CHARACTER * max(map(len, labels)))
     figure = new_figure((width, 0.8 + _LABEL_ROW * (bottom - _TOP)))
     axes = figure.add_subplot()
-    left, right = 0.85, max(k, 1 + result.critical_difference) + 0.15
+    left_edge, right_edge = 0.85, max(k, 1 + result.critical_difference) + 0.15
     for (low, high), level in zip(bars, levels, strict=True):
         row = _FIRST_BAR + _BAR_ROW * level
         axes.hlines(row, low, high, color=_NOT_DIFFERENT, linewidth=4, zorder=3)
     for i, (label, rank) in enumerate(zip(labels, ranks, strict=True)):
         at_left = i < (k + 1) // 2
         row = first_label + (i if at_left else k - 1 - i)  # outer ones on top: no lines cross
-        edge = left if at_left else right
+        edge = left_edge if at_left else right_edge
         axes.plot([rank, rank, edge], [0, row, row], color="0.45", linewidth=0.9, zorder=2)
         axes.plot(rank, 0, marker="o", markersize=4.5, color="0.2", zorder=4)
         axes.annotate(
@@ -267,7 +267,7 @@ def plot_critical_difference(result: NemenyiResult) -> Figure:
     difference = result.critical_difference
     axes.plot([1, 1 + difference], [_BRACKET] * 2, color="0.2", marker="|", linewidth=1.2)
     axes.text(1, _BRACKET - 0.2, f"critical difference {difference:.2f}", va="bottom", fontsize=9)
-    axes.set_xlim(left, right)
+    axes.set_xlim(left_edge, right_edge)
     axes.set_ylim(bottom, _TOP)
     axes.set_xticks(range(1, k + 1))
     axes.xaxis.tick_top()
@@ -293,7 +293,7 @@ def plot_critical_difference(result: NemenyiResult) -> Figure:
 
 
 def _levels(bars: list[tuple[float, float]], gap: float) -> list[int]:
-    """Rows for bars from left to right: each the first in which no other is nearer than the gap."""
+    """Row of each bar, from left to right: the first row without a bar nearer than the gap."""
     ends: list[float] = []
     levels = []
     for low, high in bars:

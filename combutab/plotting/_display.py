@@ -1,4 +1,4 @@
-"""What the displays share: panels in a figure of their own or in the user's, and a picture."""
+"""Base class of the displays: panels in a new figure or in the user's axes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def tidy(axes: Axes, grid: Literal["x", "y"] | None = None) -> None:
-    """Give a panel the look that all have: open at the top and right, with a light grid behind."""
+    """Style a panel: no spines at the top and right, and a light grid behind."""
     axes.spines[["top", "right"]].set_visible(False)
     if grid is not None:
         axes.grid(axis=grid, color="0.92", linewidth=0.8)
@@ -23,13 +23,16 @@ def tidy(axes: Axes, grid: Literal["x", "y"] | None = None) -> None:
 
 
 def outside_legend(
-    figure: Any, handles: Sequence[Any], place: Literal["upper", "lower"] = "lower", most: int = 4
+    figure: Any,
+    handles: Sequence[Any],
+    side: Literal["upper", "lower"] = "lower",
+    max_columns: int = 4,
 ) -> None:
-    """Explain the signs of a figure above or below its panels, so many beside each other."""
+    """Add a legend above or below the panels of a figure."""
     figure.legend(
         handles=handles,
-        loc=f"outside {place} center",
-        ncols=min(len(handles), most),
+        loc=f"outside {side} center",
+        ncols=min(len(handles), max_columns),
         frameon=False,
         fontsize=9,
     )
@@ -42,7 +45,7 @@ def _png(figure: Any) -> bytes:
 
 
 def new_figure(size: tuple[float, float]) -> Figure:
-    """Make a figure that pyplot does not know, and that a notebook shows all the same."""
+    """Make a figure that is not registered with pyplot; notebooks show it nevertheless."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")
@@ -83,22 +86,22 @@ class Display:
         elif isinstance(ax, Axes) and n_panels == 1:
             panels = [ax]
         elif isinstance(ax, Axes):
-            place = ax.get_subplotspec()
-            if place is None:
+            subplot = ax.get_subplotspec()
+            if subplot is None:
                 raise ValueError(
                     f"ax cannot be divided into {n_panels} panels, because it is not in a grid; "
                     f"make it with subplots, or pass a sequence of {n_panels} axes"
                 )
             ax.set_axis_off()
-            grid = GridSpecFromSubplotSpec(n_rows, n_columns, subplot_spec=place)
+            grid = GridSpecFromSubplotSpec(n_rows, n_columns, subplot_spec=subplot)
             panels = []
             for cell in range(n_panels):
                 first = panels[0] if panels else None
                 panels.append(ax.figure.add_subplot(grid[cell], **dict.fromkeys(shared, first)))
         else:
-            given = np.ravel(np.asarray(ax, dtype=object)) if isinstance(ax, Iterable) else [ax]
-            panels = list(given)
-            if len(panels) != n_panels or not all(isinstance(each, Axes) for each in panels):
+            axes = np.ravel(np.asarray(ax, dtype=object)) if isinstance(ax, Iterable) else [ax]
+            panels = list(axes)
+            if len(panels) != n_panels or not all(isinstance(panel, Axes) for panel in panels):
                 several = f" or, with one for each panel, a sequence of {n_panels}"
                 raise ValueError(
                     f"ax must be a matplotlib Axes{several if n_panels > 1 else ''}, got {ax!r}"
@@ -107,7 +110,7 @@ class Display:
         self.figure_ = panels[0].figure
         return panels
 
-    def _make_legend(self, handles: list[Any], *, top: bool = False, most: int = 4) -> None:
+    def _make_legend(self, handles: list[Any], *, top: bool = False, max_columns: int = 4) -> None:
         """Above or below the panels of an own figure; of others above the first, or in it."""
         if not handles:
             return
@@ -117,4 +120,4 @@ class Display:
                 look |= {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2}
             self.ax_.legend(handles=handles, **look)
             return
-        outside_legend(self.figure_, handles, "upper" if top else "lower", most)
+        outside_legend(self.figure_, handles, "upper" if top else "lower", max_columns)

@@ -19,9 +19,9 @@ _BESIDE = 3  # panels
 _LETTERS = 28  # of a name
 
 
-def _shown_name(name: Any, most: int = _LETTERS) -> str:
+def _shown_name(name: Any, max_letters: int = _LETTERS) -> str:
     text = " ".join(str(name).split())
-    return text if len(text) <= most else f"{text[: most - 7]}…{text[-6:]}"
+    return text if len(text) <= max_letters else f"{text[: max_letters - 7]}…{text[-6:]}"
 
 
 class PermutationImportanceDisplay(Display):
@@ -164,8 +164,8 @@ class PartialDependenceDisplay(Display):
         ValueError
             If ``dependences`` is empty, or ``ax`` does not fit the number of panels.
         """
-        given = [dependences] if isinstance(dependences, PartialDependence) else dependences
-        return cls(dependences=given).plot(n_lines=n_lines, ax=ax)
+        results = [dependences] if isinstance(dependences, PartialDependence) else dependences
+        return cls(dependences=results).plot(n_lines=n_lines, ax=ax)
 
     def plot(self, *, n_lines: int = 50, ax: Any = None) -> Self:
         """Draw the result again; parameters as in ``from_results``."""
@@ -174,18 +174,18 @@ class PartialDependenceDisplay(Display):
         if not self.dependences:
             raise ValueError("nothing to draw: no column is given")
         n = len(self.dependences)
-        beside = min(_BESIDE, n)
-        below = math.ceil(n / beside)
+        n_across = min(_BESIDE, n)
+        below = math.ceil(n / n_across)
         # of a last row that is not full the rest stays empty
-        size = (max(4.8, _PANEL[0] * beside), 0.5 + _PANEL[1] * below)
-        panels = self._make_panels(ax, *((below, beside) if ax is None else (1, n)), size)
+        size = (max(4.8, _PANEL[0] * n_across), 0.5 + _PANEL[1] * below)
+        panels = self._make_panels(ax, *((below, n_across) if ax is None else (1, n)), size)
         for axes in panels[n:]:
             axes.remove()
         panels = panels[:n]
         self.axes_ = np.array(panels)
-        lying = [_lies(found) for found in self.dependences]
-        for axes, found in zip(panels, self.dependences, strict=True):
-            _draw_dependence(axes, found, n_lines)
+        lying = [_lies(dependence) for dependence in self.dependences]
+        for axes, dependence in zip(panels, self.dependences, strict=True):
+            _draw_dependence(axes, dependence, n_lines)
         ends = [
             axes.get_xlim() if lies else axes.get_ylim()
             for axes, lies in zip(panels, lying, strict=True)
@@ -215,21 +215,21 @@ def _output_style(i: int) -> dict[str, Any]:
     return {"color": colors[i % 3], "linestyle": styles[i // 3 % 3]}
 
 
-def _lies(found: PartialDependence) -> bool:
-    """Whether the names of categories are too long to stand below a panel: they go beside it."""
-    names = [_shown_name(value, 16) for value in found.values]
-    return found.categorical and len(names) * max(map(len, names)) > 24
+def _lies(dependence: PartialDependence) -> bool:
+    """Whether names of categories are too long for the horizontal axis."""
+    names = [_shown_name(value, 16) for value in dependence.values]
+    return dependence.categorical and len(names) * max(map(len, names)) > 24
 
 
-def _draw_dependence(axes: Any, found: PartialDependence, n_lines: int) -> None:
-    one, lies = len(found.average.columns) == 1, _lies(found)
-    places: Any = range(len(found.values)) if found.categorical else found.values
-    if isinstance(found.values[0], pd.Timedelta):
-        places = [each.total_seconds() / 3600 for each in found.values]
-    for i, name in enumerate(found.average.columns):
-        mean, rows = found.average[name].to_numpy(), found.individual[i]
-        if found.categorical:
-            shift = 0.0 if one else 0.5 * (i / (len(found.average.columns) - 1) - 0.5)
+def _draw_dependence(axes: Any, dependence: PartialDependence, n_lines: int) -> None:
+    one, lies = len(dependence.average.columns) == 1, _lies(dependence)
+    positions: Any = range(len(dependence.values)) if dependence.categorical else dependence.values
+    if isinstance(dependence.values[0], pd.Timedelta):
+        positions = [value.total_seconds() / 3600 for value in dependence.values]
+    for i, name in enumerate(dependence.average.columns):
+        mean, rows = dependence.average[name].to_numpy(), dependence.individual[i]
+        if dependence.categorical:
+            shift = 0.0 if one else 0.5 * (i / (len(dependence.average.columns) - 1) - 0.5)
             at = np.arange(len(mean)) + shift
             if one and n_lines:
                 low, high = np.quantile(rows, [0.05, 0.95], axis=0)
@@ -239,24 +239,28 @@ def _draw_dependence(axes: Any, found: PartialDependence, n_lines: int) -> None:
             continue
         if one and n_lines:
             step = max(1, math.ceil(len(rows) / n_lines))
-            axes.plot(places, rows[::step].T, color="0.8", linewidth=0.6, zorder=2)
+            axes.plot(positions, rows[::step].T, color="0.8", linewidth=0.6, zorder=2)
         look = {"marker": "o" if len(mean) <= 10 else "", "markersize": 4, **_output_style(i)}
-        axes.plot(places, mean, linewidth=2.2, zorder=4, **look)
+        axes.plot(positions, mean, linewidth=2.2, zorder=4, **look)
     tidy(axes, grid="x" if lies else "y")
-    unit = " (hours)" if isinstance(found.values[0], pd.Timedelta) else ""
-    axes.set_title(_shown_name(found.column) + unit, loc="left", fontsize=10, parse_math=False)
+    unit = " (hours)" if isinstance(dependence.values[0], pd.Timedelta) else ""
+    axes.set_title(_shown_name(dependence.column) + unit, loc="left", fontsize=10, parse_math=False)
     axes.tick_params(labelsize=8)
-    if found.categorical:
-        names = [_shown_name(value, 16) for value in found.values]
+    if dependence.categorical:
+        names = [_shown_name(value, 16) for value in dependence.values]
         ends = (len(names) - 0.4, -0.6) if lies else (-0.6, len(names) - 0.4)
         ticks: Any = axes.set_yticks if lies else axes.set_xticks
         size = 8 if len(names) <= 12 else 6.5
         ticks(range(len(names)), names, parse_math=False, fontsize=size)
         (axes.set_ylim if lies else axes.set_xlim)(*ends)
-    elif isinstance(found.values[0], pd.Timestamp):
-        named = [found.values[0], found.values[len(found.values) // 2], found.values[-1]]
-        form = "%Y-%m-%d" if named[2] - named[0] > pd.Timedelta(days=3) else "%m-%d %H:%M"
-        axes.set_xticks(named, [each.strftime(form) for each in named])
+    elif isinstance(dependence.values[0], pd.Timestamp):
+        dates = [
+            dependence.values[0],
+            dependence.values[len(dependence.values) // 2],
+            dependence.values[-1],
+        ]
+        form = "%Y-%m-%d" if dates[2] - dates[0] > pd.Timedelta(days=3) else "%m-%d %H:%M"
+        axes.set_xticks(dates, [date.strftime(form) for date in dates])
 
 
 class AttributionDisplay(Display):
@@ -315,18 +319,18 @@ class AttributionDisplay(Display):
 
     def plot(self, row: int = 0, *, n_columns: int = 10, ax: Any = None) -> Self:
         """Draw the result again; parameters as in ``from_results``."""
-        found = self.attributions
-        values = found.values.iloc[row]
+        attributions = self.attributions
+        values = attributions.values.iloc[row]
         order = np.argsort(-values.abs().to_numpy(), kind="stable")
-        shown = order if len(order) <= n_columns else order[: n_columns - 1]
+        selected = order if len(order) <= n_columns else order[: n_columns - 1]
         labels = [
-            f"{_shown_name(values.index[j])} = {_cell(found.data.iloc[row : row + 1, j].iloc[0])}"
-            for j in shown
+            f"{_shown_name(values.index[j])} = {_cell(attributions.data.iat[row, j])}"
+            for j in selected
         ]
-        bars = values.iloc[shown].tolist()
-        if len(shown) < len(order):
-            labels.append(f"{len(order) - len(shown)} other columns")
-            bars.append(float(values.iloc[order[len(shown) :]].sum()))
+        bars = values.iloc[selected].tolist()
+        if len(selected) < len(order):
+            labels.append(f"{len(order) - len(selected)} other columns")
+            bars.append(float(values.iloc[order[len(selected) :]].sum()))
         (axes,) = self._make_panels(ax, 1, 1, (7.2, 1.5 + _ROW * len(bars)))
         colors = [_BLUE if value >= 0 else _VERMILION for value in bars]
         axes.barh(range(len(bars)), bars, color=colors, height=0.7, zorder=3)
@@ -336,10 +340,10 @@ class AttributionDisplay(Display):
         axes.tick_params(axis="y", length=0)
         tidy(axes, grid="x")
         axes.spines["left"].set_visible(False)
-        base, answer = found.base_values[row], found.predictions[row]
+        base, answer = attributions.base_values[row], attributions.predictions[row]
         axes.set_xlabel(f"added to the base value {base:.4g}", parse_math=False)
         axes.set_title(
-            f"Row {values.name}: {found.outputs[row]} {answer:.4g}",
+            f"Row {values.name}: {attributions.outputs[row]} {answer:.4g}",
             loc="left",
             fontsize=11,
             parse_math=False,

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# ---- Figures of what the layers of networks do ---------------------------------------------------
+# ---- Figures of the activations in the layers of networks ----------------------------------------
 
-# Okabe and Ito's colours; a line style each as well, for eight and more, and for those who need it
+# Okabe and Ito's colours, with line styles for more than seven lines and for colour-blind readers
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 STYLES = ("-", "--", "-.", ":")
 _TERMS = {
@@ -27,7 +27,7 @@ _TERMS = {
     "P3": ("#56B4E9", "P3: within inputs"),
     "P4": ("#009E73", "P4: within, differing between inputs"),
 }
-_COLUMNS = 3  # panels beside each other
+_COLUMNS = 3  # panels per row
 _PANEL = (3.4, 2.5)  # inches
 
 
@@ -150,14 +150,16 @@ def plot_robustness(result: Robustness) -> Figure:
     for i, name in enumerate(names):
         line, marker = line_of(i), _MARKERS[i % len(_MARKERS)]
         handles.append(Line2D([], [], marker=marker, label=name, **line))
-        own, own_wrong = (table[table["estimator"] == name] for table in (scores, wrong))
-        means = own.groupby("severity")["score"].mean()
+        estimator_scores, estimator_wrong = (
+            table[table["estimator"] == name] for table in (scores, wrong)
+        )
+        means = estimator_scores.groupby("severity")["score"].mean()
         by_severity.plot(means.index, means, marker=marker, markersize=5, linewidth=1.4, **line)
-        of_each = own_wrong.groupby("corruption")["score"].mean()[corruptions]
+        of_each = estimator_wrong.groupby("corruption")["score"].mean()[corruptions]
         by_corruption.plot(
             of_each, range(len(corruptions)), marker=marker, color=line["color"], linestyle=""
         )
-        clean = own.loc[own["severity"] == 0, "score"].iloc[0]
+        clean = estimator_scores.loc[estimator_scores["severity"] == 0, "score"].iloc[0]
         by_corruption.axvline(clean, linewidth=0.9, zorder=1, alpha=0.7, **line)
     by_severity.set_xlabel("severity (0: the clean table)")
     by_severity.set_ylabel(result.scoring, parse_math=False)

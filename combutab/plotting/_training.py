@@ -85,23 +85,25 @@ class LossCurveDisplay(Display):
         sklearn.exceptions.NotFittedError
             If an estimator is not fitted.
         """
-        curves = {name: _curves(name, each) for name, each in _named_estimators(estimator).items()}
+        curves = {
+            name: _curves(name, fitted) for name, fitted in _named_estimators(estimator).items()
+        }
         return cls(curves=curves).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
         """Draw again; ``ax`` as in ``from_estimator``."""
         from matplotlib.lines import Line2D
 
-        shown = list(self.curves.values())
-        words = {curves.validation for curves in shown if curves.scored}
-        labels = {column: label for curves in shown for column, label in curves.panels().items()}
-        if words:  # the last panel; scores of several kinds stay what they are
+        tables = list(self.curves.values())
+        words = {curves.validation for curves in tables if curves.scored}
+        labels = {column: label for curves in tables for column, label in curves.panels().items()}
+        if words:  # the last panel; scores of several kinds are not relabelled
             labels["validation_score"] = labels.pop("validation_score")
             if len(words) > 1:
                 labels["validation_score"] = "validation score"
         size = (_WIDTH, 0.7 + _HEIGHT * len(labels))
         panels = self._make_panels(ax, len(labels), 1, size, sharex=True)
-        for i, curves in enumerate(shown):
+        for i, curves in enumerate(tables):
             for column, axes in zip(labels, panels, strict=True):
                 if column in curves.panels():
                     table = curves.of_each(column, as_scores=len(words) > 1)
@@ -115,14 +117,16 @@ class LossCurveDisplay(Display):
             if axes.get_shared_x_axes().joined(axes, panels[-1]):
                 axes.tick_params(labelbottom=False)
         self.figure_.align_ylabels(panels)
-        named = [name for name in self.curves if name]
-        handles = [Line2D([], [], label=n, **line_of(i)) for i, n in enumerate(named)]
+        names = [name for name in self.curves if name]
+        handles = [Line2D([], [], label=n, **line_of(i)) for i, n in enumerate(names)]
         if any(curves.table["member"].nunique() > 1 for curves in self.curves.values()):
             thin = Line2D([], [], color="0.45", linewidth=0.7, alpha=0.6, label="a member")
             handles += [thin, Line2D([], [], color="0.45", linewidth=2.0, label="mean of members")]
         if any(curves.best_epochs() for curves in self.curves.values()):
-            kept = "epoch whose weights are kept"
-            handles.append(Line2D([], [], marker="o", color="0.45", linestyle="", label=kept))
+            marker_label = "epoch whose weights are kept"
+            handles.append(
+                Line2D([], [], marker="o", color="0.45", linestyle="", label=marker_label)
+            )
         self._make_legend(handles, top=True)
         return self
 
@@ -160,14 +164,14 @@ def plot_loss_curve(estimators: Any) -> Figure:
 
 def _named_estimators(estimators: Any) -> dict[str, Any]:
     if isinstance(estimators, Mapping):
-        named = {str(name): each for name, each in estimators.items()}
+        by_name = {str(name): fitted for name, fitted in estimators.items()}
     elif isinstance(estimators, Sequence):
-        named = {str(i): each for i, each in enumerate(estimators, 1)}
+        by_name = {str(i): fitted for i, fitted in enumerate(estimators, 1)}
     else:
-        named = {"": estimators}
-    if not named:
+        by_name = {"": estimators}
+    if not by_name:
         raise ValueError("nothing to draw: no estimators are given")
-    return named
+    return by_name
 
 
 def _curves(name: str, estimator: Any) -> LearningCurves:
@@ -299,10 +303,10 @@ class PackDisplay(Display):
             ["rank", "weight", "validation_loss"], ascending=[True, False, True]
         )
         size = (8.6, max(3.0, 1.2 + _ROW * len(members)))
-        places, colors = range(len(members)), [COLORS[i % len(COLORS)] for i in members["rank"]]
+        positions, colors = range(len(members)), [COLORS[i % len(COLORS)] for i in members["rank"]]
         weights, losses = self._make_panels(ax, 1, 2, size, sharey=True)
-        weights.barh(places, members["weight"], color=colors, height=0.7)
-        losses.scatter(members["validation_loss"], places, c=colors, s=28, zorder=3)
+        weights.barh(positions, members["weight"], color=colors, height=0.7)
+        losses.scatter(members["validation_loss"], positions, c=colors, s=28, zorder=3)
         lines = [
             losses.axvline(value, linestyle=style, color="0.25", linewidth=1.2, label=name)
             for value, style, name in (
@@ -317,7 +321,7 @@ class PackDisplay(Display):
         if weights.get_shared_y_axes().joined(weights, losses):
             losses.tick_params(labelleft=False)
         for axes in (weights, losses):
-            axes.set_yticks(places, labels, parse_math=False, fontsize=8)
+            axes.set_yticks(positions, labels, parse_math=False, fontsize=8)
             axes.set_ylim(len(members) - 0.5, -0.5)
             tidy(axes, grid="y")
             axes.tick_params(axis="y", length=0)
