@@ -49,6 +49,39 @@ def validation_splits(
     return broadcast(found)  # a splitter may draw
 
 
+def validation_parts(
+    y: np.ndarray, n_parts: int, groups: np.ndarray | None = None, *, in_order: bool = False
+) -> np.ndarray:
+    """Divide validation rows into parts, of which each is scored by what the others choose.
+
+    Parts have equal shares of the classes, or similar targets ``y``. Rows of one of the ``groups``
+    are in the same part. With ``in_order``, as for rows in order of time, parts are blocks of
+    neighbouring rows.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+        Numbers of the parts, from 0: ``n_parts`` of them, or fewer where there are few rows or
+        groups.
+    """
+    n_rows = len(y)
+    units, unit_of_row = np.arange(n_rows), np.arange(n_rows)
+    if groups is not None:
+        units, unit_of_row = np.unique(groups, return_inverse=True)
+    n_parts = min(n_parts, max(2, len(units) // 2))
+    if len(units) < 2:
+        return np.zeros(n_rows, dtype=np.int64)
+    if in_order and groups is None:
+        return np.arange(n_rows) * n_parts // n_rows
+    shuffled = np.random.default_rng(0).permutation(len(units))
+    first = y.reshape(n_rows, -1)[:, 0].astype(np.float64)
+    means = np.bincount(unit_of_row, first) / np.bincount(unit_of_row)
+    order = shuffled[np.argsort(means[shuffled], kind="stable")]
+    part_of_unit = np.empty(len(units), dtype=np.int64)
+    part_of_unit[order] = np.arange(len(units)) % n_parts
+    return part_of_unit[unit_of_row]
+
+
 def _as_cv(given: Any, name: str, n_rows: int) -> Any:
     """What ``check_cv`` takes, of what may be an array."""
     if hasattr(given, "split"):

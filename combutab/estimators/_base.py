@@ -283,6 +283,10 @@ def encoded_rows(
     )
 
 
+# Parts of the validation rows, of which each is predicted by the epoch that is best on the others.
+# A scorer of scikit-learn is called for each of them after every epoch, which takes long.
+_N_PARTS, _N_PARTS_SCORER = 5, 2
+
 # ---- The estimator -------------------------------------------------------------------------------
 
 
@@ -385,8 +389,8 @@ class BaseMLP(Fitted):
             File to which the state of the training is written every half minute and at its end. If
             the file exists, the training continues from it, with the same result as without an
             interruption. It contains the parameters, the weights and edges of bins with the
-            optimiser's moments, the learning curves, and a SHA-256 of the encoded table, but no
-            rows.
+            optimiser's moments, the learning curves, the outputs for validation rows, and a SHA-256
+            of the encoded table, but no rows.
 
         Returns
         -------
@@ -518,14 +522,15 @@ class BaseMLP(Fitted):
             else:
                 if fresh:  # an earlier fit may have trained on these rows
                     kept = kept[np.concatenate([train, val])]
-                    out_of_fold = OutOfFold(kept, n_given, same_rows=True)
+                    own_groups = None if groups is None else groups[[*train, *val]]
+                    out_of_fold = OutOfFold(kept, n_given, same_rows=True, groups=own_groups)
                 own = True  # rows of the same table
                 X, X_val = _safe_indexing(X, train), _safe_indexing(X, val)
                 encoded, encoded_val = encoded[train], encoded[val]
                 if weight is not None:
                     weight, weight_val = weight[train], weight[val]
         if splits:  # of members that set aside different rows, so that all train
-            out_of_fold = OutOfFold(kept, n_given)
+            out_of_fold = OutOfFold(kept, n_given, groups=groups)
         total = self._weigh(target, encoded, weight)
         if total is not None:
             check_weights(total, "class_weight times sample_weight")
@@ -687,6 +692,14 @@ class BaseMLP(Fitted):
                 for _, val in prepared.splits:
                     held_out = prepared.rows.each(itemgetter(val))
                     scorer = output_scorer(self, scoring, target, held_out)
+        parts: list[Tensor | None] = [None] * len(splits)
+        # An earlier fit has chosen the weights that a warm start begins with by all of these rows.
+        if fresh and prepared.out_of_fold is not None:
+            divide, y = prepared.out_of_fold.parts, prepared.rows.y
+            n_parts = _N_PARTS_SCORER if score == "scorer" else _N_PARTS
+            parts = [
+                None if val is None else divide(y, train, val, n_parts) for train, val in splits
+            ]
         starts = [None] * len(seeds) if fresh else self._starts(continued=epochs is not None)
         plans = tuple(
             MemberPlan(
@@ -696,10 +709,13 @@ class BaseMLP(Fitted):
                 alpha=self.alpha,
                 weight_decay=self.weight_decay if self.solver == "adamw" else 0.0,
                 val_rows=val,
+                val_parts=val_parts,
                 start=start,
                 scorer=scorer,
             )
-            for seed, start, (train, val) in zip(seeds, starts, splits, strict=True)
+            for seed, start, (train, val), val_parts in zip(
+                seeds, starts, splits, parts, strict=True
+            )
         )
         return Job(
             self._spec,
@@ -761,8 +777,8 @@ class BaseMLP(Fitted):
             for name in {"loss_curve_", held_out} & vars(self).keys():
                 delattr(self, name)  # which lbfgs, or a fit to all rows, has none of
             self.__dict__.update(found)
-            if job.out_of_fold is not None:
-                setattr(self, held_out, held_out_answers(self.network(), job, self.target_))
+            if results[0].held_out is not None:
+                setattr(self, held_out, held_out_answers(job, results, self.target_))
             notes = unfinished(
                 job, results, converges=converges, in_parts=converges and self.warm_start
             )

@@ -51,17 +51,22 @@ from combutab.training import MemberResult, is_per_step
 _ROWS = 2048  # looked at, and computed at a time
 
 
-def held_out_answers(net: TableNetwork, job: Job, target: Target) -> np.ndarray:
-    """What members answer for the rows that they set aside, (n_given, ...), NaN for others."""
+def held_out_answers(job: Job, results: Sequence[MemberResult], target: Target) -> np.ndarray:
+    """Predictions of members for the rows that they set aside, (n_given, ...), NaN for others.
+
+    Each row is predicted by an epoch, and with a temperature, that was chosen without it.
+    """
     assert job.out_of_fold is not None
-    if not job.out_of_fold.same_rows:
-        values = target.held_out(held_out_outputs(net, job).double())
-        return job.out_of_fold.in_given_order(values)
-    rows = job.plans[0].val_rows
-    assert rows is not None
-    found = target.held_out(_raw_outputs_of(net, job, rows).double())
-    values = np.full((len(job.out_of_fold.kept), *found.shape[1:]), np.nan)
-    values[rows.numpy()] = found
+    raws = [result.held_out.double() for result in results if result.held_out is not None]
+    rows = [plan.val_rows for plan in job.plans[: len(raws)] if plan.val_rows is not None]
+    if job.out_of_fold.same_rows:  # all members predict the same rows
+        rows, raws = rows[:1], [torch.stack(raws)]
+    else:
+        raws = [raw[None] for raw in raws]
+    predictions = [target.held_out(raw) for raw in raws]
+    values = np.full((len(job.out_of_fold.kept), *predictions[0].shape[1:]), np.nan)
+    for places, predicted in zip(rows, predictions, strict=True):
+        values[places.numpy() - job.out_of_fold.scored_from] = predicted
     return job.out_of_fold.in_given_order(values)
 
 

@@ -25,6 +25,7 @@ from combutab.constructions import ConstructedNetwork
 from combutab.core.device import guard_forks
 from combutab.core.parallel import Failed, attempt, completed, on_cluster, unwanted
 from combutab.core.rng import Stream, fold_in
+from combutab.core.splits import validation_parts
 from combutab.core.tasks import fit_task, has_callbacks
 from combutab.core.world import Ranks, broadcast, check_same, current
 from combutab.estimators._targets import Target
@@ -67,6 +68,15 @@ class OutOfFold:
     n_given: int  # rows of that table
     scored_from: int = 0  # where a copy of the rows begins that weigh what they do in scores
     same_rows: bool = False
+    groups: np.ndarray | None = None  # (n,) of the encoded rows
+
+    def parts(self, y: Tensor, train: Tensor, val: Tensor, n_parts: int) -> Tensor:
+        """Divide the validation rows of a split into parts, (n_val,), by encoded targets."""
+        rows = val.numpy() - self.scored_from
+        groups = None if self.groups is None else self.groups[rows]
+        is_later = self.kept[rows].min() > self.kept[train.numpy()].max()
+        parts = validation_parts(y[val].cpu().numpy(), n_parts, groups, in_order=bool(is_later))
+        return torch.from_numpy(parts)
 
     def in_given_order(self, values: np.ndarray) -> np.ndarray:
         """(n, ...) of the encoded rows -> (n_given, ...), NaN for rows that were left out."""

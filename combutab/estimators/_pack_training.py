@@ -299,7 +299,7 @@ def member_jobs(
         config, plans = job.config, job.plans
         if fold.splits[0][1] is not None:
             config = replace(config, score="scorer")
-            plans = tuple(replace(plan, scorer=history) for plan in plans)
+            plans = tuple(replace(plan, scorer=history, val_parts=None) for plan in plans)
         spec = job.spec
         if isinstance(spec, MLPSpec):
             spec = replace(spec, frequency_scale=1.0)

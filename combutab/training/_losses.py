@@ -370,19 +370,54 @@ def best_factors(losses: Callable[[Tensor], Tensor], raw: Tensor, weight: Tensor
     >>> best_factors(lambda r: CrossEntropy().rows(r, y), raw, torch.ones(1, 2)).item() < 0.3
     True
     """
+    return _search_factors(losses, raw, weight, None)[0]
+
+
+def subset_factors(
+    losses: Callable[[Tensor], Tensor], raw: Tensor, weight: Tensor, subsets: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Find the factors of `best_factors`, and those of subsets of the rows.
+
+    A subset's factor is the best of those that the search for all rows has tried, so that subsets
+    cost next to nothing.
+
+    Shape
+    -----
+    raw (M, n, n_outputs), weight (M, n), subsets (M, n, K) float64 of 0 and 1 -> factors (M,),
+    and for the subsets factors (M, K) and mean losses (M, K), all float64
+    """
+    factors, subset_factors, losses_of_subsets = _search_factors(losses, raw, weight, subsets)
+    return factors, subset_factors, losses_of_subsets
+
+
+def _search_factors(
+    losses: Callable[[Tensor], Tensor], raw: Tensor, weight: Tensor, subsets: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
     weight = weight.to(torch.float64)
     weight = weight * ((weight > 0).sum(1) / weight.sum(1)).unsqueeze(1)  # whatever their scale
+    if subsets is None:
+        subsets = weight.new_empty(*weight.shape, 0)
 
-    def cost(log_factor: Tensor) -> Tensor:
+    def costs(log_factor: Tensor) -> tuple[Tensor, Tensor]:  # (M,) -> (M,), (M, K)
         scaled = raw * log_factor.exp().to(raw)[:, None, None]
         of_rows = losses(scaled).to(torch.float64) * weight
-        return of_rows.sum(1) + 0.5 * log_factor.square()
+        penalty = 0.5 * log_factor.square()
+        return of_rows.sum(1) + penalty, subset_sums(of_rows, subsets) + penalty.unsqueeze(1)
 
-    found = torch.zeros(len(raw), dtype=torch.float64, device=raw.device)
-    lowest = cost(found)
+    best = torch.zeros(len(raw), dtype=torch.float64, device=raw.device)
+    lowest, subset_lowest = costs(best)
+    subset_best = torch.zeros_like(subset_lowest)
     for step in _STEPS:
-        for moved in (found - step, found + step):
-            costs = cost(moved)
-            found = torch.where(costs < lowest, moved, found)
-            lowest = torch.minimum(costs, lowest)
-    return found.exp()
+        for moved in (best - step, best + step):
+            cost, subset_cost = costs(moved)
+            best = torch.where(cost < lowest, moved, best)
+            lowest = torch.minimum(cost, lowest)
+            subset_best = torch.where(subset_cost < subset_lowest, moved.unsqueeze(1), subset_best)
+            subset_lowest = torch.minimum(subset_cost, subset_lowest)
+    means = (subset_lowest - 0.5 * subset_best.square()) / subset_sums(weight, subsets)
+    return best.exp(), subset_best.exp(), means
+
+
+def subset_sums(values: Tensor, subsets: Tensor) -> Tensor:
+    """Sum values (M, n) over each of the subsets (M, n, K), which hold 0 and 1: (M, K)."""
+    return (values.to(subsets.dtype).unsqueeze(1) @ subsets).squeeze(1)

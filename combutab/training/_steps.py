@@ -72,6 +72,9 @@ class MemberPlan:
     alpha: float = 0.0
     weight_decay: float = 0.0
     val_rows: Tensor | None = None
+    # The part of each validation row: outputs of a part are recorded from the epoch that is best on
+    # the other parts, so that choosing the epoch does not improve their scores.
+    val_parts: Tensor | None = None
     # what an earlier call found, to go on from, with empty curves; its weights are loaded by the
     # caller, shuffles and masks go on from its epochs, and its optimizer and next learning rate
     # are taken up if it has any
@@ -123,6 +126,7 @@ class MemberResult:
     n_iter_no_improvement: int = 0
     next_learning_rate: float | None = None  # of an epoch to come
     train_metric: list[float] = field(default_factory=list)  # empty unless tracked
+    held_out: Tensor | None = None  # (n, n_outputs), for validation rows that have parts
 
 
 # ---- Batches: the rows that every member sees in each step, and their random numbers -------------

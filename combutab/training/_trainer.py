@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
@@ -19,7 +20,7 @@ from combutab.core.progress import uninterrupted
 from combutab.core.world import ONE_PROCESS, broadcast, current, unshared
 from combutab.nn import TableNetwork
 from combutab.training._callbacks import Callback, EpochReport
-from combutab.training._losses import accuracy, best_factors, r2
+from combutab.training._losses import accuracy, best_factors, r2, subset_factors, subset_sums
 from combutab.training._optimizers import RowOptimizer, is_per_step, rate_table, schedule_factor
 from combutab.training._steps import (
     Batch,
@@ -178,6 +179,11 @@ class Scorer:
         real = places < torch.tensor(self.lengths, device=self.table.device).unsqueeze(1)
         weight = real.to(data.dense.dtype)  # 0 for padding
         self.weight = weight if data.weight is None else weight * data.weight[self.table]
+        self.parts = _part_table(plans, self.table)
+        self.others = _rows_outside_parts(self.parts)
+        # of the epoch that was scored last: scores without each part, (M, K), and raw outputs of
+        # the validation rows, (M, n, n_outputs), averaged over heads
+        self.part_scores = self.outputs = torch.empty(0)
 
     @torch.inference_mode()
     def scores(self, net: TableNetwork) -> Tensor:
@@ -189,6 +195,7 @@ class Scorer:
         first, end = world.span(n_rows)
         config, data = self.config, self.data
         found, n_heads = list[Tensor](), net.n_heads
+        averages = list[Tensor]()
         finite = torch.ones(len(self.table), dtype=torch.bool, device=self.table.device)
         for start in range(first, end, _ROWS):
             index = self.table[:, start : min(start + _ROWS, end)]
@@ -198,11 +205,19 @@ class Scorer:
             raw = raw.to(config.precision.dtype)
             finite &= raw.isfinite().flatten(1).all(1)
             found.append(raw if config.calibrated else self._judged(raw, n_heads, data.y[index]))
+            if self.parts is not None and not config.calibrated:
+                averages.append(self.loss.average(raw, n_heads))
         # what is no number has no score: it would be some class's share of the rows
         scored, finite = world.all_gather(torch.cat(found, 1), n_rows), world.all(finite)
+        part_losses = None
+        if averages:
+            self.outputs = world.all_gather(torch.cat(averages, 1), n_rows)
         if config.calibrated:
-            scored = self._calibrated(scored, n_heads)
-        return self._agreed(torch.where(finite, self._score(scored, finite), torch.nan))
+            scored, part_losses = self._calibrated(scored, n_heads)
+        scores = torch.where(finite, self._score(scored, finite, self.weight), torch.nan)
+        if self.others is not None:
+            self._score_without_parts(scores, scored, finite, part_losses)
+        return self._agreed(scores)
 
     def _agreed(self, scores: Tensor) -> Tensor:
         """The scores, and factors, of rank 0: processors may round differently."""
@@ -211,16 +226,54 @@ class Scorer:
         both = torch.stack([scores, scores.new_tensor(self.factors)])
         current().broadcast(both)
         self.factors = both[1].tolist()
+        if self.parts is not None:
+            current().broadcast(self.part_scores)
+            current().broadcast(self.outputs)
         return both[0]
 
-    def _calibrated(self, raw: Tensor, n_heads: int) -> Tensor:
-        """What is scored of raw outputs (M, n * n_heads, n_outputs), once these are scaled."""
-        y, loss = self.data.y[self.table], self.loss
-        factors = best_factors(
-            lambda scaled: loss.rows(loss.average(scaled, n_heads), y), raw, self.weight
-        )
+    def _calibrated(self, raw: Tensor, n_heads: int) -> tuple[Tensor, Tensor | None]:
+        """What is scored of raw outputs (M, n * n_heads, n_outputs), once these are scaled.
+
+        Outputs of each part are scaled by the factor of the other parts, whose mean losses, (M, K),
+        are returned too.
+        """
+        y, loss, part_losses = self.data.y[self.table], self.loss, None
+
+        def losses(scaled: Tensor) -> Tensor:
+            return loss.rows(loss.average(scaled, n_heads), y)
+
+        if self.parts is None or self.others is None:
+            factors = best_factors(losses, raw, self.weight)
+        else:
+            factors, part_factors, part_losses = subset_factors(
+                losses, raw, self.weight, self.others
+            )
+            by_row = by_head(part_factors.gather(1, self.parts), n_heads).unsqueeze(-1)
+            self.outputs = loss.average(raw * by_row.to(raw), n_heads)
         self.factors = factors.tolist()
-        return self._judged(raw * factors.to(raw)[:, None, None], n_heads, y)
+        return self._judged(raw * factors.to(raw)[:, None, None], n_heads, y), part_losses
+
+    def _score_without_parts(
+        self, scores: Tensor, scored: Tensor, finite: Tensor, losses: Tensor | None
+    ) -> None:
+        """Score the validation rows without each part, (M, K).
+
+        Where the other parts cannot be scored, such as without a class, all rows are.
+        """
+        assert self.others is not None
+        if losses is not None and self.config.score == "loss":
+            without = -losses
+        elif self.config.score == "loss":
+            weighted, weight = scored * self.weight.to(torch.float64), self.weight
+            without = -subset_sums(weighted, self.others) / subset_sums(weight, self.others)
+        elif self.config.score == "scorer":
+            without = self._subset_scores(scored, finite)
+        else:
+            columns = self.others.to(self.weight.dtype).unbind(2)
+            by_part = [self._score(scored, finite, self.weight * others) for others in columns]
+            without = torch.stack(by_part, 1)
+        usable = without.isfinite() & finite.unsqueeze(1)
+        self.part_scores = torch.where(usable, without, scores.unsqueeze(1))
 
     def _judged(self, raw: Tensor, n_heads: int, y: Tensor) -> Tensor:
         """What is scored of raw outputs (M, n * n_heads, n_outputs).
@@ -234,31 +287,110 @@ class Scorer:
             self.loss.rows(average, y) if self.config.score == "loss" else self.loss.point(average)
         )
 
-    def _score(self, scored: Tensor, finite: Tensor) -> Tensor:
+    def _subset_scores(self, raw: Tensor, finite: Tensor) -> Tensor:
+        """Scores by the members' own scorers without each part, (M, K); NaN where there is none."""
+        assert self.others is not None
+        scores = torch.full(self.others.shape[::2], torch.nan, dtype=torch.float64)
+        for m in finite.nonzero().flatten().tolist():
+            for k, others in enumerate(self.others[m, : self.lengths[m]].bool().unbind(1)):
+                with suppress(ValueError):  # the other parts may lack a class
+                    scores[m, k] = self._judge(m, raw[m], others)
+        return scores.to(raw.device)
+
+    def _score(self, scored: Tensor, finite: Tensor, weight: Tensor) -> Tensor:
         """Score predictions, losses or raw outputs of all validation rows."""
         if self.config.score == "scorer":
             known = enumerate(finite.tolist())
             scores = [self._judge(m, scored[m]) if is_known else 0.0 for m, is_known in known]
             return torch.tensor(scores, dtype=torch.float64, device=scored.device)
         if self.config.score == "loss":
-            weight = self.weight.to(torch.float64)
+            weight = weight.to(torch.float64)
             return -(scored * weight).sum(1) / weight.sum(1)
         metric = accuracy if self.config.score == "accuracy" else r2
-        return metric(scored, self.data.y[self.table], self.weight)
+        return metric(scored, self.data.y[self.table], weight)
 
-    def _judge(self, m: int, raw: Tensor) -> float:  # (n, n_heads, n_outputs)
+    def _judge(self, m: int, raw: Tensor, chosen: Tensor | None = None) -> float:
+        """Score raw outputs, (n, n_heads, n_outputs), of all validation rows or of chosen ones."""
         scorer, rows = self.scorers[m], self.table[m, : self.lengths[m]]
         assert scorer is not None
+        raw = raw[: len(rows)]
+        if chosen is not None:
+            raw, rows = raw[chosen], rows[chosen]
         weight = None if self.data.weight is None else self.data.weight[rows]
-        return scorer(raw[: len(rows)].transpose(0, 1), self.data.y[rows], weight)
+        return scorer(raw.transpose(0, 1), self.data.y[rows], weight)
 
     def select(self, keep: Sequence[int]) -> None:
         """Keep these members (increasing)."""
         index = torch.tensor(list(keep), device=self.table.device)
         self.table, self.weight = self.table[index], self.weight[index]
+        if self.parts is not None and self.others is not None:
+            self.parts, self.others = self.parts[index], self.others[index]
         self.lengths = [self.lengths[k] for k in keep]
         self.scorers = [self.scorers[k] for k in keep]
         self.factors = [self.factors[k] for k in keep]
+
+
+def _part_table(plans: Sequence[MemberPlan], table: Tensor) -> Tensor | None:
+    """Parts of the members' validation rows, (M, n), 0 for padding; None if no member has any."""
+    if all(plan.val_parts is None for plan in plans):
+        return None
+    parts = torch.zeros_like(table)
+    for m, plan in enumerate(plans):
+        if plan.val_parts is not None:
+            parts[m, : len(plan.val_parts)] = plan.val_parts.to(table.device)
+    return parts
+
+
+def _rows_outside_parts(parts: Tensor | None) -> Tensor | None:
+    """Which rows are outside of each part: parts (M, n) -> 0 and 1, (M, n, K) float64."""
+    if parts is None:
+        return None
+    numbers = torch.arange(int(parts.max()) + 1, device=parts.device)
+    return (parts.unsqueeze(2) != numbers).to(torch.float64)
+
+
+class HeldOutOutputs:
+    """Outputs for validation rows, those of each part from the epoch that suits the others best.
+
+    The best epoch of all validation rows suits them better than new rows. The outputs here are not
+    affected by this: no row has a part in the choice of the epoch that it is predicted by.
+    """
+
+    def __init__(self, parts: Tensor) -> None:
+        self.parts = parts  # (M, n)
+        n_parts = int(parts.max()) + 1
+        self.best = parts.new_full((len(parts), n_parts), -np.inf, dtype=torch.float64)
+        self.outputs: Tensor | None = None  # (M, n, n_outputs)
+
+    @torch.inference_mode()
+    def update(self, scores: Tensor, outputs: Tensor) -> None:
+        """Take the outputs of parts whose score, (M, K), is better than before, or the first."""
+        better = (scores > self.best) | self.best.isneginf()
+        self.best = torch.where(scores > self.best, scores, self.best)
+        if self.outputs is None:
+            self.outputs = torch.full_like(outputs, torch.nan)
+        rows = better.gather(1, self.parts).unsqueeze(2)
+        self.outputs = torch.where(rows, outputs, self.outputs)
+
+    def member(self, m: int, n_rows: int) -> Tensor | None:
+        """Return a member's outputs, (n, n_outputs), on the CPU."""
+        return None if self.outputs is None else self.outputs[m, :n_rows].cpu().clone()
+
+    def load_member(self, m: int, best: Tensor, outputs: Tensor) -> None:
+        """Go on from a member's best scores, (K,), and outputs."""
+        n_rows, device = len(outputs), self.parts.device
+        if self.outputs is None:
+            shape = (*self.parts.shape, outputs.shape[1])
+            self.outputs = torch.full(shape, torch.nan, dtype=outputs.dtype, device=device)
+        self.outputs[m, :n_rows] = outputs.to(device)
+        self.best[m] = best.to(device)
+
+    def select(self, members: Sequence[int]) -> None:
+        """Keep these members (increasing)."""
+        index = torch.tensor(list(members), device=self.parts.device)
+        self.parts, self.best = self.parts[index], self.best[index]
+        if self.outputs is not None:
+            self.outputs = self.outputs[index]
 
 
 # ---- A stack in training as arrays, and back: what a training is taken up from, bit for bit ------
@@ -295,6 +427,8 @@ def result_arrays(prefix: str, result: MemberResult) -> dict[str, np.ndarray]:
     arrays |= {name: np.array(getattr(result, name), dtype=np.float64) for name in _CURVES}
     arrays["numbers"] = np.array([getattr(result, name) for name in _NUMBERS], dtype=np.float64)
     arrays["reason"] = np.array(_REASONS.index(result.reason))
+    if result.held_out is not None:
+        arrays["held_out"] = result.held_out.numpy()
     return {prefix + name: array for name, array in arrays.items()}
 
 
@@ -310,10 +444,12 @@ def result_from_arrays(arrays: Arrays, prefix: str) -> MemberResult:
     values: dict[str, Any] = {name: arrays[prefix + name].tolist() for name in _CURVES}
     for name, number in zip(_NUMBERS, arrays[f"{prefix}numbers"].tolist(), strict=True):
         values[name] = int(number) if name in _COUNTS else number
+    held_out = arrays.get(f"{prefix}held_out")
     return MemberResult(
         state=tensors("state"),
         optimizer=tensors("optimizer"),
         reason=_REASONS[int(arrays[f"{prefix}reason"])],
+        held_out=None if held_out is None else torch.from_numpy(held_out),
         **values,
     )
 
@@ -348,6 +484,9 @@ class StackTraining(Trainable[MemberResult]):
             self.batches = Batches(plans, config, self.device, config.max_epochs)
         self.step = TrainingStep(net, plans, config, self.optimizer, self.n_rows)
         self.scorer = Scorer(data, plans, config) if config.score else None
+        self.held_out: HeldOutOutputs | None = None
+        if self.scorer is not None and self.scorer.parts is not None:
+            self.held_out = HeldOutOutputs(self.scorer.parts)
         # of members that are in training; the rest of each follows at its end
         self.records = [deepcopy(p.start) if p.start else MemberResult() for p in plans]
         for i, own in enumerate(self.records):
@@ -475,6 +614,8 @@ class StackTraining(Trainable[MemberResult]):
                 idle = loss > own.best_loss - config.tol
             own.best_loss = min(own.best_loss, loss)
             own.n_iter_no_improvement = own.n_iter_no_improvement + 1 if idle else 0
+        if self.held_out is not None and self.scorer is not None:
+            self.held_out.update(self.scorer.part_scores, self.scorer.outputs)
         if improved:
             index = torch.tensor(improved, device=self.device)
             for best, flat in zip(self.best, self.net.flats, strict=True):
@@ -544,8 +685,12 @@ class StackTraining(Trainable[MemberResult]):
 
     def result(self, m: int, reason: str) -> MemberResult:
         """What a member would give if it ended as it is."""
+        parts, held_out = self.plans[m].val_parts, None
+        if self.held_out is not None and parts is not None:
+            held_out = self.held_out.member(m, len(parts))
         return replace(
             self.records[m],
+            held_out=held_out,
             state={n: v.cpu() for n, v in self.net.member_state(m).items()},
             optimizer=self.optimizer.member(m),
             reason=reason,
@@ -565,6 +710,8 @@ class StackTraining(Trainable[MemberResult]):
         for m, i in enumerate(self.members):
             arrays |= result_arrays(f"{i}.", self.result(m, ""))
             arrays[f"{i}.best_factor"] = np.array(self.best_factor[m])
+            if self.held_out is not None:
+                arrays[f"{i}.part_scores"] = self.held_out.best[m].cpu().numpy()
             arrays |= {
                 f"{i}.{name}": best[m].cpu().numpy()
                 for name, best in zip(_BEST, self.best, strict=False)
@@ -588,7 +735,10 @@ class StackTraining(Trainable[MemberResult]):
             self.optimizer.load_member(m, found.optimizer)
             assert found.next_learning_rate is not None
             self.learning_rates[m] = found.next_learning_rate
-            self.records[m] = replace(found, state={}, optimizer={})
+            self.records[m] = replace(found, state={}, optimizer={}, held_out=None)
+            if self.held_out is not None and found.held_out is not None:
+                best = torch.from_numpy(arrays[f"{i}.part_scores"])
+                self.held_out.load_member(m, best, found.held_out)
             self.best_factor[m] = float(arrays[f"{i}.best_factor"])
             for name, best in zip(_BEST, self.best, strict=False):
                 best[m] = torch.from_numpy(arrays[f"{i}.{name}"])
@@ -605,6 +755,8 @@ class StackTraining(Trainable[MemberResult]):
             self.batches.select(keep)
         if self.scorer is not None:
             self.scorer.select(keep)
+        if self.held_out is not None:
+            self.held_out.select(keep)
         for name in ("plans", "members", "n_rows", "learning_rates", "records", "best_factor"):
             values = getattr(self, name)
             setattr(self, name, [values[k] for k in keep])

@@ -1,0 +1,132 @@
+"""Predictions of rows set aside: no choice that is made with a row affects its own prediction."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from combutab import MLPClassifier, MLPRegressor, TabMClassifier
+from combutab.core.splits import validation_parts
+from combutab.training import Callback
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(160, 3))
+NUMBERS = X[:, 0] + RNG.normal(size=160)
+LABELS = (NUMBERS > 0).astype(int)
+LATEST = np.arange(160) >= 110  # 50 rows in five blocks of 10
+BLOCK = slice(120, 130)
+SETTINGS = {
+    "hidden_layer_sizes": (16,),
+    "learning_rate_init": 0.03,
+    "batch_size": 20,
+    "max_iter": 12,
+    "n_iter_no_change": np.inf,
+    "random_state": 0,
+    "validation_split": LATEST,
+}
+
+
+def both_predictions(model, y, other_y, **more):
+    """Held-out predictions of two fits whose targets differ in one block of validation rows."""
+    name = "oof_prediction_" if isinstance(model, MLPRegressor) else "oof_decision_function_"
+    fits = [type(model)(**model.get_params()).fit(X, target, **more) for target in (y, other_y)]
+    for fit in fits:
+        found = getattr(fit, name).reshape(len(X), -1)
+        assert_array_equal(np.isfinite(found).all(1), LATEST)
+    return [getattr(fit, name) for fit in fits]
+
+
+def flipped(y):
+    other = y.copy()
+    other[BLOCK] = 1 - y[BLOCK]
+    return other
+
+
+@pytest.mark.parametrize("scoring", ["loss", "accuracy", "balanced_accuracy"])
+@pytest.mark.parametrize("n_members", [1, 3])
+def test_labels_of_a_row_do_not_change_its_held_out_prediction(scoring, n_members):
+    model = MLPClassifier(
+        **SETTINGS, early_stopping_scoring=scoring, n_members=n_members, calibration=None
+    )
+    if scoring == "balanced_accuracy":  # two parts, of 25 rows
+        other = LABELS.copy()
+        other[110:135] = 1 - LABELS[110:135]
+        before, after = both_predictions(model, LABELS, other)
+        assert_array_equal(after[110:135], before[110:135])
+    else:
+        before, after = both_predictions(model, LABELS, flipped(LABELS))
+        assert_array_equal(after[BLOCK], before[BLOCK])
+    assert (after[LATEST] != before[LATEST]).any()  # choices for other rows do change
+
+
+def test_the_temperature_of_a_row_does_not_depend_on_its_label():
+    model = MLPClassifier(**SETTINGS | {"max_iter": 1}, n_members=1)
+    wrong, right = LABELS.copy(), LABELS.copy()
+    p = MLPClassifier(**SETTINGS | {"max_iter": 1}, n_members=1).fit(X, LABELS).predict(X)
+    wrong[BLOCK], right[BLOCK] = 1 - p[BLOCK], p[BLOCK]
+    before, after = both_predictions(model, right, wrong)
+    # the search for all rows tries somewhat different temperatures; the model's own changes more
+    own = [model.fit(X, y).predict_proba(X[BLOCK]) for y in (right, wrong)]
+    assert abs(after[BLOCK] - before[BLOCK]).max() < abs(own[1] - own[0]).max() / 2
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "quantile"])
+@pytest.mark.parametrize("scoring", ["loss", "r2"])
+def test_targets_of_a_row_do_not_change_its_held_out_prediction(loss, scoring):
+    model = MLPRegressor(
+        **SETTINGS, loss=loss, scale_target=False, early_stopping_scoring=scoring, n_members=2
+    )
+    other = NUMBERS.copy()
+    other[BLOCK] = -3 * NUMBERS[BLOCK]
+    before, after = both_predictions(model, NUMBERS, other)
+    assert_array_equal(after[BLOCK], before[BLOCK])
+    assert (after[LATEST] != before[LATEST]).any()
+
+
+def test_heads_of_tabm_are_averaged():
+    model = TabMClassifier(**SETTINGS | {"max_iter": 1}, n_members=1, calibration=None)
+    model.fit(X, LABELS)
+    found = model.oof_decision_function_[LATEST]
+    assert_allclose(found, model.predict_proba(X[LATEST]), rtol=1e-5)
+
+
+class Recorder(Callback):
+    """Records each epoch's predictions for all encoded rows."""
+
+    def __init__(self):
+        self.epochs = []
+
+    def on_epoch_network(self, report, network, data):
+        self.epochs.append(network.predict(data.dense, data.codes, 100)[..., 0].numpy())
+
+
+def test_each_part_is_predicted_by_the_best_epoch_of_the_others():
+    recorder = Recorder()
+    settings = SETTINGS | {"validation_split": None, "early_stopping_scoring": "loss"}
+    model = MLPRegressor(**settings, bagging="cv", n_members=4, scale_target=False)
+    job = model.make_job(model.encode_data(X, NUMBERS))
+    model.set_params(callbacks=[recorder]).fit(X, NUMBERS)
+    raw, n_early = np.array(recorder.epochs), 0  # (epoch, member, row)
+    for m, plan in enumerate(job.plans):
+        rows, parts = plan.val_rows.numpy(), plan.val_parts.numpy()
+        assert sorted(set(parts)) == [0, 1, 2, 3, 4]
+        losses = (raw[:, m, rows] - NUMBERS[rows]) ** 2
+        for part in range(5):
+            best = losses[:, parts != part].mean(1).argmin()
+            n_early += best != losses.mean(1).argmin()
+            own = rows[parts == part]
+            assert_allclose(model.oof_prediction_[own], raw[best, m, own], rtol=1e-5)
+    assert n_early  # some parts have another best epoch than all rows together
+
+
+def test_parts_of_validation_rows():
+    y = np.repeat([0, 1, 2], [50, 12, 3])
+    parts = validation_parts(y, 5)
+    counts = np.array([np.bincount(parts[y == k], minlength=5) for k in range(3)])
+    assert (counts.max(1) - counts.min(1) <= 1).all()
+    groups = RNG.permutation(np.arange(65) % 8)
+    parts = validation_parts(y, 5, groups)
+    assert len(set(parts)) == 4
+    assert all(len(set(parts[groups == g])) == 1 for g in range(8))
+    assert validation_parts(y, 5, in_order=True).tolist() == np.repeat(range(5), 13).tolist()
+    assert validation_parts(y[:1], 5).tolist() == [0]
+    assert validation_parts(y, 5, np.zeros(65)).tolist() == [0] * 65
