@@ -794,7 +794,7 @@ def _fit_stack(
             if file is not None:
                 file.begin("", (rows.values, rows.codes))
             apart = not callbacks and file is None
-            results = share(partial(train_members, rows), rows, plans, apart=apart)
+            results = share(partial(train_members, rows), rows, plans, by_member=apart)
 
         diverged = []
         for i, model in enumerate(models):

@@ -216,7 +216,7 @@ class CTGAN(BaseGenerator[StackedGenerator]):
     verbose : bool, default=False
         Whether to show a progress bar and an estimate of the training time, on a terminal.
     epochs : int, default=300
-        Number of passes over the rows. Each has as many whole batches as fit into the table.
+        Number of passes over the rows. Rows that do not fill a batch are left out of a pass.
     pac : int, default=10
         Number of rows that the critic judges together (PacGAN).
     enable_gpu : bool, default=True
@@ -376,9 +376,9 @@ class CTGAN(BaseGenerator[StackedGenerator]):
         return super()._n_weights(spans) + sum(map(math.prod, critic.values()))
 
     def _training_bytes(self, spans: RowSpans, n_rows: int, n_members: int) -> int:
-        own = super()._training_bytes(spans, n_rows, n_members)
-        # rows by category, made of a copy of the codes, a column sorted at a time
-        return own + n_rows * (8 * len(spans.categories) + _SORTED_BYTES)
+        network_bytes = super()._training_bytes(spans, n_rows, n_members)
+        # rows by category: a copy of the codes, sorted column by column
+        return network_bytes + n_rows * (8 * len(spans.categories) + _SORTED_BYTES)
 
     def _training(
         self, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
@@ -390,7 +390,7 @@ class CTGAN(BaseGenerator[StackedGenerator]):
         noise = normals(keys, request.n_rows, n_noise, device=spans.device)
         raw = network(torch.cat([noise.to(spans.dtype), request.condition], -1)).to(spans.dtype)
         raw, probability = spans.restrict(raw, request.allowed)
-        # what training's Gumbel-softmax stands for: one draw from each span's softmax
+        # the Gumbel-softmax of the training stands for one draw from the softmax of each span
         keys = request.keys_for(Stream.CODES)
         uniform = uniforms(keys, request.n_rows, spans.n_spans, device=spans.device)
         return Samples(*spans.sample(raw, uniform), probability)

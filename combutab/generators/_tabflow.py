@@ -58,40 +58,42 @@ from combutab.training import OptimizerConfig
 
 # ---- Losses of cascaded flows, and their gradients -----------------------------------------------
 
-_INSIDE = 1 - 1e-4  # values at a bin's edges are brought so far in: their normals are finite
+_INSIDE = (
+    1 - 1e-4
+)  # values at the edges of a bin are moved inside, so that their normals are finite
 
 
 class FlowDraw(NamedTuple):
-    """What a step draws for each row of each member: shapes (M, n, ...)."""
+    """Random numbers of a training step for each row of each member: shapes (M, n, ...)."""
 
-    hidden: Tensor  # (..., n_spans) bool: codes to be found from the others
-    known: Tensor  # (..., n_values) bool: values that are no noise
+    hidden: Tensor  # (..., n_spans) bool: codes to predict from the others
+    is_known: Tensor  # (..., n_values) bool: values that are given, not noise
     time: Tensor  # (..., 1)
     noise: Tensor  # (..., n_values)
 
 
 def draw(keys: Sequence[Sequence[int]], n: int, spans: RowSpans) -> FlowDraw:
-    """Draw for n rows, by keys of what is hidden, what is known, the times and the noise.
+    """Draw for n rows, by keys of hidden codes, known values, times and noise.
 
-    How many codes are hidden, or values known, is uniform on what it may be; of half of the rows no
-    value is known. Where no code would be hidden, all are.
+    The numbers of hidden codes and of known values are uniform; half of the rows have no known
+    value. If no code would be hidden, all are.
     """
-    hidden, known, time, noise = keys
+    hidden_keys, known_keys, time_keys, noise_keys = keys
     device, n_values = spans.device, spans.n_values
-    u = uniforms(hidden, n, spans.n_spans + 1, device=device)
+    u = uniforms(hidden_keys, n, spans.n_spans + 1, device=device)
     masked = u[..., 1:] < u[..., :1]
     masked |= ~masked.any(-1, keepdim=True)
-    u = uniforms(known, n, n_values + 1, device=device)
+    u = uniforms(known_keys, n, n_values + 1, device=device)
     return FlowDraw(
         masked,
         u[..., 1:] < 2 * u[..., :1] - 1,
-        torch.sigmoid(normals(time, n, 1, device=device)).to(spans.dtype),
-        normals(noise, n, n_values, device=device).to(spans.dtype),
+        torch.sigmoid(normals(time_keys, n, 1, device=device)).to(spans.dtype),
+        normals(noise_keys, n, n_values, device=device).to(spans.dtype),
     )
 
 
 def to_normal(values: Tensor) -> Tensor:
-    """Places within bins, in [-1, 1], as quantiles of the standard normal."""
+    """Positions within bins, in [-1, 1], as quantiles of the standard normal."""
     return torch.erfinv(values * _INSIDE).mul_(math.sqrt(2))
 
 
@@ -131,8 +133,8 @@ class FlowSteps:
     ) -> tuple[Tensor, Tensor]:
         """Set the network's gradients; returns the members' losses of codes and values, (M,).
 
-        ``masks`` are of dropout, a block each: those of the network of codes first. The loss of a
-        network to ``skip`` is 0.
+        ``masks`` are dropout masks, one per block, of the network of codes first. The loss of a
+        network in ``skip`` is 0.
         """
         codes, values = self.losses(self.network, rows, drawn, masks, skip)
         fill_gradients((codes + values).sum(), self.network)
@@ -177,19 +179,19 @@ class FlowSteps:
     ) -> Tensor:
         ends = to_normal(rows.values)
         velocity = ends - drawn.noise
-        at = torch.where(drawn.known, ends, drawn.noise + drawn.time * velocity)
+        at = torch.where(drawn.is_known, ends, drawn.noise + drawn.time * velocity)
         with self.context():
-            layer = ValueLayer(self, network, rows.codes, drawn.known)
-            found = layer.velocity(at, drawn.time, masks)
-        # 0 is the value of what has none within its bin: an atom, or a missing number
-        counted = (~drawn.known & (rows.values != 0)).to(velocity.dtype)
-        error = (found.to(velocity.dtype) - velocity) * counted
+            layer = ValueLayer(self, network, rows.codes, drawn.is_known)
+            predicted = layer.velocity(at, drawn.time, masks)
+        # 0 stands for no position in a bin: single values with their own bin, and missing values
+        counted = (~drawn.is_known & (rows.values != 0)).to(velocity.dtype)
+        error = (predicted.to(velocity.dtype) - velocity) * counted
         return error.square().mean((1, 2))
 
     def code_outputs(
         self, network: StackedCascade, codes: Tensor, masks: Sequence[Tensor] | None = None
     ) -> Tensor:
-        """Raw outputs of the network of codes, given codes of which -1 are not known."""
+        """Raw outputs of the network of codes; -1 is an unknown code."""
         part, first = network.codes, network.codes.linear(0)
         with self.context():
             outputs = first.bias + self.inputs.effects(first.weight).sum(codes)
@@ -201,42 +203,42 @@ class FlowSteps:
 
 
 class ValueLayer:
-    """The network of values beside codes that are given, and values that are known, (M, n, ...).
+    """The network of values for given codes and known values, (M, n, ...).
 
-    Its inputs are the codes, the values on their way from noise, which of them are known, and the
-    time. What the first layer makes of those that stay the same is computed once.
+    Its inputs are the codes, the values on the flow from noise, a mask of the known values, and the
+    time. The contributions of codes and mask to the first layer are computed once.
     """
 
     def __init__(
-        self, steps: FlowSteps, network: StackedCascade, codes: Tensor, known: Tensor
+        self, steps: FlowSteps, network: StackedCascade, codes: Tensor, is_known: Tensor
     ) -> None:
         assert network.values is not None
-        self._part, first, n_values = network.values, network.values.linear(0), known.shape[-1]
+        self._part, first, n_values = network.values, network.values.linear(0), is_known.shape[-1]
         sizes = [steps.inputs.n_inputs, n_values, n_values]
         sizes.append(first.weight.shape[1] - sum(sizes))  # of the time
         of_codes, self._of_values, of_known, self._of_time = first.weight.split(sizes, dim=1)
         outputs = first.bias + steps.inputs.effects(of_codes).sum(codes)
-        self._outputs = torch.baddbmm(outputs, known.to(of_known.dtype), of_known)
+        self._outputs = torch.baddbmm(outputs, is_known.to(of_known.dtype), of_known)
 
     def velocity(self, at: Tensor, time: Tensor, masks: Sequence[Tensor] | None = None) -> Tensor:
-        """The values' velocity where they are at a time, which may be one of all rows."""
+        """The velocity of the values at a time, which may be the same for all rows."""
         outputs = self._outputs + time_inputs(time) @ self._of_time
         hidden = self._part.hidden(torch.baddbmm(outputs, at, self._of_values), masks)
         return self._part.outputs(hidden)
 
 
-# ---- Rows of a cascaded flow: codes one by one, each row in an order of its own, then values -----
+# ---- Sampling: codes one by one, in a random order for each row, then values ---------------------
 
-_PASSES = 64  # of the network of codes, at most: of more columns several are drawn at a time
+_PASSES = 64  # of the network of codes; with more columns, several codes are drawn in a pass
 
 
 def draw_rows(
     steps: FlowSteps, network: StackedCascade, request: RowRequest, n_steps: int
 ) -> Samples:
-    """Rows as they are asked for: codes by their chain rule, values by Heun's method.
+    """Sample the requested rows: codes by the chain rule, values by Heun's method.
 
-    Codes that are given are kept, so that all others are drawn as they are beside these; codes of
-    which only some are allowed are drawn before all that are free.
+    Given codes are kept, and all others are drawn conditional on them. Codes that are restricted to
+    a set are drawn before unrestricted ones.
     """
     shape, spans = (len(request.keys), request.n_rows), steps.spans
     codes = request.codes
@@ -252,16 +254,16 @@ def draw_rows(
     if network.values is None:
         return Samples(values, codes, probability)
     noise = normals(request.keys_for(Stream.VALUES), *values.shape[1:], device=spans.device)
-    known = ~values.isnan()
-    at = torch.where(known, to_normal(values.nan_to_num()), noise.to(spans.dtype))
-    found = from_normal(_flow(steps, network, codes, at, known, n_steps))
-    return Samples(torch.where(known, values, found), codes, probability)
+    is_known = ~values.isnan()
+    at = torch.where(is_known, to_normal(values.nan_to_num()), noise.to(spans.dtype))
+    values_at_end = from_normal(_flow(steps, network, codes, at, is_known, n_steps))
+    return Samples(torch.where(is_known, values, values_at_end), codes, probability)
 
 
 def _draw_codes(
     steps: FlowSteps, network: StackedCascade, request: RowRequest, codes: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Draw all codes that are -1, in place; how probable the allowed ones were, (M, n) float64."""
+    """Draw all codes that are -1, in place, and return the probability of allowed codes, (M, n)."""
     spans = steps.code_spans
     n_members, n, n_spans = codes.shape
     u = uniforms(request.keys_for(Stream.CODES), n, n_spans, device=codes.device)
@@ -280,7 +282,7 @@ def _draw_codes(
     first_outputs = first_layer.bias + effects.sum(codes)
     outputs = part.outputs_by_span(steps.inputs)
     for start, stop in itertools.pairwise(ends):
-        if start == 0 and not bool((codes >= 0).any()):  # all rows are alike as yet
+        if start == 0 and not bool((codes >= 0).any()):  # all rows are equal so far
             hidden = part.hidden(first_outputs[:, :1]).expand(-1, n, -1)
         else:
             hidden = part.hidden(first_outputs)
@@ -292,7 +294,7 @@ def _draw_codes(
             codes[m, rows, i] = drawn
             if share is not None:
                 probability[m, rows] *= share
-        if start == 0:  # the same in all rows: what rows are compared by is the rest
+        if start == 0:  # the same in all rows, so it does not matter for comparing rows
             probability /= probability.max().clamp_min(1e-300)
         drawn = codes.gather(2, which).masked_fill(~free, -1)
         first_outputs += effects.sum(drawn, which)
@@ -300,16 +302,16 @@ def _draw_codes(
 
 
 def _rows_by_span(which: Tensor, free: Tensor, n_spans: int) -> Iterator[tuple[int, int, Tensor]]:
-    """The rows of each member that draw a span now: member, span and rows, where there are some.
+    """The rows of each member that draw a span in this pass: member, span and rows.
 
-    ``which`` are the spans, (M, n, k), and ``free`` those of them that are to be drawn.
+    ``which`` are the spans, (M, n, k), and ``free`` marks those that are drawn.
     """
     n_members, n, k = which.shape
     member = torch.arange(n_members, device=which.device).view(-1, 1, 1)
     label = (member * n_spans + which).masked_fill(~free, n_members * n_spans).flatten()
     counts = torch.bincount(label, minlength=n_members * n_spans + 1).tolist()
-    places = label.argsort(stable=True).div(k, rounding_mode="floor").remainder(n)
-    for j, rows in enumerate(places.split(counts)[:-1]):
+    row_of_draw = label.argsort(stable=True).div(k, rounding_mode="floor").remainder(n)
+    for j, rows in enumerate(row_of_draw.split(counts)[:-1]):
         if len(rows):
             yield *divmod(j, n_spans), rows
 
@@ -317,7 +319,7 @@ def _rows_by_span(which: Tensor, free: Tensor, n_spans: int) -> Iterator[tuple[i
 def _draw_span(
     logits: Tensor, u: Tensor, allowed: Sequence[int] | None
 ) -> tuple[Tensor, Tensor | None]:
-    """A code of each row of logits, (n, size), and how probable the allowed ones were, (n,)."""
+    """A code for each row of logits, (n, size), and the probability of allowed codes, (n,)."""
     share = None
     if allowed is not None:
         only = torch.full_like(logits[0], -torch.inf)
@@ -326,7 +328,7 @@ def _draw_span(
         share = (restricted.double().logsumexp(-1) - logits.double().logsumexp(-1)).exp()
         logits = restricted
     cdf = logits.softmax(-1).cumsum(-1, dtype=torch.float64)
-    # below the total, lest rounding lead past the last code
+    # below the total: rounding must not lead past the last code
     target = torch.minimum(u.double() * cdf[:, -1], cdf[:, -1] * (1 - 1e-12))
     drawn = torch.searchsorted(cdf, target.unsqueeze(-1), right=True).squeeze(-1)
     return drawn.clamp_(max=logits.shape[-1] - 1), share
@@ -337,11 +339,11 @@ def _flow(
     network: StackedCascade,
     codes: Tensor,
     at: Tensor,
-    known: Tensor,
+    is_known: Tensor,
     n_steps: int,
 ) -> Tensor:
-    """Where the values' flow leads from time 0 to 1; known ones stay."""
-    layer, free = ValueLayer(steps, network, codes, known), ~known
+    """Integrate the flow of the values from time 0 to 1; known values stay."""
+    layer, free = ValueLayer(steps, network, codes, is_known), ~is_known
 
     def velocity(y: Tensor, t: float) -> Tensor:
         return layer.velocity(y, y.new_full((1, 1, 1), t)).to(y.dtype) * free
@@ -353,18 +355,18 @@ def _flow(
     return at
 
 
-# ---- TabFlow's training: M pairs of networks as one batched program, and their averages ----------
+# ---- Training: M pairs of networks as one batched program, and their averages --------------------
 
 _PURPOSES = (Stream.FLOW_HIDDEN, Stream.FLOW_KNOWN, Stream.FLOW_TIMES, Stream.FLOW_NOISE)
 _ADAMW = OptimizerConfig(solver="adamw", beta_2=0.99)
 _WARM_UP = 100  # steps in which the rate rises
 _CONSTANT = 50  # epochs after which it falls
-_AVERAGED = 10  # the average is of the last steps, a tenth of all about
-_DRAWS = 2000  # for rows held out, which are measured as often
+_AVERAGED = 10  # the average covers about the last tenth of all steps
+_DRAWS = 2000  # of held-out rows for their loss; few rows are repeated
 
 
 def _rate_factor(step: int, n_steps: int) -> float:
-    """Learning rate of a step, of which the first is 1, as a share of the highest.
+    """Learning rate of a step (from 1) as a share of the highest rate.
 
     ``n_steps`` is the number of steps of an epoch. The rate decreases with epochs, not steps: a
     large table, whose rows are seen few times, is still learned at the highest rate.
@@ -376,14 +378,15 @@ def _rate_factor(step: int, n_steps: int) -> float:
 
 
 class FlowTraining(Training[StackedCascade]):
-    """The networks of a stack of flows and the averages of their weights, which make rows.
+    """The networks of a stack of flows, and the averages of their weights, which sample rows.
 
-    The average is of all steps, each new one with the weight 1 / (1 + steps / 10): of about the
-    last tenth of them. It is good at any time, as is the rate's schedule, which knows no end.
+    The average is over all steps, with weight 1 / (1 + steps / 10) for each new one: over about the
+    last tenth of them. Neither the average nor the schedule of the rate depends on the number of
+    steps of the training.
     """
 
     shares_rows = True
-    rate_factors: ClassVar[Mapping[str, float]] = {"codes": 0.5}  # of that of values
+    rate_factors: ClassVar[Mapping[str, float]] = {"codes": 0.5}  # relative to the rate of values
 
     def __init__(
         self, model: TabFlow, rows: TableRows, spans: RowSpans, plans: Sequence[GeneratorPlan]
@@ -423,14 +426,14 @@ class FlowTraining(Training[StackedCascade]):
         return {"codes": codes, "values": values} if self.network.values else {"codes": codes}
 
     def _step(self, at: int, index: Tensor) -> tuple[Tensor, Tensor]:
-        n, own = index.shape[1], self.own(index.shape[1])
-        index = index[:, own]
+        n, rank_rows = index.shape[1], self.rank_rows(index.shape[1])
+        index = index[:, rank_rows]
         rows = TableRows(self.rows.values[index], self.rows.codes[index].long())
         masks = None
         if self._masks.active:
             keys = [fold_in(plan.member.seed, Stream.FLOW_MASKS, at) for plan in self.plans]
-            masks = self._masks.draw(keys, index.shape[1], own.start)
-        drawn = FlowDraw(*(part[:, own] for part in self._drawn(at)))
+            masks = self._masks.draw(keys, index.shape[1], rank_rows.start)
+        drawn = FlowDraw(*(part[:, rank_rows] for part in self._drawn(at)))
         codes, values = self.steps.gradients(rows, drawn, masks, self.ended)
         share = self.add_up(index.shape[1], n, "network")
         losses = codes * share, values * share
@@ -448,7 +451,7 @@ class FlowTraining(Training[StackedCascade]):
     def measure(
         self, held_out: TableRows, sampler: Sampler[StackedCascade], keys: Sequence[int]
     ) -> Measure:
-        """Measure both losses, by draws of these keys; see `Training`."""
+        """Measure both losses, with random numbers of these keys; see `Training`."""
         index = torch.arange(len(held_out), device=self.spans.device)
         index = index.repeat(-(-_DRAWS // len(held_out)))
         rows = held_out[index.expand(len(keys), -1)]
@@ -459,7 +462,7 @@ class FlowTraining(Training[StackedCascade]):
         def measured() -> dict[str, np.ndarray]:
             losses = self.steps.losses(self.sampled.eval(), rows, drawn, skip=self.ended)
             pairs = zip(self.statistics, losses, strict=False)  # without values there is one
-            return {name: own.double().cpu().numpy() for name, own in pairs}
+            return {name: loss.double().cpu().numpy() for name, loss in pairs}
 
         return measured
 
@@ -467,7 +470,7 @@ class FlowTraining(Training[StackedCascade]):
 # ---- TabFlow: a cascaded flow of tables ----------------------------------------------------------
 
 _STEPS = 20_000  # of the training, by epochs="auto"
-_FEWEST_EPOCHS, _MOST_EPOCHS = 5, 50  # the latter where nothing tells of copying
+_FEWEST_EPOCHS, _MOST_EPOCHS = 5, 50  # the latter without early stopping, against memorizing
 _ENOUGH_ROWS = 200  # for early stopping
 _PATIENCE = (5, 50, 400_000)  # by n_iter_no_change="auto": fewest and most epochs, rows seen
 _BATCHES = (32, 512)  # sizes by batch_size="auto", about
@@ -481,7 +484,7 @@ class TabFlow(BaseGenerator[StackedCascade]):
     """Synthetic tables by cascaded flow matching.
 
     Each number is split into a code, the quantile bin that it is in (a value that many rows share
-    has a bin of its own), and its position in that bin. Values that at least five rows and
+    has its own bin), and its position in that bin. Values that at least five rows and
     ``min_frequency`` rows share have a part of the bin that is proportional to their frequency. One
     network predicts codes of a row, of categories and bins, from any subset of its other codes, so
     that rows are sampled code by code in random order. A second network learns a flow from noise to
@@ -504,8 +507,8 @@ class TabFlow(BaseGenerator[StackedCascade]):
         Number of rows per batch. "auto" is a power of two, about a sixteenth of the rows, between
         32 and 512.
     epochs : int or "auto", default="auto"
-        Number of epochs. "auto" is as many as 20,000 steps take, at least 5; without early stopping
-        at most 50, because more memorize rows.
+        Number of epochs. "auto" is the number of epochs of 20,000 steps, at least 5. Without early
+        stopping it is at most 50, because more epochs memorize rows.
     n_sampling_steps : int, default=8
         Number of steps of Heun's method along the flow, with two evaluations each. More steps are
         slower and more exact. It can be changed after ``fit``.
@@ -637,8 +640,8 @@ precision, callbacks
     def _n_batch(self, n_rows: int) -> int:
         if self.batch_size != "auto":
             return min(self.batch_size, n_rows)
-        least, most = _BATCHES
-        return min(n_rows, most, max(least, 2 ** round(np.log2(max(1, n_rows / _PARTS)))))
+        smallest, largest = _BATCHES
+        return min(n_rows, largest, max(smallest, 2 ** round(np.log2(max(1, n_rows / _PARTS)))))
 
     def _n_epochs(self, n_rows: int) -> int:
         if self.epochs != "auto":
@@ -650,8 +653,8 @@ precision, callbacks
     def _patience(self, n_rows: int) -> float:
         if self.n_iter_no_change != "auto":
             return super()._patience(n_rows)
-        fewest, most, n_seen = _PATIENCE
-        return min(most, max(fewest, -(-n_seen // n_rows)))
+        smallest, largest, n_seen = _PATIENCE
+        return min(largest, max(smallest, -(-n_seen // n_rows)))
 
     def _stops_early(self, n_rows: int) -> bool:
         if self.early_stopping == "auto":
@@ -667,33 +670,40 @@ precision, callbacks
         return draw_rows(FlowSteps(network, spans), network, request, self.n_sampling_steps)
 
     def _draw_missing(
-        self, values: np.ndarray, codes: np.ndarray, known: np.ndarray, key: int, attempt: int = 0
+        self,
+        values: np.ndarray,
+        codes: np.ndarray,
+        is_known: np.ndarray,
+        key: int,
+        attempt: int = 0,
     ) -> tuple[np.ndarray, np.ndarray]:
-        return draw_beside(self.sampler(), values, codes, known, key)
+        return draw_beside(self.sampler(), values, codes, is_known, key)
 
     def code_probabilities(
-        self, codes: np.ndarray, wanted: Sequence[int] | None = None
+        self, codes: np.ndarray, span_indices: Sequence[int] | None = None
     ) -> Iterator[tuple[slice, int, np.ndarray]]:
         """Compute the probabilities of the codes of spans (by default all), given known codes.
 
         They are means over the members, and marginal over the other unknown codes. ``codes`` are
         (n, n_spans), with -1 for unknown codes. For some rows at a time, and each span of
         ``wanted``, the result has these rows, the span, and probabilities (rows, size), which are 0
-        for missing values unless the span has no other code.
+        for missing values unless that is the only code of the span.
         """
         sampler = self.sampler()
         network, spans = sampler.network, sampler.spans.without_values()
         if network is None:  # all columns are constant
             return
-        wanted = range(spans.n_spans) if wanted is None else wanted
-        allowed = {i: own for i, own in present_codes(self.encoder_).items() if i in wanted}
+        span_indices = range(spans.n_spans) if span_indices is None else span_indices
+        allowed = {
+            i: present for i, present in present_codes(self.encoder_).items() if i in span_indices
+        }
         context = Precision(self._as_fitted.precision).context(spans.device)
         steps = FlowSteps(network, sampler.spans, context)
         for start in range(0, len(codes), sampler.chunk):
             rows = slice(start, min(start + sampler.chunk, len(codes)))
-            given = torch.from_numpy(codes[rows]).to(spans.device)
+            known_codes = torch.from_numpy(codes[rows]).to(spans.device)
             with torch.inference_mode():
-                raw = steps.code_outputs(network, given.expand(len(network.members), -1, -1))
+                raw = steps.code_outputs(network, known_codes.expand(len(network.members), -1, -1))
                 raw, _ = spans.restrict(raw.double(), allowed)
-            for i in wanted:
+            for i in span_indices:
                 yield rows, i, spans.logits_of(i, raw).cpu().softmax(-1).mean(0).numpy()

@@ -22,7 +22,7 @@ from combutab.nn import Member, RowSpans, StackedNetwork
 from combutab.preprocessing import ModeTable, RowLayout
 from combutab.training import OptimizerConfig, RowOptimizer, StackFile, Trainable
 
-# ---- Records: what the training of generators is given and gives back ---------------------------
+# ---- Records: inputs and results of the training of generators ----------------------------------
 
 Curves = dict[str, list[np.ndarray]]  # a loss of each member by epoch
 State = dict[str, Tensor]  # of a member
@@ -67,16 +67,16 @@ class Rates(NamedTuple):
 
 @dataclass(frozen=True)
 class GeneratorPlan:
-    """One member: what it is, and its own rates.
+    """One member, and the rates of its optimisers.
 
-    ``rates`` has each network that is trained by steps; callbacks are told the first one's.
+    ``rates`` has one entry per trained network; callbacks receive the first one.
     """
 
     member: Member
     rates: Mapping[str, Rates]
 
 
-ENDS = {  # why a training ended, and what a fitted generator says of it
+ENDS = {  # why a training ended, and how a fitted generator describes it
     "epochs": "",
     "no_improvement": ", ended by early stopping",
     "max_time": ", ended by max_time",
@@ -87,7 +87,7 @@ ENDS = {  # why a training ended, and what a fitted generator says of it
 
 @dataclass
 class GeneratorResult:
-    """The result of one member: the state of the network that makes rows, and curves by epoch."""
+    """The result of one member: the state of the network that samples rows, and curves by epoch."""
 
     state: State
     losses: dict[str, list[float]] = field(default_factory=dict)
@@ -119,11 +119,11 @@ _DRAWN = 2**18  # numbers drawn at once, about
 
 
 class DrawnBlocks:
-    """Draws of a range of steps, kept until a step beyond them is asked for.
+    """Random numbers of a range of steps, drawn together.
 
-    On small tensors an operation costs more than its work: so numbers are drawn for some steps at
-    once, of which each takes ``n_numbers``. The first ranges are short, as a training may be. A
-    step's range depends on the step alone: how a number is rounded may depend on its place.
+    On small tensors the overhead of an operation exceeds its work, so numbers are drawn for several
+    steps at once, ``n_numbers`` per step. The first ranges are short, since a training may be. The
+    range of a step depends on the step only, since rounding may depend on the position in memory.
     """
 
     def __init__(self, n_numbers: int, draw: Callable[[range], list[Tensor]]) -> None:
@@ -164,8 +164,8 @@ def energy_distance(rows: TableRows, sampler: Sampler[NetworkT], keys: Sequence[
         assert sampler.network is not None
         sampler.network.eval()
         values, codes = sampler.generate_stack(keys, len(rows))
-        found = [one(v, c) for v, c in zip(values, codes, strict=True)]
-        return {"validation_distance": np.array(found)}
+        distances = [one(v, c) for v, c in zip(values, codes, strict=True)]
+        return {"validation_distance": np.array(distances)}
 
     return measure
 
@@ -186,9 +186,9 @@ def _mean_distance(values: Tensor, codes: Tensor) -> float:
 class Training(ABC, Generic[NetworkT]):
     """The networks of a stack of generators, and an epoch of their training.
 
-    All that it draws is to be a function of the members' seeds, the epoch and the step, so that it
-    can be taken up at any epoch and a member does not depend on its stack. What an epoch changes is
-    in the networks and the optimisers: a checkpoint has both.
+    All random numbers must be functions of the members' seeds, the epoch and the step, so that
+    training can continue at any epoch and a member does not depend on its stack. An epoch changes
+    only the networks and the optimisers; a checkpoint contains both.
 
     Before each epoch ``progress`` is set to the share of the training that is done, from 0 to 1:
     of the epochs or, where it ends sooner, of the time that ``max_time`` leaves for training.
@@ -254,11 +254,11 @@ class Training(ABC, Generic[NetworkT]):
         return [fold_in(plan.member.seed, stream, at) for at in steps for plan in self.plans]
 
     def by_step(self, drawn: Tensor) -> Tensor:
-        """What was drawn by such keys, (steps, M, ...)."""
+        """Reshape random numbers of such keys to (steps, M, ...)."""
         return drawn.unflatten(0, (-1, len(self.plans)))
 
-    def own(self, n: int) -> slice:
-        """The rows of a step's n that this process is to take: of ranks that share it, a part."""
+    def rank_rows(self, n: int) -> slice:
+        """The rows of the n in a step that this rank computes."""
         return slice(*self.world.span(n))
 
     def add_up(self, n_own: int, n: int, *names: str) -> float:
@@ -311,12 +311,12 @@ _PROGRESS = {"epochs": whole(), "losses": several(text(100))}
 class GeneratorStack(Trainable[GeneratorResult]):
     """A stack of generators in training.
 
-    A member that diverges, or that early stopping finds finished, stays in the stack until all are,
-    and what comes of it is what it was. Training goes on from a file, and is written to it. After
-    an interrupt the results are those of the last whole epoch; if there was none, KeyboardInterrupt
+    A member that diverges, or that early stopping ends, stays in the stack until all have ended;
+    its result is unchanged. Training continues from a checkpoint, and is written to it. After an
+    interrupt the results are those of the last complete epoch; if there was none, KeyboardInterrupt
     is raised.
 
-    ``measure`` gives statistics of each member on rows held out, (M,), the less the better: one for
+    ``measure`` gives statistics of each member on rows held out, (M,), lower is better: one for
     each part of its network. A part has ended after ``n_iter_no_change`` epochs without a lower
     one, and has the weights of its best epoch; a member is finished when all its parts have.
     """
@@ -400,8 +400,8 @@ class GeneratorStack(Trainable[GeneratorResult]):
         if self.diverged.all():  # then nothing is written
             raise ValueError("its losses are not finite")
         for m in self.members:
-            own = with_prefix(arrays, f"{m}.")
-            state = {name: torch.from_numpy(array) for name, array in own.items()}
+            member_arrays = with_prefix(arrays, f"{m}.")
+            state = {name: torch.from_numpy(array) for name, array in member_arrays.items()}
             for name, value in state.items():
                 if not self.diverged[m] and not value.isfinite().all():
                     raise ValueError(f"its array {m}.{name} has numbers that are not finite")
@@ -413,7 +413,7 @@ class GeneratorStack(Trainable[GeneratorResult]):
     def epoch(
         self, number: int, progress: float
     ) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
-        """See `Trainable`; what is measured is less for better members."""
+        """See `Trainable`; measured statistics are lower for better members."""
         training, world = self.training, current()
         training.progress = progress
         over = np.all(self.ended | self.diverged, axis=1)
@@ -425,8 +425,8 @@ class GeneratorStack(Trainable[GeneratorResult]):
         losses, measured = world.broadcast_object((losses, measured))
         scores = None
         if self.parts:
-            found = np.stack([measured[name] for name in self.parts])
-            scores = -np.where(self.ended, self.best, found).sum(0)
+            statistics = np.stack([measured[name] for name in self.parts])
+            scores = -np.where(self.ended, self.best, statistics).sum(0)
         curves = losses | measured
         return {n: np.where(self._has_ended(n), np.nan, v) for n, v in curves.items()}, scores
 
@@ -444,13 +444,13 @@ class GeneratorStack(Trainable[GeneratorResult]):
             self.file.note(*self.state())
 
     def _has_ended(self, name: str) -> np.ndarray:
-        """The members of whom the part that a curve is about had ended before the epoch, (M,)."""
+        """The members whose part with this curve had ended before the epoch, (M,)."""
         about = self.parts.get(name, name)
-        own = [part == about for part in self.parts.values()]
-        return np.all(self.ended[own], axis=0) if any(own) else self.stopped
+        is_part = [part == about for part in self.parts.values()]
+        return np.all(self.ended[is_part], axis=0) if any(is_part) else self.stopped
 
     def _take(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Take in an epoch's curves; tells which parts of which members became better."""
+        """Add an epoch to the curves; returns which parts of which members improved."""
         for name in columns.keys() - self.parts.keys():
             self.diverged |= ~np.isfinite(columns[name]) & ~self._has_ended(name)
         going = ~self.ended
@@ -475,7 +475,7 @@ class GeneratorStack(Trainable[GeneratorResult]):
         return [self._result(m, state) for m, state in enumerate(self.states)]
 
     def _keep_states(self) -> None:
-        """Copy what would come of each member if training ended now."""
+        """Copy the result of each member if training ended now."""
         network = self.training.sampled
         self.states = [network.member_state(m) | s for m, s in enumerate(self.best_states)]
 
@@ -484,7 +484,10 @@ class GeneratorStack(Trainable[GeneratorResult]):
         reason = "no_improvement" if self.stopped[m] else self.reason
         return GeneratorResult(
             {name: value.cpu() for name, value in state.items()},
-            {name: [float(v[m]) for v in each[:n_epochs]] for name, each in self.curves.items()},
+            {
+                name: [float(v[m]) for v in values[:n_epochs]]
+                for name, values in self.curves.items()
+            },
             "diverged" if self.diverged[m] else reason,
         )
 
@@ -492,7 +495,7 @@ class GeneratorStack(Trainable[GeneratorResult]):
 def _member_states(
     training: Training[Any],
 ) -> Iterator[tuple[str, Callable[[int], State], Callable[[int, State], None]]]:
-    """All that has states of members: networks, and the optimisers of those that have one."""
+    """Everything with states of members: networks and their optimisers."""
     for name, network in training.networks.items():
         yield f"{name}.network", network.member_state, network.load_member
         if name in training.optimizers:
@@ -501,7 +504,7 @@ def _member_states(
 
 
 def _tensors(training: Training[Any]) -> State:
-    """All that members have in training, by member, part and name."""
+    """All tensors of members in training, by member, part and name."""
     return {
         f"{m}.{name}.{key}": value
         for m in range(len(training.plans))
@@ -518,31 +521,31 @@ def share(
     rows: TableRows,
     plans: Sequence[GeneratorPlan],
     *,
-    apart: bool,
+    by_member: bool,
 ) -> list[GeneratorResult]:
     """Train members; where ranks share the fit, all return the same results.
 
-    ``apart``: members may be shared out, without a word until they are trained, if there are as
-    many as ranks; else each step's rows are.
+    ``by_member``: each rank may train some of the members, without communication, if there are at
+    least as many members as ranks. Otherwise the ranks share the rows of each step.
     """
     world = current()
     if not isinstance(world, Ranks):
         return train_members(plans)
     check_same(world, [rows.values, rows.codes])
-    if not broadcast(apart) or len(plans) < world.count:
+    if not broadcast(by_member) or len(plans) < world.count:
         return train_members(plans)
 
-    def own() -> list[GeneratorResult]:
+    def train_rank() -> list[GeneratorResult]:
         results = train_members(plans[slice(*world.span(len(plans)))])
         if any(result.reason == "interrupted" for result in results):
             raise KeyboardInterrupt
         return results
 
-    return [result for of_rank in world.each(own) for result in of_rank]
+    return [result for of_rank in world.each(train_rank) for result in of_rank]
 
 
 def check_rows_shared(training: Training[Any], name: str) -> None:
-    """Refuse steps whose rows ranks cannot each take a part of."""
+    """Refuse training steps whose rows cannot be shared by ranks."""
     n_ranks = current().count
     if n_ranks == 1:
         return

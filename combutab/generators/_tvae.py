@@ -85,8 +85,8 @@ class VAETraining(Training[StackedRowDecoder]):
         return {"loss": total / len(self.rows)}
 
     def _step(self, at: int, index: Tensor) -> Tensor:
-        n, own = index.shape[1], self.own(index.shape[1])
-        noise, index = self._noise(at)[0][:, own], index[:, own]
+        n, rank_rows = index.shape[1], self.rank_rows(index.shape[1])
+        noise, index = self._noise(at)[0][:, rank_rows], index[:, rank_rows]
         loss = self._gradients(index, noise) if index.shape[1] else self._noise(at)[0].new_zeros(())
         loss = loss * self.add_up(index.shape[1], n, "encoder", "decoder")
         self.update("encoder")

@@ -57,7 +57,8 @@ def test_help_fits_a_terminal_and_breaks_no_word(name):
 
 
 def test_help_names_the_default_number_of_steps():
-    (n_steps,) = re.findall(r'"auto" is as many as ([\d,]+) steps', inspect.getdoc(TabFlow))
+    text = inspect.getdoc(TabFlow)
+    (n_steps,) = re.findall(r'"auto" is the number of epochs of ([\d,]+) steps', text)
     for command in ("synth", "impute"):
         assert f"tabflow: enough for {n_steps} training steps" in help_of(command, 10_000), command
 

@@ -64,10 +64,10 @@ def test_losses_worked_by_hand():
     # the values' velocities, given all codes and the known values
     ends = to_normal(batch.values)
     velocity = ends - drawn.noise
-    at = torch.where(drawn.known, ends, (1 - drawn.time) * drawn.noise + drawn.time * ends)
-    found = ValueLayer(steps, net, batch.codes, drawn.known).velocity(at, drawn.time)
-    counted = ~drawn.known & (batch.values != 0)
-    assert drawn.known.any()
+    at = torch.where(drawn.is_known, ends, (1 - drawn.time) * drawn.noise + drawn.time * ends)
+    found = ValueLayer(steps, net, batch.codes, drawn.is_known).velocity(at, drawn.time)
+    counted = ~drawn.is_known & (batch.values != 0)
+    assert drawn.is_known.any()
     expected = ((found - velocity).square() * counted).sum((1, 2)) / (20 * 2)
     assert_allclose(of_values.detach(), expected.detach())
 
