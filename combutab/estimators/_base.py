@@ -285,7 +285,7 @@ def encoded_rows(
 
 # Parts of the validation rows, of which each is predicted by the epoch that is best on the others.
 # A scorer of scikit-learn is called for each of them after every epoch, which takes long.
-_N_PARTS, _N_PARTS_SCORER = 5, 2
+N_PARTS, N_PARTS_SCORER = 5, 2
 
 # ---- The estimator -------------------------------------------------------------------------------
 
@@ -696,7 +696,7 @@ class BaseMLP(Fitted):
         # An earlier fit has chosen the weights that a warm start begins with by all of these rows.
         if fresh and prepared.out_of_fold is not None:
             divide, y = prepared.out_of_fold.parts, prepared.rows.y
-            n_parts = _N_PARTS_SCORER if score == "scorer" else _N_PARTS
+            n_parts = N_PARTS_SCORER if score == "scorer" else N_PARTS
             parts = [
                 None if val is None else divide(y, train, val, n_parts) for train, val in splits
             ]

@@ -39,6 +39,8 @@ from combutab.core.tasks import CallbackSupport, fit_task
 from combutab.core.text import known_instead, parse_seconds
 from combutab.core.world import Ranks, broadcast, current, plain_parameters, sharing
 from combutab.estimators._base import (
+    N_PARTS,
+    N_PARTS_SCORER,
     BaseMLP,
     Prepared,
     as_splits,
@@ -335,11 +337,14 @@ class BasePack(_Kept):
                 weight = np.broadcast_to(given, _num_samples(X)).astype(np.float64)
                 kept = np.flatnonzero(weight)
                 of_rows = OutOfFold(kept, len(weight))
+                if groups is not None:
+                    of_rows = replace(of_rows, groups=checked_groups(groups, X)[kept])
                 if getattr(self, "class_weight", None) is not None:
                     own = None if sample_weight is None else weight[kept]
                     prepared = scored_by_weights(prepared, own)
                     of_rows = replace(of_rows, scored_from=len(kept))
-            jobs, histories = member_jobs(members, prepared)
+            n_parts = N_PARTS if self.scoring is None else N_PARTS_SCORER
+            jobs, histories = member_jobs(members, prepared, of_rows, n_parts)
             scorer, (_, held_out) = None, prepared.splits[0]
             if self.scoring is not None and held_out is not None:
                 rows = prepared.rows.each(itemgetter(held_out))

@@ -23,9 +23,10 @@ from combutab.core.parallel import Failed, on_worker
 from combutab.core.rng import Stream, fold_in
 from combutab.core.world import Ranks, current
 from combutab.estimators._base import BaseMLP, Prepared, shuffled_folds
-from combutab.estimators._boosting import SETTINGS, Trees, boost, can_boost
+from combutab.estimators._boosting import SETTINGS, Trees, boost, can_boost, has_stopped
 from combutab.estimators._jobs import (
     Job,
+    OutOfFold,
     Place,
     Scorer,
     concatenated,
@@ -178,20 +179,26 @@ class MemberHistory:
 
     As the scorer of the member's plan it sees each epoch's raw outputs for the validation rows, and
     no other stack's epochs: what is kept does not depend on how the work is shared out.
+
+    The validation rows are divided into ``parts``, (n,). Beside the snapshots that suit all rows
+    best there are those that suit the other rows best, for each part: a part is scored by these.
     """
 
-    def __init__(self, loss: Loss, max_epochs: int, fold: int) -> None:
+    def __init__(self, loss: Loss, max_epochs: int, fold: int, parts: Tensor | None) -> None:
         self.loss, self.max_epochs, self.fold = loss.unsmoothed(), max_epochs, fold
+        self.parts = parts
         self.epochs: list[tuple[float, float, float]] = []  # losses and learning rates
         self._parts: dict[int, Snapshot] = {}
-        self._scored: tuple[float, Tensor] | None = None
+        self._without_part: list[dict[int, Snapshot]] = [{} for _ in range(count_parts(parts))]
+        self._scored: tuple[float, list[float], Tensor] | None = None
 
     def __call__(self, raw: Tensor, y: Tensor, weight: Tensor | None) -> float:
         """Score raw outputs, (1, n, n_outputs): minus the loss."""
         outputs = self.loss.average(raw[0].double(), 1)
         y = y.double() if y.is_floating_point() else y
-        loss = float(_weighted_mean(self.loss.rows(outputs, y), weight))
-        self._scored = loss, raw[0]
+        of_rows = self.loss.rows(outputs, y)
+        loss = float(_weighted_mean(of_rows, weight))
+        self._scored = loss, losses_without_parts(of_rows, weight, self.parts), raw[0]
         return -loss
 
     def end_epoch(
@@ -210,25 +217,38 @@ class MemberHistory:
             part = (report.epoch - 1) * _PARTS // self.max_epochs
             if not np.isfinite(loss):
                 return
+        raw = None if scored is None else scored[2].cpu().clone()
         before = self._parts.get(part)
         if np.isfinite(trained) and (before is None or not loss >= before.loss):
             copied = {name: tensor.cpu() for name, tensor in state().items()}
-            raw = None if scored is None else scored[1].cpu().clone()
             self._parts[part] = Snapshot(report.epoch, loss, copied, raw)
+        if scored is not None and np.isfinite(trained):
+            for snapshots, other_loss in zip(self._without_part, scored[1], strict=True):
+                if part not in snapshots or other_loss < snapshots[part].loss:
+                    snapshots[part] = Snapshot(report.epoch, other_loss, {}, raw)
 
     @property
     def usable(self) -> bool:
         """Tell whether there is a snapshot."""
         return bool(self._parts)
 
-    def snapshots(self) -> list[Snapshot]:
-        """The best of them, in the order of their epochs."""
-        best = sorted(self._parts.values(), key=lambda snapshot: snapshot.loss)[:_KEPT]
+    def snapshots(self, without_part: int | None = None) -> list[Snapshot]:
+        """The best of them, by all validation rows or those outside a part, in epoch order.
+
+        Snapshots that are chosen without a part have no weights, only outputs.
+        """
+        snapshots = self._parts
+        if without_part is not None and without_part < len(self._without_part):
+            snapshots = self._without_part[without_part]
+        best = sorted(snapshots.values(), key=lambda snapshot: snapshot.loss)[:_KEPT]
         return sorted(best, key=lambda snapshot: snapshot.epoch)
 
     def __getstate__(self) -> dict[str, Any]:  # of copies, and to and from other processes
         return self.__dict__ | {
             "_parts": dict(enumerate(self.snapshots())),
+            "_without_part": [
+                dict(enumerate(self.snapshots(k))) for k in range(len(self._without_part))
+            ],
             "epochs": [*self.epochs],
         }
 
@@ -249,6 +269,26 @@ class MemberHistory:
             best_score=-snapshot.loss if scores else -np.inf,
             n_iter_no_improvement=0,
         )
+
+
+def count_parts(parts: Tensor | None) -> int:
+    """Number of parts, of their numbers."""
+    return 0 if parts is None else int(parts.max()) + 1
+
+
+def losses_without_parts(
+    of_rows: Tensor, weight: Tensor | None, parts: Tensor | None
+) -> list[float]:
+    """Mean losses of the rows outside of each part; of all rows where no other has a weight."""
+    losses = []
+    weights = torch.ones_like(of_rows) if weight is None else weight.to(of_rows)
+    weights = weights.cpu()
+    of_rows = of_rows.cpu()
+    for k in range(count_parts(parts)):
+        others = weights * (parts != k)
+        chosen = others if others.any() else weights
+        losses.append(float((of_rows * chosen).sum() / chosen.sum()))
+    return losses
 
 
 class _Recorder(Callback):
@@ -281,9 +321,11 @@ class _Recorder(Callback):
 
 
 def member_jobs(
-    members: Sequence[BaseMLP], prepared: Prepared
+    members: Sequence[BaseMLP], prepared: Prepared, of_rows: OutOfFold | None, n_parts: int
 ) -> tuple[list[Job], list[MemberHistory]]:
     """Make each member's job, and what follows it; members take turns at the folds.
+
+    The validation rows of the table itself, ``of_rows``, are divided into ``n_parts`` for scores.
 
     Networks that differ in the scale of their first frequencies have one shape all the same: they
     begin with weights that are drawn here.
@@ -295,7 +337,10 @@ def member_jobs(
         with warnings.catch_warnings():  # a batch_size above the rows of a fold is no news
             warnings.filterwarnings("ignore", "Got `batch_size`")
             job = member.make_job(fold)
-        history = MemberHistory(job.config.loss, job.config.max_epochs, number)
+        (train, val), parts = fold.splits[0], None
+        if of_rows is not None and val is not None:
+            parts = of_rows.parts(prepared.rows.y, train, val, n_parts)
+        history = MemberHistory(job.config.loss, job.config.max_epochs, number, parts)
         config, plans = job.config, job.plans
         if fold.splits[0][1] is not None:
             config = replace(config, score="scorer")
@@ -476,13 +521,17 @@ BOOSTING = "boosting"  # what the table of members has for trees
 
 @dataclass(frozen=True)
 class Boosted:
-    """Trees, and their raw outputs, (n, n_outputs), for the rows of the fold that stopped them."""
+    """Trees, and their raw outputs, (n, n_outputs), for the rows of the fold that stopped them.
+
+    ``without_part`` has the outputs of the trees up to where the rows outside of each part stop.
+    """
 
     setting: int
     fold: int
     trees: Trees
     raw: Tensor
     loss: float
+    without_part: Sequence[Tensor] = ()
 
 
 def boost_folds(
@@ -516,10 +565,19 @@ def boost_folds(
                 break
             y, weight = rows.y[plan.val_rows], rows.weight
             codes = None if rows.codes is None else rows.codes[plan.val_rows].numpy()
-            raw = trees.predict(rows.dense[plan.val_rows].numpy(), codes)
-            of_rows = loss.rows(raw, y.double() if y.is_floating_point() else y)
-            own = float(_weighted_mean(of_rows, None if weight is None else weight[plan.val_rows]))
-            yield Boosted(number, fold, trees, raw, own)
+            y = y.double() if y.is_floating_point() else y
+            weight = None if weight is None else weight[plan.val_rows]
+            parts = histories[member].parts
+            losses, without_part = list[list[float]](), dict[int, Tensor]()
+            for raw in trees.stages(rows.dense[plan.val_rows].numpy(), codes):
+                of_rows = loss.rows(raw, y)
+                losses.append(losses_without_parts(of_rows, weight, parts))
+                for k, history in enumerate(zip(*losses, strict=True)):
+                    if k not in without_part and has_stopped(history):
+                        without_part[k] = raw.clone()
+            own = float(_weighted_mean(of_rows, weight))
+            outputs = [without_part.get(k, raw) for k in range(count_parts(parts))]
+            yield Boosted(number, fold, trees, raw, own, outputs)
             best = min(s.loss for h in histories if h.fold == fold for s in h.snapshots())
             if len(first) > 1 and fold == next(iter(first)) and own > _BEHIND * best > 0:
                 break
@@ -556,34 +614,15 @@ def choose_snapshots(
     of trees are picked from greedily, by the rows of all folds. With a ``scorer`` both choices are
     by its score instead of the loss.
     """
-    by_fold: dict[int, list[_Place]] = {}
-    for member, history in enumerate(histories):
-        for k in range(len(history.snapshots())):
-            by_fold.setdefault(history.fold, []).append((member, k))
     if jobs[0].plans[0].val_rows is None:
-        return Chosen(Counter(next(iter(by_fold.values()))[:size]))
+        return Chosen(Counter(next(iter(_places_by_fold(histories).values()))[:size]))
     factor = _common_factor(jobs, histories)
-    folds = []
-    for number, places in sorted(by_fold.items()):
-        trees = {each.setting: each.raw.double() for each in boosted if each.fold == number}
-        folds.append(_Fold.of(jobs, histories, places, factor, trees))
-    n_picks = size if len(folds) == 1 else _PICKS
-    picks = [fold.pick(n_picks, scorer) for fold in folds]
-    weights = _fold_weights(np.array([pick.loss for pick in picks]))
-    settings = [
-        setting
-        for setting in sorted({each.setting for each in boosted})
-        if all(setting in fold.trees for fold in folds)
-    ]
-    if scorer is None:
-        by_kind = _kind_weights(folds, picks, settings, weights)
-    else:
-        by_kind = _scored_kind_weights(folds, picks, settings, size, scorer)
+    folds = _make_folds(jobs, histories, boosted, factor)
+    picks, weights, shares = _choose(folds, size, scorer)
 
     of_all: dict[_Part, float] = {}
     raws = []
-    for fold, pick, weight in zip(folds, picks, weights, strict=True):
-        parts = _shares_of_parts(fold, pick, settings, by_kind)
+    for fold, parts, weight in zip(folds, shares, weights, strict=True):
         for part, share in parts.items():
             of_all[part] = share * (weight if part.kind == "net" else 1 / len(folds))
         raws.append(fold.outputs(_count_parts(parts, size)))
@@ -599,8 +638,90 @@ def choose_snapshots(
         factor,
         float(ensemble.losses_after([])[0]),
         float(np.dot(weights, [pick.best_single for pick in picks])),
-        [(fold.rows, raw) for fold, raw in zip(folds, raws, strict=True)],
+        _held_out_outputs(jobs, histories, boosted, size, scorer),
     )
+
+
+def _places_by_fold(
+    histories: Sequence[MemberHistory], without_part: int | None = None
+) -> dict[int, list[_Place]]:
+    """Members and positions of their snapshots, by fold."""
+    by_fold: dict[int, list[_Place]] = {}
+    for member, history in enumerate(histories):
+        for k in range(len(history.snapshots(without_part))):
+            by_fold.setdefault(history.fold, []).append((member, k))
+    return by_fold
+
+
+def _make_folds(
+    jobs: Sequence[Job],
+    histories: Sequence[MemberHistory],
+    boosted: Sequence[Boosted],
+    factor: float,
+    without_part: int | None = None,
+) -> list[_Fold]:
+    """All folds with their candidates, which all rows or those outside a part have chosen."""
+    folds = []
+    for number, places in sorted(_places_by_fold(histories, without_part).items()):
+        trees = {}
+        for candidate in boosted:
+            if candidate.fold == number:
+                chosen = without_part is not None and without_part < len(candidate.without_part)
+                raw = candidate.without_part[without_part] if chosen else candidate.raw
+                trees[candidate.setting] = raw.double()
+        folds.append(_Fold.of(jobs, histories, places, factor, trees, without_part))
+    return folds
+
+
+def _choose(
+    folds: Sequence[_Fold], size: int, scorer: Scorer | None
+) -> tuple[list[_Pick], np.ndarray, list[dict[_Part, float]]]:
+    """Choose by the folds' rows: picks and weights of folds, and what predicts each fold's rows."""
+    n_picks = size if len(folds) == 1 else _PICKS
+    picks = [fold.pick(n_picks, scorer) for fold in folds]
+    weights = _fold_weights(np.array([pick.loss for pick in picks]))
+    settings = [
+        setting
+        for setting in sorted({setting for fold in folds for setting in fold.trees})
+        if all(setting in fold.trees for fold in folds)
+    ]
+    if scorer is None:
+        by_kind = _kind_weights(folds, picks, settings, weights)
+    else:
+        by_kind = _scored_kind_weights(folds, picks, settings, size, scorer)
+    shares = [
+        _shares_of_parts(fold, pick, settings, by_kind)
+        for fold, pick in zip(folds, picks, strict=True)
+    ]
+    return picks, weights, shares
+
+
+def _held_out_outputs(
+    jobs: Sequence[Job],
+    histories: Sequence[MemberHistory],
+    boosted: Sequence[Boosted],
+    size: int,
+    scorer: Scorer | None,
+) -> list[tuple[Tensor, Tensor]]:
+    """Rows, and raw outputs of ensembles that were chosen without them, for each part of each fold.
+
+    The epochs of networks, the number of trees, the factor of outputs and the weights of all of
+    them are chosen by the rows outside of the part.
+    """
+    outputs = []
+    for part in range(max(count_parts(history.parts) for history in histories)):
+        folds = _make_folds(jobs, histories, boosted, _common_factor(jobs, histories, part), part)
+        others = [fold.select(fold.outside(part)) for fold in folds]
+        try:
+            _, _, shares = _choose(others, size, scorer)
+        except ValueError:  # the scorer needs a class that the other rows lack
+            _, _, shares = _choose(others, size, None)
+        for fold, fold_shares in zip(folds, shares, strict=True):
+            chosen = fold.select(fold.parts == part)
+            if len(chosen.rows):
+                raw = chosen.outputs(_count_parts(fold_shares, size))
+                outputs.append((chosen.rows, raw))
+    return outputs
 
 
 class _Part(NamedTuple):
@@ -631,6 +752,7 @@ class _Fold:
     y: Tensor
     weight: Tensor | None
     rows: Tensor
+    parts: Tensor  # (n,), of the rows
 
     @classmethod
     def of(
@@ -640,12 +762,13 @@ class _Fold:
         places: Sequence[_Place],
         factor: float,
         trees: Mapping[int, Tensor],
+        without_part: int | None = None,
     ) -> Self:
         member = places[0][0]
         rows, held_out = jobs[member].rows, jobs[member].plans[0].val_rows
         assert held_out is not None
-        raws = [histories[own].snapshots()[k].raw for own, k in places]
-        y = rows.y[held_out]
+        raws = [histories[own].snapshots(without_part)[k].raw for own, k in places]
+        y, parts = rows.y[held_out], histories[member].parts
         return cls(
             histories[member].fold,
             histories[member].loss,
@@ -655,6 +778,25 @@ class _Fold:
             y.double() if y.is_floating_point() else y,
             None if rows.weight is None else rows.weight[held_out].double(),
             held_out,
+            torch.zeros_like(held_out) if parts is None else parts,
+        )
+
+    def outside(self, part: int) -> Tensor:
+        """Tell which rows are outside of a part, (n,); all rows where none is, or has a weight."""
+        others = self.parts != part
+        counted = others if self.weight is None else others & (self.weight > 0)
+        return others if counted.any() else torch.ones_like(others)
+
+    def select(self, chosen: Tensor) -> Self:
+        """Return the fold with some of its rows, of a boolean mask."""
+        return replace(
+            self,
+            raw=self.raw[:, chosen],
+            trees={setting: raw[chosen] for setting, raw in self.trees.items()},
+            y=self.y[chosen],
+            weight=None if self.weight is None else self.weight[chosen],
+            rows=self.rows[chosen],
+            parts=self.parts[chosen],
         )
 
     def averaged(self, raw: Tensor) -> Tensor:  # (n, n_outputs) -> (n, k)
@@ -763,21 +905,27 @@ def _fold_weights(losses: np.ndarray) -> np.ndarray:
     return weights / weights.sum()
 
 
-def _common_factor(jobs: Sequence[Job], histories: Sequence[MemberHistory]) -> float:
+def _common_factor(
+    jobs: Sequence[Job], histories: Sequence[MemberHistory], without_part: int | None = None
+) -> float:
     """The factor of all networks' outputs that suits the rows set aside; 1 but of smoothed labels.
 
-    One for all, from each member's best snapshot: one for each would be learned of few rows.
+    One for all, from each member's best snapshot: one for each would be learned of few rows. It is
+    learned without the rows of a part, if one is given.
     """
     loss = histories[0].loss
     if loss == jobs[0].config.loss:
         return 1.0
     raws, ys, weights = [], [], []
     for job, history in zip(jobs, histories, strict=True):
-        held_out, snapshots = job.plans[0].val_rows, history.snapshots()
+        held_out, snapshots = job.plans[0].val_rows, history.snapshots(without_part)
         if held_out is None or not snapshots:
             continue
         raw = min(snapshots, key=lambda snapshot: snapshot.loss).raw
         assert raw is not None
+        if without_part is not None and history.parts is not None:
+            others = history.parts != without_part
+            raw, held_out = raw[others], held_out[others]
         raws.append(raw.double())
         ys.append(job.rows.y[held_out])
         own = job.rows.weight

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.ensemble import HistGradientBoostingClassifier
 
-from combutab import MLPClassifier, MLPRegressor, TabMClassifier
+from combutab import MLPClassifier, MLPRegressor, PackClassifier, TabMClassifier
 from combutab.core.splits import validation_parts
+from combutab.estimators._boosting import has_stopped
 from combutab.training import Callback
 
 RNG = np.random.default_rng(0)
@@ -116,6 +118,54 @@ def test_each_part_is_predicted_by_the_best_epoch_of_the_others():
             own = rows[parts == part]
             assert_allclose(model.oof_prediction_[own], raw[best, m, own], rtol=1e-5)
     assert n_early  # some parts have another best epoch than all rows together
+
+
+PACK = {
+    "n_members": 3,
+    "max_iter": 10,
+    "cv": LATEST,
+    "random_state": 0,
+    "member_params": {"hidden_layer_sizes": (8,), "numeric_embedding_dim": 2, "batch_size": 32},
+}
+
+
+@pytest.mark.parametrize("scoring", [None, "accuracy"])
+def test_labels_of_a_row_do_not_change_what_a_pack_predicts_for_it(scoring):
+    settings = {**PACK, "member_params": {**PACK["member_params"], "label_smoothing": 0.0}}
+    rows = BLOCK if scoring is None else slice(110, 135)  # two parts by the slow scorers
+    other = LABELS.copy()
+    other[rows] = 1 - LABELS[rows]
+    packs = [
+        PackClassifier(**settings, scoring=scoring, boosting=False).fit(X, y)
+        for y in (LABELS, other)
+    ]
+    before, after = (pack.oof_decision_function_ for pack in packs)
+    assert_array_equal(after[rows], before[rows])
+    assert (after[LATEST] != before[LATEST]).any()
+
+
+def test_trees_of_a_pack_stop_without_the_rows_that_they_predict():
+    flipped_rows, packs = flipped(LABELS), []
+    for y in (LABELS, flipped_rows):
+        pack = PackClassifier(**PACK | {"max_iter": 1}).fit(X, y)
+        packs.append(pack)
+    own = [pack.predict_proba(X[BLOCK]) for pack in packs]
+    before, after = (pack.oof_decision_function_[BLOCK] for pack in packs)
+    assert abs(after - before).max() < abs(own[1] - own[0]).max() / 4
+
+
+def test_boosting_stops_where_scikit_learn_does():
+    rng = np.random.default_rng(1)
+    rows, y = rng.normal(size=(400, 4)), rng.integers(0, 2, 400)
+    train, val = np.arange(300), np.arange(300, 400)
+    model = HistGradientBoostingClassifier(
+        max_iter=300, early_stopping=True, n_iter_no_change=20, random_state=0
+    )
+    model.fit(rows[train], y[train], X_val=rows[val], y_val=y[val])
+    losses = (-model.validation_score_).tolist()
+    stopped = [has_stopped(losses[: i + 1]) for i in range(len(losses))]
+    assert len(losses) < 300
+    assert stopped == [False] * (len(losses) - 1) + [True]
 
 
 def test_parts_of_validation_rows():
