@@ -164,3 +164,113 @@ def offsets_differ(texts: pd.Series) -> bool:
     """Tell whether times have different offsets from UTC."""
     offsets = texts.dropna().str.extract(_OFFSET).fillna("00")
     return len(offsets.drop_duplicates()) > 1
+
+
+# ---- Times of day and durations, such as 10:18:00 and 2h 5m --------------------------------------
+
+CLOCK_FORMATS = (
+    *(f"{hour}:%M{rest}" for rest in ("", ":%S", ":%S.%f") for hour in ("%H", "%-H")),
+    *(f"{hour}:%M{rest} %p" for rest in ("", ":%S") for hour in ("%I", "%-I")),
+    *(f"%-Hh{gap}{minute}m" for gap in (" ", "") for minute in ("%-M", "%M")),
+    *("%-Hh %-Mm %-Ss", "%-H h %-M min", "%-H hr %-M min", "%-Mm %-Ss", "%-M min %-S s"),
+)
+"""Formats of times of day and durations as text; %-H is an hour without a leading zero."""
+
+_UNPADDED = r"0|[1-9]\d{0,3}"
+_CLOCK_DIRECTIVES = {
+    "%H": r"\d{2}",
+    "%-H": _UNPADDED,
+    "%I": r"0[1-9]|1[0-2]",
+    "%-I": r"[1-9]|1[0-2]",
+    "%M": r"[0-5]\d",
+    "%-M": r"[1-5]?\d",
+    "%S": r"[0-5]\d",
+    "%-S": r"[1-5]?\d",
+    "%f": r"\d{1,6}",
+    "%p": r"(?i:am|pm)",
+}
+_CLOCK_DIRECTIVE = re.compile(r"%-?[a-zA-Z]")
+_MICROSECONDS = {"H": 3_600_000_000, "I": 3_600_000_000, "M": 60_000_000, "S": 1_000_000, "f": 1}
+_HALF_DAY = 12 * _MICROSECONDS["H"]
+
+
+@cache
+def _clock_pattern(form: str) -> re.Pattern[str]:
+    directives = _CLOCK_DIRECTIVE.findall(form)
+    parts = dict(_CLOCK_DIRECTIVES)
+    if directives[0] == "%-M":
+        parts["%-M"] = _UNPADDED
+    groups = [f"(?P<{each[-1]}>{parts[each]})" for each in directives]
+    literals = [re.escape(text) for text in _CLOCK_DIRECTIVE.split(form)]
+    return re.compile("".join(map("".join, zip(literals, [*groups, ""], strict=True))))
+
+
+def find_clock_format(texts: Iterable[str]) -> str | None:
+    """Find the format of `CLOCK_FORMATS` that all texts have, of which at least two differ.
+
+    >>> find_clock_format(["10:18:00", "9:05:30"]), find_clock_format(["2h 5m", "11h 30m"])
+    ('%-H:%M:%S', '%-Hh %-Mm')
+    """
+    distinct = list(dict.fromkeys(text.strip() for text in texts))
+    formats = CLOCK_FORMATS if len(distinct) > 1 and distinct[0][:1].isdigit() else ()
+    return next((f for f in formats if all(map(_clock_pattern(f).fullmatch, distinct))), None)
+
+
+def read_clocks(texts: pd.Series, form: str) -> pd.Series:
+    """Read texts of a format of `CLOCK_FORMATS` as durations, since midnight of times of day.
+
+    Raises ValueError if some texts have another format.
+
+    >>> read_clocks(pd.Series(["10:18 PM", None]), "%I:%M %p").tolist()
+    [Timedelta('0 days 22:18:00'), NaT]
+    """
+    codes, distinct = pd.factorize(texts.str.strip())
+    values = np.array([*(_microseconds(text, form) for text in distinct), "NaT"], "timedelta64[us]")
+    return pd.Series(values[codes].astype("timedelta64[ns]"), texts.index, name=texts.name)
+
+
+def _microseconds(text: str, form: str) -> np.timedelta64:
+    match = _clock_pattern(form).fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} has not the format {form}")
+    parts = {name: part for name, part in match.groupdict().items() if name != "p"}
+    if "f" in parts:
+        parts["f"] = parts["f"].ljust(6, "0")
+    total = sum(int(part) * _MICROSECONDS[name] for name, part in parts.items())
+    if "I" in parts:
+        is_afternoon = match["p"].lower() == "pm"
+        total = total % _HALF_DAY + is_afternoon * _HALF_DAY
+    return np.timedelta64(total, "us")
+
+
+def write_clocks(column: pd.Series, form: str) -> pd.Series:
+    """Write durations as text of a format of `CLOCK_FORMATS`.
+
+    >>> write_clocks(pd.Series(pd.to_timedelta(["22:05:00", None])), "%-I:%M %p").tolist()
+    ['10:05 PM', None]
+    """
+    directives = _CLOCK_DIRECTIVE.findall(form)
+    template = _CLOCK_DIRECTIVE.sub("{}", form)
+    first = directives[0][-1]
+
+    def write(value: pd.Timedelta) -> str:
+        microseconds = round(value / pd.Timedelta(1, "us"))
+        parts: list[str] = []
+        for directive in directives:
+            unit = directive[-1]
+            if unit == "p":
+                parts.append("PM" if microseconds % (2 * _HALF_DAY) >= _HALF_DAY else "AM")
+                continue
+            part = microseconds // _MICROSECONDS[unit]
+            if unit == "I":
+                part = (part - 1) % 12 + 1
+            elif unit == "f":
+                part %= 1_000_000
+            elif unit != first:
+                part %= 60
+            width = 6 if unit == "f" else 1 if "-" in directive else 2
+            parts.append(f"{part:0{width}d}")
+        return template.format(*parts)
+
+    texts = column.astype(object).map(write, na_action="ignore")
+    return texts.where(column.notna(), None)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from combutab.core.dates import find_date_format, read_dates
 from combutab.core.text import no_column, one_line
 from combutab.core.textfile import (
     EXCEL,
@@ -41,7 +42,9 @@ def read_table(
     path : str or path
         File with the extension ``.csv`` (comma) or ``.tsv`` (tab), also followed by ``.gz``;
         ``.parquet`` (extra ``parquet``); ``.xlsx`` or ``.xlsm`` (extra ``excel``; the first sheet).
-        Empty cells and pandas' usual marks (``NA``, ``nan``) are missing values.
+        Empty cells and pandas' usual marks (``NA``, ``nan``) are missing values. Columns of a text
+        file whose values are dates in one format (``2024-12-31``, ``22-Jun-2024``) have the dtype
+        datetime64, unless day and month may be swapped.
     encoding : str, default="utf-8"
         Encoding of a text file; a UTF-8 byte order mark is ignored.
     sep : str, optional
@@ -200,7 +203,20 @@ def _parse_text(
     if tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1):
         # pandas' own parser would write some numbers otherwise than it has read them
         exact["float_precision"] = "round_trip"
-    return _parse(path, data, separator, encoding, **exact)
+    table = _parse(path, data, separator, encoding, **exact)
+    for j, column in enumerate(table.items()):
+        if pd.api.types.is_string_dtype(column[1].dtype):
+            table.isetitem(j, _with_dates(column[1]))
+    return table
+
+
+def _with_dates(column: pd.Series) -> pd.Series:
+    """A column of text as dates if all its values are dates in one format."""
+    texts = column.dropna().unique()
+    if not all(isinstance(text, str) for text in texts):
+        return column
+    form = find_date_format(texts)
+    return column if form is None else read_dates(column, form)
 
 
 def _parse(path: Path, data: bytes, separator: str, encoding: str, **options: Any) -> pd.DataFrame:

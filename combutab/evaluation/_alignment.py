@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-from combutab.preprocessing import ColumnKind, as_pandas, column_kind
+from combutab.preprocessing import ColumnKind, as_pandas, column_kind, find_text_form
 
 # ---- The values of a column as floats, datetimes or categories, whatever dtype holds them --------
 
@@ -302,8 +302,9 @@ def align_tables(
       parsed; empty text and "nan" are missing. If a table has single precision, floats of the other
       tables are rounded to it, so that equal values stay equal.
     - Dates and datetimes are datetimes. So is text if all of it, in every table, is in ISO 8601
-      format (year, month and day first). Times with a time zone are converted to UTC; times without
-      one are UTC. Numbers are not dates.
+      format (year, month and day first), or in one other format of dates, such as 22-Jun-2024.
+      Times of day as text are numbers, in seconds. Times with a time zone are converted to UTC;
+      times without one are UTC. Numbers are not dates.
     - Booleans, text and pandas categories are categories. 1, 1.0 and True are the same category. A
       number or boolean is the same category as a text if exactly one category of the reference
       reads as this number ("1", "01", "1.0", "true"), else it is another category.
@@ -335,6 +336,8 @@ def align_tables(
     n_known: dict[Hashable, int] = {}
     for j, column in enumerate(names):
         values = {name: _column(frame, column) for name, frame in frames.items()}
+        if column not in categorical:
+            values = _dates_of_text(values, reference, column)
         lead = _lead(values, reference)
         kinds[column] = "category" if column in categorical else _aligned_kind(values, lead)
         aligned: dict[str, Any]
@@ -349,6 +352,19 @@ def align_tables(
     for frame in whole.values():
         frame.columns = pd.Index(names)
     return AlignedTables(whole, kinds, n_known)
+
+
+def _dates_of_text(
+    values: dict[str, pd.Series], reference: str, column: Hashable
+) -> dict[str, pd.Series]:
+    """Text of dates or times in one format as such, if all tables have the reference's format."""
+    if isinstance(values[reference].dtype, pd.CategoricalDtype):
+        return values
+    form = find_text_form(values[reference], 0)
+    try:
+        return values if form is None else {n: form.read(v, str(column)) for n, v in values.items()}
+    except (TypeError, ValueError):
+        return values
 
 
 def _lead(values: Mapping[str, pd.Series], reference: str) -> str:

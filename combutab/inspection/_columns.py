@@ -51,6 +51,9 @@ def as_frame(estimator: Any, X: Any, name: str = "X") -> pd.DataFrame:
     if not X.columns.is_unique:
         twice = X.columns[X.columns.duplicated()][0]
         raise ValueError(f"{name} has two columns named {twice!r}; rename one of them")
+    for form in getattr(getattr(estimator, "encoder_", None), "text_forms_", ()):
+        dates = form.read(X.iloc[:, form.column], f"column {X.columns[form.column]!r}")
+        X = X.assign(**{X.columns[form.column]: dates})
     return X
 
 

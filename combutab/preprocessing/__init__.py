@@ -9,6 +9,7 @@ from combutab.preprocessing._columns import (
 )
 from combutab.preprocessing._encoder import EncodedTable, Span, TableEncoder
 from combutab.preprocessing._features import calendar_phases, check_date_features
+from combutab.preprocessing._forms import ColumnForm, find_text_form
 from combutab.preprocessing._inference import (
     OddColumn,
     OddColumnWarning,
@@ -63,6 +64,7 @@ from combutab.preprocessing.modes import (
 
 __all__ = [
     "CategoryColumn",
+    "ColumnForm",
     "ColumnKind",
     "EncodedTable",
     "IdentifierColumn",
@@ -95,6 +97,7 @@ __all__ = [
     "column_kind",
     "fill_polars",
     "find_identifiers",
+    "find_text_form",
     "given_categories",
     "given_identifiers",
     "given_numbers",

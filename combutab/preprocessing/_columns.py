@@ -129,7 +129,7 @@ def plain_labels(labels: np.ndarray) -> np.ndarray:
 
 # ---- The kind of a column to a TableEncoder, and its values as floats ----------------------------
 
-_MISSING_TEXTS = frozenset({"", "nan", "na", "n/a", "null", "none", "<na>", "nat"})
+MISSING_TEXTS = frozenset({"", "nan", "na", "n/a", "null", "none", "<na>", "nat"})
 _BOOL_TEXTS = {"true": 1.0, "false": 0.0}
 LARGEST = 1e150  # by size, of the numbers that are taken: float64 holds their squares
 _LARGEST_EXACT = 2.0**53  # float64 holds every whole number up to here
@@ -287,7 +287,7 @@ def _parse_numbers(column: pd.Series, kind: ColumnKind, label: str) -> np.ndarra
         text = str(value).strip().lower()
         if kind == "bool" and text in _BOOL_TEXTS:
             floats[i] = _BOOL_TEXTS[text]
-        elif text not in _MISSING_TEXTS:
+        elif text not in MISSING_TEXTS:
             raise ValueError(
                 f"{label} is numeric, but {value!r} could not be converted to float; clean the "
                 "column, or make it categorical (list it in categorical_features, or use "
@@ -314,6 +314,40 @@ def _read_times(column: pd.Series, kind: ColumnKind, label: str) -> np.ndarray:
     if isinstance(column.dtype, pd.DatetimeTZDtype):
         column = column.dt.tz_convert("UTC").dt.tz_localize(None)
     return column.to_numpy()
+
+
+def object_datetimes(column: pd.Series, label: str) -> pd.Series:
+    """The datetimes of a column of Python's dates, datetimes or periods, in UTC if zones differ.
+
+    Those that nanoseconds do not reach have microseconds.
+
+    >>> object_datetimes(pd.Series([datetime.date(9999, 12, 31)]), "column 'end'").dtype
+    dtype('<M8[us]')
+    """
+    column = column.infer_objects()
+    if isinstance(column.dtype, pd.PeriodDtype):
+        return column.dt.to_timestamp()
+    if column.dtype.kind == "M" and not isinstance(column.dtype, pd.ArrowDtype):
+        return column
+    zones = {getattr(value, "tzinfo", None) for value in column.dropna()}
+    try:
+        return pd.to_datetime(column, utc=len(zones) > 1)
+    except pd.errors.OutOfBoundsDatetime:
+        parsed = _parse_times(column, label, "datetimes")
+    return parsed if zones - {None} else pd.Series(parsed.to_numpy(), column.index)
+
+
+def _far_moment(value: Any) -> np.datetime64 | None:
+    """A date that nanoseconds do not reach, in UTC; None for other values."""
+    if isinstance(value, str) and not _ISO_DATE.fullmatch(value.strip()):
+        return None
+    try:
+        moment = datetime.datetime.fromisoformat(str(value).strip())
+    except ValueError:
+        return None
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(datetime.UTC).replace(tzinfo=None)
+    return np.datetime64(moment, "us")
 
 
 def time_zone(column: pd.Series) -> tuple[Any, bool]:
@@ -343,7 +377,13 @@ def _parse_times(column: pd.Series, label: str, what: str) -> pd.Series:
     else:
         parsed = pd.to_timedelta(objects, errors="coerce")
     unread = np.flatnonzero(parsed.isna().to_numpy() & ~pd.isna(values)).tolist()
-    bad = [i for i in unread if str(values[i]).strip().lower() not in _MISSING_TEXTS]
+    bad = [i for i in unread if str(values[i]).strip().lower() not in MISSING_TEXTS]
+    if bad and what == "datetimes":
+        far = {i: moment for i in bad if (moment := _far_moment(values[i])) is not None}
+        bad = [i for i in bad if i not in far]
+        moments = parsed.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
+        moments[list(far)] = list(far.values())
+        parsed = pd.Series(moments, column.index).dt.tz_localize("UTC")
     if bad:
         raise ValueError(
             f"{label} holds {what}, but {values[bad[0]]!r} could not be read as one; convert the "

@@ -22,6 +22,7 @@ from combutab.core.files import (
     kind,
     nullable,
     number,
+    optional,
     several,
     whole,
 )
@@ -48,7 +49,13 @@ from combutab.preprocessing._features import (
     is_free_text,
     learn_text,
 )
-from combutab.preprocessing._inference import UnlearnedWarning, odd_categories, unlearned
+from combutab.preprocessing._forms import ColumnForm, find_text_form
+from combutab.preprocessing._inference import (
+    OddColumnWarning,
+    UnlearnedWarning,
+    odd_categories,
+    unlearned,
+)
 from combutab.preprocessing._numeric import (
     Method,
     Moments,
@@ -68,6 +75,7 @@ from combutab.preprocessing._tables import (
 # ---- Scales and categories of a table that comes in parts, in one pass and bounded memory --------
 
 _MAX_LARGE = 10_000  # large numbers of a column that are held
+_MAX_NAMED = 5  # columns that a warning names
 
 
 class RowSample:
@@ -275,6 +283,9 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     - Dates also have sines and cosines of their parts (`date_features`), of the local time in the
       time zone of the fitted column. Dates of later tables are converted to it; a column without a
       time zone is read as UTC. Missing dates have zeros.
+    - Text that is dates or times in one format, such as ``22-Jun-2024``, ``10:18`` or ``2h 5m``, is
+      read as dates or durations, and a warning names the columns. Later tables have the same
+      format, or dates.
     - Booleans are 0 and 1.
     - Categories are one-hot encoded, with one column per category seen in ``fit`` (also if there
       are only two). Categories of fewer rows than `min_frequency` share one column, and missing
@@ -373,6 +384,8 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     categories_ : dict of int to list
         For each categorical column (by position): the categories that have their own column or
         code, in order; None for missing. Rare categories are not included.
+    text_forms_ : tuple of ColumnForm
+        Format of each column of dates or times as text.
     numeric_scaler_ : NumericScaler
         Fitted scaling of the numbers.
     category_maps_ : tuple of CategoryMap
@@ -492,22 +505,27 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         """
         reader, learner = self if owner is None else owner, None
         kinds: tuple[ColumnKind, ...] = ()
+        forms: tuple[ColumnForm, ...] = ()
         undeclared: list[int] = []
         for X, weight in batches:
             table = read_table(reader, X, reset=learner is None)
             if learner is None:
                 source = table if header is None else Table(header)
-                kinds = self._kinds(source, table)
+                kinds, forms = self._kinds(source, table)
+            table.read_as(forms)
+            if learner is None:
                 labels = [table.label(j) for j in range(table.n_columns)]
                 of_quantiles = self.numeric in ("quantile", "robust") or self.n_bins is not None
                 sample = RowSample(n_sample, seed) if of_quantiles else None
-                zones, undeclared = _zones(source, kinds), self._undeclared(source)
+                zones = _zones(source, kinds) | _zones(table, kinds, forms)
+                undeclared = self._undeclared(source)
                 learner = TableLearner(labels, kinds, sample, max_distinct, zones)
             learner.add(table, weight)
         if learner is None:
             raise ValueError("there is no part of a table to fit to: batches are empty")
         self._take_names(reader)
         self._take_over(learner, kinds, labels, undeclared)
+        self._set_forms(forms, labels)
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -531,6 +549,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         table = read_table(self if owner is None else owner, X, reset=False)
+        table.read_as(self.text_forms_)
         self._check_zones(table)
         coded = [j for j, kind in enumerate(self.kinds_) if kind in ("category", "text")]
         factors = {j: table.factors(j) for j in coded}
@@ -556,6 +575,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         self.refuse_text()
         table = read_table(self, X, reset=False)
+        table.read_as(self.text_forms_)
         self._check_zones(table)
         block = table.block(self._numeric_columns(), self.kinds_)
         numbers = block.rows(0, block.n_rows)
@@ -612,6 +632,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         state = {
             "parameters": with_lists(self.get_params(deep=False)),
             "kinds": list(map(str, self.kinds_)),
+            "forms": list(self.text_forms_),
             "feature_names": None if names is None else [str(name) for name in names],
             "scaler": self.numeric_scaler_,
             "categories": list(self.category_maps_),
@@ -635,6 +656,12 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
             encoder.feature_names_in_ = np.array(names, dtype=object)
         own = map(tuple, (maps, calendars, texts))
         encoder._set_fitted(list(map(ColumnKind, kinds)), scaler, *own)
+        encoder.text_forms_ = tuple(state.get("forms", ()))
+        if any(
+            form.column >= len(kinds) or form.column_kind != kinds[form.column]
+            for form in encoder.text_forms_
+        ):
+            raise ValueError("the encoder's state has forms of other columns than its kinds")
         return encoder
 
     def _take_names(self, owner: Any) -> None:
@@ -681,6 +708,8 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
             number = ["number"] * self._takes_numbers()
             parts = ", ".join([*number, *calendar.parts]) or "left out"
             said[calendar.column] = f"date: {parts}"
+        for form in self.text_forms_:
+            said[form.column] += f" (from text such as {form.example()})"
         for each in self.category_maps_:
             into = f"{each.width} columns" if each.onehot else f"embedding of {each.width} codes"
             said[each.column] = f"category: {into}"
@@ -694,18 +723,30 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         """Whether dates become numbers, too."""
         return isinstance(self.date_features, str) or "number" in list(self.date_features)
 
-    def _kinds(self, table: Table, first: Table | None = None) -> tuple[ColumnKind, ...]:
-        """The kinds of columns by their dtypes, and by the values of the first part."""
+    def _kinds(
+        self, table: Table, first: Table | None = None
+    ) -> tuple[tuple[ColumnKind, ...], tuple[ColumnForm, ...]]:
+        """The kinds of columns by their dtypes, and by the values of the first part.
+
+        Columns of dates and times as text have a form, too.
+        """
         check_date_features(self.date_features)
         mask = categorical_mask(self.categorical_features, table.names, table.n_columns)
         kinds = [
             table.kind(j, None if mask is None else bool(mask[j])) for j in range(table.n_columns)
         ]
-        values = table if first is None else first
-        for j in self._undeclared(table):
-            if kinds[j] == "category" and is_free_text(values.factors(j)):
+        values, forms = table if first is None else first, []
+        undeclared = self._undeclared(table)
+        for j in undeclared if mask is None else np.flatnonzero(~mask).tolist():
+            if kinds[j] not in ("category", "number") or values.is_numeric(j):
+                continue
+            form = find_text_form(values.column(j), j)
+            if form is not None:
+                forms.append(form)
+                kinds[j] = form.column_kind
+            elif j in undeclared and kinds[j] == "category" and is_free_text(values.factors(j)):
                 kinds[j] = ColumnKind.TEXT
-        return tuple(kinds)
+        return tuple(kinds), tuple(forms)
 
     def _undeclared(self, table: Table) -> list[int]:
         """Columns that neither the user nor a dtype of pandas calls categories."""
@@ -715,12 +756,14 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     def _learn(
         self, table: Table, weight: np.ndarray | None = None, world: World = ONE_PROCESS
     ) -> tuple[Block, dict[int, Factors]]:
-        kinds = self._kinds(table)
+        kinds, forms = self._kinds(table)
+        table.read_as(forms)
         labels = [table.label(j) for j in range(table.n_columns)]
         learner = TableLearner(labels, kinds, zones=_zones(table, kinds))
         block, factors = learner.add(table, weight)
         undeclared = self._undeclared(table)
         self._take_over(learner, kinds, labels, undeclared, block, weight, world)
+        self._set_forms(forms, labels)
         return block, factors
 
     def _take_over(
@@ -793,6 +836,22 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         self.cardinalities_ = tuple(each.width for each in maps if not each.onehot)
         self.categories_ = {m.column: [*m.keys, *([None] if m.missing else [])] for m in maps}
 
+    def _set_forms(self, forms: Sequence[ColumnForm], labels: Sequence[str]) -> None:
+        """Set the forms of text columns, and say which columns are read as dates and times."""
+        self.text_forms_ = tuple(forms)
+        if not forms:
+            return
+        listed = [f"{labels[form.column]} ({form.example()})" for form in forms[:_MAX_NAMED]]
+        more = ", ..." * (len(forms) > _MAX_NAMED)
+        warnings.warn(
+            OddColumnWarning(
+                f"text is read as dates or times: {', '.join(listed)}{more}. Convert the columns "
+                "with pandas.to_datetime or pandas.to_timedelta to silence this warning, or to the "
+                "dtype 'category' if they are categories"
+            ),
+            stacklevel=3,
+        )
+
     def _numeric_columns(self) -> list[int]:
         return _numeric(self.kinds_)
 
@@ -842,8 +901,12 @@ def _numeric(kinds: Sequence[ColumnKind]) -> list[int]:
     return [j for j, kind in enumerate(kinds) if kind not in ("category", "text")]
 
 
-def _zones(table: Table, kinds: Sequence[ColumnKind]) -> dict[int, Any]:
-    return {j: table.zone(j)[0] for j, kind in enumerate(kinds) if kind == "datetime"}
+def _zones(
+    table: Table, kinds: Sequence[ColumnKind], forms: Sequence[ColumnForm] | None = None
+) -> dict[int, Any]:
+    """The time zones of columns of dates, by position; with ``forms`` only of those columns."""
+    columns = range(len(kinds)) if forms is None else [form.column for form in forms]
+    return {j: table.zone(j)[0] for j in columns if kinds[j] == "datetime"}
 
 
 def _spans(spans: Sequence[Span]) -> dict[int, Span]:
@@ -903,6 +966,7 @@ _ENCODED = ("number", "bool", "datetime", "timedelta", "category", "text")
 _STATE = {
     "parameters": kind(dict),
     "kinds": several(choice(*_ENCODED), 1),
+    "forms": optional(several(kind(ColumnForm))),
     "feature_names": nullable(several(kind(str))),
     "scaler": kind(NumericScaler),
     "categories": several(kind(CategoryMap)),

@@ -149,7 +149,7 @@ class UnlearnedWarning(UserWarning):
 
 
 class OddColumnWarning(UserWarning):
-    """Warning about dates or numbers as text in a column that is encoded as categories."""
+    """Warning about dates or numbers as text, read as such or encoded as categories."""
 
 
 _WAYS = {  # what to do with such a column

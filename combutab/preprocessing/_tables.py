@@ -26,6 +26,7 @@ from combutab.preprocessing._columns import (
     time_zone,
     to_float,
 )
+from combutab.preprocessing._forms import ColumnForm
 
 # ---- Arrays of other libraries, as numpy would hold them -----------------------------------------
 
@@ -349,6 +350,10 @@ class Table:
         of_array = self._uniform is not None
         return of_array or not isinstance(self.column(j).dtype, pd.CategoricalDtype)
 
+    def is_numeric(self, j: int) -> bool:
+        """Whether the dtype of column j is one of numbers or booleans."""
+        return self._uniform is not None or self.column(j).dtype.kind in "biuf"
+
     def block(self, columns: Sequence[int], kinds: Sequence[ColumnKind]) -> Block:
         """The named columns as numbers."""
         source: Any
@@ -376,6 +381,16 @@ class Table:
             if kinds[j] != "bool"
         }
         return {j: numbers for j, numbers in found.items() if numbers}
+
+    def read_as(self, forms: Sequence[ColumnForm]) -> None:
+        """Read columns of dates and times as text by their forms."""
+        if forms and self._uniform is not None:
+            self._columns = [self.column(j) for j in range(self.n_columns)]
+            self._uniform = None
+        for form in forms:
+            j = form.column
+            self._columns[j] = form.read(self._columns[j], self.label(j))
+            self._factors.pop(j, None)
 
     def factors(self, j: int) -> Factors:
         """Codes and distinct keys of column j."""

@@ -52,6 +52,17 @@ def test_reads_the_same_table_from_every_kind_of_text(tmp_path, name, data):
     pd.testing.assert_frame_equal(read_table(write(tmp_path, name, data)), EXPECTED)
 
 
+def test_dates_in_one_format_have_a_dtype_of_dates(tmp_path):
+    cells = (
+        "a,b,c,d\n2024-01-31,22-Jun-2024,01/02/2024,\n,01-May-2023,03/04/2024,2024-01-31 10:00\n"
+    )
+    table = read_table(write(tmp_path, "x.csv", cells))
+    assert table["a"].tolist() == [pd.Timestamp("2024-01-31"), pd.NaT]
+    assert table["b"].dt.month.tolist() == [6, 5]
+    assert table["c"].tolist() == ["01/02/2024", "03/04/2024"]
+    assert table["d"][1] == pd.Timestamp("2024-01-31 10:00")
+
+
 def test_another_encoding_can_be_named(tmp_path):
     path = write(tmp_path, "t.csv", "größe,b\n1,é\n".encode("latin-1"))
     assert list(read_table(path, encoding="latin-1")) == ["größe", "b"]
