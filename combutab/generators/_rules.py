@@ -31,6 +31,8 @@ from combutab.generators.conditions import (
     Range,
     all_met,
     column_of,
+    offset_of,
+    python_scalar,
     span_of,
     write_column,
     write_points,
@@ -48,7 +50,14 @@ from combutab.generators.constraints import (
     is_set_in,
     read_columns,
 )
-from combutab.generators.expressions import as_operand
+from combutab.generators.expressions import (
+    as_floats,
+    as_operand,
+    exact_operand,
+    is_exact,
+    is_number,
+    subtract,
+)
 from combutab.preprocessing import (
     CategoryColumn,
     IdentifierColumn,
@@ -64,6 +73,7 @@ _FIRST = 5  # rows that an error names
 _AT_ONCE = 5000  # rows that are drawn anew together, about
 _BEFORE_SWAPS = 6  # times that rows are drawn anew before they take the values of others
 _MAX_RARE_SHARE = 0.1  # of the rows, beyond which there is a warning
+_GRID_SLACK = 1e-6  # steps of a grid, by which its ends are rounded
 _REPEATED = 0.05  # of the rows, in which a column has the value of another one
 _BEYOND_CHANCE = 25  # times as often as if it were shuffled
 _FEWEST_ROWS, SEARCHED_ROWS = 100, 10_000  # in which such columns are looked for
@@ -114,6 +124,18 @@ def _combine(one: pd.Series, other: pd.Series, sign: int) -> pd.Series:
     found = x + sign * y
     known = [each for each in decimals if each is not None]
     return found.round(max(known)) if len(known) == len(decimals) else found
+
+
+def _refuse_overflow(one: pd.Series, other: pd.Series, name: Any) -> None:
+    """Refuse integers whose difference has no 64 bits."""
+    if all(types.is_integer_dtype(column.dtype) for column in (one, other)):
+        floats = [as_floats(column) for column in (one, other)]
+        most = np.nanmax(np.abs([*floats, floats[0] - floats[1]]), initial=0.0)
+        if most >= 2**63:
+            raise ValueError(
+                f"{name!r} cannot be learned: its numbers need more than 64 bits with a sign; "
+                "convert the columns to floats, or leave the constraint out"
+            )
 
 
 def _of_inequality(low: Any, high: Any, gap: Any) -> tuple[Relation, Relation]:
@@ -429,6 +451,7 @@ class Rules:
         found = {}
         for name in names or self.added:
             one, other = (columns[side] for side in self.sides_of(name))
+            _refuse_overflow(one, other, name)
             if name in self.repetitions:  # unknown where a cell is missing
                 equal = (as_operand(one) == as_operand(other)).fillna(False).astype("float64")
                 found[name] = equal.mask((one.isna() | other.isna()).to_numpy(dtype=bool))
@@ -795,6 +818,14 @@ class Rules:
         self._refuse_conflicts(conditions)
         return self._narrow(conditions)
 
+    def allows(self, conditions: Sequence[Condition]) -> bool:
+        """Whether `restrict` takes these conditions."""
+        try:
+            self.restrict(conditions)
+        except ValueError:
+            return False
+        return True
+
     def restrict_each(self, patterns: Sequence[Sequence[Condition]]) -> list[list[Condition]]:
         """The same of rows of one value a column: with what follows for certain.
 
@@ -885,27 +916,55 @@ class Rules:
                     "combinations; request fewer, or leave the constraint out"
                 )
 
+    def refuse_more_each(self, conditions: pd.DataFrame) -> None:
+        """Refuse rows of conditions of which more agree than columns that are unique allow."""
+        for each in self.unique:
+            names = each.find_columns(self.names)
+            given = [name for name in names if name in conditions.columns]
+            if not given or any(isinstance(self._coders[name], IdentifierColumn) for name in names):
+                continue
+            for cells, n in conditions.groupby(given, dropna=False, observed=True).size().items():
+                values = cells if isinstance(cells, tuple) and len(given) > 1 else (cells,)
+                known = {name for name, value in zip(given, values, strict=True) if pd.notna(value)}
+                free = [self._n_values(name, None) for name in names if name not in known]
+                if n > math.prod(free):
+                    listed = ", ".join(
+                        f"{name!r} = {value!r}"
+                        for name, value in zip(given, values, strict=True)
+                        if name in known
+                    )
+                    raise ValueError(
+                        f"{n:,} rows of conditions have {listed}, but {each!r} allows only "
+                        f"{math.prod(free):,.0f} of them; leave the others out, or the constraint"
+                    )
+
     def _n_values(self, name: Any, asked: Condition | None) -> float:
         """How many values a column may have at most; infinite if it may be missing.
 
         Rows with missing values are not compared with others.
         """
         coder = self._coders[name]
-        if isinstance(coder, IdentifierColumn) or coder.missing:
+        if isinstance(coder, IdentifierColumn):
             return math.inf
         if isinstance(asked, Codes):
-            return len(asked.codes)
+            missing = coder.size - 1 if coder.missing else -1
+            return math.inf if missing in asked.codes else len(asked.codes)
         if isinstance(asked, PointConditions):
-            return len(asked.values)
+            return math.inf if asked.missing else len(asked.values)
         if isinstance(coder, CategoryColumn):
-            return len(coder.keys)
-        if name in self._computed() or not types.is_integer_dtype(coder.bounds.dtype):
+            return math.inf if coder.missing else len(coder.keys)
+        if name in self._computed() or (
+            coder.missing and not coder.rare and not isinstance(asked, Range)
+        ):
             return math.inf
-        low, high = map(int, coder.bounds)
+        step = _grid_step(coder)
+        low, high = (offset_of(coder, end)[0] for end in map(python_scalar, coder.bounds))
         if isinstance(asked, Range):
-            low = low if asked.low is None else max(low, math.ceil(asked.low))
-            high = high if asked.high is None else min(high, math.floor(asked.high))
-        return max(0, high - low + 1)
+            low = low if asked.low is None else max(low, offset_of(coder, asked.low)[0])
+            high = high if asked.high is None else min(high, offset_of(coder, asked.high)[0])
+        if step == 0:
+            return math.inf
+        return max(0, math.floor((high - low) / step + _GRID_SLACK) + 1)
 
     def refuse_broken(
         self, table: Columns | Iterable[Columns], what: str, *, given: bool = False
@@ -959,6 +1018,15 @@ def _kind(dtype: Any) -> str | None:
     return "duration" if types.is_timedelta64_dtype(dtype) else None
 
 
+def _grid_step(coder: NumberColumn) -> float:
+    """The distance of neighbouring numbers, as the format counts them; 0 if none is known."""
+    format = coder.format
+    if hasattr(format, "step"):  # days of a time zone may be an hour shorter
+        has_zone = getattr(format.dtype, "tz", None) is not None
+        return float(format.step * 23 / 24 if has_zone else format.step)
+    return 0.0 if format.decimals is None else math.ldexp(10.0**-format.decimals, -format.exponent)
+
+
 def _is_binary(coder: CategoryColumn | NumberColumn | IdentifierColumn) -> bool:
     """Whether a column that is set is 1, or True."""
     if isinstance(coder, NumberColumn):
@@ -974,10 +1042,10 @@ def _reaching(coder: NumberColumn, value: pd.Series) -> NumberColumn:
     try:
         if kind != "number":
             value = value.dropna().astype(coder.bounds.dtype).astype("int64")
-        x = as_operand(value).to_numpy()
+        numbers = exact_operand(value)
     except (TypeError, ValueError):  # of another kind
         return coder
-    x = x[np.isfinite(x)] if x.dtype.kind == "f" else x[:0]
+    x = numbers[np.isfinite(as_floats(numbers))] if is_number(numbers) else numbers[:0]
     if not len(x):
         return coder
     low, high = (
@@ -1010,13 +1078,21 @@ def _hold(
             return coder.bounds.iloc[[0] * len(value)], nothing
         x, _ = format.read(value.where(possible, low), "")
         return format.write(x, nothing), possible
-    whole = types.is_integer_dtype(value.dtype) and not value.isna().any()
-    if hasattr(format, "step"):  # counted from the least one in integers where there are some
-        above = (value.astype("int64") - int(format.low)) if whole else value - float(format.low)
-        x = np.rint(above.to_numpy(dtype=np.float64, na_value=np.nan))
+    if types.is_bool_dtype(value.dtype):
+        value = pd.Series(as_floats(value))
+    if not is_number(value := exact_operand(value)):
+        return coder.bounds.iloc[[0] * len(value)], nothing
+    if hasattr(format, "step"):  # counted from the least one, in integers where they are large
+        x = np.rint(as_floats(subtract(value, pd.Series(format.low, value.index, dtype=object))))
         possible = np.isfinite(x) & (x >= 0) & (x <= format.high - format.low)
-        return format.write(np.where(possible, x, 0.0), nothing), possible
-    x = value.to_numpy(dtype=np.float64, na_value=np.nan)
+        held = format.write(np.where(possible, x, 0.0), nothing)
+        rows = np.flatnonzero(possible & (x >= 2**53) & is_exact(value))
+        if len(rows):
+            exact = held.astype(object)
+            exact.iloc[rows] = [int(number) for number in value.iloc[rows]]
+            held = exact.astype(held.dtype)
+        return held, possible
+    x = as_floats(value)
     if format.decimals is not None:
         x = np.round(x, format.decimals)
     possible = np.isfinite(x) & (x >= format.low) & (x <= format.high)

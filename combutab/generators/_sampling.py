@@ -119,8 +119,9 @@ class Sampling(Generic[NetworkT]):
             were not given.
         balance : column, optional
             A discrete column whose values all get the same number of rows. A missing value counts
-            as a value; rare values have no rows. If n is not a multiple, the first values get one
-            more row. The same as equal ``shares`` of all values.
+            as a value. Rare values have no rows, and neither have values that constraints and
+            conditions do not allow. If n is not a multiple, the first values get one more row. The
+            same as equal ``shares`` of all values.
         shares : mapping, optional
             Column -> {value: share of the rows}, of one column or several, such as
             ``{"churn": {"yes": 0.3, "no": 0.7}}``. The numbers of rows are exact, by largest
@@ -199,7 +200,7 @@ class Sampling(Generic[NetworkT]):
         for given in (conditions, shares):
             self.rules_.refuse_unknown(given if isinstance(given, Mapping) else ())
         wanted = read_conditions(self.encoder_, {} if conditions is None else conditions)
-        ordered = read_shares(self.encoder_, shares, balance, wanted)
+        ordered = read_shares(self.encoder_, shares, balance, wanted, self.rules_)
         n = int(n)
         self.rules_.refuse_more(n, wanted)
         with nullcontext() if out is None else parquet_parts(out) as file:
@@ -287,6 +288,7 @@ class Sampling(Generic[NetworkT]):
                 identified = True
         if rules:
             rules.refuse_broken(read_columns(conditions), "conditions", given=True)
+            rules.refuse_more_each(conditions)
             patterns = rules.restrict_each(patterns)
 
         def write(rows: np.ndarray, made: DrawnRows) -> Any:

@@ -386,8 +386,9 @@ class _Finder:
         there = ~(np.isnan(x) | np.isnan(wanted))
         if there.sum() < self.min_support:
             return False
-        dtype = self.columns[name].dtype
-        return bool(equal_numbers(pd.Series(x[there]), pd.Series(wanted[there]), dtype).all())
+        dtype, scale = self.columns[name].dtype, np.abs(x[there]).max()
+        numbers = pd.Series(x[there]), pd.Series(wanted[there])
+        return bool(equal_numbers(*numbers, dtype, scale=scale).all())
 
 
 def _expression(form: str, *names: Any) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import date, timedelta
 from decimal import Decimal
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,16 @@ from pandas.api import types
 from combutab.core.files import parse_json, whole_file
 from combutab.core.state import add_kind, pack, unpack
 from combutab.core.text import known_instead, no_column, one_line
-from combutab.generators.expressions import Expression, as_operand
+from combutab.generators.expressions import (
+    Expression,
+    add,
+    as_floats,
+    as_operand,
+    exact_operand,
+    is_exact,
+    is_number,
+    subtract,
+)
 from combutab.preprocessing import as_numpy, as_pandas
 
 Columns = Mapping[Any, pd.Series]  # of equal length, their index a count
@@ -35,7 +44,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 }
 _MAX_DECIMALS = 12
 _LAST_BITS = 2**20
-_FLOAT_ERROR = 1e-9  # of numbers of any number of decimals, relative to the column's largest
+_FLOAT_ERROR = 1e-9  # relative, of numbers of any number of decimals
 
 
 def read_columns(X: Any) -> dict[Any, pd.Series]:
@@ -359,21 +368,25 @@ class Computed(Constraint):
         """What the column must be, (n,)."""
 
     @abstractmethod
+    def rounding_scale(self, columns: Columns) -> Any:
+        """The size of the numbers whose rounding it may have, by row; 0 where it is exact."""
+
+    @abstractmethod
     def solve(self, name: Any, columns: Columns) -> Any:
         """What another column must be, (n,), if the others are given; None if that is not found."""
 
     def holds(self, columns: Columns, decimals: int | None = None) -> np.ndarray:
         """See `Constraint`."""
         target, *sources = self.find_columns(columns)
-        found, wanted = as_operand(columns[target]), self.compute(columns)
+        found, wanted = exact_operand(columns[target]), self.compute(columns)
         absent = found.isna().to_numpy(dtype=bool)
         for name in sources:
             absent = absent | columns[name].isna().to_numpy(dtype=bool)
         if not isinstance(wanted, pd.Series):
             wanted = pd.Series([wanted] * len(found), dtype=object).infer_objects()
-        if _are_numbers(found) and _are_numbers(wanted):
-            dtype = columns[target].dtype
-            equal = equal_numbers(found, wanted.astype("float64"), dtype, decimals)
+        if is_number(found) and is_number(wanted):
+            dtype, scale = columns[target].dtype, self.rounding_scale(columns)
+            equal = equal_numbers(found, wanted, dtype, decimals, scale)
         else:
             try:
                 equal = (found == wanted).fillna(False).to_numpy(dtype=bool)
@@ -382,30 +395,31 @@ class Computed(Constraint):
         return equal | absent
 
 
-def _are_numbers(column: pd.Series) -> bool:
-    return types.is_numeric_dtype(column.dtype) and not types.is_bool_dtype(column.dtype)
-
-
 def equal_numbers(
-    found: pd.Series, wanted: pd.Series, dtype: Any, decimals: int | None = None
+    found: pd.Series,
+    wanted: pd.Series,
+    dtype: Any,
+    decimals: int | None = None,
+    scale: Any = 0.0,
 ) -> np.ndarray:
-    """Find where numbers are what others are rounded to; (n,) float64 each.
+    """Find where numbers are what others are rounded to; (n,) each.
 
     ``decimals`` are those of the numbers found; by default as many as they show. ``dtype`` is what
-    they were held in.
+    they were held in. ``scale`` is how large the numbers are that the wanted ones were computed
+    from, by row. Integers are compared exactly.
 
     >>> equal_numbers(pd.Series([0.3, 33.3]), pd.Series([0.1 + 0.2, 100 / 3]), float).tolist()
     [True, True]
     """
-    x, y = found.to_numpy(dtype=np.float64), wanted.to_numpy(dtype=np.float64)
+    x, y = as_floats(found), as_floats(wanted)
     if decimals is None:
         decimals = count_decimals(x, dtype)
-    scale = float(np.abs(x[np.isfinite(x)]).max(initial=0.0))
+    scale = np.where(is_exact(found), scale, np.fmax(scale, np.fmax(np.abs(x), np.abs(y))))
     error = max(_FLOAT_ERROR, 16 * _float_eps(dtype)) * scale
     if decimals is not None:
         error = (0.5 + 1e-6) * 10.0**-decimals + 16 * _float_eps(dtype) * scale
     with np.errstate(invalid="ignore"):
-        return np.asarray(np.abs(x - y) <= error)
+        return np.asarray(np.abs(as_floats(subtract(found, wanted))) <= error)
 
 
 def _float_eps(dtype: Any) -> float:
@@ -415,14 +429,21 @@ def _float_eps(dtype: Any) -> float:
 
 
 def count_decimals(x: np.ndarray, dtype: Any = np.float64) -> int | None:
-    """The decimals that all numbers, (n,) float64, can be written with; None if these are many."""
-    x = x[np.isfinite(x)]
+    """The decimals that all numbers, (n,) float64, can be written with; None if these are many.
+
+    Large numbers, of which the dtype holds fewer decimals, do not matter beside others.
+    """
+    x = x[np.isfinite(x) & (x != 0)]
+    if not len(x):
+        return 0
     near = 2 * _float_eps(dtype) * np.abs(x)
     for decimals in range(_MAX_DECIMALS + 1):
-        if (np.abs(np.round(x, decimals) - x) <= near).all():
-            return decimals
-        if near.max(initial=0.0) > 0.1 * 10.0**-decimals:  # no decimal can be told from another
+        telling = near <= 0.1 * 10.0**-decimals
+        if not telling.any():
             return None
+        numbers = x[telling]
+        if (np.abs(np.round(numbers, decimals) - numbers) <= near[telling]).all():
+            return decimals
     return None
 
 
@@ -477,16 +498,25 @@ class Sum(Computed):
         """See `Computed`."""
         total, *parts = self.find_columns(columns)
         rest = [each for each in parts if each != name]
-        return as_operand(columns[total]) - self._add(rest, columns)
+        return subtract(exact_operand(columns[total]), self._add(rest, columns))
+
+    def rounding_scale(self, columns: Columns) -> Any:
+        """See `Computed`."""
+        parts = [exact_operand(columns[name]) for name in self.find_columns(columns)[1:]]
+        exact = np.all([is_exact(part) for part in parts], axis=0)
+        return np.where(exact, 0.0, np.sum([np.abs(as_floats(part)) for part in parts], axis=0))
 
     def _add(self, names: Sequence[Any], columns: Columns) -> Any:
-        parts = [as_operand(columns[name]) for name in names]
+        parts = [exact_operand(columns[name]) for name in names]
         for name, part in zip(names, parts, strict=True):
-            if not (_are_numbers(part) or types.is_timedelta64_dtype(part.dtype)):
+            if not (is_number(part) or types.is_timedelta64_dtype(part.dtype)):
                 raise ValueError(
                     f"{self!r} adds up numbers or durations, but {name!r} is {columns[name].dtype}"
                 )
-        return sum(parts[1:], parts[0])
+        try:
+            return reduce(add, parts)
+        except OverflowError as error:
+            raise ValueError(f"{self!r} has sums beyond what {parts[0].dtype} holds") from error
 
 
 @dataclass(frozen=True, repr=False)
@@ -540,6 +570,10 @@ class Formula(Computed):
     def compute(self, columns: Columns) -> Any:
         """See `Computed`."""
         return self._parsed.evaluate(_by_text(self._parsed, columns))
+
+    def rounding_scale(self, columns: Columns) -> Any:
+        """See `Computed`."""
+        return self._parsed.rounding_scale(_by_text(self._parsed, columns))
 
     def solve(self, name: Any, columns: Columns) -> Any:
         """See `Computed`."""

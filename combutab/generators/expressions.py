@@ -12,6 +12,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,8 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 # text in quotes, which is left as it is, or a name in backticks
 _QUOTED = re.compile(r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|`([^`]+)`""")
+_EXACT = 2**53  # float64 holds all integers below
+_MAX_POWER = 64  # exponent of integers that are computed exactly
 Value = Any  # a Series, or one number, text, boolean or None
 
 
@@ -174,7 +177,7 @@ class Expression:
 
         None where it is not found: the column is there twice, or within a power, say.
         """
-        node, found = self._tree, as_operand(value)
+        node, found = self._tree, exact_operand(value)
         if sum(isinstance(n, ast.Name) and self._is(n, name) for n in ast.walk(node)) != 1:
             return None
         try:
@@ -209,15 +212,44 @@ class Expression:
             return None
         return found
 
+    def rounding_scale(self, columns: Mapping[str, pd.Series]) -> Any:
+        """How large the numbers are whose rounding as float64 the result may have, by row.
+
+        It is 0 where the result is exact, as that of integers is.
+        """
+        with np.errstate(all="ignore"):
+            return self._scale(self._tree, columns)
+
+    def _scale(self, node: ast.expr, columns: Mapping[str, pd.Series]) -> Any:
+        value = self._value(node, columns)
+        if not is_number(value):
+            return 0.0
+        size, scale, exact = np.abs(as_floats(value)), 0.0, is_exact(value)
+        if isinstance(node, ast.UnaryOp):
+            return self._scale(node.operand, columns)
+        if isinstance(node, ast.BinOp):
+            left, right = (self._scale(side, columns) for side in (node.left, node.right))
+            values = [self._value(side, columns) for side in (node.left, node.right)]
+            sizes = [np.abs(as_floats(side)) if is_number(side) else 0.0 for side in values]
+            exact = exact & (left == 0) & (right == 0)
+            match node.op:
+                case ast.Mult():
+                    scale = left * sizes[1] + sizes[0] * right
+                case ast.Div() if is_number(values[1]):
+                    scale = (left + size * right) / sizes[1]
+                case _:
+                    scale = left + right
+        return np.where(exact, 0.0, np.fmax(size, scale))
+
     def _is(self, node: ast.Name, name: str) -> bool:
         return self._quoted.get(node.id, node.id) == name
 
     def _value(self, node: ast.expr, columns: Mapping[str, pd.Series]) -> Value:
         match node:
             case ast.Name(id=name):
-                return as_operand(columns[self._quoted.get(name, name)])
+                return exact_operand(columns[self._quoted.get(name, name)])
             case ast.Constant(value=value):
-                return float(value) if type(value) is int else value
+                return float(value) if type(value) is int and abs(value) < _EXACT else value
             case ast.BinOp(left=left, op=op, right=right):
                 return _compute(op, self._value(left, columns), self._value(right, columns))
             case ast.UnaryOp(op=ast.Not(), operand=inner):
@@ -260,7 +292,93 @@ def _compute(op: ast.operator, one: Value, other: Value) -> Value:
             kind = getattr(beside.dtype, "kind", "O")
             side = pd.Timedelta(side) if kind in "mM" else side
         sides.append(side)
+    if all(is_number(side) for side in sides):
+        return _compute_numbers(op, *sides)
     return _ARITHMETIC[type(op)](*sides)
+
+
+def add(one: pd.Series, other: pd.Series) -> pd.Series:
+    """Add columns of numbers or durations; integers exactly.
+
+    >>> add(pd.Series([2**53, 2**70], dtype=object), pd.Series([1.0, 1.0])).tolist()
+    [9007199254740993, 1180591620717411303425]
+    """
+    return _compute(ast.Add(), one, other)
+
+
+def subtract(one: pd.Series, other: pd.Series) -> pd.Series:
+    """Subtract columns as `add` adds them."""
+    return _compute(ast.Sub(), one, other)
+
+
+def _compute_numbers(op: ast.operator, one: Value, other: Value) -> Value:
+    """Arithmetic of numbers as float64, or as Python's integers where these would be rounded."""
+    floats = [as_floats(side) for side in (one, other)]
+    operation = _ARITHMETIC[type(op)]
+    result = operation(*(pd.Series(x) if np.ndim(x) else x for x in floats))
+    numbers = as_floats(result)
+    with np.errstate(invalid="ignore"):
+        large = np.max(np.abs(np.stack(np.broadcast_arrays(*floats, numbers))), axis=0) >= _EXACT
+    rows = np.flatnonzero(large)
+    if not np.ndim(numbers) or not len(rows):
+        return result
+    exact = pd.Series(result).astype(object)
+    for row in rows.tolist():
+        parts = [_as_integer(s.iloc[row] if isinstance(s, pd.Series) else s) for s in (one, other)]
+        value = _compute_integers(op, *parts)
+        exact.iloc[row] = exact.iloc[row] if value is None else value
+    return exact
+
+
+def _as_integer(number: Any) -> int | None:
+    """A number as Python's integer, None for one with a fraction, or that was rounded."""
+    if isinstance(number, Integral):
+        return int(number)
+    return int(number) if abs(number) <= _EXACT and number == int(number) else None
+
+
+def _compute_integers(op: ast.operator, one: int | None, other: int | None) -> int | None:
+    """Exact arithmetic of integers; None where the result is none, or has very many digits."""
+    if one is None or other is None:
+        return None
+    match op:
+        case ast.Add() | ast.Sub() | ast.Mult():
+            return int(_ARITHMETIC[type(op)](one, other))
+        case ast.FloorDiv() | ast.Mod() if other:
+            return int(_ARITHMETIC[type(op)](one, other))
+        case ast.Div() if other and one % other == 0:
+            return one // other
+        case ast.Pow() if 0 <= other <= _MAX_POWER and abs(one) < 2**_MAX_POWER:
+            return int(one**other)
+    return None
+
+
+def is_number(value: Value) -> bool:
+    """Whether a value or all values of a column are numbers, and no booleans."""
+    if isinstance(value, pd.Series):
+        if types.is_object_dtype(value.dtype):
+            kinds = ("integer", "floating", "mixed-integer-float")
+            return types.infer_dtype(value, skipna=True) in kinds
+        return types.is_numeric_dtype(value.dtype) and not types.is_bool_dtype(value.dtype)
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def as_floats(value: Value) -> Any:
+    """A number or a column of numbers as float64."""
+    if isinstance(value, pd.Series):
+        return value.to_numpy(dtype=np.float64, na_value=np.nan)
+    return float(value)
+
+
+def is_exact(value: Value) -> Any:
+    """Whether a number is an integer that is not rounded; (n,) bool of a column."""
+    if not isinstance(value, pd.Series):
+        return _as_integer(value) is not None
+    floats = as_floats(value)
+    exact = (np.abs(floats) <= _EXACT) & (floats == np.rint(floats))
+    if types.is_object_dtype(value.dtype):
+        exact |= np.array([isinstance(number, Integral) for number in value], dtype=bool)
+    return exact
 
 
 def _constants(node: ast.expr) -> bool:
@@ -315,6 +433,24 @@ def as_operand(column: pd.Series) -> pd.Series:
     if types.is_numeric_dtype(dtype):
         return column.astype("float64") if isinstance(dtype, np.dtype) else _plain_floats(column)
     return column
+
+
+def exact_operand(column: pd.Series) -> pd.Series:
+    """The same, but integers that float64 would round as those of Python.
+
+    >>> exact_operand(pd.Series([7, 2**53 + 1])).tolist()
+    [7.0, 9007199254740993]
+    """
+    operand = as_operand(column)
+    if not is_number(operand) or types.is_float_dtype(column.dtype):
+        return operand
+    rows = np.flatnonzero(np.abs(as_floats(operand)) >= _EXACT)
+    values = column.iloc[rows].astype(object)
+    if not len(rows) or types.infer_dtype(values) != "integer":
+        return operand
+    exact = operand.astype(object)
+    exact.iloc[rows] = [int(value) for value in values]
+    return exact
 
 
 def _plain_floats(column: pd.Series) -> pd.Series:

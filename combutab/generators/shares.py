@@ -15,7 +15,7 @@ from pandas.api import types
 from scipy import sparse
 
 from combutab.core.rng import Stream, fold_in, random_permutations
-from combutab.generators._rules import Search
+from combutab.generators._rules import Rules, Search
 from combutab.generators.conditions import (
     Codes,
     Condition,
@@ -71,8 +71,11 @@ def read_shares(
     shares: Any,
     balance: Any = None,
     conditions: Sequence[Condition] = (),
+    rules: Rules | None = None,
 ) -> list[ColumnShares]:
     """Check ``shares`` and ``balance`` of ``sample``, and express them in the encoder's terms.
+
+    ``balance`` leaves out values that the ``rules`` do not allow beside the conditions.
 
     Raises ValueError if a column has no such values or ranges, or two of them have a value in
     common, if shares are none or add up to more than 1, or if a column is in both or has one of the
@@ -95,7 +98,39 @@ def read_shares(
                 f"{each.column!r} is in {name} and in conditions; leave it out of one of them (a "
                 "list of values as the condition gives them by their true shares)"
             )
-    return read
+    if rules is None or not rules.constraints:
+        return read
+    return [_allowed_only(each, rules, conditions, each.column == balance) for each in read]
+
+
+def _allowed_only(
+    shares: ColumnShares, rules: Rules, conditions: Sequence[Condition], balanced: bool
+) -> ColumnShares:
+    """Refuse values that rules and conditions do not allow; balanced columns go without them."""
+    allowed = [rules.allows([group, *conditions]) for group in shares.conditions]
+    refused = [
+        name
+        for name, share, is_allowed in zip(shares.names, shares.shares, allowed, strict=True)
+        if share and not is_allowed
+    ]
+    if refused and (not balanced or not any(allowed)):
+        name, beside = (
+            "balance" if balanced else "shares",
+            " beside the conditions" * bool(conditions),
+        )
+        raise ValueError(
+            f"{name} has values of {shares.column!r} that the constraints do not allow{beside}: "
+            f"{', '.join(refused[:_LISTED])}; leave them out, or lower min_frequency in fit"
+        )
+    if not refused:
+        return shares
+    kept = np.flatnonzero(allowed).tolist()
+    return ColumnShares(
+        shares.column,
+        [shares.names[g] for g in kept],
+        [shares.conditions[g] for g in kept],
+        np.full(len(kept), 1 / len(kept)),
+    )
 
 
 def given_values(shares: Sequence[ColumnShares]) -> list[Condition]:

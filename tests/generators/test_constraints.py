@@ -1,6 +1,7 @@
 """Constraints: every row that a generator makes meets them, and what breaks one is named."""
 
 import pickle
+import re
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -798,6 +799,135 @@ def test_checks_of_odd_cells():
         assert each.check(empty).tolist() == []
     with pytest.raises(ValueError, match="duplicate column names"):
         Unique("x").check(pd.DataFrame([[1, 2]], columns=["x", "x"]))
+
+
+def test_balance_leaves_out_values_without_a_fixed_combination():
+    city = ["Oslo"] * 40 + ["Rome"] * 40 + ["Lyon"] * 6
+    country = (
+        ["Norway"] * 40 + ["Italy"] * 40 + list("abcdef")
+    )  # no combination of Lyon is frequent
+    table = pd.DataFrame({"city": city, "country": country, "x": np.arange(86.0) % 7})
+    rules = [FixedCombinations("city", "country")]
+    model = make(TVAE, constraints=rules, identifiers=[]).fit(table)
+    rows = model.sample(20, balance="city", random_state=0)
+    assert rows.value_counts(["city", "country"]).to_dict() == {
+        ("Oslo", "Norway"): 10,
+        ("Rome", "Italy"): 10,
+    }
+    rows = model.sample(9, balance="city", conditions={"country": "Italy"}, random_state=0)
+    assert set(rows["city"]) == {"Rome"}
+    with pytest.raises(ValueError, match=r"shares has values of 'city'.*'Lyon'"):
+        model.sample(9, shares={"city": {"Lyon": 0.5}}, random_state=0)
+
+
+DAYS = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(60) % 30, "D")
+
+
+@pytest.mark.parametrize(
+    ("values", "condition", "most"),
+    [
+        (DAYS, None, 30),
+        (DAYS.tz_localize("Europe/Oslo"), None, 30),
+        (DAYS, (DAYS[3], DAYS[7]), 5),
+        (DAYS - DAYS[0], None, 30),
+        (np.arange(60.0) % 30, None, 30),
+        (np.arange(60.0) % 30 / 4, None, 726),  # numbers of two decimals from 0 to 7.25
+        (np.arange(60) % 30 + 10**17, None, 30),
+    ],
+    ids=["dates", "zone", "range", "durations", "floats", "decimals", "integers"],
+)
+def test_requests_beyond_all_unique_values_are_refused(values, condition, most):
+    table = pd.DataFrame({"v": values, "kind": ["a"] * 30 + ["b"] * 30})
+    params = {"constraints": [Unique("v", "kind")], "min_frequency": 1, "identifiers": []}
+    model = make(TVAE, **params).fit(table)
+    conditions = {"kind": "a"} | ({} if condition is None else {"v": condition})
+    with pytest.raises(ValueError, match=r"allows only (\d+) combinations") as refused:
+        model.sample(2000, conditions=conditions)
+    allowed = int(re.search(r"only (\d+)", str(refused.value))[1])
+    assert most <= allowed <= most * 1.1 + 1
+    with pytest.raises(ValueError, match="'kind' = 'b'"):
+        model.sample_from(pd.DataFrame({"kind": ["b"] * 2000}))
+
+
+LARGE = 2**60 + 1
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "Int64", "category", object])
+def test_sums_of_large_integers_are_checked_exactly(dtype):
+    table = pd.DataFrame({"a": [LARGE, LARGE, LARGE, 3], "b": [2, 2, -2, 4]})
+    table["t"] = [LARGE + 2, LARGE + 3, LARGE - 3, 7]
+    if dtype == "uint64":
+        table = table[table["b"] > 0]
+    expected = (table["t"] == table["a"] + table["b"]).tolist()
+    table = table.astype({"a": dtype, "t": dtype})
+    assert Sum(["a", "b"], "t").check(table).tolist() == expected
+    assert Formula("t", "a + b").check(table).tolist() == expected
+    assert Formula("b", "t - a").check(table).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a * b", 3 * LARGE),
+        ("a * b // b", LARGE),
+        ("a * b / b", LARGE),
+        ("(a * b) % 1000", 3 * LARGE % 1000),
+        ("-a + 1", 1 - LARGE),
+        ("c ** 2", 10**20 + 2 * 10**10 + 1),
+        ("1152921504606846978 - a", 1),
+        ("a == 1152921504606846977", True),
+        ("a > 1152921504606846976", True),
+        ("a / 0", np.inf),
+    ],
+)
+def test_expressions_of_large_integers_are_exact(text, expected):
+    columns = {"a": pd.Series([LARGE, 1]), "b": pd.Series([3, 3]), "c": pd.Series([10**10 + 1, 0])}
+    assert Expression(text).evaluate(columns).iloc[0] == expected
+
+
+@pytest.mark.parametrize("large", [1e12, 1e300])
+def test_one_large_number_does_not_blind_the_check(large):
+    rng = np.random.default_rng(0)
+    a, b, q = rng.normal(size=20), rng.normal(size=20), rng.integers(1, 9, 20)
+    table = pd.DataFrame({"a": a, "b": b, "q": q, "t": a + b, "w": a * q, "r": (a * 1.19).round(2)})
+    table.loc[0, "a"] = large
+    for rule, target in (
+        (Sum(["a", "b"], "t"), "t"),
+        (Formula("w", "a * q"), "w"),
+        (Formula("r", "a * 1.19"), "r"),
+    ):
+        row = table.loc[[0]]
+        wanted = {"t": row["a"] + row["b"], "w": row["a"] * row["q"], "r": row["a"] * 1.19}
+        table.loc[0, target] = wanted[target].iloc[0]
+        assert rule.check(table).all()
+        wrong = table.copy()
+        wrong.loc[5, target] += 0.02
+        assert np.flatnonzero(~rule.check(wrong)).tolist() == [5]
+
+
+def test_rounding_of_large_terms_is_allowed_in_their_row():
+    terms = pd.DataFrame({"a": [1e12 + 0.1, 1.0], "b": [-1e12, 2.0]})
+    terms["t"] = [0.1, 3.0]  # 1e12 + 0.1 is .0999755859375 above 1e12
+    assert Sum(["a", "b"], "t").check(terms).all()
+    assert Sum(["a", "b"], "t").check(terms.assign(t=[0.1, 3.1])).tolist() == [True, False]
+
+
+def test_rows_have_exact_sums_of_large_integers():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"start": 2**60 + rng.integers(0, 10**16, 120)})
+    table["length"] = rng.integers(1, 10**17, 120)
+    table["end"] = table["start"] + table["length"]
+    model = make(TabFlow, n_bins=8, constraints=[Sum(["start", "length"], "end")]).fit(table)
+    gaps = table.iloc[:20].copy()
+    gaps["end"] = pd.Series([None] * 20, dtype="Int64")
+    for rows in (model.sample(60, random_state=0), model.impute(gaps, random_state=0)):
+        assert (rows["start"] + rows["length"] == rows["end"].astype("int64")).all()
+
+
+def test_differences_beyond_64_bits_are_refused():
+    table = pd.DataFrame({"a": [-(2**62), 0] * 30, "b": [2**62 + 1, 5] * 30})
+    with pytest.raises(ValueError, match="'b - a'"):
+        make(TVAE, constraints=[Inequality("a", "<", "b")]).fit(table)
 
 
 @pytest.mark.slow
