@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
@@ -276,11 +277,22 @@ def learn_categories(
     ledger: Ledger,
     max_rows: int,
 ) -> CategoryColumn:
-    """Learn a column's frequent categories; the others are one code together, made in no row."""
-    counts = Counter(column.dropna().astype(object).tolist())
-    found = release_categories(
+    """Learn a column's frequent categories; the others are one code together, made in no row.
+
+    Values that are equal but look different, such as 1, 1.0 and True, are counted apart, so that
+    no single row decides which of them sampled rows show.
+    """
+    forms = [_without_spelling(value) for value in column.dropna().astype(object)]
+    spellings = [_spelling(form) for form in forms]
+    by_spelling = dict(zip(spellings, forms, strict=True))
+    counts: dict[Hashable, int] = dict(sorted(Counter(spellings).items()))
+    released = release_categories(
         counts, rho, delta, ledger, max_rows=max_rows, step="categories", columns=[name]
     )
+    # of equal values a dict keeps the first spelling
+    found = list(dict.fromkeys(by_spelling[spelling] for spelling in sorted(released)))
+    with suppress(TypeError):  # of kinds that do not compare
+        found.sort()
     if not found:
         problem = f"no value of {label} has enough rows to be learned within the budget"
         fix = "give its categories, or leave the column out"
@@ -288,6 +300,29 @@ def learn_categories(
             raise ValueError(f"{problem}, and {column.dtype} has no missing value; {fix}")
         warnings.warn(f"{problem}: all values will be missing; {fix}", stacklevel=5)
     return given_categories(column.dtype, label, found, True)
+
+
+def _without_spelling(value: Any) -> Any:
+    """A value as Python's or pandas' own, in nanoseconds if it is a date or duration of pandas."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, np.datetime64):
+        value = pd.Timestamp(value)
+    elif isinstance(value, np.timedelta64):
+        value = pd.Timedelta(value)
+    elif isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, pd.Timestamp | pd.Timedelta):
+        with suppress(OverflowError, pd.errors.OutOfBoundsDatetime, pd.errors.OutOfBoundsTimedelta):
+            return value.as_unit("ns")
+        return value.as_unit("s")
+    return value
+
+
+def _spelling(value: Any) -> tuple[str, str, str]:
+    """All that can be seen of a value: its type, its text and its time zone."""
+    text = value if isinstance(value, str) else repr(value)
+    return type(value).__name__, text, repr(getattr(value, "tzinfo", None))
 
 
 def row_codes(coder: Coder, column: pd.Series, label: str) -> np.ndarray:

@@ -6,7 +6,7 @@ import math
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -58,6 +58,7 @@ from combutab.generators.private._mixture import (
 )
 from combutab.generators.sampling import FREE, DirectSampler, Encoded, Sampler
 from combutab.preprocessing import (
+    CategoryColumn,
     IdentifierColumn,
     ModeEncoder,
     NumberColumn,
@@ -593,7 +594,8 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
         seed: int,
     ) -> None:
         identifiers = [each for each in coders if isinstance(each, IdentifierColumn)]
-        encoder = ModeEncoder.of_columns(schema.wide_enough(identifiers), coders)
+        schema = _text_no_wider(schema, coders).wide_enough(identifiers)
+        encoder = ModeEncoder.of_columns(schema, coders)
         rules.bind(encoder)
         self._take_encoder(encoder, rules)
         with torch.no_grad():
@@ -715,6 +717,16 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
         if not self.__sklearn_is_fitted__():
             return made
         return f"{made}  # fitted: epsilon={self.epsilon_:.3g}, delta={self.delta_:.3g}"
+
+
+def _text_no_wider(schema: TableSchema, coders: Sequence[Coder]) -> TableSchema:
+    """The schema of an array of text as wide as the known categories, not as the longest text."""
+    dtype = schema.array_dtype
+    if dtype is None or dtype.kind not in "US":
+        return schema
+    known = [value for c in coders if isinstance(c, CategoryColumn) for value in c.keys]
+    width = max((len(value) for value in known), default=1)
+    return replace(schema, array_dtype=np.dtype(f"{dtype.kind}{max(1, width)}"))
 
 
 def _spent_on_rows(ledger: Ledger) -> str:

@@ -2,6 +2,9 @@
 
 import re
 import sys
+import warnings
+from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -471,3 +474,108 @@ def test_a_column_without_a_frequent_value_is_told():
     table["name"] = np.arange(n)
     with pytest.raises(ValueError, match="and int64 has no missing value; give its categories"):
         PrivateSynthesizer(**small).fit(table, discrete_columns=["name"])
+
+
+# ---- What one row of an unusual form may not decide ----------------------------------------------
+
+MOMENT, ALTERNATE = pd.Timestamp("2024-01-01", tz="UTC"), np.arange(900) % 2
+
+
+def objects(*pair):
+    """A column of two values in turn, as objects."""
+    return pd.Series([pair[i] for i in ALTERNATE], dtype=object)
+
+
+UNUSUAL = {  # a column, an equal or unseen value that one more row has, and parameters
+    "minus zero": (pd.Series(ALTERNATE * 1.0), -0.0, {"discrete_columns": ["v"]}),
+    "minus zero, float32": (
+        pd.Series(ALTERNATE, dtype="float32"),
+        np.float32(-0.0),
+        {"discrete_columns": ["v"]},
+    ),
+    "boolean among integers": (objects(0, 1), True, {}),
+    "integer among booleans": (objects(False, True), 1, {}),
+    "float among integers": (objects(0, 1), 1.0, {}),
+    "numpy among integers": (objects(0, 1), np.int8(1), {}),
+    "decimals": (objects(Decimal("1.0"), Decimal("2.0")), Decimal("1.000"), {}),
+    "time zone": (
+        objects(MOMENT, MOMENT + pd.Timedelta("1 day")),
+        MOMENT.tz_convert("Europe/Berlin"),
+        {},
+    ),
+    "unit": (objects(pd.Timestamp(0), pd.Timestamp(9)), pd.Timestamp(0).as_unit("s"), {}),
+    "datetime": (objects(MOMENT, MOMENT + pd.Timedelta("1 day")), MOMENT.to_pydatetime(), {}),
+    "duration": (objects(pd.Timedelta("1h"), pd.Timedelta("2h")), timedelta(hours=1), {}),
+    "text among numbers": (objects(0, 1), "n/a", {}),
+    "number among texts": (objects("a", "b"), 7, {}),
+    "numpy text": (objects("a", "b"), np.str_("a"), {}),
+    "tuple": (objects((0.0,), (1.0,)), (-0.0,), {}),
+    "missing": (objects("a", "b"), None, {}),
+    "decimals of floats": (pd.Series(ALTERNATE * 1.5), 0.123456, {"bounds": {"v": (0, 2)}}),
+    "time of day": (
+        pd.Series(pd.Timestamp("2024-01-01") + pd.to_timedelta(ALTERNATE, "D")),
+        pd.Timestamp("2024-01-01 12:34:56.789"),
+        {"bounds": {"v": (pd.Timestamp("2023-01-01"), pd.Timestamp("2025-01-01"))}},
+    ),
+    "far number": (pd.Series(ALTERNATE + 3.0), 1e9, {}),
+}
+
+
+def visible_facts(values, params, tmp_path):
+    """What a fit and its samples show, apart from noisy numbers."""
+    params = dict(params)
+    discrete = params.pop("discrete_columns", "auto")
+    settings = {"epsilon": 5.0, "epochs": 1, "n_components": 5, "random_state": 0, **params}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = PrivateSynthesizer(**settings).fit(
+            pd.DataFrame({"v": values}), discrete_columns=discrete
+        )
+        rows = model.sample(300)
+    coder = model.encoder_.columns_[0]
+    facts = [
+        type(coder),
+        str(rows["v"].dtype),
+        [re.sub(r"\d+", "0", str(w.message)) for w in caught],
+    ]
+    if hasattr(coder, "keys"):
+        facts.append(
+            [(type(key), repr(key), repr(getattr(key, "tzinfo", ""))) for key in coder.keys]
+        )
+        facts.append({repr(value) for value in rows["v"].dropna().astype(object)})
+    else:
+        facts += [type(coder.format), getattr(coder.format, "decimals", None)]
+        facts += [coder.format] * ("bounds" in params)  # learned bounds depend on the noise
+    model.save(tmp_path / "v.model")
+    loaded = combutab.load(tmp_path / "v.model").encoder_.columns_[0]
+    return [*facts, list(map(repr, getattr(loaded, "keys", [])))]
+
+
+@pytest.mark.parametrize("name", ["minus zero", "integer among booleans", "decimals", "time zone"])
+def test_equal_values_show_the_frequent_spelling(name, tmp_path):
+    values, unusual, params = UNUSUAL[name]
+    more = pd.concat([pd.Series([unusual], dtype=values.dtype), values], ignore_index=True)
+    assert visible_facts(more, params, tmp_path) == visible_facts(values, params, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["first", "last"])
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_one_unusual_row_changes_no_visible_fact(name, place, tmp_path):
+    values, unusual, params = UNUSUAL[name]
+    parts = [pd.Series([unusual], dtype=values.dtype), values]
+    more = pd.concat(parts if place == "first" else parts[::-1], ignore_index=True)
+    for _ in range(3):
+        assert visible_facts(more, params, tmp_path) == visible_facts(values, params, tmp_path)
+
+
+def test_spellings_that_are_both_frequent_are_one_category():
+    model = PrivateSynthesizer(epsilon=5.0, epochs=1, n_components=5)
+    model.fit(pd.DataFrame({"v": pd.concat([objects(0, 1), objects(False, 1.0)])}))
+    assert list(map(repr, model.encoder_.columns_[0].keys)) == ["False", "1.0"]
+
+
+def test_the_longest_text_of_an_array_is_not_shown():
+    array = np.array([["a", "b"][i] for i in ALTERNATE] + ["a very long text"])[:, None]
+    model = PrivateSynthesizer(epsilon=5.0, epochs=1, n_components=5).fit(array)
+    assert model.sample(5).dtype == np.dtype("<U1")
