@@ -1,14 +1,14 @@
-"""Files that are written whole or not at all, and read without trust.
+"""Files that are written completely or not at all, and read without trust.
 
-What is written goes to a folder beside its place, ``.combutab-*.stage``, and is moved from there
-when it is on the disk. Several files are moved in two steps. The folder is renamed to
-``.combutab-*.whole``, which is when they count; then those that they replace are moved out, and
-they are moved in. At no moment do new files stand beside old ones. A process that ends before the
-first step has changed nothing; one that ends after it leaves it to the next that writes to the same
-place to complete it. Folders that no living process owns are removed then.
+Files are written to a folder next to their destination, ``.combutab-*.stage``, and moved when they
+are on the disk. Several files are moved in two steps. The folder is renamed to
+``.combutab-*.whole``, which commits them; then the files that they replace are moved out, and they
+are moved in. New files are never mixed with old ones. A process that ends before the first step has
+changed nothing. If it ends after it, the next process that writes to the same folder completes the
+second step, and removes folders of processes that have ended.
 
-Safetensors files are written byte for byte the same each time. All that a file claims is checked
-before memory is asked for.
+Safetensors files with the same content have the same bytes. The header of a file is checked before
+memory is allocated.
 """
 
 from __future__ import annotations
@@ -39,43 +39,43 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-# ---- Files that are written in whole or not at all: one alone, or several together ---------------
+# ---- Atomic writes of one file, or of several together -------------------------------------------
 
 _PREFIX, _STAGE, _WHOLE = ".combutab-", ".stage", ".whole"
-_OLD = 3600.0  # seconds: what has no lock and is older was left by a process that is gone
-_LINKS = 40  # that are followed, as the system does
+_OLD = 3600.0  # seconds: older folders without a lock belong to processes that have ended
+_LINKS = 40  # symbolic links that are followed, as by the system
 
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a place to write a file to, of the same name; it is moved to the path in the end.
+    """A temporary file to write to, which is moved to the path at the end of the context.
 
-    After an error within, nothing is left behind, and a file that was there is as it was.
+    After an error in the context, no temporary file remains, and an existing file is unchanged.
 
     Raises OSError with the path if it is a directory or no regular file, its folder does not exist
     or may not be written, the disk is full, or it is a link in a folder that others may write to.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with whole_file(f"{folder}/note.txt") as place:
-    ...         _ = place.write_text("all of it")
+    ...     with whole_file(f"{folder}/note.txt") as temporary:
+    ...         _ = temporary.write_text("all of it")
     ...     os.listdir(folder)
     ['note.txt']
     """
-    place = _resolve_target(path)
-    with _errors_naming(path), _stage(place.parent) as stage:
-        made = stage / "new" / place.name
-        yield made
-        _bring_to_disk(made, place)
-        os.replace(made, place)
-        _sync(place.parent)
+    target = _resolve_target(path)
+    with _errors_naming(path), _stage(target.parent) as stage:
+        temporary = stage / "new" / target.name
+        yield temporary
+        _bring_to_disk(temporary, target)
+        os.replace(temporary, target)
+        _sync(target.parent)
 
 
 @contextmanager
 def whole_files(folder: str | os.PathLike[str], names: Sequence[str]) -> Iterator[Path]:
-    """Give a folder to write files to; all are moved to theirs together, or none is.
+    """A temporary folder to write files to, which are all moved to ``folder``, or none is.
 
-    A link in the folder is replaced itself.
+    A symbolic link in the folder is replaced, not followed.
 
     Raises OSError as of `whole_file`, and if one of the names was not written.
 
@@ -95,14 +95,14 @@ def whole_files(folder: str | os.PathLike[str], names: Sequence[str]) -> Iterato
         for name in names:
             _bring_to_disk(stage / "new" / name, home / name)
         _sync(stage / "new")
-        whole = stage.with_suffix(_WHOLE)
-        os.rename(stage, whole)
+        complete_stage = stage.with_suffix(_WHOLE)
+        os.rename(stage, complete_stage)
         _sync(home)
-        _move_in(whole)
+        _move_in(complete_stage)
 
 
 def check_writable(folder: str | os.PathLike[str]) -> None:
-    """Find out whether files can be written to a folder, and tidy what was left there."""
+    """Check that a folder can be written to, and remove temporary files of ended processes."""
     home = _resolve_folder(Path(folder).absolute())
     if not home.is_dir():
         raise FileNotFoundError(f"the folder {folder} does not exist; create it first")
@@ -111,9 +111,9 @@ def check_writable(folder: str | os.PathLike[str]) -> None:
 
 
 def finish_leftovers(folder: Path) -> None:
-    """Complete or remove what processes that are gone have left in a folder."""
+    """Complete or remove temporary folders of processes that have ended."""
     with suppress(OSError), os.scandir(folder) as entries:
-        for entry in [each for each in entries if each.name.startswith(_PREFIX)]:
+        for entry in [candidate for candidate in entries if candidate.name.startswith(_PREFIX)]:
             with suppress(OSError):
                 _finish(Path(entry.path))
 
@@ -123,22 +123,22 @@ def finish_leftovers(folder: Path) -> None:
 
 @contextmanager
 def _stage(folder: Path) -> Iterator[Path]:
-    """A folder beside the files-to-be, that belongs to this process as long as it lives."""
+    """A temporary folder in ``folder``, locked by this process."""
     finish_leftovers(folder)
-    made: list[tuple[Path, int | None]] = []
+    stages: list[tuple[Path, int | None]] = []
     try:
         with uninterrupted():
-            made.append(_make_stage(folder))
-        stage, _ = made[0]
+            stages.append(_make_stage(folder))
+        stage, _ = stages[0]
         (stage / "new").mkdir()
         (stage / "old").mkdir()
         yield stage
     finally:
         with uninterrupted():
-            for stage, lock in made:
-                whole = stage.with_suffix(_WHOLE)
-                if whole.exists():  # it was to be moved, and was interrupted
-                    _move_in(whole)
+            for stage, lock in stages:
+                complete_stage = stage.with_suffix(_WHOLE)
+                if complete_stage.exists():  # an interrupt came before the move
+                    _move_in(complete_stage)
                 shutil.rmtree(stage, ignore_errors=True)
                 if lock is not None:
                     os.close(lock)
@@ -151,7 +151,7 @@ def _make_stage(folder: Path) -> tuple[Path, int | None]:
             os.mkdir(stage, 0o700)
             if fcntl is None:
                 return stage, None
-            with suppress(FileNotFoundError):  # another process took it for a leftover
+            with suppress(FileNotFoundError):  # another process has removed it
                 lock = os.open(stage, os.O_RDONLY)
                 with suppress(OSError):  # some file systems have no locks
                     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -161,11 +161,13 @@ def _make_stage(folder: Path) -> tuple[Path, int | None]:
 
 
 def _finish(leftover: Path) -> None:
-    found = os.lstat(leftover)
-    if not stat.S_ISDIR(found.st_mode) or (hasattr(os, "geteuid") and found.st_uid != os.geteuid()):
-        return  # of another user, who may want to have it moved over our files
+    status = os.lstat(leftover)
+    if not stat.S_ISDIR(status.st_mode) or (
+        hasattr(os, "geteuid") and status.st_uid != os.geteuid()
+    ):
+        return  # another user's folder must not be moved over our files
     if leftover.suffix not in (_STAGE, _WHOLE) or fcntl is None:
-        if time.time() - found.st_mtime > _OLD:
+        if time.time() - status.st_mtime > _OLD:
             _remove(leftover)
         return
     lock = os.open(leftover, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
@@ -183,9 +185,9 @@ def _remove(leftover: Path) -> None:
         shutil.rmtree(leftover)
 
 
-def _move_in(whole: Path) -> None:
-    """Move all old files out, then all new ones in; goes on where an earlier call stopped."""
-    home, new, old = whole.parent, whole / "new", whole / "old"
+def _move_in(complete_stage: Path) -> None:
+    """Move all old files out, then all new ones in; continues an interrupted call."""
+    home, new, old = complete_stage.parent, complete_stage / "new", complete_stage / "old"
     names = sorted(os.listdir(new)) if new.exists() else []
     try:
         for name in names:
@@ -194,29 +196,29 @@ def _move_in(whole: Path) -> None:
         for name in names:
             os.replace(new / name, home / name)
     except OSError:
-        for name in names:  # as it was
+        for name in names:  # restore the old files
             if (old / name).exists():
                 os.replace(old / name, home / name)
             elif not (new / name).exists():
                 (home / name).unlink()
-        shutil.rmtree(whole, ignore_errors=True)
+        shutil.rmtree(complete_stage, ignore_errors=True)
         raise
     _sync(home)
-    shutil.rmtree(whole, ignore_errors=True)
+    shutil.rmtree(complete_stage, ignore_errors=True)
 
 
 # ---- one file ----------------------------------------------------------------------------------
 
 
-def _bring_to_disk(made: Path, place: Path) -> None:
-    """Bring a file to the disk, with the permissions of the one that it replaces."""
-    if place.exists() and not place.is_symlink():
-        os.chmod(made, place.stat().st_mode & 0o777)
-    _sync(made)
+def _bring_to_disk(temporary: Path, target: Path) -> None:
+    """Write a file to the disk, with the permissions of the file that it replaces."""
+    if target.exists() and not target.is_symlink():
+        os.chmod(temporary, target.stat().st_mode & 0o777)
+    _sync(temporary)
 
 
 def _sync(path: Path) -> None:
-    """Have the system bring a file or a folder's entries to the disk."""
+    """Write a file, or the entries of a folder, to the disk."""
     is_folder = path.is_dir()
     if is_folder and os.name == "nt":
         return
@@ -231,42 +233,42 @@ def _sync(path: Path) -> None:
 
 
 def _resolve_target(path: str | os.PathLike[str]) -> Path:
-    """Resolve the links of a path, to where a regular file may be written."""
-    place = Path(path).absolute()
+    """Resolve the links of a path to a regular file, and check that it may be written."""
+    target = Path(path).absolute()
     for _ in range(_LINKS):
-        if not place.is_symlink():
+        if not target.is_symlink():
             break
-        _refuse_strange_link(place, is_file=True)
-        place = place.parent / os.readlink(place)  # a link stays one
+        _refuse_strange_link(target, is_file=True)
+        target = target.parent / os.readlink(target)  # a link stays one
     else:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
-    place = _resolve_folder(place.parent) / place.name
-    _check_destination(place, path)
-    return place
+    target = _resolve_folder(target.parent) / target.name
+    _check_destination(target, path)
+    return target
 
 
 def _resolve_folder(folder: Path) -> Path:
     """Resolve the links of a folder's path."""
-    for each in (folder, *folder.parents):
-        if each.is_symlink():
-            _refuse_strange_link(each, is_file=False)
+    for part in (folder, *folder.parents):
+        if part.is_symlink():
+            _refuse_strange_link(part, is_file=False)
     return folder.resolve()
 
 
-def _check_destination(place: Path, asked: str | os.PathLike[str]) -> None:
-    if place.is_dir():
-        raise IsADirectoryError(f"{str(asked)!r} is a directory; name a file in it")
-    if not place.parent.is_dir():
-        raise FileNotFoundError(f"the folder {place.parent} does not exist; create it first")
-    if place.exists():
-        if not place.is_file():
-            raise OSError(f"{asked} is a device or pipe, which is not replaced; name a file")
-        if not os.access(place, os.W_OK):
-            raise PermissionError(f"{asked} may not be written")
+def _check_destination(target: Path, path: str | os.PathLike[str]) -> None:
+    if target.is_dir():
+        raise IsADirectoryError(f"{str(path)!r} is a directory; name a file in it")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"the folder {target.parent} does not exist; create it first")
+    if target.exists():
+        if not target.is_file():
+            raise OSError(f"{path} is a device or pipe, which is not replaced; name a file")
+        if not os.access(target, os.W_OK):
+            raise PermissionError(f"{path} may not be written")
 
 
 def _refuse_strange_link(link: Path, *, is_file: bool) -> None:
-    """Links are as trustworthy as those who may make them: others could aim them at our files."""
+    """Refuse symbolic links that other users may have made, which could point to our files."""
     if not hasattr(os, "geteuid"):
         return
     folder, ours = os.stat(link.parent), (0, os.geteuid())
@@ -284,7 +286,7 @@ def _refuse_strange_link(link: Path, *, is_file: bool) -> None:
 
 @contextmanager
 def _errors_naming(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Have errors of the system name the path that was asked for, in one line."""
+    """Replace temporary paths in errors of the system by the requested path."""
     try:
         yield
     except OSError as error:
@@ -298,15 +300,15 @@ def _errors_naming(path: str | os.PathLike[str]) -> Iterator[None]:
         raise OSError(f"{os.fspath(path)} cannot be written: {error}") from error
 
 
-# ---- Safetensors files, written byte for byte the same, and read as a stranger's may be read -----
+# ---- Safetensors files: reproducible bytes, and no trust in their content ------------------------
 
 MAX_HEADER = 32 * 2**20  # bytes
 _MAX_AXES = 8
 _DTYPES = {"F16", "F32", "F64", "BOOL"} | {f"{k}{8 * n}" for k in "IU" for n in (1, 2, 4, 8)}
-_CHECKSUM = 64  # digits, which the text in the metadata follows
+_CHECKSUM = 64  # digits, before the text in the metadata
 
 
-def write_tensors(place: Path, key: str, text: str, tensors: Mapping[str, np.ndarray]) -> None:
+def write_tensors(path: Path, key: str, text: str, tensors: Mapping[str, np.ndarray]) -> None:
     """Write arrays, and a text in the metadata, after a checksum of both.
 
     Raises ValueError if ``read_tensors`` would refuse the file for its size.
@@ -318,7 +320,7 @@ def write_tensors(place: Path, key: str, text: str, tensors: Mapping[str, np.nda
             f"the model has more than {MAX_HEADER // 2**20} MiB of metadata, which load would "
             "refuse: its columns have too many categories; leave columns out, or merge categories"
         )
-    place.write_bytes(data)
+    path.write_bytes(data)
 
 
 def _header_size(data: bytes) -> int:
@@ -328,10 +330,10 @@ def _header_size(data: bytes) -> int:
 def read_tensors(
     path: Path, key: str, *, arrays: bool = True
 ) -> tuple[str | None, dict[str, np.ndarray]]:
-    """The text in a file's metadata, None if there is none, and its arrays by name.
+    """The text in the metadata of a file (None without metadata), and its arrays by name.
 
-    Raises OSError if there is no such file, or it is none that holds data; ValueError if it is not
-    whole, claims what it does not hold, or has no checksum, or another than written.
+    Raises OSError if the file does not exist or is not a regular file. Raises ValueError if it is
+    incomplete, its header does not fit its content, or the checksum is missing or wrong.
     """
     _check_header_size(path)
     try:
@@ -374,11 +376,11 @@ def parse_json(text: str) -> Any:
 
 @contextmanager
 def reading(path: str | os.PathLike[str], what: str) -> Iterator[None]:
-    """Have all that goes wrong with the contents of a file be a ValueError that names it."""
+    """Turn all errors about the content of a file into a ValueError with its path."""
     path = os.fspath(path)
     try:
         yield
-    except Exception as error:  # of any library that is given what the file says
+    except Exception as error:  # from any library that receives the content
         said = str(error)
         if path in said and type(error) is ValueError:
             raise
@@ -389,7 +391,7 @@ def reading(path: str | os.PathLike[str], what: str) -> Iterator[None]:
 
 
 def refuse(path: Path, why: str) -> NoReturn:
-    """Say that a file is none of safetensors."""
+    """Raise the error of a file that is not a safetensors file."""
     raise ValueError(f"{path} is not a safetensors file, or is cut short: {why}") from None
 
 
@@ -397,7 +399,7 @@ def refuse(path: Path, why: str) -> NoReturn:
 
 
 def _check_header_size(path: Path) -> None:
-    """Refuse what is no regular file, which is not waited for, and headers that are too long."""
+    """Refuse paths that are not regular files (without waiting for a pipe), and long headers."""
     if path.is_dir():
         raise IsADirectoryError(f"{str(path)!r} is a directory; name a file in it")
     if not path.exists():
@@ -410,7 +412,7 @@ def _check_header_size(path: Path) -> None:
 
 
 def _checksum_of(text: str, tensors: Mapping[str, np.ndarray]) -> str:
-    """Return the SHA-256 of a header and arrays, whichever way a file stores them."""
+    """The SHA-256 of a header and arrays, independent of their order in a file."""
     digest = hashlib.sha256(json.dumps(text).encode())
     for name in sorted(tensors):
         array = tensors[name]
@@ -420,10 +422,10 @@ def _checksum_of(text: str, tensors: Mapping[str, np.ndarray]) -> str:
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    values = dict(pairs)
+    if len(values) != len(pairs):
         raise ValueError("it has a key twice")
-    return made
+    return values
 
 
 def _finite(number: str) -> float:
@@ -433,28 +435,29 @@ def _finite(number: str) -> float:
     return value
 
 
-# ---- Declared fields: what a stranger says is held against its name, type and limits before use --
+# ---- Declared fields: names, types and limits of values that are read from a file ----------------
 
 _LARGEST = 2**31 - 1  # of counts and sizes
 
 
 @dataclass(frozen=True)
 class Field:
-    """Describe what a value must be, in words, and test it."""
+    """A condition on a value, with its description for errors."""
 
     says: str
     holds: Callable[[Any], bool]
     optional: bool = False
 
 
-def whole(least: int = 0, most: int = _LARGEST) -> Field:
-    """An integer within bounds; truth values are none.
+def whole(minimum: int = 0, maximum: int = _LARGEST) -> Field:
+    """An integer within bounds; booleans are not integers.
 
     >>> [whole(1).holds(value) for value in (1, 0, True, 1.0)]
     [True, False, False, False]
     """
     return Field(
-        f"a whole number from {least} to {most}", lambda v: type(v) is int and least <= v <= most
+        f"a whole number from {minimum} to {maximum}",
+        lambda v: type(v) is int and minimum <= v <= maximum,
     )
 
 
@@ -466,9 +469,12 @@ def number(*, finite: bool = True) -> Field:
     )
 
 
-def text(most: int = 10_000) -> Field:
-    """Text of so many characters at most."""
-    return Field(f"text of at most {most} characters", lambda v: type(v) is str and len(v) <= most)
+def text(max_length: int = 10_000) -> Field:
+    """Text of at most ``max_length`` characters."""
+    return Field(
+        f"text of at most {max_length} characters",
+        lambda v: type(v) is str and len(v) <= max_length,
+    )
 
 
 def choice(*values: Any) -> Field:
@@ -504,16 +510,16 @@ def pair(first: Field, second: Field) -> Field:
     )
 
 
-def several(field: Field, least: int = 0) -> Field:
-    """A list or tuple, all of whose items are such."""
+def several(field: Field, min_length: int = 0) -> Field:
+    """A list or tuple of values that all meet a field."""
     return Field(
-        f"a list of at least {least}, each {field.says}",
-        lambda v: type(v) in (list, tuple) and len(v) >= least and all(map(field.holds, v)),
+        f"a list of at least {min_length}, each {field.says}",
+        lambda v: type(v) in (list, tuple) and len(v) >= min_length and all(map(field.holds, v)),
     )
 
 
 def check_fields(values: Any, fields: Mapping[str, Field], where: str) -> None:
-    """Refuse a dict that lacks a field, has another one, or one that is not what it must be.
+    """Refuse a dict with missing, unknown or invalid fields.
 
     >>> check_fields({"epochs": -1}, {"epochs": whole()}, "the header")
     Traceback (most recent call last):
@@ -539,11 +545,11 @@ def _short(value: Any) -> str:
 
 
 def check_parameters(estimator: Any) -> None:
-    """Hold parameters against an estimator's ``_parameter_constraints``, as its ``fit`` does."""
+    """Check parameters by the ``_parameter_constraints`` of an estimator, as its ``fit`` does."""
     estimator._validate_params()
 
 
-# ---- Files of models: arrays, and a header that says what they are -------------------------------
+# ---- Files of models: arrays and a JSON header ---------------------------------------------------
 
 MODEL_FORMAT = 2
 _KEY = "combutab"  # of the JSON in the file's header
@@ -553,18 +559,18 @@ _HEADER = {"format": whole(), "version": text(100), "class": text(100), "params"
 def write_model(
     path: str | os.PathLike[str], header: dict[str, Any], tensors: dict[str, np.ndarray]
 ) -> None:
-    """Write a model's file; a failure leaves no half-written one."""
+    """Write a model file; an error leaves no incomplete file."""
     packed = json.dumps(header, allow_nan=False)
-    with whole_file(path) as place:
-        write_tensors(place, _KEY, packed, tensors)
+    with whole_file(path) as temporary:
+        write_tensors(temporary, _KEY, packed, tensors)
 
 
 def read_model(
     path: str | os.PathLike[str], *, arrays: bool = True
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The header of a model's file, and its arrays by name.
+    """The header of a model file, and its arrays by name.
 
-    Raises OSError or ValueError, with the path, if there is no whole file of a model.
+    Raises OSError or ValueError, with the path, if it is not a complete model file.
     """
     path = Path(path)
     packed, tensors = read_tensors(path, _KEY, arrays=arrays)

@@ -21,9 +21,9 @@ _LOSSES = {"validation loss", "validation distance"}  # which are better if smal
 class LearningCurves:
     """Training losses and validation score by member and epoch.
 
-    ``table`` has the columns member, epoch, those of ``losses`` and validation_score, of which
-    larger is better; NaN where there is none. ``validation`` says in words what the score is, or
-    what it is the negative of. ``keeps_best`` is false of a pack, which chooses among epochs.
+    ``table`` has the columns member, epoch, those of ``losses`` and validation_score, which is
+    NaN for missing scores; larger scores are better. ``validation`` is the name of the score, or of
+    the loss whose negative it is. ``keeps_best`` is False for a pack, which chooses among epochs.
     """
 
     table: pd.DataFrame
@@ -33,9 +33,9 @@ class LearningCurves:
 
     def panels(self) -> dict[str, str]:
         """Columns to draw, and their names in words."""
-        named = {name: name.replace("train_", "training ") for name in self.losses}
-        named = {name: words.replace("_", " ") for name, words in named.items()}
-        return named | ({"validation_score": self.validation} if self.scored else {})
+        titles = {name: name.replace("train_", "training ") for name in self.losses}
+        titles = {name: words.replace("_", " ") for name, words in titles.items()}
+        return titles | ({"validation_score": self.validation} if self.scored else {})
 
     def of_each(self, column: str, *, as_scores: bool = False) -> pd.DataFrame:
         """One column by epoch (rows) and member (columns), a loss of validation rows as such."""
@@ -75,7 +75,7 @@ def learning_curves(estimator: Any) -> LearningCurves:
         raise ValueError("has no epochs to draw; solver='lbfgs' has none")
     columns = [str(name) for name in history if name not in _NO_LOSS]
     validations = [name for name in columns if name.startswith("validation")]
-    if len(validations) > 1:  # of several networks, each with a best epoch of its own
+    if len(validations) > 1:  # several networks have different best epochs
         validations = []
     names = [name for name in columns if name not in validations]
     scores, words = pd.Series(np.nan, history.index), "score"
@@ -98,9 +98,8 @@ def _score_words(estimator: Any) -> str:
     return _SCORES.get(words, words)
 
 
-# ---- What a fit found, within scikit-learn's HTML of an estimator: facts, and the curves as
-# small SVG
-# It needs neither JavaScript nor colours: what a curve says stands below it.
+# ---- Results of a fit in scikit-learn's HTML of an estimator: facts, and curves as small SVG -----
+# It needs neither JavaScript nor colours: a curve is described below it.
 
 _WIDTH, _HEIGHT, _PAD = 168, 56, 4  # of a curve, in pixels
 _POINTS = 120  # of a curve, at most
@@ -117,27 +116,27 @@ class FittedHTML:
     """Lets scikit-learn's HTML of a fitted estimator (1.7 and later) show what its fit found."""
 
     def _fit_facts(self) -> dict[str, str]:
-        """What there is to say beside the curves: names, and values in words."""
+        """Facts that are shown with the curves: names, and values in words."""
         raise NotImplementedError
 
     def _get_params_html(self, *args: Any, **kwargs: Any) -> Any:
-        shown = super()._get_params_html(*args, **kwargs)  # type: ignore[misc]
+        html = super()._get_params_html(*args, **kwargs)  # type: ignore[misc]
         fitted = self.__sklearn_is_fitted__()  # type: ignore[attr-defined]
-        return _Shown(shown, fitted_html(self)) if fitted else shown
+        return _Shown(html, fitted_html(self)) if fitted else html
 
 
 class _Shown:
-    """scikit-learn's table of parameters, and what the fit found below it."""
+    """scikit-learn's table of parameters, with the fitted attributes below it."""
 
-    def __init__(self, parameters: Any, found: str) -> None:
-        self.parameters, self.found = parameters, found
+    def __init__(self, parameters: Any, fitted_html: str) -> None:
+        self.parameters, self.found = parameters, fitted_html
 
     def _repr_html_inner(self) -> str:
         return f"{self.parameters._repr_html_inner()}{self.found}"
 
 
 def fitted_html(estimator: FittedHTML) -> str:
-    """What a fitted estimator learned, as a table and its curves."""
+    """Fitted attributes of an estimator as a table, and its learning curves."""
     facts = estimator._fit_facts()
     figures: list[str] = []
     history = getattr(estimator, "history_", None)
@@ -154,9 +153,9 @@ def fitted_html(estimator: FittedHTML) -> str:
 
 def _epochs(curves: LearningCurves) -> str:
     counts = curves.table["member"].value_counts().tolist()
-    least, most = min(counts), max(counts)
-    counted = f"{most:,}" if least == most else f"{least:,} to {most:,}"
-    return f"{counted} epoch{'s' * (most != 1)}"
+    smallest, largest = min(counts), max(counts)
+    counted = f"{largest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"
+    return f"{counted} epoch{'s' * (largest != 1)}"
 
 
 def _figure(curves: LearningCurves, column: str, name: str) -> str:
@@ -180,9 +179,9 @@ def _svg(values: pd.Series, column: str, best: int | None) -> str:
     finite = y[np.isfinite(y)]
     low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 0.0)
     heights = (y - low) / (high - low) if high > low else np.full(len(y), 0.5)
-    places = np.arange(len(y)) / max(len(y) - 1, 1)
+    positions = np.arange(len(y)) / max(len(y) - 1, 1)
     points = np.column_stack(
-        [_PAD + places * (_WIDTH - 2 * _PAD), _HEIGHT - _PAD - heights * (_HEIGHT - 2 * _PAD)]
+        [_PAD + positions * (_WIDTH - 2 * _PAD), _HEIGHT - _PAD - heights * (_HEIGHT - 2 * _PAD)]
     ).round(1)
     drawn = points[np.unique(np.linspace(0, len(y) - 1, _POINTS).round().astype(int))]
     line = " ".join(f"{x:g},{height:g}" for x, height in drawn if np.isfinite(height))
@@ -219,7 +218,7 @@ class ChartRow:
 def interval_chart(rows: Sequence[ChartRow], ends: tuple[float, float], axis: str) -> str:
     """Draw means with their intervals as SVG, one row each, from the first end to the second.
 
-    A mean beyond an end is a triangle at it. ``axis`` says what is drawn.
+    A mean beyond an end is a triangle at that end. ``axis`` is the label of the axis.
     """
     low, high = ends
     scale = _BARS / ((high - low) or 1.0)
@@ -245,10 +244,10 @@ def interval_chart(rows: Sequence[ChartRow], ends: tuple[float, float], axis: st
             f'<text x="{names + _BARS + 20}" y="{y + 4}">{row.mean:.4g}</text></g>'
         )
     width, bottom = names + _BARS + _NUMBERS, _ROW * len(rows)
-    left, right = place(low), place(high)
+    left_end, right = place(low), place(high)
     parts.append(
-        f'<path d="M {left} {bottom} H {right}" stroke="gray"/>'
-        f'<text x="{left}" y="{bottom + 15}">{low:.4g}</text>'
+        f'<path d="M {left_end} {bottom} H {right}" stroke="gray"/>'
+        f'<text x="{left_end}" y="{bottom + 15}">{low:.4g}</text>'
         f'<text x="{right}" y="{bottom + 15}" text-anchor="end">{high:.4g}</text>'
     )
     return (

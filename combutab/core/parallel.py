@@ -28,7 +28,7 @@ from joblib.parallel import BACKENDS, get_active_backend
 from combutab._version import __version__
 from combutab.core.text import one_line
 
-# ---- Dask and Ray as joblib's backends: what these lack for a run that lasts ---------------------
+# ---- Dask and Ray as joblib's backends: features that long runs need -----------------------------
 
 
 class WorkerDied(RuntimeError):
@@ -37,7 +37,7 @@ class WorkerDied(RuntimeError):
 
 @dataclass(frozen=True)
 class Failed:
-    """In place of a task's result: what it raised, or a `WorkerDied`."""
+    """The error of a task, or a `WorkerDied`, instead of its result."""
 
     error: Exception
 
@@ -54,7 +54,7 @@ def _worker() -> Any:
 
 
 def on_worker() -> bool:
-    """Tell whether this thread works on a task of Dask, whose joblib would share it out anew."""
+    """Whether this thread works on a task of Dask, which must not distribute its work again."""
     return _worker() is not None
 
 
@@ -68,7 +68,7 @@ def unwanted() -> bool:
 
 
 def patched(active: Any) -> Any:
-    """Give joblib's backend of Dask or Ray again, with what it lacks; others as they are."""
+    """Joblib's backend of Dask or Ray with the missing features; other backends unchanged."""
     kind = type(active)
     if kind.__name__ == "DaskDistributedBackend":
         return type(kind.__name__, (_Dask, kind), {})(
@@ -91,7 +91,7 @@ _Backend: Any = object  # as which mypy knows the other base's methods
 
 
 class _Dask(_Backend):
-    """What joblib's Dask backend lacks, as its first base."""
+    """Missing features of joblib's Dask backend, as its first base."""
 
     pre_dispatch = "all"  # a worker keeps a table as long as tasks that are known wait for it
 
@@ -108,7 +108,7 @@ class _Dask(_Backend):
         while not self._aborted:
             try:
                 sent = await super()._to_func_args(func)
-            except Exception as error:  # the worker that a table went to is gone, or there is none
+            except Exception as error:  # the worker with the table has died, or there is no worker
                 if time.monotonic() > end or self.client.status != "running":
                     func.tell(error)
                     raise
@@ -147,7 +147,7 @@ class _Dask(_Backend):
 
 
 class _Ray(_Backend):
-    """What Ray's backend for joblib lacks, as its first base."""
+    """Missing features of Ray's backend for joblib, as its first base."""
 
     supports_return_generator = True  # joblib's pools of this machine cannot be left midway
 
@@ -164,8 +164,8 @@ class _Ray(_Backend):
 
         batch = copy.copy(func)
         batch.items = [
-            (_run_stored, (sent[0], call, *map(self._store, sent[1:])), named)
-            for call, sent, named in func.items
+            (_run_stored, (sent[0], call, *map(self._store, sent[1:])), arguments)
+            for call, sent, arguments in func.items
         ]
         return super().submit(batch, tell)
 
@@ -178,14 +178,14 @@ class _Ray(_Backend):
             ray.kill(actors.pop()[0])
         super().terminate()
 
-    def _store(self, each: Any) -> Any:
+    def _store(self, argument: Any) -> Any:
         import ray
 
-        if not isinstance(each, np.ndarray):
-            return each
-        if id(each) not in self._stored:
-            self._stored[id(each)] = each, ray.put(each)
-        return self._stored[id(each)][1]
+        if not isinstance(argument, np.ndarray):
+            return argument
+        if id(argument) not in self._stored:
+            self._stored[id(argument)] = argument, ray.put(argument)
+        return self._stored[id(argument)][1]
 
 
 def _run_stored(position: int, call: Callable[..., Any], *sent: Any) -> tuple[int, Any]:
@@ -214,7 +214,7 @@ class OtherVersions(RuntimeError):
 
 
 def attempt(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Give what a function gives, or `Failed` with what it raises."""
+    """The result of a function, or `Failed` with its error."""
     try:
         return function(*arguments)
     except Exception as error:  # the caller decides
@@ -258,8 +258,8 @@ def completed(
 ) -> Generator[tuple[int, Any]]:
     """Call ``function(*task)`` for each task; results come as they are done.
 
-    What a cluster loses is sent again: all that is not back, as long as anything comes back; and,
-    at the end and one by one, the tasks that workers died with.
+    Tasks that a cluster loses are sent again, as long as any result comes back. Tasks whose workers
+    died are sent again at the end, one by one.
 
     Parameters
     ----------
@@ -289,12 +289,12 @@ def completed(
         calls = (delayed(_run)(i, function, task) for i, task in enumerate(tasks))
         yield from _results(n_jobs, calls)
         return
-    wanted, send = list(tasks), _Sender(shared).pack
-    packed = ((i, (i, *send(function, task))) for i, task in enumerate(wanted))
+    all_tasks, send = list(tasks), _Sender(shared).pack
+    packed = ((i, (i, *send(function, task))) for i, task in enumerate(all_tasks))
     if not on_cluster():
         yield from _results(n_jobs, (delayed(_run_sent)(*task) for _, task in packed))
         return
-    out: dict[int, tuple[Any, ...]] = {}  # what is not back
+    out: dict[int, tuple[Any, ...]] = {}  # tasks without a result
     died = []
     n_back, n_before = 0, -1  # the first time all is sent again even if nothing came back
 
@@ -303,7 +303,7 @@ def completed(
             out[i] = task
             yield delayed(_run_sent)(*task)
 
-    while n_back < len(wanted):
+    while n_back < len(all_tasks):
         try:
             for i, result in _cluster_results(n_jobs, calls_for(chain([*out.items()], packed))):
                 n_back += 1
@@ -336,17 +336,17 @@ def _cluster_results(n_jobs: int | None, calls: Iterable[Any]) -> Generator[tupl
 
 
 def _results(n_jobs: int | None, calls: Iterable[Any]) -> Generator[tuple[int, Any]]:
-    active, wanted = get_active_backend(prefer="threads")
+    active, backend_jobs = get_active_backend(prefer="threads")
     options: dict[str, Any] = {"n_jobs": n_jobs, "prefer": "threads"}
     if on_cluster():
         backend = options["backend"] = patched(active)
         options["pre_dispatch"] = getattr(backend, "pre_dispatch", "2 * n_jobs")
-        options["n_jobs"] = n_jobs or wanted or -1
+        options["n_jobs"] = n_jobs or backend_jobs or -1
     try:
         parallel = Parallel(return_as="generator_unordered", **options)
     except ValueError:  # backends that give all results at once, as "multiprocessing"
         parallel = Parallel(**options)
-    outputs = (found for found in parallel(calls))
+    outputs = (output for output in parallel(calls))
     finished = False
     try:
         for i, result in outputs:
@@ -377,80 +377,84 @@ def _run(position: int, function: Callable[..., Any], arguments: Sequence[Any]) 
 
 
 class _Sender:
-    """Packs tasks, without what they share: that goes beside them, as arrays.
+    """Packs tasks; shared objects are sent separately, as arrays.
 
-    An array that is an argument by itself is what joblib's backends know how to send once: 'dask'
-    scatters it, 'loky' maps it into memory; for 'ray' see `_Ray`.
+    Joblib's backends send an array only once if it is an argument of the call: 'dask' scatters it,
+    'loky' maps it into memory; for 'ray' see `_Ray`.
     """
 
     def __init__(self, shared: Iterable[Any]) -> None:
         self._arrays: list[np.ndarray] = []
-        self._places: dict[int, tuple[str, int]] = {}  # by the object's id
-        self._kept = []  # as long as their ids are in use
-        found: dict[object, int] = {}
-        for each in shared:
-            if id(each) in self._places:
+        self._positions: dict[int, tuple[str, int]] = {}  # by the object's id
+        self._objects = []  # kept while their ids are in use
+        positions: dict[object, int] = {}
+        for item in shared:
+            if id(item) in self._positions:
                 continue
-            kind, array = _array_to_send(each)
+            kind, array = _array_to_send(item)
             if array.nbytes < _SEPARATE:
                 continue
             content = array.dtype.str, array.shape, hashlib.blake2b(array.data.cast("B")).digest()
-            place = found.setdefault(content, len(self._arrays))
-            if place == len(self._arrays):
+            position = positions.setdefault(content, len(self._arrays))
+            if position == len(self._arrays):
                 self._arrays.append(array)
-            self._places[id(each)] = kind, place
-            self._kept.append(each)
+            self._positions[id(item)] = kind, position
+            self._objects.append(item)
 
     def pack(self, function: Callable[..., Any], task: Sequence[Any]) -> tuple[Any, ...]:
-        """Give the arguments of `_run_sent` but the first."""
+        """The arguments of `_run_sent` except the first."""
         buffer = io.BytesIO()
-        pickler = _Pickler(buffer, self._places)
+        pickler = _Pickler(buffer, self._positions)
         try:
             pickler.dump((function, *task))
         except Exception as error:  # the task's own: the others can be sent
             return self.pack(_raise, [_portable(error)])
-        return _versions(), buffer.getvalue(), *(self._arrays[place] for place in pickler.used)
+        return (
+            _versions(),
+            buffer.getvalue(),
+            *(self._arrays[position] for position in pickler.used),
+        )
 
 
-def _array_to_send(each: Any) -> tuple[str, np.ndarray]:
-    if isinstance(each, torch.Tensor):
-        return "tensor", np.ascontiguousarray(each.numpy())
-    if isinstance(each, np.ndarray) and not each.dtype.hasobject:
-        return "array", np.ascontiguousarray(each)
-    return "object", np.frombuffer(cloudpickle.dumps(each), np.uint8)
+def _array_to_send(item: Any) -> tuple[str, np.ndarray]:
+    if isinstance(item, torch.Tensor):
+        return "tensor", np.ascontiguousarray(item.numpy())
+    if isinstance(item, np.ndarray) and not item.dtype.hasobject:
+        return "array", np.ascontiguousarray(item)
+    return "object", np.frombuffer(cloudpickle.dumps(item), np.uint8)
 
 
 class _Pickler(cloudpickle.Pickler):
-    """Leaves out what is sent beside; functions of a script are sent by their code."""
+    """Leaves out objects that are sent separately; functions of a script are sent as code."""
 
-    def __init__(self, buffer: io.BytesIO, places: dict[int, tuple[str, int]]) -> None:
+    def __init__(self, buffer: io.BytesIO, positions: dict[int, tuple[str, int]]) -> None:
         super().__init__(buffer)
         self.used: dict[int, int] = {}  # an array's place among all, and among the task's
-        self._places = places
+        self._positions = positions
 
-    def persistent_id(self, each: Any) -> tuple[str, int] | None:
-        found = self._places.get(id(each))
-        if found is None:
+    def persistent_id(self, item: Any) -> tuple[str, int] | None:
+        entry = self._positions.get(id(item))
+        if entry is None:
             return None
-        kind, place = found
-        return kind, self.used.setdefault(place, len(self.used))
+        kind, position = entry
+        return kind, self.used.setdefault(position, len(self.used))
 
 
 class _Unpickler(pickle.Unpickler):
     def __init__(self, packed: bytes, arrays: Sequence[np.ndarray]) -> None:
         super().__init__(io.BytesIO(packed))
-        self._arrays, self._made = arrays, dict[tuple[str, int], Any]()
+        self._arrays, self._unpacked = arrays, dict[tuple[str, int], Any]()
 
     def persistent_load(self, which: tuple[str, int]) -> Any:
-        if which not in self._made:
-            kind, place = which
-            array = self._arrays[place]
+        if which not in self._unpacked:
+            kind, position = which
+            array = self._arrays[position]
             if kind == "object":
-                self._made[which] = pickle.loads(array.data)
+                self._unpacked[which] = pickle.loads(array.data)
             else:  # torch takes no array that is not to be written
                 array = array if array.flags.writeable else np.array(array)
-                self._made[which] = torch.from_numpy(array) if kind == "tensor" else array
-        return self._made[which]
+                self._unpacked[which] = torch.from_numpy(array) if kind == "tensor" else array
+        return self._unpacked[which]
 
 
 def _versions() -> dict[str, str]:
@@ -461,11 +465,11 @@ def _run_sent(
     position: int, versions: dict[str, str], packed: bytes, *arrays: np.ndarray
 ) -> tuple[int, Any]:
     """Do a task that another process sent; nothing of it is unpacked by another version."""
-    here = _versions()
-    if here != versions:
+    own_versions = _versions()
+    if own_versions != versions:
         theirs, ours = (
-            ", ".join(f"{name} {version}" for name, version in each.items())
-            for each in (here, versions)
+            ", ".join(f"{name} {version}" for name, version in listed.items())
+            for listed in (own_versions, versions)
         )
         message = (
             f"process {os.getpid()} on {platform.node()} has {theirs}, and was sent a task by a "
@@ -488,8 +492,8 @@ def _raise(error: Exception) -> None:
 def _portable(error: Exception) -> Exception:
     """Give an error that can be sent back, with the lines of code that led to it."""
     try:
-        found = pickle.loads(pickle.dumps(error))
+        portable = pickle.loads(pickle.dumps(error))
     except Exception:  # whatever classes of errors come to
-        found = RuntimeError(f"{type(error).__name__}: {error}")
-    found.add_note("".join(traceback.format_exception(error)))
-    return found
+        portable = RuntimeError(f"{type(error).__name__}: {error}")
+    portable.add_note("".join(traceback.format_exception(error)))
+    return portable

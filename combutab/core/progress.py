@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 _NOTEBOOK_WIDTH = 100  # columns
-_NOTEBOOK_PAUSE = 0.2  # seconds between what a notebook is sent
+_NOTEBOOK_PAUSE = 0.2  # seconds between updates of a notebook
 _RECENT = 3600.0  # seconds, by whose speed the time that is left is judged
 
 
@@ -28,9 +28,9 @@ def clock(seconds: float) -> str:
     >>> clock(5.2), clock(3725)
     ('0:05', '1:02:05')
     """
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, remainder = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{hours}:{minutes:02}:{remainder:02}" if hours else f"{minutes}:{remainder:02}"
 
 
 def left_column() -> ProgressColumn:
@@ -45,8 +45,8 @@ def left_column() -> ProgressColumn:
         def render(self, task: Task) -> Text:
             if task.time_remaining is None:
                 return Text(f"{clock(task.elapsed or 0.0)} so far")
-            left = min(task.time_remaining, task.fields["end"] - time.monotonic())
-            return Text(f"{clock(max(0.0, left))} left")
+            seconds_left = min(task.time_remaining, task.fields["end"] - time.monotonic())
+            return Text(f"{clock(max(0.0, seconds_left))} left")
 
     return LeftColumn()
 
@@ -135,7 +135,7 @@ def make_bar(*columns: Any, transient: bool = False) -> Progress:
 
 
 def _handler() -> Any:
-    """What Ctrl-C calls; None in threads beside the main one, which Python does not interrupt."""
+    """The handler of Ctrl-C; None outside of the main thread, which alone Python interrupts."""
     handler = signal.getsignal(signal.SIGINT)
     is_main = threading.current_thread() is threading.main_thread()
     return handler if is_main and callable(handler) else None
@@ -143,9 +143,9 @@ def _handler() -> Any:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let Ctrl-C act after what is done in here, and not amid it.
+    """Delay Ctrl-C until the end of this context.
 
-    It is for moments: bookkeeping of which the half would be wrong.
+    It is for short bookkeeping that must be complete.
 
     Examples
     --------

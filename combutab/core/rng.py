@@ -1,7 +1,7 @@
 """Random numbers as functions of a key, and seeds from scikit-learn's ``random_state``.
 
-Every use of random numbers derives a key of its own from the fit's seed, so that a member's draws
-do not depend on what it is trained beside, and global random state is never touched.
+Every use of random numbers derives a separate key from the seed of the fit, so that the random
+numbers of a member do not depend on the stack, and global random state is never touched.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from combutab.core.world import broadcast
 
-# ---- Counter-based random numbers: a value is a function of its key and its position, nothing
-# else
-# A draw does not depend on what was drawn before, on the device, or on which other members a stack
-# holds, so a network trained in a stack sees the shuffles and dropout masks that it would see alone
-# (the idea behind JAX's keys). The generator is SplitMix64 (Steele, Lea and Flood, 2014): a 64-bit
-# counter, multiplied by the golden gamma, through a bijective mixer.
+# ---- Counter-based random numbers: a value is a function of its key and its position only --------
+# A draw does not depend on previous draws, on the device, or on the other members of a stack, so a
+# network in a stack gets the same shuffles and dropout masks as a single one (as with JAX's keys).
+# The generator is SplitMix64 (Steele, Lea and Flood, 2014): a 64-bit counter, multiplied by the
+# golden gamma, through a bijective mixer.
 
 Keys = Sequence[int] | Tensor  # 64-bit keys, or their ``starts`` on the device
 _Integers = TypeVar("_Integers", int, np.ndarray)
@@ -41,9 +40,9 @@ _PURPOSES = 1 << 63  # from here on a datum is a stream; below, a position
 
 @unique
 class Stream(IntEnum):
-    """Name the use of a stream of random numbers; in brackets the positions that it has.
+    """Uses of streams of random numbers, with their positions in brackets.
 
-    Numbers are not used again: results of a ``random_state`` follow from them.
+    Their numbers determine the results of a ``random_state``, so a number is never reused.
     """
 
     # of a random_state
@@ -60,20 +59,20 @@ class Stream(IntEnum):
     BASELINE = 11  # a comparison's learners of other kinds
     CORRUPTION = 12  # (name): of a table; which columns
     CORRUPTED_COLUMN = 13  # (name, column)
-    MEMBER_SETTINGS = 14  # what the members of a pack are made with
+    MEMBER_SETTINGS = 14  # settings of the members of a pack
     # of a member's key
     WEIGHTS = 20  # initial ones; of a generator's networks, of the network's key
     ACTIVATION = 21  # (layer): construction of the module; as WEIGHTS
-    ACTIVATION_CALL = 22  # (call): what it draws in training, of the key of ACTIVATION
+    ACTIVATION_CALL = 22  # (call): random numbers in training, from the key of ACTIVATION
     SHUFFLE = 23  # (step that a part of the table begins with, epoch)
     DROPOUT = 24  # (epoch, step)
-    GENERATOR, CRITIC, ROW_ENCODER, ROW_DECODER = 25, 26, 27, 28  # the key of such a network
+    GENERATOR, CRITIC, ROW_ENCODER, ROW_DECODER = 25, 26, 27, 28  # the key of this network
     VALIDATION = 29  # a generator's sample, or TVAE's latent noise, the same after every epoch
     GAN_CONDITIONS, GAN_NOISE, GAN_GUMBEL, GAN_MASKS, GAN_MIX = 30, 31, 32, 33, 34  # (step)
     VAE_ORDER = 35  # (epoch)
     VAE_NOISE = 36  # (step)
     FIRST_ROWS = 37  # rows that initial weights are scaled by, and where kinks are
-    CODE_NETWORK, VALUE_NETWORK = 50, 51  # the key of such a network
+    CODE_NETWORK, VALUE_NETWORK = 50, 51  # the key of this network
     FLOW_ORDER = 52  # (epoch)
     FLOW_HIDDEN, FLOW_KNOWN, FLOW_TIMES, FLOW_NOISE = 53, 54, 55, 56  # (step)
     FLOW_MASKS = 57  # (step)
@@ -83,7 +82,7 @@ class Stream(IntEnum):
     REQUESTED = 42  # of a chunk's: which category a network is asked for
     ACCEPTED = 43  # of a chunk's: which rows are kept
     CHUNK_MEMBER = 44  # (member), of a chunk's: a member's rows, whose are the following
-    CONDITIONS = 45  # what is asked of rows of which nothing is
+    CONDITIONS = 45  # random conditions of rows without requested ones
     LATENT = 46  # the network's input
     CODES = 47  # categories and modes
     VALUES = 48  # noise about the values
@@ -200,7 +199,7 @@ def random_permutations(
     """
     n = max(lengths)
     draws = random_int64(keys, n, device)
-    places = torch.arange(n, device=draws.device)
+    positions = torch.arange(n, device=draws.device)
     # A draw's low bits make way for its place, so that sorting the numbers alone is enough: on a
     # CPU it takes a tenth of the time, and half the memory, of sorting them with their places.
     masks = [(1 << max(1, (length - 1).bit_length())) - 1 for length in lengths]
@@ -208,8 +207,8 @@ def random_permutations(
     past = None
     if min(lengths) < n:  # a row's own mask: it has the order that it has alone
         low = torch.tensor(masks, device=draws.device).unsqueeze(1)
-        past = places >= torch.tensor(list(lengths), device=draws.device).unsqueeze(1)
-    draws.bitwise_and_(~low).bitwise_or_(places)
+        past = positions >= torch.tensor(list(lengths), device=draws.device).unsqueeze(1)
+    draws.bitwise_and_(~low).bitwise_or_(positions)
     if past is not None:
         draws.masked_fill_(past, torch.iinfo(torch.int64).max)
     if draws.is_cuda:
@@ -217,7 +216,7 @@ def random_permutations(
     else:
         draws.numpy().sort(axis=1)
     draws.bitwise_and_(low)
-    return draws if past is None else torch.where(past, places, draws)
+    return draws if past is None else torch.where(past, positions, draws)
 
 
 def uniforms(keys: Sequence[int], *shape: int, device: torch.device) -> Tensor:
@@ -244,7 +243,7 @@ def normals(keys: Sequence[int], *shape: int, device: torch.device) -> Tensor:
 
 # ---- Scikit-learn's ``random_state`` as a seed or a generator, without numpy's global state ------
 
-_held: ContextVar[int | None] = ContextVar("held", default=None)
+_fixed_seed: ContextVar[int | None] = ContextVar("fixed_seed", default=None)
 
 RandomState = None | int | np.integer | np.random.RandomState | np.random.Generator
 
@@ -253,17 +252,17 @@ def seed_from(random_state: object) -> int:
     """Turn a ``random_state`` into a seed of up to 64 bits.
 
     ``None`` takes fresh entropy, an int is the seed itself, a ``RandomState`` or ``Generator``
-    is drawn from (so that it advances, as in scikit-learn). Ranks that share a fit all take what
-    rank 0 draws.
+    is drawn from (so that it advances, as in scikit-learn). Ranks that share a fit all use the seed
+    of rank 0.
 
-    Raises ValueError if it is none of these, or the int is negative or has more bits.
+    Raises ValueError for other types, and for ints that are negative or have more bits.
 
     >>> seed_from(7)
     7
     """
-    held, is_int = _held.get(), isinstance(random_state, int | np.integer)
-    if held is not None and not is_int:
-        return held
+    fixed_seed, is_int = _fixed_seed.get(), isinstance(random_state, int | np.integer)
+    if fixed_seed is not None and not is_int:
+        return fixed_seed
     if random_state is None:
         return broadcast(int(np.random.SeedSequence().generate_state(1, np.uint64)[0]))
     if isinstance(random_state, np.random.RandomState):
@@ -280,17 +279,17 @@ def seed_from(random_state: object) -> int:
 
 @contextmanager
 def holding(seed: int) -> Iterator[None]:
-    """Within, all random states but ints give this seed: that of a training that is taken up.
+    """In this context all random states except ints give this seed, to continue a training.
 
     >>> with holding(7):
     ...     seed_from(None), seed_from(3)
     (7, 3)
     """
-    token = _held.set(seed)
+    token = _fixed_seed.set(seed)
     try:
         yield
     finally:
-        _held.reset(token)
+        _fixed_seed.reset(token)
 
 
 def as_generator(random_state: RandomState) -> np.random.Generator:
@@ -358,11 +357,11 @@ class SeededDraws(TorchDispatchMode):
         if torch.Tag.nondeterministic_seeded not in func.tags:
             return func(*args, **kwargs)
         names = [argument.name for argument in func._schema.arguments]
-        given = dict(zip(names, args, strict=False)) | kwargs
-        if given.get("generator") is not None or given.get("dropout_p") == 0:
+        arguments = dict(zip(names, args, strict=False)) | kwargs
+        if arguments.get("generator") is not None or arguments.get("dropout_p") == 0:
             return func(*args, **kwargs)
         if func is torch.ops.aten.native_dropout.default:
-            return self._dropout(**given)
+            return self._dropout(**arguments)
         if "generator" not in names:
             packet, overload = (
                 func.overloadpacket,
@@ -376,11 +375,11 @@ class SeededDraws(TorchDispatchMode):
             func = getattr(packet, overload)
         # a generator may stand among the positional arguments
         args = args[: names.index("generator")] if "generator" in names else args
-        return func(*args, **kwargs, generator=self._generator(given))
+        return func(*args, **kwargs, generator=self._generator(arguments))
 
-    def _generator(self, given: Mapping[str, Any]) -> torch.Generator:
-        tensors = [value for value in given.values() if isinstance(value, torch.Tensor)]
-        device = tensors[0].device if tensors else torch.device(given.get("device") or "cpu")
+    def _generator(self, arguments: Mapping[str, Any]) -> torch.Generator:
+        tensors = [value for value in arguments.values() if isinstance(value, torch.Tensor)]
+        device = tensors[0].device if tensors else torch.device(arguments.get("device") or "cpu")
         if self._drawn is None:
             self._drawn = self._seed()
         if device not in self._generators:

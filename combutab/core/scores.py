@@ -23,19 +23,23 @@ def _over_classes(name: str) -> Values:
         else:
             columns = [(y == k, p[:, k]) for k in range(p.shape[1])]
         score = getattr(metrics, name)
-        found = [score(own, each) for own, each in columns if 0 < own.sum() < len(own)]
-        return float(np.mean(found)) if found else np.nan
+        scores = [
+            score(is_class, class_score)
+            for is_class, class_score in columns
+            if 0 < is_class.sum() < len(is_class)
+        ]
+        return float(np.mean(scores)) if scores else np.nan
 
     return values
 
 
 def _log_loss(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
-    own = p[np.arange(len(y)), y] if y.ndim == 1 else np.where(y == 1, p, 1 - p)
-    return float(abs(np.log(own.clip(np.finfo(float).eps)).mean()))
+    chosen = p[np.arange(len(y)), y] if y.ndim == 1 else np.where(y == 1, p, 1 - p)
+    return float(abs(np.log(chosen.clip(np.finfo(float).eps)).mean()))
 
 
 def confusion_counts(y: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.ndarray:
-    """The confusion matrix, which is much quicker than scikit-learn's for many resamples."""
+    """The confusion matrix; much faster than scikit-learn's for many resamples."""
     cells = np.bincount(y * n_classes + predicted, minlength=n_classes**2)
     return cells.reshape(n_classes, n_classes)
 
@@ -43,8 +47,8 @@ def confusion_counts(y: np.ndarray, predicted: np.ndarray, n_classes: int) -> np
 def _f1_macro(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
     if y.ndim > 1:
         return float(metrics.f1_score(y, predicted, average="macro", zero_division=0))
-    found, total = _f1_of_classes(y, predicted, p)
-    return float(found[total > 0].mean())
+    scores, total = _f1_of_classes(y, predicted, p)
+    return float(scores[total > 0].mean())
 
 
 def _f1(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
@@ -118,10 +122,10 @@ def check_defined(metric: str, y: Any) -> None:
 def guessed_answers(
     metric: str, train: np.ndarray, n_rows: int, n_classes: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Predictions that use no column, and probabilities, by what is known of the targets ``train``.
+    """Predictions and probabilities of a baseline that uses only the targets ``train``.
 
-    They are the shares of the classes, and so the most frequent one; of numbers the mean, or for
-    MAE and MAPE the median.
+    For classes these are the most frequent one and the shares of all; for numbers the mean, or the
+    median for MAE and MAPE.
 
     >>> guessed_answers("accuracy", np.array([0, 0, 0, 1]), 1, 2)
     (array([0]), array([[0.75, 0.25]]))

@@ -1,9 +1,9 @@
 """State as numeric arrays and JSON, and back: exact, and no code is run on reading.
 
 ``pack`` writes the values that a fitted model consists of: numbers, text, dates, dtypes, columns
-of a table, and dataclasses whose fields ``declare`` names. ``unpack`` reads them. What is read may
-be a stranger's: dtypes and time zones are those of a list, the fields of a dataclass are checked
-against its declaration, and nothing is larger than the text that describes it.
+of a table, and dataclasses whose fields ``declare`` names. ``unpack`` reads them. Files may
+be forged: dtypes and time zones must be in a list, the fields of a dataclass are checked against
+its declaration, and nothing is larger than the text that describes it.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def declare(
 ) -> None:
     """Let a dataclass be packed by these fields.
 
-    Reading raises ValueError if a field is not what is declared, or if ``check`` raises one, which
-    compares the fields with one another.
+    Reading raises ValueError if a field differs from its declaration, or if ``check``, which
+    compares the fields, raises it.
     """
 
     def read(values: Any) -> T:
@@ -93,14 +93,14 @@ def pack(value: Any, arrays: Arrays | None = None, name: str = "") -> Any:
     if isinstance(value, float) and math.isfinite(value):
         return value
     if isinstance(value, list):
-        return [pack(each, arrays, f"{name}.{i}") for i, each in enumerate(value)]
+        return [pack(element, arrays, f"{name}.{i}") for i, element in enumerate(value)]
     if isinstance(value, dict) and not any(_is_odd(key) for key in value):
         stem = f"{name}." if name else ""
-        return {key: pack(each, arrays, f"{stem}{key}") for key, each in value.items()}
+        return {key: pack(element, arrays, f"{stem}{key}") for key, element in value.items()}
     if arrays is not None and isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
         arrays[name] = value.copy()
         return {f"{_SIGN}array": name}
-    kind = next((_KINDS[each] for each in type(value).__mro__ if each in _KINDS), None)
+    kind = next((_KINDS[base] for base in type(value).__mro__ if base in _KINDS), None)
     if kind is None:
         raise TypeError(
             f"a value of type {type(value).__name__} cannot be saved: {value!r}; convert its "
@@ -120,12 +120,12 @@ def unpack(packed: Any, arrays: Arrays | None = None) -> Any:
     kind refuses it.
     """
     if isinstance(packed, list):
-        return [unpack(each, arrays) for each in packed]
+        return [unpack(item, arrays) for item in packed]
     if not isinstance(packed, dict):
         return packed
     key = next(iter(packed)) if len(packed) == 1 else ""
     if not key.startswith(_SIGN):
-        return {name: unpack(each, arrays) for name, each in packed.items()}
+        return {name: unpack(item, arrays) for name, item in packed.items()}
     payload = packed[key]
     if key == f"{_SIGN}array" and isinstance(payload, str):
         if arrays is None or payload not in arrays:
@@ -150,10 +150,10 @@ def unpack_all(
     packed: Any, arrays: Mapping[str, np.ndarray], fields: Mapping[str, Field], where: str
 ) -> dict[str, Any]:
     """Unpack a dict of declared fields, which needs exactly these arrays; a ValueError if not."""
-    left = dict(arrays)
-    values: dict[str, Any] = unpack(packed, left)
-    if left:
-        raise ValueError(f"{where} has the arrays {sorted(left)} without a place"[:500])
+    unused = dict(arrays)
+    values: dict[str, Any] = unpack(packed, unused)
+    if unused:
+        raise ValueError(f"{where} has the arrays {sorted(unused)} without a place"[:500])
     check_fields(values, fields, where)
     return values
 
@@ -182,10 +182,10 @@ def _read_float(text: str) -> float:
 
 
 def _read_pairs(pairs: list[list[Any]]) -> dict[Any, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    pairs_by_key = dict(pairs)
+    if len(pairs_by_key) != len(pairs):
         raise ValueError("it has a key twice")
-    return made
+    return pairs_by_key
 
 
 def _read_decimal(text: str) -> decimal.Decimal:
@@ -251,10 +251,10 @@ def _read_array(packed: list[Any]) -> np.ndarray:
     dtype = np.dtype(name) if isinstance(name, str) and len(name) < 20 else None
     if dtype is None or dtype.kind not in "biufUS":
         raise ValueError(f"it has an array of the unknown dtype {name!r}"[:200])
-    found = np.array(values)
-    if dtype.kind in "US" and found.size * dtype.itemsize > found.nbytes:
+    array = np.array(values)
+    if dtype.kind in "US" and array.size * dtype.itemsize > array.nbytes:
         raise ValueError(f"it has an array of the dtype {name}, whose texts are shorter")
-    return found.astype(dtype)
+    return array.astype(dtype)
 
 
 def _checked_dtype(dtype: Any) -> Any:
@@ -346,7 +346,7 @@ _TEXTS = re.compile(r"[<>=|]?[US](\d{1,9})", re.ASCII)
 def read_dtype(name: str) -> Any:
     """The dtype of this name, of numpy or pandas.
 
-    Raises ValueError if it is none that a column or an array of a table has.
+    Raises ValueError if no column or array of a table can have it.
 
     >>> read_dtype("<U10")
     dtype('<U10')
@@ -388,9 +388,9 @@ def _read_string_dtype(packed: list[str]) -> Any:
     """Text is Python's where pyarrow is absent."""
     make: Any = pd.StringDtype
     storage, absent = packed
-    for each in (storage, "python"):
+    for option in (storage, "python"):
         try:
-            return make(each) if absent == "NA" else make(each, na_value=np.nan)
+            return make(option) if absent == "NA" else make(option, na_value=np.nan)
         except ImportError:  # pyarrow, which the other storage does without
             continue
         except TypeError:  # pandas before 2.3, whose own text columns are objects

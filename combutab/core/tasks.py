@@ -1,4 +1,4 @@
-"""scikit-learn's callbacks (1.9 and later): what a fit tells them, task by task.
+"""scikit-learn's callbacks (1.9 and later): the tasks of a fit that they receive.
 
 This module alone knows whether scikit-learn has them; with an earlier one fits have no tasks.
 """
@@ -25,19 +25,19 @@ else:
             """Gives an estimator nothing: this scikit-learn has no callbacks."""
 
 
-# Attributes that fitting would have by now, for a callback that asks for a fitted estimator
+# Fitted attributes at this time, for a callback that needs a fitted estimator
 Fitted = Callable[[], Mapping[str, Any] | None]
 
 
 class CallbackTask:
-    """The task of a fit, of which others are parts.
+    """The task of a fit, which has other tasks as parts.
 
     Parameters
     ----------
     estimator : the estimator that is fitted
     context : sklearn.callback.CallbackContext
     data : dict
-        What is fitted to, in the words of the callbacks' hooks: ``X``, ``y`` and ``metadata``.
+        Data of the fit, with the names of the callbacks' hooks: ``X``, ``y`` and ``metadata``.
     """
 
     def __init__(self, estimator: Any, context: Any, data: Mapping[str, Any]) -> None:
@@ -46,14 +46,14 @@ class CallbackTask:
 
     @property
     def watched(self) -> bool:
-        """Whether somebody is told."""
+        """Whether there are callbacks."""
         return has_callbacks(self.estimator)
 
     def begin(self, name: str, fitted: Fitted | None = None) -> Any:
         """Begin a part, and return it for ``end``."""
         part = self.context.subcontext(task_name=name)
         self.n_begun += 1
-        with unshared():  # what a callback fits is rank 0's own
+        with unshared():  # fits of a callback run on rank 0 only
             part.call_on_fit_task_begin(
                 estimator=self.estimator, **self.data, reconstruction_attributes=fitted
             )
@@ -68,13 +68,13 @@ class CallbackTask:
         return bool(stop)
 
     def count(self, name: str, n_done: int) -> None:
-        """Begin and end parts until so many are done."""
+        """Begin and end parts until ``n_done`` are done."""
         while self.n_begun < n_done:
             self.end(self.begin(name))
 
     @contextmanager
     def part_of(self, name: str, sub_estimator: Any) -> Iterator[None]:
-        """Make a part of another estimator's fit, which is done within."""
+        """Make the fit of another estimator, in this context, a part."""
         part = self.context.subcontext(task_name=name)
         with part.propagate_callback_context(sub_estimator):
             part.call_on_fit_task_begin(estimator=self.estimator, **self.data)
@@ -86,10 +86,10 @@ class CallbackTask:
 def fit_task(
     estimator: Any, X: Any = None, y: Any = None, sample_weight: Any = None, *, n_parts: int = 0
 ) -> Iterator[CallbackTask | None]:
-    """Tell an estimator's callbacks of its fit, which is done within and has so many parts.
+    """Report a fit in this context to the callbacks of an estimator.
 
-    None where scikit-learn has no callbacks, or another rank than the first shares a fit. Within a
-    method of ``sklearn.base._fit_context``, which ends what begins here.
+    None if scikit-learn has no callbacks, or on other ranks than the first. It must be used in a
+    method with ``sklearn.base._fit_context``, which ends the context of the callbacks.
     """
     if not hasattr(estimator, "_init_callback_context") or current().number:
         yield None
@@ -105,5 +105,5 @@ def fit_task(
 
 
 def has_callbacks(estimator: Any) -> bool:
-    """Tell whether callbacks were given to an estimator by ``set_callbacks``."""
+    """Whether ``set_callbacks`` gave an estimator callbacks."""
     return bool(getattr(estimator, "_skl_callbacks", None))

@@ -11,7 +11,7 @@ from typing import Any
 # ---- Suggestions in errors: the known names that an unknown one may stand for --------------------
 
 
-def did_you_mean(name: object, known: Iterable[object], n: int = 3) -> str:
+def did_you_mean(name: object, known_names: Iterable[object], n: int = 3) -> str:
     """Ask whether one of up to ``n`` known names was meant; say nothing if none is near.
 
     >>> did_you_mean("medv", ["MEDV", "CRIM", "MEDIAN"])
@@ -20,14 +20,14 @@ def did_you_mean(name: object, known: Iterable[object], n: int = 3) -> str:
     ''
     """
     texts: dict[str, list[str]] = {}
-    for each in known:
-        texts.setdefault(str(each).casefold(), []).append(repr(each))
+    for candidate in known_names:
+        texts.setdefault(str(candidate).casefold(), []).append(repr(candidate))
     near = difflib.get_close_matches(str(name).casefold(), texts, n=n, cutoff=0.6)
-    found = [text for match in near for text in texts[match]][:n]
-    return f"did you mean {' or '.join(found)}?" if found else ""
+    matches = [text for match in near for text in texts[match]][:n]
+    return f"did you mean {' or '.join(matches)}?" if matches else ""
 
 
-def known_instead(name: object, known: Iterable[object], n: int = 8) -> str:
+def known_instead(name: object, known_names: Iterable[object], n: int = 8) -> str:
     """Ask as `did_you_mean`, or else name the first ``n`` of those that there are.
 
     >>> known_instead("Pariss", ["Paris", "Rome"])
@@ -35,11 +35,11 @@ def known_instead(name: object, known: Iterable[object], n: int = 8) -> str:
     >>> known_instead("x", ["Paris", "Rome"])
     "there are 'Paris', 'Rome'"
     """
-    known = list(known)
-    more = f" and {len(known) - n:,} more" if len(known) > n else ""
-    listed = ", ".join(map(repr, known[:n])) + more
-    verb = "is only" if len(known) == 1 else "are"
-    return did_you_mean(name, known) or f"there {verb} {listed}"
+    known_names = list(known_names)
+    more = f" and {len(known_names) - n:,} more" if len(known_names) > n else ""
+    listed = ", ".join(map(repr, known_names[:n])) + more
+    verb = "is only" if len(known_names) == 1 else "are"
+    return did_you_mean(name, known_names) or f"there {verb} {listed}"
 
 
 def no_column(name: object, columns: Iterable[object]) -> str:
@@ -61,7 +61,7 @@ def counted(n: int, what: str) -> str:
 
 
 def one_line(error: object) -> str:
-    """What an error says, on one line.
+    """The message of an error on one line.
 
     >>> one_line(ValueError("too\\n  long"))
     'too long'
@@ -134,7 +134,7 @@ def parse_bytes(limit: Any) -> int:
 
 
 def check_limit(limit: int, needed: int, what: str, instead: str) -> None:
-    """Refuse a ``memory_limit`` below what is needed, with the least one that is enough.
+    """Refuse a ``memory_limit`` that is too small, with the smallest sufficient one.
 
     >>> check_limit(10**6, 2 * 10**6, "100 rows", "use fewer columns")
     Traceback (most recent call last):
@@ -160,5 +160,5 @@ def describe_generator(
     promise = "not guaranteed"
     if "epsilon_" in fitted:  # of the fit: parameters can be set after it
         promise = f"guaranteed, epsilon={fitted['epsilon_']:g}, delta={fitted['delta_']:g}"
-    made = {"Generator": f"{kind} of combutab {version}", "Differential privacy": promise}
-    return made | {str(name): str(value) for name, value in params.items()}
+    facts = {"Generator": f"{kind} of combutab {version}", "Differential privacy": promise}
+    return facts | {str(name): str(value) for name, value in params.items()}

@@ -1,7 +1,7 @@
-"""One fit on several processes: which of them this one is, and what they tell one another.
+"""One fit on several processes: the rank of this process, and communication between ranks.
 
-The processes are those of ``torch.distributed``: of a group that the program has initialised, or
-those that ``torchrun`` started, whose environment says so.
+The processes are those of ``torch.distributed``: of a group that the program has initialised, or of
+``torchrun``, as its environment variables show.
 """
 
 from __future__ import annotations
@@ -67,16 +67,16 @@ class World:
         """Tell which booleans are true on all ranks."""
         return truths
 
-    def all_gather(self, own: Tensor, n: int) -> Tensor:
-        """All ranks' shares of n things, (M, share, ...), as (M, n, ...).
+    def all_gather(self, share: Tensor, n: int) -> Tensor:
+        """Gather all ranks' shares of n items, (M, share, ...), as (M, n, ...).
 
-        A thing may take several places; each rank must have one at least.
+        An item may have several entries; each rank must have at least one item.
         """
-        return own
+        return share
 
-    def all_gather_list(self, own: list[T], n: int) -> list[T]:
+    def all_gather_list(self, share: list[T], n: int) -> list[T]:
         """All ranks' shares of n things, as a list; raises ValueError if n is not the same."""
-        return own
+        return share
 
 
 ONE_PROCESS = World()
@@ -97,9 +97,9 @@ class Ranks(World):
     def begin(self, what: str) -> None:
         """Wait for all to begin the next fit; raises ValueError if it is not the same."""
         self._fit = next(_numbers)
-        first, *others = self.all_gather_object(what)
-        for number, other in enumerate(others, 1):
-            if other != first:
+        descriptions = self.all_gather_object(what)
+        for number, description in enumerate(descriptions):
+            if description != descriptions[0]:
                 raise ValueError(_unlike(number, "other parameters"))
 
     def all_reduce(self, tensor: Tensor) -> None:
@@ -115,68 +115,68 @@ class Ranks(World):
         self.all_reduce(missing)
         return missing == 0
 
-    def all_gather(self, own: Tensor, n: int) -> Tensor:
+    def all_gather(self, share: Tensor, n: int) -> Tensor:
         import torch
 
         start, stop = self.span(n)
-        k = own.shape[1] // (stop - start)
-        number = torch.uint8 if own.dtype == torch.bool else own.dtype
-        whole = own.new_zeros((own.shape[0], n * k, *own.shape[2:]), dtype=number)
-        whole[:, start * k : stop * k] = own
-        self.all_reduce(whole)
-        return whole.to(own.dtype)
+        k = share.shape[1] // (stop - start)
+        number = torch.uint8 if share.dtype == torch.bool else share.dtype
+        gathered = share.new_zeros((share.shape[0], n * k, *share.shape[2:]), dtype=number)
+        gathered[:, start * k : stop * k] = share
+        self.all_reduce(gathered)
+        return gathered.to(share.dtype)
 
     def broadcast_object(self, value: T) -> T:
-        held = [value]
+        values = [value]
         self._communicate(
-            lambda: self._dist.broadcast_object_list(held, group=self._group, group_src=0)
+            lambda: self._dist.broadcast_object_list(values, group=self._group, group_src=0)
         )
-        return held[0]
+        return values[0]
 
     def all_gather_object(self, value: T) -> list[T]:
         """Return what each rank has, in their order."""
-        held: list[Any] = [None] * self.count
-        self._communicate(lambda: self._dist.all_gather_object(held, value, group=self._group))
-        return held
+        values: list[Any] = [None] * self.count
+        self._communicate(lambda: self._dist.all_gather_object(values, value, group=self._group))
+        return values
 
     def each(self, train: Callable[[], T]) -> list[T]:
-        """Return what each rank trains for itself, without a word until it has."""
+        """Return the results of all ranks, which train without communication."""
         with unshared():
-            own = train()
-        return self.all_gather_object(own)
+            result = train()
+        return self.all_gather_object(result)
 
-    def all_gather_list(self, own: list[T], n: int) -> list[T]:
-        held = self.all_gather_object((n, own))
-        for number, (other, _) in enumerate(held):
-            if other != held[0][0]:
+    def all_gather_list(self, share: list[T], n: int) -> list[T]:
+        shares = self.all_gather_object((n, share))
+        for number, (n_there, _) in enumerate(shares):
+            if n_there != shares[0][0]:
                 raise ValueError(_unlike(number, "another table"))
-        return [each for _, share in held for each in share]
+        return [item for _, part in shares for item in part]
 
     def _of(self, tensor: Tensor) -> Any:
-        """The group for tensors of this device: NCCL's, where each rank has a GPU of its own."""
+        """The group for tensors of this device: NCCL's if each rank has a different GPU."""
         if not tensor.is_cuda:
             return self._group
         if self._cuda_group is None:
             import torch
 
             at = tensor.device
-            places = self.all_gather_object(
+            gpus = self.all_gather_object(
                 (socket.gethostname(), str(torch.cuda.get_device_properties(at)))
             )
-            own = len(set(places)) == self.count and self._dist.is_nccl_available()
+            has_nccl = len(set(gpus)) == self.count and self._dist.is_nccl_available()
             self._cuda_group = self._group
-            if own:
+            if has_nccl:
                 self._cuda_group = self._dist.new_group(backend="nccl", timeout=_timeout())
         return self._cuda_group
 
     # ---- the end of a fit ------------------------------------------------------------------------
 
     def end(self) -> None:
-        """Wait for all to be done: what one of them could not do, none has done."""
+        """Wait for all ranks: a fit that one of them could not finish, none has finished."""
         self.all_gather_object(None)
 
     def leave(self, error: BaseException) -> None:
-        """Tell the others why this rank ends the fit, and let go of them."""
+        """Send the other ranks the reason why this one ends the fit, and leave the group."""
         global _ranks
         _ranks = None
         if not isinstance(error, RankError):
@@ -184,7 +184,7 @@ class Ranks(World):
             with suppress(Exception):  # there may be nobody left to tell
                 self._store().compare_set(f"combutab/{self._fit}", "", words)
         groups, self._group, self._cuda_group = {self._group, self._cuda_group}, None, None
-        for group in groups - {None}:  # whoever waits for this rank is told at once
+        for group in groups - {None}:  # ranks that wait for this one receive an error at once
             with suppress(Exception):
                 group.abort() if hasattr(group, "abort") else None
             with suppress(Exception):
@@ -202,9 +202,9 @@ class Ranks(World):
     def _why(self, error: Exception) -> str:
         key, until = f"combutab/{self._fit}", time.monotonic() + _WORD
         with suppress(Exception):
-            while not (told := self._store().check([key])) and time.monotonic() < until:
+            while not (is_explained := self._store().check([key])) and time.monotonic() < until:
                 time.sleep(0.05)
-            if told:
+            if is_explained:
                 return str(self._store().get(key).decode())
         return (
             "another rank ended without a word (killed, or out of memory), did not call fit as "
@@ -219,7 +219,7 @@ _ranks: Ranks | None = None
 
 
 def current() -> World:
-    """The processes that share what is being done."""
+    """The processes that share the current fit."""
     return _current.get() or ONE_PROCESS
 
 
@@ -229,13 +229,13 @@ def broadcast(value: T) -> T:
 
 
 def check_same(ranks: Ranks, tables: Sequence[Tensor | None]) -> None:
-    """Refuse tables that differ by rank: sums over the ranks' rows would be of nothing."""
+    """Refuse tables that differ by rank: sums over their rows would be meaningless."""
     import torch
 
-    outline, *others = ranks.all_gather_object(_outline(tables))
-    for number, other in enumerate(others, 1):
-        if other.shape != outline.shape or not torch.allclose(
-            other, outline, rtol=_NEAR, atol=_NEAR, equal_nan=True
+    outline, *outlines = ranks.all_gather_object(_outline(tables))
+    for number, their_outline in enumerate(outlines, 1):
+        if their_outline.shape != outline.shape or not torch.allclose(
+            their_outline, outline, rtol=_NEAR, atol=_NEAR, equal_nan=True
         ):
             raise ValueError(_unlike(number, "another table"))
 
@@ -249,7 +249,7 @@ def _unlike(number: int, what: str) -> str:
 
 
 def plain_parameters(estimator: Any) -> dict[str, Any]:
-    """The parameters that shape a model and can be told apart by their words, in any process."""
+    """The parameters that shape a model and have equal text in all processes."""
     parameters = estimator.get_params(deep=False).items()
     return {n: value for n, value in parameters if n not in _OF_PROCESS and _is_plain(value)}
 
@@ -263,11 +263,11 @@ def _is_plain(value: Any) -> bool:
 
 
 def _outline(tables: Sequence[Tensor | None]) -> Tensor:
-    """A few numbers that other rows, or these in another order, would have others of."""
+    """A few numbers that differ for other rows, or another order of the rows."""
     import torch
 
     sizes = [0.0 if table is None else table.numel() for table in tables]
-    found = [torch.tensor(sizes, dtype=torch.float64)]
+    numbers = [torch.tensor(sizes, dtype=torch.float64)]
     for table in tables:
         if table is None:
             continue
@@ -275,19 +275,19 @@ def _outline(tables: Sequence[Tensor | None]) -> Tensor:
         total = torch.zeros(rows.shape[1], dtype=torch.float64, device=table.device)
         for start in range(0, len(table), _PART):
             part = rows[start : start + _PART].double()
-            places = torch.arange(start + 1, start + 1 + len(part), device=table.device)
-            total += (places.double() / len(table)) @ part
-        found.append(total.cpu() / len(table))
-    return torch.cat(found)
+            positions = torch.arange(start + 1, start + 1 + len(part), device=table.device)
+            total += (positions.double() / len(table)) @ part
+        numbers.append(total.cpu() / len(table))
+    return torch.cat(numbers)
 
 
 @contextmanager
 def sharing(what: Callable[[], str]) -> Iterator[None]:
-    """Share what is fitted within with the other ranks, if there are any.
+    """Share a fit in this context with the other ranks, if there are any.
 
-    ``what`` says what that is: all must say the same. An error of one of them ends it for all. What
-    one fit does within itself is not shared once more, nor is what threads do beside the main one:
-    their calls would mix.
+    ``what`` describes the fit, and must be equal on all ranks. An error of one rank ends the fit on
+    all. Nested fits are not shared again, and neither are fits in threads other than the main one,
+    because their calls would mix.
     """
     if _current.get() is not None or threading.current_thread() is not threading.main_thread():
         with unshared():
@@ -313,7 +313,7 @@ def sharing(what: Callable[[], str]) -> Iterator[None]:
 
 @contextmanager
 def unshared() -> Iterator[None]:
-    """Fit within as one process alone, also where there are other ranks.
+    """Fit as a single process in this context, also if there are other ranks.
 
     >>> from combutab import MLPRegressor
     >>> with unshared():
@@ -354,40 +354,44 @@ def _find() -> Ranks | None:
 def _timeout() -> timedelta:
     """The process group's timeout: what its maker gave ``init_process_group``, or torch's own.
 
-    Groups made of it have torch's own unless they are told.
+    New groups have torch's default unless it is passed.
     """
     import torch.distributed as dist
 
     world = dist.group.WORLD
     assert world is not None
-    found: list[timedelta] = []
+    timeouts: list[timedelta] = []
     for device in world._device_types:
         with suppress(AttributeError, RuntimeError):  # not every backend tells
-            found.append(world._get_backend(device).options._timeout)
-    return max(found, default=dist.default_pg_timeout)
+            timeouts.append(world._get_backend(device).options._timeout)
+    return max(timeouts, default=dist.default_pg_timeout)
 
 
 def _fresh_part(store: Any, number: int, count: int) -> str:
     """Agree on a part of the store that nobody has written to.
 
-    torchrun's is kept over restarts, with the addresses of processes that are gone. So each rank
-    says hello by a name that is new, and takes part in what rank 0 welcomes this name to.
+    torchrun's store survives restarts, with the addresses of processes that have ended. So each
+    rank announces itself by a new name, and rank 0 answers with the part of the store to use.
     """
-    own, until = secrets.token_hex(8), time.monotonic() + store.timeout.total_seconds()
+    own_name, until = secrets.token_hex(8), time.monotonic() + store.timeout.total_seconds()
     if number:
-        store.set(f"hello/{number}", own)
-        part = store.get(f"welcome/{own}").decode()
+        store.set(f"hello/{number}", own_name)
+        part = store.get(f"welcome/{own_name}").decode()
         store.set(f"here/{part}/{number}", "")
         return str(part)
     missing = set(range(1, count))
-    while missing := {each for each in missing if not store.check([f"here/{own}/{each}"])}:
+    while missing := {
+        number_missing
+        for number_missing in missing
+        if not store.check([f"here/{own_name}/{number_missing}"])
+    }:
         if time.monotonic() > until:
             raise RankError(f"the ranks {sorted(missing)} of {count} have not called fit")
-        for each in missing:
-            if store.check([f"hello/{each}"]):
-                store.set(f"welcome/{store.get(f'hello/{each}').decode()}", own)
+        for number_missing in missing:
+            if store.check([f"hello/{number_missing}"]):
+                store.set(f"welcome/{store.get(f'hello/{number_missing}').decode()}", own_name)
         time.sleep(0.02)
-    return own
+    return own_name
 
 
 def _part() -> None:

@@ -154,7 +154,7 @@ def _chart_or_reason(
         return None, "This identifier column is not shown: hardly any rows share a value."
     draw: Any = category_bars if found.kinds[column] == "category" else histogram
     others = [] if found.test is None else [found.test[column]]
-    chart = draw(real, synthetic, others, least=found.least_rows)
+    chart = draw(real, synthetic, others, min_rows=found.least_rows)
     return (
         chart,
         "" if chart else f"Not shown: too few values are shared by {found.least_rows} rows.",

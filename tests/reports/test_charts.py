@@ -12,11 +12,11 @@ from combutab.reports._charts import is_identifier
 
 
 def histogram(real, synthetic, others=(), least=1):
-    return _charts.histogram(real, synthetic, others, least=least)
+    return _charts.histogram(real, synthetic, others, min_rows=least)
 
 
 def category_bars(real, synthetic, others=(), least=1):
-    return _charts.category_bars(real, synthetic, others, least=least)
+    return _charts.category_bars(real, synthetic, others, min_rows=least)
 
 
 def shares(chart):
