@@ -39,6 +39,7 @@ from combutab._model_files import (
 from combutab.core.device import PRECISIONS, Precision, guard_forks, resolve_device
 from combutab.core.files import check_fields, check_parameters, choice, kind, whole
 from combutab.core.html import FittedHTML
+from combutab.core.memory import available_memory
 from combutab.core.rng import Stream, fold_in, random_permutations, seed_from
 from combutab.core.state import unpack
 from combutab.core.tasks import CallbackSupport, CallbackTask, fit_task
@@ -159,7 +160,7 @@ _FITTED = {
 }
 # For each member: of the weights (gradients, moments, scratch, the best and the last ones), of a
 # batch's activations (forward, backward and masks), and of a row at both ends of its networks.
-_NETWORK_COPIES, _STEP_COPIES, _ROW_COPIES = 10, 6, 4
+NETWORK_COPIES, _STEP_COPIES, _ROW_COPIES = 10, 6, 4
 _ORDER_BYTES = 24  # a row and member: places, sorted
 
 
@@ -248,12 +249,17 @@ class BaseGenerator(
         """Count the weights of all networks of a member, about."""
         return sum(map(math.prod, self._linear_shapes(spans).values()))
 
-    def _training_bytes(self, spans: RowSpans, n_rows: int, n_members: int) -> int:
-        """Estimate the memory that training takes beside the encoded rows."""
+    def _training_bytes(
+        self, spans: RowSpans, n_rows: int, n_members: int, n_copies: int = NETWORK_COPIES
+    ) -> int:
+        """Estimate the memory that training takes beside the encoded rows.
+
+        ``n_copies`` is how often the weights are held.
+        """
         size, stops = spans.dtype.itemsize, self._stops_early(n_rows)
         n = max(self._n_batch(n_rows), MAX_ROWS if stops else 0)
         units = sum(map(sum, self._all_widths())) + _ROW_COPIES * spans.width
-        of_member = size * (_NETWORK_COPIES * self._n_weights(spans) + _STEP_COPIES * n * units)
+        of_member = size * (n_copies * self._n_weights(spans) + _STEP_COPIES * n * units)
         # the order of the rows, and which of them are held out
         rows = _ORDER_BYTES * (n_members + stops)
         if size > 4:  # a copy of the values
@@ -622,7 +628,8 @@ def find_generators() -> dict[str, Callable[..., Sampling[Any]]]:
     return {cls.__name__: cls for cls in loadable_classes() if issubclass(cls, Sampling)}
 
 
-_NUMBERS = 4  # a weight: itself, its gradient, and two moments of Adam's
+# of the weights, at least: themselves, their gradients, two moments of Adam's, and the best ones
+_LEAST_COPIES = 5
 G = TypeVar("G", bound=BaseGenerator[Any])
 Begin = Callable[..., AbstractContextManager[CallbackTask | None]]
 
@@ -755,7 +762,7 @@ def _fit_stack(
         warnings.warn(message, stacklevel=5)
     spans = make_spans(encoder.layout_, first._find_device(), Precision(first.precision))
     owners, plans = _plan(models, seed)
-    _check_memory(first, encoder, spans, len(plans))
+    _check_memory(first, encoder, spans, len(X), len(plans))
 
     rows = held_out = None
     if spans.width:  # all columns are constant otherwise: nothing to learn
@@ -819,30 +826,33 @@ def _fit_stack(
 
 
 def _check_memory(
-    model: BaseGenerator[Any], encoder: ModeEncoder, spans: RowSpans, n_members: int
+    model: BaseGenerator[Any], encoder: ModeEncoder, spans: RowSpans, n_rows: int, n_members: int
 ) -> None:
-    """Refuse networks that are larger than memory, naming the column of most categories."""
-    weights = n_members * model._n_weights(spans)
-    needed, held = weights * _NUMBERS * spans.dtype.itemsize, memory_of(spans.device)
-    if held is None or needed <= held:
+    """Refuse a training that needs more memory than is available, and say what needs it."""
+    needed = model._training_bytes(spans, n_rows, n_members, _LEAST_COPIES)
+    available = memory_of(spans.device)
+    if available is None or needed <= available:
         return
-    name = encoder.schema_.label(encoder.layout_.spans[-1].column)  # spans are sorted by size
+    sizes = encoder.layout_.sizes  # in ascending order
+    if spans.width and sizes[-1] >= spans.width / 2:
+        name = encoder.schema_.label(encoder.layout_.spans[-1].column)
+        cause, column = f"{name} has {sizes[-1]:,} categories", "the column"
+    else:
+        cause, column = f"the table has {spans.width:,} categories and bins", "columns"
+    weights = n_members * model._n_weights(spans)
     raise ValueError(
-        f"{name} has {encoder.layout_.sizes[-1]:,} categories: the networks would have "
-        f"{weights:,} weights, whose training needs {needed / 2**30:,.0f} GiB of memory, and "
-        f"{held / 2**30:,.0f} GiB are available; leave the column out, or raise min_frequency"
-        f"{model._advice_on_many_categories}"
+        f"{cause}: the networks would have {weights:,} weights, and their training needs about "
+        f"{needed / 2**30:,.1f} GiB of memory, of which {available / 2**30:,.1f} GiB are "
+        f"available; leave {column} out, or raise min_frequency{model._advice_on_many_categories}"
     )
 
 
 def memory_of(device: torch.device) -> int | None:
-    """Bytes of memory that a device has in all; None where the system does not tell."""
+    """Bytes of memory that a fit can use on a device; None where the system does not tell."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return None
+    available = available_memory()
+    return int(available) if math.isfinite(available) else None
 
 
 def _fit_encoder(

@@ -15,6 +15,7 @@ from combutab.core.device import Precision
 from combutab.core.rng import Stream, normals, random_uniform, uniforms
 from combutab.generators._base import (
     COUNT,
+    NETWORK_COPIES,
     NOT_NEGATIVE,
     POSITIVE,
     SHARED_CONSTRAINTS,
@@ -375,8 +376,10 @@ class CTGAN(BaseGenerator[StackedGenerator]):
         critic = StackedCritic.linear_shapes(n_inputs, self._all_widths()[1], 1)
         return super()._n_weights(spans) + sum(map(math.prod, critic.values()))
 
-    def _training_bytes(self, spans: RowSpans, n_rows: int, n_members: int) -> int:
-        network_bytes = super()._training_bytes(spans, n_rows, n_members)
+    def _training_bytes(
+        self, spans: RowSpans, n_rows: int, n_members: int, n_copies: int = NETWORK_COPIES
+    ) -> int:
+        network_bytes = super()._training_bytes(spans, n_rows, n_members, n_copies)
         # rows by category: a copy of the codes, sorted column by column
         return network_bytes + n_rows * (8 * len(spans.categories) + _SORTED_BYTES)
 

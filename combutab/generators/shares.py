@@ -100,10 +100,10 @@ def read_shares(
             )
     if rules is None or not rules.constraints:
         return read
-    return [_allowed_only(each, rules, conditions, each.column == balance) for each in read]
+    return [_without_refused(each, rules, conditions, each.column == balance) for each in read]
 
 
-def _allowed_only(
+def _without_refused(
     shares: ColumnShares, rules: Rules, conditions: Sequence[Condition], balanced: bool
 ) -> ColumnShares:
     """Refuse values that rules and conditions do not allow; balanced columns go without them."""

@@ -13,6 +13,7 @@ import scipy.sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
+from combutab.core.memory import available_memory
 from combutab.core.text import no_column
 from combutab.preprocessing._columns import (
     ColumnKind,
@@ -444,16 +445,6 @@ def _refuse_too_large(n_rows: int, n_columns: int) -> None:
             f"which {available / 1e9:.1f} GB are available; reduce the columns first, for example "
             "with sklearn.decomposition.TruncatedSVD"
         )
-
-
-def available_memory() -> float:
-    """Bytes of memory that a process can still get, infinity where the system does not tell."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            sizes = dict(line.split(":", 1) for line in lines)
-        return 1024.0 * int(sizes["MemAvailable"].split()[0])
-    except (OSError, KeyError, ValueError):
-        return float("inf")
 
 
 def read_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Table:
