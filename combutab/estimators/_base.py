@@ -6,9 +6,9 @@ import os
 import sys
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, islice
 from numbers import Integral
@@ -52,7 +52,6 @@ from combutab.estimators._jobs import (
     Job,
     OutOfFold,
     check_architecture,
-    concatenated,
     epoch_tasks,
     output_scorer,
     train_job,
@@ -71,8 +70,10 @@ from combutab.training import (
     uninterrupted,
 )
 
-Splits = tuple[tuple[Tensor, Tensor | None], ...]
+Split = tuple[np.ndarray, np.ndarray]
 """Positions of training and of validation rows."""
+Splitter = Callable[[int, np.ndarray | None, np.ndarray | None], Sequence[Split]]
+"""The number of rows, their labels and their groups -> splits; none if no rows are set aside."""
 
 # ---- Folds of bagging="cv" and of packs ----------------------------------------------------------
 
@@ -108,7 +109,7 @@ def shuffled_folds(
     seed: int,
     labels: np.ndarray | None,
     groups: np.ndarray | None = None,
-) -> Splits:
+) -> Sequence[Split]:
     """Training and validation rows of each fold, with equal shares of each of the labels.
 
     Rows of one of the ``groups`` are in one fold; shares are then as equal as groups allow.
@@ -118,7 +119,7 @@ def shuffled_folds(
     """
     state = fold_in(seed, Stream.SPLIT) % (1 << 32)
     if groups is not None:
-        return as_splits(_group_folds(asked, n_folds, groups, labels, state))
+        return _group_folds(asked, n_folds, groups, labels, state)
     folds = KFold(n_folds, shuffle=True, random_state=state)
     if labels is not None:
         names, counts = np.unique(labels, return_counts=True)
@@ -129,12 +130,12 @@ def shuffled_folds(
                 f"{counts.min()} row(s); use fewer folds, or leave that class out"
             )
         folds = StratifiedKFold(n_folds, shuffle=True, random_state=state)
-    return as_splits(folds.split(np.empty(n_rows), labels))
+    return list(folds.split(np.empty(n_rows), labels))
 
 
 def _group_folds(
     asked: str, n_folds: int, groups: np.ndarray, labels: np.ndarray | None, state: int
-) -> list[tuple[np.ndarray, np.ndarray]]:
+) -> list[Split]:
     n_groups = len(pd.unique(groups))
     if n_groups < n_folds:
         raise ValueError(
@@ -148,9 +149,31 @@ def _group_folds(
         return list(splitter.split(np.empty(len(groups)), labels, groups))
 
 
-def as_splits(folds: Iterable[tuple[np.ndarray, np.ndarray]]) -> Splits:
-    """Training and validation rows as tensors."""
-    return tuple((torch.from_numpy(train), torch.from_numpy(val)) for train, val in folds)
+def _rows_of_splits(splits: Sequence[Split], n_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of the rows that a member trains on, and of those that all members set aside.
+
+    Without splits all rows train.
+    """
+    if not splits:
+        return np.arange(n_rows), np.arange(0)
+    trains, validates = np.zeros(n_rows, dtype=bool), np.zeros(n_rows, dtype=bool)
+    for train, val in splits:
+        trains[train], validates[val] = True, True
+    return np.flatnonzero(trains), np.flatnonzero(validates & ~trains)
+
+
+def _moved(splits: Sequence[Split], order: np.ndarray) -> list[Split]:
+    """Splits of the rows in the new order."""
+    places = np.empty(order.max() + 1, dtype=np.int64)
+    places[order] = np.arange(len(order))
+    return [(places[train], places[val]) for train, val in splits]
+
+
+def _as_tensors(splits: Sequence[Split], n_rows: int) -> Sequence[tuple[Tensor, Tensor | None]]:
+    """The splits, or without any one of all rows, which all train."""
+    if not splits:
+        return [(torch.arange(n_rows), None)]
+    return [(torch.from_numpy(train), torch.from_numpy(val)) for train, val in splits]
 
 
 # ---- Data of a fit, from arguments to encoded rows: checks, weights, validation split, targets
@@ -162,10 +185,12 @@ class Prepared:
 
     There is one split for all members, or several, which they take in turns. With a stream, its
     rows train, and ``rows`` are the validation rows alone.
+
+    Weights are those of the rows times those of their classes, for training and for scores.
     """
 
     rows: Rows
-    splits: Splits
+    splits: Sequence[tuple[Tensor, Tensor | None]]  # positions of training and of validation rows
     encoder: TableEncoder
     target: Target
     stream: RowStream | None = None
@@ -270,15 +295,32 @@ def weighted_rows(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, np.ndar
     return _safe_indexing(X, kept), _safe_indexing(y, kept), weight[kept], kept
 
 
+def _check_total_weights(weight: np.ndarray, n_train: int, splits: Sequence[Split]) -> None:
+    """Refuse weights of classes with which no row trains, or none of a member's rows validates."""
+    check_weights(weight, "class_weight times sample_weight")
+    if not weight[:n_train].any():
+        raise ValueError("class_weight leaves every row with weight 0: nothing is left to fit")
+    if not all(weight[val].any() for _, val in splits):
+        raise ValueError(
+            "class_weight leaves every validation row with weight 0: no epoch can be scored. Give "
+            "the classes of these rows a positive weight, or choose other validation rows"
+        )
+
+
 def encoded_rows(
-    table: EncodedTable, target: np.ndarray, weight: np.ndarray | None, dtype: torch.dtype
+    tables: Sequence[EncodedTable],
+    target: np.ndarray,
+    weight: np.ndarray | None,
+    dtype: torch.dtype,
 ) -> Rows:
-    """Encode rows as the tensors that a network takes."""
+    """Encode the rows of tables, one below the other, as the tensors that a network takes."""
     y = torch.from_numpy(np.ascontiguousarray(target))
+    dense = [torch.from_numpy(table.dense).to(dtype) for table in tables]
+    codes = [torch.from_numpy(table.codes) for table in tables]
     return Rows(
-        torch.from_numpy(table.dense).to(dtype),
+        dense[0] if len(tables) == 1 else torch.cat(dense),
         y if y.dtype == torch.int64 else y.to(dtype),
-        torch.from_numpy(table.codes) if table.codes.shape[1] else None,
+        None if not codes[0].shape[1] else codes[0] if len(tables) == 1 else torch.cat(codes),
         None if weight is None else torch.from_numpy(weight).to(dtype),
     )
 
@@ -306,14 +348,25 @@ class BaseMLP(Fitted):
 
     @abstractmethod
     def _learn_target(
-        self, y: np.ndarray, weight: np.ndarray | None, classes: np.ndarray | None
+        self,
+        y: np.ndarray,
+        weight: np.ndarray | None,
+        train_rows: np.ndarray,
+        classes: np.ndarray | None,
     ) -> Target:
-        """The target of checked y; ``classes`` are all labels there are, where that is known."""
+        """The target of checked y; ``classes`` are all labels there are, where that is known.
+
+        All labels of y are classes. Everything else is learned from the training rows.
+        """
+
+    def _labels(self, y: np.ndarray) -> np.ndarray | None:
+        """Labels of which training and validation rows are to have equal shares, if any."""
+        return None
 
     def _weigh(
-        self, target: Target, encoded: np.ndarray, weight: np.ndarray | None
+        self, target: Target, encoded: np.ndarray, weight: np.ndarray | None, n_train: int
     ) -> np.ndarray | None:
-        """The weights of training rows of these encoded targets."""
+        """The weights of rows of these encoded targets, of which the first ``n_train`` train."""
         return weight
 
     def _make_spec(self, n_rows: int) -> NetworkSpec:
@@ -467,108 +520,123 @@ class BaseMLP(Fitted):
         y_val: Any = None,
         *,
         fresh: bool = True,
-        split: bool = True,
+        split: bool | Splitter = True,
         classes: np.ndarray | None = None,
         owner: BaseEstimator | None = None,
         min_rows: int = AUTO_ROWS,
         groups: Any = None,
     ) -> Prepared:
-        """Check and encode the data. A new encoding is learned from the training rows only.
+        """Check and encode the data.
+
+        A new encoding, the scale of the target and balanced class weights are learned from the rows
+        that at least one member trains on, and from no others.
 
         ``owner`` is the estimator to name in errors about the table. With ``min_rows`` rows or
-        more, ``early_stopping="auto"`` sets rows aside.
+        more, ``early_stopping="auto"`` sets rows aside. A callable ``split`` sets rows aside
+        instead of the parameters.
         """
         guard_forks()
         owner = self if owner is None else owner
         X, y, X_val, y_val = as_numpy(X), as_numpy(y, "y"), as_numpy(X_val), as_numpy(y_val, "y")
         sample_weight = as_numpy(sample_weight, "sample_weight")
         X, X_val = check_given(X, y, X_val, y_val, solver=self.solver, name=type(owner).__name__)
-        bagged = split and self.bagging is not None
-        if bagged and X_val is not None:
-            raise ValueError(
-                f"bagging={self.bagging!r} takes no X_val and y_val: each member validates on a "
-                "fold of its own; set bagging=None"
-            )
-        weight = weight_val = encoded_val = out_of_fold = given = None
-        splits: Splits = ()
-        own = False
-        n_given = _num_samples(X)
-        kept = np.arange(n_given)
-        groups = checked_groups(groups, X)
-        if split and self.validation_split is not None:
-            if X_val is not None:
-                raise ValueError(
-                    "X_val and validation_split do not go together; set validation_split=None"
-                )
-            cv = self.validation_split
-            from combutab.core.splits import validation_splits
-
-            given = validation_splits(cv, "validation_split", X, y, groups, sample_weight)
+        n_given, groups = _num_samples(X), checked_groups(groups, X)
+        if X_val is not None:
+            self._check_no_other_validation()
+        elif split is True:
+            split = self._splitter(X, y, sample_weight, groups, fresh=fresh, min_rows=min_rows)
+        weight, kept = None, np.arange(n_given)
         if sample_weight is not None:
             X, y, weight, kept = weighted_rows(X, y, sample_weight)
             groups = None if groups is None else groups[kept]
         y = self._checked_target(y, "y", owner)
-        target = self._learn_target(y, weight, classes) if fresh else self.target_.widened(y)
-        encoded = target.encode(y, self.precision, complete=not fresh and split)
-        if X_val is not None:
+        splits: Sequence[Split] = []
+        if X_val is None and callable(split):
+            splits = split(len(y), self._labels(y), groups)
+        train_rows, other_rows = _rows_of_splits(splits, len(y))
+        if fresh:
+            target = self._learn_target(y, weight, train_rows, classes)
+        else:
+            target = self.target_.widened(y[train_rows])
+        encoded = target.encode(y, self.precision, complete=not fresh and bool(split))
+        out_of_fold = None
+        if splits:
+            order = np.concatenate([train_rows, other_rows])
+            encoded, kept = encoded[order], kept[order]
+            weight = None if weight is None else weight[order]
+            groups = None if groups is None else groups[order]
+            if len(other_rows):
+                X, X_val = _safe_indexing(X, train_rows), _safe_indexing(X, other_rows)
+            splits = _moved(splits, order)
+            if fresh or len(splits) > 1:  # an earlier fit may have trained on the rows of one split
+                out_of_fold = OutOfFold(kept, n_given, len(splits) == 1, groups)
+        elif y_val is not None:
             y_val = self._checked_target(y_val, "y_val", owner)
-            encoded_val = target.encode(y_val, self.precision)
-        elif bagged:
-            splits = self._folds(target, encoded, given, groups)
-        elif given is not None or (split and self._stops_early(len(encoded), min_rows)):
-            (train, val), *other = self._parts(target, encoded, given, groups, fresh=fresh)
-            if other:
-                splits = as_splits([(train, val), *other])
-            else:
-                if fresh:  # an earlier fit may have trained on these rows
-                    kept = kept[np.concatenate([train, val])]
-                    own_groups = None if groups is None else groups[[*train, *val]]
-                    out_of_fold = OutOfFold(kept, n_given, same_rows=True, groups=own_groups)
-                own = True  # rows of the same table
-                X, X_val = _safe_indexing(X, train), _safe_indexing(X, val)
-                encoded, encoded_val = encoded[train], encoded[val]
-                if weight is not None:
-                    weight, weight_val = weight[train], weight[val]
-        if splits:  # of members that set aside different rows, so that all train
-            out_of_fold = OutOfFold(kept, n_given, groups=groups)
-        total = self._weigh(target, encoded, weight)
+            encoded = np.concatenate([encoded, target.encode(y_val, self.precision)])
+            weight = None if weight is None else np.concatenate([weight, np.ones(len(y_val))])
+            splits = [(train_rows, np.arange(len(y), len(encoded)))]
+        n_train = len(train_rows)
+        total = self._weigh(target, encoded, weight, n_train)
         if total is not None:
-            check_weights(total, "class_weight times sample_weight")
-            if not total.any():
-                raise ValueError(
-                    "class_weight leaves every row with weight 0: nothing is left to fit"
-                )
+            _check_total_weights(total, n_train, splits)
         encoder = self.make_encoder() if fresh else self.encoder_
-        table = (
-            encoder.fit_encode(X, weight, owner=owner) if fresh else encoder.encode(X, owner=owner)
-        )
-        dtype = Precision(self.precision).dtype
-        rows, n = encoded_rows(table, encoded, total, dtype), len(encoded)
-        if (
-            splits and out_of_fold is not None and total is not weight
-        ):  # class weights are for training alone
-            rows = concatenated([rows, encoded_rows(table, encoded, weight, dtype)])
-            out_of_fold = replace(out_of_fold, scored_from=n)
-            splits = tuple((train, val + n) for train, val in splits if val is not None)
-        if encoded_val is not None:
-            val_table = encoder.encode(X_val, owner=owner, fitted=own)
-            rows = concatenated([rows, encoded_rows(val_table, encoded_val, weight_val, dtype)])
-        val_rows = torch.arange(n, len(rows.dense)) if encoded_val is not None else None
-        splits = splits or ((torch.arange(n), val_rows),)
-        return Prepared(rows, splits, encoder, target, out_of_fold=out_of_fold)
+        if fresh:
+            train_weight = None if weight is None else weight[:n_train]
+            tables = [encoder.fit_encode(X, train_weight, owner=owner)]
+        else:
+            tables = [encoder.encode(X, owner=owner)]
+        if X_val is not None:
+            tables.append(encoder.encode(X_val, owner=owner, fitted=y_val is None))
+        rows = encoded_rows(tables, encoded, total, Precision(self.precision).dtype)
+        return Prepared(rows, _as_tensors(splits, n_train), encoder, target, None, out_of_fold)
 
-    def _strata(self, target: Target, encoded: np.ndarray) -> np.ndarray | None:
-        """Labels of which both sides of a split are to have equal shares, as errors name them."""
-        labels = target.strata(encoded)
-        return None if labels is None else target.decode(labels)
+    def _check_no_other_validation(self) -> None:
+        """Refuse parameters that set rows aside where X_val is given."""
+        if self.bagging is not None:
+            raise ValueError(
+                f"bagging={self.bagging!r} takes no X_val and y_val: each member validates on a "
+                "fold of its own; set bagging=None"
+            )
+        if self.validation_split is not None:
+            raise ValueError(
+                "X_val and validation_split do not go together; set validation_split=None"
+            )
+
+    def _splitter(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        groups: np.ndarray | None,
+        *,
+        fresh: bool,
+        min_rows: int,
+    ) -> Splitter:
+        """What sets rows of this table aside, as the parameters ask for."""
+        from combutab.core.splits import validation_splits
+
+        cv, given = self.validation_split, None
+        if cv is not None:
+            given = validation_splits(cv, "validation_split", X, y, groups, sample_weight)
+
+        def split(
+            n_rows: int, labels: np.ndarray | None, groups: np.ndarray | None
+        ) -> Sequence[Split]:
+            if self.bagging is not None:
+                return self._folds(n_rows, labels, groups, given)
+            if given is not None or self._stops_early(n_rows, min_rows):
+                return self._parts(n_rows, labels, groups, given, fresh=fresh)
+            return []
+
+        return split
 
     def _folds(
         self,
-        target: Target,
-        encoded: np.ndarray,
-        given: list[tuple[np.ndarray, np.ndarray]] | None,
+        n_rows: int,
+        labels: np.ndarray | None,
         groups: np.ndarray | None,
-    ) -> Splits:
+        given: list[Split] | None,
+    ) -> Sequence[Split]:
         """The splits of ``bagging="cv"``."""
         n_members = _BAGGED if self.n_members == "auto" else int(self.n_members)
         if given is not None:
@@ -578,26 +646,25 @@ class BaseMLP(Fitted):
                     "bagging='cv' needs at least two splits, and a member for each: "
                     f"validation_split has {len(given)}, n_members={self.n_members!r}"
                 )
-            return as_splits(given)
-        seed, n_rows = seed_from(self.random_state), len(encoded)
+            return given
+        seed = seed_from(self.random_state)
         if n_rows < 2 * n_members:
             raise ValueError(
                 f"bagging='cv' needs two rows a member at least: {n_members=} is too many for "
                 f"n_samples={n_rows}"
             )
         asked = f"bagging='cv', {n_members=}"
-        labels = self._strata(target, encoded)
         return shuffled_folds(asked, n_members, n_rows, seed, labels, groups)
 
     def _parts(
         self,
-        target: Target,
-        encoded: np.ndarray,
-        given: list[tuple[np.ndarray, np.ndarray]] | None,
+        n_rows: int,
+        labels: np.ndarray | None,
         groups: np.ndarray | None,
+        given: list[Split] | None,
         *,
         fresh: bool,
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
+    ) -> list[Split]:
         """One split, or two that set different rows aside, equally many, where there are enough.
 
         There are two for two networks that ``n_members="auto"`` makes, or has made.
@@ -607,28 +674,26 @@ class BaseMLP(Fitted):
             last = isinstance(self.validation_split, TimeSeriesSplit)
             return given[-1:] if last else given[: 1 + two]
         if groups is not None:
-            self._n_held_out(len(encoded))
+            self._n_held_out(n_rows)
             n_folds = max(2, min(round(1 / self.validation_fraction), len(pd.unique(groups))))
-            seed, labels = seed_from(self.random_state), self._strata(target, encoded)
-            state = fold_in(seed, Stream.SPLIT) % (1 << 32)
+            state = fold_in(seed_from(self.random_state), Stream.SPLIT) % (1 << 32)
             return _group_folds("early stopping", n_folds, groups, labels, state)[: 1 + two]
-        train, val = self._split(target, encoded)
+        train, val = self._split(n_rows, labels)
         if not two or len(train) < len(val) + 2:
             return [(train, val)]
-        rest, other = self._split(target, encoded, among=train)
+        rest, other = self._split(n_rows, labels, among=train)
         return [(train, val), (np.sort(np.concatenate([rest, val])), other)]
 
     def _split(
-        self, target: Target, encoded: np.ndarray, among: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+        self, n_rows: int, labels: np.ndarray | None, among: np.ndarray | None = None
+    ) -> Split:
         """Positions of the rows that train, and of those that are set aside, both increasing.
 
         With ``among`` it splits these rows alone, and sets as many aside as of all.
 
         Raises ValueError if there would be fewer than two of the latter, or a label has one row.
         """
-        n_rows, fraction = len(encoded), self.validation_fraction
-        n_val, strata = self._n_held_out(n_rows), self._strata(target, encoded)
+        n_val, strata, fraction = self._n_held_out(n_rows), labels, self.validation_fraction
         rows, seed = np.arange(n_rows), fold_in(seed_from(self.random_state), Stream.SPLIT)
         if among is not None:
             rows, seed = among, fold_in(seed, Stream.SPLIT)

@@ -16,6 +16,7 @@ import torch
 from scipy.stats import entropy
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import roc_auc_score
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
@@ -116,28 +117,30 @@ class ClassTarget(Target):
             return target.astype(np.int64)
         return self.classes[target.reshape(-1).astype(np.int64)]
 
-    def strata(self, target: np.ndarray) -> np.ndarray | None:
-        return None if self.multilabel else target
-
     def weigh(
         self,
         class_weight: Any,
         target: np.ndarray,
         weight: np.ndarray | None,
+        n_train: int,
         counts: np.ndarray | None = None,
     ) -> np.ndarray | None:
         """Weights of rows of these encoded targets times those of their classes.
 
-        There are ``counts`` rows of each class in all, by default so many as in ``target``.
+        There are ``counts`` training rows of each class, by default those of the first ``n_train``
+        rows.
         """
         if class_weight is None:
             return weight
         if self.multilabel:
-            by_row = compute_sample_weight(class_weight, target.astype(np.int64))
+            train_rows = np.arange(n_train) if class_weight == "balanced" else None
+            by_row = compute_sample_weight(
+                class_weight, target.astype(np.int64), indices=train_rows
+            )
         else:
             numbers = target.reshape(-1).astype(np.int64)
             if counts is None:
-                counts = np.bincount(numbers, minlength=len(self.classes))
+                counts = np.bincount(numbers[:n_train], minlength=len(self.classes))
             by_row = weights_of_classes(class_weight, self.classes, counts)[numbers]
         return by_row if weight is None else weight * by_row
 
@@ -210,7 +213,7 @@ class LabelCounts(TargetLearner):
         """Weights times those of the classes."""
         assert self._target is not None
         counts = np.array([self._counts[label] for label in self._target.classes.tolist()])
-        return self._target.weigh(self.class_weight, target, weight, counts)
+        return self._target.weigh(self.class_weight, target, weight, 0, counts)
 
 
 def check_class_weight(class_weight: Any) -> None:
@@ -238,13 +241,15 @@ def check_class_weight(class_weight: Any) -> None:
 def weights_of_classes(class_weight: Any, classes: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """The weight of each class, (n_classes,), of which there are so many rows.
 
-    Classes that are not named weigh 1. Raises ValueError if a name is no class while a class has
-    no weight, as scikit-learn, or for a list.
+    Classes that are not named weigh 1, with ``"balanced"`` those without rows.
+
+    Raises ValueError if a name is no class while a class has no weight, as scikit-learn, or for a
+    list.
     """
     if class_weight == "balanced":
         present = counts > 0
         balanced: np.ndarray = counts.sum() / (present.sum() * np.where(present, counts, 1))
-        return balanced
+        return np.where(present, balanced, 1.0)
     if not isinstance(class_weight, Mapping):
         raise ValueError(
             "class_weight is a list, which only multi-label targets have; here it must be a "
@@ -277,6 +282,10 @@ _TRIAL = 20  # epochs: a fit that is to run fewer is a trial, which nobody takes
 # Of the log loss that the classes' shares have. Below it the columns say something: of a rare
 # class every row may have less than a half, and yet be told from the others.
 _LEARNED = 0.95
+# Standard deviation of a class's log odds below which they hardly vary: calibrated ones of normal
+# distribution then have a ROC AUC below 0.56.
+_FLAT = 0.2
+_TINY = 1e-12
 
 
 def warn_of_one_class(
@@ -287,7 +296,11 @@ def warn_of_one_class(
     *,
     goes_on: bool,
 ) -> None:
-    """Warn of a classifier that answers one class, no better than the classes' shares would.
+    """Warn of a classifier that predicts one class and learned nothing from the columns.
+
+    It predicts one class for all rows, its loss is hardly smaller than that of the class
+    frequencies, and its probabilities hardly vary or rank the rows no better than chance does. For
+    rare classes, the loss of a model that ranks rows well can be near that of the frequencies.
 
     Parameters
     ----------
@@ -311,24 +324,45 @@ def warn_of_one_class(
     y, weight = _labels_and_weights(job, rows)
     answers = p.argmax(1)
     shares = np.bincount(y, weight, len(classes)) / weight.sum()
-    own = p[np.arange(len(y)), y].clip(np.finfo(p.dtype).tiny)
-    loss = float(-(weight * np.log(own)).sum() / weight.sum())
+    true_class = p[np.arange(len(y)), y].clip(np.finfo(p.dtype).tiny)
+    loss = float(-(weight * np.log(true_class)).sum() / weight.sum())
     # of rows of one class nothing can be said
     if (answers != answers[0]).any() or not loss > _LEARNED * entropy(shares) > 0:
         return
+    flaw = _flaw_of_ranking(y, p)
+    if not flaw:
+        return
     what = "training" if job.config.score is None else "validation"
     by_loss = "early_stopping_scoring='loss', " * (job.config.score not in (None, "loss"))
-    label, share = classes.tolist()[answers[0]], shares[answers[0]]
+    label, share = classes.tolist()[answers[0]], (y == answers[0]).mean()
+    weighted = "weighted " * bool(np.ptp(weight))
     warnings.warn(
         f"The classifier predicts class {label!r} for all {len(y)} {what} rows, {share:.1%} of "
-        f"which have this class, and its log loss {loss:.3g} is hardly better than that of the "
-        f"class frequencies, {entropy(shares):.3g}: it has learned nothing from the columns. Try a "
-        f"learning_rate_init other than {job.plans[0].learning_rate:g}, {by_loss}more epochs "
-        f"(max_iter={job.config.max_epochs}, n_iter_no_change={job.config.n_iter_no_change}), or "
-        "class_weight='balanced'.",
+        f"which have this class. Its {weighted}log loss {loss:.3g} is hardly better than that of "
+        f"the {weighted}class frequencies, {entropy(shares):.3g}, and {flaw}: it has learned "
+        "nothing from the columns. Try a "
+        f"learning_rate_init other than {job.plans[0].learning_rate:g}, or {by_loss}more epochs "
+        f"(max_iter={job.config.max_epochs}, n_iter_no_change={job.config.n_iter_no_change}).",
         ConvergenceWarning,
         stacklevel=6,
     )
+
+
+def _flaw_of_ranking(y: np.ndarray, p: np.ndarray) -> str:
+    """Say why probabilities do not tell the rows of the classes apart; "" if they do."""
+    odds = np.log(p.clip(_TINY, 1 - _TINY)) - np.log1p(-p.clip(_TINY, 1 - _TINY))
+    if (odds.std(0) < _FLAT).all():
+        return "its probabilities hardly differ from row to row"
+    largest = 0.0
+    for k in np.unique(y):
+        is_class = y == k
+        auc = float(roc_auc_score(is_class, p[:, k]))
+        # two standard errors of the ROC AUC of random ranks
+        margin = 2 * np.sqrt((len(y) + 1) / (12 * is_class.sum() * (~is_class).sum()))
+        if auc > 0.5 + margin:
+            return ""
+        largest = max(largest, auc)
+    return f"its ROC AUC {largest:.2f} is not clearly better than chance"
 
 
 def _any_column_varies(job: Job) -> bool:
@@ -413,7 +447,8 @@ class MLPClassifier(ClassPredictions, StreamedMLP):
     without preprocessing: numeric, boolean, text, category and date columns, with missing values.
     Targets can be binary, multi-class or multi-label. ``fit`` emits a ``ConvergenceWarning`` if the
     network predicts the same class for all validation rows (training rows if there are none), with
-    probabilities that are hardly better than the class frequencies. It does not do so in
+    probabilities that are hardly better than the class frequencies and do not rank the rows better
+    than chance. It does not do so in
     ``partial_fit``, in fits with ``max_iter`` below 20 that reach it, and in warm starts that reach
     ``max_iter``, which have a ``ConvergenceWarning`` already.
 
@@ -422,7 +457,9 @@ class MLPClassifier(ClassPredictions, StreamedMLP):
     {parameters}
     class_weight : dict, list of dict, "balanced" or None, default=None
         Weights of the classes, as in scikit-learn's classifiers. ``"balanced"`` gives all classes
-        the same total weight.
+        the same total weight. The weights count in training and in the scores of the validation
+        rows. Probabilities are then those of a table in which the classes have the weighted
+        frequencies.
     label_smoothing : float, default=0.1
         Share of each target's probability that is distributed over all classes, in [0, 1).
     calibration : "temperature" or None, default="temperature"
@@ -430,7 +467,8 @@ class MLPClassifier(ClassPredictions, StreamedMLP):
         smallest log loss on the validation rows, at the end of the fit and before each epoch is
         scored. It corrects probabilities that are too extreme because of overfitting, or not
         extreme enough because of label smoothing. It does not change the predicted classes, and
-        needs validation rows.
+        needs validation rows. With ``class_weight``, the log loss is weighted, and the
+        probabilities match the weighted class frequencies.
 
     Attributes
     ----------
@@ -471,18 +509,25 @@ class MLPClassifier(ClassPredictions, StreamedMLP):
         return checked_labels(y, owner)
 
     def _learn_target(
-        self, y: np.ndarray, weight: np.ndarray | None, classes: np.ndarray | None
+        self,
+        y: np.ndarray,
+        weight: np.ndarray | None,
+        train_rows: np.ndarray,
+        classes: np.ndarray | None,
     ) -> ClassTarget:
         return ClassTarget.learn(y, classes)
+
+    def _labels(self, y: np.ndarray) -> np.ndarray | None:
+        return None if y.ndim == 2 else y
 
     def _target_learner(self) -> LabelCounts:
         return LabelCounts(self.class_weight)
 
     def _weigh(
-        self, target: Target, encoded: np.ndarray, weight: np.ndarray | None
+        self, target: Target, encoded: np.ndarray, weight: np.ndarray | None, n_train: int
     ) -> np.ndarray | None:
         assert isinstance(target, ClassTarget)
-        return target.weigh(self.class_weight, encoded, weight)
+        return target.weigh(self.class_weight, encoded, weight, n_train)
 
     def _calibrates(self) -> bool:
         return self.calibration == "temperature"

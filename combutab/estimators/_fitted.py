@@ -66,7 +66,7 @@ def held_out_answers(job: Job, results: Sequence[MemberResult], target: Target) 
     predictions = [target.held_out(raw) for raw in raws]
     values = np.full((len(job.out_of_fold.kept), *predictions[0].shape[1:]), np.nan)
     for places, predicted in zip(rows, predictions, strict=True):
-        values[places.numpy() - job.out_of_fold.scored_from] = predicted
+        values[places.numpy()] = predicted
     return job.out_of_fold.in_given_order(values)
 
 
@@ -78,9 +78,9 @@ def held_out_outputs(net: TableNetwork, job: Job) -> Tensor:
     """
     assert job.out_of_fold is not None
     raw = torch.full((net.n_heads, len(job.out_of_fold.kept), job.spec.n_outputs), torch.nan)
-    raw, first = raw.to(net.dtype), job.out_of_fold.scored_from
+    raw = raw.to(net.dtype)
     held_out = [plan.val_rows for plan in job.plans[: net.n_members]]
-    folds = [rows - first for rows in held_out if rows is not None]
+    folds = [rows for rows in held_out if rows is not None]
     longest, chunk = max(map(len, folds)), max(1, _ROWS // len(folds))
     index = torch.stack([pad(fold, (0, longest - len(fold))) for fold in folds])
     for start in range(0, longest, chunk):
@@ -111,7 +111,7 @@ def scored_outputs(net: TableNetwork, job: Job) -> tuple[Tensor, Tensor]:
         outputs = held_out_outputs(net, job)
         held_out = [plan.val_rows for plan in job.plans[: net.n_members]]
         left_out = torch.cat([rows for rows in held_out if rows is not None]).unique()
-        return outputs[:, left_out - job.out_of_fold.scored_from], left_out
+        return outputs[:, left_out], left_out
     plan = job.plans[0]
     rows = plan.rows if plan.val_rows is None else plan.val_rows
     if len(rows) > _ROWS:

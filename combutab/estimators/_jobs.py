@@ -66,13 +66,12 @@ class OutOfFold:
 
     kept: np.ndarray  # (n,) the encoded rows' positions
     n_given: int  # rows of that table
-    scored_from: int = 0  # where a copy of the rows begins that weigh what they do in scores
     same_rows: bool = False
     groups: np.ndarray | None = None  # (n,) of the encoded rows
 
     def parts(self, y: Tensor, train: Tensor, val: Tensor, n_parts: int) -> Tensor:
         """Divide the validation rows of a split into parts, (n_val,), by encoded targets."""
-        rows = val.numpy() - self.scored_from
+        rows = val.numpy()
         groups = None if self.groups is None else self.groups[rows]
         is_later = self.kept[rows].min() > self.kept[train.numpy()].max()
         parts = validation_parts(y[val].cpu().numpy(), n_parts, groups, in_order=bool(is_later))

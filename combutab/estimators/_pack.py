@@ -7,7 +7,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Integral, Real
 from operator import itemgetter
 from typing import Any, ClassVar, Self
@@ -18,7 +18,7 @@ import torch
 from sklearn.base import _fit_context
 from sklearn.metrics import check_scoring
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _num_samples, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from combutab._model_files import Loadable, Saved, encode, loadable, with_prefix
@@ -43,7 +43,7 @@ from combutab.estimators._base import (
     N_PARTS_SCORER,
     BaseMLP,
     Prepared,
-    as_splits,
+    Split,
     checked_groups,
 )
 from combutab.estimators._boosting import Trees
@@ -65,7 +65,6 @@ from combutab.estimators._pack_training import (
     make_groups,
     member_jobs,
     member_table,
-    scored_by_weights,
     split_folds,
     train_members,
 )
@@ -169,7 +168,8 @@ class BasePack(_Kept):
     cv : "auto", int, splitter, iterable of (train, test), array-like or None, default="auto"
         Cross-validation. An int is the number of folds: each member is trained without one of
         them, in turn, and is chosen by its loss on that fold, so that all rows are used for
-        training. The encoding is learned from all rows. ``"auto"`` uses 8 folds, or as many as
+        training. The encoding and the scale of the target are learned from all rows that a network
+        trains on. ``"auto"`` uses 8 folds, or as many as
         there are members if these are fewer; with fewer than 50 rows it uses none: every member is
         trained on all rows, and all have equal weights. None sets ``validation_fraction`` of the
         rows aside and chooses all members by them. Other splits are passed as in scikit-learn, or
@@ -332,19 +332,8 @@ class BasePack(_Kept):
             self.__dict__.pop("_groups", None)
             prepared = self._prepare(X, y, sample_weight, X_val, y_val, groups, seed)
             of_rows = prepared.out_of_fold
-            if of_rows is None and X_val is None and prepared.splits[0][1] is not None:
-                given = 1.0 if sample_weight is None else as_numpy(sample_weight)
-                weight = np.broadcast_to(given, _num_samples(X)).astype(np.float64)
-                kept = np.flatnonzero(weight)
-                of_rows = OutOfFold(kept, len(weight))
-                if groups is not None:
-                    of_rows = replace(of_rows, groups=checked_groups(groups, X)[kept])
-                if getattr(self, "class_weight", None) is not None:
-                    own = None if sample_weight is None else weight[kept]
-                    prepared = scored_by_weights(prepared, own)
-                    of_rows = replace(of_rows, scored_from=len(kept))
             n_parts = N_PARTS if self.scoring is None else N_PARTS_SCORER
-            jobs, histories = member_jobs(members, prepared, of_rows, n_parts)
+            jobs, histories = member_jobs(members, prepared, n_parts)
             scorer, (_, held_out) = None, prepared.splits[0]
             if self.scoring is not None and held_out is not None:
                 rows = prepared.rows.each(itemgetter(held_out))
@@ -379,40 +368,40 @@ class BasePack(_Kept):
         self, X: Any, y: Any, sample_weight: Any, X_val: Any, y_val: Any, groups: Any, seed: int
     ) -> Prepared:
         """Encode the table, and part its rows as ``cv`` asks for."""
-        automatic = isinstance(self.cv, str)
-        holds_out = self.cv is None or (automatic and self.n_members == 1)
-        prepared = self._encoding(seed).encode_data(
+        all_groups = groups
+
+        def split(
+            n_rows: int, labels: np.ndarray | None, groups: np.ndarray | None
+        ) -> Sequence[Split]:
+            if isinstance(self.cv, str):
+                n_folds = auto_folds(self.n_members, n_rows)
+                if n_folds is None:
+                    return []
+                if groups is not None:
+                    n_folds = max(2, min(n_folds, len(np.unique(groups))))
+                return split_folds(n_folds, seed, n_rows, labels, groups, strict=False)
+            if isinstance(self.cv, Integral):
+                return split_folds(int(self.cv), seed, n_rows, labels, groups)
+            from combutab.core.splits import validation_splits
+
+            table, targets = as_numpy(X), as_numpy(y)
+            row_groups = checked_groups(all_groups, table)
+            splits = validation_splits(self.cv, "cv", table, targets, row_groups, sample_weight)
+            self._check_room(len(splits))
+            return splits
+
+        has_one_split = self.cv is None or (isinstance(self.cv, str) and self.n_members == 1)
+        return self._encoding(seed).encode_data(
             X,
             y,
             sample_weight,
             X_val,
             y_val,
-            split=holds_out,
+            split=True if has_one_split else split,
             owner=self,
             min_rows=MIN_ROWS,
             groups=groups,
         )
-        if self.cv is None or X_val is not None:
-            return prepared
-        groups = checked_groups(groups, X)
-        if not automatic and not isinstance(self.cv, Integral):
-            from combutab.core.splits import validation_splits
-
-            splits = validation_splits(
-                self.cv, "cv", as_numpy(X), as_numpy(y), groups, sample_weight
-            )
-            self._check_room(len(splits))
-            return replace(prepared, splits=as_splits(splits))
-        if groups is not None and sample_weight is not None:
-            groups = groups[np.broadcast_to(as_numpy(sample_weight), len(groups)) > 0]
-        if automatic:
-            n_folds = auto_folds(self.n_members, prepared.n_train)
-            if n_folds is None:
-                return prepared
-            if groups is not None:
-                n_folds = max(2, min(n_folds, len(np.unique(groups))))
-            return split_folds(prepared, n_folds, seed, groups, strict=False)
-        return split_folds(prepared, int(self.cv), seed, groups)
 
     @staticmethod
     def _collected(trees: Iterator[Boosted]) -> tuple[list[Boosted], bool]:
@@ -532,7 +521,7 @@ class BasePack(_Kept):
                 rows = torch.cat([rows for rows, _ in chosen.out_of_fold])
                 values = [target.held_out(raw) for _, raw in chosen.out_of_fold]
                 found = np.full((len(of_rows.kept), *values[0].shape[1:]), np.nan)
-                found[rows - of_rows.scored_from] = np.concatenate(values)
+                found[rows] = np.concatenate(values)
                 setattr(self, target.held_out_name, of_rows.in_given_order(found))
         if interrupted:
             warnings.warn(
@@ -694,8 +683,8 @@ class PackClassifier(ClassPredictions, BasePack):
     ----------
     {parameters}
     class_weight : dict, list of dict, "balanced" or None, default=None
-        Weights of the classes in training, as in scikit-learn's classifiers. They are not used
-        when the ensemble is selected.
+        Weights of the classes, as in `MLPClassifier`: in training, in the losses and scores of
+        the validation rows, and in the selection of the ensemble.
 
     Attributes
     ----------

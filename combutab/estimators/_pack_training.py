@@ -22,14 +22,12 @@ from torch import Tensor
 from combutab.core.parallel import Failed, on_worker
 from combutab.core.rng import Stream, fold_in
 from combutab.core.world import Ranks, current
-from combutab.estimators._base import BaseMLP, Prepared, shuffled_folds
+from combutab.estimators._base import BaseMLP, Prepared, Split, shuffled_folds
 from combutab.estimators._boosting import SETTINGS, Trees, boost, can_boost, has_stopped
 from combutab.estimators._jobs import (
     Job,
-    OutOfFold,
     Place,
     Scorer,
-    concatenated,
     first_states,
     is_interrupted,
     sorted_by_activation,
@@ -119,13 +117,14 @@ def auto_folds(n_members: int, n_rows: int) -> int | None:
 
 
 def split_folds(
-    prepared: Prepared,
     cv: int,
     seed: int,
-    groups: np.ndarray | None = None,
+    n_rows: int,
+    labels: np.ndarray | None,
+    groups: np.ndarray | None,
     *,
     strict: bool = True,
-) -> Prepared:
+) -> Sequence[Split]:
     """Split all rows into folds, stratified for classes: each sets one aside.
 
     Rows of one of the ``groups`` are in one fold. If it is not ``strict``, a rare class may be
@@ -133,26 +132,14 @@ def split_folds(
 
     Raises ValueError if there are too few rows, or of a class.
     """
-    n_rows = prepared.n_train
     if cv > n_rows:
         raise ValueError(f"cv={cv} needs as many rows, got n_samples={n_rows}; use cv=None")
-    labels = prepared.target.strata(prepared.rows.y.numpy())
-    named = None if labels is None else prepared.target.decode(labels)
-    if named is not None and not strict:
-        rare = np.unique(named, return_inverse=True, return_counts=True)
-        named = np.where(rare[2][rare[1]] < cv, "", named.astype(str))
-        if (named == "").sum() < cv:
-            named[named == ""] = named[named != ""][0] if (named != "").any() else ""
-    return replace(prepared, splits=shuffled_folds(f"cv={cv}", cv, n_rows, seed, named, groups))
-
-
-def scored_by_weights(prepared: Prepared, weight: np.ndarray | None) -> Prepared:
-    """Folds whose rows weigh so much in scores; class weights are for training alone."""
-    rows, n = prepared.rows, len(prepared.rows.dense)
-    plain = None if weight is None else torch.from_numpy(weight).to(rows.dense.dtype)
-    splits = [(train, None if val is None else val + n) for train, val in prepared.splits]
-    both = concatenated([rows, replace(rows, weight=plain)])
-    return replace(prepared, rows=both, splits=tuple(splits))
+    if labels is not None and not strict:
+        rare = np.unique(labels, return_inverse=True, return_counts=True)
+        labels = np.where(rare[2][rare[1]] < cv, "", labels.astype(str))
+        if (labels == "").sum() < cv:
+            labels[labels == ""] = labels[labels != ""][0] if (labels != "").any() else ""
+    return shuffled_folds(f"cv={cv}", cv, n_rows, seed, labels, groups)
 
 
 # ---- The training of a pack's members, of whom snapshots are taken as they learn -----------------
@@ -321,11 +308,11 @@ class _Recorder(Callback):
 
 
 def member_jobs(
-    members: Sequence[BaseMLP], prepared: Prepared, of_rows: OutOfFold | None, n_parts: int
+    members: Sequence[BaseMLP], prepared: Prepared, n_parts: int
 ) -> tuple[list[Job], list[MemberHistory]]:
     """Make each member's job, and what follows it; members take turns at the folds.
 
-    The validation rows of the table itself, ``of_rows``, are divided into ``n_parts`` for scores.
+    Validation rows of the table itself are divided into ``n_parts`` for scores.
 
     Networks that differ in the scale of their first frequencies have one shape all the same: they
     begin with weights that are drawn here.
@@ -333,18 +320,18 @@ def member_jobs(
     jobs, histories = [], []
     for i, member in enumerate(members):
         number = i % len(prepared.splits)
-        fold = replace(prepared, splits=(prepared.splits[number],))
+        fold = replace(prepared, splits=(prepared.splits[number],), out_of_fold=None)
         with warnings.catch_warnings():  # a batch_size above the rows of a fold is no news
             warnings.filterwarnings("ignore", "Got `batch_size`")
             job = member.make_job(fold)
         (train, val), parts = fold.splits[0], None
-        if of_rows is not None and val is not None:
-            parts = of_rows.parts(prepared.rows.y, train, val, n_parts)
+        if prepared.out_of_fold is not None and val is not None:
+            parts = prepared.out_of_fold.parts(prepared.rows.y, train, val, n_parts)
         history = MemberHistory(job.config.loss, job.config.max_epochs, number, parts)
         config, plans = job.config, job.plans
         if fold.splits[0][1] is not None:
             config = replace(config, score="scorer")
-            plans = tuple(replace(plan, scorer=history, val_parts=None) for plan in plans)
+            plans = tuple(replace(plan, scorer=history) for plan in plans)
         spec = job.spec
         if isinstance(spec, MLPSpec):
             spec = replace(spec, frequency_scale=1.0)

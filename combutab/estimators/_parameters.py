@@ -272,7 +272,8 @@ class Parameters(_Positional):
     early_stopping_scoring : str, callable or None, default="loss"
         Score of the validation rows: ``"loss"``, which is the negative training loss (without label
         smoothing), any scorer of scikit-learn, or None for accuracy (classifier) and R2
-        (regressor).
+        (regressor). Rows have the weights that they would have in training, including
+        ``class_weight``.
     beta_1, beta_2, epsilon : float, default=0.9, 0.95, 1e-8
         Decay rates of the two moment estimates and the numerical constant of Adam and AdamW.
     n_iter_no_change : int or inf, default=30
@@ -319,8 +320,9 @@ class Parameters(_Positional):
     n_members : int or "auto", default="auto"
         Number of networks. They are trained together from different seeds, and predictions are
         their mean. ``"auto"`` trains two networks if ``fit`` sets rows aside (see
-        ``early_stopping``): each sets other rows aside, so that all rows are used for training, and
-        the encoding and the scale of the target are learned from all rows. It trains five with
+        ``early_stopping``): each sets other rows aside, so that all rows are used for training. The
+        encoding and the scale of the target are learned from the rows that a network trains on, and
+        from no others: here from all rows. It trains five with
         ``bagging="cv"``. In all other cases it trains one: on small tables, with ``X_val`` or
         lbfgs, in ``partial_fit`` and ``fit_parquet``, and if ``validation_fraction`` or
         ``validation_split`` leave no other rows to set aside. ``n_members=1`` takes about half the
@@ -329,7 +331,8 @@ class Parameters(_Positional):
         ``"cv"`` splits the rows into as many folds as there are networks (stratified for classes).
         Each network is trained on the other folds and validated on its own, so that all rows are
         used for training and each network keeps its best epoch, whatever ``early_stopping`` is. The
-        encoding and the scale of the target are learned from all rows. It needs ``n_members`` of 2
+        encoding and the scale of the target are learned from all rows that a network trains on. It
+        needs ``n_members`` of 2
         or more, and cannot be used with lbfgs, ``warm_start``, ``partial_fit``, ``fit_parquet`` or
         ``X_val``.
     categorical_features : "from_dtype", array-like or None, default="from_dtype"

@@ -274,7 +274,9 @@ class TargetMoments(TargetLearner):
         if self._running is None:
             names = list(y.columns)
             self._running = RunningMoments(y.shape[1], lambda j: f"column {names[j]!r}", "y")
-        self._running.add(_columns_of_numbers(y), weight)
+        numbers = _columns_of_numbers(y)[trains]
+        if len(numbers):
+            self._running.add(numbers, None if weight is None else weight[trains])
 
     def finish(self, names: list[str]) -> NumberTarget:
         assert self._running is not None
@@ -470,11 +472,15 @@ class MLPRegressor(NumberPredictions, StreamedMLP):
         return checked_numbers(y, name, owner)
 
     def _learn_target(
-        self, y: np.ndarray, weight: np.ndarray | None, classes: np.ndarray | None
+        self,
+        y: np.ndarray,
+        weight: np.ndarray | None,
+        train_rows: np.ndarray,
+        classes: np.ndarray | None,
     ) -> NumberTarget:
-        rows = y.reshape(len(y), -1)
-        running = RunningMoments(rows.shape[1])
-        running.add(rows.copy(), weight)
+        numbers = y.reshape(len(y), -1)[train_rows]
+        running = RunningMoments(numbers.shape[1])
+        running.add(numbers, None if weight is None else weight[train_rows])
         return NumberTarget.learn(
             running.result(), one_dimensional=y.ndim == 1, **self._target_settings()
         )

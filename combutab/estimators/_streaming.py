@@ -308,11 +308,10 @@ class ParquetRows:
                 frame, weight = frame[kept], None if weight is None else weight[kept]
             table = self.encoder.encode(frame[source.features], owner=self.estimator, fitted=True)
             y = self.target.encode_columns(frame[source.targets], self.estimator.precision)
-            if not validation:
-                weight = self.learner.weigh(y, weight)
-                if weight is not None:
-                    check_weights(weight, "class_weight times sample_weight")
-            yield encoded_rows(table, y, weight, Precision(self.estimator.precision).dtype)
+            weight = self.learner.weigh(y, weight)
+            if weight is not None:
+                check_weights(weight, "class_weight times sample_weight")
+            yield encoded_rows([table], y, weight, Precision(self.estimator.precision).dtype)
 
     def _to_device(self, rows: Rows, n: int) -> Rows:
         device = resolve_device(self.estimator.device)

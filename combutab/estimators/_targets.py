@@ -77,10 +77,6 @@ class Target(ABC):
         """The target after more rows, which training goes on with."""
         return self
 
-    def strata(self, target: np.ndarray) -> np.ndarray | None:
-        """Labels of which training and validation rows are to have equal shares, if any."""
-        return None
-
     @abstractmethod
     def units(self) -> tuple[np.ndarray, np.ndarray]:
         """Shift and scale of the raw outputs, for networks that are given in y's units."""

@@ -40,9 +40,7 @@ BAGGED = {
 
 def folds_of(model, X, y, sample_weight=None):
     prepared = model.encode_data(X, y, sample_weight)
-    return prepared, [
-        fold.numpy() - prepared.out_of_fold.scored_from for _, fold in prepared.splits
-    ]
+    return prepared, [fold.numpy() for _, fold in prepared.splits]
 
 
 def states(model):
@@ -122,9 +120,7 @@ def test_rows_whose_member_an_interrupt_has_cost_have_no_prediction_of_their_own
     net.select([0])
     raw = held_out_outputs(net, job)
     answered = ~raw.isnan().any(-1)[0]
-    assert_array_equal(
-        answered.nonzero()[:, 0], job.plans[0].val_rows - job.out_of_fold.scored_from
-    )
+    assert_array_equal(answered.nonzero()[:, 0], job.plans[0].val_rows)
 
 
 def test_rows_of_weight_0_have_no_prediction_of_their_own():
@@ -202,8 +198,7 @@ def splits_of(model, X, y, sample_weight=None):
     """Training and validation rows of each network, as the job has them."""
     model = clone(model)
     job = model.make_job(model.encode_data(X, y, sample_weight))
-    first = 0 if job.out_of_fold is None else job.out_of_fold.scored_from
-    return [(p.rows.numpy(), None if p.val_rows is None else p.val_rows - first) for p in job.plans]
+    return [(plan.rows.numpy(), plan.val_rows) for plan in job.plans]
 
 
 def check_that_rows_were_held_out(model, X, val_rows):
@@ -344,11 +339,12 @@ def test_rows_of_weight_0_and_class_weights():
     splits = splits_of(model, NUMBERS, LABELS, weight)
     assert all(len(train) + len(val) == 208 for train, val in splits)
     check_that_rows_were_held_out(model, NUMBERS, [kept[val] for _, val in splits])
-    # class weights are for training: the validation score is by the rows' own
+    # the validation score is weighted as the training loss
     (best, *_), (_, val) = model.history_.groupby("member")["validation_score"].max(), splits[0]
     rows, own = kept[val], model.oof_decision_function_
     loss = -np.log(own[rows, LABELS[rows]])
-    assert_allclose(best, -np.average(loss, weights=weight[rows]), rtol=0.05)
+    total = weight[rows] * np.array([1.0, 4.0])[LABELS[rows]]
+    assert_allclose(best, -np.average(loss, weights=total), rtol=0.05)
     without = clone(model).fit(NUMBERS[kept], LABELS[kept], weight[kept])
     assert_allclose(without._raw(NUMBERS), model._raw(NUMBERS), rtol=1e-6)
 

@@ -265,12 +265,8 @@ def test_weights_reach_the_trees(weighted, seen, few_steps):
     else:
         pack = PackClassifier(**QUICK, class_weight={"yes": 3.0, "no": 1.0}).fit(BITS, y)
         expected = np.where(LABELS, 3.0, 1.0)
-    given, n = seen[0][3].weight.numpy(), len(expected)
-    assert max(seen[0][0]) < n  # the rows that train
-    np.testing.assert_allclose(given[:n] / given[:n].mean(), expected / expected.mean(), rtol=1e-6)
-    if weighted == "class_weight":  # the rows that stop them weigh alike
-        assert min(seen[0][1]) >= n
-        assert (given[n:] == 1).all()
+    given = seen[0][3].weight.numpy()  # of the rows that train and of those that stop them
+    np.testing.assert_allclose(given / given.mean(), expected / expected.mean(), rtol=1e-6)
 
 
 def test_the_same_again_whatever_the_threads(few_steps):

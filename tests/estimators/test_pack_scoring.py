@@ -64,8 +64,8 @@ def test_what_cannot_score_is_refused_before_training(scoring, words):
 
 
 @pytest.mark.parametrize("weight", [None, np.linspace(0.5, 2, len(X))])
-def test_class_weights_are_for_training_alone(weight):
-    """Scores, the loss and the temperature of the rows set aside are not weighted by classes."""
+def test_class_weights_count_in_scores(weight):
+    """The scores by which the ensemble is chosen have the weights of the training."""
     seen = []
 
     def watched(estimator, rows, truth, sample_weight=None):
@@ -73,8 +73,9 @@ def test_class_weights_are_for_training_alone(weight):
         return accuracy_score(truth, estimator.predict(rows), sample_weight=sample_weight)
 
     pack = PackClassifier(**QUICK, class_weight="balanced", scoring=watched).fit(X, Y, weight)
-    expected = np.ones(len(X)) if weight is None else np.sort(weight)
     together = np.sort(next(weights for weights in seen if len(weights) == len(X)))
+    of_class = len(Y) / (2 * np.bincount(Y))
+    expected = np.sort(of_class[Y] * (1.0 if weight is None else weight))
     np.testing.assert_allclose(together / together.mean(), expected / expected.mean(), rtol=1e-5)
     assert np.isfinite(pack.oof_decision_function_).all()
     assert pack.oof_decision_function_.shape == (len(X), 2)

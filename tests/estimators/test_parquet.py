@@ -116,6 +116,35 @@ def test_what_one_window_holds_is_trained_on_as_in_memory(file, name):
     assert found.get_params() == kind(**EXACT, **parameters).get_params()
 
 
+def prepared_of(estimator, file, target):
+    """The prepared data of a fit to a file."""
+    with mock.patch.object(
+        type(estimator), "make_job", autospec=True, side_effect=type(estimator).make_job
+    ) as make_job:
+        estimator.fit_parquet(file, target, columns=["a", "b"], memory_limit="200MB")
+    return make_job.call_args.args[1]
+
+
+def test_validation_rows_do_not_shape_the_target(file):
+    model = MLPRegressor(**EXACT, early_stopping=True, validation_fraction=0.3)
+    prepared = prepared_of(model, file, "y")
+    y = pd.read_parquet(file)["y"].to_numpy(np.float64)
+    val = prepared.target.decode(prepared.rows.y.numpy().astype(np.float64))
+    assert 0.2 < len(val) / len(y) < 0.4
+    mean = (y.sum() - val.sum()) / (len(y) - len(val))
+    np.testing.assert_allclose(model.target_.shift, mean, rtol=1e-5)
+    assert abs(mean - y.mean()) > 1e-3
+    std = np.sqrt(((y - mean) ** 2).sum() - ((val - mean) ** 2).sum()) / np.sqrt(len(y) - len(val))
+    np.testing.assert_allclose(model.target_.scale, std, rtol=1e-5)
+
+
+def test_validation_rows_have_class_weights(file):
+    model = MLPClassifier(**EXACT, early_stopping=True, class_weight={False: 1.0, True: 3.0})
+    rows = prepared_of(model, file, "flag").rows
+    assert rows.weight.tolist() == (1 + 2 * rows.y[:, 0]).tolist()
+    assert len(rows.y) > 50
+
+
 def test_windows_in_order_are_training_in_memory(file):
     expected = in_memory(MLPRegressor(**EXACT, shuffle=False, dropout=0.1), file, "y")
     with windows_of(700):

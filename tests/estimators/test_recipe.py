@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import get_scorer, log_loss
+from sklearn.metrics import get_scorer, log_loss, roc_auc_score
 from torch import nn
 
 import combutab
@@ -241,3 +241,31 @@ def test_a_stack_of_both_kinds_clips_those_that_ask_for_it():
     ]
     fit_stacked(tasks)
     assert [task.estimator.target_.bounds is not None for task in tasks] == [False, True, False]
+
+
+@pytest.mark.slow
+def test_balanced_weights_do_not_harm_rare_classes():
+    """1 % positives in 15,000 rows: the mean ROC AUC on 30,000 new rows, of three tables."""
+    scores = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        rows = rng.normal(size=(45_000, 8))
+        signal = 0.5 * rows[:, 0] - 0.4 * rows[:, 1] + 0.4 * (rows[:, 2] * rows[:, 3])
+        latent = signal + 0.4 * np.abs(rows[:, 4]) + rng.logistic(size=len(rows))
+        y = (latent > np.quantile(latent, 0.99)).astype(int)
+        for class_weight in (None, "balanced"):
+            model = MLPClassifier(
+                (64,),
+                numeric_embedding="none",
+                max_iter=15,
+                n_iter_no_change=INF,
+                random_state=seed,
+                class_weight=class_weight,
+            )
+            model.fit(rows[:15_000], y[:15_000])
+            auc = roc_auc_score(y[15_000:], model.predict_proba(rows[15_000:])[:, 1])
+            scores.append((class_weight is not None, auc))
+    default, balanced = (
+        np.mean([auc for weighted, auc in scores if weighted == wanted]) for wanted in (False, True)
+    )
+    assert balanced > default - 0.01

@@ -9,8 +9,10 @@ import pandas as pd
 import pytest
 import scipy.sparse
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.datasets import load_iris
+from sklearn.base import clone
+from sklearn.datasets import load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import roc_auc_score
 from sklearn.utils.class_weight import compute_class_weight
 
 from combutab import (
@@ -345,6 +347,89 @@ def test_class_weights_are_sample_weights(labels):
         _equal(a.fit(rows, y, sample_weight=extra), b)
 
 
+UNEVEN, FEW = make_classification(260, 4, weights=[0.8], flip_y=0.2, random_state=0)
+AS_SAMPLE_WEIGHTS = {**EXACT, "numeric_encoding": "none"}
+SETS_ROWS_ASIDE = {
+    "loss": MLPClassifier(**AS_SAMPLE_WEIGHTS, early_stopping=True, early_stopping_scoring="loss"),
+    "accuracy": MLPClassifier(
+        **AS_SAMPLE_WEIGHTS, early_stopping=True, early_stopping_scoring=None
+    ),
+    "scorer": MLPClassifier(
+        **AS_SAMPLE_WEIGHTS, early_stopping=True, early_stopping_scoring="balanced_accuracy"
+    ),
+    "two networks": MLPClassifier(
+        **AS_SAMPLE_WEIGHTS, n_members="auto", early_stopping="auto", calibration="temperature"
+    ),
+    "folds": MLPClassifier(**AS_SAMPLE_WEIGHTS, n_members=3, bagging="cv"),
+    "TabM": TabMClassifier(
+        **AS_SAMPLE_WEIGHTS, n_heads=2, numeric_embedding="none", early_stopping=True
+    ),
+    "pack": PackClassifier(
+        n_members=2,
+        max_iter=4,
+        random_state=0,
+        member_params={"hidden_layer_sizes": (8,), "numeric_encoding": "none"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SETS_ROWS_ASIDE)
+def test_class_weights_count_in_validation(name):
+    weighted = clone(SETS_ROWS_ASIDE[name]).set_params(class_weight={0: 1.0, 1: 6.0})
+    weighted.fit(UNEVEN, FEW)
+    reference = clone(SETS_ROWS_ASIDE[name]).fit(UNEVEN, FEW, np.where(FEW == 1, 6.0, 1.0))
+    assert_array_equal(weighted.predict_proba(UNEVEN), reference.predict_proba(UNEVEN))
+    assert_array_equal(weighted.history_, reference.history_)
+    unweighted = clone(SETS_ROWS_ASIDE[name]).fit(UNEVEN, FEW)
+    assert not np.array_equal(weighted.predict_proba(UNEVEN), unweighted.predict_proba(UNEVEN))
+
+
+@pytest.mark.parametrize("labels", ["single", "multi-label"])
+def test_balanced_weights_of_validation_rows_are_those_of_training(labels):
+    n_train = 160
+    y = FEW if labels == "single" else np.stack([FEW, UNEVEN[:, 0] > 1], 1).astype(int)
+    model = MLPClassifier(**EXACT, class_weight="balanced", early_stopping_scoring="loss")
+    model.fit(UNEVEN[:n_train], y[:n_train], X_val=UNEVEN[n_train:], y_val=y[n_train:])
+    train, val = (part.reshape(len(part), -1) for part in (y[:n_train], y[n_train:]))
+    weight = np.ones(len(val))
+    loss = np.zeros(len(val))
+    p = model.predict_proba(UNEVEN[n_train:])
+    for j in range(train.shape[1]):
+        share = train[:, j].mean()
+        weight *= np.where(val[:, j] == 1, 0.5 / share, 0.5 / (1 - share))
+        p_j = p[:, -1] if labels == "single" else p[:, j]
+        loss -= np.log(np.where(val[:, j] == 1, p_j, 1 - p_j))
+    expected = -np.average(loss, weights=weight)
+    assert_allclose(model.best_validation_score_, expected, rtol=1e-6)
+
+
+def test_balanced_weight_of_class_without_training_rows_is_1():
+    y = np.where(np.arange(260) >= 250, 2, FEW)
+    model = MLPClassifier(
+        **EXACT,
+        class_weight="balanced",
+        early_stopping=True,
+        validation_split=np.arange(260) >= 200,
+    )
+    prepared = model.encode_data(UNEVEN, y)
+    weight = prepared.rows.weight.numpy()
+    shares = np.bincount(FEW[:200]) / 200
+    assert_allclose(weight[250:], 1.0)
+    assert_allclose(weight[:250], 0.5 / shares[FEW[:250]])
+
+
+def test_validation_rows_without_weight_are_refused():
+    model = MLPClassifier(
+        **EXACT, class_weight={0: 1.0, 1: 0.0}, early_stopping=True, validation_split=FEW == 1
+    )
+    with pytest.raises(ValueError, match="class_weight"):
+        model.fit(UNEVEN, FEW)
+    with pytest.raises(ValueError, match="class_weight"):
+        clone(model).set_params(validation_split=None).fit(
+            UNEVEN, FEW, X_val=UNEVEN[FEW == 1], y_val=FEW[FEW == 1]
+        )
+
+
 def test_class_weights_of_rows_that_lack_a_class():
     plain = {**EXACT, "numeric_encoding": "none"}
     for class_weight in ({0: 5.0}, {0: 5.0, 1: 2.0, 2: 0.5}):
@@ -435,12 +520,13 @@ def test_a_network_that_has_learned_nothing_warns_once_and_one_that_has_does_not
     share, loss, entropy = (
         float(number)
         for number in re.search(
-            r"([\d.]+)% .* loss ([\d.]+) .* frequencies, ([\d.]+):", message
+            r"([\d.]+)% .* loss ([\d.]+) .* frequencies, ([\d.]+), ", message
         ).groups()
     )
     assert abs(share / 100 - (y == "no").mean()) < 0.02
     assert 0.95 * entropy < loss
-    for way_out in ("learning_rate_init other than 0.03", "max_iter=", "class_weight='balanced'"):
+    assert "hardly differ" in message or "AUC 0." in message
+    for way_out in ("learning_rate_init other than 0.03", "max_iter="):
         assert way_out in message
     by_other = rows == "validation" and more.get("early_stopping_scoring") != "loss"
     assert ("early_stopping_scoring='loss'" in message) == by_other
@@ -455,6 +541,19 @@ def test_a_rare_class_that_is_told_from_the_others_is_no_stall():
     assert not model.predict([[0.0], [1.0]]).any()
     assert model.predict_proba([[1.0]])[0, 1] > 0.2
     assert told(MLPClassifier(**STALLS), column[:, None].astype(float), rare)
+
+
+def test_a_model_that_ranks_rows_is_no_stall():
+    rare = RNG.uniform(size=400) < 1 / (1 + np.exp(4 - 2 * ROWS[:, 0]))  # 6 %
+    # label smoothing keeps all probabilities above 0.15
+    smoothed = {**LEARNS, "label_smoothing": 0.3, "max_iter": 40}
+    model = MLPClassifier(**smoothed)
+    assert not told(model, ROWS, rare)
+    assert not model.predict(ROWS).any()
+    p = model.predict_proba(ROWS)[:, 1]
+    assert roc_auc_score(rare, p) > 0.8
+    entropy = -np.log(np.where(rare, rare.mean(), 1 - rare.mean())).mean()
+    assert -np.log(np.where(rare, p, 1 - p)).mean() > 0.95 * entropy
 
 
 def test_a_training_target_of_one_class_several_labels_or_columns_that_say_nothing_are_no_stall():

@@ -36,8 +36,7 @@ def splits(model, y=NUMBERS, sample_weight=None, groups=None):
     prepared = model.encode_data(X, y, sample_weight, groups=groups)
     job = model.make_job(prepared)
     kept = job.out_of_fold.kept
-    first = job.out_of_fold.scored_from
-    return [(np.sort(kept[plan.rows]), np.sort(kept[plan.val_rows - first])) for plan in job.plans]
+    return [(np.sort(kept[plan.rows]), np.sort(kept[plan.val_rows])) for plan in job.plans]
 
 
 ONE_SPLIT = {
@@ -205,6 +204,63 @@ def test_folds_of_a_pack_keep_groups_together():
     assert len(prepared.splits) == 3
     for train, val in prepared.splits:
         assert not np.intersect1d(GROUPS[train], GROUPS[val]).size
+
+
+# ---- what is learned before training comes from the training rows ----------------------------
+
+
+LATE = np.where(LAST, NUMBERS + 100, NUMBERS)
+SHIFTED = np.where(LAST[:, None], X + 100, X)
+IN_TIME = [(np.arange(30), np.arange(30, 45)), (np.arange(45), np.arange(45, N))]
+NEVER_TRAIN = {
+    "mask": MLPRegressor(**QUICK, validation_split=LAST),
+    "two networks": MLPRegressor(**QUICK, n_members=2, validation_split=LAST),
+    "time series": MLPRegressor(**QUICK, validation_split=TimeSeriesSplit(3)),
+    "bagging": MLPRegressor(**QUICK, bagging="cv", n_members=2, validation_split=IN_TIME),
+    "quantiles": MLPRegressor(**QUICK, loss="quantile", validation_split=LAST),
+    "pack": PackRegressor(n_members=2, max_iter=2, random_state=0, cv=LAST),
+    "folds of a pack": PackRegressor(n_members=2, max_iter=2, random_state=0, cv=IN_TIME),
+}
+
+
+@pytest.mark.parametrize("name", NEVER_TRAIN)
+def test_rows_that_no_member_trains_on_shape_nothing(name):
+    """The target's mean, scale and range and the columns' encoding are of the other rows."""
+    weight = np.where(np.arange(N) % 2, 1.0, 3.0)
+    for sample_weight in (None, weight):
+        model = clone(NEVER_TRAIN[name]).fit(SHIFTED, LATE, sample_weight)
+        train_weight = np.ones(45) if sample_weight is None else weight[:45]
+        mean = np.average(NUMBERS[:45], weights=train_weight)
+        std = np.sqrt(np.average((NUMBERS[:45] - mean) ** 2, weights=train_weight))
+        assert_allclose(model.target_.shift, mean)
+        assert_allclose(model.target_.scale, std)
+        assert model.target_.bounds.max() < NUMBERS.max() + 0.1
+        encoder = TableEncoder(numeric="robust")
+        encoder.fit_encode(SHIFTED[:45], None if sample_weight is None else train_weight)
+        expected = encoder.encode(SHIFTED).dense
+        assert_allclose(model.encoder_.encode(SHIFTED).dense, expected)
+        oof = model.oof_prediction_[LAST]
+        assert np.isfinite(oof).all()
+        assert oof.max() <= NUMBERS.max() + 0.1
+
+
+def test_random_and_grouped_validation_rows_shape_nothing():
+    for options, groups in (({}, None), ({}, GROUPS)):
+        model = MLPRegressor(**QUICK, n_members=1, early_stopping=True, **options)
+        ((train, val),) = splits(model, groups=groups)
+        y = NUMBERS.copy()
+        y[val] += 50
+        model.fit(X, y, groups=groups)
+        assert_allclose(model.target_.shift, NUMBERS[train].mean())
+        assert_allclose(model.target_.scale, NUMBERS[train].std())
+
+
+def test_balanced_weights_are_those_of_training_rows():
+    y = np.where(LAST, 1, np.arange(N) % 3 == 0).astype(int)
+    pack = PackClassifier(n_members=2, max_iter=2, random_state=0, cv=LAST, class_weight="balanced")
+    weight = pack._prepare(X, y, None, None, None, None, 0).rows.weight.numpy()
+    assert_allclose(weight[:45], np.where(y[:45] == 1, 1.5, 0.75))
+    assert_allclose(weight[45:], 1.5)
 
 
 def test_max_time_ends_training_with_the_epoch(monkeypatch):
