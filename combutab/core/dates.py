@@ -57,6 +57,7 @@ _START = re.compile(rf"\d{{1,4}}[-/. ][\da-zA-Z ]|(?:{_SHORT_NAMES})[a-z]*[- ]\d
 _DIRECTIVE = re.compile(r"%\^?[a-zA-Z]")
 _OFFSET = r"([+-]\d\d):?(\d\d)?$"  # from UTC, which %z is; it is written as +01:00
 _HEAD = 100  # values that most formats are ruled out by
+_N_TRIED = 5  # values whose formats are tried where not all have one
 _LONGEST = 40  # characters of a date
 
 
@@ -112,6 +113,27 @@ def find_date_format(texts: Iterable[str]) -> str | None:
         return None
     # of months in capital letters the format that restores them
     return next((form for form in readings if "%^" in form), next(iter(readings)))
+
+
+def split_dates(texts: Iterable[str]) -> tuple[str | None, list[str]]:
+    """Find the format of dates that most texts have, and the texts that do not have it.
+
+    >>> split_dates(["2024-12-31", "2024-02-30", "2025-01-01", "2025-01-02", "Total"])
+    ('%Y-%m-%d', ['2024-02-30', 'Total'])
+    """
+    distinct = list(dict.fromkeys(texts))
+    column: pd.Series = pd.Series(distinct, dtype=object)
+    best: tuple[str | None, list[str]] = None, distinct
+    formats = dict.fromkeys(form for text in distinct[:_N_TRIED] for form in _formats_of(text))
+    for form in formats:
+        dates = pd.to_datetime(column, format=form.replace("%^", "%"), errors="coerce", utc=True)
+        parsed = dates.notna().tolist()
+        pattern = _pattern(form)
+        both = zip(distinct, parsed, strict=True)
+        others = [text for text, is_date in both if not is_date or not pattern.fullmatch(text)]
+        if len(others) < len(best[1]):
+            best = form, others
+    return best
 
 
 def read_dates(texts: pd.Series, form: str) -> pd.Series:

@@ -60,7 +60,7 @@ from combutab.estimators._jobs import (
 from combutab.estimators._parameters import AUTO_ROWS
 from combutab.estimators._targets import Target, check_weights
 from combutab.nn import Member, MLPSpec, NetworkSpec
-from combutab.preprocessing import EncodedTable, TableEncoder, as_numpy, refuse_cells
+from combutab.preprocessing import EncodedTable, TableEncoder, as_numpy, is_polars, refuse_cells
 from combutab.training import (
     PER_STEP,
     MemberPlan,
@@ -254,6 +254,7 @@ def _indexable(X: Any) -> Any:
             f"fit takes a table, got the path {str(first)!r}: read it first (pandas.read_parquet), "
             "or use fit_parquet of MLPClassifier or MLPRegressor, which reads it in parts"
         )
+    is_polars(X)  # raises the error about lazy frames
     if scipy.sparse.issparse(X):
         return X.tocsr()
     if type(X).__module__.startswith("pyarrow"):

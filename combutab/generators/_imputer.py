@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from combutab.core.rng import Stream, fold_in, seed_from
 from combutab.core.tasks import CallbackSupport, fit_task
-from combutab.generators._imputing import decode_numbers
+from combutab.generators._imputing import decode_numbers, warn_of_empty_columns
 from combutab.generators._resampling import rows_as_array
 from combutab.generators._tabflow import TabFlow
 from combutab.preprocessing import IncompleteTable, ModeTable, NumberColumn, as_numpy, as_pandas
@@ -259,6 +259,8 @@ class TabFlowImputer(CallbackSupport, OneToOneFeatureMixin, TransformerMixin, Ba
         return self
 
     def _keep(self, generator: Any, X: Any) -> None:
+        if hasattr(generator, "encoder_"):
+            warn_of_empty_columns(generator.encoder_)
         self.generator_, self._mean = generator, None
         if self.n_draws is None and hasattr(generator, "code_probabilities"):
             self._mean = ConditionalMean(generator, X, fold_in(self._seed, Stream.KNOWN))

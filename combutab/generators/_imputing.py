@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,6 +26,7 @@ from combutab.generators.sampling import (
     join,
 )
 from combutab.preprocessing import (
+    CategoryColumn,
     IdentifierColumn,
     IncompleteTable,
     ModeEncoder,
@@ -140,6 +142,25 @@ class Cells:
             name = self.rules.encoder.schema_.keys[span.column]
             codes[self._there[name][rows] & ~self.known[rows, i], i] = -1
         return codes
+
+
+def warn_of_empty_columns(encoder: ModeEncoder) -> None:
+    """Warn of columns that had no value in fit, whose cells stay missing."""
+    empty = [
+        name
+        for name, coder in zip(encoder.schema_.keys, encoder.columns_, strict=True)
+        if isinstance(coder, CategoryColumn) and not coder.keys and not coder.rare
+    ]
+    if empty:
+        listed = ", ".join(map(repr, empty[:_N_LISTED])) + ", ..." * (len(empty) > _N_LISTED)
+        warnings.warn(
+            f"{listed} had no value in any row of the fitted table, and stays missing; leave the "
+            "column out",
+            stacklevel=3,
+        )
+
+
+_N_LISTED = 5  # columns that a warning names
 
 
 class Imputing:

@@ -39,6 +39,7 @@ from combutab.preprocessing import (
     TargetError,
     binary_unit,
     infer_task,
+    is_polars,
     read_numbers,
 )
 
@@ -595,6 +596,7 @@ def plan_comparison(
     _check_choice("recipe", recipe, get_args(Recipe))
     recipe = cast(Recipe, recipe)
     X = np.asarray(X) if isinstance(X, list | tuple) else X
+    is_polars(X)  # raises the error about lazy frames
     series = read_target(y, _num_samples(X))
     resolved = find_task(series, task)
     metric = None

@@ -21,7 +21,7 @@ from combutab.core.html import ChartRow, interval_chart, result_html
 from combutab.core.tasks import has_callbacks
 from combutab.core.world import plain_parameters
 from combutab.estimators import BaseMLP, FitOutcome, FitTask, fit_stacked, refuse_text
-from combutab.preprocessing import plain_labels
+from combutab.preprocessing import is_polars, plain_labels
 
 _SHOWN = 12  # candidates in a notebook
 
@@ -84,6 +84,7 @@ class StackedGridSearchCV(GridSearchCV):
         self
         """
         self._validate_params()
+        is_polars(X)  # raises the error about lazy frames
         if is_regressor(self.estimator):
             refuse_text(y, "y")
         elif isinstance(y, np.ndarray | pd.Series) and y.dtype == object:

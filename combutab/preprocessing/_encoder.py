@@ -553,8 +553,23 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         self._check_zones(table)
         coded = [j for j, kind in enumerate(self.kinds_) if kind in ("category", "text")]
         factors = {j: table.factors(j) for j in coded}
-        block = table.block(self._numeric_columns(), self.kinds_)
+        block = self._read_block(table)
         return self._assemble(block, factors, None if fitted else table.label)
+
+    def _read_block(self, table: Table) -> Block:
+        """The columns that are read as numbers; refuses text where fit has seen no values."""
+        numeric, scaler = self._numeric_columns(), self.numeric_scaler_
+        for j in np.array(numeric, dtype=int)[scaler.constant & scaler.missing].tolist():
+            if self.kinds_[j] == "number" and not table.is_numeric(j):
+                try:
+                    table.block([j], self.kinds_)
+                except ValueError as error:
+                    example = table.column(j).dropna().iloc[0]
+                    raise ValueError(
+                        f"{table.label(j)} was empty or constant in fit, and holds {example!r} "
+                        "now; leave the column out, or fit on a table where it has values"
+                    ) from error
+        return table.block(numeric, self.kinds_)
 
     def read(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Read a table with the fitted columns as numbers and codes, without scaling.
@@ -577,7 +592,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         table = read_table(self, X, reset=False)
         table.read_as(self.text_forms_)
         self._check_zones(table)
-        block = table.block(self._numeric_columns(), self.kinds_)
+        block = self._read_block(table)
         numbers = block.rows(0, block.n_rows)
         missing_mask(numbers, block.label)
         codes = [

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -121,6 +122,47 @@ class ColumnForm:
 
 
 _NOUNS = {"date text": "dates", "clock text": "times"}
+
+
+# ---- Measurements as text: numbers with units, times, dates, and amounts -------------------------
+
+_MEASURED_NUMBER = r"(?:\d{1,3}(?:[.,\u00a0\u202f' ]\d{2,3})+|\d+)(?:[.,]\d+)?"
+_UNIT_WORD = r"[^\W\d_°²³]{1,8}(?:/[^\W\d_]{1,5})?[²³23]?"
+_UNITS = re.compile(
+    rf"\W*{_MEASURED_NUMBER}[ \u00a0]?(?P<first>°?{_UNIT_WORD}|[°'\"])"
+    rf"(?:\W{{0,2}}{_MEASURED_NUMBER}[ \u00a0]?(?P<second>°?{_UNIT_WORD}|[°'\"]))?\W*"
+)
+_GROUPED = re.compile(r"\W*\d{1,3}(?:,\d{2})*,\d{3}(?:\.\d+)?\W*")  # 1,23,456 of India
+_MOMENT = re.compile(
+    r"(?:[a-z]{3,9},? )?(?:\d{1,4}[-/. ]+MONTH|MONTH \d{1,2},?)[-/., ]+\d{2,4}(?:[T ,].*)?".replace(
+        "MONTH", r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+    )
+    + r"|\d{1,4}:\d{2}(?::\d{2}(?:\.\d+)?)?(?: ?[ap]m)?",
+    re.IGNORECASE,
+)
+_MAX_UNITS = 4  # units of a column, such as K and M
+_MIN_MEASURED = 0.9  # share of the values
+
+
+def measured_example(texts: Collection[str]) -> str:
+    """An example of the values of a column that are measured, "" if they are names.
+
+    Measured are numbers with a unit (of at most four units), with separators as in 1,23,456, times
+    of day, and dates with names of months.
+
+    >>> measured_example(["1697.6 km", "23 km"]), measured_example(["10:18:00", "9:05:00"])
+    ('1697.6 km', '10:18:00')
+    >>> measured_example(["AB-1", "AB-2"]), measured_example(["0012A", "0013A"])
+    ('', '')
+    """
+    matches = [_UNITS.fullmatch(text) for text in texts]
+    with_units = [match for match in matches if match is not None]
+    units = {(match["first"], match["second"]) for match in with_units}
+    padded = sum(text.lstrip("+-")[:2].isdigit() and text.lstrip("+-")[0] == "0" for text in texts)
+    if len(with_units) >= _MIN_MEASURED * len(texts) and len(units) <= _MAX_UNITS and not padded:
+        return with_units[0].string
+    others = [text for text in texts if _GROUPED.fullmatch(text) or _MOMENT.fullmatch(text)]
+    return others[0] if others and len(others) >= _MIN_MEASURED * len(texts) else ""
 
 
 def find_text_form(column: pd.Series, position: int) -> ColumnForm | None:

@@ -6,14 +6,17 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
+from combutab.core.dates import split_dates
 from combutab.core.text import counted
-from combutab.preprocessing._columns import ColumnKind, column_kind, factorize
+from combutab.preprocessing._columns import ColumnKind, column_kind, factorize, object_datetimes
 from combutab.preprocessing._features import is_free_text
+from combutab.preprocessing._forms import find_text_form, measured_example
 from combutab.preprocessing._tables import as_pandas
 from combutab.preprocessing.modes import find_identifiers
 
@@ -31,6 +34,11 @@ _SIGNS = r"[$€£¥₹₽₩¢%‰]"
 _SIGNED = re.compile(rf"([+-]?{_SIGNS}\s*[+-]?|[+-])?[\d.,{_GAPS}]*\d[\d.,]*\s*{_SIGNS}?")
 _MISSING_MARKS = {*"?-.*–—", "--", "---", "??", "n.a.", "na", "n/a.", "#value!", "#ref!", "#div/0!"}
 _CODES = [sign * (10**k - 1) for k in range(2, 8) for sign in (1, -1)]  # 99, -99, 999, ...
+_MIN_OTHERS = 10  # different values beside a code for missing ones
+_MIN_CODE_ROWS, _MIN_CODE_SHARE = 5, 0.01  # rows that have the code
+_MIN_SPIKE = 3  # times as frequent as any other value is the only negative one
+_LAST_DAY = int(np.datetime64("9999-12-31", "s").astype(np.int64))
+_MIN_GAP = 1.0  # ranges of the other values between them and the code
 _CODE = "although one value may stand for missing values"
 _BOOLEAN_WORDS = [
     {"true", "false"},
@@ -63,6 +71,7 @@ OddKind = Literal[
     "dates",
     "unclear dates",
     "mixed dates",
+    "unit",
     "truth values",
 ]
 
@@ -162,6 +171,7 @@ _WAYS = {  # what to do with such a column
     "few texts": "pandas.to_numeric reads them, with errors='coerce'",
     "missing mark": "pandas.to_numeric reads them, with errors='coerce'",
     "text numbers": "pandas.to_numeric reads them",
+    "unit": "write them as numbers",
 }
 _OF_AMOUNTS = ("decimal comma", "thousands", "sign")
 _OF_CODES = ("few texts", "missing mark", "text numbers")  # which whole numbers may well be
@@ -181,8 +191,9 @@ def odd_categories(columns: Mapping[str, Mapping[Any, int]]) -> Iterator[OddColu
         rows: dict[str, int] = {}
         for value, count in texts.items():
             rows[value.strip()] = rows.get(value.strip(), 0) + count
-        found = _number_texts(rows, sum(rows.values())) or dates_in(rows, sum(rows.values()))
-        if found is None:
+        n = sum(rows.values())
+        found = _number_texts(rows, n) or dates_in(rows, n) or _measured(rows, n)
+        if found is None or (found[0] == "unit" and len(rows) <= _MAX_CLASSES):
             continue
         kind, why, example = found
         numbers = [value for value in rows if _DECIMAL_NUMBER.fullmatch(value)]
@@ -190,7 +201,12 @@ def odd_categories(columns: Mapping[str, Mapping[Any, int]]) -> Iterator[OddColu
             len(numbers) <= _MAX_CLASSES or all("." not in value for value in numbers)
         ):
             continue
-        way = _WAYS[kind]
+        others = split_dates(rows)[1] if kind == "dates" else []
+        if others:
+            n_others = sum(rows[text] for text in others)
+            why = f"although all but {n_others:,} of {n:,} values are dates"
+            example = _some_quoted(others)
+        way = "correct these values, and it is read as dates" if others else _WAYS[kind]
         from combutab.preprocessing.amounts import Amounts
 
         values = Amounts.split(rows) if kind in _OF_AMOUNTS else None
@@ -228,6 +244,10 @@ def _look(seen: Mapping[Any, int], min_count: int) -> tuple[str, str]:
         if _number_texts(rows, n) is not None or dates_in(rows, n) is not None:
             what = "dates" if dates_in(rows, n) is not None else "numbers"
             return f"its values look like {what}, but were read as text", f"convert to {what}"
+        if (measured := _measured(rows, n)) is not None:
+            _, why, example = measured
+            problem = f"its values were read as text, {why} ({example})"
+            return problem, "write them as numbers"
     if len(seen) > n / 2:
         return "nearly every row has a value of its own, as identifiers have", ""
     remedy = "set min_frequency=2 to keep those that 2 rows have"
@@ -252,7 +272,9 @@ def _odd(name: Any, column: pd.Series) -> Iterator[OddColumn]:
     if column_kind(column, by_dtype=True) == ColumnKind.NUMBER:
         yield from _odd_numbers(name, present, len(column))
     elif is_text(column):
-        yield from _odd_text(name, present)
+        yield from _odd_text(name, column)
+    elif column_kind(column) == ColumnKind.DATETIME:
+        yield from _odd_dates(name, present)
     if find_identifiers(column) is not None and not _is_free_text(column):
         why = "although the values seem to identify the rows"
         yield OddColumn(name, "identifier", "a feature", why)
@@ -287,6 +309,45 @@ def _odd_numbers(name: Any, present: pd.Series, n_rows: int) -> Iterator[OddColu
                 example = f"{code}, {counted(int(counts[place]), 'row')}"
                 yield OddColumn(name, "missing code", "numbers", _CODE, example)
                 return
+    place = _shared_extreme(values, counts)
+    if place is not None:
+        example = f"{values[place]:.15g}, {counted(int(counts[place]), 'row')}"
+        yield OddColumn(name, "missing code", "numbers", _CODE, example)
+
+
+def _shared_extreme(values: np.ndarray, counts: np.ndarray) -> int | None:
+    """Find a value that many rows have, far beyond all others on one side; None if there is none.
+
+    ``values`` ascend. Its distance from the others is larger than their range, and a hundredth of
+    the rows have it, at least five; or it is the only negative number, and three times as frequent
+    as any other.
+    """
+    if len(values) < _MIN_OTHERS + 1:
+        return None
+    for place, others in ((0, values[1:]), (len(values) - 1, values[:-1])):
+        gap = max(others[0] - values[place], values[place] - others[-1])
+        few = counts[place] < max(_MIN_CODE_ROWS, _MIN_CODE_SHARE * counts.sum())
+        if not few and gap > _MIN_GAP * (others[-1] - others[0]) and values[place] != 0:
+            return place
+    others = counts[1:]
+    is_spike = counts[0] >= max(_MIN_CODE_ROWS, _MIN_SPIKE * others.max())
+    return 0 if is_spike and values[0] < 0 <= values[1] else None
+
+
+def _odd_dates(name: Any, present: pd.Series) -> Iterator[OddColumn]:
+    """A date far beyond all others that stands for missing ones, such as 9999-12-31."""
+    moments = object_datetimes(present, f"column {name!r}")
+    if isinstance(moments.dtype, pd.DatetimeTZDtype):
+        moments = moments.dt.tz_convert("UTC").dt.tz_localize(None)
+    seconds = moments.to_numpy().astype("datetime64[s]").astype(np.int64)
+    values, counts = np.unique(seconds, return_counts=True)
+    place = _shared_extreme(values, counts)
+    if place is None and values[-1] >= _LAST_DAY and len(values) > 1:
+        place = len(values) - 1
+    if place is not None:
+        day = str(np.datetime64(int(values[place]), "s")).removesuffix("T00:00:00")
+        example = f"{day}, {counted(int(counts[place]), 'row')}"
+        yield OddColumn(name, "missing code", "dates", _CODE, example)
 
 
 def _stands_apart(code: int, others: np.ndarray) -> bool:
@@ -302,14 +363,20 @@ def _stands_apart(code: int, others: np.ndarray) -> bool:
 # ---- Texts --------------------------------------------------------------------------------------
 
 
-def _odd_text(name: Any, present: pd.Series) -> Iterator[OddColumn]:
+def _odd_text(name: Any, column: pd.Series) -> Iterator[OddColumn]:
+    present = column.dropna()
     counts = present.astype(str).str.strip().value_counts(sort=False)
     rows = {str(value): int(n) for value, n in counts.items() if value}
     n = sum(rows.values())
     if not n:
         yield OddColumn(name, "empty", "empty", "because no row has a value")
         return
-    for test in (_truths, _number_texts, dates_in, _marks):
+    if (form := find_text_form(present, 0)) is not None:
+        if form.column_kind == ColumnKind.DATETIME:
+            yield from _odd_dates(name, form.read(present, str(name)).dropna())
+        return
+    texts = column.astype(str).str.strip().where(column.notna())
+    for test in (_truths, partial(_odd_cells, texts), _number_texts, dates_in, _measured, _marks):
         found = test(rows, n)
         if found is not None:
             kind, why, example = found
@@ -333,6 +400,34 @@ def _truths(rows: Counts, n: int) -> Finding:
         "although the values seem to mean true and false",
         _some_quoted(list(rows)),
     )
+
+
+def _odd_cells(texts: pd.Series, rows: Counts, n: int) -> Finding:
+    """Find a few cells among dates or amounts that are none; ``texts`` are all cells, stripped."""
+    for noun, others in (("dates", split_dates(rows)[1]), ("amounts", _others_than_amounts(rows))):
+        n_others = sum(rows[text] for text in others)
+        most = 1 - (_MIN_SHARE_WITH_MARK if len(others) == 1 else _MIN_SHARE_ALIKE)
+        if 0 < n_others <= most * n and len(rows) - len(others) > 1:
+            kind: OddKind = "missing mark" if all(map(is_mark, others)) else "few texts"
+            why = f"although all but {n_others:,} of {n:,} values are {noun}"
+            return kind, why, _named_cells(texts, others, 0)
+    return None
+
+
+def _others_than_amounts(rows: Counts) -> list[str]:
+    """The texts that are no amounts; all, where numbers have no unit or separators."""
+    forms = {text: number_form(text) for text in rows}
+    if not {*forms.values()} & {"comma", "gap", "sign"}:
+        return list(rows)
+    return [text for text, form in forms.items() if not form]
+
+
+def _measured(rows: Counts, n: int) -> Finding:
+    """Numbers with a unit, and times and dates in several formats."""
+    example = measured_example(list(rows)[:_N_LOOKED_AT]) if len(rows) > 1 else ""
+    if not example:
+        return None
+    return "unit", "although the values are numbers with a unit, or times", quoted(example)
 
 
 def _number_texts(rows: Counts, n: int) -> Finding:

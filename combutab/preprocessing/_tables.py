@@ -106,6 +106,10 @@ def polars_column(series: Any) -> pd.Series:
     import polars as pl
 
     dtype = series.dtype
+    if dtype in (getattr(pl, "Int128", None), getattr(pl, "UInt128", None)):
+        whole = series.cast(pl.Int64, strict=False)
+        series = whole if whole.null_count() == series.null_count() else series.cast(pl.Float64)
+        dtype = series.dtype
     if dtype == pl.Null:
         return pd.Series(np.full(len(series), None), dtype=object)
     if dtype.is_decimal():

@@ -24,6 +24,7 @@ from combutab.preprocessing._columns import (
     raise_complex,
     rows_needed,
 )
+from combutab.preprocessing._forms import measured_example
 from combutab.preprocessing._tables import as_table, chosen_mask, object_column
 from combutab.preprocessing.modes._numbers import (
     Format,
@@ -104,7 +105,7 @@ def find_identifiers(column: pd.Series, *, min_frequency: float = 5) -> Identifi
       the largest, or a name such as ``id``, ``customer_id`` or ``phone number``; floats only with
       such a name;
     - or text, where at least 95 % of the rows have a value that fewer rows than `min_frequency`
-      have, except decimal numbers and dates that were read as text.
+      have, except decimal numbers, amounts, numbers with a unit, dates and times as text.
 
     Measurements are not identifiers, even if all differ. Missing values are ignored.
 
@@ -131,9 +132,10 @@ def find_identifiers(column: pd.Series, *, min_frequency: float = 5) -> Identifi
         counts = column.value_counts(dropna=True)
         min_count = max(2, rows_needed(min_frequency, len(column)))
         values = [str(value) for value in counts.index[counts > 0]]
-        if counts[counts < min_count].sum() < _MIN_RARE_SHARE * counts.sum() or _match_mostly(
-            _QUANTITY, values
-        ):
+        is_rare = counts[counts < min_count].sum() >= _MIN_RARE_SHARE * counts.sum()
+        if not is_rare or _match_mostly(_QUANTITY, values):
+            return None
+        if measured_example([value.strip() for value in values[:_N_MATCHED]]):
             return None
         return _text_identifiers(values, column)
     x = _whole_numbers(column, kind)
