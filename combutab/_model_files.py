@@ -1,7 +1,7 @@
 """Files of fitted models without pickle: safetensors for arrays, JSON in the header for the rest.
 
-Nothing in such a file is code, and loading runs none: parameters are checked by the constructor's
-own validation, callables are only those of ``combutab.activations``, by name.
+A file contains no code, and loading runs none. Parameters are validated as by the constructor, and
+callables are names in ``combutab.activations``.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ ACTIVATION = Field(
 
 @dataclass(frozen=True)
 class Saved:
-    """The parts of a model's file beside its parameters; header and tensors are as they are."""
+    """The content of a model file except its parameters; header and tensors are not decoded."""
 
     fitted: dict[str, Any]
     history: pd.DataFrame
@@ -84,20 +84,20 @@ class Saved:
             )
         encoder: dict[str, np.ndarray] = {}
         members: list[dict[str, np.ndarray]] = [{} for _ in range(n_members)]
-        places = {"encoder": encoder} | {f"member.{i}": own for i, own in enumerate(members)}
+        parts = {"encoder": encoder} | {f"member.{i}": member for i, member in enumerate(members)}
         for name, array in self.tensors.items():
-            part, _, rest = name.partition(".")
+            part, _, key = name.partition(".")
             if part == "member":
-                number, _, rest = rest.partition(".")
+                number, _, key = key.partition(".")
                 part = f"member.{number}"
-            if part not in places:
+            if part not in parts:
                 raise ValueError(f"the array {name[:100]!r} is of none of its {n_members} networks")
-            places[part][rest] = array
+            parts[part][key] = array
         return encoder, members
 
 
 class Loadable(ABC):
-    """A model of which a file can be made, and which can be made of one."""
+    """A model that can be saved to a file and loaded from it."""
 
     encoder_: Any
     history_: pd.DataFrame
@@ -109,11 +109,11 @@ class Loadable(ABC):
 
     @abstractmethod
     def _restore(self, saved: Saved) -> None:
-        """Take over what a file has; a ValueError if its parts do not fit one another."""
+        """Restore the fitted state from a file; raises ValueError if its parts do not match."""
 
     @abstractmethod
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to one file; the class says what is in it."""
+        """Write the fitted model to a file; the docstring of the class describes its content."""
         check_is_fitted(self)
         head = model_header(self)  # first: its errors name a parameter
         arrays, encoder = self.encoder_.to_state()
@@ -171,13 +171,13 @@ V = TypeVar("V")
 
 
 def loadable(cls: type[L]) -> type[L]:
-    """Let ``load`` find a class, and the command those that are generators."""
+    """Register a class for ``load``, and generators for the command line."""
     _CLASSES[cls.__name__] = cls
     return cls
 
 
 def loadable_classes() -> list[type[Loadable]]:
-    """All that are registered: those of modules that are imported."""
+    """All registered classes, which are those of imported modules."""
     return list(_CLASSES.values())
 
 
@@ -198,14 +198,14 @@ def load(path: str | os.PathLike[str], *, device: str | torch.device = "auto") -
     name = str(read_model(path, arrays=False)[0]["class"])
     package = importlib.import_module("combutab")
     if name not in _CLASSES and name in package.__all__:
-        getattr(package, name)  # imports what is registered here
+        getattr(package, name)  # importing the class registers it
     if name not in _CLASSES:
         raise ValueError(f"{path} holds a {name}, which is none of {sorted(_CLASSES)}")
     return _CLASSES[name].load(path, device=device)
 
 
 def model_header(model: Any) -> dict[str, Any]:
-    """Make the header of a model's file: format, version, class and parameters."""
+    """The header of a model file: format, version, class and parameters."""
     return {
         "format": MODEL_FORMAT,
         "version": __version__,
@@ -220,38 +220,38 @@ def model_header(model: Any) -> dict[str, Any]:
 
 
 def check_finite(tensors: dict[str, np.ndarray]) -> None:
-    """Refuse arrays of numbers that are none."""
+    """Refuse arrays with numbers that are not finite."""
     for name, array in tensors.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise ValueError(f"the array {name} has numbers that are not finite")
 
 
 def check_layers(state: dict[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse weights of other shapes than a header asks for, before a network of them is made."""
+    """Refuse weights whose shapes differ from the header, before a network is built."""
     for name, shape in shapes.items():
-        found = state[name].shape if name in state else None
-        if found != shape:
+        actual = state[name].shape if name in state else None
+        if actual != shape:
             raise ValueError(
                 f"its header asks for weights {name} of shape {shape}, and the state does not fit "
-                f"the network: it has {'none' if found is None else found}"
+                f"the network: it has {'none' if actual is None else actual}"
             )
 
 
 def check_state(state: Mapping[str, np.ndarray], loaded: dict[str, torch.Tensor]) -> None:
-    """Refuse arrays that a network has taken over, but not as they are."""
+    """Refuse arrays that a network has converted on loading."""
     for name, tensor in loaded.items():
-        given, taken = state[name], tensor.cpu().numpy()
-        if given.shape != taken.shape or given.dtype != taken.dtype:
+        array, loaded_array = state[name], tensor.cpu().numpy()
+        if array.shape != loaded_array.shape or array.dtype != loaded_array.dtype:
             raise ValueError(
-                f"{name} is {given.dtype}{list(given.shape)}, the network has "
-                f"{taken.dtype}{list(taken.shape)}"
+                f"{name} is {array.dtype}{list(array.shape)}, the network has "
+                f"{loaded_array.dtype}{list(loaded_array.shape)}"
             )
 
 
 def make_model(
     cls: Any, path: str | os.PathLike[str], header: dict[str, Any], device: str | torch.device
 ) -> Any:
-    """The unfitted model that a file's header describes, its parameters checked."""
+    """The unfitted model of a file header, with checked parameters."""
     if header["class"] != cls.__name__:
         raise ValueError(f"{path} holds a {header['class']}, not a {cls.__name__}")
     unknown = sorted(set(header["params"]) - set(inspect.signature(cls).parameters))
@@ -267,15 +267,15 @@ def make_model(
 
 
 def with_prefix(tensors: Mapping[str, V], prefix: str) -> dict[str, V]:
-    """The arrays whose names begin so, by the rest of their names."""
+    """The arrays whose names have a prefix, by their names without it."""
     return {n.removeprefix(prefix): a for n, a in tensors.items() if n.startswith(prefix)}
 
 
-# ---- Parameters as JSON: beside the kinds of `core.state`, activations by name -------------------
+# ---- Parameters as JSON: the kinds of `core.state`, and activations by name ----------------------
 
 
 def encode(value: Any, name: str) -> Any:
-    """A parameter or a fitted attribute as JSON; a ValueError names it if that cannot be."""
+    """A parameter or fitted attribute as JSON; raises ValueError with its name if impossible."""
     try:
         return pack(value)
     except TypeError as error:
@@ -310,10 +310,10 @@ def _read_partial(packed: list[Any]) -> functools.partial[nn.Module]:
 
 
 def _refuse_large(value: Any, name: str) -> None:
-    """Refuse what an activation would take much memory for."""
+    """Refuse arguments for which an activation would need much memory."""
     if isinstance(value, list | tuple | dict):
-        for each in value.values() if isinstance(value, dict) else value:
-            _refuse_large(each, name)
+        for item in value.values() if isinstance(value, dict) else value:
+            _refuse_large(item, name)
     elif isinstance(value, int | float) and not -_LARGEST <= value <= _LARGEST:
         raise ValueError(f"{name} is made with {str(value)[:20]}, at most {_LARGEST} is read")
 
@@ -329,22 +329,22 @@ add_kind(
 add_kind(torch.device, "device", str, torch.device)
 
 
-# ---- The file that a training is written to now and then, and taken up from ----------------------
+# ---- Checkpoints: files from which a training continues ------------------------------------------
 
-SECONDS = 30.0  # between two writings, at least
+SECONDS = 30.0  # minimum between two writes
 
 
 _PROGRESS = {"seed": whole(0, 2**64), "table": text(64), "parts": kind(dict)}
-_ROWS = 1 << 16  # of a table that are looked at at a time: no copy of all
+_ROWS = 1 << 16  # of a table that are hashed at once, to save memory
 
 
 class Checkpoint:
-    """A file that a model's training is written to now and then, and taken up from.
+    """A file to which a training is written regularly, and from which it continues.
 
-    It is whole at any time. All that is drawn is a function of the ``seed``, the epoch and the
-    step, so a training that is taken up gives what it would have given in one go. The model is
-    unfitted, and its parameters are part of the file. Of ranks that share a fit the first alone
-    reads and writes, and tells the others.
+    It is complete at any time. All random numbers are functions of the ``seed``, the epoch and the
+    step, so a continued training has the same result as an uninterrupted one. The model is
+    unfitted, and its parameters are part of the file. If ranks share a fit, only the first one
+    reads and writes, and sends the content to the others.
 
     Parameters
     ----------
@@ -354,8 +354,8 @@ class Checkpoint:
     free : collection of str
         Parameters that may differ between the fits of one training.
 
-    Raises ValueError if there is a file that is no checkpoint, or one of another training; OSError
-    if none can be written there.
+    Raises ValueError if the file is not a checkpoint, or one of another training. Raises OSError if
+    no file can be written there.
     """
 
     def __init__(self, path: str | os.PathLike[str], model: Any, free: Collection[str]) -> None:
@@ -364,14 +364,14 @@ class Checkpoint:
         self.written = -np.inf  # after the first epoch it is written at once
         self.noted = False
         self._is_mine = current().number == 0
-        found = broadcast(self._read(free) if self._is_mine else None)
-        state, self.arrays = found or ({}, {})
+        content = broadcast(self._read(free) if self._is_mine else None)
+        state, self.arrays = content or ({}, {})
         self.seed: int = state["seed"] if state else seed_from(model.random_state)
         self._table: str | None = state.get("table")
         self.parts: dict[str, Any] = state.get("parts", {})
 
     def _read(self, free: Collection[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
-        """Read the file, if there is one; find out whether one can be written, if there is none."""
+        """Read the file if it exists; otherwise check that it can be written."""
         folder = self.path.parent
         if not folder.is_dir():
             raise FileNotFoundError(f"the folder {folder} does not exist; create it first")
@@ -397,19 +397,19 @@ class Checkpoint:
                     f"{self._header[name]!r}; remove the file to start again"
                 )
         for name, value in self._header["params"].items():
-            there, here = unpack(header["params"].get(name)), unpack(value)
-            if isinstance(there, list | tuple) and isinstance(here, list | tuple):
-                there, here = list(there), list(here)
-            if name not in free and not _same_parameter(there, here):
+            saved_value, new_value = unpack(header["params"].get(name)), unpack(value)
+            if isinstance(saved_value, list | tuple) and isinstance(new_value, list | tuple):
+                saved_value, new_value = list(saved_value), list(new_value)
+            if name not in free and not _same_parameter(saved_value, new_value):
                 raise ValueError(
-                    f"{self.path} is of a training with {name}={there!r}, this one has "
-                    f"{name}={here!r}; remove the file to start again"
+                    f"{self.path} is of a training with {name}={saved_value!r}, this one has "
+                    f"{name}={new_value!r}; remove the file to start again"
                 )
 
     def begin(self, words: str, tables: Iterable[torch.Tensor | None]) -> None:
-        """Say what is trained on, by words and tensors; ValueError if the file is of others.
+        """Identify the data by text and tensors; raises ValueError if the file has other data.
 
-        The file holds a SHA-256 of them, which cannot be turned back into rows.
+        The file contains their SHA-256, from which rows cannot be computed.
         """
         digest = hashlib.sha256(words.encode())
         for tensor in tables:
@@ -425,11 +425,11 @@ class Checkpoint:
         self._table = table
 
     def part(self, prefix: str = "") -> CheckpointPart:
-        """The place of one of the training's stacks, whose arrays' names begin so."""
+        """The part of one stack of the training, whose arrays have this prefix."""
         return CheckpointPart(self, prefix)
 
     def write(self) -> None:
-        """Write what was noted last, unless it is written."""
+        """Write the last state, unless it is written already."""
         if not self.noted:
             return
         state = {"seed": self.seed, "table": self._table, "parts": self.parts}
@@ -449,18 +449,18 @@ Restore = Callable[[dict[str, np.ndarray], dict[str, Any]], int]
 
 @dataclass(frozen=True)
 class CheckpointPart:
-    """A stack's place in the checkpoint of its training, as the training loop writes to it."""
+    """The part of a stack in the checkpoint of its training."""
 
     file: Checkpoint
     prefix: str
 
     @property
     def is_due(self) -> bool:
-        """Tell whether the last writing is so long ago that another one is worth it."""
+        """Whether enough time has passed since the last write."""
         return time.monotonic() - self.file.written >= SECONDS
 
     def take_up(self, restore: Restore) -> int:
-        """Restore the part, if there is one; returns the epochs that it has."""
+        """Restore the part, if it exists; returns its number of epochs."""
         if self.prefix not in self.file.parts:
             return 0
         with reading(self.file.path, "checkpoint of this training"):
@@ -468,21 +468,21 @@ class CheckpointPart:
             return restore(arrays, self.file.parts[self.prefix])
 
     def note(self, arrays: Mapping[str, np.ndarray], progress: Mapping[str, Any]) -> None:
-        """Remember the state of the part; write it, unless that was done a moment ago."""
+        """Store the state of the part, and write it if a write is due."""
         file, prefix = self.file, self.prefix
-        others = {n: array for n, array in file.arrays.items() if not n.startswith(prefix)}
-        file.arrays = others | {prefix + name: array for name, array in arrays.items()}
+        remaining = {n: array for n, array in file.arrays.items() if not n.startswith(prefix)}
+        file.arrays = remaining | {prefix + name: array for name, array in arrays.items()}
         file.parts[prefix], file.noted = progress, True
         if self.is_due:
             file.write()
 
     def write(self) -> None:
-        """Write what was noted last, unless it is written."""
+        """Write the last state, unless it is written already."""
         self.file.write()
 
 
-def _same_parameter(there: Any, here: Any) -> bool:
+def _same_parameter(saved_value: Any, new_value: Any) -> bool:
     arrays = np.ndarray | pd.Series | pd.Index
-    if isinstance(there, arrays) or isinstance(here, arrays):
-        return np.array_equal(there, here)
-    return bool(there == here)
+    if isinstance(saved_value, arrays) or isinstance(new_value, arrays):
+        return np.array_equal(saved_value, new_value)
+    return bool(saved_value == new_value)

@@ -1,4 +1,4 @@
-"""What a fitted model makes of its columns: importances, dependences, attributions of rows."""
+"""Explanations of a fitted model: importances, partial dependence, attributions of rows."""
 
 from combutab.inspection._attributions import Attributions, TableMasker, attributions
 from combutab.inspection._columns import (

@@ -58,11 +58,15 @@ class Attributions:
         """One line per row and column, with the largest attributions of each row first."""
         parts = []
         for i, label in enumerate(self.values.index):
-            own = self.values.iloc[i]
-            own = own.iloc[np.argsort(-own.abs().to_numpy(), kind="stable")]
-            cells = [self.data[name].iloc[i] for name in own.index]
-            found = {"row": label, "output": self.outputs[i], "column": list(own.index)}
-            parts.append(pd.DataFrame({**found, "value": cells, "attribution": own.to_numpy()}))
+            contributions = self.values.iloc[i]
+            contributions = contributions.iloc[
+                np.argsort(-contributions.abs().to_numpy(), kind="stable")
+            ]
+            cells = [self.data[name].iloc[i] for name in contributions.index]
+            labels = {"row": label, "output": self.outputs[i], "column": list(contributions.index)}
+            parts.append(
+                pd.DataFrame({**labels, "value": cells, "attribution": contributions.to_numpy()})
+            )
         return pd.concat(parts, ignore_index=True)
 
 
@@ -145,20 +149,20 @@ def attributions(
             f"method must be 'auto', 'integrated_gradients' or 'shapley', got {method!r}"
         )
     rows = as_frame(estimator, X)
-    others = rows if background is None else as_frame(estimator, background, "background")
+    background_rows = rows if background is None else as_frame(estimator, background, "background")
     if background is None and len(rows) == 1:
         raise ValueError(
             "X is one row, and nothing to compare it with: give background rows, such as those of "
             "the training"
         )
-    others = others[list(rows.columns)]
+    background_rows = background_rows[list(rows.columns)]
     rng = as_generator(random_state)
-    others = others.iloc[sampled_rows(len(others), n_background, rng)]
-    answers, theirs = predicted(estimator, rows), predicted(estimator, others)
+    background_rows = background_rows.iloc[sampled_rows(len(background_rows), n_background, rng)]
+    answers, background_answers = predicted(estimator, rows), predicted(estimator, background_rows)
     outputs = Outputs.of(estimator, rows)
-    place = outputs.find(target)
-    if place is not None:
-        places = np.full(len(rows), place)
+    output = outputs.find(target)
+    if output is not None:
+        row_outputs = np.full(len(rows), output)
     elif not outputs.classifies:
         raise ValueError(
             f"the model has {answers.shape[1]} outputs; give target, the position of one of them"
@@ -167,18 +171,18 @@ def attributions(
         raise ValueError(f"the model has the labels {outputs.labels}; give one as target")
     else:
         labels = predict_labels(estimator, rows)
-        places = class_positions(labels, class_labels(estimator), "a prediction")
+        row_outputs = class_positions(labels, class_labels(estimator), "a prediction")
     module = _differentiable(estimator, method)
     if module is None:
-        values = _shapley(estimator, rows, others, places, rng)
+        values = _shapley(estimator, rows, background_rows, row_outputs, rng)
     else:
-        values = _integrated_gradients(module, rows, others, places)
+        values = _integrated_gradients(module, rows, background_rows, row_outputs)
     return Attributions(
         pd.DataFrame(values, rows.index, rows.columns),
         rows,
-        answers[np.arange(len(rows)), places],
-        theirs.mean(0)[places],
-        [outputs.names[k] for k in places],
+        answers[np.arange(len(rows)), row_outputs],
+        background_answers.mean(0)[row_outputs],
+        [outputs.names[k] for k in row_outputs],
         "shapley" if module is None else "integrated_gradients",
     )
 
@@ -207,16 +211,16 @@ def _differentiable(estimator: Any, method: Method) -> TableModule | None:
 
 
 def _integrated_gradients(
-    module: TableModule, rows: pd.DataFrame, others: pd.DataFrame, places: np.ndarray
+    module: TableModule, rows: pd.DataFrame, background_rows: pd.DataFrame, row_outputs: np.ndarray
 ) -> np.ndarray:
     """Attributions, (n_rows, n_columns): means over the background rows.
 
-    The path is followed in twice as many steps until the attributions add up.
+    The number of steps along the path is doubled until the attributions add up.
     """
     with warnings.catch_warnings():  # predictions of the same rows have warned already
         warnings.simplefilter("ignore")
-        ends = [module.encoding(*module.encode(table)) for table in (rows, others)]
-    n_others, picked = len(others), torch.from_numpy(places)
+        ends = [module.encoding(*module.encode(table)) for table in (rows, background_rows)]
+    n_others, picked = len(background_rows), torch.from_numpy(row_outputs)
     with torch.no_grad():
         answers = [_outputs(module, dense, codes) for dense, codes in ends]
     goal = answers[0].gather(1, picked[:, None])[:, 0] - answers[1].mean(0)[picked]
@@ -244,7 +248,7 @@ def _integrated_gradients(
 
 
 def _along(
-    module: TableModule, start: tuple[Tensor, Tensor], end: tuple[Tensor, Tensor], place: int,
+    module: TableModule, start: tuple[Tensor, Tensor], end: tuple[Tensor, Tensor], output: int,
     n_steps: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Integrals of the gradient from all start rows to one end row, added up.
@@ -259,15 +263,15 @@ def _along(
     per_batch = max(1, _PAIRS // len(dense_0))
     for part in shares.split(per_batch):
         share = part.repeat_interleave(len(dense_0)).to(dense.dtype)[:, None]
-        own = change.repeat(len(part), 1)
-        at = (dense_0.repeat(len(part), 1) + share * own).requires_grad_()
+        changes = change.repeat(len(part), 1)
+        at = (dense_0.repeat(len(part), 1) + share * changes).requires_grad_()
         gates = share.repeat(1, len(by_code)).requires_grad_()
         ends = codes_0.repeat(len(part), 1), codes.expand(len(at), -1)
         with _embedded_between(module, ends, gates), torch.enable_grad():
-            answer = _outputs(module, at, ends[0])[:, place].sum()
+            answer = _outputs(module, at, ends[0])[:, output].sum()
             slopes = torch.autograd.grad(answer, (at, gates), allow_unused=True)
         if slopes[0] is not None:
-            by_dense += (slopes[0].double() * own).sum(0) / n_steps
+            by_dense += (slopes[0].double() * changes).sum(0) / n_steps
         if slopes[1] is not None:
             by_code += slopes[1].double().sum(0) / n_steps
     return by_dense, by_code
@@ -277,11 +281,11 @@ def _along(
 def _embedded_between(
     module: TableModule, ends: tuple[Tensor, Tensor], gates: Tensor
 ) -> Iterator[None]:
-    """Let the embeddings of codes lie between those of two ends, where the gates say."""
+    """Interpolate the embeddings of codes between those of two ends, by the gates."""
     hooks = []
 
     def hook(i: int) -> Any:
-        def between(embedding: Any, given: Any, first: Tensor) -> Tensor:
+        def between(embedding: Any, inputs: Any, first: Tensor) -> Tensor:
             codes = ends[1][:, i].expand(len(first), -1)
             last = type(embedding).forward(embedding, codes)
             return first + gates[:, i, None].to(first.dtype) * (last - first)
@@ -295,12 +299,12 @@ def _embedded_between(
     try:
         yield
     finally:
-        for each in hooks:
-            each.remove()
+        for handle in hooks:
+            handle.remove()
 
 
 def _outputs(module: TableModule, dense: Tensor, codes: Tensor) -> Tensor:
-    """What the module answers for encoded rows: (n, n_outputs)."""
+    """Predictions of the module for encoded rows: (n, n_outputs)."""
     raw = []
     for net in module.networks:
         assert isinstance(net, TableNetwork)
@@ -313,11 +317,11 @@ def _outputs(module: TableModule, dense: Tensor, codes: Tensor) -> Tensor:
 
 
 def _by_column(module: TableModule, by_dense: Tensor, by_code: Tensor, n_columns: int) -> Tensor:
-    """What the encoded columns get, added up by the columns of the table."""
+    """Attributions of the encoded columns, summed for each column of the table."""
     values = torch.zeros(n_columns, dtype=torch.float64)
     for span in module.encoder.spans_:
-        own = by_code if span.kind == "code" else by_dense
-        values[span.column] += own[span.slice].sum()
+        contributions = by_code if span.kind == "code" else by_dense
+        values[span.column] += contributions[span.slice].sum()
     return values
 
 
@@ -333,21 +337,21 @@ def mixed(table: pd.DataFrame, rows: np.ndarray) -> pd.DataFrame:
 def _shapley(
     estimator: Any,
     rows: pd.DataFrame,
-    others: pd.DataFrame,
-    places: np.ndarray,
+    background_rows: pd.DataFrame,
+    row_outputs: np.ndarray,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    n_columns, n_others = len(rows.columns), len(others)
+    n_columns, n_others = len(rows.columns), len(background_rows)
     values = np.zeros((len(rows), n_columns))
     step = np.arange(n_columns + 1)[:, None]
-    for i, place in enumerate(places.tolist()):
-        both = pd.concat([rows.iloc[[i]], others])
+    for i, output in enumerate(row_outputs.tolist()):
+        both = pd.concat([rows.iloc[[i]], background_rows])
         orders = [rng.permutation(n_columns) for _ in range(n_others)]
         orders += [order[::-1] for order in orders]
         when = np.argsort(np.array(orders), 1)[:, None]  # the step after which a column is set
         start = np.tile(np.arange(1, n_others + 1), 2)[:, None, None]
         cells = np.where(when < step, 0, start)  # (orders, steps, n_columns)
-        answers = predicted(estimator, mixed(both, cells.reshape(-1, n_columns)))[:, place]
+        answers = predicted(estimator, mixed(both, cells.reshape(-1, n_columns)))[:, output]
         changes = np.diff(answers.reshape(len(orders), -1), axis=1)
         values[i] = np.take_along_axis(changes, when[:, 0], 1).mean(0)
     return values
@@ -381,17 +385,17 @@ class TableMasker:
 
     def __init__(self, X: pd.DataFrame, max_samples: int = 50) -> None:
         n_kept = min(len(X), max_samples)
-        places = np.linspace(0, len(X) - 1, n_kept).round().astype(int)
-        self.data = X.iloc[places].reset_index(drop=True)
+        positions = np.linspace(0, len(X) - 1, n_kept).round().astype(int)
+        self.data = X.iloc[positions].reset_index(drop=True)
         self.shape = self.data.shape
         self.feature_names = [str(name) for name in X.columns]
 
     def __call__(self, mask: Any, x: Any) -> tuple[pd.DataFrame]:
         """The background rows with the values of ``x`` where the mask is true."""
-        shown = np.broadcast_to(np.asarray(mask, dtype=bool), self.shape[1])
+        is_shown = np.broadcast_to(np.asarray(mask, dtype=bool), self.shape[1])
         changed = {}
         for j, (name, column) in enumerate(self.data.items()):
-            if shown[j]:
+            if is_shown[j]:
                 column = pd.Series([np.asarray(x, dtype=object)[j]] * len(column)).astype(
                     column.dtype
                 )
