@@ -6,6 +6,7 @@ A name is imported when it is first asked for: torch takes seconds, and not all 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+import combutab._openmp  # noqa: F401 - before torch
 from combutab._version import __version__
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ _NETS = {"core", "activations", "constructions", "nn", "training", "preprocessin
 _NETS |= {"_version"}
 ALLOWED = {
     "_version": set(),
+    "_openmp": set(),
     "core": {"_version"},
     "activations": {"core"},
     "datasets": {"core"},
@@ -67,7 +68,7 @@ ALLOWED = {
     "__main__": {"cli"},
     "__init__": {"activations", "estimators", "generators", "model_selection"},
 }
-ALLOWED["__init__"] |= {"_version", "_model_files"}
+ALLOWED["__init__"] |= {"_version", "_openmp", "_model_files"}
 
 
 def imported_modules(source, module, *, is_package=False):

@@ -465,6 +465,7 @@ def _warn_of_time_order(X: pd.DataFrame, y: np.ndarray, kind: str) -> None:
     import pandas as pd
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
+    from combutab.core.threads import limit_openmp, tree_threads
     from combutab.evaluation import evaluate_predictions
 
     rows = np.arange(len(X)) if len(X) <= _MOST else np.linspace(0, len(X) - 1, _MOST).astype(int)
@@ -493,7 +494,8 @@ def _warn_of_time_order(X: pd.DataFrame, y: np.ndarray, kind: str) -> None:
         if not len(test):  # all classes of the latest rows are new
             return
         model = trees(max_iter=50, early_stopping=False, random_state=0)
-        model.fit(numbers[train], labels[train])
+        with limit_openmp(tree_threads(numbers[train].size)):
+            model.fit(numbers[train], labels[train])
         scoring = ["r2" if kind == "regression" else "roc_auc"]
         scores = evaluate_predictions(
             model, numbers[test], labels[test], scoring=scoring, n_resamples=50

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
-from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
+from combutab.core.threads import limit_openmp, tree_threads
 from combutab.estimators._classifier import ClassTarget
 from combutab.estimators._regressor import NumberTarget
 from combutab.estimators._targets import Target
@@ -119,7 +119,7 @@ class Trees(nn.Module):
         raw = np.tile(self.get_buffer("baseline").numpy(), (len(X), 1))
         known = np.full((1, _WORDS), -1, np.int64).astype(np.uint32)  # all codes are
         places = np.zeros(X.shape[1], dtype=np.uint32)
-        n_threads = torch.get_num_threads()
+        n_threads = tree_threads(X.size)
         outputs = self.get_buffer("outputs").tolist()
         n_per_step = len(set(outputs)) or 1
         yield torch.from_numpy(raw)
@@ -254,7 +254,7 @@ def boost(
             return None
         model = HistGradientBoostingRegressor(loss=target.loss_name, **options)
     own, other = (None if weight is None else weight[part] for part in (fitted, scored))
-    with threadpool_limits(torch.get_num_threads(), user_api="openmp"):
+    with limit_openmp(tree_threads(len(fitted) * X.shape[1])):
         model.fit(
             X[fitted], y[fitted], own, X_val=X[scored], y_val=y[scored], sample_weight_val=other
         )

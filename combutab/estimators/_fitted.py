@@ -37,6 +37,7 @@ from combutab.core.files import (
     whole,
 )
 from combutab.core.state import unpack
+from combutab.core.threads import limit_threads, network_threads
 from combutab.estimators._export import Exports, TableModule
 from combutab.estimators._jobs import Job
 from combutab.estimators._parameters import Parameters
@@ -434,12 +435,14 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
         n_rows = len(table.dense)
         whole = n_rows // chunk * chunk  # of these rows no copy is made
         parts = []
-        for dense, codes in (
-            (torch.from_numpy(table.dense[:whole]), torch.from_numpy(table.codes[:whole])),
-            (_padded(table.dense[whole:]), _padded(table.codes[whole:])),
-        ):
-            if len(dense):
-                parts.append(net.predict(dense.to(net.dtype), codes, chunk, context).cpu())
+        flops = 2.0 * min(chunk, n_rows) * net.n_heads * net.flat.values.numel()
+        with limit_threads(network_threads(flops)):
+            for dense, codes in (
+                (torch.from_numpy(table.dense[:whole]), torch.from_numpy(table.codes[:whole])),
+                (_padded(table.dense[whole:]), _padded(table.codes[whole:])),
+            ):
+                if len(dense):
+                    parts.append(net.predict(dense.to(net.dtype), codes, chunk, context).cpu())
         return torch.cat(parts, 1)[:, :n_rows].double()
 
     def save(self, path: str | os.PathLike[str]) -> None:

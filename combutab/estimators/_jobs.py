@@ -27,6 +27,7 @@ from combutab.core.parallel import Failed, attempt, completed, on_cluster, unwan
 from combutab.core.rng import Stream, fold_in
 from combutab.core.splits import validation_parts
 from combutab.core.tasks import fit_task, has_callbacks
+from combutab.core.threads import max_threads, set_threads
 from combutab.core.world import Ranks, broadcast, check_same, current
 from combutab.estimators._targets import Target
 from combutab.nn import ActivationSpec, Member, NetworkSpec, TableNetwork
@@ -473,7 +474,7 @@ def train_jobs(
     n_jobs : int, optional
         Stacks that train at the same time, in threads unless joblib's current backend is another.
         By default, for several jobs without callbacks, as many as a cluster has workers if joblib's
-        backend is one ("dask", "ray"), else on a CPU as many as torch has threads: a small
+        backend is one ("dask", "ray"), else on a CPU as many as torch may use threads: a small
         network's operations are too short to be shared out.
     on_progress : callable, optional
         Called with the number of members that have been trained so far: where stacks train in
@@ -488,7 +489,7 @@ def train_jobs(
     aside = len(jobs) > 1 and not callbacks
     if n_jobs is None and aside and not on_cluster():
         on_cpu = all(job.device.type == "cpu" for job in jobs)
-        n_jobs = min(torch.get_num_threads(), len(stacks)) if on_cpu else None
+        n_jobs = min(max_threads(), len(stacks)) if on_cpu else None
     progress = _Progress(len(stacks), on_progress)
     outputs: Generator[tuple[int, T | Failed]]
     if n_jobs in (0, 1) or (n_jobs is None and not (aside and on_cluster())):
@@ -551,7 +552,7 @@ def _train_side_by_side(
 
     A cluster's workers keep the number of threads that the cluster gave them.
     """
-    n_threads = torch.get_num_threads()
+    before, n_threads = torch.get_num_threads(), max_threads()
     share = None if on_cluster() else max(1, n_threads // effective_n_jobs(n_jobs))
     tasks = (
         (share, own, *_extract(jobs, stack), (_ProgressCallback(progress, i),))
@@ -571,12 +572,12 @@ def _train_side_by_side(
     finally:
         progress.stopped = True
         outputs.close()
-        torch.set_num_threads(n_threads)  # what threads set is what later ones begin with
+        torch.set_num_threads(before)  # what threads set is what later ones begin with
 
 
 def _train_with(n_threads: int | None, train: Train[T], *arguments: Any) -> T:
-    if n_threads is not None and torch.get_num_threads() != n_threads:
-        torch.set_num_threads(n_threads)  # of this thread, or of a process that waits for more
+    if n_threads is not None:
+        set_threads(n_threads)  # of this thread, or of a process that waits for more
     guard_forks()
     return train(*arguments)
 

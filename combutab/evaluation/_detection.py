@@ -19,6 +19,7 @@ from combutab.evaluation._efficacy import (
     align_synthetic,
     at_least,
     encode_features,
+    limit_tree_threads,
     make_learners,
     ordered,
     takes_tables,
@@ -142,7 +143,8 @@ def _fold_areas(
     for name, model in models.items():
         X = rows if takes_tables(model) else encoded
         try:
-            areas[name] = [_area(clone(model), X, labels, folds == k) for k in range(n_splits)]
+            with limit_tree_threads(model, X):
+                areas[name] = [_area(clone(model), X, labels, folds == k) for k in range(n_splits)]
         except Exception as error:
             error.add_note(f"The learner {name!r}, on synthetic and real rows.")
             raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -19,6 +19,7 @@ from combutab.core.metrics import METRICS
 from combutab.core.parallel import gathered
 from combutab.core.predictions import class_scores
 from combutab.core.rng import seed_from
+from combutab.core.threads import limit_openmp, tree_threads
 from combutab.evaluation._alignment import AlignedTables, align_tables
 from combutab.preprocessing import TableEncoder, UnlearnedWarning, as_pandas, infer_task
 
@@ -301,6 +302,13 @@ def score_learner(
     learner: Any, split: Split, problem: Problem
 ) -> tuple[Scores, list[str], dict[str, np.ndarray]]:
     """Scores of a learner on the test rows, what is to be known of them, and some on resamples."""
+    with limit_tree_threads(learner, split.X):
+        return _score_learner(learner, split, problem)
+
+
+def _score_learner(
+    learner: Any, split: Split, problem: Problem
+) -> tuple[Scores, list[str], dict[str, np.ndarray]]:
     notes: list[str] = []
     is_class = problem.task == "classification"
     fitted = None
@@ -321,6 +329,15 @@ def score_learner(
         fitted, split, problem, notes
     )
     return scores, list(dict.fromkeys(notes)), again
+
+
+def limit_tree_threads(learner: Any, X: Any) -> AbstractContextManager[None]:
+    """Limit the threads of scikit-learn's gradient boosting, which go by the size of the table."""
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    if isinstance(learner, HistGradientBoostingClassifier | HistGradientBoostingRegressor):
+        return limit_openmp(tree_threads(X.size))
+    return nullcontext()
 
 
 def _fit_classes(learner: Any, split: Split, notes: list[str]) -> Any:

@@ -44,6 +44,7 @@ from combutab.core.rng import Stream, fold_in, random_permutations, seed_from
 from combutab.core.state import unpack
 from combutab.core.tasks import CallbackSupport, CallbackTask, fit_task
 from combutab.core.text import parse_seconds
+from combutab.core.threads import max_threads
 from combutab.core.world import broadcast, plain_parameters, sharing
 from combutab.generators._imputing import Imputing
 from combutab.generators._parquet import ParquetSource
@@ -273,7 +274,7 @@ class BaseGenerator(
             min_frequency=self.min_frequency,
             identifiers=self.identifiers,
             random_state=random_state,
-            n_jobs=max(1, torch.get_num_threads()),
+            n_jobs=max_threads(),
         )
 
     def _check(self) -> None:

@@ -19,6 +19,7 @@ from torch import Tensor
 from combutab._model_files import loadable
 from combutab.core.device import Precision
 from combutab.core.rng import Stream, fold_in, normals, random_permutations, uniforms
+from combutab.core.threads import limit_threads, network_threads
 from combutab.generators._base import (
     COUNT,
     NOT_NEGATIVE,
@@ -702,7 +703,8 @@ precision, callbacks
         for start in range(0, len(codes), sampler.chunk):
             rows = slice(start, min(start + sampler.chunk, len(codes)))
             known_codes = torch.from_numpy(codes[rows]).to(spans.device)
-            with torch.inference_mode():
+            flops = 2.0 * len(known_codes) * network.flat.values.numel()
+            with torch.inference_mode(), limit_threads(network_threads(flops)):
                 raw = steps.code_outputs(network, known_codes.expand(len(network.members), -1, -1))
                 raw, _ = spans.restrict(raw.double(), allowed)
             for i in span_indices:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from combutab._model_files import check_state, with_prefix
 from combutab.core.device import Precision
 from combutab.core.files import check_fields, several, text, whole
 from combutab.core.rng import Stream, fold_in
+from combutab.core.threads import training_flops
 from combutab.core.world import Ranks, broadcast, check_same, current
 from combutab.generators.sampling import NetworkT, Sampler
 from combutab.nn import Member, RowSpans, StackedNetwork
@@ -352,6 +354,16 @@ class GeneratorStack(Trainable[GeneratorResult]):
     def stopped(self) -> np.ndarray:
         """Find the members all of whose parts have ended."""
         return np.all(self.ended, axis=0) & bool(self.parts)
+
+    @property
+    def step_flops(self) -> float:
+        """See `Trainable`."""
+        training = self.training
+        if training.spans.device.type != "cpu":
+            return math.inf
+        n_rows = min(getattr(training, "batch_size", len(training.rows)), len(training.rows))
+        trained = [training.networks[name].flat.values.numel() for name in training.optimizers]
+        return training_flops(n_rows, sum(trained))
 
     @property
     def finished(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from numbers import Integral
@@ -24,6 +25,7 @@ from combutab.core.rng import (
     random_uniform,
     uniforms,
 )
+from combutab.core.threads import limit_threads, network_threads
 from combutab.generators._rules import RANGES, Rules, Search
 from combutab.generators.conditions import (
     NEAREST,
@@ -450,7 +452,10 @@ class Sampler(Generic[NetworkT]):
         if self.network is None:
             empty = torch.empty(len(request.keys), request.n_rows, 0)
             return Samples(empty, empty.long(), torch.ones(empty.shape[:2]))
-        with self._precision.context(self.spans.device)():
+        flat = getattr(self.network, "flat", None)  # of neural networks
+        flops = math.inf if flat is None else 2.0 * request.n_rows * flat.values.numel()
+        context = self._precision.context(self.spans.device)
+        with context(), limit_threads(network_threads(flops)):
             return self._draw(self.network, self.spans, request)
 
     def _requested(

@@ -23,6 +23,7 @@ from combutab.core.parallel import on_cluster
 from combutab.core.progress import bar_width, left_column, make_bar
 from combutab.core.rng import Stream, fold_in
 from combutab.core.text import counted, one_line
+from combutab.core.threads import limit_openmp, tree_threads
 from combutab.estimators import BaseMLP, FitOutcome, FitTask, fit_stacked
 from combutab.evaluation import (
     compare_with_best,
@@ -356,12 +357,13 @@ def _learner(
     )
     make = _linear_model if name == "linear" else _boosting
     model = make(plan, encoder.n_dense_, encoder.cardinalities_)
-    if plan.task == "regression":
-        unit = _target_unit(plan)
-        answers = model.fit(rows, y / unit).predict(unseen_rows) * unit
-        return grade_numbers(answers, truth, plan.target_std)
-    model.fit(rows, y)
-    return grade_classes(model.predict_proba(unseen_rows), model.classes_, truth)
+    with limit_openmp(tree_threads(rows.size)):
+        if plan.task == "regression":
+            unit = _target_unit(plan)
+            answers = model.fit(rows, y / unit).predict(unseen_rows) * unit
+            return grade_numbers(answers, truth, plan.target_std)
+        model.fit(rows, y)
+        return grade_classes(model.predict_proba(unseen_rows), model.classes_, truth)
 
 
 def _linear_model(plan: ComparisonPlan, n_dense: int, cardinalities: Sequence[int]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from combutab.core.files import check_fields, several, whole
 from combutab.core.progress import uninterrupted
+from combutab.core.threads import limit_threads, network_threads, training_flops
 from combutab.core.world import ONE_PROCESS, broadcast, current, unshared
 from combutab.nn import TableNetwork
 from combutab.training._callbacks import Callback, EpochReport
@@ -51,6 +53,11 @@ class Trainable(ABC, Generic[Result]):
     def finished(self) -> bool:
         """Tell whether all members have ended."""
         return not self.members
+
+    @property
+    def step_flops(self) -> float:
+        """Floating-point operations of a step on the CPU; small steps take fewer threads."""
+        return math.inf
 
     def begin(self) -> int:
         """Return the number of epochs in the checkpoint that training continues from, else 0."""
@@ -105,6 +112,16 @@ def train(
     Ctrl-C stops training, and the results so far are returned. With several ranks it raises
     KeyboardInterrupt.
     """
+    with limit_threads(network_threads(training.step_flops), lasting=True):
+        return _train_epochs(training, max_epochs, callbacks, max_seconds)
+
+
+def _train_epochs(
+    training: Trainable[Result],
+    max_epochs: int,
+    callbacks: Sequence[Callback],
+    max_seconds: float,
+) -> list[Result]:
     started, world = time.perf_counter(), current()
     callbacks = () if world.number else callbacks
     begun: list[Callback] = []
@@ -496,11 +513,18 @@ class StackTraining(Trainable[MemberResult]):
             p.learning_rate if own.next_learning_rate is None else own.next_learning_rate
             for p, own in zip(plans, self.records, strict=True)
         ]
+        batch_rows = min(config.batch_size, max(self.n_rows)) * net.n_heads
+        self._step_flops = training_flops(batch_rows, net.flat.values.numel())
         self.best_factor = [1.0] * len(plans)  # of raw outputs
         self.best = [flat.values.clone() for flat in net.flats] if config.score else []
         self.metric: Tensor | None = None  # of the epoch: each member's mean
         self.ended: list[MemberResult | None] = [None] * len(plans)
         self._cached: Batch | None = None
+
+    @property
+    def step_flops(self) -> float:
+        """See `Trainable`; those of the whole stack, also after members have ended."""
+        return self._step_flops if self.device.type == "cpu" else math.inf
 
     def begin(self) -> int:
         """See `Trainable`."""
@@ -813,6 +837,14 @@ def train_lbfgs(
     At most ``config.max_epochs`` iterations and about ``max_fun`` evaluations of the loss are made.
     Dropout is off, because it would change the loss from call to call.
     """
+    flops = training_flops(len(plan.rows) * net.n_heads, net.flat.values.numel())
+    with limit_threads(network_threads(flops), lasting=True):
+        return _train_lbfgs(net, data, plan, config, max_fun)
+
+
+def _train_lbfgs(
+    net: TableNetwork, data: Rows, plan: MemberPlan, config: TrainConfig, max_fun: int
+) -> MemberResult:
     net.train(True)
     rows = plan.rows.to(data.dense.device)
     batch = data.each(lambda tensor: tensor[rows].unsqueeze(0))

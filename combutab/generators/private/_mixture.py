@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from combutab.core.rng import Stream, normals, uniforms
+from combutab.core.threads import limit_threads, network_threads, training_flops
 from combutab.generators.sampling import RowRequest, Samples, choose_points
 from combutab.nn import RowSpans
 from combutab.training import OptimizerConfig, RowOptimizer
@@ -148,6 +149,20 @@ class MixtureFit:
         weight = torch.from_numpy(smallest / self._variances).float()
         blocks = [*self._blocks(marginals, smallest)]
         n_cells = len(self._one) + sum(targets.numel() for _, _, targets, _ in blocks)
+        flops = training_flops(self.n_components, n_cells)
+        with limit_threads(network_threads(flops), lasting=True):
+            return self._train(blocks, weight, least, n_cells, n_steps, decay=decay)
+
+    def _train(
+        self,
+        blocks: Sequence[tuple[int, Tensor, Tensor, Tensor]],
+        weight: Tensor,
+        least: float,
+        n_cells: int,
+        n_steps: int,
+        *,
+        decay: bool,
+    ) -> float:
         loss = torch.zeros(())
         for step in range(n_steps):
             rate = self.learning_rate * (1 - step / n_steps if decay else 1)
