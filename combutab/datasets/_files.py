@@ -206,7 +206,7 @@ def _parse_text(
     table = _parse(path, data, separator, encoding, **exact)
     for j, column in enumerate(table.items()):
         if pd.api.types.is_string_dtype(column[1].dtype):
-            table.isetitem(j, _with_dates(column[1]))
+            table.isetitem(j, _with_dates(column[1]).array)
     return table
 
 

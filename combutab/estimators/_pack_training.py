@@ -559,8 +559,8 @@ def boost_folds(
             for raw in trees.stages(rows.dense[plan.val_rows].numpy(), codes):
                 of_rows = loss.rows(raw, y)
                 losses.append(losses_without_parts(of_rows, weight, parts))
-                for k, history in enumerate(zip(*losses, strict=True)):
-                    if k not in without_part and has_stopped(history):
+                for k, part_losses in enumerate(zip(*losses, strict=True)):
+                    if k not in without_part and has_stopped(part_losses):
                         without_part[k] = raw.clone()
             own = float(_weighted_mean(of_rows, weight))
             outputs = [without_part.get(k, raw) for k in range(count_parts(parts))]
@@ -653,8 +653,9 @@ def _make_folds(
         trees = {}
         for candidate in boosted:
             if candidate.fold == number:
-                chosen = without_part is not None and without_part < len(candidate.without_part)
-                raw = candidate.without_part[without_part] if chosen else candidate.raw
+                raw = candidate.raw
+                if without_part is not None and without_part < len(candidate.without_part):
+                    raw = candidate.without_part[without_part]
                 trees[candidate.setting] = raw.double()
         folds.append(_Fold.of(jobs, histories, places, factor, trees, without_part))
     return folds

@@ -381,7 +381,7 @@ def _parse_times(column: pd.Series, label: str, what: str) -> pd.Series:
     if bad and what == "datetimes":
         far = {i: moment for i in bad if (moment := _far_moment(values[i])) is not None}
         bad = [i for i in bad if i not in far]
-        moments = parsed.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
+        moments = pd.DatetimeIndex(parsed).tz_localize(None).to_numpy().astype("datetime64[us]")
         moments[list(far)] = list(far.values())
         parsed = pd.Series(moments, column.index).dt.tz_localize("UTC")
     if bad:

@@ -309,9 +309,9 @@ def _odd_numbers(name: Any, present: pd.Series, n_rows: int) -> Iterator[OddColu
                 example = f"{code}, {counted(int(counts[place]), 'row')}"
                 yield OddColumn(name, "missing code", "numbers", _CODE, example)
                 return
-    place = _shared_extreme(values, counts)
-    if place is not None:
-        example = f"{values[place]:.15g}, {counted(int(counts[place]), 'row')}"
+    extreme = _shared_extreme(values, counts)
+    if extreme is not None:
+        example = f"{values[extreme]:.15g}, {counted(int(counts[extreme]), 'row')}"
         yield OddColumn(name, "missing code", "numbers", _CODE, example)
 
 
