@@ -172,7 +172,7 @@ def _check_confidence(confidence: float) -> None:
 # ---- Tests of whether two or more models differ, from scores on the same resamples ---------------
 
 _EXACT_LIMIT = 100  # Wilcoxon: up to here the exact distribution, above it the normal one
-_ROUNDING = 8 * np.finfo(np.float64).eps
+_ROUNDING = 1e-12  # relative difference up to which scores are equal, in all tests and ranks
 
 
 class Significance(NamedTuple):
@@ -277,6 +277,7 @@ def friedman(scores: pd.DataFrame | ArrayLike) -> Significance:
     ----------
     scores : DataFrame or array of shape (n_resamples, n_models)
         At least 2 rows and 3 columns, all finite. The result is the same for scores and errors.
+        Scores of a row that are equal up to rounding are tied.
 
     Returns
     -------
@@ -297,6 +298,7 @@ def friedman(scores: pd.DataFrame | ArrayLike) -> Significance:
             f"{values.shape}; compare two models with wilcoxon"
         )
     as_scores(values.ravel())
+    values = merge_ties(values)
     if (values == values[:, :1]).all():
         return Significance(0.0, 1.0)
     result = stats.friedmanchisquare(*values.T)
@@ -340,9 +342,25 @@ def _paired(a: ArrayLike, b: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np
 
 
 def _differences(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return ``a - b`` with differences no larger than their own rounding error set to zero."""
+    """Return ``a - b``, 0 for scores that are equal up to rounding."""
     d = a - b
     return np.where(np.abs(d) <= _ROUNDING * np.maximum(np.abs(a), np.abs(b)), 0.0, d)
+
+
+def merge_ties(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Replace scores that are equal up to rounding by one of them, along the last axis.
+
+    >>> merge_ties(np.array([0.3, 0.1 + 0.2, 0.4])).tolist()
+    [0.3, 0.3, 0.4]
+    """
+    order = np.argsort(scores, axis=-1, kind="stable")
+    ascending = np.take_along_axis(scores, order, axis=-1)
+    begins = np.ones(scores.shape, dtype=bool)
+    begins[..., 1:] = _differences(ascending[..., 1:], ascending[..., :-1]) != 0.0
+    first = np.maximum.accumulate(np.where(begins, np.arange(scores.shape[-1]), 0), axis=-1)
+    merged = np.empty_like(scores)
+    np.put_along_axis(merged, order, np.take_along_axis(ascending, first, axis=-1), axis=-1)
+    return merged
 
 
 def _signed_rank_tail(ranks: NDArray[np.float64], at_most: float) -> float:
@@ -364,6 +382,8 @@ TESTS = ("corrected-t", "wilcoxon")
 
 def mean_ranks(scores: pd.DataFrame, *, greater_is_better: bool = True) -> pd.Series:
     """Average the ranks of the models over the resamples: 1 is the best, ties share the mean rank.
+
+    Scores that are equal up to rounding are tied, as in the tests.
 
     Parameters
     ----------
@@ -387,6 +407,7 @@ def mean_ranks(scores: pd.DataFrame, *, greater_is_better: bool = True) -> pd.Se
             f"scores must be finite and not empty, got shape {values.shape} with "
             f"{int((~np.isfinite(values)).sum())} missing or infinite value(s)"
         )
+    values = merge_ties(values)
     ranks = stats.rankdata(-values if greater_is_better else values, axis=1)
     return pd.Series(ranks.mean(axis=0), index=scores.columns, name="mean_rank")
 
@@ -530,7 +551,7 @@ def one_score_a_resample(
 
 def best_first(wide: pd.DataFrame, *, greater_is_better: bool) -> pd.DataFrame:
     """Order the columns by mean, then by mean rank, then as they came."""
-    means = np.array([scores.to_numpy().mean() for _, scores in wide.items()])
+    means = merge_ties(np.array([scores.to_numpy().mean() for _, scores in wide.items()]))
     ranks = mean_ranks(wide, greater_is_better=greater_is_better)
     return wide.iloc[:, np.lexsort((ranks, -means if greater_is_better else means))]
 
@@ -820,8 +841,6 @@ def _what_rows_are(index: pd.Index) -> str:
 
 # ---- What the tests found, in sentences ----------------------------------------------------------
 
-_SAME_ENDS = 1e-12  # of a score, in units of its size: ends no further apart are the same
-
 
 def summarise(comparison: pd.DataFrame, *, score: str = "score", alpha: float = 0.05) -> str:
     """Summarize the result of `compare_with_best` in sentences.
@@ -1034,7 +1053,7 @@ def interval_words(low: float, high: float, decimals: int | None = None) -> str 
     >>> interval_words(0.700001, 0.700004), interval_words(0.7, 0.7)
     ('0.700001 to 0.700004', None)
     """
-    if not high - low > _SAME_ENDS * max(abs(low), abs(high)):
+    if not high - low > _ROUNDING * max(abs(low), abs(high)):
         return None
     for more in range(17):
         form = f".{4 + more}g" if decimals is None else f",.{decimals + more}f"

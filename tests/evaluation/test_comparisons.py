@@ -142,6 +142,16 @@ def test_equal_means_go_by_mean_rank_then_by_first_met():
     assert table["p"].tolist()[1:] == [1.0, 1.0]
 
 
+def test_means_equal_up_to_rounding_go_by_first_met():
+    scores = {"relu": [0.3, 0.5], "combu": [0.1 + 0.2, 0.5]}
+    rows = [(name, i, v) for name, values in scores.items() for i, v in enumerate(values)]
+    results = pd.DataFrame(rows, columns=["activation", "fold", "score"])
+    table = compare_with_best(results, n_train=4, n_test=1)
+    assert table["activation"].tolist() == ["relu", "combu"]
+    assert table["mean_rank"].tolist() == [1.5, 1.5]
+    assert table["p"].tolist()[1] == 1.0
+
+
 def test_identical_and_constantly_different_models():
     base = [0.5, 0.6, 0.7]
     table = compare_with_best(

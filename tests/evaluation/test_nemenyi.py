@@ -98,6 +98,20 @@ def test_friedman_and_p_values_against_scipy():
     assert result.p.index.tolist() == result.p.columns.tolist() == result.mean_ranks.index.tolist()
 
 
+def test_scores_equal_up_to_rounding_are_tied():
+    equal = [0.3, 0.1 + 0.2, 0.9 / 3]  # differ in the last bit
+    assert len(set(equal)) > 1
+    names = ["relu", "combu", "tanh", "elu"]
+    rows = [[*equal, 0.1], [*equal[::-1], 0.1], [*equal, 0.2]] * 2
+    result = nemenyi(pd.DataFrame(rows, columns=names))
+    assert result.mean_ranks.to_dict() == {"relu": 2.0, "combu": 2.0, "tanh": 2.0, "elu": 4.0}
+    rounded = pd.DataFrame(np.round(rows, 6), columns=names)
+    assert result.friedman == nemenyi(rounded).friedman
+    np.testing.assert_array_equal(result.p, nemenyi(rounded).p)
+    losses = mean_ranks(pd.DataFrame(rows, columns=names), greater_is_better=False)
+    assert losses.to_dict() == {"relu": 3.0, "combu": 3.0, "tanh": 3.0, "elu": 1.0}
+
+
 def test_ranks_with_ties_by_hand():
     # Ranks 1 2 3 4, 1.5 1.5 3 4, 1 3 3 3 and 2.5 2.5 2.5 2.5
     scores = ranked([1, 2, 3, 4], [1, 1, 3, 4], [1, 2, 2, 2], [7, 7, 7, 7])

@@ -156,6 +156,18 @@ def test_friedman_with_ties_by_hand():
     assert friedman([[1, 1, 2], [1, 2, 3]]).statistic == pytest.approx(3.25 / 0.875)
 
 
+def test_all_tests_find_scores_equal_up_to_rounding_tied():
+    a, b = np.full(6, 0.3), np.full(6, 0.1 + 0.2)
+    b[::2] = 0.3 * (1 - 1e-14)  # some below, some above
+    assert (a != b).all()
+    assert friedman(np.c_[a, b, a]) == (0.0, 1.0)
+    assert wilcoxon(a, b) == (0.0, 1.0)
+    assert corrected_resampled_ttest(a, b, n_train=4, n_test=1) == (0.0, 1.0)
+    different = b + 1e-9
+    assert friedman(np.c_[a, different, a]).pvalue < 0.01
+    assert wilcoxon(a, different).pvalue < 0.05
+
+
 def test_friedman_of_ties_only_and_of_bad_input():
     assert friedman([[1, 1, 1], [2, 2, 2]]) == (0.0, 1.0)
     with pytest.raises(ValueError, match=r"got shape \(3, 2\); compare two models with wilcoxon"):
