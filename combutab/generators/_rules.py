@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from pandas.api import types
+from scipy import sparse
 
 from combutab.core.files import check_fields, kind, optional, pair, several, whole
 from combutab.core.rng import Stream, fold_in
@@ -71,7 +72,7 @@ from combutab.preprocessing import (
 RANGES = (Range, Outside)  # conditions on numbers as they come out
 _FIRST = 5  # rows that an error names
 _AT_ONCE = 5000  # rows that are drawn anew together, about
-_BEFORE_SWAPS = 6  # times that rows are drawn anew before they take the values of others
+_BEFORE_SWAPS = 6  # times that rows are drawn anew before they exchange values
 _MAX_RARE_SHARE = 0.1  # of the rows, beyond which there is a warning
 _GRID_SLACK = 1e-6  # steps of a grid, by which its ends are rounded
 _REPEATED = 0.05  # of the rows, in which a column has the value of another one
@@ -1280,8 +1281,8 @@ class Search:
     ) -> DrawnRows:
         """Draw rows anew, each by itself, until they meet the constraints.
 
-        A row for which only values of other rows are drawn again and again takes one from another
-        row, which is drawn anew.
+        After some attempts values are exchanged between rows, so that those are found that only
+        suit all rows together.
 
         Parameters
         ----------
@@ -1312,8 +1313,11 @@ class Search:
             met, labels, differ = self.count(columns, row_codes, np.ones(len(rows), dtype=bool))
             differ &= ~reserved[rows]
             candidates = np.flatnonzero(met)
-            place = self._choose(rows, candidates, labels, differ)
-            if attempt >= _BEFORE_SWAPS:
+            if attempt >= _BEFORE_SWAPS and self.n_unique == 1 and differ[candidates].all():
+                place = self._match(rows, candidates, labels, owners[0], left)
+            else:
+                place = self._choose(rows, candidates, labels, differ)
+            if attempt >= _BEFORE_SWAPS and self.n_unique > 1:
                 candidates = candidates[~np.isin(rows[candidates], rows[place])]
                 swapped = self._swap(rows, candidates, labels, differ, owners, left)
                 place = np.concatenate([place, swapped])
@@ -1328,6 +1332,9 @@ class Search:
             if not len(still) or n_made > max_tries * max(n, _AT_ONCE):
                 return DrawnRows(values, codes, left | lost)
             attempt += 1
+            if attempt >= _BEFORE_SWAPS and self.n_unique == 1:
+                both = np.union1d(still, list(owners[0].values())).astype(still.dtype)
+                still = both if len(both) <= _AT_ONCE else still
             rows = np.repeat(still, max(1, min(2**attempt, _AT_ONCE // len(still))))
             made = draw(rows, fold_in(key, Stream.REDRAWN, attempt), attempt)
 
@@ -1350,6 +1357,41 @@ class Search:
                 is_free = ~pd.Series(labels[candidates, u]).isin(taken).to_numpy(dtype=bool)
                 candidates = candidates[is_free | ~differ[candidates, u]]
         return np.concatenate([*chosen, np.empty(0, dtype=np.intp)])
+
+    def _match(
+        self,
+        rows: np.ndarray,
+        candidates: np.ndarray,
+        labels: np.ndarray,
+        owner: dict[int, int],
+        left: np.ndarray,
+    ) -> np.ndarray:
+        """Distribute the values of one `Unique` over as many rows as possible, drawn ones too.
+
+        ``owner`` has the row of each label that a drawn row has. Rows that get another value, or
+        none, are ``left``. Returns the candidates that are taken.
+        """
+        from scipy.sparse.csgraph import maximum_bipartite_matching
+
+        fixed = self._taken[0] - owner.keys()
+        drawn = pd.DataFrame({"row": rows[candidates], "label": labels[candidates, 0]})
+        drawn["place"] = candidates
+        now = pd.DataFrame({"row": list(owner.values()), "label": list(owner)}, dtype=np.uint64)
+        edges = pd.concat([now.astype({"row": rows.dtype}).assign(place=-1), drawn])
+        edges = edges[~edges["label"].isin(fixed)].drop_duplicates(["row", "label"])
+        if edges.empty:
+            return np.empty(0, dtype=np.intp)
+        row_codes, row_of = pd.factorize(edges["row"])
+        label_codes, _ = pd.factorize(edges["label"])
+        graph = sparse.csr_array((np.ones(len(edges), dtype=np.int8), (row_codes, label_codes)))
+        label_of_row = maximum_bipartite_matching(graph, perm_type="column")
+        matched = edges[label_of_row[row_codes] == label_codes]
+        left[row_of] = True
+        left[matched["row"]] = False
+        owner.clear()
+        owner.update(zip(matched["label"].tolist(), matched["row"].tolist(), strict=True))
+        self._taken[0] = fixed | owner.keys()
+        return matched.loc[matched["place"] >= 0, "place"].to_numpy(dtype=np.intp)
 
     def _swap(
         self,

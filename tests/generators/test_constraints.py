@@ -545,6 +545,22 @@ def test_given_unique_values_are_reserved_for_their_rows(method):
         pd.testing.assert_frame_equal(rows.loc[9:, ["room", "day"]], gaps.loc[9:, ["room", "day"]])
 
 
+def test_the_only_way_to_fill_a_table_is_found():
+    """All rooms are booked on all days; each row lacks its room or its day, or nothing."""
+    pairs = [(f"r{i}", f"d{j}") for i in range(6) for j in range(5)]
+    table = pd.DataFrame(pairs, columns=["room", "day"]).assign(x=np.arange(30.0) % 7)
+    params = {"min_frequency": 1, "identifiers": None, "constraints": [Unique("room", "day")]}
+    model = make(TabFlow, n_bins=8, **params).fit(table)
+    rng = np.random.default_rng(0)
+    hidden, is_room = rng.random((2, 30)) < 0.5
+    gaps = table.assign(
+        room=table["room"].mask(hidden & is_room), day=table["day"].mask(hidden & ~is_room)
+    )
+    for seed in range(2):
+        rows = model.impute(gaps, random_state=seed)
+        assert set(zip(rows["room"], rows["day"], strict=True)) == set(pairs)
+
+
 @pytest.mark.parametrize("constraints", [[], [Unique("id")], [Unique("id", "city")]])
 def test_identifiers_of_seed_data_are_not_made_again(constraints):
     table = random_table(0)[["city", "net"]].assign(id=range(1000, 1160))

@@ -7,7 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -282,17 +282,15 @@ def learn_categories(
     Values that are equal but look different, such as 1, 1.0 and True, are counted apart, so that
     no single row decides which of them sampled rows show.
     """
-    forms = [_without_spelling(value) for value in column.dropna().astype(object)]
-    spellings = [_spelling(form) for form in forms]
-    by_spelling = dict(zip(spellings, forms, strict=True))
-    counts: dict[Hashable, int] = dict(sorted(Counter(spellings).items()))
+    spellings = Counter(_Spelling.of(value) for value in column.dropna().astype(object))
+    counts: dict[Hashable, int] = dict(sorted(spellings.items()))
     released = release_categories(
         counts, rho, delta, ledger, max_rows=max_rows, step="categories", columns=[name]
     )
     # of equal values a dict keeps the first spelling
-    found = list(dict.fromkeys(by_spelling[spelling] for spelling in sorted(released)))
+    found = list(dict.fromkeys(spelling.value for spelling in sorted(released)))
     with suppress(TypeError):  # of kinds that do not compare
-        found.sort()
+        found = sorted(found)
     if not found:
         problem = f"no value of {label} has enough rows to be learned within the budget"
         fix = "give its categories, or leave the column out"
@@ -302,7 +300,7 @@ def learn_categories(
     return given_categories(column.dtype, label, found, True)
 
 
-def _without_spelling(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     """A value as Python's or pandas' own, in nanoseconds if it is a date or duration of pandas."""
     if isinstance(value, str):
         return str(value)
@@ -319,10 +317,20 @@ def _without_spelling(value: Any) -> Any:
     return value
 
 
-def _spelling(value: Any) -> tuple[str, str, str]:
-    """All that can be seen of a value: its type, its text and its time zone."""
-    text = value if isinstance(value, str) else repr(value)
-    return type(value).__name__, text, repr(getattr(value, "tzinfo", None))
+@dataclass(frozen=True, order=True)
+class _Spelling:
+    """A value with all that can be seen of it: its type, its text and its time zone."""
+
+    type_name: str
+    text: str
+    zone: str
+    value: Any = field(compare=False)
+
+    @classmethod
+    def of(cls, value: Any) -> _Spelling:
+        value = _plain_value(value)
+        text = value if isinstance(value, str) else repr(value)
+        return cls(type(value).__name__, text, repr(getattr(value, "tzinfo", None)), value)
 
 
 def row_codes(coder: Coder, column: pd.Series, label: str) -> np.ndarray:
