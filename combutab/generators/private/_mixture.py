@@ -151,13 +151,13 @@ class MixtureFit:
         n_cells = len(self._one) + sum(targets.numel() for _, _, targets, _ in blocks)
         flops = training_flops(self.n_components, n_cells)
         with limit_threads(network_threads(flops), lasting=True):
-            return self._train(blocks, weight, least, n_cells, n_steps, decay=decay)
+            return self._train(blocks, weight, smallest, n_cells, n_steps, decay=decay)
 
     def _train(
         self,
         blocks: Sequence[tuple[int, Tensor, Tensor, Tensor]],
         weight: Tensor,
-        least: float,
+        smallest: float,
         n_cells: int,
         n_steps: int,
         *,
