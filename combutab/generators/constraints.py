@@ -431,7 +431,7 @@ def _float_eps(dtype: Any) -> float:
 def count_decimals(x: np.ndarray, dtype: Any = np.float64) -> int | None:
     """The decimals that all numbers, (n,) float64, can be written with; None if these are many.
 
-    Large numbers, of which the dtype holds fewer decimals, do not matter beside others.
+    Large numbers, of which the dtype holds fewer decimals, do not matter if they are the minority.
     """
     x = x[np.isfinite(x) & (x != 0)]
     if not len(x):
@@ -439,7 +439,7 @@ def count_decimals(x: np.ndarray, dtype: Any = np.float64) -> int | None:
     near = 2 * _float_eps(dtype) * np.abs(x)
     for decimals in range(_MAX_DECIMALS + 1):
         telling = near <= 0.1 * 10.0**-decimals
-        if not telling.any():
+        if telling.mean() < 0.5:
             return None
         numbers = x[telling]
         if (np.abs(np.round(numbers, decimals) - numbers) <= near[telling]).all():
