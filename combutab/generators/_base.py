@@ -81,10 +81,12 @@ from combutab.nn import (
     check_proxy_norm,
 )
 from combutab.preprocessing import (
+    ColumnForm,
     ModeEncoder,
     Paths,
     as_numpy,
     as_pandas,
+    find_forms,
     rows_needed,
 )
 from combutab.training import Callback, FitTasks, ProgressBar, train, uninterrupted
@@ -755,10 +757,12 @@ def _fit_stack(
     file = None if checkpoint is None else Checkpoint(checkpoint, first, free=_FREE)
     seed = seed_from(first.random_state) if file is None else file.seed
 
+    X, forms = _read_forms(first, X, discrete_columns)
     planned, X = _plan_rules(first, X, discrete_columns)
     encoder = _fit_encoder(first, X, discrete_columns, seed)
     rules = Rules((), encoder.schema_.keys) if planned is None else planned
     rules.bind(encoder)
+    rules.forms = forms
     for message in encoder.describe_suppressed():
         warnings.warn(message, stacklevel=5)
     spans = make_spans(encoder.layout_, first._find_device(), Precision(first.precision))
@@ -861,6 +865,27 @@ def _fit_encoder(
 ) -> ModeEncoder:
     encoder = model._make_encoder(discrete_columns, fold_in(seed, Stream.ENCODER) >> 32)
     return X.fit(encoder) if isinstance(X, ParquetSource) else encoder.fit(X)
+
+
+def _read_forms(
+    model: BaseGenerator[Any], X: Any, discrete_columns: Any
+) -> tuple[Any, tuple[ColumnForm, ...]]:
+    """A table with its dates, times and decimals as such, and the forms that it has them in.
+
+    Columns that are listed as discrete or as identifiers, and those of constraints, stay as they
+    are.
+    """
+    table = as_pandas(X)
+    if isinstance(X, ParquetSource) or not isinstance(table, pd.DataFrame):
+        return X, ()
+    listed = (discrete_columns, getattr(model, "identifiers", None))
+    excluded = [name for names in listed if isinstance(names, list | tuple) for name in names]
+    for constraint in model.constraints or ():
+        excluded += constraint.find_columns(list(table))
+    forms = find_forms(table, excluded)
+    rules = Rules((), list(table))
+    rules.forms = forms
+    return rules.read_forms(table) if forms else X, forms
 
 
 def _plan_rules(

@@ -263,7 +263,8 @@ class TabFlowImputer(CallbackSupport, OneToOneFeatureMixin, TransformerMixin, Ba
             warn_of_empty_columns(generator.encoder_)
         self.generator_, self._mean = generator, None
         if self.n_draws is None and hasattr(generator, "code_probabilities"):
-            self._mean = ConditionalMean(generator, X, fold_in(self._seed, Stream.KNOWN))
+            typed = generator.rules_.read_forms(X)
+            self._mean = ConditionalMean(generator, typed, fold_in(self._seed, Stream.KNOWN))
 
     def transform(self, X: Any) -> Any:
         """Impute the missing cells of a table. The same table gives the same result.
@@ -284,11 +285,16 @@ class TabFlowImputer(CallbackSupport, OneToOneFeatureMixin, TransformerMixin, Ba
             As in ``impute`` of the generator.
         """
         check_is_fitted(self)
-        X = self._read(X, reset=False)
+        table = self._read(X, reset=False)
+        rules = getattr(self.generator_, "rules_", None)
+        typed = table if rules is None else rules.read_forms(table)
         if self.n_draws is None and self._mean is not None:
-            return self._mean.fill(X, fold_in(self._seed, Stream.KNOWN))
-        n_draws = _DRAWS if self.n_draws is None else self.n_draws
-        return self.generator_.impute_mean(X, n_draws, fold_in(self._seed, Stream.DRAW))
+            filled = self._mean.fill(typed, fold_in(self._seed, Stream.KNOWN))
+        else:
+            n_draws = _DRAWS if self.n_draws is None else self.n_draws
+            key = fold_in(self._seed, Stream.DRAW)
+            filled = self.generator_.impute_mean(typed, n_draws, key)
+        return filled if rules is None else rules.fill_forms(table, filled)
 
     def _read(self, X: Any, *, reset: bool) -> Any:
         """Check the columns' names and number as scikit-learn does; cells are for the generator."""

@@ -31,6 +31,7 @@ from combutab.preprocessing import (
     IncompleteTable,
     ModeEncoder,
     NumberColumn,
+    as_pandas,
     fill_polars,
     is_polars,
     missing_codes,
@@ -221,12 +222,16 @@ class Imputing:
         3
         """
         check_arguments(self, "impute", n_draws=n_draws)
+        table, X = X, self.rules_.read_forms(as_pandas(X)) if self.rules_.forms else X
         cells, drawn = self._draw_cells(X, n_draws, random_state)
-        filled = [cells.fill(each) for each in drawn]
+        filled = [self.rules_.fill_forms(as_pandas(table), cells.fill(each)) for each in drawn]
         return filled[0] if n_draws == 1 else filled
 
     def impute_mean(self, X: Any, n_draws: int, random_state: Any) -> Any:
-        """Fill missing cells by the mean of several draws, or their most frequent category."""
+        """Fill missing cells by the mean of several draws, or their most frequent category.
+
+        Dates and times of X are those that `Rules.read_forms` gives.
+        """
         cells, drawn = self._draw_cells(X, n_draws, random_state)
         encoder = self.encoder_
         values, codes = drawn[0][0], drawn[0][1].copy()

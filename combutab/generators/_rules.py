@@ -21,8 +21,9 @@ import pandas as pd
 from pandas.api import types
 from scipy import sparse
 
-from combutab.core.files import check_fields, kind, optional, pair, several, whole
+from combutab.core.files import Field, check_fields, kind, optional, pair, several, whole
 from combutab.core.rng import Stream, fold_in
+from combutab.core.state import pack, unpack
 from combutab.core.text import no_column
 from combutab.generators.conditions import (
     Codes,
@@ -61,6 +62,7 @@ from combutab.generators.expressions import (
 )
 from combutab.preprocessing import (
     CategoryColumn,
+    ColumnForm,
     IdentifierColumn,
     ModeEncoder,
     NumberColumn,
@@ -290,6 +292,7 @@ class Rules:
         self.columns = [each.find_columns(self.names) for each in self.constraints]
         self.unique = [each for each in self.constraints if isinstance(each, Unique)]
         self._coders: dict[Any, CategoryColumn | NumberColumn | IdentifierColumn] = {}
+        self.forms: tuple[ColumnForm, ...] = ()
         self._relate()
 
     def __bool__(self) -> bool:
@@ -534,6 +537,7 @@ class Rules:
                 str(i): np.column_stack([kept, self.counts[i]]).tolist()
                 for i, kept in self.combinations.items()
             },
+            "forms": pack(list(self.forms)),
         }
 
     @classmethod
@@ -543,7 +547,11 @@ class Rules:
         """The rules that `to_dict` described; a ValueError says what of it cannot be."""
         fields = {"differences": kind(dict), "combinations": kind(dict)}
         fields["repetitions"] = optional(several(pair(whole(), whole())))
+        fields["forms"] = optional(Field("forms of columns", lambda value: True))
         check_fields(learned, fields, "the rules")
+        forms = unpack(learned.pop("forms", []))
+        if not all(isinstance(form, ColumnForm) for form in forms):
+            raise ValueError("the rules have forms of columns that are none")
         repeating = learned.pop("repetitions", [])
         differences: dict[int, Any] = {}
         combinations: dict[int, np.ndarray] = {}
@@ -571,6 +579,7 @@ class Rules:
             name: (keys[j], keys[k]) for name, (j, k) in zip(keys[last:], repeating, strict=True)
         }
         rules = cls(constraints, keys[:n], differences, combinations, repetitions)
+        rules.forms = tuple(forms)
         rules.bind(encoder)
         for i, each in enumerate(constraints):
             if not isinstance(each, FixedCombinations) or len(rules._discrete(i)) < 2:
@@ -592,6 +601,57 @@ class Rules:
         return [span_of(encoder, encoder.schema_.position(name)) for name in self._discrete(i)]
 
     # ---- rows that are made --------------------------------------------------------------------
+
+    def read_forms(self, table: Any) -> Any:
+        """A table of users with its dates and times as such, as the generator has learned them."""
+        if not self.forms or not isinstance(table, pd.DataFrame):
+            return table
+        columns = {}
+        for form in self.forms:
+            name = self.names[form.column]
+            if name in table:
+                columns[name] = form.read(table[name], f"column {name!r}")
+        table = table.copy(deep=False)
+        for name, column in columns.items():
+            table[name] = column
+        return table
+
+    def write_forms(self, table: Any) -> Any:
+        """Rows with dates and times in the form that the fitted table has."""
+        if not self.forms or not isinstance(table, pd.DataFrame):
+            return table
+        table = table.copy(deep=False)
+        for form in self.forms:
+            name = self.names[form.column]
+            if name in table:
+                table[name] = form.write(table[name])
+        return table
+
+    def fill_forms(self, table: Any, filled: Any) -> Any:
+        """Filled rows with the known cells as they are in the table."""
+        if not self.forms or not isinstance(table, pd.DataFrame):
+            return filled
+        filled = self.write_forms(filled)
+        for form in self.forms:
+            name = self.names[form.column]
+            known = table[name].notna().to_numpy()
+            filled[name] = table[name].where(known, filled[name])
+        return filled
+
+    def read_condition(self, name: Any, value: Any) -> Any:
+        """A value, a list or a range of a condition, with dates and times as such."""
+        forms = {self.names[form.column]: form for form in self.forms}
+        if name not in forms:
+            return value
+        if isinstance(value, list | tuple | set):
+            return type(value)(self.read_condition(name, part) for part in value)
+        return forms[name].read_value(value, f"column {name!r}")
+
+    def read_shares(self, name: Any, parts: Any) -> Any:
+        """The shares of a column's values, with dates and times as such."""
+        if not isinstance(parts, Mapping):
+            return parts
+        return {self.read_condition(name, value): share for value, share in parts.items()}
 
     def decode(
         self,

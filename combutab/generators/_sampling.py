@@ -199,6 +199,12 @@ class Sampling(Generic[NetworkT]):
             raise ValueError(f"condition_value={condition_value!r} needs a condition_column")
         for given in (conditions, shares):
             self.rules_.refuse_unknown(given if isinstance(given, Mapping) else ())
+        if isinstance(conditions, Mapping):
+            conditions = {
+                name: self.rules_.read_condition(name, value) for name, value in conditions.items()
+            }
+        if isinstance(shares, Mapping):
+            shares = {name: self.rules_.read_shares(name, parts) for name, parts in shares.items()}
         wanted = read_conditions(self.encoder_, {} if conditions is None else conditions)
         ordered = read_shares(self.encoder_, shares, balance, wanted, self.rules_)
         n = int(n)
@@ -213,7 +219,7 @@ class Sampling(Generic[NetworkT]):
             search = sampler.search(fixed, [part for each in ordered for part in each.conditions])
             if search is not None:
                 for rows in self._beside:
-                    search.take_columns(read_columns(rows))
+                    search.take_columns(read_columns(self.rules_.read_forms(rows)))
             if not ordered:
                 values, codes, n_made = sampler.draw(n, wanted, key, max_tries, search)
             else:
@@ -224,7 +230,7 @@ class Sampling(Generic[NetworkT]):
             if writer is not None and not (lacking and on_shortfall == "error"):
                 writer.write_all(values, codes, fixed)
             else:
-                table = self.rules_.decode(values, codes, fixed)
+                table = self.rules_.write_forms(self.rules_.decode(values, codes, fixed))
             if lacking:
                 why = "" if search is None else f": {search.explain()}"
                 fall_short(
@@ -278,6 +284,7 @@ class Sampling(Generic[NetworkT]):
             name = "seed_data" if nearest else "conditions"
             raise ValueError(f"{name} must be a DataFrame, got {type(conditions).__name__}")
         self.rules_.refuse_unknown(conditions)
+        conditions = self.rules_.read_forms(conditions)
         patterns, which, others = read_each(self.encoder_, conditions, nearest)
         key, sampler, rules = self.sample_key(random_state), self.sampler(), self.rules_
         written, identified = dict(others), False  # missing identifiers beside given ones are new
@@ -321,6 +328,7 @@ class Sampling(Generic[NetworkT]):
             table = rules.put(table, rules.complete_each(table, conditions, kept))
         if others:
             warn_of_others(others)
+        table = rules.write_forms(table)
         if isinstance(table, pd.DataFrame):
             table = table.set_index(conditions.index[~missed])
         if missed.any():

@@ -734,7 +734,7 @@ class RowWriter:
             self.write(*join(held))
 
     def _as_frame(self, table: Any) -> pd.DataFrame:
-        frame = pd.DataFrame(table)
+        frame = self.rules.write_forms(pd.DataFrame(table))
         return frame if self.change is None else self.change(frame)
 
     def _find_types(self) -> dict[str, Any]:

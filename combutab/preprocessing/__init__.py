@@ -9,7 +9,7 @@ from combutab.preprocessing._columns import (
 )
 from combutab.preprocessing._encoder import EncodedTable, Span, TableEncoder
 from combutab.preprocessing._features import calendar_phases, check_date_features
-from combutab.preprocessing._forms import ColumnForm, find_text_form
+from combutab.preprocessing._forms import ColumnForm, find_forms, find_text_form
 from combutab.preprocessing._inference import (
     OddColumn,
     OddColumnWarning,
@@ -96,6 +96,7 @@ __all__ = [
     "check_date_features",
     "column_kind",
     "fill_polars",
+    "find_forms",
     "find_identifiers",
     "find_text_form",
     "given_categories",

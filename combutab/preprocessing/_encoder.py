@@ -852,7 +852,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         self.categories_ = {m.column: [*m.keys, *([None] if m.missing else [])] for m in maps}
 
     def _set_forms(self, forms: Sequence[ColumnForm], labels: Sequence[str]) -> None:
-        """Set the forms of text columns, and say which columns are read as dates and times."""
+        """Set the forms of text columns, and say which are read as dates, times or numbers."""
         self.text_forms_ = tuple(forms)
         if not forms:
             return
@@ -860,9 +860,9 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         more = ", ..." * (len(forms) > _MAX_NAMED)
         warnings.warn(
             OddColumnWarning(
-                f"text is read as dates or times: {', '.join(listed)}{more}. Convert the columns "
-                "with pandas.to_datetime or pandas.to_timedelta to silence this warning, or to the "
-                "dtype 'category' if they are categories"
+                f"text is read as dates, times or numbers: {', '.join(listed)}{more}. Convert the "
+                "columns (pandas.to_datetime, to_timedelta, to_numeric) to silence this warning, "
+                "or to the dtype 'category' if they are categories"
             ),
             stacklevel=3,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import decimal
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -32,7 +32,7 @@ from combutab.preprocessing._columns import (
     refuse_objects,
 )
 
-FormKind = Literal["date text", "clock text", "date", "datetime", "period", "decimal"]
+FormKind = Literal["date text", "clock text", "unit text", "date", "datetime", "period", "decimal"]
 
 
 @dataclass(frozen=True)
@@ -43,22 +43,26 @@ class ColumnForm:
     ----------
     column : int
         Position of the column in the table.
-    kind : {"date text", "clock text", "date", "datetime", "period", "decimal"}
+    kind : {"date text", "clock text", "unit text", "date", "datetime", "period", "decimal"}
         What the column holds; the last four are objects.
     format : str
-        Format of text, or the frequency of periods; empty for other objects.
+        Format of text (of numbers with a unit, such as ``{:.1f} km``), the frequency of periods,
+        or the number of decimals; empty for others.
+    dtype : str
+        Dtype of the column.
     """
 
     column: int
     kind: FormKind
     format: str = ""
+    dtype: str = "object"
 
     @property
     def column_kind(self) -> ColumnKind:
         """The kind of the values, once they are read."""
         if self.kind == "clock text":
             return ColumnKind.TIMEDELTA
-        return ColumnKind.NUMBER if self.kind == "decimal" else ColumnKind.DATETIME
+        return ColumnKind.NUMBER if self.kind in _NUMBERS else ColumnKind.DATETIME
 
     def read(self, column: pd.Series, label: str) -> pd.Series:
         """Read a column as datetimes, durations or floats; one that is so is returned unchanged.
@@ -66,9 +70,10 @@ class ColumnForm:
         Raises ValueError if a value has another form; it names the column and the value.
         """
         is_typed = {"M": ColumnKind.DATETIME, "m": ColumnKind.TIMEDELTA}.get(column.dtype.kind)
-        if is_typed == self.column_kind:
+        is_number = self.kind in _NUMBERS and types.is_numeric_dtype(column.dtype)
+        if is_typed == self.column_kind or is_number:
             return column
-        if self.kind in ("date text", "clock text"):
+        if self.kind in _NOUNS:
             return self._read_texts(column, label)
         if self.kind == "decimal":
             return column.astype("float64")
@@ -76,7 +81,7 @@ class ColumnForm:
 
     def _read_texts(self, column: pd.Series, label: str) -> pd.Series:
         refuse_objects(column, label)
-        parse = read_dates if self.kind == "date text" else read_clocks
+        parse = {"date text": read_dates, "clock text": read_clocks}.get(self.kind, _read_units)
         present = column.astype(object)
         texts = present.where(present.notna()).map(str, na_action="ignore").str.strip()
         texts = texts.mask(texts.str.lower().isin(MISSING_TEXTS))
@@ -101,27 +106,72 @@ class ColumnForm:
         """A text of the format."""
         if self.kind == "date text":
             return str(write_dates(pd.Series([pd.Timestamp("2024-12-31")]), self.format)[0])
+        if self.kind == "unit text":
+            return self.format.format(12.5)
         return str(write_clocks(pd.Series([pd.Timedelta("10:18:30")]), self.format)[0])
 
-    def write(self, column: pd.Series, dtype: Any = object) -> pd.Series:
-        """Write datetimes, durations or floats in this form, with the fitted column's dtype."""
+    def write(self, column: pd.Series) -> pd.Series:
+        """Write datetimes, durations or floats in this form."""
+        dtype: Any = self.dtype
         if self.kind == "date text":
-            return write_dates(column, self.format).astype(dtype)
+            texts = write_dates(column, self.format).astype(object)
+            return texts.where(column.notna(), None).astype(dtype)
         if self.kind == "clock text":
             return write_clocks(column, self.format).astype(dtype)
         convert: Callable[[Any], Any] = {
             "date": lambda moment: moment.date(),
             "datetime": lambda moment: moment.to_pydatetime(),
             "period": lambda moment: pd.Period(moment, self.format),
-            "decimal": lambda number: decimal.Decimal(repr(float(number))),
+            "decimal": self._as_decimal,
+            "unit text": self.format.format,
         }[self.kind]
         values = np.full(len(column), None, dtype=object)
         present = column.notna().to_numpy()
         values[present] = [convert(value) for value in column[present]]
         return pd.Series(values, column.index, dtype=object, name=column.name).astype(dtype)
 
+    def _as_decimal(self, number: float) -> decimal.Decimal:
+        if self.format:
+            return decimal.Decimal(f"{number:.{self.format}f}")
+        return decimal.Decimal(repr(float(number)))
 
-_NOUNS = {"date text": "dates", "clock text": "times"}
+    def read_value(self, value: Any, label: str) -> Any:
+        """Read one value; None and NaN stay as they are."""
+        if value is None or (types.is_scalar(value) and pd.isna(value)):
+            return value
+        return self.read(pd.Series([value]), label).iloc[0]
+
+
+_NOUNS = {"date text": "dates", "clock text": "times", "unit text": "numbers with a unit"}
+_NUMBERS = ("decimal", "unit text")
+
+
+def _read_units(texts: pd.Series, form: str) -> pd.Series:
+    """Numbers before or after a unit as floats; raises ValueError if some have another form."""
+    before, after = _UNIT_SLOT.split(form)
+    numbers = texts.str.removeprefix(before).str.removesuffix(after)
+    if (numbers.str.len() + len(before) + len(after) != texts.str.len())[texts.notna()].any():
+        raise ValueError(f"numbers without the unit of {form}")
+    return numbers.astype("float64")
+
+
+_UNIT_SLOT = re.compile(r"\{:(?:\.\d{1,2})?[fg]\}")
+_PLAIN_UNIT = re.compile(r"([^\d+\-]*)([+-]?(?:0|[1-9]\d*)(?:\.(\d+))?)([^\d.,]*)")
+
+
+def _find_unit_form(texts: Collection[str]) -> str | None:
+    """Find the one unit that stands before or after all of many plain numbers."""
+    if len(texts) <= _MAX_FEW or not measured_example(texts):
+        return None
+    matches = [_PLAIN_UNIT.fullmatch(text) for text in texts]
+    parts = {match.group(1, 4) for match in matches if match is not None}
+    if len(parts) != 1 or None in matches:
+        return None
+    ((before, after),) = parts
+    decimals = {len(match[3] or "") for match in matches if match}
+    slot = f"{{:.{decimals.pop()}f}}" if len(decimals) == 1 else "{:g}"
+    braced = any(sign in before + after for sign in "{}")
+    return None if braced else f"{before}{slot}{after}"
 
 
 # ---- Measurements as text: numbers with units, times, dates, and amounts -------------------------
@@ -179,7 +229,14 @@ def find_text_form(column: pd.Series, position: int) -> ColumnForm | None:
         return ColumnForm(position, "date text", form)
     if (form := find_clock_format(stripped)) is not None:
         return ColumnForm(position, "clock text", form)
+    if (form := _find_unit_form(stripped)) is not None:
+        return ColumnForm(position, "unit text", form)
     return None
+
+
+def _frequency(dtype: Any) -> str:
+    """The frequency of a dtype such as period[M]."""
+    return str(dtype).removeprefix("period[").removesuffix("]")
 
 
 def find_form(column: pd.Series, position: int) -> ColumnForm | None:
@@ -192,31 +249,66 @@ def find_form(column: pd.Series, position: int) -> ColumnForm | None:
     """
     dtype: Any = column.dtype
     if isinstance(dtype, pd.PeriodDtype):
-        return ColumnForm(position, "period", str(dtype.freq.freqstr))
+        return ColumnForm(position, "period", _frequency(dtype), str(dtype))
     if isinstance(dtype, pd.CategoricalDtype):
         return None
-    if dtype.kind != "O":
-        return find_text_form(column, position)
-    inferred = types.infer_dtype(column, skipna=True)
+    inferred = types.infer_dtype(column, skipna=True) if dtype.kind == "O" else ""
     if inferred == "period":
-        frequencies = {value.freqstr for value in column.dropna()}
+        frequencies = {_frequency(pd.Series([value]).dtype) for value in column.dropna()}
         return ColumnForm(position, "period", frequencies.pop()) if len(frequencies) == 1 else None
-    objects = {"date": "date", "datetime": "datetime", "decimal": "decimal"}
-    if inferred in objects:
-        return ColumnForm(position, objects[inferred])  # type: ignore[arg-type]
-    return find_text_form(column, position)
+    if inferred == "decimal":
+        places = {-value.as_tuple().exponent for value in column.dropna() if value.is_finite()}
+        one = len(places) == 1 and min(places) >= 0
+        return ColumnForm(position, "decimal", str(places.pop()) if one else "")
+    if inferred == "date":
+        return ColumnForm(position, "date")
+    if inferred == "datetime" and dtype == np.dtype(object):
+        return ColumnForm(position, "datetime")
+    form = find_text_form(column, position)
+    return None if form is None else replace(form, dtype=str(dtype))
+
+
+def find_forms(table: pd.DataFrame, excluded: Collection[Any] = ()) -> tuple[ColumnForm, ...]:
+    """Find the columns of dates, times and decimals that a generator learns as continuous.
+
+    Those that are ``excluded`` by name, and those with few values that are repeated, are not.
+    """
+    forms = []
+    for position, (name, column) in enumerate(table.items()):
+        if name in excluded or column.dtype.kind in "biufcmM":
+            continue
+        form = find_form(column, position)
+        n_values = 0 if form is None else column.nunique()
+        is_few = n_values <= min(_MAX_FEW, len(column) / _MAX_FEW)
+        if form is not None and not is_few:
+            forms.append(form)
+    return tuple(forms)
+
+
+_MAX_FEW = 20  # values of a column that stay categories, each in as many rows on average
 
 
 def _check_form(form: ColumnForm) -> None:
     formats = {"date text": DATE_FORMATS, "clock text": CLOCK_FORMATS}.get(form.kind)
+    around = _UNIT_SLOT.split(form.format)
+    if form.kind == "unit text" and (len(around) != 2 or re.search("[{}]", "".join(around))):
+        raise ValueError(f"the encoder's state has a unit that is none: {form.format!r:.60}")
     if formats is not None and form.format not in formats:
         raise ValueError(f"the encoder's state has a format that is not known: {form.format!r:.60}")
     if form.kind == "period":
         pd.Period("2024-01-01", form.format)
+    if form.kind == "decimal" and form.format and not 0 <= int(form.format) <= 30:
+        raise ValueError(f"the encoder's state has {form.format} decimals")
+    pd.api.types.pandas_dtype(form.dtype)
 
 
 declare(
     ColumnForm,
-    {"column": whole(), "kind": choice(*get_args(FormKind)), "format": kind(str)},
+    {
+        "column": whole(),
+        "kind": choice(*get_args(FormKind)),
+        "format": kind(str),
+        "dtype": kind(str),
+    },
     _check_form,
 )

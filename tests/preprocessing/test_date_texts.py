@@ -125,7 +125,7 @@ def test_text_dates_give_the_predictions_of_dates(model, tmp_path):
         fitted.predict(TEXTS.assign(day="2024-01-01"))
 
 
-@pytest.mark.filterwarnings("ignore:text is read as dates")
+@pytest.mark.filterwarnings("ignore:text is read as")
 @pytest.mark.parametrize("categorical", ["from_dtype", None, ["x"]])
 def test_text_dates_are_dates_if_not_declared_categories(categorical):
     table = TEXTS.assign(x=TEXTS["x"].round())
@@ -136,7 +136,7 @@ def test_text_dates_are_dates_if_not_declared_categories(categorical):
     assert declared.kinds_[:2] == ("category", "timedelta")
 
 
-@pytest.mark.filterwarnings("ignore:text is read as dates")
+@pytest.mark.filterwarnings("ignore:text is read as")
 def test_text_dates_of_parquet_files_and_missing_ones(tmp_path):
     pytest.importorskip("pyarrow")
     table = TEXTS.assign(day=TEXTS["day"].where(TEXTS.index % 7 > 0), y=Y)

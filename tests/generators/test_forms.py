@@ -1,0 +1,94 @@
+"""Generators learn dates, times, decimals and numbers with units, and make them as they were."""
+
+import datetime
+import decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from combutab import CTGAN, TVAE, TabFlow, TabFlowImputer, load
+from tests.generators.small import make
+
+RNG = np.random.default_rng(0)
+N = 300
+DAYS = RNG.integers(0, 4000, N)
+SIZES = RNG.gamma(3, 700, N)
+MOMENTS = pd.Timestamp("2015-01-01") + pd.to_timedelta(DAYS, "D")
+COLUMNS = {
+    "date": [datetime.date(2015, 1, 1) + datetime.timedelta(int(day)) for day in DAYS],
+    "datetime": pd.Series(MOMENTS.to_pydatetime(), dtype=object),
+    "period": pd.period_range("2000-01", periods=N, freq="M"),
+    "decimal": [decimal.Decimal(f"{size:.2f}") for size in SIZES],
+    "iso": MOMENTS.strftime("%Y-%m-%d"),
+    "month name": MOMENTS.strftime("%d-%b-%Y"),
+    "clock": [f"{int(size) % 24}:{int(size) % 60:02d}" for size in SIZES],
+    "duration": [f"{int(size) // 60}h {int(size) % 60}m" for size in SIZES],
+    "unit": [f"{size:.1f} km" for size in SIZES],
+}
+PATTERNS = {
+    "iso": r"20[12]\d-\d\d-\d\d",
+    "month name": r"\d\d-[A-Z][a-z]{2}-20[12]\d",
+    "clock": r"\d{1,2}:\d\d",
+    "duration": r"\d+h \d+m",
+    "unit": r"\d+\.\d km",
+}
+
+
+def table(name):
+    column = pd.Series(COLUMNS[name])
+    missing = np.arange(N) % 9 == 0
+    return pd.DataFrame({"v": column.mask(missing), "x": SIZES})
+
+
+@pytest.mark.parametrize("model", [TabFlow, CTGAN, TVAE])
+@pytest.mark.parametrize("name", COLUMNS)
+def test_sampled_values_have_the_form_of_the_table(name, model, tmp_path):
+    X = table(name)
+    fitted = make(model).fit(X)
+    rows = fitted.sample(50, random_state=0)
+    assert rows.dtypes.to_dict() == X.dtypes.to_dict()
+    made, known = rows["v"].dropna(), X["v"].dropna()
+    assert {type(value) for value in made} == {type(value) for value in known}
+    if name in PATTERNS:
+        assert made.str.fullmatch(PATTERNS[name]).all()
+    assert not set(made) <= set(known) or name in ("period", "clock")
+    fitted.save(tmp_path / "model")
+    pd.testing.assert_frame_equal(load(tmp_path / "model").sample(50, random_state=0), rows)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_imputed_cells_have_the_form_of_the_table(name):
+    X = table(name)
+    fitted = make(TVAE).fit(X)
+    for filled in (
+        fitted.impute(X, random_state=0),
+        TabFlowImputer(make(TabFlow), random_state=0).fit_transform(X),
+    ):
+        known = X["v"].notna()
+        assert filled["v"].notna().all()
+        pd.testing.assert_series_equal(filled["v"][known], X["v"][known])
+        assert {type(value) for value in filled["v"]} == {type(value) for value in X["v"][known]}
+
+
+def test_conditions_are_in_the_form_of_the_table(tmp_path):
+    fitted = make(TVAE).fit(table("month name"))
+    rows = fitted.sample(20, conditions={"v": ("01-Jan-2018", "31-Dec-2019")}, random_state=0)
+    assert set(rows["v"].str[-4:]) <= {"2018", "2019"}
+    seeds = pd.DataFrame({"v": ["05-Mar-2018", "22-Jun-2019"]})
+    assert fitted.sample_from(seeds, random_state=0)["v"].tolist() == seeds["v"].tolist()
+    with pytest.raises(ValueError, match="'2018-01-01'"):
+        fitted.sample(2, conditions={"v": "2018-01-01"})
+    pytest.importorskip("pyarrow")
+    fitted.sample(20, random_state=0, out=tmp_path / "rows.parquet")
+    written = pd.read_parquet(tmp_path / "rows.parquet")
+    pd.testing.assert_frame_equal(written, fitted.sample(20, random_state=0), check_dtype=False)
+
+
+def test_listed_and_repeated_dates_stay_categories():
+    X = table("iso").assign(quarter=np.array(["2024-03-31", "2024-06-30"])[np.arange(N) % 2])
+    with pytest.warns(UserWarning, match="'v'"):
+        fitted = make(TVAE, min_frequency=1).fit(X, discrete_columns=["v", "quarter"])
+    assert set(fitted.sample(50, random_state=0)["v"].dropna()) <= set(X["v"].dropna())
+    free = make(TVAE).fit(X)
+    assert set(free.sample(50, random_state=0)["quarter"]) <= set(X["quarter"])
