@@ -71,6 +71,7 @@ OddKind = Literal[
     "dates",
     "unclear dates",
     "mixed dates",
+    "clock numbers",
     "unit",
     "truth values",
 ]
