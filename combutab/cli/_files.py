@@ -108,6 +108,7 @@ _REMEDIES = {
     "dates": "write all of them as 2024-12-31",
     "unclear dates": "write them as 2024-12-31",
     "mixed dates": "write all of them as 2024-12-31",
+    "clock numbers": "write them as 10:30",
     "unit": "write them as numbers",
     "truth values": "write them as two words",
 }

@@ -34,6 +34,8 @@ _SIGNS = r"[$€£¥₹₽₩¢%‰]"
 _SIGNED = re.compile(rf"([+-]?{_SIGNS}\s*[+-]?|[+-])?[\d.,{_GAPS}]*\d[\d.,]*\s*{_SIGNS}?")
 _MISSING_MARKS = {*"?-.*–—", "--", "---", "??", "n.a.", "na", "n/a.", "#value!", "#ref!", "#div/0!"}
 _CODES = [sign * (10**k - 1) for k in range(2, 8) for sign in (1, -1)]  # 99, -99, 999, ...
+_MIN_WHOLE_DATES = 20  # different whole numbers, all of which are dates
+_CLOCK_NAME = re.compile(r"time|hhmm|clock|hour", re.IGNORECASE)
 _MIN_OTHERS = 10  # different values beside a code for missing ones
 _MIN_CODE_ROWS, _MIN_CODE_SHARE = 5, 0.01  # rows that have the code
 _MIN_SPIKE = 3  # times as frequent as any other value is the only negative one
@@ -310,10 +312,29 @@ def _odd_numbers(name: Any, present: pd.Series, n_rows: int) -> Iterator[OddColu
                 example = f"{code}, {counted(int(counts[place]), 'row')}"
                 yield OddColumn(name, "missing code", "numbers", _CODE, example)
                 return
+    kind = _whole_number_dates(str(name), values)
+    if kind is not None:
+        nouns = "times of day" if kind == "clock numbers" else "dates"
+        why = f"although the values are {nouns} written as whole numbers"
+        yield OddColumn(name, kind, "numbers", why, f"{values[len(values) // 2]:.0f}")
+        return
     extreme = _shared_extreme(values, counts)
     if extreme is not None:
         example = f"{values[extreme]:.15g}, {counted(int(counts[extreme]), 'row')}"
         yield OddColumn(name, "missing code", "numbers", _CODE, example)
+
+
+def _whole_number_dates(name: str, values: np.ndarray) -> OddKind | None:
+    """Tell whether whole numbers are dates (20241231, 202412) or, by their name, times (1030)."""
+    if len(values) < _MIN_WHOLE_DATES or (values != np.round(values)).any():
+        return None
+    for form, low, high in (("%Y%m%d", 1900_01_01, 2100_12_31), ("%Y%m", 1900_01, 2100_12)):
+        if values[0] >= low and values[-1] <= high:
+            texts = pd.Series(values.astype(np.int64)).astype(str)
+            if pd.to_datetime(texts, format=form, errors="coerce").notna().all():
+                return "dates"
+    is_clock = values[0] >= 0 and 1000 <= values[-1] < 2400 and (values % 100 < 60).all()
+    return "clock numbers" if is_clock and _CLOCK_NAME.search(name) else None
 
 
 def _shared_extreme(values: np.ndarray, counts: np.ndarray) -> int | None:

@@ -116,3 +116,18 @@ def test_lazy_frames_are_refused_and_wide_integers_read():
             call(X.lazy(), y)
     wide = X.select(pl.col("a").cast(pl.Int128))
     assert (TableEncoder().fit_transform(wide) == TableEncoder().fit_transform(X)).all()
+
+
+def test_dates_and_times_as_whole_numbers_are_named():
+    minutes = np.arange(0, 1440, 7)
+    table = pd.DataFrame(
+        {
+            "day": DAYS.strftime("%Y%m%d").astype(int)[:200],
+            "month": pd.period_range("2000-01", periods=200, freq="M").strftime("%Y%m").astype(int),
+            "dep_time": np.resize(minutes // 60 * 100 + minutes % 60, 200),
+            "price": 1000 + np.arange(200) % 60,
+            "code": 20_000_000 + 37 * np.arange(200),
+        }
+    )
+    kinds = {odd.column: odd.kind for odd in odd_columns(table) if odd.kind != "identifier"}
+    assert kinds == {"day": "dates", "month": "dates", "dep_time": "clock numbers"}
