@@ -52,7 +52,8 @@ combutab.plotting: ActivationComparisonDisplay AttributionDisplay LossCurveDispl
     PartialDependenceDisplay PermutationImportanceDisplay
     plot_comparison plot_critical_difference plot_loss_curve plot_pack plot_power
     plot_robustness
-combutab.preprocessing: CategoryColumn ColumnForm ColumnKind EncodedTable IdentifierColumn
+combutab.preprocessing: CIRCLE_STEPS QUARTERS
+    CategoryColumn ColumnForm ColumnKind EncodedTable IdentifierColumn
     Identifiers IncompleteTable ModeEncoder ModeTable Moments NumberColumn OddColumn
     OddColumnWarning ParquetParts ParquetTable Paths RowGroup RowLayout RowSpan RunningMoments Span
     TableEncoder TableSchema TargetError UnlearnedWarning append_cells as_numpy as_pandas

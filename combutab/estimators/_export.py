@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from combutab._version import __version__
 from combutab.core.files import whole_file
 from combutab.nn import ActivationSpec, TableNetwork, build_activation
-from combutab.preprocessing import TableEncoder, calendar_phases
+from combutab.preprocessing import CIRCLE_STEPS, QUARTERS, TableEncoder, calendar_phases
 
 if TYPE_CHECKING:
     import onnx
@@ -94,8 +94,11 @@ class TableEncoding(nn.Module):
         for i, calendar in enumerate(c for c in encoder.calendars_ if c.parts):
             self.register_buffer(f"changes_{i}", torch.from_numpy(calendar.changes.copy()))
             self.register_buffer(f"offsets_{i}", torch.from_numpy(calendar.offsets.copy()))
+            self.register_buffer(f"varied_{i}", torch.from_numpy(calendar.varied.copy()))
         maps = encoder.category_maps_
-        self.onehot = [(i, each.width) for i, each in enumerate(maps) if each.onehot]
+        self.onehot = [i for i, each in enumerate(maps) if each.onehot]
+        for i in self.onehot:
+            self.register_buffer(f"frequencies_{i}", torch.tensor(maps[i].frequencies))
         self.coded = [i for i, each in enumerate(maps) if not each.onehot]
 
     def forward(self, numbers: Tensor, codes: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -104,9 +107,10 @@ class TableEncoding(nn.Module):
             parts.append(torch.isnan(numbers)[:, self.get_buffer("indicated")].float())
         parts += [self._circles(i, numbers[:, j]) for i, (j, _) in enumerate(self.calendars)]
         if codes is not None:
-            for i, width in self.onehot:
-                places = torch.arange(width, device=codes.device)
-                parts.append((codes[:, i : i + 1] == places).float())
+            for i in self.onehot:
+                frequencies, code = self.get_buffer(f"frequencies_{i}"), codes[:, i : i + 1]
+                places = torch.arange(len(frequencies), device=codes.device)
+                parts.append(torch.where(code < 0, frequencies, (code == places).float()))
         if codes is None:
             return torch.cat(parts, 1), numbers[:, :0].long()
         dense = torch.cat(parts, 1) if parts else codes[:, :0].float()
@@ -130,13 +134,17 @@ class TableEncoding(nn.Module):
 
     def _circles(self, i: int, seconds: Tensor) -> Tensor:
         """Dates, (n,), as sines and cosines of parts of their local time, zeros where missing."""
-        missing = torch.isnan(seconds).unsqueeze(1)
-        moments = torch.where(missing[:, 0], 0.0, seconds)
+        known = ~torch.isnan(seconds)
+        moments = torch.where(known, seconds, 0.0)
         place = (self.get_buffer(f"changes_{i}") <= moments.unsqueeze(1)).sum(1)
         local = moments + self.get_buffer(f"offsets_{i}")[place]
-        angles = [2 * torch.pi * x.float() for x in calendar_phases(local, self.calendars[i][1])]
-        both = [function(angle) for angle in angles for function in (torch.sin, torch.cos)]
-        return torch.where(missing, 0.0, torch.stack(both, 1))
+        phases = calendar_phases(local, self.calendars[i][1])
+        shifted = [phase + quarter for phase in phases for quarter in QUARTERS]
+        # no cosines, which ONNX Runtime lacks in float64
+        circle = torch.sin(_double(2 * torch.pi, seconds) * torch.stack(shifted, 1))
+        steps = torch.round(circle * CIRCLE_STEPS) / CIRCLE_STEPS
+        circle = circle + (steps - circle).detach()  # rounding has no gradient
+        return torch.where(known.unsqueeze(1) & self.get_buffer(f"varied_{i}"), circle, 0.0).float()
 
     def _normal_score(self, x: Tensor) -> Tensor:
         knots, last = self.get_buffer("knots"), len(self.get_buffer("knots")) - 1
@@ -148,7 +156,8 @@ class TableEncoding(nn.Module):
         first = self.get_buffer("first").gather(0, below)
         # a value that several knots have gets their middle
         level = torch.where(x == low, (below + first).double() / 2, below + share) / last
-        return normal_quantile(torch.clamp(level, _EDGE, 1 - _EDGE))
+        low, high = _double(_EDGE, x), _double(1 - _EDGE, x)
+        return normal_quantile(torch.minimum(torch.maximum(level, low), high))
 
     def _as_fitted(self, x: Tensor) -> Tensor:
         """Knots in the place of their copies in single precision, as TableEncoder has it."""
@@ -184,8 +193,8 @@ def normal_quantile(p: Tensor) -> Tensor:
     """
     # ONNX has neither this nor the inverse of erf
     q = p - 0.5
-    tail = torch.sqrt(-torch.log(torch.minimum(p, 1 - p))) - 1.6
-    x = torch.stack([0.180625 - q * q, tail]).unsqueeze(1)  # (2, 1, *p.shape)
+    tail = torch.sqrt(-torch.log(torch.minimum(p, 1 - p))) - _double(1.6, p)
+    x = torch.stack([_double(0.180625, p) - q * q, tail]).unsqueeze(1)  # (2, 1, *p.shape)
     highest, *others = (
         torch.tensor(each, dtype=p.dtype, device=p.device).view(2, 2, *[1] * p.ndim)
         for each in _PPND16
@@ -194,7 +203,12 @@ def normal_quantile(p: Tensor) -> Tensor:
     for each in others:
         value = value * x + each
     middle, outer = value[:, 0] / value[:, 1]
-    return torch.where(q.abs() <= 0.425, q * middle, torch.where(q < 0, -outer, outer))
+    return torch.where(q.abs() <= _double(0.425, p), q * middle, torch.where(q < 0, -outer, outer))
+
+
+def _double(number: float, beside: Tensor) -> Tensor:
+    """A constant that stays float64 in ONNX, where Python's numbers are rounded to float32."""
+    return torch.tensor(number, dtype=torch.float64, device=beside.device)
 
 
 def _knot_blocks(knots: np.ndarray) -> np.ndarray:

@@ -8,7 +8,12 @@ from combutab.preprocessing._columns import (
     rows_needed,
 )
 from combutab.preprocessing._encoder import EncodedTable, Span, TableEncoder
-from combutab.preprocessing._features import calendar_phases, check_date_features
+from combutab.preprocessing._features import (
+    CIRCLE_STEPS,
+    QUARTERS,
+    calendar_phases,
+    check_date_features,
+)
 from combutab.preprocessing._forms import ColumnForm, find_forms, find_text_form
 from combutab.preprocessing._inference import (
     OddColumn,
@@ -63,6 +68,8 @@ from combutab.preprocessing.modes import (
 )
 
 __all__ = [
+    "CIRCLE_STEPS",
+    "QUARTERS",
     "CategoryColumn",
     "ColumnForm",
     "ColumnKind",

@@ -446,8 +446,10 @@ class CategoryMap:
     """The categories of one column, as an encoder keeps them.
 
     One-hot: key i is 1 in column i of the span, the rare ones, if the fit saw any, in the column
-    after them, missing, if the fit saw it, in the last one. An unseen value counts as a rare one,
-    or is nowhere. Codes: 0 is unseen and rare, key i is i + 1, missing, if seen, the last.
+    after them, missing, if the fit saw it, in the last one. An unseen value counts as a rare one.
+    Where the fit saw none, it has the ``frequencies`` in these columns, their mean over the rows:
+    zeros would move predictions, because no training row has them. Codes: 0 is unseen and rare,
+    key i is i + 1, missing, if seen, the last. Where the fit saw one code only, all values have it.
 
     A value of another type that means the same as one key is that key: 1, "1" and "true", b"a" and
     "a", a date and its ISO 8601 text. Where two keys mean the same, only equal values are theirs.
@@ -457,12 +459,23 @@ class CategoryMap:
     keys: tuple[Key, ...]
     missing: bool
     onehot: bool
-    rare: bool = False  # a one-hot span has a column of the rare ones
+    rare: bool = False  # fit saw rare ones, so that a one-hot span has a column of them
     share: float = 1.0  # of new rows with a value, that have a key at least, to two digits
+    frequencies: tuple[float, ...] = ()  # of the columns of a one-hot span, to two digits, sum 1
     _position: dict[Key, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_position", {key: i for i, key in enumerate(self.keys)})
+
+    def check(self) -> None:
+        """Raise ValueError if its frequencies are not those of the columns of a one-hot span."""
+        shares, width = np.array(self.frequencies), self.width if self.onehot else 0
+        if (
+            len(shares) != width
+            or (width and not np.isclose(shares.sum(), 1))
+            or (shares < 0).any()
+        ):
+            raise ValueError("the encoder's state has frequencies that are not of its categories")
 
     @property
     def width(self) -> int:
@@ -480,11 +493,14 @@ class CategoryMap:
 
     def _others(self) -> tuple[int, int]:
         """The codes of unseen and of missing values."""
-        unseen = len(self.keys) if self.rare else -1 if self.onehot else 0
+        if self.onehot:
+            unseen = len(self.keys) if self.rare else -1
+        else:  # where fit saw one code, all values have it
+            unseen = int(not self.rare and len(self.keys) + self.missing == 1)
         return unseen, self.width - 1 if self.missing else unseen
 
     def encode(self, factors: Factors, label: str | None = None) -> np.ndarray:
-        """Codes of shape (n,), int64; in a one-hot column -1 is a row of zeros.
+        """Codes of shape (n,), int64; in a one-hot column -1 is a row of the ``frequencies``.
 
         With a ``label``, the column's name, there is a warning if hardly a row has a category that
         is known here, and a ValueError if none can have one: of dates where fit saw text, say.
@@ -592,13 +608,19 @@ class CategoryCounts:
         rare, n_rows = len(keys) < len(self.seen), sum(self.seen.values())
         onehot = bool(len(keys) + rare <= max_onehot)  # max_onehot may be numpy's integer
         if not onehot:
-            keys, rare = [key for key in keys if self.seen[key] > 1], False
+            keys = [key for key in keys if self.seen[key] > 1]
+            rare = len(keys) < len(self.seen)
         # two standard deviations below what was counted: a category of few rows promises none
         counts = np.array([self.seen[key] for key in keys], dtype=np.float64)
         expected = np.maximum(counts - 2 * np.sqrt(counts), 0).sum()
         share = round(float(expected) / max(n_rows, 1), 2)
+        keys.sort(key=_sort_key)
+        slots = [self.seen[key] for key in keys]
+        slots += [n_rows - sum(slots)] * rare + [self.n_missing] * bool(self.n_missing)
+        shares = np.round(np.array(slots) / max(sum(slots), 1), 2)
+        frequencies = tuple((shares / shares.sum()).tolist()) if onehot and slots else ()
         return CategoryMap(
-            column, tuple(sorted(keys, key=_sort_key)), bool(self.n_missing), onehot, rare, share
+            column, tuple(keys), bool(self.n_missing), onehot, rare, share, frequencies
         )
 
 

@@ -277,9 +277,9 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     Tables can be pandas and polars DataFrames, numpy arrays, lists of rows and scipy sparse
     matrices. The encoding of a column depends on its kind:
 
-    - Numbers, and dates and durations in seconds, are scaled as `numeric` says. Columns that are
-      constant in ``fit`` become 0. Missing values become the mean ("quantile" and "robust": the
-      median), and a column with missing values in ``fit`` has an additional indicator column.
+    - Numbers, and dates and durations in seconds, are scaled as `numeric` says. Missing values
+      become the mean ("quantile" and "robust": the median), and a column with some missing values
+      in ``fit`` has an additional indicator column.
     - Dates also have sines and cosines of their parts (`date_features`), of the local time in the
       time zone of the fitted column. Dates of later tables are converted to it; a column without a
       time zone is read as UTC. Missing dates have zeros.
@@ -287,15 +287,18 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
       read as dates or durations, and a warning names the columns. Later tables have the same
       format, or dates.
     - Booleans are 0 and 1.
+    - Numbers, dates, booleans and parts of dates that are constant in ``fit`` become 0.
     - Categories are one-hot encoded, with one column per category seen in ``fit`` (also if there
       are only two). Categories of fewer rows than `min_frequency` share one column, and missing
-      values have one if there were any in ``fit``. An unseen category counts as a rare one, or is
-      all zeros if there were none.
+      values have one if there were any in ``fit``. An unseen category counts as a rare one. If
+      there were none, it has the mean of each of these columns over the rows of ``fit``, and so
+      have missing values if there were none.
     - A column with more than `max_onehot` categories (rare ones count as one) becomes integer
       codes: 0 for unseen and rare categories and those seen once, then the others in order, then
       missing values if there were any in ``fit``.
     - Free text becomes up to 30 numbers (`text_features`), with an indicator column if there were
-      missing texts in ``fit``; missing texts have the mean.
+      missing texts in ``fit``. Missing texts have the mean, and so have texts without any n-gram
+      that is known from ``fit``.
 
     Categories keep their type in ``fit``: 1 and "1" are two categories, but 1, 1.0 and True are
     one, as in Python. In later tables a category can have another type. If it equals no fitted
@@ -318,11 +321,11 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     The fitted encoder contains no value that fewer than `min_frequency` rows have. Rare categories
     are counted and not stored; the quantiles of "quantile" and "robust" and the edges of bins lie
     between means of `min_frequency` neighbouring rows; the smallest and largest values are not
-    stored. It contains the names of the columns, the other categories and the share of rows that
-    have one of them, and means and standard deviations of numbers (of fewer rows than
-    `min_frequency`: rounded to two digits). For dates it also contains the time zone, and which
-    parts vary. For free text it contains no text, but the number of texts with an n-gram of each
-    hash, if `min_frequency` texts have one, and directions of the SVD.
+    stored. It contains the names of the columns, the other categories and their frequencies to two
+    digits, and means and standard deviations of numbers (of fewer rows than `min_frequency`:
+    rounded to two digits). For dates it also contains the time zone, and which parts vary. For
+    free text it contains no text, but the number of texts with an n-gram of each hash, if
+    `min_frequency` texts have one, and directions of the SVD.
 
     Parameters
     ----------
@@ -895,8 +898,10 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
             named = None if label is None else label(each.column)
             encoded, span = each.encode(factors[each.column], named), spans[each.column]
             if each.onehot:
-                has = np.flatnonzero(encoded >= 0)
-                dense[has, span.slice.start + encoded[has]] = 1.0
+                known = np.flatnonzero(encoded >= 0)
+                dense[known, span.slice.start + encoded[known]] = 1.0
+                if len(known) < len(encoded):
+                    dense[encoded < 0, span.slice] = each.frequencies
             else:
                 codes[:, span.slice.start] = encoded
         return EncodedTable(dense, codes)
@@ -1008,7 +1013,9 @@ declare(
         "onehot": kind(bool),
         "rare": kind(bool),
         "share": number(),
+        "frequencies": several(number()),
     },
+    CategoryMap.check,
 )
 declare(
     Calendar,
@@ -1018,6 +1025,7 @@ declare(
         "zone": kind(str),
         "changes": _ARRAY,
         "offsets": _ARRAY,
+        "varied": _ARRAY,
     },
     Calendar.check,
 )

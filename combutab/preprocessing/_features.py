@@ -28,6 +28,8 @@ DATE_PARTS = {  # a part, named as pandas names it -> its period in seconds
 _MIN_PERIODS = 1.8  # "about two", so that 14 dates, which span 13 days, are two weeks
 _MIN_SHARE = 0.01  # of the dates, that do not have the most frequent value of a part
 _N_BINS = 24  # of a period, in which its dates are counted
+CIRCLE_STEPS = 2.0**20  # sines are multiples of 1 / CIRCLE_STEPS, which float32 holds exactly
+QUARTERS = (0.0, 0.25)  # a sine, and as a cosine the sine a quarter of the period later
 _WEEK = 604_800  # seconds: a time zone does not change and change back within it
 _UTC = ("UTC", "UTC+00:00", "ETC/UTC", "TZUTC()")
 _YEARS = ("1900", "2100")  # between which changes of a time zone's offset are kept
@@ -61,6 +63,7 @@ class Calendar:
     zone: str
     changes: np.ndarray  # (n_changes,) float64
     offsets: np.ndarray  # (n_changes + 1,) float64
+    varied: np.ndarray  # (width,) bool: columns that varied in fit; the others are 0
 
     @property
     def width(self) -> int:
@@ -81,6 +84,8 @@ class Calendar:
             or len({*self.parts}) < len(self.parts)
             or not (np.diff(self.changes) > 0).all()
             or not (np.abs(self.offsets) <= 2 * _DAY).all()
+            or self.varied.shape != (self.width,)
+            or self.varied.dtype != np.bool_
         ):
             raise ValueError("the encoder's state has a calendar that no time zone has")
 
@@ -105,9 +110,17 @@ class Calendar:
         known = ~np.isnan(seconds)
         moments = np.where(known, seconds, 0.0)
         local = moments + self.offsets[np.searchsorted(self.changes, moments, side="right")]
-        angles = [2 * np.pi * phase for phase in calendar_phases(local, self.parts)]
-        both = [function(angle) for angle in angles for function in (np.sin, np.cos)]
-        return np.stack(both, axis=1) * known[:, None]
+        return _circle(calendar_phases(local, self.parts)) * (known[:, None] & self.varied)
+
+
+def _circle(phases: Sequence[np.ndarray]) -> np.ndarray:
+    """Sines and cosines of phases, (n_phases, n) -> (n, 2 n_phases), rounded.
+
+    Libraries and processors round sines differently. Without the rounding the sine at noon and
+    that at midnight differ by 1e-16 here, and trees would split between them.
+    """
+    shifted = [phase + quarter for phase in phases for quarter in QUARTERS]
+    return np.rint(np.sin(2 * np.pi * np.stack(shifted, axis=1)) * CIRCLE_STEPS) / CIRCLE_STEPS
 
 
 def calendar_phases(local: T, parts: Sequence[str]) -> list[T]:
@@ -170,6 +183,8 @@ class DateCounts:
         self._changes, self._offsets = _offsets(zone)
         self._counts = np.zeros((len(DATE_PARTS), _N_BINS), dtype=np.int64)
         self._low, self._high = np.inf, -np.inf
+        self._lows = np.full(2 * len(DATE_PARTS), np.inf)  # of each sine and cosine
+        self._highs = -self._lows
 
     def add(self, seconds: np.ndarray) -> None:
         """Take moments in seconds since 1970-01-01 UTC, (n,)."""
@@ -178,7 +193,11 @@ class DateCounts:
             return
         self._low, self._high = min(self._low, known.min()), max(self._high, known.max())
         local = known + self._offsets[np.searchsorted(self._changes, known, side="right")]
-        for counts, phase in zip(self._counts, calendar_phases(local, [*DATE_PARTS]), strict=True):
+        phases = calendar_phases(local, [*DATE_PARTS])
+        circles = _circle(phases)
+        self._lows = np.minimum(self._lows, circles.min(axis=0))
+        self._highs = np.maximum(self._highs, circles.max(axis=0))
+        for counts, phase in zip(self._counts, phases, strict=True):
             bins = np.rint(phase * _N_BINS).astype(np.int64) % _N_BINS
             counts += np.bincount(bins, minlength=_N_BINS)
 
@@ -192,7 +211,10 @@ class DateCounts:
             parts = self._found(min_count)
         else:
             parts = tuple(dict.fromkeys(name for name in date_features if name != "number"))
-        return Calendar(column, parts, self._zone, self._changes, self._offsets)
+        has_varied = (self._lows < self._highs).reshape(-1, 2)
+        places = [[*DATE_PARTS].index(part) for part in parts]
+        varied = has_varied[places].ravel()
+        return Calendar(column, parts, self._zone, self._changes, self._offsets, varied)
 
     def _found(self, min_count: int) -> tuple[str, ...]:
         totals = self._counts.sum(axis=1)
@@ -303,13 +325,14 @@ class TextMap:
             raise ValueError("the encoder's state has arrays that are of no text's encoding")
 
     def encode(self, factors: Factors) -> np.ndarray:
-        """A column -> (n, width) float32; a missing text has the mean of all."""
+        """A column -> (n, width) float32; missing and entirely unknown texts have the mean."""
         found = np.zeros((len(factors.keys) + 1, self.width), dtype=np.float32)
         n = len(self.components)
         for start in range(0, len(factors.keys) if n else 0, _CHUNK):
             rows = _weighted(factors.keys[start : start + _CHUNK], self.weights)
-            directions = np.asarray(rows @ self.components.T)
-            found[start : start + len(directions), :n] = (directions - self.centre) / self.scale
+            scaled = (np.asarray(rows @ self.components.T) - self.centre) / self.scale
+            has_known = np.asarray(rows.sum(axis=1)).reshape(-1, 1) > 0  # n-grams
+            found[start : start + len(scaled), :n] = np.where(has_known, scaled, 0.0)
         found[-1, n:] = 1.0  # gathered by code -1
         return found[factors.codes]
 

@@ -173,7 +173,7 @@ class NumericScaler:
     fill: np.ndarray
     constant: np.ndarray  # bool: constant in fit
     unscaled: np.ndarray  # bool: truth values, kept as 0 and 1
-    missing: np.ndarray  # bool: had missing values in fit, so has an indicator
+    missing: np.ndarray  # bool: had some missing values in fit, so has an indicator
     knots: np.ndarray  # (n_knots, n_columns), for method="quantile" only
     edges: np.ndarray  # (n_bins + 1, n_columns), of bins of scaled values, where they are wanted
 
@@ -212,7 +212,7 @@ def make_scaler(
     sample, each find the quantiles of a part of the columns.
     """
     size = np.fmax(np.abs(stats.low), np.abs(stats.high))
-    constant = ~(stats.high - stats.low > sample.tolerance * size) & ~unscaled | left_out
+    constant = ~(stats.high - stats.low > sample.tolerance * size) | left_out
     n_columns = sample.n_columns
     few = (stats.n_known < rows_needed(min_frequency, n_rows)) & ~unscaled
     spread = np.where(constant, np.abs(stats.mean), stats.std)
@@ -220,12 +220,10 @@ def make_scaler(
     std = np.where(few, _rounded(stats.std, spread), stats.std)
     group = rows_needed(min_frequency, sample.n_rows)
     centre, scale = np.zeros(n_columns), np.ones(n_columns)
-    fill = np.where((unscaled | (method == "none")) & ~left_out, mean, 0.0)
+    fill = np.where((unscaled | (method == "none")) & ~constant, mean, 0.0)
     knots = np.empty((0, n_columns))
     scaled = np.flatnonzero(~unscaled & ~constant).tolist()
-    if method == "none":
-        constant = left_out
-    elif method == "standard":
+    if method == "standard":
         scale[scaled] = np.maximum(std[scaled], _MIN_SCALE)
         if sample.centred:
             centre[scaled] = mean[scaled]
@@ -237,7 +235,7 @@ def make_scaler(
         )
         for j, (median, width) in zip(scaled, both, strict=True):
             centre[j], scale[j] = median, width
-    else:
+    elif method == "quantile":
         knots, levels = np.zeros((_KNOTS, n_columns)), np.linspace(0, 1, _KNOTS)
         found = _map_columns(
             scaled, lambda j: _quantiles(sample.column(j), weight, levels, group), world
@@ -245,9 +243,9 @@ def make_scaler(
         for j, values in zip(scaled, found, strict=True):
             knots[:, j] = values
     edges = np.empty((0, n_columns))
-    scaler = NumericScaler(
-        method, centre, scale, fill, constant, unscaled, stats.missing, knots, edges
-    )
+    # where all values are missing, an indicator would be constant
+    indicated = stats.missing & (stats.n_known > 0)
+    scaler = NumericScaler(method, centre, scale, fill, constant, unscaled, indicated, knots, edges)
     if n_bins is None:
         return scaler
     levels = np.linspace(0, 1, n_bins + 1)
@@ -277,8 +275,8 @@ def _bin_edges(
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         _scale_rows(scaler, edges)
     edges = np.clip(edges, -scaler.limit, scaler.limit).astype(np.float32).astype(np.float64)
-    edges[:, scaler.constant] = 0.0
     edges[:, scaler.unscaled] = np.arange(n_bins + 1)[:, None] > 0
+    edges[:, scaler.constant] = 0.0
     for j in range(scaler.n_columns):
         distinct = np.unique(edges[:, j])
         edges[:, j] = np.append(distinct, np.repeat(distinct[-1], n_bins + 1 - len(distinct)))

@@ -21,7 +21,7 @@ from combutab import (
     TabMClassifier,
     load,
 )
-from combutab.estimators._export import TableEncoding, _Inputs, _texts, normal_quantile
+from combutab.estimators._export import TableEncoding, _Inputs, _texts, export, normal_quantile
 from combutab.preprocessing import TableEncoder
 
 needs_onnx = pytest.mark.skipif(
@@ -66,6 +66,7 @@ def new_rows(table):
     return rows
 
 
+DATE_PARTS = ["hour", "dayofweek", "day", "month", "dayofyear"]
 SHORT = {"max_iter": 2, "n_iter_no_change": float("inf"), "random_state": 0}
 
 
@@ -106,6 +107,44 @@ def test_encoding_of_copies_in_single_precision():
     for rows in (torch.from_numpy(X), copies):
         dense, _ = TableEncoding(encoder)(rows, None)
         np.testing.assert_allclose(dense, encoder.encode(X).dense, rtol=1e-6)
+
+
+def dated_table(n=2_000):
+    """Hours, seconds and days of many years, and a number with ties in its middle."""
+    rng = np.random.default_rng(0)
+    seconds = pd.to_timedelta(rng.integers(0, 10**8, n), "s")
+    return pd.DataFrame(
+        {
+            "hours": pd.Timestamp("2019-01-01") + pd.to_timedelta(rng.integers(0, 48_000, n), "h"),
+            "seconds": (pd.Timestamp("2019-01-01", tz="UTC") + seconds).tz_convert("Europe/Rome"),
+            "days": pd.Timestamp("1950-01-01") + pd.to_timedelta(rng.integers(0, 40_000, n), "D"),
+            "waited": pd.to_timedelta(rng.integers(0, 1_000, n), "min"),
+            "ties": np.where(rng.random(n) < 0.4, 0.3, rng.normal(0.3, size=n)),
+        }
+    )
+
+
+@pytest.mark.parametrize("numeric", ["standard", "quantile", "robust", "none"])
+def test_dates_and_numbers_are_encoded_without_any_difference(numeric):
+    table = dated_table()
+    encoder = TableEncoder(numeric=numeric, date_features=["number", *DATE_PARTS]).fit(table)
+    numbers = torch.from_numpy(encoder.read(table)[0])
+    expected = encoder.encode(table).dense
+    np.testing.assert_array_equal(TableEncoding(encoder)(numbers, None)[0], expected)
+    circles = expected[:, table.shape[1] :]
+    assert circles.shape[1] == 30
+    assert not ((np.abs(circles) < 1e-9) & (circles != 0)).any()
+
+
+def test_trees_of_dates_have_no_thresholds_between_roundings():
+    table = dated_table(400)[["hours", "ties"]]
+    hour = table["hours"].dt.hour
+    busy = (hour >= 12) & (hour < 18)
+    pack = PackClassifier(n_members=3, max_iter=2, random_state=0).fit(table, busy)
+    module = check(pack, table)
+    assert len(module.trees)
+    thresholds = np.concatenate([trees.get_buffer("threshold").numpy() for trees in module.trees])
+    assert not ((np.abs(thresholds) < 1e-9) & (thresholds != 0)).any()
 
 
 def test_normal_quantiles():
@@ -243,6 +282,26 @@ def test_a_pack_of_activations_on_a_mixed_table(tmp_path):
     assert told["class"] == "PackClassifier"
     wanted = {"input": "kind", "column": "kind", "kind": "category", "missing": ""}
     assert told["inputs"][5] == wanted
+
+
+class Dense(nn.Module):
+    def __init__(self, encoder):
+        super().__init__()
+        self.encoding = TableEncoding(encoder)
+
+    def forward(self, numbers):
+        return self.encoding(numbers, None)[0]
+
+
+@needs_onnx
+@pytest.mark.parametrize("numeric", ["quantile", "robust"])
+def test_onnx_encodes_dates_without_any_difference(numeric):
+    table = dated_table()
+    encoder = TableEncoder(numeric=numeric, date_features=["number", *DATE_PARTS]).fit(table)
+    numbers = encoder.read(table)[0]
+    model = export([torch.from_numpy(numbers[:2])], Dense(encoder).eval())
+    (dense,) = run(model, {model.graph.input[0].name: numbers}).values()
+    np.testing.assert_array_equal(dense, encoder.encode(table).dense)
 
 
 @needs_onnx

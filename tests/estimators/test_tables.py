@@ -13,6 +13,9 @@ from combutab import (
     MLPClassifier,
     MLPRegressor,
     PackClassifier,
+    PackRegressor,
+    TabMClassifier,
+    TabMRegressor,
 )
 
 INF = float("inf")
@@ -196,3 +199,33 @@ def test_an_array_elsewhere_is_refused():
         MLPClassifier(**QUICK).fit(rows, Y)
     with pytest.raises(TypeError, match="y is an array of array_api_strict"):
         MLPClassifier(**QUICK).fit(X, y)
+
+
+NEW_VALUES = {  # a column of fit, and values that it has later
+    "boolean": (np.zeros(200, bool), [True]),
+    "all missing": (np.full(200, np.nan), [5.0]),
+    "category": (["a"] * 200, ["b", None]),
+    "all missing category": (pd.Series([None] * 200, dtype=object), ["b"]),
+    "date": (pd.to_datetime(["2024-01-01"] * 200), [pd.Timestamp("2025-07-07 07:07")]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:hardly a row of column 'category'")
+@pytest.mark.parametrize(
+    "cls",
+    [MLPClassifier, MLPRegressor, PackClassifier, PackRegressor, TabMClassifier, TabMRegressor],
+)
+def test_constant_columns_do_not_move_predictions(cls):
+    constant = {name: fitted for name, (fitted, _) in NEW_VALUES.items()}
+    table = pd.DataFrame({"age": FRAME["age"], **constant})
+    is_classifier = "Classifier" in cls.__name__
+    members = {"n_members": 3} if "Pack" in cls.__name__ else {}
+    quick = {"max_iter": 3, "n_iter_no_change": INF, "random_state": 0}
+    model = cls(**quick, date_features=["number", "hour"], **members)
+    model.fit(table, TARGET > 0 if is_classifier else TARGET)
+    predict = model.predict_proba if is_classifier else model.predict
+    for name, (_, later) in NEW_VALUES.items():
+        for value in later:
+            dtype = bool if name == "boolean" else None
+            new = table.assign(**{name: pd.Series([value] * 200, dtype=dtype)})
+            assert_allclose(predict(new), predict(table), atol=1e-6)

@@ -230,3 +230,9 @@ def test_read_amounts_refuses_other_marks(marks, says):
 @pytest.mark.parametrize("values", [list("123"), [str(i) for i in range(60)], ["a", "5,5"]])
 def test_codes_and_words_are_categories_without_a_word(values):
     TableEncoder(min_frequency=1).fit(pd.DataFrame({"c": values * 3}))
+
+
+def test_texts_without_known_ngrams_have_the_mean():
+    encoder = TableEncoder().fit(X)
+    later = pd.DataFrame({"review": ["这张桌子很结实", "", None], "price": 0.0})
+    assert not encoder.transform(later)[:, 1:31].any()
