@@ -47,6 +47,7 @@ _PPND16 = (
     (3.3871328727963666080, 1.0, 1.42343711074968357734, 1.0),
 )
 _EDGE = 1e-7  # of TableEncoder's quantiles
+_UNIT_RATIO = 300  # between dates, beyond which they are of different units
 _BLOCK = 32  # knots that are looked through at a time
 
 
@@ -75,6 +76,10 @@ class TableEncoding(nn.Module):
         encoder.refuse_text()
         scaler = encoder.numeric_scaler_
         self.method, self.limit, self.n_numeric = scaler.method, scaler.limit, scaler.n_columns
+        self.date_ranges = [  # place among the numbers, first and last date of fit
+            (int(i), float(scaler.low[i]), float(scaler.high[i]))
+            for i in np.flatnonzero(scaler.is_cut)
+        ]
         arrays = {
             "centre": scaler.centre,
             "scale": scaler.scale,
@@ -82,6 +87,8 @@ class TableEncoding(nn.Module):
             "constant": scaler.constant,
             "unscaled": scaler.unscaled,
             "indicated": np.flatnonzero(scaler.missing),
+            "low": scaler.low,
+            "high": scaler.high,
             "knots": scaler.knots,
             "blocks": _knot_blocks(scaler.knots),
             # of each knot, which is the first of those that equal it
@@ -102,6 +109,8 @@ class TableEncoding(nn.Module):
         self.coded = [i for i, each in enumerate(maps) if not each.onehot]
 
     def forward(self, numbers: Tensor, codes: Tensor | None) -> tuple[Tensor, Tensor]:
+        if not torch.compiler.is_compiling():
+            self._check_dates(numbers)
         parts = [self._scaled(numbers)] if self.n_numeric else []
         if len(self.get_buffer("indicated")):
             parts.append(torch.isnan(numbers)[:, self.get_buffer("indicated")].float())
@@ -117,9 +126,24 @@ class TableEncoding(nn.Module):
         own = [codes[:, i : i + 1] for i in self.coded]
         return dense, torch.cat(own, 1) if own else codes[:, :0]
 
+    def _check_dates(self, numbers: Tensor) -> None:
+        """Raise ValueError if dates are not in seconds."""
+        for j, first, last in self.date_ranges:
+            dates, (smallest, largest) = numbers[:, j], _plausible_sizes(first, last)
+            is_wrong = (dates.abs() < smallest) & (dates != 0) | (dates.abs() > largest)
+            is_wrong &= (dates < first) | (dates > last)
+            if is_wrong.any():
+                raise ValueError(
+                    f"column {j} of numbers has dates, in seconds since 1970-01-01 UTC, got "
+                    f"{dates[is_wrong][0].item():g}, which is another unit; divide nanoseconds by "
+                    "1e9, or use module.encode(X)"
+                )
+
     def _scaled(self, numbers: Tensor) -> Tensor:
         missing = torch.isnan(numbers)
         x = torch.where(missing, 0.0, numbers)  # NaN would spread over the gradient
+        if self.date_ranges:
+            x = torch.minimum(torch.maximum(x, self.get_buffer("low")), self.get_buffer("high"))
         unscaled, constant = self.get_buffer("unscaled"), self.get_buffer("constant")
         if self.method == "quantile":
             x = torch.where(unscaled | constant, x, self._normal_score(x))
@@ -179,6 +203,20 @@ class TableEncoding(nn.Module):
         block = (blocks[:, 0] <= rows).sum(1) - 1
         own = blocks.gather(0, block.unsqueeze(1).expand(-1, _BLOCK, -1))
         return block * _BLOCK + (own <= rows).sum(1) - 1
+
+
+def _plausible_sizes(first: float, last: float) -> tuple[float, float]:
+    """Smallest and largest absolute value in seconds of dates like those in fit.
+
+    Units differ by factors of 1,000. Dates within the range of fit are always plausible, and so is
+    zero, which is the same in all units.
+
+    >>> years = 365.2425 * 86_400
+    >>> [round(size / years, 1) for size in _plausible_sizes(50 * years, 54 * years)]  # since 1970
+    [0.2, 16200.0]
+    """
+    size = max(abs(first), abs(last))
+    return size / _UNIT_RATIO, size * _UNIT_RATIO
 
 
 def normal_quantile(p: Tensor) -> Tensor:
@@ -375,10 +413,13 @@ class Exports(BaseEstimator):
         -------
         onnx.ModelProto
             The model. It has one input per column, with the name of the column and the shape
-            (n, 1). Numbers, dates (seconds since 1970-01-01 UTC) and durations (seconds) are
-            float64, with NaN for missing values. Categories are text, with "" for missing values
-            (float64 if all known categories are numbers). Text must match exactly: unlike in
-            ``predict``, "1.0" is not the category 1, and "2024-01-01" is not the category
+            (n, 1). Numbers are float64, with NaN for missing values. Dates and durations are int64,
+            as ``astype("int64")`` makes them of a column with the dtype in ``fit``: counts since
+            1970-01-01 UTC, and counts of time, in the unit that the metadata name ("s", "ms", "us"
+            or "ns"), with -2**63 for missing values, as NaT has. Dates of another unit raise an
+            error in the runtime, whose message names the column. Categories are text, with "" for
+            missing values (float64 if all known categories are numbers). Text must match exactly:
+            unlike in ``predict``, "1.0" is not the category 1, and "2024-01-01" is not the category
             "2024-01-01 00:00:00". Columns without names are "x0", "x1", ...; if all of these are
             numbers, there is one input "X" of shape (n, n_features). The outputs are those of
             skl2onnx: "label", (n,), and "probabilities", (n, n_classes), for a classifier, and
@@ -397,8 +438,9 @@ class Exports(BaseEstimator):
 
         Notes
         -----
-        The metadata "combutab" of the model (JSON) has the column and the kind of each input, and
-        the text for missing values. A column with the name of an output gets a "_" at its end.
+        The metadata "combutab" of the model (JSON) has the column and the kind of each input, the
+        unit of dates and durations, and the text or number for missing values. A column with the
+        name of an output gets a "_" at its end.
         Networks compute in float32 for any ``precision``. The model predicts any row, also with
         infinite numbers, for which ``predict`` raises an error. The file contains the same
         information about categories and scales as that of ``save``, and none about the training.
@@ -455,7 +497,8 @@ def make_onnx(module: TableModule, name: str, classes: np.ndarray | None) -> onn
     inputs = _Inputs()
     inputs.add_columns(module.encoder)
     inner = compose.add_prefix(_traced(module, is_classifier=classes is not None), _OWN)
-    nodes, constants, outputs = inputs.nodes, list(inner.graph.initializer), []
+    nodes, outputs = inputs.nodes, []
+    constants = [*inputs.constants, *inner.graph.initializer]
     tables = [columns for columns in (inputs.numbers, inputs.codes) if columns]
     for columns, table in zip(tables, inner.graph.input, strict=True):
         nodes.append(helper.make_node("Concat", columns, [table.name], axis=1))
@@ -593,13 +636,16 @@ class _Inputs:
     values: list[onnx.ValueInfoProto] = field(default_factory=list)
     described: list[dict[str, Any]] = field(default_factory=list)  # of each, as the file's metadata
     nodes: list[onnx.NodeProto] = field(default_factory=list)
+    constants: list[onnx.TensorProto] = field(default_factory=list)
     numbers: list[str] = field(default_factory=list)
     codes: list[str] = field(default_factory=list)
 
     def add_columns(self, encoder: TableEncoder) -> None:
         """An input a column, or one of all where they are numbers without names."""
+        from onnx import TensorProto
+
         names = getattr(encoder, "feature_names_in_", None)
-        if names is None and not {"category", "text"} & {*encoder.kinds_}:
+        if names is None and {*encoder.kinds_} <= {"number", "bool"}:
             self._add("X", {"kind": "number"}, width=len(encoder.kinds_))
             self.numbers.append("X")
             return
@@ -608,6 +654,13 @@ class _Inputs:
         for j, (column, name) in enumerate(zip(columns, _input_names(columns), strict=True)):
             described: dict[str, Any] = {"column": column, "kind": str(encoder.kinds_[j])}
             if encoder.kinds_[j] == "text":  # which is left out
+                continue
+            if encoder.units_[j]:
+                place = len(self.numbers)
+                scaler = encoder.numeric_scaler_
+                ends = float(scaler.low[place]), float(scaler.high[place])
+                is_date = encoder.kinds_[j] == "datetime"
+                self._add_time(name, j, described, encoder.units_[j], ends if is_date else None)
                 continue
             if j not in maps:
                 self._add(name, described)
@@ -620,16 +673,71 @@ class _Inputs:
             else:
                 texts = _texts(known, column)
                 gap = _gap(texts)
-                self._add(name, {**described, "missing": gap}, is_text=True)
+                self._add(name, {**described, "missing": gap}, kind=TensorProto.STRING)
                 keys = np.array([*texts, gap], dtype=object)
             self._look_up(name, f"{_OWN}code/{j}", keys, [*known.values(), missing], unseen)
 
+    def _add_time(
+        self,
+        name: str,
+        j: int,
+        described: dict[str, Any],
+        unit: str,
+        ends: tuple[float, float] | None,
+    ) -> None:
+        """An input of dates or durations, in int64, and the nodes that make seconds of it.
+
+        Dates that are not of this unit, by ``ends``, the first and the last date of fit, are looked
+        up where nothing is, so that the runtime raises an error.
+        """
+        from onnx import TensorProto, helper, numpy_helper
+
+        self._add(name, {**described, "unit": unit, "missing": _NAT}, kind=TensorProto.INT64)
+        prefix = f"{_OWN}time/{j}/"
+
+        def constant(label: str, value: Any) -> str:
+            self.constants.append(numpy_helper.from_array(np.array(value), prefix + label))
+            return prefix + label
+
+        def node(operator: str, output: str, *inputs: str, **options: Any) -> str:
+            made = helper.make_node(operator, [*inputs], [prefix + output], **options)
+            self.nodes.append(made)
+            return prefix + output
+
+        is_missing = node("Equal", "is_missing", name, constant("missing", _NAT))
+        counts = node("Cast", "counts", name, to=TensorProto.DOUBLE)
+        seconds = node("Div", "seconds", counts, constant("per_second", _PER_SECOND[unit]))
+        seconds = node("Where", "known", is_missing, constant("nan", np.nan), seconds)
+        if ends is not None and any(ends):
+            smallest, largest = _plausible_sizes(*ends)
+            size = node("Abs", "size", seconds)
+            tests = {
+                "is_small": ("Less", size, constant("smallest", smallest)),
+                "is_positive": ("Greater", size, constant("zero", 0.0)),
+                "is_large": ("Greater", size, constant("largest", largest)),
+                "is_early": ("Less", seconds, constant("first", ends[0])),
+                "is_late": ("Greater", seconds, constant("last", ends[1])),
+            }
+            found = {label: node(test[0], label, *test[1:]) for label, test in tests.items()}
+            near = node("And", "is_near_zero", found["is_small"], found["is_positive"])
+            odd = node("Or", "is_odd", near, found["is_large"])
+            outside = node("Or", "is_outside", found["is_early"], found["is_late"])
+            wrong = node("And", "is_wrong", odd, outside)
+            place = node("Cast", "place", wrong, to=TensorProto.INT64)
+            problem = (
+                f"{described['column']}: dates must be int64, in the unit {unit} since 1970-01-01 "
+                "UTC, and some are of another unit"
+            )
+            nothing = node("Gather", "nothing", constant("only", [0.0]), place, name=problem)
+            seconds = node("Add", "checked", seconds, nothing)
+        self.numbers.append(seconds)
+
     def _add(
-        self, name: str, described: dict[str, Any], *, width: int = 1, is_text: bool = False
+        self, name: str, described: dict[str, Any], *, width: int = 1, kind: int | None = None
     ) -> None:
         from onnx import TensorProto, helper
 
-        kind = TensorProto.STRING if is_text else TensorProto.DOUBLE
+        kind = TensorProto.DOUBLE if kind is None else kind
         self.values.append(helper.make_tensor_value_info(name, kind, [_ROWS, width]))
         self.described.append({"input": name, **described})
 
@@ -651,6 +759,8 @@ class _Inputs:
         self.codes.append(code)
 
 
+_NAT = -(2**63)  # what NumPy's NaT is as int64
+_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 _OUTPUTS = ("label", "probabilities", "variable")
 
 

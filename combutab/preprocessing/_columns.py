@@ -350,6 +350,20 @@ def _far_moment(value: Any) -> np.datetime64 | None:
     return np.datetime64(moment, "us")
 
 
+def time_unit(column: pd.Series, kind: ColumnKind, label: str) -> str:
+    """The unit in which a column of dates or durations counts: "s", "ms", "us" or "ns".
+
+    >>> time_unit(pd.Series(["2024-01-01"], dtype="datetime64[us]"), ColumnKind.DATETIME, "sold")
+    'us'
+    """
+    dtype: Any = getattr(column.dtype, "pyarrow_dtype", column.dtype)
+    if isinstance(dtype, np.dtype) and dtype.kind in "mM":
+        return np.datetime_data(dtype)[0]
+    if getattr(dtype, "unit", None) in _TICKS_PER_SECOND:
+        return str(dtype.unit)
+    return np.datetime_data(_read_times(column.dropna().iloc[:1], kind, label).dtype)[0]
+
+
 def time_zone(column: pd.Series) -> tuple[Any, bool]:
     """The time zone of a column of dates, None if it has none; and whether its dtype tells it."""
     dtype: Any = column.dtype

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from numbers import Integral
 from typing import Any, ClassVar, Literal, get_args
@@ -30,6 +30,7 @@ from combutab.core.state import declare, pack, unpack_all, with_lists
 from combutab.core.tasks import CallbackSupport, fit_task
 from combutab.core.world import ONE_PROCESS, World, current
 from combutab.preprocessing._columns import (
+    LARGEST,
     CategoryCounts,
     CategoryMap,
     ColumnKind,
@@ -76,6 +77,7 @@ from combutab.preprocessing._tables import (
 
 _MAX_LARGE = 10_000  # large numbers of a column that are held
 _MAX_NAMED = 5  # columns that a warning names
+_MAX_LATER = 0.02  # of the range of the dates in fit, by which later rows may lie after it
 
 
 class RowSample:
@@ -118,7 +120,7 @@ class TableLearner:
 
     ``labels`` are how errors name the columns. Quantiles are taken from ``sample``, of a table that
     comes in several parts. ``max_distinct`` categories may be held, over all columns. ``zones`` are
-    the time zones of the columns of dates.
+    the time zones of the columns of dates, ``units`` those in which dates and durations count.
     """
 
     def __init__(
@@ -128,12 +130,14 @@ class TableLearner:
         sample: RowSample | None = None,
         max_distinct: int | None = None,
         zones: Mapping[int, Any] | None = None,
+        units: Sequence[str] = (),
     ) -> None:
         self._labels, self._kinds, self._sample = labels, kinds, sample
         self._numeric = _numeric(kinds)
         self._moments = RunningMoments(len(self._numeric), lambda i: labels[self._numeric[i]])
         self._tolerance = np.zeros(len(self._numeric))
         self._max_distinct = max_distinct
+        self.units = tuple(units)
         self._large: dict[int, list[Fraction]] = {}
         self.counts = {j: CategoryCounts() for j, k in enumerate(kinds) if k == "category"}
         self.dates = {j: DateCounts(zone) for j, zone in (zones or {}).items()}
@@ -208,10 +212,13 @@ class TableLearner:
                 columns, weight = _filled(*self._sample.result(), stats)
             whole = Block(columns, len(columns[0]) if columns else 0)
             whole.tolerance = self._tolerance
+        bounds = {j: counts.bounds() for j, counts in self.dates.items()}
+        ends = [bounds.get(j, (-LARGEST, LARGEST)) for j in self._numeric]
+        low, high = np.array(ends).reshape(-1, 2).T
         kinds = [self._kinds[j] for j in self._numeric]
         booleans = np.array([kind == "bool" for kind in kinds], dtype=bool)
         dates = [kind == "datetime" and not numbers_of_dates for kind in kinds]
-        return make_scaler(
+        scaler = make_scaler(
             stats,
             whole,
             method,
@@ -223,6 +230,11 @@ class TableLearner:
             n_bins,
             world,
         )
+        if method == "quantile":  # beyond the outermost knots scores leap to 5.2
+            is_varied = (high < LARGEST) & ~scaler.constant
+            low = np.where(is_varied, np.maximum(low, scaler.knots[1]), low)
+            high = np.where(is_varied, np.minimum(high, scaler.knots[-2]), high)
+        return replace(scaler, low=low, high=high)
 
 
 def _filled(
@@ -280,6 +292,8 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     - Numbers, and dates and durations in seconds, are scaled as `numeric` says. Missing values
       become the mean ("quantile" and "robust": the median), and a column with some missing values
       in ``fit`` has an additional indicator column.
+    - Dates before the first and after the last date of ``fit`` count as that date, so that trends
+      are not continued, and a UserWarning says that rows are later than all rows of ``fit``.
     - Dates also have sines and cosines of their parts (`date_features`), of the local time in the
       time zone of the fitted column. Dates of later tables are converted to it; a column without a
       time zone is read as UTC. Missing dates have zeros.
@@ -373,6 +387,9 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     kinds_ : tuple of str
         Kind of each column: "number", "bool", "datetime", "timedelta", "category", or "text" for
         free text. Other text is a category.
+    units_ : tuple of str
+        For each column of dates or durations, the unit in which its dtype counted in ``fit``: "s",
+        "ms", "us" or "ns"; "" for other columns.
     spans_ : tuple of Span
         Position of each encoding in the encoded table.
     calendars_ : tuple of Calendar
@@ -522,7 +539,8 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
                 sample = RowSample(n_sample, seed) if of_quantiles else None
                 zones = _zones(source, kinds) | _zones(table, kinds, forms)
                 undeclared = self._undeclared(source)
-                learner = TableLearner(labels, kinds, sample, max_distinct, zones)
+                units = table.units(kinds)
+                learner = TableLearner(labels, kinds, sample, max_distinct, zones, units)
             learner.add(table, weight)
         if learner is None:
             raise ValueError("there is no part of a table to fit to: batches are empty")
@@ -557,12 +575,14 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         coded = [j for j, kind in enumerate(self.kinds_) if kind in ("category", "text")]
         factors = {j: table.factors(j) for j in coded}
         block = self._read_block(table)
+        if not fitted:
+            self._warn_of_later_rows(block)
         return self._assemble(block, factors, None if fitted else table.label)
 
     def _read_block(self, table: Table) -> Block:
         """The columns that are read as numbers; refuses text where fit has seen no values."""
         numeric, scaler = self._numeric_columns(), self.numeric_scaler_
-        for j in np.array(numeric, dtype=int)[scaler.constant & scaler.missing].tolist():
+        for j in np.array(numeric, dtype=int)[scaler.constant].tolist():
             if self.kinds_[j] == "number" and not table.is_numeric(j):
                 try:
                     table.block([j], self.kinds_)
@@ -596,6 +616,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         table.read_as(self.text_forms_)
         self._check_zones(table)
         block = self._read_block(table)
+        self._warn_of_later_rows(block)
         numbers = block.rows(0, block.n_rows)
         missing_mask(numbers, block.label)
         codes = [
@@ -651,6 +672,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
             "parameters": with_lists(self.get_params(deep=False)),
             "kinds": list(map(str, self.kinds_)),
             "forms": list(self.text_forms_),
+            "units": list(self.units_),
             "feature_names": None if names is None else [str(name) for name in names],
             "scaler": self.numeric_scaler_,
             "categories": list(self.category_maps_),
@@ -665,6 +687,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         state = unpack_all(meta, arrays, _STATE, "the encoder's state")
         names, kinds, maps = state["feature_names"], state["kinds"], state["categories"]
         scaler, calendars, texts = state["scaler"], state["calendars"], state["texts"]
+        _check_units(kinds, state["units"])
         _check_state(names, kinds, scaler, {"category": maps, "datetime": calendars, "text": texts})
         encoder = cls(**state["parameters"])
         check_parameters(encoder)
@@ -673,7 +696,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         if names is not None:
             encoder.feature_names_in_ = np.array(names, dtype=object)
         own = map(tuple, (maps, calendars, texts))
-        encoder._set_fitted(list(map(ColumnKind, kinds)), scaler, *own)
+        encoder._set_fitted(list(map(ColumnKind, kinds)), tuple(state["units"]), scaler, *own)
         encoder.text_forms_ = tuple(state.get("forms", ()))
         if any(
             form.column >= len(kinds) or form.column_kind != kinds[form.column]
@@ -692,6 +715,21 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
             zone, told = table.zone(each.column)
             if told and each.parts:
                 each.check_zone(zone, table.label(each.column))
+
+    def _warn_of_later_rows(self, block: Block) -> None:
+        """Warn of dates that lie later than all those of fit by more than 2 % of their range."""
+        scaler = self.numeric_scaler_
+        for i in np.flatnonzero(scaler.is_cut & ~scaler.constant).tolist():
+            limit = scaler.high[i] + _MAX_LATER * (scaler.high[i] - scaler.low[i])
+            if (block.column(i) > limit).any():
+                last = np.datetime64(int(scaler.high[i]), "s").astype("datetime64[D]")
+                warnings.warn(
+                    f"{block.label(i)} has dates that are later than all of the training rows "
+                    f"(about {last}): later trends are unknown, and the prediction is that of the "
+                    "last date. Fit again with recent rows, and evaluate with a split by time "
+                    "(TimeSeriesSplit)",
+                    stacklevel=2,
+                )
 
     def refuse_text(self) -> None:
         """Raise ValueError if a column is encoded as free text, naming it."""
@@ -777,7 +815,8 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         kinds, forms = self._kinds(table)
         table.read_as(forms)
         labels = [table.label(j) for j in range(table.n_columns)]
-        learner = TableLearner(labels, kinds, zones=_zones(table, kinds))
+        zones, units = _zones(table, kinds), table.units(kinds)
+        learner = TableLearner(labels, kinds, zones=zones, units=units)
         block, factors = learner.add(table, weight)
         undeclared = self._undeclared(table)
         self._take_over(learner, kinds, labels, undeclared, block, weight, world)
@@ -813,7 +852,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
             named = ", ".join(empty)
             problem = f"nothing is learned from {named}: free text without n-grams in common"
             warnings.warn(UnlearnedWarning(problem, "", tuple(empty)), stacklevel=3)
-        self._set_fitted(kinds, scaler, maps, tuple(dates), texts)
+        self._set_fitted(kinds, learner.units, scaler, maps, tuple(dates), texts)
 
     def _learn_maps(
         self,
@@ -839,12 +878,14 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     def _set_fitted(
         self,
         kinds: Sequence[ColumnKind],
+        units: tuple[str, ...],
         scaler: NumericScaler,
         maps: tuple[CategoryMap, ...],
         calendars: tuple[Calendar, ...],
         texts: tuple[TextMap, ...],
     ) -> None:
         self.kinds_ = tuple(kinds)
+        self.units_ = units
         self.numeric_scaler_ = scaler
         self.category_maps_ = maps
         self.calendars_ = calendars
@@ -987,6 +1028,7 @@ _STATE = {
     "parameters": kind(dict),
     "kinds": several(choice(*_ENCODED), 1),
     "forms": optional(several(kind(ColumnForm))),
+    "units": several(choice("", "s", "ms", "us", "ns"), 1),
     "feature_names": nullable(several(kind(str))),
     "scaler": kind(NumericScaler),
     "categories": several(kind(CategoryMap)),
@@ -1038,6 +1080,12 @@ declare(
     },
     TextMap.check,
 )
+
+
+def _check_units(kinds: list[str], units: list[str]) -> None:
+    has_unit = [kind in ("datetime", "timedelta") for kind in kinds]
+    if has_unit != [unit != "" for unit in units]:
+        raise ValueError("the encoder's state has units of other columns than dates and durations")
 
 
 def _check_state(

@@ -201,6 +201,16 @@ class DateCounts:
             bins = np.rint(phase * _N_BINS).astype(np.int64) % _N_BINS
             counts += np.bincount(bins, minlength=_N_BINS)
 
+    def bounds(self) -> tuple[float, float]:
+        """The first and the last moment, rounded outwards by at most a 128th of the time between.
+
+        The rounded ones are of no single row. Both are 0 where there is no moment.
+        """
+        if self._low > self._high:
+            return 0.0, 0.0
+        unit = np.exp2(np.frexp((self._high - self._low) / 128)[1] - 1)
+        return float(np.floor(self._low / unit) * unit), float(np.ceil(self._high / unit) * unit)
+
     def learn(self, column: int, date_features: Any, min_count: int) -> Calendar:
         """The parts that are asked for, or of "auto" those that the dates have and cover.
 

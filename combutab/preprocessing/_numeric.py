@@ -163,8 +163,9 @@ class RunningMoments:
 class NumericScaler:
     """Fitted scaling of numeric columns; every array has one entry (or column) for each of them.
 
-    A value x becomes ``(x - centre) / scale`` (`robust` then bends it, `quantile` takes its normal
-    score between `knots` instead); a missing one becomes `fill`; columns in `constant` become 0.
+    A value x is cut to [`low`, `high`] and becomes ``(x - centre) / scale`` (`robust` then bends
+    it, `quantile` takes its normal score between `knots` instead); a missing one becomes `fill`;
+    columns in `constant` become 0.
     """
 
     method: Method
@@ -176,10 +177,17 @@ class NumericScaler:
     missing: np.ndarray  # bool: had some missing values in fit, so has an indicator
     knots: np.ndarray  # (n_knots, n_columns), for method="quantile" only
     edges: np.ndarray  # (n_bins + 1, n_columns), of bins of scaled values, where they are wanted
+    low: np.ndarray  # of dates the first one in fit, or a little earlier, so that no trend goes on
+    high: np.ndarray  # of dates the last one, or a little later; LARGEST of other columns
 
     @property
     def n_columns(self) -> int:
         return len(self.centre)
+
+    @property
+    def is_cut(self) -> np.ndarray:
+        """Which columns are cut to their range in fit, (n_columns,) bool."""
+        return self.high < LARGEST
 
     @property
     def limit(self) -> float:
@@ -245,7 +253,10 @@ def make_scaler(
     edges = np.empty((0, n_columns))
     # where all values are missing, an indicator would be constant
     indicated = stats.missing & (stats.n_known > 0)
-    scaler = NumericScaler(method, centre, scale, fill, constant, unscaled, indicated, knots, edges)
+    low, high = np.full(n_columns, -LARGEST), np.full(n_columns, LARGEST)
+    scaler = NumericScaler(
+        method, centre, scale, fill, constant, unscaled, indicated, knots, edges, low, high
+    )
     if n_bins is None:
         return scaler
     levels = np.linspace(0, 1, n_bins + 1)
@@ -383,6 +394,8 @@ def apply_numeric(scaler: NumericScaler, block: Block, out: np.ndarray) -> None:
 
 
 def _scale_rows(scaler: NumericScaler, rows: np.ndarray) -> None:
+    if scaler.is_cut.any():
+        np.clip(rows, scaler.low, scaler.high, out=rows)
     if scaler.method == "none":
         return
     if scaler.method == "quantile":

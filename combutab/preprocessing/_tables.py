@@ -24,6 +24,7 @@ from combutab.preprocessing._columns import (
     narrow,
     raise_complex,
     refuse_objects,
+    time_unit,
     time_zone,
     to_float,
 )
@@ -372,6 +373,15 @@ class Table:
     def zone(self, j: int) -> tuple[Any, bool]:
         """The time zone of column j, of dates; see `time_zone`."""
         return time_zone(self.column(j))
+
+    def units(self, kinds: Sequence[ColumnKind]) -> tuple[str, ...]:
+        """Units in which the columns of dates and durations count, "" for other columns."""
+        return tuple(
+            time_unit(self.column(j), kind, self.label(j))
+            if kind in (ColumnKind.DATETIME, ColumnKind.TIMEDELTA)
+            else ""
+            for j, kind in enumerate(kinds)
+        )
 
     def large_numbers(
         self, block: Block, columns: Sequence[int], kinds: Sequence[ColumnKind]

@@ -229,11 +229,9 @@ def run(model, feed):
 def feed_of(rows):
     """What the inputs of ``mixed_table``'s model take, by their documentation."""
     feed = {name: rows[[name]].to_numpy(np.float64) for name in ("size", "steps", "same", "open")}
-    seconds = (rows[["day"]] - pd.Timestamp(0)) / pd.Timedelta(seconds=1)
-    sold = (rows[["sold"]] - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=1)
     texts = {name: rows[[name]].fillna("").to_numpy(object) for name in ("kind", "town")}
     floors = rows[["floor"]].astype(float).to_numpy()
-    times = {"day": seconds.to_numpy(), "sold": sold.to_numpy()}
+    times = {name: rows[[name]].astype("int64").to_numpy() for name in ("day", "sold")}
     return feed | texts | times | {"floor": floors}
 
 
@@ -282,6 +280,63 @@ def test_a_pack_of_activations_on_a_mixed_table(tmp_path):
     assert told["class"] == "PackClassifier"
     wanted = {"input": "kind", "column": "kind", "kind": "category", "missing": ""}
     assert told["inputs"][5] == wanted
+
+
+TIMES = {  # a dtype of a column, and the unit that its input counts in
+    "datetime64[s]": "s",
+    "datetime64[us]": "us",
+    "datetime64[ns, Europe/Rome]": "ns",
+    "timestamp[ms][pyarrow]": "ms",
+    "timedelta64[ms]": "ms",
+}
+
+
+def timed_table(n=40):
+    hours = pd.Series(pd.to_timedelta(np.arange(n) * 1001, "h"))
+    dates = hours + pd.Timestamp("2015-03-01 06:00")
+    rome = "datetime64[ns, Europe/Rome]"
+    columns = {rome: dates.dt.tz_localize("UTC").dt.tz_convert("Europe/Rome")}
+    for dtype in TIMES.keys() - {rome}:
+        columns[dtype] = (hours if dtype.startswith("timedelta") else dates).astype(dtype)
+    return pd.DataFrame({dtype: columns[dtype] for dtype in TIMES})
+
+
+@needs_onnx
+def test_onnx_takes_times_in_the_unit_of_the_column():
+    pytest.importorskip("pyarrow")
+    table, y = timed_table(), np.arange(40.0)
+    table.loc[3] = pd.NaT
+    model = MLPRegressor(hidden_layer_sizes=(4,), **SHORT).fit(table, y)
+    exported = model.to_onnx()
+    (inputs,) = [json.loads(each.value)["inputs"] for each in exported.metadata_props]
+    assert {each["column"]: each["unit"] for each in inputs} == TIMES
+    assert {each["missing"] for each in inputs} == {np.iinfo(np.int64).min}
+    plain = table.astype({"timestamp[ms][pyarrow]": "datetime64[ms]"})
+    feed = {name: plain[[name]].astype("int64").to_numpy() for name in TIMES}
+    found = run(exported, feed)["variable"][:, 0]
+    np.testing.assert_allclose(found, model.predict(table), rtol=1e-5)
+    with pytest.raises(Exception, match="Unexpected input data type"):
+        run(exported, {name: counts.astype(np.float64) for name, counts in feed.items()})
+    feed = {name: counts[4:8] for name, counts in feed.items()}
+    for name in ("datetime64[s]", "datetime64[us]", "timestamp[ms][pyarrow]"):
+        for factor in (1e-6, 1e-3, 1e3):
+            with pytest.raises(Exception, match="dates must be int64, in the unit"):
+                run(exported, feed | {name: (feed[name] * factor).astype(np.int64)})
+    # of the right unit, far away, and zero, which is zero in all units
+    far = np.array(["1900-01-01", "2100-01-01", "1970-01-01", "9999-12-31"], "datetime64[s]")
+    feed["datetime64[s]"] = far.view(np.int64)[:, None]
+    assert np.isfinite(run(exported, feed)["variable"]).all()
+
+
+def test_torch_modules_refuse_dates_that_are_not_in_seconds():
+    table = timed_table()[["datetime64[us]"]]
+    model = MLPRegressor(hidden_layer_sizes=(4,), **SHORT).fit(table, np.arange(40.0))
+    module = model.to_torch()
+    numbers = torch.from_numpy(table.astype("int64").to_numpy().astype(np.float64))
+    assert module(numbers / 1e6).isfinite().all()
+    for factor in (1e-3, 1.0, 1e3):
+        with pytest.raises(ValueError, match="column 0 of numbers has dates, in seconds"):
+            module(numbers * factor)
 
 
 class Dense(nn.Module):

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
+from combutab import MLPRegressor
 from combutab.preprocessing import TableEncoder, calendar_phases
 
 ZONE = "Europe/Berlin"
@@ -152,3 +153,42 @@ def test_state_round_trip_and_foreign_states():
 def test_unknown_parts_are_named(wrong):
     with pytest.raises(ValueError, match=r"a list of 'number', 'hour', .*, got \["):
         TableEncoder(date_features=wrong).fit(hours(10))
+
+
+@pytest.mark.parametrize("numeric", ["standard", "quantile", "robust", "none"])
+def test_trends_are_not_continued_outside_of_fit(numeric):
+    table = column(pd.date_range("2021-01-01", periods=400, freq="D"))
+    encoder = TableEncoder(numeric=numeric, date_features=["number"]).fit(table)
+    ends = encoder.transform(table.iloc[[0, -1]])[:, 0]
+    width = ends[1] - ends[0]
+    outside = column(pd.to_datetime(["1950-01-01", "2150-01-01"]))
+    with pytest.warns(UserWarning, match="column 'sold' has dates that are later"):
+        later = encoder.transform(outside)[:, 0]
+    assert_allclose(later, ends, atol=width / 20)
+
+
+def test_only_rows_clearly_later_than_fit_are_a_warning():
+    table = column(pd.date_range("2021-01-01", periods=400, freq="D"))
+    encoder = TableEncoder().fit(table)
+    encoder.transform(table)
+    encoder.transform(column(pd.to_datetime(["2022-02-05", "1950-01-01", None])))  # a day later
+    later = column(pd.to_datetime(["2021-01-01", "2022-04-01"]))
+    for transform in (encoder.transform, encoder.read):
+        with pytest.warns(UserWarning, match=r"column 'sold' .* \(about 2022-02-0\d\)") as caught:
+            transform(later)
+        assert len(caught) == 1
+    TableEncoder(date_features=["dayofweek"]).fit(table).transform(later)  # has no trend
+    encoder.encode(later, fitted=True)
+
+
+def test_a_short_trend_does_not_run_away():
+    rng = np.random.default_rng(0)
+    days = np.arange(540)
+    table = column(pd.Timestamp("2022-03-01") + pd.to_timedelta(days, "D"))
+    y = 1.5 * np.sin(2 * np.pi * days / 365) + rng.normal(0, 0.3, len(days))
+    model = MLPRegressor(max_iter=30, n_iter_no_change=float("inf"), random_state=0)
+    model.fit(table[:270], y[:270])
+    with pytest.warns(UserWarning, match="'sold'"):
+        later = model.predict(table[270:])
+    assert later.min() > y[:270].min() - 0.5
+    assert later.max() < y[:270].max() + 0.5
