@@ -363,20 +363,13 @@ def _settings(model: str, cls: Any, plain: Any, given: Mapping[str, Any]) -> dic
 def _scoring(cls: Any, metric: Metric | None, labels: np.ndarray) -> dict[str, Any]:
     """The parameter that has epochs, or a pack's networks, chosen by a metric.
 
-    The loss does as well for log loss, R2, RMSE and MSE. It has to, too, for metrics that
-    scikit-learn's scorers cannot compute for these labels, or of rows that lack a class.
+    The loss does as well for log loss, R2, RMSE and MSE.
     """
-    import numpy as np
-
     if metric is None or metric.name in ("log_loss", "r2", "rmse", "mse"):
         return {}
-    classifies = "Classifier" in cls.__name__
-    n_classes = len(np.unique(labels)) if classifies else 2
-    numbered = n_classes == 2 and set(np.unique(labels).tolist()) <= {0, 1}
-    needs = {"roc_auc": n_classes == 2, "average_precision": numbered, "f1": numbered}
-    needs["f1"] |= n_classes > 2
-    if not needs.get(metric.name, True):
-        return {}
+    n_classes = (
+        len(set(labels.tolist())) if "Classifier" in cls.__name__ and labels.ndim == 1 else 2
+    )
     which = "scoring" if hasattr(cls, "scoring") else "early_stopping_scoring"
     return {which: metric.scorer_name(n_classes)}
 

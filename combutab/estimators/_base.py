@@ -39,6 +39,7 @@ from torch import Tensor
 
 from combutab._model_files import Checkpoint
 from combutab.core.device import Precision, guard_forks, resolve_device
+from combutab.core.metrics import plain_name
 from combutab.core.rng import Stream, fold_in, holding, seed_from
 from combutab.core.world import broadcast, plain_parameters, sharing
 from combutab.estimators._fitted import (
@@ -690,26 +691,28 @@ class BaseMLP(Fitted):
     ) -> Split:
         """Positions of the rows that train, and of those that are set aside, both increasing.
 
-        With ``among`` it splits these rows alone, and sets as many aside as of all.
+        With ``among`` it splits these rows alone, and sets as many aside as of all. The only row of
+        a label trains, if enough others are left.
 
-        Raises ValueError if there would be fewer than two of the latter, or a label has one row.
+        Raises ValueError if there would be fewer than two of the latter.
         """
-        n_val, strata, fraction = self._n_held_out(n_rows), labels, self.validation_fraction
+        n_val, strata = self._n_held_out(n_rows), labels
         rows, seed = np.arange(n_rows), fold_in(seed_from(self.random_state), Stream.SPLIT)
         if among is not None:
             rows, seed = among, fold_in(seed, Stream.SPLIT)
             strata = None if strata is None else strata[among]
-        if strata is not None and (self.early_stopping == "auto" or among is not None):
-            counts = np.unique(strata, return_counts=True)[1]
-            if counts.min() < 2 or len(counts) > min(n_val, len(rows) - n_val):
+        single_rows = np.arange(0)
+        if strata is not None:
+            codes, counts = np.unique(strata, return_inverse=True, return_counts=True)[1:]
+            is_single, n_labels = counts[codes] == 1, (counts > 1).sum()
+            if (~is_single).sum() > n_val:
+                single_rows, rows, strata = rows[is_single], rows[~is_single], strata[~is_single]
+            if len(single_rows) < is_single.sum() or n_labels > min(n_val, len(rows) - n_val):
                 strata = None  # a side would lack a label
         train, val = train_test_split(
-            rows,
-            test_size=fraction if among is None else n_val,
-            random_state=seed % (1 << 32),
-            stratify=strata,
+            rows, test_size=n_val, random_state=seed % (1 << 32), stratify=strata
         )
-        return np.sort(train), np.sort(val)
+        return np.sort(np.concatenate([train, single_rows])), np.sort(val)
 
     def _n_held_out(self, n_rows: int) -> int:
         """Rows that each network sets aside; raises ValueError if these are fewer than two."""
@@ -752,12 +755,14 @@ class BaseMLP(Fitted):
         splits = list(islice(cycle(prepared.splits), len(seeds)))
         target = prepared.target
         score, scorer, scoring = None, None, self.early_stopping_scoring or target.score_name
+        if isinstance(scoring, str) and plain_name(scoring) in ("log_loss", target.score_name):
+            scoring = "loss" if plain_name(scoring) == "log_loss" else target.score_name
         if splits[0][1] is not None:
             score = scoring if scoring in ("loss", target.score_name) else "scorer"
             if score == "scorer":
                 for _, val in prepared.splits:
                     held_out = prepared.rows.each(itemgetter(val))
-                    scorer = output_scorer(self, scoring, target, held_out)
+                    scorer = output_scorer(self, scoring, target, held_out, prepared.rows.y)
         parts: list[Tensor | None] = [None] * len(splits)
         # An earlier fit has chosen the weights that a warm start begins with by all of these rows.
         if fresh and prepared.out_of_fold is not None:

@@ -16,7 +16,7 @@ import torch
 from scipy.stats import entropy
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import get_scorer, roc_auc_score
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
@@ -28,6 +28,7 @@ from torch import Tensor
 
 from combutab._model_files import loadable
 from combutab.core.files import kind
+from combutab.core.scorers import class_scorer, scorer_name
 from combutab.estimators._docs import document
 from combutab.estimators._fitted import scored_outputs
 from combutab.estimators._jobs import Job
@@ -143,6 +144,14 @@ class ClassTarget(Target):
                 counts = np.bincount(numbers[:n_train], minlength=len(self.classes))
             by_row = weights_of_classes(class_weight, self.classes, counts)[numbers]
         return by_row if weight is None else weight * by_row
+
+    def scorer(self, scoring: str, target: np.ndarray) -> Callable[..., float]:
+        if self.multilabel:
+            scorer: Callable[..., float] = get_scorer(scorer_name(scoring, "classification", 3))
+            return scorer
+        name = scorer_name(scoring, "classification", len(self.classes))
+        numbers = target.reshape(-1).astype(np.int64)
+        return class_scorer(name, self.classes, np.bincount(numbers, minlength=len(self.classes)))
 
     def units(self) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros(self.n_outputs), np.ones(self.n_outputs)

@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from joblib import effective_n_jobs
-from sklearn.metrics import check_scoring
 from torch import Tensor
 
 from combutab._model_files import Checkpoint
@@ -338,16 +337,18 @@ def output_scorer(
     scoring: Any,
     target: Target,
     rows: Rows,
+    y: Tensor,
     name: str = "early_stopping_scoring",
 ) -> Scorer:
     """The scorer that the parameter of this name asks for, tried on rows with outputs of zero.
 
     It scores raw outputs, (n_heads, n, n_outputs), by encoded targets and weights: scikit-learn's
-    is shown a copy of the estimator that has these outputs.
+    is shown a copy of the estimator that has these outputs. Encoded targets ``y`` of all rows
+    decide which class is the positive one.
 
-    Raises ValueError if scikit-learn knows none of that name, or it cannot score such rows.
+    Raises ValueError if the scorer is not known, or it cannot score such rows.
     """
-    scorer = check_scoring(estimator, scoring=scoring)
+    scorer = target.scorer(scoring, y.cpu().numpy()) if isinstance(scoring, str) else scoring
     asked = f"{name}={scoring!r}"
     made = functools.partial(_score_outputs, copy.copy(estimator), target, scorer, asked)
     made(rows.dense.new_zeros(1, len(rows.y), target.n_raw_outputs), rows.y, rows.weight)
@@ -369,7 +370,7 @@ def _score_outputs(
     shown = estimator.with_outputs(raw.cpu().double())
     try:
         return float(scorer(shown, rows, target.decode(y.cpu().numpy()), **more))
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, TypeError) as error:
         raise ValueError(f"{asked} cannot score the rows set aside: {error}") from error
 
 

@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.base import _fit_context
-from sklearn.metrics import check_scoring
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -77,6 +76,7 @@ from combutab.estimators._parameters import (
     RANDOM_STATE,
     TEXT_FEATURES,
     DeclaredParameters,
+    check_scorer,
     parameter,
 )
 from combutab.estimators._regressor import LOSSES, MLPRegressor, NumberPredictions
@@ -183,8 +183,9 @@ class BasePack(_Kept):
         ``"squared_error"``, ``"absolute_error"`` and ``"poisson"``, and if rows are set aside. Use
         False for an ensemble of networks only.
     scoring : str, callable or None, default=None
-        Score by which the ensemble is chosen: any scorer of scikit-learn, such as ``"accuracy"``.
-        None is the training loss. Networks and trees are trained with the loss in both cases.
+        Score by which the ensemble is chosen: a metric such as ``"roc_auc"``, or any scorer of
+        scikit-learn, as in ``early_stopping_scoring`` of {member}. None is the training loss.
+        Networks and trees are trained with the loss in both cases.
     validation_fraction : float, default=0.2
         Share of the rows that ``cv=None`` sets aside, stratified for classes.
     max_ensemble_size : int, default=64
@@ -338,7 +339,7 @@ class BasePack(_Kept):
             if self.scoring is not None and held_out is not None:
                 rows = prepared.rows.each(itemgetter(held_out))
                 scorer = output_scorer(
-                    members[0], self.scoring, prepared.target, rows, name="scoring"
+                    members[0], self.scoring, prepared.target, rows, prepared.rows.y, name="scoring"
                 )
 
             with fit_task(self, X, y, sample_weight, n_parts=len(members)) as task:
@@ -431,7 +432,7 @@ class BasePack(_Kept):
         if isinstance(self.cv, Integral):
             self._check_room(int(self.cv))
         if self.scoring is not None:
-            check_scoring(self, scoring=self.scoring)
+            check_scorer(self, "scoring", self.scoring)
         seeds = [fold_in(seed, Stream.MEMBER, i) % (1 << 32) for i in range(self.n_members)]
         drawn = draw_members(self.n_members, self.activations, seed)
         return [

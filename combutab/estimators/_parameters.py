@@ -13,13 +13,13 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
-from sklearn.metrics import check_scoring
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils._param_validation import HasMethods, Interval, Options, RealNotInt, StrOptions
 
 from combutab.constructions import ConstructedNetwork
 from combutab.core.device import PRECISIONS, Precision, resolve_device
 from combutab.core.html import FittedHTML
+from combutab.core.scorers import scorer_name
 from combutab.core.tasks import CallbackSupport
 from combutab.core.text import parse_seconds
 from combutab.estimators._initial import check_initial, initial_widths
@@ -271,9 +271,10 @@ class Parameters(_Positional):
         Share of the rows that each network sets aside for validation.
     early_stopping_scoring : str, callable or None, default="loss"
         Score of the validation rows: ``"loss"``, which is the negative training loss (without label
-        smoothing), any scorer of scikit-learn, or None for accuracy (classifier) and R2
-        (regressor). Rows have the weights that they would have in training, including
-        ``class_weight``.
+        smoothing), a metric such as ``"roc_auc"``, ``"f1"`` or ``"rmse"``, any scorer of
+        scikit-learn, or None for accuracy (classifier) and R2 (regressor). For a metric by its
+        name, the positive one of two classes is 1 or True, else the rarer class. Rows have the
+        weights that they would have in training, including ``class_weight``.
     beta_1, beta_2, epsilon : float, default=0.9, 0.95, 1e-8
         Decay rates of the two moment estimates and the numerical constant of Adam and AdamW.
     n_iter_no_change : int or inf, default=30
@@ -481,8 +482,8 @@ class Parameters(_Positional):
             if self.normalization != "none":
                 StackedNorm(self.normalization, width, 1)
         check_proxy_norm(self.proxy_norm, self.normalization)
-        if self.early_stopping_scoring not in (None, "loss"):
-            check_scoring(self, scoring=self.early_stopping_scoring)
+        if self.early_stopping_scoring != "loss":
+            check_scorer(self, "early_stopping_scoring", self.early_stopping_scoring)
         parse_seconds(self.max_time)
         if self.max_time is not None and self.solver == "lbfgs":
             raise ValueError("solver='lbfgs' has no epochs to end with: set max_time=None")
@@ -602,6 +603,17 @@ def _auto_batch_size(n_rows: int) -> int:
     """
     wanted = min(max(n_rows / 8, 32), 256)
     return int(min(2 ** round(math.log2(max(wanted, n_rows / 256))), 2048))
+
+
+def check_scorer(estimator: BaseEstimator, name: str, scoring: Any) -> None:
+    """Refuse a score of this parameter that is not known, or is one of the other task."""
+    if not isinstance(scoring, str):
+        return
+    task = "classification" if is_classifier(estimator) else "regression"
+    try:
+        scorer_name(scoring, task)
+    except ValueError as error:
+        raise ValueError(f"{name}={scoring!r} cannot score a model of {task}: {error}") from None
 
 
 def check_rate_factors(factors: Mapping[str, float]) -> None:

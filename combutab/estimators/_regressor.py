@@ -12,12 +12,13 @@ import pandas as pd
 import torch
 from scipy.stats import norm
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.metrics import r2_score
+from sklearn.metrics import get_scorer, r2_score
 from sklearn.utils._param_validation import StrOptions
 from torch import Tensor
 
 from combutab._model_files import loadable
 from combutab.core.files import kind, nullable, number, several, text
+from combutab.core.scorers import scorer_name
 from combutab.estimators._docs import document
 from combutab.estimators._parameters import parameter
 from combutab.estimators._streaming import StreamedMLP
@@ -168,6 +169,10 @@ class NumberTarget(Target):
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             wide = np.array([np.floor(smallest / unit), np.ceil(largest / unit)]) * unit
         return np.where(np.isfinite(wide), wide, [smallest, largest])
+
+    def scorer(self, scoring: str, target: np.ndarray) -> Callable[..., float]:
+        scorer: Callable[..., float] = get_scorer(scorer_name(scoring, "regression"))
+        return scorer
 
     def units(self) -> tuple[np.ndarray, np.ndarray]:
         if self.loss_name not in _OF_THE_TARGET:

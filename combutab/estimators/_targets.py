@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -76,6 +76,10 @@ class Target(ABC):
     def widened(self, y: np.ndarray) -> Self:
         """The target after more rows, which training goes on with."""
         return self
+
+    @abstractmethod
+    def scorer(self, scoring: str, target: np.ndarray) -> Callable[..., float]:
+        """The scorer of scikit-learn with this name of a metric, for rows of encoded targets."""
 
     @abstractmethod
     def units(self) -> tuple[np.ndarray, np.ndarray]:

@@ -156,7 +156,9 @@ def test_the_metric_comes_first_and_chooses_the_epoch(here, capsys):
     for target, metric, title, scoring in [
         ("dear", "balanced-accuracy", "balanced accuracy", "balanced_accuracy"),
         ("dear", "ROC AUC", "ROC AUC", "roc_auc"),
-        ("dear", "f1", "F1", "loss"),  # of text labels scikit-learn's scorer knows no positive one
+        ("dear", "f1", "F1", "f1"),
+        ("dear", "average-precision", "average precision", "average_precision"),
+        ("dear", "precision", "precision", "precision"),
         ("price", "mae", "MAE", "neg_mean_absolute_error"),
         ("price", "rmse", "RMSE", "loss"),
     ]:

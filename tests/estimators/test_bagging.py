@@ -317,16 +317,18 @@ def test_five_networks_with_bagging():
         MLPRegressor(**QUICK, bagging="cv").fit(NUMBERS[:9], RESPONSE[:9])
 
 
-def test_a_class_of_few_rows_is_refused_as_by_one_network_or_not_at_all():
+def test_only_row_of_a_class_trains():
     y = np.where(np.arange(211) == 0, "rare", np.where(LABELS, "yes", "no"))
-    words = []
-    for n_members in (1, "auto"):
-        model = MLPClassifier(**QUICK, early_stopping=True, n_members=n_members)
-        with pytest.raises(ValueError, match="least populated class") as caught:
-            model.fit(NUMBERS, y)
-        words.append(str(caught.value))
-    assert words[0] == words[1]
-    assert len(MLPClassifier(**QUICK).fit(NUMBERS, y)._states) == 2  # "auto" does not insist
+    for early_stopping in (True, "auto"):
+        for n_members in (1, "auto"):
+            model = MLPClassifier(**QUICK, early_stopping=early_stopping, n_members=n_members)
+            prepared = model.encode_data(NUMBERS, y)
+            rare = prepared.rows.y.numpy() == 1
+            for train, val in prepared.splits:
+                assert rare[train].sum() == 1
+                labels = prepared.rows.y[val].numpy()
+                assert abs((labels == 2).mean() - LABELS[1:].mean()) < 0.02  # stratified
+            assert len(prepared.splits) == (1 if n_members == 1 else 2)
     y[1] = "rare"  # one on each side of the first split: the second has no equal shares of it
     assert len(MLPClassifier(**QUICK, early_stopping=True).fit(NUMBERS, y)._states) == 2
 

@@ -12,7 +12,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import (
+    average_precision_score,
+    brier_score_loss,
+    f1_score,
+    jaccard_score,
+    precision_score,
+    recall_score,
+    roc_auc_score,
+)
 from sklearn.utils.class_weight import compute_class_weight
 
 from combutab import (
@@ -453,6 +461,100 @@ def test_class_weights_of_labels():
     ]:
         with pytest.raises(ValueError, match=words):
             MLPClassifier(**QUICK, class_weight=class_weight).fit(X, IRIS)
+
+
+# ---- scores by their names, of labels of every kind ------------------------------------------
+
+STOPS = {**QUICK, "max_iter": 3, "early_stopping": True, "n_members": 1}
+POSITIVES = UNEVEN[:, 0] > np.quantile(UNEVEN[:, 0], 0.8)
+TWO_CLASSES = {
+    "numbers": (POSITIVES.astype(int), 1),
+    "booleans": (POSITIVES, True),
+    "rarer first": (np.where(POSITIVES, "churned", "stayed"), "churned"),
+    "rarer last": (np.where(POSITIVES, "yes", "no"), "yes"),
+    "other numbers": (np.where(POSITIVES, 3, 7), 3),
+    "frequent 1": (np.where(POSITIVES, 0, 1), 1),
+}
+OF_POSITIVE_CLASS = {
+    "f1": f1_score,
+    "precision": precision_score,
+    "recall": recall_score,
+    "average_precision": average_precision_score,
+    "neg_brier_score": brier_score_loss,
+    "jaccard": jaccard_score,
+}
+
+
+@pytest.mark.parametrize("scoring", OF_POSITIVE_CLASS)
+@pytest.mark.parametrize("name", TWO_CLASSES)
+def test_scores_are_those_of_the_rarer_class(name, scoring):
+    y, positive = TWO_CLASSES[name]
+    model = MLPClassifier(**STOPS, early_stopping_scoring=scoring).fit(UNEVEN, y)
+    val = ~np.isnan(model.oof_decision_function_[:, 0])
+    is_positive = y[val] == positive
+    place = model.classes_.tolist().index(positive)
+    p = model.predict_proba(UNEVEN[val])[:, place]
+    if scoring in ("average_precision", "neg_brier_score"):
+        expected = OF_POSITIVE_CLASS[scoring](is_positive, p)
+    else:
+        predicted = model.predict(UNEVEN[val]) == positive
+        expected = OF_POSITIVE_CLASS[scoring](is_positive, predicted, zero_division=0)
+    sign = -1 if scoring.startswith("neg_") else 1
+    assert_allclose(model.best_validation_score_, sign * expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [("ROC AUC", "roc_auc"), ("log_loss", "neg_log_loss"), ("AP", "average_precision")],
+)
+def test_metrics_are_known_by_each_of_their_names(spelling, name):
+    y = TWO_CLASSES["rarer first"][0]
+    scores = [
+        MLPClassifier(**STOPS, early_stopping_scoring=scoring).fit(UNEVEN, y).validation_scores_
+        for scoring in (spelling, name)
+    ]
+    assert_allclose(scores[0], scores[1], rtol=1e-5)
+    pack = PackClassifier(n_members=2, max_iter=1, random_state=0, boosting=False)
+    packs = [clone(pack).set_params(scoring=scoring).fit(UNEVEN, y) for scoring in (spelling, name)]
+    assert_array_equal(packs[0].predict_proba(UNEVEN), packs[1].predict_proba(UNEVEN))
+
+
+def test_regressors_know_metrics_by_each_of_their_names():
+    for spelling, name in (
+        ("rmse", "neg_root_mean_squared_error"),
+        ("MAE", "neg_mean_absolute_error"),
+    ):
+        scores = [
+            MLPRegressor(**STOPS, early_stopping_scoring=scoring)
+            .fit(UNEVEN, UNEVEN[:, 0])
+            .validation_scores_
+            for scoring in (spelling, name)
+        ]
+        assert_array_equal(*scores)
+
+
+@pytest.mark.parametrize("scoring", ["roc_auc", "average_precision", "f1", "log_loss"])
+def test_validation_rows_may_lack_one_of_many_classes(scoring):
+    y = np.where(np.arange(260) < 40, "rare", TWO_CLASSES["rarer first"][0])
+    model = MLPClassifier(
+        **STOPS, early_stopping_scoring=scoring, validation_split=np.arange(260) >= 150
+    )
+    assert np.isfinite(model.fit(UNEVEN, y).validation_scores_).all()
+
+
+@pytest.mark.parametrize(
+    ("model", "scoring"),
+    [
+        (MLPClassifier(early_stopping_scoring="logloss"), "early_stopping_scoring='logloss'"),
+        (MLPClassifier(early_stopping_scoring="rmse"), "early_stopping_scoring='rmse'"),
+        (MLPRegressor(early_stopping_scoring="f1"), "early_stopping_scoring='f1'"),
+        (PackClassifier(scoring="logloss"), "scoring='logloss'"),
+        (PackRegressor(scoring="roc_auc"), "scoring='roc_auc'"),
+    ],
+)
+def test_unknown_scores_are_refused_by_name(model, scoring):
+    with pytest.raises(ValueError, match=scoring):
+        model.fit(UNEVEN, FEW)
 
 
 # ---- a classifier that answers one class to every row says so ------------------------------------
