@@ -248,7 +248,7 @@ def fit(
     options |= _settings(model, cls, plain, given)
     options |= _scoring(cls, measure, labels)
     estimator = cls(**{name: value for name, value in options.items() if value is not None})
-    X, groups, aside = _rows_of_split(estimator, X, split)
+    X, groups, aside, blocks = _rows_of_split(estimator, X, split)
     echo_on_terminal(
         f"{data.name}: {counted(len(X), 'row')}, {kind} of {_files.list_names(targets)} by "
         f"{counted(X.shape[1], 'column')} with {model}, on {resolve_device(device)}"
@@ -264,7 +264,7 @@ def fit(
     if split == "random" and len(Y) == 1:
         _warn_of_time_order(X, labels, kind)
     echo(f"{kind.capitalize()} of {_files.list_names(targets)} with {model}: {_trained(estimator)}")
-    scores = _show_scores(estimator, labels, targets, metric, aside)
+    scores = _show_scores(estimator, labels, targets, metric, aside, blocks)
     seconds = time.perf_counter() - started
     if report is not None:
         n_aside = "none" if scores is None else f"{scores.n_rows:,}, {split}"
@@ -377,18 +377,20 @@ def _scoring(cls: Any, metric: Metric | None, labels: np.ndarray) -> dict[str, A
 # ---- Rows that are set aside: the latest ones, or whole groups -----------------------------------
 
 
-def _rows_of_split(estimator: Any, X: pd.DataFrame, split: str) -> tuple[pd.DataFrame, Any, str]:
+def _rows_of_split(
+    estimator: Any, X: pd.DataFrame, split: str
+) -> tuple[pd.DataFrame, Any, str, np.ndarray | None]:
     """Have an estimator set aside the rows that ``--split`` asks for.
 
-    Returns the table without the column of groups, the groups if there are any, and which rows are
-    set aside in words, if they are not random ones.
+    Returns the table without the column of groups, the groups if there are any, which rows are set
+    aside in words, if they are not random ones, and the blocks of time of these rows.
 
     Raises UserError if there is no such column, or it does not order or group the rows.
     """
     from combutab.cli import _files
 
     if split == "random":
-        return X, None, ""
+        return X, None, "", None
     how, column = _files.column_of_split(X, split)
     pack = hasattr(estimator, "cv")
     if how == "time":
@@ -399,10 +401,25 @@ def _rows_of_split(estimator: Any, X: pd.DataFrame, split: str) -> tuple[pd.Data
             two = 2 if estimator.n_members == "auto" else estimator.n_members
             estimator.set_params(validation_split=latest, n_members=two)
         first, last = X[column][latest].min(), X[column][latest].max()
-        return X, None, f"the latest by {column!r}, from {first} to {last}"
+        words = f"the latest by {column!r}, from {first} to {last}"
+        return X, None, words, _blocks(X[column], latest)
     if not pack:
         estimator.set_params(early_stopping=True)
-    return X.drop(columns=column), X[column].astype(str).to_numpy(), f"whole groups of {column!r}"
+    groups = X[column].astype(str).to_numpy()
+    return X.drop(columns=column), groups, f"whole groups of {column!r}", None
+
+
+def _blocks(times: pd.Series, latest: np.ndarray) -> np.ndarray:
+    """Number blocks of rows that are neighbours in time, for the latest rows; 0 for all others."""
+    import numpy as np
+
+    from combutab.core.splits import neighbour_blocks
+
+    rows = np.flatnonzero(latest)
+    order = rows[np.argsort(times.to_numpy()[rows], kind="stable")]
+    blocks = np.zeros(len(latest), dtype=np.int64)
+    blocks[order] = neighbour_blocks(len(rows))
+    return blocks
 
 
 def _latest(column: pd.Series, fraction: float, split: str) -> np.ndarray:
@@ -585,7 +602,12 @@ def _trained(estimator: Any) -> str:
 
 
 def _show_scores(
-    estimator: Any, y: np.ndarray, targets: list[str], metric: str | None, aside: str
+    estimator: Any,
+    y: np.ndarray,
+    targets: list[str],
+    metric: str | None,
+    aside: str,
+    blocks: np.ndarray | None,
 ) -> PredictionScores | None:
     """Print the scores on the rows that were set aside."""
     from combutab.evaluation import evaluate_held_out
@@ -597,7 +619,7 @@ def _show_scores(
         )
         return None
     with refusals(prefix="--metric: "):
-        found = evaluate_held_out(estimator, y, scoring=metric)
+        found = evaluate_held_out(estimator, y, scoring=metric, groups=blocks)
     if aside:
         echo(f"The rows set aside are {aside}.")
     for line in str(found).splitlines():
@@ -610,8 +632,8 @@ def _show_scores(
     if not found.beats_baseline:
         echo(f"The model's {found.table['title'].iloc[0]} is not better than the baseline's.")
     echo(
-        "No row was scored by a network that was trained on it. But the best epochs were chosen on "
-        "these rows, so scores on new rows may be slightly worse."
+        "No row was scored by a network that was trained on it, or by an epoch or an ensemble that "
+        "was chosen with it. The scores are estimates of those on new rows."
     )
     return found
 
@@ -640,7 +662,7 @@ def _report(
         return report_model(estimator, X, y, with_scores=False, scored=scored, **told)
     scored = (
         "The scores are computed on the rows that were set aside. Each row was predicted only by "
-        "networks that were not trained on it, but the best epochs were chosen on these rows. The "
+        "networks that were not trained on it, and by epochs that were chosen without it. The "
         "importances are those of the saved model on the same rows, which can include training "
         "rows of some of its networks."
     )

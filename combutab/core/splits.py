@@ -82,6 +82,21 @@ def validation_parts(
     return part_of_unit[unit_of_row]
 
 
+_FEWEST_BLOCKS = 10
+
+
+def neighbour_blocks(n_rows: int) -> np.ndarray:
+    """Number blocks of neighbouring rows, whose scores may depend on one another: (n_rows,).
+
+    A block has about as many rows as there are blocks, but there are at least ten.
+
+    >>> neighbour_blocks(12).tolist()
+    [0, 0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 9]
+    """
+    n_blocks = max(_FEWEST_BLOCKS, round(n_rows**0.5))
+    return np.arange(n_rows) * n_blocks // max(n_rows, 1)
+
+
 def _as_cv(given: Any, name: str, n_rows: int) -> Any:
     """What ``check_cv`` takes, of what may be an array."""
     if hasattr(given, "split"):

@@ -843,13 +843,15 @@ class BaseMLP(Fitted):
         Warnings about the training are appended to ``collected`` if it is given.
         """
         held_out = self.target_.held_out_name
+        names = {"loss_curve_", held_out, "oof_folds_", "oof_groups_"}
         with uninterrupted():
             found = self._fitted_attributes(job, results, fresh=fresh)
-            for name in {"loss_curve_", held_out} & vars(self).keys():
+            for name in names & vars(self).keys():
                 delattr(self, name)  # which lbfgs, or a fit to all rows, has none of
             self.__dict__.update(found)
             if results[0].held_out is not None:
                 setattr(self, held_out, held_out_answers(job, results, self.target_))
+                self._set_folds(job, len(results))
             notes = unfinished(
                 job, results, converges=converges, in_parts=converges and self.warm_start
             )
@@ -860,6 +862,16 @@ class BaseMLP(Fitted):
             if converges:
                 self._check_answers(job, results)
         return self
+
+    def _set_folds(self, job: Job, n_members: int) -> None:
+        """Set the attributes that describe the rows set aside."""
+        assert job.out_of_fold is not None
+        plans = job.plans[: 1 if job.out_of_fold.same_rows else n_members]
+        splits = [(plan.rows, plan.val_rows) for plan in plans if plan.val_rows is not None]
+        self.oof_folds_ = job.out_of_fold.folds(splits)
+        groups = job.out_of_fold.dependent_rows(splits)
+        if groups is not None:
+            self.oof_groups_ = groups
 
     def become(self, job: Job, results: Sequence[MemberResult], factor: float = 1.0) -> None:
         """Make this the fitted estimator of given networks, with raw outputs times ``factor``."""

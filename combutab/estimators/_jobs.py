@@ -24,7 +24,7 @@ from combutab.constructions import ConstructedNetwork
 from combutab.core.device import guard_forks
 from combutab.core.parallel import Failed, attempt, completed, on_cluster, unwanted
 from combutab.core.rng import Stream, fold_in
-from combutab.core.splits import validation_parts
+from combutab.core.splits import neighbour_blocks, validation_parts
 from combutab.core.tasks import fit_task, has_callbacks
 from combutab.core.threads import max_threads, set_threads
 from combutab.core.world import Ranks, broadcast, check_same, current
@@ -76,6 +76,31 @@ class OutOfFold:
         is_later = self.kept[rows].min() > self.kept[train.numpy()].max()
         parts = validation_parts(y[val].cpu().numpy(), n_parts, groups, in_order=bool(is_later))
         return torch.from_numpy(parts)
+
+    def folds(self, splits: Sequence[tuple[Tensor, Tensor]]) -> np.ndarray:
+        """Number the folds of validation rows, (n_given,); -1 for rows of no fold."""
+        folds = np.full(self.n_given, -1)
+        for number, (_, val) in enumerate(splits):
+            folds[self.kept[val.numpy()]] = number
+        return folds
+
+    def dependent_rows(self, splits: Sequence[tuple[Tensor, Tensor]]) -> np.ndarray | None:
+        """Number rows whose scores are not independent, (n_given,); None if there are no such rows.
+
+        They are the groups of rows, or blocks of neighbouring rows where all validation rows come
+        after the training rows, as in time series.
+        """
+        numbers = np.full(self.n_given, -1)
+        if self.groups is not None:
+            numbers[self.kept] = self.groups
+            return numbers
+        rows = [self.kept[val.numpy()] for _, val in splits]
+        last = [self.kept[train.numpy()].max() for train, _ in splits]
+        if any(val.min() < end for val, end in zip(rows, last, strict=True)):
+            return None
+        in_order = np.unique(np.concatenate(rows))
+        numbers[in_order] = neighbour_blocks(len(in_order))
+        return numbers
 
     def in_given_order(self, values: np.ndarray) -> np.ndarray:
         """(n, ...) of the encoded rows -> (n_given, ...), NaN for rows that were left out."""

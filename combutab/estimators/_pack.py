@@ -517,8 +517,15 @@ class BasePack(_Kept):
             self.validation_loss_ = chosen.loss
             self.best_member_validation_loss_ = chosen.best_single
             self._take_groups(groups, trees, selected)
-            self.__dict__.pop(target.held_out_name, None)
+            for name in (target.held_out_name, "oof_folds_", "oof_groups_"):
+                self.__dict__.pop(name, None)
             if of_rows is not None:
+                plans = [job.plans[0] for job in jobs[: 1 + max(h.fold for h in histories)]]
+                splits = [(plan.rows, plan.val_rows) for plan in plans if plan.val_rows is not None]
+                self.oof_folds_ = of_rows.folds(splits)
+                dependent = of_rows.dependent_rows(splits)
+                if dependent is not None:
+                    self.oof_groups_ = dependent
                 rows = torch.cat([rows for rows, _ in chosen.out_of_fold])
                 values = [target.held_out(raw) for _, raw in chosen.out_of_fold]
                 found = np.full((len(of_rows.kept), *values[0].shape[1:]), np.nan)

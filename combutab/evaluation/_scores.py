@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from combutab.core.predictions import (
 from combutab.core.rng import RandomState, as_generator
 from combutab.core.scores import confusion_counts, guessed_answers
 from combutab.core.text import counted, known_instead
+from combutab.evaluation._intervals import Bootstrap, draw_samples, reason_for_no_interval
 
 # ---- Metrics by their names ----------------------------------------------------------------------
 
@@ -166,7 +168,7 @@ class PredictionScores:
         Name of the main metric, the first one of ``table``.
     table : DataFrame
         One row per metric, indexed by its name: ``title``, ``score``, ``low`` and ``high`` (95 %
-        bootstrap interval over the rows; NaN if there is none), ``baseline`` and
+        interval by bootstrap over the rows or groups; NaN if there is none), ``baseline`` and
         ``greater_is_better``.
     baseline : str
         Description of what the baseline predicts.
@@ -187,6 +189,9 @@ class PredictionScores:
     rows : ndarray of shape (n_rows,) or None
         Positions of the scored rows in the table passed to ``fit``, if they were set aside from
         it.
+    no_interval : str
+        Why there are no intervals, such as too few rows; empty if there are some, or if none were
+        requested.
     """
 
     task: str
@@ -201,6 +206,7 @@ class PredictionScores:
     y_proba: np.ndarray | None = None
     classes: np.ndarray | None = None
     rows: np.ndarray | None = None
+    no_interval: str = ""
 
     @property
     def beats_baseline(self) -> bool:
@@ -226,6 +232,8 @@ class PredictionScores:
         aside = "" if self.rows is None else " set aside"
         rows = counted(self.n_rows, "row")
         head = f"Scores on {rows}{aside}. The baseline predicts {self.baseline}."
+        if self.no_interval:
+            head = f"{head} There are {self.no_interval}."
         if self.y_true.ndim > 1 or self.classes is None or len(self.classes) != 2:
             return head
         return f"{head} F1 and average precision are those of {self.classes.tolist()[1]!r}."
@@ -277,6 +285,7 @@ def evaluate_predictions(
     y_train: Any = None,
     n_resamples: int = 200,
     random_state: RandomState = 0,
+    groups: Any = None,
 ) -> PredictionScores:
     """Score a fitted estimator on test rows, and compare with a baseline that ignores the features.
 
@@ -300,10 +309,15 @@ def evaluate_predictions(
     y_train : array-like, optional
         Training targets, from which the baseline is computed. By default ``y``.
     n_resamples : int, default=200
-        Number of bootstrap samples of the rows for the intervals; 0 for no intervals. There are no
-        intervals for 20,000 rows or more.
+        Number of bootstrap samples of the rows for the 95 % intervals; 0 for no intervals. There
+        are no intervals for fewer than 30 rows or 10 rows of a class, for which they would be too
+        narrow, and none for 20,000 rows or more. R2, RMSE and MSE have none where a few rows with
+        large errors determine them.
     random_state : int, RandomState, Generator or None, default=0
         Random seed for the bootstrap samples.
+    groups : array-like of shape (n_samples,), optional
+        Group of each row, such as a customer, or a block of time. Rows of a group are not
+        independent, so whole groups are drawn for the intervals, which need at least 10 groups.
 
     Returns
     -------
@@ -342,7 +356,8 @@ def evaluate_predictions(
         positions = class_positions(labels, classes, "a prediction")
         scores, method = class_scores(estimator, X) or (one_hot(positions, len(classes)), "predict")
         predictions = _Predictions(positions, scores, method, classes)
-    return _scores(predictions, y, y_train, scoring, n_resamples, random_state)
+    resampling = partial(_resampling, n_resamples, random_state, _group_codes(groups, len(labels)))
+    return _scores(predictions, y, y_train, scoring, resampling)
 
 
 def evaluate_held_out(
@@ -352,11 +367,13 @@ def evaluate_held_out(
     scoring: str | Sequence[str] | None = None,
     n_resamples: int = 200,
     random_state: RandomState = 0,
+    groups: Any = None,
 ) -> PredictionScores:
     """Score an estimator on the validation rows that its ``fit`` set aside.
 
-    Each row is predicted only by networks that were not trained on it. But the best epochs were
-    chosen on these rows, so scores on new rows may be slightly worse.
+    Each row is predicted only by networks and trees that were not trained on it, and by epochs,
+    weights and a temperature that were chosen without it. The scores are therefore estimates of
+    those on new rows.
 
     Parameters
     ----------
@@ -367,6 +384,10 @@ def evaluate_held_out(
         All targets that were passed to ``fit``.
     scoring, n_resamples, random_state
         As in `evaluate_predictions`, with the same defaults.
+    groups : array-like of shape (n_samples,), optional
+        Groups of all rows that were passed to ``fit``, as in `evaluate_predictions`. By default
+        those that ``fit`` was given, or blocks of neighbouring rows if the rows set aside come
+        after all others, as in time series.
 
     Returns
     -------
@@ -377,6 +398,15 @@ def evaluate_held_out(
     ------
     ValueError
         If no rows were set aside.
+
+    Notes
+    -----
+    In cross-validation, the rows that are scored have also trained networks that predict other
+    rows, so the scores of different folds are correlated. For the intervals, the variance is
+    therefore multiplied by ``1 + (n_folds - 1) * n_test / n_train``, which is 2 for
+    cross-validation. This is the correlation between folds if the columns have no information about
+    the target; otherwise it is smaller, and the intervals are wider than necessary. See Nadeau and
+    Bengio (2003), "Inference for the generalization error".
 
     Examples
     --------
@@ -393,8 +423,8 @@ def evaluate_held_out(
     if answers is None:
         raise ValueError(
             f"this {type(estimator).__name__} has no predictions for rows set aside: it trained on "
-            "all rows, or had X_val, or was read from a file; score it on test rows with "
-            "evaluate_predictions"
+            "all rows, had X_val, went on from an earlier fit, or was read from a file; score it "
+            "on test rows with evaluate_predictions"
         )
     y = np.asarray(y)
     if len(y) != len(answers):
@@ -407,15 +437,48 @@ def evaluate_held_out(
         predictions = _Predictions(positions, answers, "predict_proba", estimator.classes_)
     else:
         predictions = _Predictions(answers, answers)
-    return _scores(
-        predictions,
-        y[held_out],
-        train,
-        scoring,
-        n_resamples,
-        random_state,
-        np.flatnonzero(held_out),
-    )
+    codes = _group_codes(groups, len(y))
+    if codes is None:
+        codes = getattr(estimator, "oof_groups_", None)
+    folds = estimator.oof_folds_[held_out]
+    n_folds = len(np.unique(folds))
+    n_test = len(folds) / n_folds
+    inflation = 1.0 if n_folds == 1 else 1 + (n_folds - 1) * n_test / (len(y) - n_test)
+    codes = None if codes is None else codes[held_out]
+    resampling = partial(_resampling, n_resamples, random_state, codes, inflation=inflation)
+    return _scores(predictions, y[held_out], train, scoring, resampling, np.flatnonzero(held_out))
+
+
+def _group_codes(groups: Any, n_rows: int) -> np.ndarray | None:
+    """Groups as numbers, (n_rows,); raises ValueError if there is not one for each row."""
+    if groups is None:
+        return None
+    codes = pd.factorize(np.asarray(groups).ravel())[0]
+    if len(codes) != n_rows or (codes < 0).any():
+        raise ValueError(
+            f"groups has {len(codes)} values, {(codes < 0).sum()} of them missing, for {n_rows} "
+            "rows; give each row a group"
+        )
+    return codes
+
+
+def _resampling(
+    n_resamples: int,
+    random_state: RandomState,
+    groups: np.ndarray | None,
+    positions: np.ndarray | None,
+    n_rows: int,
+    inflation: float = 1.0,
+) -> tuple[Bootstrap, str]:
+    """Bootstrap samples of scored rows, and why there are none where there are none."""
+    n_groups = None if groups is None else len(np.unique(groups))
+    if not n_resamples or n_rows >= _TOO_MANY:
+        return Bootstrap([], n_rows), ""
+    reason = reason_for_no_interval(positions, n_rows, n_groups)
+    if reason:
+        return Bootstrap([], n_rows), reason
+    rng = as_generator(random_state)
+    return draw_samples(n_rows, n_resamples, rng, groups, inflation=inflation), ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -436,8 +499,7 @@ def _scores(
     y: Any,
     y_train: Any,
     scoring: str | Sequence[str] | None,
-    n_resamples: int,
-    random_state: RandomState,
+    resampling: Callable[[np.ndarray | None, int], tuple[Bootstrap, str]],
     rows: np.ndarray | None = None,
 ) -> PredictionScores:
     """Scores of predictions for targets, and those of a baseline made of the training targets."""
@@ -454,9 +516,9 @@ def _scores(
         raise ValueError("y has missing values; leave those rows out")
     classes = predictions.classes
     if classes is None:
-        return _number_scores(
-            predictions.values, y, train, scoring, n_resamples, random_state, rows
-        )
+        samples, reason = resampling(None, len(y))
+        found = _number_scores(predictions.values, y, train, scoring, samples, rows)
+        return replace(found, no_interval=reason)
     multilabel = y.ndim == 2
     predicted, scores = predictions.values.astype(np.int64), predictions.scores
     positions = class_positions(y, classes, "y")
@@ -479,14 +541,14 @@ def _scores(
             if not metric.accepts(predictions.method):
                 raise ValueError(needs_method(metric.name, metric.response_method))
     chosen = [metric for metric in chosen if metric.accepts(predictions.method)]
+    samples, reason = resampling(positions.astype(np.int64), len(y))
     table = _table(
         chosen,
         scoring is not None,
         positions,
         (predicted, scores),
         lambda metric: metric.values(positions, guessed.astype(int), np.tile(shares, (len(y), 1))),
-        n_resamples,
-        random_state,
+        samples,
     )
     confusion = None
     if not multilabel and len(classes) <= _FEW:
@@ -508,6 +570,7 @@ def _scores(
         scores if predictions.method == "predict_proba" else None,
         classes,
         rows,
+        reason,
     )
 
 
@@ -516,8 +579,7 @@ def _number_scores(
     y: np.ndarray,
     train: np.ndarray,
     scoring: str | Sequence[str] | None,
-    n_resamples: int,
-    random_state: RandomState,
+    samples: Bootstrap,
     rows: np.ndarray | None,
 ) -> PredictionScores:
     truth, train = y.astype(np.float64), train.astype(np.float64)
@@ -529,7 +591,7 @@ def _number_scores(
     near_zero = np.abs(truth).min() < _NEAR_ZERO * np.abs(truth).mean()
     chosen = _chosen(scoring, "regression", ["mape"] * bool(near_zero))
     numbers = (answers, answers)
-    table = _table(chosen, scoring is not None, truth, numbers, baseline, n_resamples, random_state)
+    table = _table(chosen, scoring is not None, truth, numbers, baseline, samples)
     off = {"model": np.abs(answers - truth), "baseline": np.abs(median - truth)}
     at = {name: np.quantile(values, _QUANTILES) for name, values in off.items()}
     errors = pd.DataFrame(at, index=pd.Index(_QUANTILES, name="share of rows"))
@@ -562,14 +624,9 @@ def _table(
     y: np.ndarray,
     answers: tuple[np.ndarray, np.ndarray],
     baseline: Callable[[Metric], float],
-    n_resamples: int,
-    random_state: RandomState,
+    samples: Bootstrap,
 ) -> pd.DataFrame:
     """One row per metric that can be computed; the first must be."""
-    n = len(y)
-    draws = np.empty((0, n), dtype=np.int64)
-    if n_resamples and 2 <= n < _TOO_MANY:
-        draws = as_generator(random_state).integers(n, size=(n_resamples, n))
     found = {}
     for metric in chosen:
         with warnings.catch_warnings():
@@ -583,12 +640,7 @@ def _table(
                 continue
             if np.isnan(score) and not (asked and metric is chosen[0]):
                 continue
-            drawn = [
-                metric.values(y[rows], *(each[rows] for each in answers))
-                for rows in (draws if np.isfinite(score) else ())
-            ]
-        usable = np.array(drawn)[np.isfinite(drawn)] if drawn else np.empty(0)
-        low, high = np.quantile(usable, [0.025, 0.975]) if len(usable) > 1 else (np.nan, np.nan)
+        low, high = samples.interval(metric, score, y, answers)
         found[metric.name] = {
             "title": metric.title,
             "score": score,

@@ -333,6 +333,8 @@ def _verdict(scores: PredictionScores | None) -> str:
     beside = f"{title} is {number(score)}, and {number(baseline)} for the baseline"
     if not scores.beats_baseline:
         return f"The model is no better than the baseline: {beside}."
+    if scores.no_interval:
+        return f"{beside}. Whether the model is better is uncertain: {scores.no_interval}."
     ends = (row["low"], row["high"])
     near = ends[0] <= baseline <= ends[1]
     if near:
