@@ -66,6 +66,10 @@ def compare(
     decimal: _options.Decimal = None,
     thousands: _options.Thousands = None,
     encoding: _options.Encoding = None,
+    header_row: _options.HeaderRow = None,
+    sheet: _options.Sheet = None,
+    missing: _options.Missing = None,
+    not_missing: _options.NotMissing = None,
     activations: Annotated[
         str,
         typer.Option(
@@ -193,11 +197,11 @@ def compare(
     if data is not None:
         if target is None:
             raise UserError(f"give the column of {data} to predict: --target COLUMN")
-        _options.check_table(data, sep, encoding, target=target, drop=drop)
+        reading = _options.read_options(
+            sep, decimal, thousands, encoding, header_row, sheet, missing, not_missing
+        )
+        _options.check_table(data, reading, target=target, drop=drop)
 
-        from combutab.cli import _files
-
-        reading = _files.Reading(sep, decimal, encoding, thousands)
         tables = [_read_features_and_target(data, target, task, drop, reading, drop_missing_target)]
     else:
         given = {"--target": target, "--metric": metric, "--task": task if task != "auto" else None}

@@ -34,7 +34,10 @@ _ADVICE = {
     r"\bpass its encoding, such as encoding='shift_jis', 'gbk' or 'cp1251'": (
         "give its encoding, such as --encoding shift_jis, gbk or cp1251"
     ),
-    r"\b(encoding|sep)='(.+?)'": r"--\1 '\2'",
+    r"\b(encoding|sep|sheet)=('.+?'|\".+?\")": r"--\1 \2",
+    r"\bheader_row=(\d+)": r"--header-row \1",
+    r"\bnot_missing=\[(.+?)\]": r"--not-missing \1",
+    r"\bmissing=\[(.+?)\]": r"--missing \1",
     r"Try a learning_rate_init other than .*": "Try more --epochs or another --activation.",
     r"Stochastic Optimizer: Maximum iterations \((\d+)\) reached and .* yet\.": (
         r"The training reached \1 epochs before it converged. Try more --epochs."

@@ -75,6 +75,10 @@ def evaluate(
     decimal: _options.Decimal = None,
     thousands: _options.Thousands = None,
     encoding: _options.Encoding = None,
+    header_row: _options.HeaderRow = None,
+    sheet: _options.Sheet = None,
+    missing: _options.Missing = None,
+    not_missing: _options.NotMissing = None,
     learners: Annotated[
         str,
         typer.Option(
@@ -121,9 +125,12 @@ def evaluate(
         raise UserError(f"--task {task} needs a column to predict: --target COLUMN")
     if metric is not None and target is None:
         raise UserError(f"--metric {metric} needs a column to predict: --target COLUMN")
-    _options.check_table(real, sep, encoding, target=target, discrete=discrete)
+    reading = _options.read_options(
+        sep, decimal, thousands, encoding, header_row, sheet, missing, not_missing
+    )
+    _options.check_table(real, reading, target=target, discrete=discrete)
     for path in list(paths.values())[1:]:
-        _options.check_table(path, sep, encoding)
+        _options.check_table(path, reading)
     if model is not None:
         _options.check_model(model)
     _check_same(paths)
@@ -131,7 +138,6 @@ def evaluate(
     from combutab.cli import _files, _generators
 
     made = {} if model is None else _generators.read_description(model)
-    reading = _files.Reading(sep, decimal, encoding, thousands)
     read = {"real": _files.read_file(real, reading)}
     for role, path in list(paths.items())[1:]:
         read[role] = _files.read_file(path, reading, read["real"][1])

@@ -15,7 +15,7 @@ from combutab.core.text import counted
 if TYPE_CHECKING:
     import pandas as pd
 
-    from combutab.cli._files import Reading
+    from combutab.datasets.tables import TableFile
     from combutab.reports import ModelReport
 
 
@@ -101,6 +101,10 @@ def explain(
     decimal: _options.Decimal = None,
     thousands: _options.Thousands = None,
     encoding: _options.Encoding = None,
+    header_row: _options.HeaderRow = None,
+    sheet: _options.Sheet = None,
+    missing: _options.Missing = None,
+    not_missing: _options.NotMissing = None,
     seed: _options.Seed = 0,
     device: _options.Device = "auto",
 ) -> None:
@@ -115,16 +119,20 @@ def explain(
     least = _options.read_frequency(min_frequency)
     _options.check_outputs({"--out": out}, {"MODEL": model, "DATA": data})
     _options.check_model(model)
-    _options.check_table(data, sep, encoding, target=target, columns=columns)
+    options = _options.read_options(
+        sep, decimal, thousands, encoding, header_row, sheet, missing, not_missing
+    )
+    options = _options.with_known_header(options, data, model)
+    _options.check_table(data, options, target=target, columns=columns)
 
     import numpy as np
     import pandas as pd
 
     from combutab.cli import _files
     from combutab.cli._predict import fitted_columns
+    from combutab.datasets.tables import TableFile
 
-    given = _files.Reading(sep, decimal, encoding, thousands)
-    table, own = _files.read_file(data, given, _files.read_format(model))
+    table, own = _files.read_file(data, options, _files.read_format(model))
 
     import combutab.estimators as estimators
     from combutab.evaluation import find_metric
@@ -144,17 +152,17 @@ def explain(
     with refusals(prefix="--metric: "):
         metric = metric and find_metric(metric, task).name
     own = own if _options.is_text_file(data) else forms
-    reading = _files.Reading(own.sep, own.decimal, own.encoding)
+    file = TableFile(data, own.reading_of(data))
     name = None if target is None else _options.find_target(target, table.columns)
     if name is None and str(known) in map(str, table.columns):
         name = _options.find_target(str(known), table.columns)
     if name is None and out is None and rows is None:
-        missing = "its target" if known is None else f"the target {known!r}"
+        lacking = "its target" if known is None else f"the target {known!r}"
         raise UserError(
-            f"{data} does not have {missing}, so no importances can be computed; name the target's "
+            f"{data} does not have {lacking}, so no importances can be computed; name the target's "
             "column with --target, or use --out or --rows for results that need no target"
         )
-    X = fitted_columns(table, estimator.encoder_, forms, reading, data)
+    X = fitted_columns(table, estimator.encoder_, forms, file)
     X.index = pd.RangeIndex(1, len(X) + 1)
     places = [int(each) for text in rows or () for each in text.split(",")]
     for place in places:
@@ -167,7 +175,7 @@ def explain(
             raise UserError(
                 "only models of one target can be explained; fit a model for each target"
             )
-        y, kept = _known_targets(table[name], estimator, reading, data)
+        y, kept = _known_targets(table, name, estimator, file)
         scored = X[kept]
         if not kept.all():
             n = int((~kept).sum())
@@ -196,13 +204,14 @@ def explain(
 
 
 def _known_targets(
-    column: pd.Series, estimator: Any, reading: Reading, path: Path
+    table: pd.DataFrame, name: Any, estimator: Any, file: TableFile
 ) -> tuple[Any, Any]:
     """The targets as the model knows them, and which rows have one."""
     import pandas as pd
 
     from combutab.preprocessing import read_numbers
 
+    column, path = table[name], file.path
     kept = column.notna().to_numpy()
     if not kept.any():
         raise UserError(f"{path}: the target {str(column.name)!r} is empty in all rows")
@@ -212,11 +221,8 @@ def _known_targets(
             return read_numbers(column[kept]).to_numpy(), kept
     labels = classes.tolist()
     if all(isinstance(label, str) for label in labels) and column.dtype != object:
-        if _options.is_text_file(path):  # numbers in this file, text in the model's
-            place = int(
-                pd.Index(reading.table(path).columns).get_indexer(pd.Index([column.name]))[0]
-            )
-            column = reading.cells(path, [place]).iloc[:, 0]
+        if file.is_text:  # numbers in this file, text in the model's
+            column = file.cells([list(table.columns).index(name)]).iloc[:, 0]
         column = column.astype(str)
     values = column[kept].to_numpy(dtype=object)
     for value in pd.unique(values):

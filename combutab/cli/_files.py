@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 from pandas.api import types
 
-from combutab.cli._console import UserError, hint, refusals
+from combutab.cli._console import UserError, hint, refusals, with_options
 from combutab.cli._options import (
     cannot_write,
     ending,
@@ -43,15 +43,8 @@ from combutab.core.files import (
 )
 from combutab.core.progress import interrupts_first
 from combutab.core.text import no_column
-from combutab.core.textfile import (
-    SEPARATORS,
-    detect_encoding,
-    detect_separator,
-    extension_of,
-    read_bytes,
-    text_of,
-)
-from combutab.datasets import TableError, read_cells, read_table
+from combutab.core.textfile import EXCEL, SEPARATORS, Reading, TableError
+from combutab.datasets.tables import TableFile
 from combutab.preprocessing import (
     ColumnKind,
     OddColumn,
@@ -98,6 +91,7 @@ def leave_out(
 
 ZERO_FIRST = r"^\s*[+-]?0\d"  # of a number, which loses the zero
 _SHOWN = 5  # columns that a line names
+_QUOTED = re.compile(r"(?<!\w)(?:'([^']+)'|\"([^\"]+)\")")
 _OF_TARGETS = ("missing code", "missing mark", "truth values")
 _REMEDIES = {
     "header": "add a line with the names of the columns",
@@ -112,50 +106,6 @@ _REMEDIES = {
     "unit": "write them as numbers",
     "truth values": "write them as two words",
 }
-
-
-@dataclass(frozen=True)
-class Reading:
-    """The format of a text file that holds a table; what is None is to be detected."""
-
-    sep: str | None = None
-    decimal: str | None = None
-    encoding: str | None = None
-    thousands: str | None = None
-
-    def detect(self, path: Path, like: FileFormat | None = None) -> Reading:
-        """Fill in the separator and the encoding as a text file has them.
-
-        Where the bytes do not tell, they are those of ``like``, the format of a table before.
-        """
-        decimal = self.decimal
-        if self.thousands in (".", ","):
-            decimal = decimal or {".": ",", ",": "."}[self.thousands]
-            if decimal == self.thousands:
-                raise UserError(f"--decimal and --thousands cannot both be {decimal}")
-        usual = SEPARATORS.get(extension_of(path))
-        if usual is None or None not in (self.sep, self.encoding):
-            return replace(self, decimal=decimal)
-        known = None if like is None else like.encoding
-        data = read_bytes(path, unzip=path.name.lower().endswith(".gz"))
-        encoding = self.encoding or detect_encoding(data, known)
-        if like is not None and like.sep and usual == ",":
-            usual = like.sep
-        sep = self.sep or detect_separator(text_of(path, data, encoding), usual)
-        return replace(self, sep=sep, encoding=encoding, decimal=decimal)
-
-    def table(self, path: Path) -> pd.DataFrame:
-        """Read the table of a file as pandas does, or raise a TableError."""
-        options = {"decimal": self.decimal or ".", "encoding": self.encoding or "utf-8"}
-        try:
-            with interrupts_first():  # pandas makes a broken file of Ctrl-C
-                return read_table(path, sep=self.sep, **options)
-        except ImportError as error:  # the message says how to install what is missing
-            raise TableError(str(error)) from error
-
-    def cells(self, path: Path, columns: list[int]) -> pd.DataFrame:
-        """Read some columns of a text file as they are written."""
-        return read_cells(path, columns, sep=self.sep, encoding=self.encoding or "utf-8")
 
 
 def read_to_learn(
@@ -189,21 +139,21 @@ def hint_at_odd_columns(
     or one of a list of them.
     """
     targets = target if isinstance(target, list) else [target]
-    by_kind: dict[tuple[str, str, str], list[OddColumn]] = {}
+    groups: dict[tuple[str, str, str], list[OddColumn]] = {}
     for odd in odd_columns(table):
         if odd.column not in targets and (identifiers or odd.kind != "identifier"):
-            mark = _thousands_of(table[odd.column]) if odd.kind == "thousands" else ""
-            by_kind.setdefault((odd.kind, odd.taken, mark), []).append(odd)
+            mark = _mark_of(odd, table[odd.column])
+            groups.setdefault((odd.kind, odd.taken, mark), []).append(odd)
         elif odd.column in targets and odd.kind in _OF_TARGETS:
             missing = "missing" in odd.kind
             remedy = "if so, remove these rows" if missing else _REMEDIES[odd.kind]
             shown = f"{odd.why} ({odd.example})"
             hint(f"the target {str(odd.column)!r} is treated as {odd.taken}, {shown}; {remedy}")
-    for (kind, taken, mark), found in by_kind.items():
-        names, example = [str(odd.column) for odd in found], found[0].example
+    for (kind, taken, mark), odds in groups.items():
+        names, example = [str(odd.column) for odd in odds], odds[0].example
         if example and len(names) > 1:
             example = f"{names[0]!r}: {example}"
-        shown = f"{found[0].why} ({example})" if example else found[0].why
+        shown = f"{odds[0].why} ({example})" if example else odds[0].why
         are = "is" if len(names) == 1 else "are"
         remedy = _odd_remedy(kind, names, reading, mark)
         hint(f"{list_names(names)} {are} treated as {taken}, {shown}; {remedy}")
@@ -214,8 +164,12 @@ def _odd_remedy(kind: str, names: list[str], reading: Reading, mark: str) -> str
     if kind == "decimal comma":
         read = reading.decimal != ","
         return "use --decimal , to read them as numbers" if read else _drop_words(names)
-    if mark:
+    if kind == "thousands" and mark:
         remedy = f"use --thousands {shlex.quote(mark)} to read them as numbers"
+    if kind == "missing mark" and mark:
+        remedy = f"if so, use {mark}"
+    if kind == "few texts" and mark:
+        remedy = f"use {mark} if it stands for missing values"
     if kind == "text numbers" and reading.decimal == ",":
         remedy = "use --decimal . to read them as numbers"
     if remedy and kind == "header":
@@ -223,11 +177,19 @@ def _odd_remedy(kind: str, names: list[str], reading: Reading, mark: str) -> str
     return f"{remedy}, or {_drop_words(names)}" if remedy else _drop_words(names)
 
 
-def _thousands_of(column: pd.Series) -> str:
-    """The mark that --thousands reads a column by; empty if there is none."""
-    values = Amounts.split(_present_texts(column))
-    marks = [m for m in ",. '" if values is not None and values.choose("", m)]
-    return "space" if marks[:1] == [" "] else "".join(marks[:1])
+def _mark_of(odd: OddColumn, column: pd.Series) -> str:
+    """The mark that an option would read a column by; empty if there is none."""
+    if odd.kind == "thousands":
+        values = Amounts.split(_present_texts(column))
+        marks = [m for m in ",. '" if values is not None and values.choose("", m)]
+        return "space" if marks[:1] == [" "] else "".join(marks[:1])
+    if odd.kind not in ("missing mark", "few texts"):
+        return ""
+    marks = [first or second for first, second in _QUOTED.findall(odd.example)]
+    texts = column.dropna().astype(str).str.strip()
+    if odd.kind == "few texts" and (len(marks) != 1 or (texts == marks[0]).sum() < 2):
+        return ""  # errors rather than marks
+    return " ".join(f"--missing {shlex.quote(mark)}" for mark in marks)
 
 
 def _drop_words(names: list[str]) -> str:
@@ -294,7 +256,8 @@ class FileFormat:
     numbers are written that have a unit, or other marks than the file's. ``sep`` and ``decimal``
     are those of a text file, as far as they are not the usual ones; ``encoding`` is
     that of the file that was read, and no other is written than UTF-8. ``guarded`` text files have
-    a ``'`` before what a spreadsheet would take for a formula.
+    a ``'`` before what a spreadsheet would take for a formula. ``header_row``, ``sheet``,
+    ``missing``, ``not_missing`` and ``value_marks`` are those of the `Reading`.
     """
 
     dates: dict[str, str] = field(default_factory=dict)
@@ -304,6 +267,25 @@ class FileFormat:
     guarded: bool = False
     encoding: str = "utf-8"
     amounts: dict[str, AmountForm] = field(default_factory=dict)
+    header_row: int | None = None
+    sheet: str | None = None
+    missing: list[str] = field(default_factory=list)
+    not_missing: list[str] = field(default_factory=list)
+    value_marks: dict[str, list[str]] = field(default_factory=dict)
+
+    def reading_of(self, path: Path) -> Reading:
+        """How a file is read as the table of this format was."""
+        is_text = is_text_file(path)
+        return Reading(
+            sep=self.sep or (SEPARATORS[ending(path)] if is_text else None),
+            decimal=self.decimal,
+            encoding=self.encoding,
+            header_row=None if path.name.lower().endswith(".parquet") else self.header_row,
+            sheet=self.sheet if path.name.lower().endswith(EXCEL) else None,
+            missing=tuple(self.missing),
+            not_missing=tuple(self.not_missing),
+            value_marks=self.value_marks,
+        )
 
     @classmethod
     def from_json(cls, value: Any) -> FileFormat:
@@ -354,6 +336,10 @@ def _is_encoding(name: Any) -> bool:
         return False
 
 
+def _are_texts(value: Any) -> bool:
+    return type(value) is list and all(type(text) is str for text in value)
+
+
 _FORMAT = {
     "dates": Field(
         "known forms of dates", lambda v: type(v) is dict and set(v.values()) <= set(DATE_FORMATS)
@@ -372,6 +358,13 @@ _FORMAT = {
     "guarded": choice(True, False),
     "encoding": Field("a known encoding", _is_encoding),
     "amounts": optional(Field("forms by column", lambda v: type(v) is dict)),
+    "header_row": optional(nullable(Field("a line", lambda v: type(v) is int and v > 0))),
+    "sheet": optional(nullable(Field("a name", lambda v: type(v) is str))),
+    "missing": optional(Field("a list of texts", _are_texts)),
+    "not_missing": optional(Field("a list of texts", _are_texts)),
+    "value_marks": optional(
+        Field("texts by column", lambda v: type(v) is dict and all(map(_are_texts, v.values())))
+    ),
 }
 
 
@@ -391,109 +384,200 @@ def read_file(
     - numbers, if all its values are amounts in one form, such as ``1.507,67 €``;
     - text, if its numbers begin with zeros that would be lost (``00501``).
 
-    What the values do not tell is as in ``like``, the format of a table that was read before. One
-    line says how the file was read, if that is not as UTF-8 with the usual separator and a point.
+    What the options do not say, and the values do not tell, is as in ``like``, the format of a
+    table that was read before. One line says how the file was read, if that is not as UTF-8 with
+    the usual separator and a point.
 
     Raises TableError as ``read_table`` does, and without the library that reads Parquet or Excel.
     """
-    found = reading.detect(path, like)
-    table = found.table(path)
-    kind = path.name.lower()
-    if kind.endswith(".parquet"):
-        return _typed(table, path)
-    if not is_text_file(path):  # of Excel, whose cells have types
-        forms = FileFormat()
-        table = _with_amounts_of_cells(table.apply(_whole), forms, found, like)
-        if said := _said(reading, forms, ""):
-            hint(f"{path.name}: read {said}")
-        return table, forms
-    usual = SEPARATORS[ending(path)]
-    forms = FileFormat(
-        sep=None if found.sep == usual else found.sep,
-        decimal=found.decimal or ".",
-        encoding=found.encoding or "utf-8",
+    file = _open_table(path, reading, like)
+    try:
+        with interrupts_first():  # pandas makes a broken file of Ctrl-C
+            table = file.table()
+    except ImportError as error:  # the message says how to install what is missing
+        raise TableError(str(error)) from error
+    for note in file.notes:
+        hint(f"{path.name}: {with_options(note)}")
+    if path.name.lower().endswith(".parquet"):
+        table, forms = _typed(table, path)
+    else:
+        forms = FileFormat(header_row=file.reading.header_row, sheet=file.reading.sheet)
+    forms.missing, forms.not_missing = list(file.reading.missing), list(file.reading.not_missing)
+    forms.value_marks = file.value_marks
+    if file.is_text:
+        table, in_utc = _converted(table, file, forms, like)
+        said = _said(reading, forms, SEPARATORS[ending(path)], in_utc)
+    elif path.name.lower().endswith(EXCEL):  # whose cells have types
+        table = _with_amounts_of_cells(table.apply(_whole), forms, file.reading, like)
+        said = _said(reading, forms, "")
+    else:
+        said = ""
+    if said:
+        hint(f"{path.name}: read {said}")
+    return table, forms
+
+
+def _open_table(path: Path, reading: Reading, like: FileFormat | None) -> TableFile:
+    """Open a file with what the options say, and else as the table of a format was read."""
+    if reading.decimal is None and reading.thousands in (".", ","):
+        reading = replace(reading, decimal={".": ",", ",": "."}[reading.thousands])
+    if like is None:
+        return TableFile(path, reading)
+    known = like.reading_of(path)
+    reading = replace(
+        reading,
+        header_row=reading.header_row or known.header_row,
+        sheet=reading.sheet or known.sheet,
+        missing=tuple(dict.fromkeys((*reading.missing, *known.missing))),
+        not_missing=tuple(dict.fromkeys((*reading.not_missing, *known.not_missing))),
+        value_marks=known.value_marks,
     )
+    return TableFile(path, reading, known)
+
+
+def _converted(
+    table: pd.DataFrame, file: TableFile, forms: FileFormat, like: FileFormat | None
+) -> tuple[pd.DataFrame, list[str]]:
+    """A text file's columns as their cells say, and the dates among them that are in UTC.
+
+    Notes in ``forms`` how the cells are written.
+    """
+    usual, reading = SEPARATORS[ending(file.path)], file.reading
+    forms.sep = None if reading.sep == usual else reading.sep
+    forms.decimal = reading.decimal or "."
+    forms.encoding = reading.encoding or "utf-8"
     plain = [j for j in range(table.shape[1]) if _loses_form(table.iloc[:, j])]
-    cells = found.cells(path, plain) if plain else pd.DataFrame(index=table.index)
+    cells = file.cells(plain) if plain else pd.DataFrame(index=table.index)
 
     def in_form(name: str, column: pd.Series) -> pd.Series:
         return _in_form(column, cells[name], name, forms) if name in cells else column
 
     table = _change_columns(table, in_form)
-    amounts: dict[str, Amounts] = {}
-    for name in map(str, cells):
-        if column_kind(table[name]) == ColumnKind.TEXT:
-            values = Amounts.split(_present_texts(cells[name]))
-            amounts |= {} if values is None else {name: values}
-    if amounts or (found.sep == ";" and not found.decimal):
-        table = _with_amounts(table, cells, amounts, forms, found, path, like)
     zoned = [name for name, form in forms.dates.items() if "%z" in form]
-    said = _said(reading, forms, usual, [name for name in zoned if offsets_differ(cells[name])])
-    if said:
-        hint(f"{path.name}: read {said}")
-    return table, forms
+    in_utc = [name for name in zoned if offsets_differ(cells[name])]
+    return _with_amounts(table, cells, forms, file, like), in_utc
 
 
 def _present_texts(cells: pd.Series) -> pd.Series:
     return cells.dropna().drop_duplicates().str.strip()
 
 
+# ---- Numbers: decimal marks, marks between thousands, and units ----------------------------------
+
+_FEW_NUMBERS = 100  # different ones of a column in which 1.1 and 1.10 may be two versions
+
+
 def _with_amounts(
     table: pd.DataFrame,
     cells: pd.DataFrame,
-    amounts: dict[str, Amounts],
     forms: FileFormat,
-    reading: Reading,
-    path: Path,
+    file: TableFile,
     like: FileFormat | None,
 ) -> pd.DataFrame:
     """The table with numbers where texts are amounts; notes their form, and the decimal mark."""
-    given, thousands = reading.decimal or "", reading.thousands or ""
-    clear = {each.decimal for each in amounts.values() if not each.is_list(str(reading.sep))}
-    clear.discard("")
-    floats = [j for j, dtype in enumerate(table.dtypes) if types.is_float_dtype(dtype)]
-    if floats and not given:  # 1.234 may be 1234
-        read = reading.cells(path, floats)
-        cells = pd.concat([cells, read.drop(columns=cells.columns, errors="ignore")], axis=1)
-        for name in map(str, read):
-            values = Amounts.split(_present_texts(read[name]))
-            if values is None or len(values.marks) < 2:
-                clear.add(".")
-            else:
-                amounts[name] = values
-    if len(clear) == 1:
-        decimal = given or clear.pop()
-    elif clear:
-        decimal = given
-    elif like is not None:
-        decimal = given or like.decimal
-    else:
-        decimal = given or ("." if reading.sep == "," else "")
+    sep, decimal, thousands = (
+        getattr(file.reading, name) or "" for name in ("sep", "decimal", "thousands")
+    )
+    amounts: dict[str, Amounts] = {}
+    for name in map(str, cells):
+        if column_kind(table[name]) == ColumnKind.TEXT:
+            values = Amounts.split(_present_texts(cells[name]))
+            amounts |= {} if values is None else {name: values}
+    # commas mostly part the cells where points are decimal points
+    all_floats = not decimal and bool(amounts or sep != "," or like is not None)
+    floats = [j for j, name in enumerate(table) if _is_float(table[name], all_floats)]
+    cells = cells.join(file.cells(floats).drop(columns=cells.columns, errors="ignore"))
+    has_point = False
+    for name in map(str, table.columns[floats]):
+        texts = _present_texts(cells[name])
+        _hint_at_merged(name, texts)
+        values = Amounts.split(texts) if not decimal else None
+        is_known = like is not None and name in like.amounts
+        if values is not None and (is_known or len(values.marks) > 1):
+            amounts[name] = values
+        else:
+            has_point |= bool(texts.str.contains(".", regex=False).any())
+    known = _known_marks(amounts, like)
+    clear = {
+        values.decimal
+        for name, values in amounts.items()
+        if name not in known and not values.is_list(sep)
+    }
+    clear = (clear | ({"."} if has_point and not decimal else set())) - {""}
+    if not decimal and len(clear) == 1:
+        decimal = clear.pop()
+    elif not decimal and like is not None:
+        decimal = like.decimal
+    elif not decimal and not clear and sep == ",":
+        decimal = "."
     forms.decimal = decimal or "."
-    if not decimal and reading.sep == ";":  # of countries that have decimal commas, mostly
-        unclear = [name for name in amounts if types.is_float_dtype(table[name].dtype)]
-        if unclear:
-            example = next(iter(amounts[unclear[0]].parts))
-            hint(
-                f"{list_names(unclear)}: points are read as decimal points, as in {example}; "
-                "use --thousands . to read them as thousands separators"
-            )
+    _hint_at_points(table, amounts, known, decimal, sep)
     for name, values in amounts.items():
-        known = None if like is None else like.amounts.get(name)
-        marks: tuple[str, str] | None
-        if known is not None and known.read(values.parts) is not None:
-            marks = known.decimal, known.thousands
-        elif values.is_list(str(reading.sep)) and decimal != ",":
+        if name in known:
+            marks: tuple[str, str] | None = known[name]
+        elif values.is_list(sep) and decimal != ",":
             continue
         else:
-            marks = None if given else values.choose("", thousands)
+            marks = None if file.reading.decimal else values.choose("", thousands)
             marks = marks or values.choose(decimal, thousands)
         if marks is None or (types.is_float_dtype(table[name].dtype) and marks == (".", "")):
             continue
-        numbers = values.numbers(*marks)
-        table[name] = as_numbers(cells[name], numbers)
+        table[name] = as_numbers(cells[name], values.numbers(*marks))
         _note_form(forms, name, values.form(*marks))
     return table
+
+
+def _is_float(column: pd.Series, any_float: bool) -> bool:
+    """Tell whether the cells of a column may be other numbers than pandas has read."""
+    if not types.is_float_dtype(column.dtype) or column.isna().all():
+        return False
+    return any_float or column.nunique() <= _FEW_NUMBERS or bool((column.dropna() % 1 == 0).all())
+
+
+def _known_marks(
+    amounts: dict[str, Amounts], like: FileFormat | None
+) -> dict[str, tuple[str, str]]:
+    """The marks of columns that are written as they were in a table that was read before."""
+    known = {}
+    for name, values in amounts.items():
+        form = None if like is None else like.amounts.get(name)
+        if form is not None and form.read(values.parts) is not None:
+            known[name] = form.decimal, form.thousands
+    return known
+
+
+def _hint_at_points(
+    table: pd.DataFrame, amounts: dict[str, Amounts], known: Collection[str], decimal: str, sep: str
+) -> None:
+    """Name the columns of numbers such as 1.234, if nothing tells what the point is."""
+    unclear = [
+        name for name in amounts if name not in known and types.is_float_dtype(table[name].dtype)
+    ]
+    if unclear and not decimal and sep != ",":
+        example = next(iter(amounts[unclear[0]].parts))
+        hint(
+            f"{list_names(unclear)}: points are read as decimal points, as in {example}; "
+            "use --thousands . to read them as thousands separators"
+        )
+
+
+def _hint_at_merged(name: str, texts: pd.Series) -> None:
+    """Say that texts of a column are the same number, or a code that is read as a number."""
+    codes = texts[texts.str.fullmatch(r"\d+[eE]\d+")]
+    if len(codes):
+        hint(
+            f"{name!r} is read as numbers, {codes.iloc[0]} as {float(codes.iloc[0]):.15g}; if "
+            "these are codes, write them so that they are no numbers, such as with a letter in "
+            "front"
+        )
+    with_zero = texts[texts.str.fullmatch(r"[+-]?\d*\.\d*[1-9]0+")]
+    merged = with_zero[with_zero.str.rstrip("0").isin(texts)]
+    if len(merged):
+        short = merged.iloc[0].rstrip("0")
+        hint(
+            f"{name!r} is read as numbers, {short} and {merged.iloc[0]} as the same one; if these "
+            "are versions or codes, write them with a letter in front"
+        )
 
 
 def _with_amounts_of_cells(

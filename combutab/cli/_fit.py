@@ -174,6 +174,10 @@ def fit(
     decimal: _options.Decimal = None,
     thousands: _options.Thousands = None,
     encoding: _options.Encoding = None,
+    header_row: _options.HeaderRow = None,
+    sheet: _options.Sheet = None,
+    missing: _options.Missing = None,
+    not_missing: _options.NotMissing = None,
     seed: _options.Seed = 0,
     device: _options.Device = "auto",
 ) -> None:
@@ -192,7 +196,10 @@ def fit(
     _options.check_replaceable("--out", out)
     by = [split.partition(":")[2]] if ":" in split else None
     named: dict[str, Any] = {"drop": drop, "discrete": discrete, f"split {split}": by}
-    _options.check_table(data, sep, encoding, target=target, several=True, **named)
+    reading = _options.read_options(
+        sep, decimal, thousands, encoding, header_row, sheet, missing, not_missing
+    )
+    _options.check_table(data, reading, target=target, several=True, **named)
 
     import numpy as np
     import pandas as pd
@@ -201,7 +208,6 @@ def fit(
     from combutab.datasets import split_target
     from combutab.preprocessing import read_numbers
 
-    reading = _files.Reading(sep, decimal, encoding, thousands)
     table, forms = _files.read_file(data, reading)
     table.columns = pd.Index([str(name) for name in table.columns])
     table = _files.leave_out(table, drop, target, drop_missing_target)

@@ -47,6 +47,10 @@ def impute(
     decimal: _options.Decimal = None,
     thousands: _options.Thousands = None,
     encoding: _options.Encoding = None,
+    header_row: _options.HeaderRow = None,
+    sheet: _options.Sheet = None,
+    missing: _options.Missing = None,
+    not_missing: _options.NotMissing = None,
     constraints: _options.Constraints = None,
     epochs: Annotated[int | None, _options.epochs_option(_options.GENERATOR_EPOCHS)] = None,
     max_time: _options.MaxTime = None,
@@ -86,11 +90,14 @@ def impute(
     if model_file is not None:
         _options.check_model(model_file)
     named = None if identifiers == ["none"] else identifiers
-    _options.check_table(data, sep, encoding, drop=drop, discrete=discrete, identifiers=named)
+    reading = _options.read_options(
+        sep, decimal, thousands, encoding, header_row, sheet, missing, not_missing
+    )
+    reading = _options.with_known_header(reading, data, model_file)
+    _options.check_table(data, reading, drop=drop, discrete=discrete, identifiers=named)
 
     from combutab.cli import _files
 
-    reading = _files.Reading(sep, decimal, encoding, thousands)
     like = None if model_file is None else _files.read_format(model_file)
     table, forms, listed = _files.read_to_learn(data, reading, drop, discrete, like)
     _files.hint_before_learning(table, reading, forms, out, guard_formulas)

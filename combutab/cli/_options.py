@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +20,14 @@ import typer
 from combutab.cli._console import UserError
 from combutab.core.metrics import METRICS, choose_metric, metric_names, named_metric, plain_name
 from combutab.core.text import did_you_mean, known_instead, no_column, parse_seconds
-from combutab.core.textfile import SEPARATORS, TableError, check_separator, read_header
+from combutab.core.textfile import (
+    SEPARATORS,
+    Reading,
+    TableError,
+    check_separator,
+    read_header,
+    suggest_header,
+)
 
 READABLE = ".csv, .tsv (both also with .gz), .parquet or .xlsx"
 TABLE = f"Table with a header line: {READABLE}"
@@ -34,6 +42,13 @@ _SEP = 'Separator between the cells of a text file, such as ";", "|" or "tab".'
 _DECIMAL = 'Decimal mark of a text file: "," for numbers such as 0,125, "." for 0.125.'
 _THOUSANDS = 'Thousands separator of a text file, such as ",", "." or "space".'
 _ENCODING = "Character encoding of a text file, such as latin-1 or cp1252."
+_HEADER_ROW = "Line of the header in a text or Excel file, from 1."
+_SHEET = "Name or number of the sheet of an Excel file."
+_MISSING = (
+    "Text that stands for missing values besides empty cells, NA, nan, null and None, such as "
+    "'Not Available'. Can be repeated."
+)
+_NOT_MISSING = "NA, nan, null, None or N/A, where it is a value of text columns. Can be repeated."
 
 
 def generator_names() -> list[str]:
@@ -206,6 +221,12 @@ Thousands = Annotated[
 Encoding = Annotated[
     str | None, typer.Option(help=_ENCODING, callback=_as_encoding, show_default="detected")
 ]
+HeaderRow = Annotated[
+    int | None, typer.Option(help=_HEADER_ROW, min=1, show_default="the first line with a value")
+]
+Sheet = Annotated[str | None, typer.Option(help=_SHEET, show_default="the first sheet")]
+Missing = Annotated[list[str] | None, typer.Option(metavar="TEXT", help=_MISSING)]
+NotMissing = Annotated[list[str] | None, typer.Option(metavar="TEXT", help=_NOT_MISSING)]
 Drop = Annotated[
     list[str] | None,
     columns_option("Columns to leave out, separated by commas; 'street_*' matches several."),
@@ -504,10 +525,36 @@ def check_asked(asked: Mapping[str, Sequence[str] | None], columns: Iterable[Any
             split_condition(option, text, columns)
 
 
+def read_options(
+    sep: str | None,
+    decimal: str | None,
+    thousands: str | None,
+    encoding: str | None,
+    header_row: int | None,
+    sheet: str | None,
+    missing: Sequence[str] | None,
+    not_missing: Sequence[str] | None,
+) -> Reading:
+    """How the options say that a table is read; raises UserError if they contradict each other."""
+    if thousands in (".", ","):
+        if decimal == thousands:
+            raise UserError(f"--decimal and --thousands cannot both be {decimal}")
+        decimal = {".": ",", ",": "."}[thousands]
+    return Reading(
+        sep,
+        decimal,
+        encoding,
+        thousands,
+        header_row,
+        sheet,
+        tuple(missing or ()),
+        tuple(not_missing or ()),
+    )
+
+
 def check_table(
     path: Path,
-    sep: str | None,
-    encoding: str | None,
+    reading: Reading,
     *,
     target: str | None = None,
     several: bool = False,
@@ -521,16 +568,22 @@ def check_table(
     --drop and, in ``asked``, --condition and --shares. Only a text file's header is read; raises
     TableError and UserError.
     """
-    names = read_header(path, sep, encoding)
+    names = read_header(path, reading)
     if names is None:
         return
-    if target is not None:
-        find_targets(target, names, several=several)
-    dropped = find_dropped(drop, names, target)
-    names = [name for name in names if name not in dropped]
-    for option, texts in columns.items():
-        find_columns(f"--{option}", texts, names)
-    check_asked(asked or {}, names)
+    try:
+        if target is not None:
+            find_targets(target, names, several=several)
+        dropped = find_dropped(drop, names, target)
+        names = [name for name in names if name not in dropped]
+        for option, texts in columns.items():
+            find_columns(f"--{option}", texts, names)
+        check_asked(asked or {}, names)
+    except UserError as error:
+        suggestion = suggest_header(path, reading, target)
+        if suggestion is None:
+            raise
+        raise UserError(f"{error}; {suggestion}") from error
 
 
 # ---- Files that options name ---------------------------------------------------------------------
@@ -579,6 +632,20 @@ def check_ending(path: Path) -> None:
             raise UserError("writing Parquet needs pyarrow: pip install 'combutab[parquet]'") from (
                 error
             )
+
+
+def with_known_header(reading: Reading, data: Path, model: Path | None) -> Reading:
+    """Take the line of the header from the model's table, if no option names it."""
+    from combutab.core.files import read_model
+
+    if model is None or reading.header_row is not None or not is_text_file(data):
+        return reading
+    try:
+        header, _ = read_model(model, arrays=False)
+        row = header["forms"]["header_row"]
+    except (OSError, ValueError, KeyError, TypeError):  # damage is reported where it is loaded
+        return reading
+    return replace(reading, header_row=row) if type(row) is int and row > 1 else reading
 
 
 def check_model(path: Path, asked: Mapping[str, Sequence[str] | None] | None = None) -> None:

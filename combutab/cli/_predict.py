@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from combutab.cli._files import FileFormat, Reading, Targets
+    from combutab.cli._files import FileFormat, Targets
+    from combutab.datasets.tables import TableFile
     from combutab.preprocessing import TableEncoder
 
 
@@ -48,6 +49,10 @@ def predict(
     decimal: _options.Decimal = None,
     thousands: _options.Thousands = None,
     encoding: _options.Encoding = None,
+    header_row: _options.HeaderRow = None,
+    sheet: _options.Sheet = None,
+    missing: _options.Missing = None,
+    not_missing: _options.NotMissing = None,
     device: _options.Device = "auto",
     guard_formulas: _options.Guard = False,
 ) -> None:
@@ -61,14 +66,18 @@ def predict(
     _options.check_ending(out)
     _options.check_outputs({"OUT": out}, {"MODEL": model, "DATA": data})
     _options.check_model(model)
-    _options.check_table(data, sep, encoding, keep=keep)
+    options = _options.read_options(
+        sep, decimal, thousands, encoding, header_row, sheet, missing, not_missing
+    )
+    options = _options.with_known_header(options, data, model)
+    _options.check_table(data, options, keep=keep)
 
     import pandas as pd
 
     from combutab.cli import _files
+    from combutab.datasets.tables import TableFile
 
-    given = _files.Reading(sep, decimal, encoding, thousands)
-    table, own = _files.read_file(data, given, _files.read_format(model))
+    table, own = _files.read_file(data, options, _files.read_format(model))
 
     import combutab.estimators as estimators
 
@@ -82,9 +91,9 @@ def predict(
             f"--proba needs a classifier, but {model} is a regressor; leave --proba out"
         )
     own = own if _options.is_text_file(data) else forms
-    reading = _files.Reading(own.sep, own.decimal, own.encoding)
-    kept = _cells_of(table, _options.find_columns("--keep", keep, table.columns), reading, data)
-    X = fitted_columns(table, estimator.encoder_, forms, reading, data)
+    file = TableFile(data, own.reading_of(data))
+    kept = _cells_of(table, _options.find_columns("--keep", keep, table.columns), file)
+    X = fitted_columns(table, estimator.encoder_, forms, file)
     with refusals(ValueError, TypeError, prefix=f"{data}: "):
         predicted = estimator.predict(X)
         probabilities = estimator.predict_proba(X) if proba else None
@@ -132,18 +141,18 @@ def _predicted_table(
 # ---- New rows as the model's encoder takes them ------------------------------------------------
 
 
-def _cells_of(table: pd.DataFrame, names: list[Any], reading: Reading, path: Path) -> pd.DataFrame:
+def _cells_of(table: pd.DataFrame, names: list[Any], file: TableFile) -> pd.DataFrame:
     """Some columns as the file has them."""
     import pandas as pd
 
-    if not _options.is_text_file(path) or not names:
+    if not file.is_text or not names:
         return table[names]
     places = table.columns.get_indexer(pd.Index(names)).tolist()
-    return reading.cells(path, places)[names]
+    return file.cells(places, only_empty=True)[names]
 
 
 def fitted_columns(
-    table: pd.DataFrame, encoder: TableEncoder, forms: FileFormat, reading: Reading, path: Path
+    table: pd.DataFrame, encoder: TableEncoder, forms: FileFormat, file: TableFile
 ) -> pd.DataFrame:
     """The columns that the model was fitted with, in their order, and read as they were then."""
     import pandas as pd
@@ -151,6 +160,7 @@ def fitted_columns(
     from combutab.core.text import no_column
     from combutab.preprocessing import ColumnKind, column_kind
 
+    path = file.path
     names = getattr(encoder, "feature_names_in_", None)
     if names is None:
         if table.shape[1] != encoder.n_features_in_:
@@ -175,8 +185,8 @@ def fitted_columns(
         of_text = of_text or encoder.kinds_[j] == "text"
         read = column_kind(column) != ColumnKind.TEXT and column.notna().any()  # as something else
         dated = encoder.kinds_[j] == "datetime" and name in forms.dates
-        if _options.is_text_file(path) and ((of_text and read) or dated):
-            cells = reading.cells(path, [place]).iloc[:, 0]
+        if file.is_text and ((of_text and read) or dated):
+            cells = file.cells([place]).iloc[:, 0]
             column = _dates_as_fitted(cells, column, forms.dates[name], path) if dated else cells
         elif of_text and pd.api.types.is_numeric_dtype(column.dtype) and read:
             raise UserError(

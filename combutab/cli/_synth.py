@@ -50,6 +50,10 @@ def synth(
     decimal: _options.Decimal = None,
     thousands: _options.Thousands = None,
     encoding: _options.Encoding = None,
+    header_row: _options.HeaderRow = None,
+    sheet: _options.Sheet = None,
+    missing: _options.Missing = None,
+    not_missing: _options.NotMissing = None,
     condition: _options.Conditions = None,
     constraints: _options.Constraints = None,
     suggest_constraints: Annotated[
@@ -181,11 +185,13 @@ def synth(
     named = None if identifiers == ["none"] else identifiers
     asked = {"--condition": condition, "--shares": shares}
     columns_of: dict[str, Any] = {"drop": drop, "discrete": discrete, "identifiers": named}
-    _options.check_table(data, sep, encoding, target=target, asked=asked, **columns_of)
+    reading = _options.read_options(
+        sep, decimal, thousands, encoding, header_row, sheet, missing, not_missing
+    )
+    _options.check_table(data, reading, target=target, asked=asked, **columns_of)
 
     from combutab.cli import _files
 
-    reading = _files.Reading(sep, decimal, encoding, thousands)
     table, forms, listed = _files.read_to_learn(data, reading, drop, discrete)
     if epsilon is not None:
         from combutab.cli._generators import read_rules

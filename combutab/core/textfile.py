@@ -1,4 +1,4 @@
-"""Text files that hold tables: their bytes, encoding, separator and header, without pandas."""
+"""Files that hold tables: how they are read, their encoding, separator and header; no pandas."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ import itertools
 import re
 import zlib
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+
+from combutab.core.text import counted
 
 SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 EXCEL = (".xlsx", ".xlsm")
@@ -31,14 +35,48 @@ _MARKS = {  # byte order marks; the first four bytes of UTF-32 begin as those of
 }
 _HEAD = 1 << 20  # bytes in which the header is, and rows that tell the separator
 _ROWS = 200  # that tell it
+_MIN_SHARE_OF_ROWS = 0.9  # that have as many cells, where the first lines are a title or notes
+_MAX_LINES_ABOVE = 50  # above the header
+_MAX_SHARE_FOREIGN = 0.1  # bytes that are not ASCII in a text of Latin letters with few accents
+_AROUND = 12  # bytes before and after one that cannot be decoded
 _SIMPLE = re.compile(r"[-+]?\d[\d.,:/ T-]*")  # a number, or a date
 # four accented letters or signs in a row are of no language that is written in Latin letters
 _NOT_LATIN = re.compile("[\u00a1-\u00aa\u00ac-\u00ba\u00bc-\u00ff]{4}")
 _C1 = re.compile("[\x80-\x9f]")  # no letters in latin-1, and letters in cp1252
 
 
+# cp1252 as browsers read it: the five bytes without a letter are control characters
+_CP1252 = {byte: bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(128, 160)}
+
+
 class TableError(ValueError):
     """Raised if a table or its target cannot be used; its message is one line."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a table is read from its file. What is None is detected.
+
+    ``header_row`` is the line of the header, from 1, and ``sheet`` the name or number of the sheet
+    of a workbook. ``missing`` are texts that stand for missing values besides the usual marks.
+    ``not_missing`` are usual marks that are values in columns of text. ``value_marks`` has those
+    of each column, where they are known from a table that was read before.
+    """
+
+    sep: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    thousands: str | None = None
+    header_row: int | None = None
+    sheet: str | None = None
+    missing: tuple[str, ...] = ()
+    not_missing: tuple[str, ...] = ()
+    value_marks: Mapping[str, Sequence[str]] | None = None
+
+    @property
+    def n_lines_above(self) -> int:
+        """Number of lines above the header."""
+        return (self.header_row or 1) - 1
 
 
 def extension_of(path: Path) -> str:
@@ -77,17 +115,26 @@ def read_bytes(path: Path, unzip: bool, most: int = -1) -> bytes:
         raise TableError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def text_of(path: Path, data: bytes, encoding: str) -> str:
-    """Decode a file's bytes; raises TableError if they are no text in this encoding, or empty."""
+def text_of(path: Path, data: bytes, encoding: str, n_lines_above: int = 0) -> str:
+    """Decode a file's bytes from the header on.
+
+    Raises TableError if they are no text in this encoding, or empty.
+    """
     for signature, what in _SIGNATURES.items():
         if data.startswith(signature):
             raise TableError(f"{path} is {what}")
     text = _decode(path, data, encoding)
     if not text.strip():
         raise TableError(f"{path} is empty")
+    if n_lines_above:
+        above = re.match(rf"(?:[^\r\n]*(?:\r\n|\r|\n)){{{n_lines_above}}}", text)
+        text = "" if above is None else text[above.end() :]
+        if not text.strip():
+            raise TableError(f"{path} has no text in line {n_lines_above + 1} or below it")
     if re.match(r"sep=.\r?\n", text):
         raise TableError(
-            f"{path} begins with {text[:5]!r}, which only spreadsheets read; remove this line"
+            f"{path} begins with {text[:5]!r}, which only spreadsheets read; use "
+            f"header_row={n_lines_above + 2}, or remove this line"
         )
     return text
 
@@ -101,12 +148,15 @@ def _decode(path: Path, data: bytes, encoding: str) -> str:
             f"{encoding!r} is not a known encoding; use a name such as utf-8, cp1252 or latin-1"
         ) from error
     marked = next((name for mark, name in _MARKS.items() if data.startswith(mark)), None)
-    text = why = ""
+    text, why, position = "", "", None
     try:
-        text = data.decode("utf-8-sig" if codec == "utf-8" else encoding)
+        if codec == "cp1252":
+            text = data.decode("latin-1").translate(_CP1252)
+        else:
+            text = data.decode("utf-8-sig" if codec == "utf-8" else encoding)
     except UnicodeDecodeError as error:
-        where = f"byte 0x{data[error.start]:02x} at offset {error.start}"
-        why = f"is not {encoding}: {where}"
+        position = error.start
+        why = f"is not {encoding}: byte 0x{data[position]:02x} at offset {position}"
     except UnicodeError as error:  # of utf-16 without its mark
         why = f"is not {encoding}: {error}"
     if marked is not None and not codec.startswith(("utf-16", "utf-32")):
@@ -122,11 +172,28 @@ def _decode(path: Path, data: bytes, encoding: str) -> str:
         likely = _likely_encoding(data, codec)
     if likely is None and b"\0" in data:
         raise TableError(f"{path} has NUL bytes, so it is not a text file; save the table as CSV")
-    if likely is None:
-        way_out = "pass its encoding, such as encoding='shift_jis', 'gbk' or 'cp1251'"
-    else:
+    is_latin = likely not in ("latin-1", "cp1252") or not _NOT_LATIN.search(data.decode("latin-1"))
+    if likely is not None and is_latin:
         way_out = f"try encoding={likely!r}"
+    elif position is not None and _share_foreign(data) <= _MAX_SHARE_FOREIGN:
+        why += f" ({_readings_around(data, position)})"
+        way_out = "try encoding='cp1252', or another one such as mac_roman, shift_jis or cp1251"
+    else:
+        way_out = "pass its encoding, such as encoding='shift_jis', 'gbk' or 'cp1251'"
     raise TableError(f"{path} {why}; {way_out}, or save the file as UTF-8")
+
+
+def _share_foreign(data: bytes) -> float:
+    """Share of the bytes that are not ASCII."""
+    return len(data.translate(None, bytes(range(128)))) / len(data)
+
+
+def _readings_around(data: bytes, position: int) -> str:
+    """The text around a byte, as two encodings of Latin letters read it."""
+    before = re.split(rb"[\r\n]", data[max(0, position - _AROUND) : position])[-1]
+    around = before + re.split(rb"[\r\n]", data[position : position + _AROUND])[0]
+    cp1252 = around.decode("latin-1").translate(_CP1252)
+    return f"cp1252 reads {cp1252!r} there, mac_roman {around.decode('mac_roman')!r}"
 
 
 def _likely_encoding(data: bytes, codec: str) -> str | None:
@@ -177,84 +244,232 @@ def detect_separator(text: str, usual: str) -> str:
     """The separator by which all of the first rows have as many cells as the header, several.
 
     Of two such, the one that leaves more numbers and dates whole; the usual one if there is none.
+    Where lines above the header are in the way, nearly all rows have as many cells.
 
     >>> detect_separator("price;n\\n1,5;2\\n10;3\\n", ","), detect_separator("a\\n1\\n", ",")
     (';', ',')
     """
     whole = len(text) <= _HEAD
     lines = text[:_HEAD] if whole else text[: text.rfind("\n", 0, _HEAD) + 1]
-    found: dict[str, tuple[float, bool, int]] = {}
+    scores: dict[str, tuple[bool, float, bool, int]] = {}
     likely = usual
-    for separator in (usual, *(each for each in _SEPARATOR_NAMES if each != usual)):
+    for separator in (usual, *(mark for mark in _SEPARATOR_NAMES if mark != usual)):
         with suppress(csv.Error):
             reader = csv.reader(io.StringIO(lines, newline=""), delimiter=separator)
             rows = [row for row in itertools.islice(reader, _ROWS) if row]
             n = len(rows[0]) if rows else 0
             if n > 1 and likely == usual and separator != usual:
                 likely = separator
-            if n > 1 and {len(row) for row in rows} == {n}:
+            n_usual, count = Counter(map(len, rows)).most_common(1)[0] if rows else (0, 0)
+            is_regular = n > 1 and count == len(rows)
+            if is_regular or (n_usual > 1 and count >= _MIN_SHARE_OF_ROWS * len(rows)):
                 cells = [cell.strip() for row in rows[1:] for cell in row]
                 simple = sum(_SIMPLE.fullmatch(cell) is not None for cell in cells)
-                found[separator] = (simple / max(1, len(cells)), separator == usual, n)
-    if found:
-        return max(found, key=found.__getitem__)
+                share = simple / max(1, len(cells))
+                scores[separator] = (is_regular, share, separator == usual, n_usual)
+    regular = [separator for separator, score in scores.items() if score[0]]
     header = next(iter(csv.reader(io.StringIO(lines, newline=""), delimiter=usual)), [])
+    if regular or (scores and len(header) == 1):
+        return max(scores, key=scores.__getitem__)
     return likely if len(header) == 1 else usual
 
 
-def read_header(path: Path, sep: str | None, encoding: str | None) -> list[str] | None:
+def read_header(path: Path, reading: Reading) -> list[str] | None:
     """The columns' names in a table's file; None of a file that is not text.
 
     Raises TableError as reading the table does, as far as its first rows tell.
     """
+    rows = _first_rows(path, reading)
+    if rows is None:
+        return None
+    header = _header_of(path, rows)
+    refuse_repeated_names(str(path), header, header_words(rows))
+    return [name or f"Unnamed: {j}" for j, name in enumerate(header)]  # as pandas calls them
+
+
+def suggest_header(path: Path, reading: Reading, name: str | None = None) -> str | None:
+    """Say which line of a text file seems to be the header, if it is not the one that was read.
+
+    ``name`` is a column that the header must have, if it is known.
+    """
+    rows = _first_rows(path, reading)
+    return None if rows is None else header_words(rows, name)
+
+
+def _first_rows(path: Path, reading: Reading) -> list[tuple[int, list[str]]] | None:
+    """The first rows of a text file with the numbers of their lines; None of other files."""
     extension = extension_of(path)
     if extension not in SEPARATORS:
         if not path.stat().st_size:
             raise TableError(f"{path} is empty")
         return None
-    usual = check_separator(SEPARATORS[extension] if sep is None else sep)
+    usual = check_separator(SEPARATORS[extension] if reading.sep is None else reading.sep)
     data = read_bytes(path, extension.endswith(".gz"), _HEAD)
     if len(data) == _HEAD and not data.startswith(tuple(_MARKS)):  # a letter may be cut
         data = data[: max(data.rfind(b"\n"), data.rfind(b"\r")) + 1] or data
-    text = text_of(path, data, encoding or detect_encoding(data))
-    separator = usual if sep is not None else detect_separator(text, usual)
+    encoding = reading.encoding or detect_encoding(data)
+    text = text_of(path, data, encoding, reading.n_lines_above)
+    separator = usual if reading.sep is not None else detect_separator(text, usual)
     try:
-        rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
-        header = next(row for row in rows if row)
+        return list(itertools.islice(_numbered_rows(text, separator, reading), _ROWS))
     except csv.Error as error:
-        raise TableError(f"cannot parse {path}: line 1: {error}") from error
-    refuse_repeated_names(str(path), header)
-    return [name or f"Unnamed: {j}" for j, name in enumerate(header)]  # as pandas calls them
+        line = reading.n_lines_above + 1
+        raise TableError(f"cannot parse {path}: line {line}: {error}") from error
+
+
+def _numbered_rows(text: str, separator: str, reading: Reading) -> Iterator[tuple[int, list[str]]]:
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    for row in rows:
+        yield rows.line_num + reading.n_lines_above, row
+
+
+# ---- A header that is not in the first line ------------------------------------------------------
+
+
+def header_words(rows: Sequence[tuple[int, list[str]]], name: str | None = None) -> str | None:
+    """Say which of the first rows seems to be the header, if it is not the first one.
+
+    >>> header_words([(1, ["Sales"]), (3, ["day", "n"]), (4, ["3.5.", "7"]), (5, ["4.5.", "8"])])
+    'line 3 seems to be the header (day, n); use header_row=3'
+    """
+    rows = [(line, [cell.strip() for cell in row]) for line, row in rows]
+    rows = [(line, row) for line, row in rows if any(row)]
+    cells = [row for _, row in rows]
+    position = None
+    if name is not None:
+        position = next((j for j, row in enumerate(cells) if name in row), None)
+    position = position or _header_position(cells)
+    if not position:
+        return None
+    line, row = rows[position]
+    names = [cell for cell in row if cell]
+    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    return f"line {line} seems to be the header ({shown}); use header_row={line}"
+
+
+def _header_position(rows: list[list[str]]) -> int:
+    """Position of the row that seems to be the header, 0 if it is the first or unclear."""
+    for position in range(1, min(_MAX_LINES_ABOVE, len(rows) - 2)):
+        header, below = rows[position], rows[position + 1 :]
+        names = [name for name in header if name]
+        if len(names) < 2 or not _are_names(names) or any(len(r) != len(header) for r in below):
+            continue
+        columns = [[row[j] for row in below if row[j]] for j in range(len(header))]
+        numeric = [j for j, column in enumerate(columns) if column and all(map(_is_simple, column))]
+        if not numeric or any(column and not header[j] for j, column in enumerate(columns)):
+            continue
+        first, *others = rows[:position]
+        n_first = sum(map(bool, first))
+        as_good = n_first == len(names) and _are_names(first)  # a row of units follows the header
+        are_notes = all(
+            len(row) != len(header) or not all(_is_simple(row[j]) for j in numeric)
+            for row in others
+        )
+        if are_notes and not (as_good and position == 1):
+            return position
+    return 0
+
+
+def _are_names(cells: list[str]) -> bool:
+    return all(cells) and len(set(cells)) == len(cells) and not any(map(_is_simple, cells))
+
+
+def _is_simple(cell: str) -> bool:
+    return _SIMPLE.fullmatch(cell) is not None
 
 
 # ---- Rows ----------------------------------------------------------------------------------------
 
 
-def check_rows(path: Path, text: str, separator: str) -> None:
-    """Refuse what pandas lets pass: short rows are filled, long ones shift the columns."""
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+def check_rows(path: Path, text: str, separator: str, reading: Reading) -> tuple[str, list[str]]:
+    """Refuse what pandas lets pass: short rows are filled, long ones shift the columns.
+
+    Returns the text without rows that have no value, and without columns that have no name and no
+    value, and says what was left out.
+    """
+    numbered = _numbered_rows(text, separator, reading)
+    rows: list[tuple[int, list[str]]] = []
     try:
-        header = next(row for row in rows if row)
+        for line, row in itertools.islice(numbered, _ROWS):
+            rows.append((line, row))
+        suggestion = header_words(rows)
+        header = _header_of(path, rows)
         if len(header) == 1:
             _refuse_separator(path, header[0], separator)
-        refuse_repeated_names(str(path), header)
-        if _is_regular(text, separator):
-            return
-        for row in rows:
-            if row and len(row) != len(header):
-                raise TableError(
-                    f"{path}: line {rows.line_num} has {len(row)} fields, "
-                    f"but the header has {len(header)}; correct this line"
-                )
+        is_regular = all(map(str.strip, header)) and _is_regular(text, separator)
+        if not is_regular:
+            rows += numbered
     except csv.Error as error:
-        raise TableError(
-            f"cannot parse {path}: line {rows.line_num}: {error}; correct this line"
-        ) from error
+        line = rows[-1][0] + 1 if rows else reading.n_lines_above + 1
+        raise TableError(f"cannot parse {path}: line {line}: {error}; correct this line") from error
+    if not is_regular:
+        text, notes = _without_empty(path, rows, text, separator, suggestion)
+    else:
+        notes = []
+    refuse_repeated_names(str(path), header, suggestion)
+    return text, notes if suggestion is None else [suggestion, *notes]
+
+
+def _header_of(path: Path, rows: list[tuple[int, list[str]]]) -> list[str]:
+    header = next((row for _, row in rows if any(map(str.strip, row))), None)
+    if header is None:
+        raise TableError(f"{path} is empty")
+    return header
+
+
+def _without_empty(
+    path: Path,
+    rows: list[tuple[int, list[str]]],
+    text: str,
+    separator: str,
+    suggestion: str | None,
+) -> tuple[str, list[str]]:
+    """The text without rows and unnamed columns that have no value, and what was left out.
+
+    Raises TableError if a row has more or fewer cells than the header.
+    """
+    header = _header_of(path, rows)
+    filled = {j for j, name in enumerate(header) if name.strip()}
+    start = next(i for i, (_, row) in enumerate(rows) if row is header)
+    n_empty = sum(bool(row) for _, row in rows[:start])
+    present = []
+    for line, row in rows[start + 1 :]:
+        places = [j for j, cell in enumerate(row) if cell.strip()]
+        filled.update(places)
+        if places or (row and len(header) == 1):
+            present.append((line, row))
+        else:
+            n_empty += bool(row)
+    columns = sorted(j for j in filled if j < len(header))
+    for line, row in present:
+        if len(row) <= columns[-1] or any(map(str.strip, row[len(header) :])):
+            raise TableError(
+                f"{path}: line {line} has {len(row)} fields, but the header has {len(header)}; "
+                f"{suggestion or 'correct this line'}"
+            )
+    if not n_empty and all(len(row) == len(header) == len(columns) for _, row in present):
+        return text, []
+    if text.count('"') % 2:
+        raise TableError(f"cannot parse {path}: a quotation mark is not closed")
+    notes = [f"{counted(n_empty, 'row')} without a value left out"] if n_empty else []
+    n_unnamed = len(header) - len(columns)
+    if n_unnamed:
+        notes.append(f"{counted(n_unnamed, 'column')} without a name and a value left out")
+    lines = io.StringIO(newline="")
+    writer = csv.writer(lines, delimiter=separator, lineterminator="\r\n")
+    writer.writerow([header[j] for j in columns])
+    writer.writerows([row[j] for j in columns] for _, row in present)
+    return lines.getvalue(), notes
 
 
 def _is_regular(text: str, separator: str) -> bool:
-    """Tell from counts alone, several times faster than by parsing, that all rows are as long."""
+    """Tell from counts alone, several times faster than by parsing, that all rows are as long.
+
+    Rows without a value are not regular.
+    """
     if '"' in text or "\r" in text.replace("\r\n", ""):
+        return False
+    if re.search(rf"(?m)^[{re.escape(separator)} ]+\r?$", text):
         return False
     return len({line.count(separator) for line in text.split("\n") if line.rstrip("\r")}) == 1
 
@@ -270,15 +485,14 @@ def _refuse_separator(path: Path, header: str, separator: str) -> None:
         )
 
 
-def refuse_repeated_names(where: str, names: list[str]) -> None:
-    """Raise TableError if columns share a name."""
-    repeated = [name for name, count in Counter(names).items() if count > 1 and name]
+def refuse_repeated_names(where: str, names: list[str], suggestion: str | None = None) -> None:
+    """Raise TableError if columns share a name; ``suggestion`` is a way out, if one is known."""
+    repeated = [name for name, count in Counter(names).items() if count > 1 and name.strip()]
     if repeated:
-        header = "; is the header missing?" if all(map(_reads_as_number, repeated)) else ""
+        is_missing = all(map(_reads_as_number, repeated))
+        way_out = suggestion or ("is the header missing?" if is_missing else "rename them")
         named = ", ".join(map(repr, repeated))
-        raise TableError(
-            f"{where} has more than one column named {named}{header or '; rename them'}"
-        )
+        raise TableError(f"{where} has more than one column named {named}; {way_out}")
 
 
 def _reads_as_number(name: str) -> bool:

@@ -17,8 +17,9 @@ import numpy as np
 import pandas as pd
 
 from combutab.core.text import did_you_mean
-from combutab.datasets._files import TableError, read_table
+from combutab.core.textfile import Reading, TableError
 from combutab.datasets._formulas import check_formula, evaluate_formula
+from combutab.datasets.tables import TableFile
 
 if TYPE_CHECKING:
     from combutab.core.rng import RandomState
@@ -270,7 +271,7 @@ def _download(source: _Source, folder: Path) -> list[_Equation]:
 
 
 def _read_equations(path: Path) -> list[_Equation]:
-    table = read_table(path)
+    table = TableFile(path, Reading(",", encoding="utf-8")).table()
     for column in ("Filename", "Output", "Formula", "v1_name", "v1_low", "v1_high"):
         if column not in table.columns:
             raise TableError(f"{path} has no column {column!r}: not a table of equations")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import warnings
-import zipfile
 from collections.abc import Hashable, Sequence
 from os import PathLike
 from pathlib import Path
@@ -14,18 +12,15 @@ import numpy as np
 import pandas as pd
 
 from combutab.core.dates import find_date_format, read_dates
-from combutab.core.text import no_column, one_line
+from combutab.core.text import no_column
 from combutab.core.textfile import (
-    EXCEL,
     SEPARATORS,
+    Reading,
     TableError,
-    check_rows,
-    check_separator,
     extension_of,
-    read_bytes,
     refuse_repeated_names,
-    text_of,
 )
+from combutab.datasets.tables import TableFile
 
 
 def read_table(
@@ -34,23 +29,39 @@ def read_table(
     encoding: str = "utf-8",
     sep: str | None = None,
     decimal: str = ".",
+    header_row: int | None = None,
+    sheet: str | int | None = None,
+    missing: Sequence[str] = (),
+    not_missing: Sequence[str] = (),
 ) -> pd.DataFrame:
     """Read a table with one header line from a text, Parquet or Excel file.
+
+    Rows without any value, and columns without a name and a value, are left out.
 
     Parameters
     ----------
     path : str or path
         File with the extension ``.csv`` (comma) or ``.tsv`` (tab), also followed by ``.gz``;
-        ``.parquet`` (extra ``parquet``); ``.xlsx`` or ``.xlsm`` (extra ``excel``; the first sheet).
-        Empty cells and pandas' usual marks (``NA``, ``nan``) are missing values. Columns of a text
-        file whose values are dates in one format (``2024-12-31``, ``22-Jun-2024``) have the dtype
-        datetime64, unless day and month may be swapped.
+        ``.parquet`` (extra ``parquet``); ``.xlsx`` or ``.xlsm`` (extra ``excel``).
+        Empty cells and pandas' usual marks (``NA``, ``nan``, ``None``) are missing values. A mark
+        is a value if all other values of its column are codes of the same form, such as ``NA``
+        among the country codes ``DE`` and ``ZA``. Columns of a text file whose values are dates
+        in one format (``2024-12-31``, ``22-Jun-2024``) have the dtype datetime64, unless day and
+        month may be swapped.
     encoding : str, default="utf-8"
         Encoding of a text file; a UTF-8 byte order mark is ignored.
     sep : str, optional
         Character between the cells of a text file. By default that of the file extension.
     decimal : {".", ","}, default="."
         Decimal mark of a text file: ``","`` for numbers such as ``0,125``.
+    header_row : int, optional
+        Line of the header in a text or Excel file, from 1. By default the first line with a value.
+    sheet : str or int, optional
+        Name or number (from 1) of the sheet of an Excel file. By default the first sheet.
+    missing : sequence of str, optional
+        Texts that stand for missing values besides the usual ones, such as ``["Not Available"]``.
+    not_missing : sequence of str, optional
+        Usual marks of missing values that are values in columns of text, such as ``["None"]``.
 
     Returns
     -------
@@ -61,14 +72,15 @@ def read_table(
     TableError
         If the file is missing, a directory, unreadable, of an unknown kind, empty, without rows,
         binary, not in this encoding, or has another separator, rows of unequal length or repeated
-        column names; or if ``sep``, ``decimal`` or ``encoding`` is not valid.
+        column names; or if a parameter is not valid.
     ImportError
         If pyarrow (for Parquet) or openpyxl (for Excel) is not installed.
 
     Warns
     -----
     UserWarning
-        If an Excel file has more than one sheet.
+        If rows or columns were left out, another line seems to be the header, an Excel file has
+        more than one sheet, or a mark such as ``NA`` may be a value or a missing value.
 
     Examples
     --------
@@ -82,19 +94,26 @@ def read_table(
     1  2  y
     """
     path = Path(path)
-    extension = extension_of(path)
-    if extension == ".parquet":
-        table = _read_parquet(path)
-    elif extension in EXCEL:
-        table = _read_excel(path)
-    else:
-        separator = check_separator(SEPARATORS[extension] if sep is None else sep)
-        if decimal not in (".", ","):
-            raise TableError(f"decimal must be a point or a comma, got {decimal!r}")
-        data = read_bytes(path, unzip=extension.endswith(".gz"))
-        table = _parse_text(path, data, separator, encoding, decimal)
-    if table.empty:
-        raise TableError(f"{path} has a header and no rows")
+    if decimal not in (".", ","):
+        raise TableError(f"decimal must be a point or a comma, got {decimal!r}")
+    for name, texts in (("missing", missing), ("not_missing", not_missing)):
+        if isinstance(texts, str):
+            raise TableError(f"{name} must be a sequence of texts, such as [{texts!r}]")
+    reading = Reading(
+        sep=SEPARATORS.get(extension_of(path)) if sep is None else sep,
+        decimal=decimal,
+        encoding=encoding,
+        header_row=header_row,
+        sheet=None if sheet is None else str(sheet),
+        missing=tuple(missing),
+        not_missing=tuple(not_missing),
+    )
+    file = TableFile(path, reading)
+    table = file.table()
+    for j in range(table.shape[1]) if file.is_text else ():
+        table.isetitem(j, _with_dates(table.iloc[:, j]).array)
+    for note in file.notes:
+        warnings.warn(f"{path}: {note}", UserWarning, stacklevel=2)
     return table
 
 
@@ -138,13 +157,9 @@ def read_cells(
     0  00501   NA
     """
     path = Path(path)
-    extension = extension_of(path)
-    if extension not in SEPARATORS:
-        raise TableError(f"{path} is no text file: its cells have types")
-    separator = check_separator(SEPARATORS[extension] if sep is None else sep)
-    data = read_bytes(path, unzip=extension.endswith(".gz"))
-    missing: dict[str, Any] = {"keep_default_na": False, "na_values": [""]} if only_empty else {}
-    return _parse(path, data, separator, encoding, dtype=str, usecols=columns, **missing)
+    separator = SEPARATORS.get(extension_of(path)) if sep is None else sep
+    file = TableFile(path, Reading(separator, encoding=encoding))
+    return file.cells(columns, only_empty=only_empty)
 
 
 def split_target(table: pd.DataFrame, target: Hashable) -> tuple[pd.DataFrame, pd.Series]:
@@ -195,37 +210,13 @@ def split_target(table: pd.DataFrame, target: Hashable) -> tuple[pd.DataFrame, p
     return table.drop(columns=[target]), y
 
 
-def _parse_text(
-    path: Path, data: bytes, separator: str, encoding: str, decimal: str
-) -> pd.DataFrame:
-    check_rows(path, text_of(path, data, encoding), separator)
-    exact: dict[str, Any] = {"decimal": decimal, "low_memory": False}
-    if tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1):
-        # pandas' own parser would write some numbers otherwise than it has read them
-        exact["float_precision"] = "round_trip"
-    table = _parse(path, data, separator, encoding, **exact)
-    for j, column in enumerate(table.items()):
-        if pd.api.types.is_string_dtype(column[1].dtype):
-            table.isetitem(j, _with_dates(column[1]).array)
-    return table
-
-
 def _with_dates(column: pd.Series) -> pd.Series:
     """A column of text as dates if all its values are dates in one format."""
-    texts = column.dropna().unique()
+    texts: Any = column.dropna().unique() if pd.api.types.is_string_dtype(column.dtype) else ()
     if not all(isinstance(text, str) for text in texts):
         return column
     form = find_date_format(texts)
     return column if form is None else read_dates(column, form)
-
-
-def _parse(path: Path, data: bytes, separator: str, encoding: str, **options: Any) -> pd.DataFrame:
-    try:
-        return pd.read_csv(
-            io.BytesIO(data), sep=separator, index_col=False, encoding=encoding, **options
-        )
-    except ValueError as error:  # pandas' ParserError and EmptyDataError are ValueErrors
-        raise TableError(f"cannot parse {path}: {one_line(error)}") from error
 
 
 def _refuse_rows(target: Hashable, what: str, bad: np.ndarray, way_out: str) -> None:
@@ -234,54 +225,3 @@ def _refuse_rows(target: Hashable, what: str, bad: np.ndarray, way_out: str) -> 
             f"the target {target!r} has {int(bad.sum())} {what} value(s), the first in data row "
             f"{int(bad.argmax()) + 1}; {way_out}"
         )
-
-
-def _read_excel(path: Path) -> pd.DataFrame:
-    """Read the first sheet of a workbook, with a warning where there are others."""
-    try:
-        import openpyxl  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            f"reading {path} needs openpyxl: pip install 'combutab[excel]'"
-        ) from error
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # openpyxl's, of styles and charts
-            with pd.ExcelFile(path, engine="openpyxl") as book:
-                first, *others = map(str, book.sheet_names)
-                head: Any = book.parse(first, header=None, nrows=1, dtype=object)
-                table: Any = book.parse(first)
-    except (OSError, ValueError, zipfile.BadZipFile, KeyError) as error:
-        raise TableError(f"cannot read {path}: {one_line(error)}") from error
-    # the header as it is in the file: pandas numbers names that are there twice
-    names = ["" if pd.isna(name) else str(name) for name in head.to_numpy().ravel()]
-    refuse_repeated_names(str(path), names)
-    if others:
-        more = ", ".join(map(repr, others[:3])) + (", ..." if len(others) > 3 else "")
-        warnings.warn(
-            f"{path} has {len(others) + 1} sheets, and the first, {first!r}, is read; to read "
-            f"another ({more}), save it as a file of its own",
-            UserWarning,
-            stacklevel=3,
-        )
-    return table.rename(columns=str)
-
-
-def _read_parquet(path: Path) -> pd.DataFrame:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise ImportError(
-            "reading Parquet needs pyarrow: pip install 'combutab[parquet]'"
-        ) from error
-    try:
-        with pq.ParquetFile(path) as file:
-            refuse_repeated_names(str(path), list(file.schema_arrow.names))
-            table = file.read().to_pandas()
-    except TableError:
-        raise
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise TableError(f"cannot read {path}: {one_line(error)}") from error
-    # A stored index with a name is a column of the user's; one without is a row count.
-    return table.reset_index(drop=all(name is None for name in table.index.names))

@@ -19,8 +19,9 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch
 
+from combutab.core.textfile import SEPARATORS, Reading, TableError, extension_of
 from combutab.datasets._feynman import DATA_HOME_VARIABLE, find_data_home
-from combutab.datasets._files import TableError, read_cells, read_table
+from combutab.datasets.tables import TableFile
 
 # ---- The eight OpenML data sets of the CombU paper's Table 4 -------------------------------------
 # They are in openml_sets.json. OpenML itself could not be asked when this was written. Not
@@ -126,8 +127,8 @@ def read_local(path: Path) -> tuple[pd.DataFrame, list[str]]:
     parsed by Python here and texts are left alone; ``read_table`` decides the kind of each
     column, and refuses a damaged file.
     """
-    parsed = read_table(path)
-    raw = read_cells(path, only_empty=True)
+    file = TableFile(path, Reading(SEPARATORS.get(extension_of(path)), encoding="utf-8"))
+    parsed, raw = file.table(), file.cells(only_empty=True)
     nominal = []
     for name, column in parsed.items():
         is_number = pd.api.types.is_numeric_dtype(column) and column.dtype != bool

@@ -179,16 +179,21 @@ def checked_labels(y: Any, estimator: BaseEstimator) -> np.ndarray:
     return labels
 
 
+_MAX_CLASSES = 20  # beyond them, amounts as text are numbers rather than classes
+
+
 def _warn_of_numbers(labels: np.ndarray, name: str) -> None:
-    """Warn of labels that are nearly all different texts: numbers or names rather than classes."""
+    """Warn of labels that are amounts, or nearly all different texts, rather than classes."""
     if labels.ndim != 1 or labels.dtype.kind not in "OUT":
         return
     n_classes = len(pd.unique(pd.Series(labels)))
-    if n_classes <= len(labels) / 2:
+    if n_classes <= min(_MAX_CLASSES, len(labels) / 2):
         return
     try:
         infer_task(labels)
     except TargetError as error:
+        if n_classes <= len(labels) / 2 and error.fault not in ("form", "decimal comma"):
+            return
         warnings.warn(
             f"{name} takes each of {n_classes:,} different texts for a class, but y "
             f"{error.problem}; convert them to numbers and use a regressor if they are numbers",

@@ -18,6 +18,7 @@ from combutab.preprocessing._columns import ColumnKind, column_kind, factorize, 
 from combutab.preprocessing._features import is_free_text
 from combutab.preprocessing._forms import find_text_form, measured_example
 from combutab.preprocessing._tables import as_pandas
+from combutab.preprocessing.amounts import UNIT, Amounts
 from combutab.preprocessing.modes import find_identifiers
 
 _MIN_SHARE_ALIKE = 0.9  # of the values are numbers, or dates
@@ -30,6 +31,9 @@ _ZEROS = re.compile(r"[+-]?0\d+")  # a number that begins with a zero: a name, s
 _GAPS = " \u00a0\u202f'’"  # between thousands
 _COMMA = re.compile(rf"[+-]?(\d*|\d{{1,3}}([.{_GAPS}]\d{{3}})+),\d+")
 _THOUSANDS = re.compile(rf"[+-]?[1-9]\d{{0,2}}([,{_GAPS}]\d{{3}})+(\.\d*)?")
+_POINT_GROUPS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3}){2,}")
+_HOST = re.compile(r"[12]?\d?\d(\.[12]?\d?\d){3}")  # an internet address, not thousands
+_NEGATIVE = re.compile(r"\((.+)\)|(.+)-")  # as accountants write negative numbers
 _SIGNS = r"[$€£¥₹₽₩¢%‰]"
 _SIGNED = re.compile(rf"([+-]?{_SIGNS}\s*[+-]?|[+-])?[\d.,{_GAPS}]*\d[\d.,]*\s*{_SIGNS}?")
 _MISSING_MARKS = {*"?-.*–—", "--", "---", "??", "n.a.", "na", "n/a.", "#value!", "#ref!", "#div/0!"}
@@ -210,8 +214,6 @@ def odd_categories(columns: Mapping[str, Mapping[Any, int]]) -> Iterator[OddColu
             why = f"although all but {n_others:,} of {n:,} values are dates"
             example = _some_quoted(others)
         way = "correct these values, and it is read as dates" if others else _WAYS[kind]
-        from combutab.preprocessing.amounts import Amounts
-
         values = Amounts.split(rows) if kind in _OF_AMOUNTS else None
         if values is not None and values.marks:
             way = "combutab.preprocessing.read_amounts reads them"
@@ -439,7 +441,7 @@ def _odd_cells(texts: pd.Series, rows: Counts, n: int) -> Finding:
 def _others_than_amounts(rows: Counts) -> list[str]:
     """The texts that are no amounts; all, where numbers have no unit or separators."""
     forms = {text: number_form(text) for text in rows}
-    if not {*forms.values()} & {"comma", "gap", "sign"}:
+    if not {*forms.values()} & {"comma", "gap", "sign", "negative"}:
         return list(rows)
     return [text for text, form in forms.items() if not form]
 
@@ -454,7 +456,8 @@ def _measured(rows: Counts, n: int) -> Finding:
 
 def _number_texts(rows: Counts, n: int) -> Finding:
     """Numbers that are no numbers for their form, or for some among them that are none."""
-    forms: dict[str, dict[str, int]] = {"plain": {}, "comma": {}, "gap": {}, "sign": {}, "": {}}
+    names = ("plain", "comma", "gap", "sign", "negative", "")
+    forms: dict[str, dict[str, int]] = {name: {} for name in names}
     for value, count in rows.items():
         forms[number_form(value)][value] = count
     rest = forms.pop("")
@@ -469,6 +472,9 @@ def _number_texts(rows: Counts, n: int) -> Finding:
             "although the values are numbers with a currency or percent sign",
             _first_value(forms["sign"]),
         )
+    if forms["negative"]:
+        why = "although the values are numbers, negative ones in parentheses or with a minus behind"
+        return "sign", why, _first_value(forms["negative"])
     commas = [value for value in forms["gap"] if "," in value]
     if forms["comma"] and not any("." in value for value in (*commas, *forms["plain"])):
         why = "although the values have a decimal comma"
@@ -487,12 +493,18 @@ def _number_texts(rows: Counts, n: int) -> Finding:
 
 
 def number_form(value: str) -> str:
-    """Tell how a text writes a number: "plain", "comma", "gap", "sign"; "" if it is none."""
+    """Tell how a text writes a number, such as "plain" or "comma"; "" if it is none."""
     if len(value) > _MAX_LETTERS:
         return ""
     if _DECIMAL_NUMBER.fullmatch(value):
         return "plain"
+    negative = _NEGATIVE.fullmatch(value)
+    if negative is not None:
+        inner = number_form((negative[1] or negative[2]).strip())
+        return "negative" if inner not in ("", "negative") else ""
     if _THOUSANDS.fullmatch(value):
+        return "gap"
+    if _POINT_GROUPS.fullmatch(value) and not _HOST.fullmatch(value):
         return "gap"
     if _COMMA.fullmatch(value):
         return "comma"
@@ -557,9 +569,16 @@ def _marks(rows: Counts, n: int) -> Finding:
     """Marks for missing values among words."""
     marks = {value: count for value, count in rows.items() if is_mark(value)}
     words = [value for value in rows if value not in marks]
+    marks = {mark: count for mark, count in marks.items() if not _is_code_like(mark, words)}
     if not marks or len(words) < 2 or not all(any(map(str.isalnum, value)) for value in words):
         return None
     return "missing mark", _CODE, _of_marks(marks)
+
+
+def _is_code_like(mark: str, words: list[str]) -> bool:
+    """Tell whether a mark has the form of all words, such as NA among the codes DE and ZA."""
+    form = re.compile(rf"[A-Z]{{{len(mark)}}}")
+    return all(form.fullmatch(value) for value in (mark, *words))
 
 
 def _of_marks(marks: Counts) -> str:
@@ -588,7 +607,10 @@ _MIN_LABEL_SHARE = 0.01  # of the rows: a text among numbers that is no class
 _N_SHOWN = 3  # values that an error names
 _MAX = int(np.finfo(np.float64).max)
 
-_MEASURED = re.compile(r"[-+(]{0,2}\d[\d.,]*\s?\D{0,8}")  # such as 12.5 kg, or (12)
+_MEASURED = re.compile(  # such as 12.5 kg, $56.7M, Rs. 12 lakhs, - 23 or 2h 5m
+    rf"[-+−(]{{0,2}}\s*{UNIT}\s*[-+−]?\s*(\d[\d.,{_GAPS}]*\s?\D{{0,10}}"
+    r"|(\d+\s?(d|h|min|m|s)\s?){2,4}|\d+(:\d\d){1,2})"
+)
 
 Task = Literal["classification", "regression"]
 TargetFault = Literal["cells", "decimal comma", "form", "text", "names", "dates", "empty"]
@@ -605,6 +627,7 @@ _FORM_NAMES = {
     "comma": "numbers with a decimal comma",
     "gap": "numbers with separators between thousands",
     "sign": "numbers with a sign of currency or percent",
+    "negative": "numbers in parentheses or with a minus behind",
 }
 
 
@@ -760,10 +783,15 @@ def _check_labels(column: pd.Series, name: str) -> None:
         raise TargetError(f"holds dates as text, such as {quoted(example)}", "dates", name)
     elif len(rows) > _MAX_CLASSES:
         measured = {value: count for value, count in rows.items() if _MEASURED.fullmatch(value)}
-        if sum(measured.values()) >= _MIN_SHARE_ALIKE * n:
-            example = quoted(next(iter(measured)))
-            problem = f"has numbers with a unit or other text, such as {example}"
-            raise TargetError(problem, "form", name)
+        n_values = n - sum(count for value, count in rows.items() if is_mark(value))
+        if sum(measured.values()) >= _MIN_SHARE_ALIKE * n_values:
+            example = quoted(
+                next((v for v in measured if not number_form(v)), next(iter(measured)))
+            )
+            others = [value for value in rows if value not in measured]
+            also = f", and {_named_cells(texts, others, 0)}" if others else ""
+            problem = f"has {sum(measured.values()):,} numbers with a unit or other text, such as "
+            raise TargetError(f"{problem}{example}{also}", "form", name)
         if len(rows) > n / 2:
             raise TargetError(*_different_texts(rows, n), name)
 
@@ -801,7 +829,7 @@ def _problem(
     with_points = any("." in value and form in ("plain", "gap") for value, form in forms.items())
     if "comma" in forms.values() and not with_points:  # 2 and 1,020 have a form that 1,5 tells of
         forms = {v: "comma" if form in ("plain", "gap") else form for v, form in forms.items()}
-    counts = dict.fromkeys(("plain", "comma", "gap", "sign", ""), 0)
+    counts = dict.fromkeys(("plain", "comma", "gap", "sign", "negative", ""), 0)
     for value, form in forms.items():
         counts[form] += rows[value]
     most = max(counts, key=counts.__getitem__)

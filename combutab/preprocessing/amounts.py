@@ -26,13 +26,13 @@ _GAPS = "".join(_ALIKE)  # between thousands
 _ALL_MARKS = _MARKS + _GAPS
 _NAMES = "AED AUD BGN BRL CAD CHF CNY CZK DKK EUR GBP HKD HUF ILS INR ISK JPY KRW MXN NOK NZD PLN"
 _NAMES += " RON RUB SAR SEK SGD THB TRY UAH USD ZAR kr Kr zł Kč Ft Fr SFr Rs"
-_UNIT = rf"(?:(?:US|A|C|R)?[$¢-¥\u20a0-\u20cf]|[%‰]|(?:{'|'.join(_NAMES.split())})(?![^\W\d_])\.?)?"
+UNIT = rf"(?:(?:US|A|C|R)?[$¢-¥\u20a0-\u20cf]|[%‰]|(?:{'|'.join(_NAMES.split())})(?![^\W\d_])\.?)?"
 _SPACE = r"[ \u00a0\u202f]?"
 _NUMBER = rf"([.,]?\d(?:[\d.,{_GAPS}]*\d)?)"
 _SIGN = "([-+\u2212]?)"
 _AMOUNT = re.compile(
-    rf"(\(?){_SIGN}{_SPACE}({_UNIT}){_SPACE}{_SIGN}{_SPACE}{_NUMBER}"
-    rf"{_SPACE}({_UNIT}){_SPACE}(-?){_SPACE}({_UNIT})(\)?)"
+    rf"(\(?){_SIGN}{_SPACE}({UNIT}){_SPACE}{_SIGN}{_SPACE}{_NUMBER}"
+    rf"{_SPACE}({UNIT}){_SPACE}(-?){_SPACE}({UNIT})(\)?)"
 )
 _MOST = 40  # characters of an amount
 _MIN_ID = 7  # digits: as many in all values, in groups, are an identifier
@@ -224,13 +224,17 @@ class Amounts:
         digits = [part.digits for part in self._parts]
         if self.has_unit or any(decimal in each for each in digits if decimal):
             return False
-        if not thousands:  # a plain number, with a sign behind it or in parentheses
-            return not decimal
+        if not thousands:  # a plain number is one if some are negative as accountants write it
+            negative = [part.around for part in self._parts if part.negative]
+            is_signed = any("(" in around or around.endswith("-") for around in negative)
+            return not decimal and not (is_signed and len(negative) < len(digits))
         groups = [re.split(f"[{re.escape(thousands)}]", each) for each in digits]
         if any(part.plus for part in self._parts):
             return True
         if all(len(each) == 4 and max(map(int, each)) < 256 for each in groups):
             return True
+        if 2 * sum(each.endswith("00") for each in digits) >= len(digits):  # names are not round
+            return False
         lengths = {sum(map(len, each)) for each in groups}
         least = 1 if set(thousands) & set(_GAPS) else _MIN_ID
         return as_long and len(digits) > 1 and len(lengths) == 1 and lengths.pop() >= least

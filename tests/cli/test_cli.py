@@ -12,9 +12,10 @@ import typer
 
 import combutab
 from combutab import TabFlow
-from combutab.cli import _files, app, main
+from combutab.cli import app, main
 from combutab.cli._console import echo
 from combutab.datasets import TableError
+from combutab.datasets.tables import TableFile
 
 
 def test_a_process_ends_with_code_2_and_one_line(tmp_path, files):
@@ -74,12 +75,12 @@ def test_a_number_and_its_percent_sign_are_on_one_line(capsys):
 
 
 def test_ctrl_c_of_which_pandas_makes_a_broken_file_is_ctrl_c(tmp_path, monkeypatch, capsys):
-    def read(*arguments, **options):
+    def read(file):
         with suppress(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
         raise TableError("Error tokenizing data")
 
-    monkeypatch.setattr(_files, "read_table", read)
+    monkeypatch.setattr(TableFile, "table", read)
     table = tmp_path / "t.csv"
     table.write_text("a,b\n1,2\n")
     assert main(["synth", str(table), "-o", str(tmp_path / "out.csv")]) == 130

@@ -10,7 +10,13 @@ import pytest
 
 import combutab
 from combutab.cli import main
-from combutab.cli._files import FileFormat, Reading, read_file, write_table
+from combutab.cli._files import (
+    FileFormat,
+    Reading,
+    hint_at_odd_columns,
+    read_file,
+    write_table,
+)
 from combutab.datasets import TableError
 from combutab.preprocessing.amounts import Amounts
 from tests.cli.exports import COUNTRIES, sales, write_export
@@ -393,3 +399,163 @@ def test_forms_of_amounts_of_a_strangers_file():
     }.items():  # fmt: skip
         with pytest.raises((ValueError, TypeError)):
             FileFormat.from_json(known | {"amounts": {"a": form | {field: value}}})
+
+
+# ---- Marks of missing values, empty columns, and headers below the first line --------------------
+
+
+def said(tmp_path, capsys, text, reading=None, name="t.csv", like=None):
+    path = tmp_path / name
+    path.write_text(text)
+    table, forms = read_file(path, reading or Reading(), like)
+    return table, forms, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("end", ["", ";", ";;"])
+@pytest.mark.parametrize("note", ["", "late"])
+def test_empty_columns_do_not_change_the_decimal_mark(tmp_path, capsys, note, end):
+    rows = [f"{20 + i},5;7,60{i};{note}{end}" for i in range(5)]
+    table, forms, _ = said(tmp_path, capsys, "\n".join(["temp;weight;note", *rows]))
+    assert forms.decimal == ","
+    assert table["temp"].tolist() == [20.5 + i for i in range(5)]
+    assert table["weight"].tolist() == [7.6, 7.601, 7.602, 7.603, 7.604]
+
+
+@pytest.mark.parametrize(("sep", "name"), [(";", "t.csv"), (",", "t.csv"), ("\t", "t.tsv")])
+def test_a_column_is_read_with_the_marks_of_the_known_format(tmp_path, capsys, sep, name):
+    rows = ["1.234.567", "2.345", "980.000"]
+    known = "\n".join(f"{row}{sep}{i + 0.5}" for i, row in enumerate(rows))
+    _, like, _ = said(tmp_path, capsys, f"salary{sep}cost\n{known}", name=name)
+    new = f"salary{sep}note\n1.234{sep}x\n950.000{sep}y\n"
+    table, _, _ = said(tmp_path, capsys, new, name=name, like=like)
+    assert table["salary"].tolist() == [1234, 950000]
+
+
+def test_a_file_in_another_format_than_the_known_one_is_read(tmp_path, capsys):
+    _, like, _ = said(tmp_path, capsys, "a;b\n1,5;1.234,5\n2,5;2.345,5\n")
+    table, forms, _ = said(tmp_path, capsys, "a;b\n1.5;1.234\n2.5;2.345\n", like=like)
+    assert forms.decimal == "."
+    assert table["a"].tolist() == [1.5, 2.5]
+    ambiguous, _, _ = said(tmp_path, capsys, "a;b\n1.234;1.234\n2.345;2.345\n", like=like)
+    assert ambiguous["a"].tolist() == [1234, 2345]
+
+
+CODES = "country,x\n" + "".join(f"{code},{i}\n" for i, code in enumerate(["NA", "DE", "ZA", "NA"]))
+
+
+def test_a_code_among_codes_is_a_value(tmp_path, capsys):
+    table, forms, err = said(tmp_path, capsys, CODES)
+    assert table["country"].tolist() == ["NA", "DE", "ZA", "NA"]
+    assert "'NA' is read as a value of 'country' (2 rows)" in err
+    assert "use --missing 'NA'" in err
+    known = FileFormat.from_json(json.loads(json.dumps(asdict(forms))))
+    new, _, err = said(tmp_path, capsys, "country,x\nNA,1\n", like=known)
+    assert new["country"].tolist() == ["NA"]
+    assert err == ""
+    table, _, err = said(tmp_path, capsys, CODES, Reading(missing=("NA",)))
+    assert table["country"].isna().tolist() == [True, False, False, True]
+    assert err == ""
+
+
+@pytest.mark.parametrize("mark", ["NA", "None", "null", "nan", "N/A", "NULL"])
+def test_a_mark_among_words_is_missing_and_said(tmp_path, capsys, mark):
+    text = f"garage,x\n{mark},1\nAttached,2\nBuilt-in,3\n"
+    table, _, err = said(tmp_path, capsys, text)
+    assert table["garage"].isna().tolist() == [True, False, False]
+    assert f"'{mark}' is read as a missing value in 'garage' (1 row); use --not-missing" in err
+    table, forms, err = said(tmp_path, capsys, text, Reading(not_missing=(mark,)))
+    assert table["garage"].tolist() == [mark, "Attached", "Built-in"]
+    assert err == ""
+    new, _, _ = said(tmp_path, capsys, text, like=FileFormat.from_json(asdict(forms)))
+    assert new["garage"].tolist() == [mark, "Attached", "Built-in"]
+
+
+def test_a_mark_of_missing_numbers_is_no_value_elsewhere(tmp_path, capsys):
+    table, _, err = said(tmp_path, capsys, "garage,area\nNA,NA\nAttached,2.5\nBuilt-in,3.5\n")
+    assert table.isna().sum().tolist() == [1, 1]
+    assert err == ""
+
+
+def test_named_marks_of_missing_values_hold_for_the_model(tmp_path, capsys):
+    text = "a,b\nNot Available,x\n1.5,Not Available\n2,y\n"
+    table, forms, _ = said(tmp_path, capsys, text, Reading(missing=("Not Available",)))
+    assert table["a"].tolist()[1:] == [1.5, 2]
+    assert table["b"].isna().tolist() == [False, True, False]
+    new, _, _ = said(tmp_path, capsys, text, like=FileFormat.from_json(asdict(forms)))
+    pd.testing.assert_frame_equal(new, table)
+
+
+def test_hints_name_each_mark_with_its_columns(tmp_path, capsys):
+    mixed = ["Not Available", "Not Available", *map(str, range(20))]
+    columns = {f"rate {k}": mixed for k in range(7)}
+    table = pd.DataFrame(
+        {"provider": ["0F", "1F", *map(str, range(20))]} | columns | {"word": ["?", *"abc" * 7]}
+    )
+    hint_at_odd_columns(table, Reading(), identifiers=False)
+    provider, rates, word = capsys.readouterr().err.splitlines()
+    assert "'provider' is" in provider
+    assert "--missing" not in provider
+    assert "'rate 4' and 2 more are" in rates
+    assert "use --missing 'Not Available' if it stands for missing values" in rates
+    assert "--missing '?'" in word
+
+
+STATION = "REGION:;SE\nSTATION:;A701\ndate;temperature\n2024/01/01;20,5\n2024/01/02;19,5\n"
+
+
+def test_lines_above_the_header_are_named_and_left_out(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    _, _, err = said(tmp_path, capsys, STATION)
+    assert "line 3 seems to be the header (date, temperature); use --header-row 3" in err
+    table, forms, err = said(tmp_path, capsys, STATION, Reading(header_row=3))
+    assert table["temperature"].tolist() == [20.5, 19.5]
+    assert "header" not in err
+    known = FileFormat.from_json(asdict(forms))
+    new, _, _ = said(tmp_path, capsys, STATION.replace("20,5", "21,5"), like=known)
+    assert new["temperature"].tolist() == [21.5, 19.5]
+    fit = ["fit", "t.csv", "--target", "temperature", "-o", "m"]
+    assert main(fit) == 2
+    assert "use --header-row 3" in capsys.readouterr().err
+    rows = "".join(f"2024/02/{1 + i % 28:02d};{i}\n" for i in range(60))
+    Path("t.csv").write_text(STATION + rows)
+    assert main([*fit, "--epochs", "1", "--header-row", "3"]) == 0
+    assert main(["predict", "m", "t.csv", "-o", "out.csv"]) == 0
+    assert len(pd.read_csv("out.csv", sep=";")) == 62
+    capsys.readouterr()
+
+
+TEXTS = [  # values, what they mean, what is said
+    (["(300)", "450", "(20)"], [-300, 450, -20], None),
+    (["300-", "450", "20-"], [-300, 450, -20], None),
+    (["1.250.000", "2.340.000"], [1250000, 2340000], "thousands"),
+    (["1.253.417", "2.341.859"], ["1.253.417", "2.341.859"], "--thousands ."),
+    (["1.1", "1.10", "1.2"], [1.1, 1.1, 1.2], "1.1 and 1.10 as the same one"),
+    (["12E4", "3E7"], [12e4, 3e7], "12E4 as 120000"),
+    (["1.5", "1.25", "2.0"], [1.5, 1.25, 2], None),
+]
+
+
+@pytest.mark.parametrize(("values", "meant", "says"), TEXTS)
+def test_texts_are_read_as_numbers_or_named(tmp_path, capsys, values, meant, says):
+    rows = "".join(f"{value},x\n{value},y\n" for value in values)
+    table, _, err = said(tmp_path, capsys, f"a,b\n{rows}")
+    assert table["a"].tolist() == [value for value in meant for _ in range(2)]
+    hint_at_odd_columns(table, Reading(), identifiers=False)
+    err += capsys.readouterr().err
+    assert (err == "") if says is None else (says in err)
+
+
+@pytest.mark.parametrize(("sep", "name"), [(";", "t.csv"), ("|", "t.csv"), ("\t", "t.tsv")])
+def test_ambiguous_points_are_said_unless_commas_separate(tmp_path, capsys, sep, name):
+    text = f"a{sep}b\n1.234{sep}x\n12.500{sep}y\n"
+    table, _, err = said(tmp_path, capsys, text, name=name)
+    assert table["a"].tolist() == [1.234, 12.5]
+    assert "use --thousands . to read them as thousands separators" in err
+
+
+def test_dates_beyond_nanoseconds_are_dates(tmp_path, capsys):
+    for text in ("a;b\n31.12.9999;1\n05.01.2024;2\n", "a,b\n1500-01-11,1\n9999-12-31,2\n"):
+        table, forms, _ = said(tmp_path, capsys, text)
+        assert table["a"].dtype == "datetime64[s]"
+        write_table(table, forms, tmp_path / "out.csv")
+        assert (tmp_path / "out.csv").read_text() == text

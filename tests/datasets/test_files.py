@@ -2,12 +2,13 @@
 
 import gzip
 import re
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from combutab.datasets import TableError, read_cells, read_table, split_target
@@ -184,6 +185,8 @@ cells = st.one_of(st.integers(-(10**6), 10**6), st.floats(-1e6, 1e6), st.none())
 def test_what_pandas_writes_is_read_back(tmp_path, columns, rows):
     frame = pd.DataFrame([row[: len(columns)] for row in rows], columns=columns, dtype=float)
     path = tmp_path / "t.csv"
+    frame = frame.dropna(how="all")  # rows without a value are left out
+    assume(len(frame))
     frame.to_csv(path, index=False)
     table = read_table(path)
     assert list(table) == columns
@@ -242,3 +245,110 @@ def test_cells_are_read_as_they_are_written(tmp_path):
     assert read_cells(path, [2], only_empty=True)["day"].tolist() == ["NA", "5.1.2024"]
     with pytest.raises(TableError, match="no text file"):
         read_cells(write(tmp_path, "t.xlsx", "x"))
+
+
+# ---- Where the table lies in its file, and what is missing ---------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a;b;\n1;2;\n3;4;\n;;\n",
+        "a;b\n1;2;\n3;4;;\n",
+        ";;\na;;b\n1;;2\n\n3;;4\n",
+        "a;b\n1;2\n;\n3;4\n",
+    ],
+)
+def test_rows_and_unnamed_columns_without_values_are_left_out(tmp_path, text):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        table = read_table(write(tmp_path, "t.csv", text), sep=";")
+    pd.testing.assert_frame_equal(table, pd.DataFrame({"a": [1, 3], "b": [2, 4]}))
+    assert all("without" in str(note.message) for note in caught)
+    cells = read_cells(tmp_path / "t.csv", sep=";")
+    assert cells.to_numpy().tolist() == [["1", "2"], ["3", "4"]]
+
+
+@pytest.mark.parametrize(
+    "text", ["a;b;\n1;2;3\n4;5\n", "a;b\n1;2;3\n", "a;b;\n1\n", "a;b;c\n1;2\n"]
+)
+def test_rows_with_values_elsewhere_are_refused(tmp_path, text):
+    with pytest.raises(TableError, match="fields, but the header has"):
+        read_table(write(tmp_path, "t.csv", text), sep=";")
+
+
+def test_unnamed_columns_with_values_are_kept(tmp_path):
+    table = read_table(write(tmp_path, "t.csv", ",a\n0,x\n1,y\n"))
+    assert table.to_dict("list") == {"Unnamed: 0": [0, 1], "a": ["x", "y"]}
+
+
+def test_a_code_among_codes_is_a_value_with_a_warning(tmp_path):
+    path = write(tmp_path, "t.csv", "country,x\nNA,1\nDE,2\nZA,\n")
+    with pytest.warns(UserWarning, match=r"missing=\['NA'\]"):
+        table = read_table(path)
+    assert table["country"].tolist() == ["NA", "DE", "ZA"]
+    assert read_table(path, missing=["NA"])["country"].isna().tolist() == [True, False, False]
+    path = write(tmp_path, "t.csv", "level,x\nNone,1\nmild,2\nhigh,\n")
+    with pytest.warns(UserWarning, match=r"not_missing=\['None'\]"):
+        assert read_table(path)["level"].isna().sum() == 1
+    assert read_table(path, not_missing=["None"])["level"].tolist() == ["None", "mild", "high"]
+    with pytest.raises(TableError, match="missing must be a sequence"):
+        read_table(path, missing="NA")
+
+
+def test_the_header_may_stand_in_a_later_line(tmp_path):
+    rows = "".join(f"2024-01-0{i},{i}\n" for i in range(1, 9))
+    path = write(tmp_path, "t.csv", f"Export of May\n\nday,sales\n{rows}")
+    with pytest.raises(TableError, match=r"line 3 seems .* \(day, sales\); use header_row=3"):
+        read_table(path)
+    table = read_table(path, header_row=3)
+    assert table["sales"].tolist() == [*range(1, 9)]
+    assert table["day"].dtype.kind == "M"
+    units = write(tmp_path, "u.csv", "time,rain\nUTC,mm\n1,2\n2,3\n3,4\n")
+    assert read_table(units).shape == (4, 2)  # units stand below the header
+    for row in (0, 99):
+        with pytest.raises(TableError, match=r"header_row|line 99"):
+            read_table(path, header_row=row)
+
+
+def test_sheets_titles_and_blank_cells_of_a_workbook(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.append(["Sales 2023"])
+    for row in ([], ["day", "country", None, "n"], ["2024-01-01", "NA", None, 1]):
+        book.active.append(row)
+    for i, code in enumerate(["DE", "ZA", "BW"]):
+        book.active.append([f"2024-01-0{i + 2}", code, None, i])
+        book.active.append([])
+    other = book.create_sheet("other")
+    other.append(["a", "b"])
+    other.append([1, 2])
+    path = tmp_path / "t.xlsx"
+    book.save(path)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        read_table(path)
+        said = " ".join(str(warning.message) for warning in caught)
+        table = read_table(path, header_row=3)
+    for way_out in ("use header_row=3", "use sheet='other'", "without a value left out"):
+        assert way_out in said
+    assert list(table) == ["day", "country", "n"]
+    assert table["country"].tolist() == ["NA", "DE", "ZA", "BW"]
+    assert table["n"].tolist() == [1, 0, 1, 2]
+    assert table["n"].dtype == "int64"
+    for sheet in ("other", 2):  # a name, or a number
+        assert read_table(path, sheet=sheet).to_dict("list") == {"a": [1], "b": [2]}
+    with pytest.raises(TableError, match="no sheet 'third'; there are 'Sheet', 'other'"):
+        read_table(path, sheet="third")
+    with pytest.raises(TableError, match="sheet"):
+        read_table(write(tmp_path, "t.csv", CSV), sheet="other")
+
+
+def test_garbled_english_names_cp1252_first(tmp_path):
+    name = b"Manuel Rodr\xcc_guez S\xcc\xc1nchez \x81"
+    path = write(tmp_path, "t.csv", b"who,y\n" + b"Smith,1\n" * 99 + name + b",2\n")
+    message = complaint(path)
+    assert "try encoding='cp1252'" in message
+    assert "RodrÌ_guez" in message
+    assert "RodrÃ_guez" in message
+    assert read_table(path, encoding="cp1252")["who"].iloc[-1].startswith("Manuel RodrÌ_guez")
