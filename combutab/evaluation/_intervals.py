@@ -68,7 +68,8 @@ class Bootstrap:
             return np.nan, np.nan
         scale = _Scale(metric.low, metric.high, self.n_units)
         center, spread = scale.transform(np.array([score]))[0], scale.transform(drawn).std(ddof=1)
-        if not np.isfinite(center) or not np.isfinite(spread):
+        # Samples that all have the same score, such as an accuracy of 1, do not show how it varies.
+        if not np.isfinite(center) or not np.isfinite(spread) or spread < 1e-9:
             return np.nan, np.nan
         n = self.n_units
         error = spread * np.sqrt(self.inflation * n / (n - 1))

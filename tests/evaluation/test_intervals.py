@@ -48,6 +48,14 @@ def test_the_interval_of_a_mean_error_is_that_of_students_t():
     assert_allclose([low, high], [errors.mean() - half, errors.mean() + half], rtol=0.01)
 
 
+def test_a_perfect_score_has_no_interval_without_width():
+    labels = np.arange(60) % 2
+    samples = draw_samples(60, 20, np.random.default_rng(0))
+    accuracy = METRICS["classification"]["accuracy"]
+    interval = samples.interval(accuracy, 1.0, labels, (labels, np.eye(2)[labels]))
+    assert np.isnan(interval).all()
+
+
 def test_groups_of_equal_rows_widen_the_interval():
     level = RNG.normal(size=40)
     y, X = np.repeat(level, 25), np.zeros((1000, 1))
