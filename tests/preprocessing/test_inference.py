@@ -178,3 +178,11 @@ def test_dates_are_refused():
 def test_three_dimensions_are_refused():
     with pytest.raises(ValueError, match=r"shape \(1, 1, 1\)"):
         infer_task(np.zeros((1, 1, 1)))
+
+
+@pytest.mark.parametrize("form", ["${:.1f}M", "-  {:.0f}", "{:.2f} bn", "₹{:.1f} lakhs", "{:.1f}K"])
+def test_amounts_with_words_are_no_class_labels(form):
+    values = np.where(np.arange(300) % 5 < 2, "-", [form.format(a + 1) for a in range(300)])
+    with pytest.raises(TargetError, match="180 numbers with a unit") as caught:
+        infer_task(values)
+    assert "(120 rows" in str(caught.value)
