@@ -726,8 +726,8 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
                 warnings.warn(
                     f"{block.label(i)} has dates that are later than all of the training rows "
                     f"(about {last}): later trends are unknown, and the prediction is that of the "
-                    "last date. Fit again with recent rows, and evaluate with a split by time "
-                    "(TimeSeriesSplit)",
+                    "last date. Fit again with recent rows, and evaluate on rows later than those "
+                    "that are fitted",
                     stacklevel=2,
                 )
 

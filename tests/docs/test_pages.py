@@ -30,6 +30,7 @@ OWN = [path for path in PAGES if code(path) - code(ROOT / "README.md")]
 @pytest.mark.slow
 @pytest.mark.usefixtures("short_reports", "few_epochs")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:column .day. has dates that are later")  # as is said there
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.stem)
 def test_code_runs(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
