@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.sparse
 
-_LEAST_SHARE = 0.02  # of the test rows
-_LEAST_ROWS = 5
+_MIN_SHARE = 0.02  # of the test rows
+_MIN_ROWS = 5
+
+Splits = Sequence[tuple[np.ndarray, np.ndarray]]
 
 
-def count_repeated_rows(
-    X: Any, y: Any, splits: Sequence[tuple[np.ndarray, np.ndarray]]
-) -> tuple[int, int]:
+def warn_of_repeated_rows(X: Any, y: Any, splits: Splits, stacklevel: int) -> None:
+    """Warn of test rows that are also among the training rows of their split."""
+    n_repeated, n_test = count_repeated_rows(X, y, splits)
+    if n_repeated:
+        warnings.warn(
+            f"{n_repeated:,} of {n_test:,} test rows are also training rows, with the same "
+            "features and target, so scores are too good for new rows; drop copies, or keep them "
+            "together by groups (on the command line, --split group:COLUMN)",
+            stacklevel=stacklevel + 1,
+        )
+
+
+def count_repeated_rows(X: Any, y: Any, splits: Splits) -> tuple[int, int]:
     """Count the test rows that are also among the training rows, and all test rows of the splits.
 
     The first number is 0 where rows that are equal in all features and the target may be different
@@ -24,14 +37,11 @@ def count_repeated_rows(
     DataFrame, an array or a sparse matrix.
     """
     X = X.toarray() if scipy.sparse.issparse(X) else X
-    frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
-    columns = [_cell_hashes(column) for _, column in frame.items()]
-    columns += [_cell_hashes(pd.Series(column)) for column in np.atleast_2d(np.asarray(y).T)]
-    columns.sort(key=lambda values: -len(np.unique(values)))
     n_test = sum(len(test) for _, test in splits)
-    n_repeated = _n_in_both(columns, splits)
-    if n_repeated < max(_LEAST_ROWS, _LEAST_SHARE * n_test):
+    n_repeated = _n_in_both(_cells(X, y), splits)
+    if n_repeated < max(_MIN_ROWS, _MIN_SHARE * n_test):
         return 0, n_test
+    columns = sorted(_cells(X, y), key=lambda values: -len(np.unique(values)))
     rng = np.random.default_rng(0)
     by_chance = _n_in_both([rng.permutation(values) for values in columns], splits)
     in_half = min(_n_in_both(half, splits) for half in (columns[::2], columns[1::2]))
@@ -39,19 +49,32 @@ def count_repeated_rows(
     return (0 if is_natural else n_repeated), n_test
 
 
-def _cell_hashes(column: pd.Series) -> np.ndarray:
+def _cells(X: Any, y: Any) -> Iterator[np.ndarray]:
+    """Hashes of the values of each column, (n,) uint64; those of the targets come last."""
+    array = None if isinstance(X, pd.DataFrame) else np.asarray(X)
+    columns = X.items() if array is None else enumerate(array.T)
+    for _, column in columns:
+        yield _hash_values(column)
+    for column in np.atleast_2d(np.asarray(y).T):
+        yield _hash_values(column)
+
+
+def _hash_values(column: Any) -> np.ndarray:
+    if getattr(column.dtype, "kind", "O") in "biuf" and isinstance(column.dtype, np.dtype):
+        numbers = np.asarray(column, dtype=np.float64) + 0.0  # no negative zeros
+        numbers[np.isnan(numbers)] = np.nan
+        hashes = numbers.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        return hashes ^ (hashes >> np.uint64(32))
     try:
-        return pd.util.hash_pandas_object(column, index=False).to_numpy()
+        return pd.util.hash_pandas_object(pd.Series(column), index=False).to_numpy()
     except TypeError:  # cells such as lists
-        return pd.util.hash_pandas_object(column.astype(str), index=False).to_numpy()
+        return pd.util.hash_pandas_object(pd.Series(column).astype(str), index=False).to_numpy()
 
 
-def _n_in_both(
-    columns: Sequence[np.ndarray], splits: Sequence[tuple[np.ndarray, np.ndarray]]
-) -> int:
+def _n_in_both(columns: Iterable[np.ndarray], splits: Splits) -> int:
     """Number of test rows that equal a training row in these columns, over all splits."""
-    factors = np.random.default_rng(1).integers(2**63, size=len(columns), dtype=np.uint64)
-    rows = np.zeros(len(columns[0]), dtype=np.uint64)
-    for values, factor in zip(columns, factors, strict=True):
-        rows += values * (2 * factor + np.uint64(1))  # modulo 2^64
+    rng = np.random.default_rng(1)
+    rows: Any = np.uint64(0)
+    for values in columns:
+        rows = rows + values * (2 * rng.integers(2**63, dtype=np.uint64) + np.uint64(1))
     return sum(int(np.isin(rows[test], rows[train]).sum()) for train, test in splits)

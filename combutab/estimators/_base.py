@@ -40,6 +40,7 @@ from torch import Tensor
 from combutab._model_files import Checkpoint
 from combutab.core.device import Precision, guard_forks, resolve_device
 from combutab.core.metrics import plain_name
+from combutab.core.repeated import warn_of_repeated_rows
 from combutab.core.rng import Stream, fold_in, holding, seed_from
 from combutab.core.world import broadcast, plain_parameters, sharing
 from combutab.estimators._fitted import (
@@ -61,7 +62,14 @@ from combutab.estimators._jobs import (
 from combutab.estimators._parameters import AUTO_ROWS
 from combutab.estimators._targets import Target, check_weights
 from combutab.nn import Member, MLPSpec, NetworkSpec
-from combutab.preprocessing import EncodedTable, TableEncoder, as_numpy, is_polars, refuse_cells
+from combutab.preprocessing import (
+    EncodedTable,
+    TableEncoder,
+    as_numpy,
+    as_pandas,
+    is_polars,
+    refuse_cells,
+)
 from combutab.training import (
     PER_STEP,
     MemberPlan,
@@ -203,6 +211,15 @@ class Prepared:
         if self.stream is not None:
             return self.stream.n_rows
         return min(len(train) for train, _ in self.splits)
+
+    def warn_of_repeated_rows(self, X: Any, y: Any) -> None:
+        """Warn of rows of the given table that some member both trains and validates on."""
+        if self.out_of_fold is None:
+            return
+        rows = self.out_of_fold.kept
+        splits = [(rows[train], rows[val]) for train, val in self.splits if val is not None]
+        table, targets = (as_pandas(as_numpy(data)) for data in (X, y))
+        warn_of_repeated_rows(table, targets, splits, stacklevel=5)
 
 
 def check_given(
@@ -475,6 +492,7 @@ class BaseMLP(Fitted):
             prepared = self.encode_data(
                 X, y, sample_weight, X_val, y_val, groups=groups, fresh=fresh
             )
+            prepared.warn_of_repeated_rows(X, y)
             job = self.make_job(prepared, fresh=fresh)
             found = partial(self._fitted_attributes, job, fresh=fresh)
             with epoch_tasks(self, job, found, X, y, sample_weight) as told:

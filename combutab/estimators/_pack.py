@@ -332,6 +332,7 @@ class BasePack(_Kept):
                 raise ValueError(f"X_val and cv={self.cv!r} do not go together; use cv=None")
             self.__dict__.pop("_groups", None)
             prepared = self._prepare(X, y, sample_weight, X_val, y_val, groups, seed)
+            prepared.warn_of_repeated_rows(X, y)
             of_rows = prepared.out_of_fold
             n_parts = N_PARTS if self.scoring is None else N_PARTS_SCORER
             jobs, histories = member_jobs(members, prepared, n_parts)

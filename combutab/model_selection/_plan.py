@@ -26,7 +26,7 @@ from sklearn.utils.validation import _num_samples
 
 from combutab.core.device import resolve_device
 from combutab.core.metrics import METRICS, Metric, choose_metric
-from combutab.core.repeated import count_repeated_rows
+from combutab.core.repeated import warn_of_repeated_rows
 from combutab.core.rng import Stream, fold_in
 from combutab.core.scores import check_defined
 from combutab.core.splits import validation_splits
@@ -622,14 +622,7 @@ def plan_comparison(
             split = split if by_group else getattr(cv, "name", type(cv).__name__)
         else:
             split = "as given"
-    n_repeated, n_test = count_repeated_rows(X, target, splits)
-    if n_repeated:
-        warnings.warn(
-            f"{n_repeated:,} of {n_test:,} test rows are also training rows of their fold, with "
-            "the same features and target, so scores are too good for new rows; drop copies, or "
-            "keep them in one fold by groups (on the command line, --split group:COLUMN)",
-            stacklevel=3,
-        )
+    warn_of_repeated_rows(X, target, splits, stacklevel=3)
     metric = metric or default_metric(target, resolved, splits)
     check_metric(metric, target, splits)
     n_train = float(np.mean([len(train) for train, _ in splits]))

@@ -2,9 +2,12 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
+import scipy.sparse as sp
 from sklearn.model_selection import KFold
 
+from combutab import MLPClassifier, PackClassifier
 from combutab.core.repeated import count_repeated_rows
 from combutab.model_selection import plan_comparison
 
@@ -58,3 +61,21 @@ def test_a_comparison_warns_of_copies_and_names_groups():
     groups = np.tile(np.arange(100), 4)
     plan_comparison(X, y, groups=groups, **options)
     plan_comparison(NOISE, LABELS, **options)
+
+
+@pytest.mark.parametrize("form", [pd.DataFrame, np.asarray, pl.from_pandas, sp.csr_array])
+def test_a_fit_warns_of_copies(form):
+    X, y = form(pd.concat([NOISE] * 4, ignore_index=True)), np.tile(LABELS, 4)
+    settings = {"max_iter": 1, "hidden_layer_sizes": (4,), "random_state": 0}
+    clf = MLPClassifier(**settings, n_iter_no_change=np.inf)
+    with pytest.warns(UserWarning, match=r"of 160 test rows .* groups"):  # two networks
+        clf.fit(X, y)
+    clf.fit(X, y, groups=np.tile(np.arange(100), 4))
+    clf.set_params(early_stopping=False).fit(X, y)
+
+
+def test_a_pack_warns_of_copies():
+    X, y = pd.concat([NOISE] * 4, ignore_index=True), np.tile(LABELS, 4)
+    pack = PackClassifier(n_members=4, max_iter=1, cv=4, boosting=False, random_state=0)
+    with pytest.warns(UserWarning, match=r"of 400 test rows .* groups"):
+        pack.fit(X, y)
