@@ -61,7 +61,7 @@ def evaluate(
             help="Table of real rows that the generator was not trained on (hold-out). Models are "
             "tested on them, and privacy is measured against them. Without this table, models are "
             "tested on parts of REAL, and privacy is measured only by the "
-            "number of copied rows."
+            "number of copied rows and near copies."
         ),
     ] = None,
     out: Annotated[
@@ -70,6 +70,14 @@ def evaluate(
     ] = None,
     task: _options.Task = "auto",
     discrete: _options.Discrete = None,
+    identifiers: Annotated[
+        list[str] | None,
+        _options.columns_option(
+            "Columns that identify rows, such as a customer number, separated by commas. They are "
+            "left out of all scores, as are those that are detected.",
+            show_default="detected",
+        ),
+    ] = None,
     drop: _options.Drop = None,
     sep: _options.Sep = None,
     decimal: _options.Decimal = None,
@@ -94,7 +102,8 @@ def evaluate(
     model: Annotated[
         Path | None,
         typer.Option(
-            help="Saved generator (`combutab synth --save`), whose settings the report then lists."
+            help="Saved generator (`combutab synth --save`). The report lists its settings. "
+            "Columns for which it makes new identifiers are left out of all scores."
         ),
     ] = None,
     min_frequency: Annotated[
@@ -128,7 +137,9 @@ def evaluate(
     reading = _options.read_options(
         sep, decimal, thousands, encoding, header_row, sheet, missing, not_missing
     )
-    _options.check_table(real, reading, target=target, discrete=discrete)
+    _options.check_table(
+        real, reading, target=target, discrete=discrete, identifiers=identifiers
+    )
     for path in list(paths.values())[1:]:
         _options.check_table(path, reading)
     if model is not None:
@@ -138,6 +149,7 @@ def evaluate(
     from combutab.cli import _files, _generators
 
     made = {} if model is None else _generators.read_description(model)
+    generator = None if model is None else _generators.load_generator(model, "cpu")[0]
     read = {"real": _files.read_file(real, reading)}
     for role, path in list(paths.items())[1:]:
         read[role] = _files.read_file(path, reading, read["real"][1])
@@ -150,6 +162,11 @@ def evaluate(
         raise UserError("--drop leaves out all columns of REAL; keep at least one")
     column = None if target is None else _options.find_target(target, columns)
     categorical = _options.find_columns("--discrete", discrete, columns)
+    ids = _options.find_columns("--identifiers", identifiers, columns)
+    if column in ids and column is not None:
+        raise UserError(f"--identifiers lists the target {str(column)!r}; name other columns")
+    if len(ids) == len(columns):
+        raise UserError("--identifiers lists all columns of REAL; at least one other is needed")
     kind = "classification" if column in categorical else task
     if column not in (None, *categorical) and tables["real"][column].count():
         kind = _files.task_of(tables["real"][column], task, real, reading, "--task classification")
@@ -165,6 +182,8 @@ def evaluate(
         categorical=categorical,
         scoring=metric,
         learners=names[0] if len(names) == 1 else names,
+        identifiers=ids,
+        generator=generator,
         made=made,
         names=file_names(paths),
         min_frequency=_options.read_frequency(min_frequency),

@@ -83,8 +83,9 @@ def detection(
     predicted from its original in the training folds, and a copy of the real table would score
     below 0.5. Rows that occur more often are distributed over the folds.
 
-    A ROC AUC far below 0.5 is a sign of near copies of ``real``: the closest row to a near copy is
-    its original, so the classifier predicts that it is real.
+    A ROC AUC below 0.5 is no better than 0.5. It arises from near copies of ``real``, because the
+    closest row to a near copy is its original, but also from single columns that repeat the values
+    of ``real``, or their frequencies, more exactly than other real rows do. See `near_copies`.
 
     A linear model cannot detect that columns were sampled independently of each other. Decide by
     gradient boosting.

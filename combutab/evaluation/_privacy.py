@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Hashable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -346,7 +348,7 @@ def near_copies(
     *,
     real_train: Any,
     synthetic: Any,
-    holdout: Any,
+    holdout: Any = None,
     categorical: Collection[Hashable] = (),
     max_rows: int = 10_000,
     random_state: Any = 0,
@@ -354,31 +356,37 @@ def near_copies(
 ) -> pd.DataFrame:
     """Count synthetic rows that are nearly equal to one real row, and compare with chance.
 
-    A near copy is a synthetic row whose distance to the closest real row is not 0, but less than a
-    tenth of the distance to the second closest. Rows of the other real table show how often this
-    happens by chance. Unlike the measures of `privacy`, this also finds copies of one half of
-    ``real_train`` and one half of ``holdout``, which are equally close to both tables.
+    A near copy is a synthetic row whose distance to the closest real row is less than a tenth of
+    the distance to the second closest. Other real rows show how often this happens by chance:
+    those of the other real table, and each half of the same table, compared with the other half.
+    Unlike the measures of `privacy`, this also finds copies of one half of ``real_train`` and one
+    half of ``holdout``, which are equally close to both tables.
 
     Parameters
     ----------
     real_train, synthetic, holdout, categorical, random_state, n_jobs
-        As in `privacy`, with the same defaults; ``synthetic`` is one table.
+        As in `privacy`, with the same defaults; ``synthetic`` is one table, and ``holdout`` may be
+        None.
     max_rows : int, default=10_000
-        Maximum number of rows that are sampled from the synthetic table, and from each real table
-        as the reference.
+        Maximum number of rows that are sampled from each table to be compared with a real table.
 
     Returns
     -------
     DataFrame, one row for each real table
         ``real`` ("real_train" or "holdout"); ``near`` (number of near copies); ``share`` (of the
-        synthetic rows); ``reference`` (share of near copies among the rows of the other real
-        table); ``pvalue`` (probability of at least as many near copies if the synthetic rows were
-        rows of the other real table, by Przyborowski and Wilenski's test of two Poisson counts).
+        synthetic rows); ``reference`` (share of near copies among real rows); ``pvalue``
+        (probability of at least as many near copies if the synthetic rows were other real rows, by
+        Przyborowski and Wilenski's test of two Poisson counts).
 
     Raises
     ------
     ValueError
         As in `privacy`.
+
+    Notes
+    -----
+    Two rows of one table that are near each other are one event, so rows of the same table count
+    half.
 
     References
     ----------
@@ -396,27 +404,39 @@ def near_copies(
     0  real_train    0.5        0.0
     1     holdout    0.5        0.0
     """
-    tables = {_TRAIN: real_train, _HOLDOUT: holdout, "synthetic": synthetic}
+    tables = {_TRAIN: real_train, "synthetic": synthetic}
+    tables |= {} if holdout is None else {_HOLDOUT: holdout}
     aligned = align_tables(tables, reference=_TRAIN, categorical=categorical)
     seed, rows = seed_from(random_state), []
-    made = _drawn_rows(aligned["synthetic"], max_rows, seed)
+    queries = {name: _drawn_rows(table, max_rows, seed) for name, table in aligned.tables.items()}
     for name, other_name in ((_TRAIN, _HOLDOUT), (_HOLDOUT, _TRAIN)):
+        if name not in tables:
+            continue
         real = _drawn_rows(aligned[name], _MAX_MEASURED, seed)
-        other = _drawn_rows(aligned[other_name], max_rows, seed)
-        space = Space(aligned, real)  # which has seen neither of the two that are compared
-        near, by_chance = (
-            _n_near(space.points(each), space.points(real), n_jobs) for each in (made, other)
-        )
-        share = len(made) / (len(made) + len(other))
-        chance = float(binom.sf(near - 1, near + by_chance, share))
-        rows.append((name, near, near / len(made), by_chance / len(other), chance))
+        n_near = partial(_n_near, aligned, n_jobs=n_jobs)
+        near = n_near(queries["synthetic"], real)
+        order = np.random.default_rng(seed).permutation(len(queries[name]))
+        halves = [queries[name].iloc[half] for half in np.array_split(order, 2)]
+        n_by_chance = math.ceil((n_near(halves[0], halves[1]) + n_near(halves[1], halves[0])) / 2)
+        n_real = len(order) / 2
+        if other_name in tables:
+            n_by_chance += n_near(queries[other_name], real)
+            n_real += len(queries[other_name])
+        n_made = len(queries["synthetic"])
+        chance = float(binom.sf(near - 1, near + n_by_chance, n_made / (n_made + n_real)))
+        rows.append((name, near, near / n_made, n_by_chance / n_real, chance))
     return pd.DataFrame(rows, columns=["real", "near", "share", "reference", "pvalue"])
 
 
-def _n_near(rows: RowPoints, real: RowPoints, n_jobs: int | None) -> int:
-    distances = nearest_rows(rows, real, 2, n_jobs=n_jobs)
-    near = (_ratios(distances) < _NEAR_RATIO) & (distances[:, 0] > 0)
-    return int(near.sum())
+def _n_near(
+    tables: AlignedTables, rows: pd.DataFrame, real: pd.DataFrame, *, n_jobs: int | None
+) -> int:
+    """Count the near copies among rows that the real rows do not contain."""
+    if not len(rows) or not len(real):
+        return 0
+    space = Space(tables, real)
+    distances = nearest_rows(space.points(rows), space.points(real), 2, n_jobs=n_jobs)
+    return int((_ratios(distances) < _NEAR_RATIO).sum())
 
 
 def _drawn_rows(table: pd.DataFrame, n_rows: int, seed: int) -> pd.DataFrame:

@@ -11,15 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from combutab.preprocessing import find_identifiers
-
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # ---- Values that a page may show: those of enough rows -------------------------------------------
-
-_EXACT = 2**53  # floats beyond it are no whole numbers for certain
-_FEWEST = 20  # of so few rows all may well be different
 
 
 def least_rows(min_frequency: float, n_rows: int) -> int:
@@ -45,27 +40,6 @@ def shown_values(real: Sequence[pd.Series], synthetic: pd.Series, min_rows: int)
     invented = synthetic.dropna().astype(object).value_counts()
     invented = invented[~invented.index.isin(counts.index)]
     return pd.Index([*counts.index[counts >= min_rows], *invented.index[invented >= min_rows]])
-
-
-def is_identifier(column: pd.Series) -> bool:
-    """Whether a real column identifies its rows, or is not numeric and nearly all values differ.
-
-    The column is an aligned one.
-
-    >>> is_identifier(pd.Series(range(1000, 1500), dtype=float))
-    True
-    >>> is_identifier(pd.Series(np.linspace(0.0, 1.0, 500)))
-    False
-    """
-    present = column.dropna()
-    kind = column.dtype.kind
-    if kind == "f" and (present.abs() < _EXACT).all() and (present == present.round()).all():
-        present = present.astype(np.int64)
-    if find_identifiers(present) is not None:
-        return True
-    # few rows, or decimals as text
-    many = len(present) >= _FEWEST and present.nunique() > 0.5 * len(present)
-    return kind not in "fM" and many
 
 
 # ---- Axes for the values of a column: round numbers that do not depend on a single row ----------

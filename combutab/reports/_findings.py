@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binom, hypergeom
 
 from combutab.core.metrics import Metric
 from combutab.core.text import counted
+from combutab.reports._copies import ALPHA, FEWEST_COPIES, Copies, Repeated
 from combutab.reports._page import say
 from combutab.reports._yardsticks import Yardsticks, column_losses, pair_losses
 
@@ -38,8 +38,7 @@ TIES_GOOD, TIES_FAIR = 0.9, 0.75
 FEW = 100  # rows below which no learner learns to tell tables apart
 UNTIED = 0.1  # association up to which columns have nothing to do with each other
 ERRORS = 3.0  # standard errors up to which chance explains a sign
-RARE = 0.001  # probability from which on chance explains copies
-UNLIKELY = 0.05  # and below which single copies are a weak sign
+NEAR = 0.01  # share of near copies beyond chance that is a clear sign
 CLEAR = 0.55  # from where a sign is clear; one half is ideal
 BLIND = 0.7  # if chance alone may reach this, no sign says nothing
 _ROUNDING = 1e-9
@@ -90,15 +89,6 @@ class TwoSample:
     area: float
     error: float
     n_rows: int
-
-    @property
-    def near_copies(self) -> bool:
-        """Say whether the area is far below 0.5: the closest row to a near copy is its original.
-
-        In tables of few distinct rows the folds' areas are low or high together, so that the
-        standard error is too small: twice as many errors are asked for.
-        """
-        return self.area <= 1.0 - CLEAR and self.area + 2 * ERRORS * self.error < 0.5
 
     @property
     def differ(self) -> bool:
@@ -169,206 +159,6 @@ def points(share: float) -> str:
     return counted(round(min(100 * share, 100)), "percentage point")
 
 
-# ---- Synthetic rows, and single values, that are real ones ---------------------------------------
-
-
-@dataclass(frozen=True)
-class Copies:
-    """Counts of rows of one table that equal a row of another in every column.
-
-    Attributes
-    ----------
-    rows : int
-    of_single : int
-        Those of them that equal a row that is there once: of a table of few distinct rows many are
-        met by chance, of these hardly any is.
-    expected : float
-        How many ``of_single`` would be if the rows were others of the same distribution.
-    pvalue : float
-        How probable ``of_single``, or more, would be then.
-    near_pvalue : float
-        The same where real rows that differ in one column count as equal, which is more than chance
-        can do; 0 where there are none of these.
-    evenly : bool
-        Copied rows are as frequent among the rows of another real table. See `find_copies`.
-    """
-
-    rows: int
-    of_single: int
-    expected: float
-    pvalue: float
-    near_pvalue: float = 0.0
-    evenly: bool = False
-
-    @property
-    def by_chance(self) -> bool:
-        """Say whether chance explains the copies."""
-        return self.pvalue >= RARE or self._met_evenly
-
-    @property
-    def unexplained(self) -> bool:
-        """Say whether there are copies though hardly any real rows differ in one column only."""
-        return self.of_single > 0 and self.near_pvalue < UNLIKELY and not self._met_evenly
-
-    @property
-    def _met_evenly(self) -> bool:
-        # equal rows may have been removed from the real tables, so that none are left to count
-        return self.evenly and self.near_pvalue >= RARE
-
-
-def count_copies(
-    train: pd.DataFrame, synthetic: pd.DataFrame, test: pd.DataFrame | None = None
-) -> Copies:
-    """Count the rows of ``synthetic`` that are in ``train``, both as `align_tables` gives them.
-
-    Missing values equal each other. What is expected is what the rows of ``test`` show; without
-    them it is estimated from ``train``: of n rows, those that are there once have together a
-    probability of about twice the number of those that are there twice, over n (I. J. Good, "The
-    population frequencies of species and the estimation of population parameters", Biometrika 40,
-    1953).
-
-    The p-value is that of J. Przyborowski and H. Wilenski ("Homogeneity of results in testing
-    samples from Poisson series", Biometrika 31, 1940) for two Poisson counts: of all rows,
-    synthetic and held-out, that equal one that is there once, each is as likely to be any of these
-    rows.
-
-    >>> train = pd.DataFrame({"a": [1.0, 2.0, 2.0, None]})
-    >>> found = count_copies(train, pd.DataFrame({"a": [1.0, 2.0, 3.0, None, None]}))
-    >>> found.rows, found.of_single
-    (4, 3)
-    """
-    tables = [train, synthetic, *([] if test is None else [test])]
-    table = pd.concat(tables, ignore_index=True)
-    rows = _numbered(table)
-    ours, theirs, others = np.split(rows, np.cumsum([len(train), len(synthetic)]))
-    counts = np.bincount(ours, minlength=rows.max() + 1)
-    n_made, of_single = len(synthetic), int((counts[theirs] == 1).sum())
-    if test is None:
-        hits, n = int((counts == 2).sum()), len(train) / 2
-    else:
-        hits, n = int((counts[others] == 1).sum()), float(len(test))
-    near = max(hits, _count_near(table, len(train), n_made) if of_single else 0)
-
-    def probability(by_chance: int) -> float:
-        return float(binom.sf(of_single - 1, of_single + by_chance, n_made / (n_made + n)))
-
-    return Copies(
-        rows=int((counts[theirs] > 0).sum()),
-        of_single=of_single,
-        expected=n_made * hits / n,
-        pvalue=probability(hits),
-        near_pvalue=probability(near) if near else 0.0,
-    )
-
-
-def find_copies(
-    train: pd.DataFrame, synthetic: pd.DataFrame, test: pd.DataFrame, *, differ: bool = False
-) -> tuple[Copies, Copies]:
-    """Count the rows of ``synthetic`` that are in ``train``, and those that are in ``test``.
-
-    The rows of the one table show what chance does to those of the other, unless the two tables
-    ``differ``; then each shows it itself. Where equal rows were
-    removed before the real rows were split, they show nothing. Then a generator that copies none
-    meets rows of ``train`` no more often than rows of ``test``: of the real rows that occur once in
-    both together, those that are met fall on either side as if drawn at random (Fisher's exact
-    test).
-    """
-    found = (
-        count_copies(train, synthetic, None if differ else test),
-        count_copies(test, synthetic, None if differ else train),
-    )
-    rows = _numbered(pd.concat([train, test, synthetic], ignore_index=True))
-    sides = np.split(rows, np.cumsum([len(train), len(test)]))[:2]
-    counts = np.bincount(np.concatenate(sides), minlength=rows.max() + 1)
-    met = np.zeros(len(counts), dtype=bool)
-    met[rows[len(train) + len(test) :]] = True
-    single = [side[counts[side] == 1] for side in sides]
-    n_met = [int(met[side].sum()) for side in single]
-    n_all = sum(map(len, single))
-    evenly = [
-        min(n_met) > 0 and hypergeom.sf(n - 1, n_all, len(side), sum(n_met)) >= RARE
-        for n, side in zip(n_met, single, strict=True)
-    ]
-    of_train, of_test = (
-        replace(copies, evenly=bool(each)) for copies, each in zip(found, evenly, strict=True)
-    )
-    return of_train, of_test
-
-
-def count_values(
-    train: pd.DataFrame,
-    synthetic: pd.DataFrame,
-    test: pd.DataFrame | None = None,
-    *,
-    identifiers: Collection[Hashable] = (),
-) -> dict[Hashable, Copies]:
-    """Find the columns whose values of single real rows are copied too often to be chance.
-
-    What chance does is what the rows of ``test`` show, or ``train`` itself, whichever is more: a
-    column of dates or of running numbers may have other values in other real rows. New numbers of
-    ``identifiers`` may be those of real rows, but then of ``test`` as often as of ``train``.
-
-    >>> train = pd.DataFrame({"name": [f"person {i}" for i in range(50)], "sex": ["f", "m"] * 25})
-    >>> found = count_values(train, train)
-    >>> {column: copies.of_single for column, copies in found.items()}
-    {'name': 50}
-    """
-    found: dict[Hashable, Copies] = {}
-    for column in train.columns:
-        # a missing value is no one's own
-        tables = [
-            None if table is None else table[[column]].dropna()
-            for table in (train, synthetic, test)
-        ]
-        ours, made, others = tables
-        if ours is None or made is None or not len(ours) or not len(made):
-            continue
-        likely = count_copies(ours, made)
-        if others is not None and len(others):
-            beside, _ = find_copies(ours, made, others)
-            if column in identifiers and beside.evenly:
-                continue
-            likely = max(likely, beside, key=lambda each: each.pvalue)
-        if likely.pvalue < RARE / train.shape[1]:
-            found[column] = likely
-    return found
-
-
-def _count_near(table: pd.DataFrame, n_train: int, n_made: int) -> int:
-    """Count the held-out rows that equal a training row in all columns, or in all but one.
-
-    ``table`` has the training rows, the synthetic ones and the held-out ones. Without the last,
-    half of the training rows are counted that equal another one. In tables of one or two columns
-    rows must be equal in all.
-    """
-    n_columns = table.shape[1]
-    rng = np.random.default_rng(0)
-    hashes = np.empty((n_columns, len(table)), dtype=np.uint64)
-    for j in range(n_columns):
-        codes, values = pd.factorize(table.iloc[:, j])  # -1, the last one, where missing
-        hashes[j] = rng.integers(2**64, size=len(values) + 1, dtype=np.uint64)[codes]
-    total = hashes.sum(axis=0)
-    alone = len(table) == n_train + n_made
-    near = np.zeros(n_train if alone else len(table) - n_train - n_made, dtype=bool)
-    for each in hashes if n_columns > 2 else np.zeros((1, len(table)), dtype=np.uint64):
-        keys = total - each
-        if alone:
-            _, group, counts = np.unique(keys[:n_train], return_inverse=True, return_counts=True)
-            near |= counts[group] > 1
-        else:
-            near |= np.isin(keys[n_train + n_made :], keys[:n_train])
-    return -(-int(near.sum()) // (2 if alone else 1))
-
-
-def _numbered(table: pd.DataFrame) -> np.ndarray:
-    """A number for each row, from 0; equal rows have equal ones."""
-    numbers = np.zeros(len(table), dtype=np.int64)
-    for j in range(table.shape[1]):
-        codes, values = pd.factorize(table.iloc[:, j])  # -1 where missing
-        _, numbers = np.unique(numbers * (len(values) + 1) + codes + 1, return_inverse=True)
-    return numbers
-
-
 # ---- Judge whether rows of the real tables, or single values of them, are copied -----------------
 
 TRAINING, HELD_OUT_ROWS = "training", "held-out"  # what the rows of the real tables are called
@@ -376,16 +166,18 @@ TRAINING, HELD_OUT_ROWS = "training", "held-out"  # what the rows of the real ta
 
 @dataclass(frozen=True)
 class NearCopies:
-    """The share of synthetic rows that are near copies of rows of one real table.
+    """Synthetic rows that are near copies of rows of one real table, by `near_copies`.
 
     Attributes
     ----------
+    near : int
     share, reference : float
-        Of the synthetic rows, and of the rows of the other real table.
+        Of the synthetic rows, and of other real rows.
     pvalue : float
         How probable such a share is by chance.
     """
 
+    near: int
     share: float
     reference: float
     pvalue: float
@@ -393,12 +185,13 @@ class NearCopies:
     @property
     def beyond_chance(self) -> bool:
         """Say whether there are more near copies than chance and a different shape explain."""
-        return self.pvalue < RARE and self.share > 2 * self.reference
+        is_rare = self.pvalue < ALPHA / 2 or (self.reference == 0 and self.near > FEWEST_COPIES)
+        return is_rare and self.share > 2 * self.reference
 
     @property
     def many(self) -> bool:
         """Say whether they are a clear sign."""
-        return self.beyond_chance and self.share - self.reference >= CLEAR - 0.5
+        return self.beyond_chance and self.share - self.reference >= NEAR
 
 
 @dataclass(frozen=True)
@@ -409,21 +202,28 @@ class Disclosed:
     ----------
     rows : {TRAINING, HELD_OUT_ROWS}
     copies : Copies
-    values : mapping of column name to Copies
+    values : mapping of column name to Repeated
         The columns whose values are copied where one real row has them, beyond chance.
     near : NearCopies, optional
-        Of a table that others can be compared with.
+    identifying : collection of column names
+        Columns of ``values`` that hold text or identifiers. Numbers are a weak sign.
     """
 
     rows: str
     copies: Copies
-    values: Mapping[Hashable, Copies] = field(default_factory=dict)
+    values: Mapping[Hashable, Repeated] = field(default_factory=dict)
     near: NearCopies | None = None
+    identifying: Collection[Hashable] = ()
+
+    @property
+    def has_identifying_values(self) -> bool:
+        """Say whether values of text or identifiers are copied."""
+        return any(column in self.identifying for column in self.values)
 
     @property
     def worst(self) -> Hashable | None:
         """The column of which most values are copied beyond chance."""
-        excess = {name: each.of_single - each.expected for name, each in self.values.items()}
+        excess = {name: each.rows - each.expected for name, each in self.values.items()}
         return max(excess, key=lambda name: excess[name], default=None)
 
 
@@ -451,7 +251,6 @@ def judge_privacy(
     n_compared: int = 0,
     share_error: float = 0.0,
     n_seen: int = 0,
-    told: TwoSample | None = None,
     real: TwoSample | None = None,
     left_out: Sequence[Hashable] = (),
 ) -> Finding:
@@ -461,8 +260,8 @@ def judge_privacy(
     standard deviation by chance of its share of rows closer to training rows. ``tables`` are the
     training rows and, with held-out rows that are none of these, the held-out rows; ``n_compared``
     rows of each were compared by distance. ``n_seen`` held-out rows are training rows too, where
-    these are too many for chance. ``told`` and ``real`` are the two-sample tests of the synthetic
-    rows, and of the held-out ones, against the training rows.
+    these are too many for chance. ``real`` is the two-sample test of the held-out rows against the
+    training rows.
 
     The standard error of the area under the ROC curve is Mann and Whitney's for two groups that do
     not differ, ``sqrt((2 m + 1) / (12 m ** 2))`` with m rows of each real table.
@@ -478,18 +277,21 @@ def judge_privacy(
         )
     signs = [] if far is None else far.signs
     differ = real is not None and real.differ
-    near_copies = told is not None and told.near_copies
     toward = {TRAINING: signs, HELD_OUT_ROWS: [1.0 - sign for sign in signs]}
     poor, weak, close_to = [], [], []
     for table in tables:
         close = [] if differ else [sign for sign in toward[table.rows] if sign > 0.5]
-        likely = None if differ else table.near
-        near = max(close, default=0.0) >= CLEAR or (near_copies and table.rows == TRAINING)
-        near = near or (likely is not None and likely.many)
-        close_to += [table] * near
-        if near or table.values or not table.copies.by_chance:
+        is_close = max(close, default=0.0) >= CLEAR or (table.near is not None and table.near.many)
+        if is_close:
+            close_to.append(table)
+        if is_close or table.has_identifying_values or table.copies.signs:
             poor.append(table)
-        elif close or table.copies.unexplained or (likely is not None and likely.beyond_chance):
+        elif (
+            close
+            or table.values
+            or table.copies.is_weak_sign
+            or (table.near is not None and table.near.beyond_chance)
+        ):
             weak.append(table)
 
     reach = 0.0
@@ -497,11 +299,16 @@ def judge_privacy(
         reach = 0.5 + max(far.off_area, ERRORS * 0.5 / math.sqrt(n_made))
     level, headline = "unknown", ""
     if poor:
-        copied = not all(table.copies.by_chance for table in poor)
-        level, why = "poor", "copies" if copied else "close" if close_to else "values"
+        if any(not sign.left_out for table in poor for sign in table.copies.signs):
+            why = "copies"
+        elif any(table.copies.signs for table in poor):
+            why = "partial"
+        else:
+            why = "close" if close_to else "values"
+        level = "poor"
         if [table.rows for table in poor] == [HELD_OUT_ROWS]:
             headline = "Held-out rows or values are copied."
-    elif weak and far is not None:
+    elif weak and (far is not None or any(table.values for table in weak)):
         level, why = "fair", "weak"
     elif n_seen:
         why = "seen"
@@ -513,7 +320,7 @@ def judge_privacy(
         why = "differ"
     else:
         level, why = "good", "none"
-    suspected = [] if differ else [t for t in poor + weak if t.near and t.near.beyond_chance]
+    suspected = [table for table in poor + weak if table.near and table.near.beyond_chance]
     sentences = say(
         "privacy",
         why=why,
@@ -521,11 +328,9 @@ def judge_privacy(
         tables=tables,
         near=suspected,
         far=far,
-        area=told.area if told is not None and near_copies else None,
         n_made=n_made,
         n_seen=n_seen,
         n_compared=n_compared,
-        rare=RARE,
     )
     notes = say(
         "privacy_notes", clean=why == "none", rough=reach > CLEAR, left_out=_listed(left_out)
@@ -572,14 +377,10 @@ def judge_fidelity(
     sentences = [*rows[1], *pairs[1], *_judge_columns(alike, yardsticks)]
     if level == "unknown":
         sentences[0] = f"not known, with {counted(min(n_train, n_made), 'row')}: {sentences[0]}"
-    near_copies = told is not None and told.near_copies
-    headline = ""
-    if near_copies and level in ("good", "fair"):
-        headline = "Synthetic rows look like real rows, but may be near copies of them."
     differ = real is not None and real.n_rows >= FEW and real.area >= TOLD_FAIR
     notes = say("fidelity_notes", level=level, told=told, differ=differ, left_out=_listed(left_out))
     sentence = " ".join(f"{each[0].upper()}{each[1:]}." for each in sentences)
-    return Finding("fidelity", level, sentence, tuple(notes), headline)
+    return Finding("fidelity", level, sentence, tuple(notes))
 
 
 def _judge_columns(alike: pd.DataFrame, yardsticks: Yardsticks) -> list[str]:

@@ -28,7 +28,8 @@ from combutab.evaluation import (
     privacy,
 )
 from combutab.preprocessing import as_pandas, infer_task, refuse_large
-from combutab.reports._charts import is_identifier, least_rows
+from combutab.reports._charts import least_rows
+from combutab.reports._copies import find_copied_values, find_copies
 from combutab.reports._findings import (
     HELD_OUT,
     NOTHING,
@@ -38,16 +39,19 @@ from combutab.reports._findings import (
     Disclosed,
     Finding,
     NearCopies,
+    TwoSample,
     best_learner,
-    count_copies,
-    count_values,
-    find_copies,
     judge_fidelity,
     judge_privacy,
     judge_utility,
     two_sample,
 )
 from combutab.reports._findings import HELD_OUT_ROWS as UNSEEN
+from combutab.reports._identifiers import (
+    check_identifiers,
+    identifies_rows,
+    replaced_columns,
+)
 from combutab.reports._page import say, versions
 from combutab.reports._yardsticks import measure_yardsticks, share_by_chance
 
@@ -74,7 +78,9 @@ class SyntheticEvaluation:
     test : DataFrame or None
         Held-out real rows, aligned; None if there are none.
     kinds : mapping of column name to {"number", "category", "datetime"}
-        Kind of each column. The target of a classification is a category.
+        Kind of each column. The target of a classification and identifiers are categories.
+    identifiers : tuple of column names
+        Columns of identifiers, which are left out of all scores.
     target : column name or None
         Target column.
     task : {"classification", "regression"} or None
@@ -119,6 +125,7 @@ class SyntheticEvaluation:
     synthetic: pd.DataFrame = field(repr=False)
     test: pd.DataFrame | None = field(repr=False)
     kinds: Mapping[Hashable, str]
+    identifiers: tuple[Hashable, ...]
     target: Hashable | None
     task: Task | None
     metric: str | None
@@ -177,6 +184,7 @@ def evaluate_synthetic(
     categorical: Collection[Hashable] = (),
     learners: Any = "standard",
     scoring: str | None = None,
+    identifiers: Collection[Hashable] | None = None,
     made: Mapping[str, str] | None = None,
     generator: Any = None,
     names: Mapping[str, str] | None = None,
@@ -196,7 +204,7 @@ def evaluate_synthetic(
     real_test : table, optional
         Real rows that the generator was not trained on (hold-out). Without them, models are tested
         on each fifth of ``real_train`` in turn (for 5,000 rows or more, only on the first fifth),
-        and privacy is measured only by duplicates.
+        and privacy is measured only by duplicates and near copies.
     target : column name, optional
         Column that models are trained to predict. Without it the utility is not known.
     task : {"auto", "classification", "regression"}, default="auto"
@@ -209,6 +217,10 @@ def evaluate_synthetic(
         Metric of the utility. Classification: "roc_auc" (default), "log_loss", "accuracy",
         "balanced_accuracy", "average_precision", "f1" or "f1_macro". Regression: "r2" (default),
         "mae", "rmse", "mse" or "mape".
+    identifiers : collection of column names, optional
+        Columns that identify rows, such as a customer number. They are left out of all scores, as
+        are the columns for which ``generator`` makes new identifiers, and columns that are detected
+        (see the notes).
     made : mapping of str to str, optional
         Settings of the generator, for the report.
     generator : fitted generator, optional
@@ -247,16 +259,21 @@ def evaluate_synthetic(
     improvement over guessing that is kept, for the model that is best after training on the real
     rows.
 
+    Identifiers are left out, because their values should differ. They are detected by
+    `combutab.preprocessing.find_identifiers`, or if they are text that differs in most rows, or
+    integers that never repeat and are spread evenly, and nearly all synthetic ones are outside the
+    real range. If all columns are detected, none is left out.
+
     Fidelity: a classifier two-sample test (`detection`) by gradient boosting. Lost associations
     between columns can lower the level. Scores of single columns and of a linear classifier do not
-    affect it, because they are also good for columns that were sampled independently. Identifier
-    columns, such as running numbers, are left out, because their values should differ.
+    affect it, because they are also good for columns that were sampled independently.
 
-    Privacy: exact duplicates, near copies, distances to the closest record and membership inference
-    (`privacy`). Copies of held-out rows are detected in the same way as copies of training rows.
-    Synthetic rows that are closer to held-out rows are a sign that the two real tables are swapped,
-    or that the generator was trained on both. A ROC AUC of the two-sample test far below 0.5 is a
-    sign of near copies.
+    Privacy: tests for synthetic rows that equal a real row that occurs once, in all columns or in
+    all but one or two; for near copies (`near_copies`); for distances to the closest record and
+    membership inference (`privacy`); and for copied values of columns whose values identify rows.
+    Each is compared with what other real rows show. Copies of held-out rows are detected in the
+    same way as copies of training rows. Synthetic rows that are closer to held-out rows are a sign
+    that the two real tables are swapped, or that the generator was trained on both.
 
     Shares and ROC AUCs are reported with two standard errors.
 
@@ -276,138 +293,63 @@ def evaluate_synthetic(
     given |= {} if real_test is None else {"test": real_test}
     clock = _Clock(progress)
     options: dict[str, Any] = {"random_state": random_state, "n_jobs": n_jobs}
-    aligned = _align(given, named, categorical)
-    _check_target(aligned, target, task)
-    if task == "auto" and target not in (None, *categorical) and aligned["real"][target].count():
+    whole, left_out = _align_and_identify(given, named, categorical, identifiers, generator, target)
+    _check_target(whole, target, task)
+    if task == "auto" and target not in (None, *categorical) and whole["real"][target].count():
         column = pd.DataFrame(as_pandas(real_train))[target]
         infer_task(column, name=f"the target {target!r}")  # of text that is no label, an error
-    least = least_rows(min_frequency, len(aligned["real"]))
-
-    goal: Task | None = None
-    metric, efficacy, guess = None, None, None
-    utility = _unjudged(aligned, target)
-    if utility is None:
-        known = pd.concat([aligned[role][target] for role in given if role != "synthetic"]).dropna()
-        goal = infer_task(known) if task == "auto" else task
-        try:
-            metric = choose_metric(scoring or next(iter(METRICS[goal])), goal)
-            check_defined(metric.name, known)
-        except ValueError as error:
-            raise ValueError(f"scoring: {error}") from error
-        if goal == "classification":
-            aligned = _align(given, named, [*categorical, target])
-        judge = partial(
-            _judge_utility, aligned["synthetic"], target, goal, metric, learners, clock, options
-        )
-        real, test = aligned["real"], aligned.tables.get("test")
-        splits = _parts_in_turn(real, target, random_state) if test is None else [(real, test)]
-        utility, efficacy, guess = judge(splits, seen=test is None)
-        if test is not None and utility.level == "unknown" and len(real) < _ENOUGH:
-            # few held-out rows: all real rows are tested on in turn
-            splits = _parts_in_turn(
-                pd.concat([real, test], ignore_index=True), target, random_state
-            )
-            again = judge(splits, seen=True)
-            if again[0].level != "unknown":
-                utility, efficacy, guess = again
+    least = least_rows(min_frequency, len(whole["real"]))
+    aligned = _without(whole, left_out)
+    utility = _evaluate_utility(aligned, target, task, scoring, learners, clock, options)
+    if utility.task == "classification":  # the target becomes a category
+        whole = _align(given, named, [*categorical, *left_out, target])
+        aligned = _without(whole, left_out)
 
     train, rows, test = aligned["real"], aligned["synthetic"], aligned.tables.get("test")
     sources = {SYNTHETIC: rows} | ({} if test is None else {HELD_OUT: test})
     categories = aligned.columns("category")
-    # new names of rows differ from the real ones, as they should: by them alone rows are told apart
-    names_rows = [name for name in train if name != target and is_identifier(train[name])]
-    if len(names_rows) == train.shape[1]:
-        names_rows = []
-    judged, *others = (each.drop(columns=names_rows) for each in (train, *sources.values()))
-    judged_sources = dict(zip(sources, others, strict=True))
     with clock("fidelity", "comparing columns and pairs of columns"):
         alike = fidelity(
             real=train, synthetic=sources, categorical=categories, random_state=random_state
         )
         yardsticks = measure_yardsticks(
-            judged,
-            n_rows=len(rows),
-            kinds={name: aligned.kinds[name] for name in judged},
-            random_state=random_state,
+            train, n_rows=len(rows), kinds=aligned.kinds, random_state=random_state
         )
     with clock("detection", "distinguishing synthetic rows from real rows"):
-        detected = _run_detection(judged, judged_sources, options)
-    near, share_error, n_compared, n_seen, n_test = None, 0.0, 0, 0, 0
-    nearly: list[NearCopies] = []
-    # with identifiers, which are made anew, no row would equal its original
-    made_rows, held_out = judged_sources[SYNTHETIC], judged_sources.get(HELD_OUT)
-    if held_out is not None:
-        n_test = len(held_out)
-        n_compared = min(len(train), n_test, _MOST)
-        compared = {"categorical": [name for name in categories if name in judged], **options}
-        with clock("privacy", "measuring distances to real rows"):
-            near = privacy(
-                real_train=judged,
-                synthetic=made_rows,
-                holdout=held_out,
-                max_rows=_MOST,
-                **compared,
-            )
-            share_error = share_by_chance(judged, held_out, made_rows, **compared)
-            counted = near_copies(
-                real_train=judged, synthetic=made_rows, holdout=held_out, **compared
-            )
-            signs = counted[["share", "reference", "pvalue"]].itertuples(index=False)
-            nearly = [NearCopies(*each) for each in signs]
-        n_seen = _seen(judged, held_out)
+        detected = _run_detection(train, sources, options)
+    n_test = 0 if test is None else len(test)
     real_told = two_sample(detected, HELD_OUT, min(len(train), n_test))
-    if test is None or held_out is None or n_seen:
-        copies = count_copies(judged, made_rows)
-        disclosed = [Disclosed(TRAINING, copies, count_values(train, rows))]
-    else:
-        differ = real_told is not None and real_told.differ
-        copies, of_test = find_copies(judged, made_rows, held_out, differ=differ)
-        disclosed = [
-            Disclosed(rows_of, found, count_values(*real, identifiers=names_rows), each)
-            for rows_of, found, real, each in (
-                (TRAINING, copies, (train, rows, test), nearly[0]),
-                (UNSEEN, of_test, (test, rows, train), nearly[1]),
-            )
-        ]
+    with clock("privacy", "comparing synthetic rows with real rows"):
+        near, copies, privacy_finding = _evaluate_privacy(
+            whole, left_out, {"categorical": categories, **options}, real_told
+        )
     return SyntheticEvaluation(
-        train=train,
-        synthetic=rows,
-        test=test,
-        kinds=aligned.kinds,
+        train=whole["real"],
+        synthetic=whole["synthetic"],
+        test=whole.tables.get("test"),
+        kinds=whole.kinds,
+        identifiers=tuple(left_out),
         target=target,
-        task=goal,
-        metric=None if metric is None else metric.name,
-        guess=guess,
-        efficacy=efficacy,
+        task=utility.task,
+        metric=utility.metric,
+        guess=utility.guess,
+        efficacy=utility.efficacy,
         fidelity=alike,
         detection=detected,
         privacy=near,
-        copies=copies.rows,
+        copies=copies,
         findings=(
-            utility,
+            utility.finding,
             judge_fidelity(
-                alike[~alike[["column", "other_column"]].isin(names_rows).any(axis=1)],
+                alike,
                 detected,
                 yardsticks,
                 n_train=len(train),
                 n_made=len(rows),
                 n_test=n_test,
-                left_out=names_rows,
+                left_out=left_out,
             ),
-            _with_promise(
-                judge_privacy(
-                    near,
-                    disclosed,
-                    n_made=len(rows),
-                    n_compared=n_compared,
-                    share_error=share_error,
-                    n_seen=n_seen,
-                    told=two_sample(detected, SYNTHETIC, min(len(train), len(rows))),
-                    real=real_told,
-                    left_out=names_rows,
-                ),
-                described.get("Differential privacy"),
-            ),
+            _with_promise(privacy_finding, described.get("Differential privacy")),
         ),
         made=described,
         versions=versions(),
@@ -415,6 +357,177 @@ def evaluate_synthetic(
         seconds=clock.seconds,
         names=named,
         least_rows=least,
+    )
+
+
+# ---- Identifiers ---------------------------------------------------------------------------------
+
+
+def _align_and_identify(
+    given: Mapping[str, Any],
+    names: Mapping[str, str],
+    categorical: Collection[Hashable],
+    identifiers: Collection[Hashable] | None,
+    generator: Any,
+    target: Hashable | None,
+) -> tuple[AlignedTables, list[Hashable]]:
+    """The tables by their roles, and their columns of identifiers, which are categories.
+
+    As categories, integers of 64 bits stay exact, and may be compared with text.
+    """
+    raw = pd.DataFrame(as_pandas(given["real"]))
+    columns: list[Hashable] = [*raw.columns]
+    named: list[Hashable] = check_identifiers(identifiers or (), columns, target)
+    replaced = replaced_columns(generator)
+    named += [name for name in columns if name in replaced and name not in (*named, target)]
+    aligned = _align(given, names, [*categorical, *named])
+    detected: list[Hashable] = [
+        name
+        for name in columns
+        if name not in (*named, *categorical, target)
+        and identifies_rows(raw[name], aligned["real"][name], aligned["synthetic"][name])
+    ]
+    found: list[Hashable] = [name for name in columns if name in (*named, *detected)]
+    if len(found) == len(columns):  # something must be left to compare
+        found = named if len(named) < len(columns) else []
+    if set(found) - set(named):
+        aligned = _align(given, names, [*categorical, *found])
+    return aligned, found
+
+
+def _without(aligned: AlignedTables, columns: Collection[Hashable]) -> AlignedTables:
+    """The aligned tables without some columns."""
+    if not columns:
+        return aligned
+    tables = {role: table.drop(columns=list(columns)) for role, table in aligned.tables.items()}
+    kinds = {name: kind for name, kind in aligned.kinds.items() if name not in columns}
+    n_known = {name: n for name, n in aligned.n_known.items() if name not in columns}
+    return AlignedTables(tables, kinds, n_known)
+
+
+# ---- The parts of an evaluation ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Utility:
+    """The finding on utility, and what it is based on."""
+
+    finding: Finding
+    task: Task | None = None
+    metric: str | None = None
+    efficacy: pd.DataFrame | None = None
+    guess: float | None = None
+
+
+def _evaluate_utility(
+    aligned: AlignedTables,
+    target: Hashable | None,
+    task: Task | Literal["auto"],
+    scoring: str | None,
+    learners: Any,
+    clock: _Clock,
+    options: Mapping[str, Any],
+) -> _Utility:
+    """Train models on the real and on the synthetic rows, and test them on real rows."""
+    unjudged = _unjudged(aligned, target)
+    if target is None or unjudged is not None:
+        assert unjudged is not None
+        return _Utility(unjudged)
+    real_tables = {role: table for role, table in aligned.tables.items() if role != "synthetic"}
+    known = pd.concat([table[target] for table in real_tables.values()]).dropna()
+    goal: Task = infer_task(known) if task == "auto" else task
+    try:
+        metric = choose_metric(scoring or next(iter(METRICS[goal])), goal)
+        check_defined(metric.name, known)
+    except ValueError as error:
+        raise ValueError(f"scoring: {error}") from error
+    if goal == "classification":
+        categories = [*aligned.columns("category"), target]
+        aligned = align_tables(aligned.tables, reference="real", categorical=categories)
+    judge = partial(
+        _judge_utility, aligned["synthetic"], target, goal, metric, learners, clock, options
+    )
+    real, test = aligned["real"], aligned.tables.get("test")
+    seed = options["random_state"]
+    splits = _parts_in_turn(real, target, seed) if test is None else [(real, test)]
+    finding, efficacy, guess = judge(splits, seen=test is None)
+    if test is not None and finding.level == "unknown" and len(real) < _ENOUGH:
+        # few held-out rows: all real rows are tested on in turn
+        splits = _parts_in_turn(pd.concat([real, test], ignore_index=True), target, seed)
+        in_turn = judge(splits, seen=True)
+        if in_turn[0].level != "unknown":
+            finding, efficacy, guess = in_turn
+    return _Utility(finding, goal, metric.name, efficacy, guess)
+
+
+def _evaluate_privacy(
+    whole: AlignedTables,
+    identifiers: list[Hashable],
+    compared: Mapping[str, Any],
+    real_told: TwoSample | None,
+) -> tuple[pd.DataFrame | None, int, Finding]:
+    """The result of `privacy`, the copies of training rows, and the finding.
+
+    ``compared`` has parameters of `privacy`, and ``real_told`` is the two-sample test of held-out
+    rows against training rows.
+    """
+    aligned = _without(whole, identifiers)
+    train, rows, test = aligned["real"], aligned["synthetic"], aligned.tables.get("test")
+    near, share_error, n_seen = None, 0.0, 0
+    if test is not None:
+        near = privacy(real_train=train, synthetic=rows, holdout=test, max_rows=_MOST, **compared)
+        share_error = share_by_chance(train, test, rows, **compared)
+        n_seen = _seen(train, test)
+    tables = [(TRAINING, "real", "test")]
+    tables += [] if test is None or n_seen else [(UNSEEN, "test", "real")]
+    # Rows of real tables that differ from each other do not show what chance does.
+    differ = real_told is not None and real_told.differ
+    is_controlled = test is not None and not n_seen and not differ
+    disclosed = []
+    for rows_of, role, other in tables:
+        other_role = other if is_controlled else None
+        values_role = other if test is not None and not n_seen else None
+        disclosed.append(
+            _compare_with(whole, (role, other_role, values_role), rows_of, identifiers, compared)
+        )
+    finding = judge_privacy(
+        near,
+        disclosed,
+        n_made=len(rows),
+        n_compared=0 if test is None else min(len(train), len(test), _MOST),
+        share_error=share_error,
+        n_seen=n_seen,
+        real=real_told,
+        left_out=identifiers,
+    )
+    return near, disclosed[0].copies.rows, finding
+
+
+def _compare_with(
+    whole: AlignedTables,
+    roles: tuple[str, str | None, str | None],
+    rows_of: str,
+    identifiers: list[Hashable],
+    compared: Mapping[str, Any],
+) -> Disclosed:
+    """What the synthetic rows repeat of one real table.
+
+    ``roles`` are those of this table, and of the tables that show what chance does: to rows, and to
+    values of one column.
+    """
+    real, synthetic = (whole[role].drop(columns=identifiers) for role in (roles[0], "synthetic"))
+    control = None if roles[1] is None else whole[roles[1]].drop(columns=identifiers)
+    near = near_copies(real_train=real, synthetic=synthetic, holdout=control, **compared)
+    counted = near.loc[0, ["near", "share", "reference", "pvalue"]]
+    values = find_copied_values(
+        whole[roles[0]], whole["synthetic"], None if roles[2] is None else whole[roles[2]]
+    )
+    return Disclosed(
+        rows_of,
+        find_copies(real, synthetic, control),
+        values,
+        NearCopies(*counted),
+        [name for name in values if whole.kinds[name] == "category"],
     )
 
 
@@ -596,10 +709,9 @@ def _guess_score(metric: Metric, tested: pd.Series, real: pd.Series) -> float:
 
 def _seen(train: pd.DataFrame, test: pd.DataFrame) -> int:
     """Count the rows of ``test`` that are in ``train`` as well, 0 if that may be chance."""
-    found = count_copies(train, test)
-    if found.by_chance or found.of_single - found.expected < _OVERLAP * len(test):
-        return 0
-    return found.of_single
+    copies = find_copies(train, test)
+    excess = copies.exact.rows - copies.exact.expected
+    return copies.rows if copies.signs and excess >= _OVERLAP * len(test) else 0
 
 
 def _run_detection(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from combutab._version import __version__
 from combutab.core.metrics import METRICS, Metric
 from combutab.reports import _findings
-from combutab.reports._charts import Chart, category_bars, histogram, is_identifier, shorten_middle
+from combutab.reports._charts import Chart, category_bars, histogram, shorten_middle
 from combutab.reports._findings import C2ST, HELD_OUT, LEARNERS, SYNTHETIC, best_learner
 from combutab.reports._page import inline_svg, number, render, svg_style
 from combutab.reports._synthetic import SyntheticEvaluation
@@ -45,8 +45,7 @@ class _Column:
 
 def synthetic_page(found: SyntheticEvaluation) -> str:
     """One self-contained HTML page of what was found."""
-    identifiers = {name for name in found.train if is_identifier(found.train[name])}
-    columns = _column_parts(found, identifiers)
+    columns = _column_parts(found)
     sections = [("rows", "Whole rows"), ("columns", "Columns"), ("pairs", "Pairs of columns")]
     if found.efficacy is not None:
         sections.insert(0, ("utility", "Utility"))
@@ -62,8 +61,8 @@ def synthetic_page(found: SyntheticEvaluation) -> str:
             columns=columns[:_FIRST],
             more_columns=columns[_FIRST:],
             column_table=_column_table(found),
-            heat=_heat(found, identifiers),
-            pairs=_worst_pairs(found, identifiers),
+            heat=_heat(found),
+            pairs=_worst_pairs(found),
             rows=_row_scores(found),
             privacy=_privacy(found),
             limits=_findings,
@@ -135,23 +134,19 @@ def _fidelity_rows(found: SyntheticEvaluation, *measures: str) -> list[dict[Hash
     return sorted(synthetic, key=lambda row: (np.isnan(row["mean"]), row["mean"]))
 
 
-def _column_parts(found: SyntheticEvaluation, identifiers: Collection[Hashable]) -> list[_Column]:
+def _column_parts(found: SyntheticEvaluation) -> list[_Column]:
     columns = []
     for row in _fidelity_rows(found, "ks", "tv"):
-        chart, why = _chart_or_reason(found, row["column"], identifiers)
+        chart, why = _chart_or_reason(found, row["column"])
         columns.append(_Column(str(row["column"]), row["mean"], row["held_out"], chart, why))
     return columns
 
 
-def _chart_or_reason(
-    found: SyntheticEvaluation, column: Hashable, identifiers: Collection[Hashable]
-) -> tuple[Chart | None, str]:
+def _chart_or_reason(found: SyntheticEvaluation, column: Hashable) -> tuple[Chart | None, str]:
     """The chart, or why there is none."""
     real, synthetic = found.train[column], found.synthetic[column]
     if not real.count() or not synthetic.count():
         return None, f"No {'synthetic' if real.count() else 'real'} row has a value."
-    if column in identifiers:
-        return None, "This identifier column is not shown: hardly any rows share a value."
     draw: Any = category_bars if found.kinds[column] == "category" else histogram
     others = [] if found.test is None else [found.test[column]]
     chart = draw(real, synthetic, others, min_rows=found.least_rows)
@@ -177,13 +172,13 @@ def _column_table(found: SyntheticEvaluation) -> list[dict[str, Any]]:
     return [
         {"name": str(column), **{part: scores[part].get(column, np.nan) for part in parts}}
         for column in found.train.columns
+        if column not in found.identifiers
     ]
 
 
-def _heat(found: SyntheticEvaluation, identifiers: Collection[Hashable]) -> dict[str, Any] | None:
+def _heat(found: SyntheticEvaluation) -> dict[str, Any] | None:
     """Associations of the real columns and of the synthetic ones; of many columns, the worst."""
-    # an identifier goes with every column, whatever the rows are
-    columns: list[Hashable] = [name for name in found.train if name not in identifiers]
+    columns: list[Hashable] = [name for name in found.train if name not in found.identifiers]
     if len(columns) < 2:
         return None
     left_out = len(columns) - _MAPPED
@@ -226,12 +221,8 @@ def _greatest_difference(
     return names[j[k]], names[i[k]], a, b
 
 
-def _worst_pairs(
-    found: SyntheticEvaluation, identifiers: Collection[Hashable]
-) -> list[dict[Hashable, Any]]:
-    rows = _fidelity_rows(found, "correlation", "contingency")
-    ends = ("column", "other_column")
-    return [row for row in rows if not any(row[end] in identifiers for end in ends)][:_PAIRS]
+def _worst_pairs(found: SyntheticEvaluation) -> list[dict[Hashable, Any]]:
+    return _fidelity_rows(found, "correlation", "contingency")[:_PAIRS]
 
 
 def _row_scores(found: SyntheticEvaluation) -> list[dict[str, Any]]:

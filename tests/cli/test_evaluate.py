@@ -72,6 +72,16 @@ def test_options_reach_the_evaluation(folder, arguments):
     assert arguments["made"] == {}
 
 
+def test_named_identifiers_reach_the_evaluation(folder, arguments, capsys):
+    assert main(["evaluate", "real.csv", "made.csv", "--identifiers", "age"]) == 2
+    assert arguments["identifiers"] == ["age"]
+    options = ["--target", "dear", "--identifiers"]
+    assert main(["evaluate", "real.csv", "made.csv", *options, "dear"]) == 2
+    assert "--identifiers lists the target 'dear'" in capsys.readouterr().err
+    assert main(["evaluate", "real.csv", "made.csv", "--identifiers", "agge"]) == 2
+    assert "agge" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("text", "value"), [("5", 5), ("0.01", 0.01)])
 def test_how_many_rows_a_value_needs_to_be_shown(folder, arguments, text, value):
     assert main(["evaluate", "real.csv", "made.csv", "--min-frequency", text]) == 2
@@ -86,6 +96,7 @@ def test_how_the_rows_were_made(folder, arguments):
     assert made["Generator"] == f"CTGAN of combutab {combutab.__version__}"
     assert (made["epochs"], made["batch_size"], made["random_state"]) == ("1", "20", "0")
     assert all(isinstance(value, str) for value in made.values())
+    assert isinstance(arguments["generator"], CTGAN)
 
 
 @pytest.mark.parametrize("unclear", ["real", "made"])

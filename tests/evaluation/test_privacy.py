@@ -293,11 +293,23 @@ def test_near_copies_are_much_nearer_to_one_row_than_to_the_next():
     made = pd.DataFrame({"x": [0.05, 5.0, 20.0, 29.9, 99.0]})
     found = near_copies(real_train=real, holdout=real + 5.0, synthetic=made)
     assert found["real"].tolist() == ["real_train", "holdout"]
-    assert found["near"].tolist() == [2, 0]
-    np.testing.assert_allclose(found["share"], [0.4, 0.0])
+    assert found["near"].tolist() == [3, 1]
+    np.testing.assert_allclose(found["share"], [0.6, 0.2])
     assert found["reference"].tolist() == [0.0, 0.0]
-    # of two near copies none is another row's, whose table has 4 rows to 5: (5 / 9)^2
-    np.testing.assert_allclose(found["pvalue"], [(5 / 9) ** 2, 1.0])
+    # No real row is a near copy: 4 of the other table and 4 halves, beside 5 synthetic rows.
+    np.testing.assert_allclose(found["pvalue"], [(5 / 11) ** 3, 5 / 11])
+
+
+def test_near_copies_without_holdout():
+    rng = np.random.default_rng(0)
+    real = pd.DataFrame(rng.normal(size=(200, 3)), columns=list("abc"))
+    fresh = pd.DataFrame(rng.normal(size=(200, 3)), columns=list("abc"))
+    noisy = real + rng.normal(0, 1e-4, real.shape)
+    assert near_copies(real_train=real, synthetic=fresh)["pvalue"].tolist()[0] > 0.01
+    found = near_copies(real_train=real, synthetic=noisy)
+    assert found["real"].tolist() == ["real_train"]
+    assert found["near"].tolist()[0] > 190
+    assert found["pvalue"].tolist()[0] < 1e-9
 
 
 @pytest.mark.parametrize("columns", [["x"], ["x", "y"], ["c", "d", "y"], list("xycdt")])

@@ -8,7 +8,7 @@ import pytest
 
 from combutab.evaluation import align_tables
 from combutab.reports import _charts
-from combutab.reports._charts import is_identifier
+from combutab.reports._identifiers import is_identifier
 
 
 def histogram(real, synthetic, others=(), least=1):

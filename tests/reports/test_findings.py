@@ -7,11 +7,12 @@ import pandas as pd
 import pytest
 
 from combutab.core.metrics import choose_metric
+from combutab.reports._copies import Copies, Repeated
 from combutab.reports._findings import (
     HELD_OUT_ROWS,
     TRAINING,
-    Copies,
     Disclosed,
+    NearCopies,
     TwoSample,
     judge_fidelity,
     judge_privacy,
@@ -331,15 +332,13 @@ def test_missing_values_are_a_part_of_a_column():
     assert "'c1' matches least, to 20 %" in found.sentence
 
 
-def test_an_area_far_below_one_half_is_a_sign_of_near_copies():
+def test_an_area_far_below_one_half_is_explained():
     found = likeness(fidelity([1.0]), detection(0.06, se=0.02), n=300)
     assert found.level == "good"
-    assert found.short == "Synthetic rows look like real rows, but may be near copies of them."
+    assert found.short == "Synthetic rows look like real rows."
     (note,) = found.notes
-    assert note.startswith("A ROC AUC of 0.06 is clearly below 0.5. This is a sign of near copies")
-    for area, se, n in ((0.46, 0.001, 10_000), (0.44, 0.021, 300), (0.4, 0.02, 99)):
-        found = likeness(fidelity([1.0]), detection(area, se=se), n=n)
-        assert not any("near copies" in text for text in (found.short, *found.notes))
+    assert "below 0.5" in note
+    assert likeness(fidelity([1.0]), detection(0.47)).notes == ()
 
 
 @pytest.mark.parametrize(
@@ -366,9 +365,17 @@ def test_what_the_two_sample_test_says(told, n, level, says):
 # ---- The finding on privacy: its levels at the thresholds, and its sentences --------------------
 
 
-NONE = Copies(rows=0, of_single=0, expected=0.0, pvalue=1.0)
+def repeated(rows, expected=0.0, pvalue=1.0, left_out=(), **controls):
+    return Repeated(left_out, rows, expected, pvalue, **controls)
 
-COPIED = Copies(rows=300, of_single=300, expected=0.2, pvalue=1e-9)
+
+def copies_of(rows, exact, *, is_unlike=False):
+    """Copies whose signs are those of one comparison in all columns."""
+    return Copies(rows, exact, (exact,) if exact.beyond_chance else (), is_unlike)
+
+
+NONE = copies_of(0, repeated(0))
+COPIED = copies_of(300, repeated(300, 0.2, 1e-9))
 
 
 def privacy(share=0.5, area=0.5):
@@ -376,8 +383,9 @@ def privacy(share=0.5, area=0.5):
     return pd.DataFrame({"measure": list(values), "mean": list(values.values())})
 
 
-def judged(table, copies=NONE, held_out=NONE, *, error=0.01, m=10_000, values=None, **options):
-    tables = [Disclosed(TRAINING, copies, values or {})]
+def judged(table, copies=NONE, held_out=NONE, *, error=0.01, m=10_000, near=None, **options):
+    values = {name: options.pop(name, ()) for name in ("values", "identifying")}
+    tables = [Disclosed(TRAINING, copies, values["values"] or {}, near, values["identifying"])]
     if table is not None and not options.get("n_seen"):
         tables.append(Disclosed(HELD_OUT_ROWS, held_out))
     options = {"n_made": 2000, "n_compared": m, "share_error": error} | options
@@ -425,59 +433,92 @@ def test_distances_to_real_tables_that_differ_are_no_sign():
         assert judged(privacy(share, 0.5), real=TwoSample(0.54, 0.02, 500)).level == "poor"
     assert judged(privacy(), real=differ).level == "good"
     assert judged(privacy(0.8), COPIED, real=differ).level == "poor"
-    assert judged(privacy(0.8), real=differ, told=TwoSample(0.1, 0.02, 500)).level == "poor"
 
 
-@pytest.mark.parametrize(("pvalue", "level"), [(0.5, "good"), (0.001, "good"), (9e-4, "poor")])
-def test_copies_beyond_chance(pvalue, level):
-    copies = Copies(rows=500, of_single=14, expected=10.0, pvalue=pvalue, near_pvalue=1.0)
+@pytest.mark.parametrize(
+    ("controls", "level"),
+    [
+        ({"pvalue": 0.5}, "good"),
+        ({"pvalue": 0.01}, "good"),
+        ({"pvalue": 9e-3}, "poor"),
+        ({"pvalue": 9e-3, "is_even": True}, "good"),  # the other real table's are as frequent
+        ({"pvalue": 9e-3, "shuffled_pvalue": 0.01}, "good"),  # so are those of shuffled columns
+        ({"pvalue": 9e-3, "alpha": 1e-3}, "good"),
+        ({"side_pvalue": 9e-3}, "poor"),
+        ({"is_alone": True}, "poor"),
+        ({"is_alone": True, "is_even": True}, "good"),
+    ],
+)
+def test_copies_count_if_no_control_explains_them(controls, level):
+    copies = copies_of(500, repeated(14, 10.0, **controls))
     assert judged(privacy(), copies).level == level
     assert judged(privacy(), NONE, copies).level == level
     assert judged(None, copies).level == {"good": "unknown"}.get(level, level)
 
 
-def test_one_copy_is_a_weak_sign_where_real_rows_do_not_come_near_to_being_equal():
-    one = Copies(rows=1, of_single=1, expected=0.0, pvalue=0.5)
+def test_one_copy_is_a_weak_sign_where_real_rows_are_unlike():
+    one = copies_of(1, repeated(1, 0.0, 0.5), is_unlike=True)
     found = judged(privacy(), one)
     assert found.level == "fair"
     assert found.sentence.startswith("Weak signs of copied training rows. 50.0 % of")
     assert "1 of the 2,000 synthetic rows is an exact duplicate of a training row" in found.sentence
     assert judged(privacy(), NONE, one).sentence.startswith("Weak signs of copied held-out rows. E")
-    # as where few categories make most rows equal but for one column
-    assert judged(privacy(), Copies(1, 1, 0.0, 0.5, near_pvalue=0.6)).level == "good"
+    assert judged(privacy(), copies_of(1, repeated(1, 0.0, 0.5))).level == "good"
     assert judged(None, one).level == "unknown"
 
 
-def test_copies_where_equal_real_rows_were_removed():
-    # no held-out row equals a training row; as many of either are met
-    met = Copies(rows=900, of_single=900, expected=0.0, pvalue=0.0, near_pvalue=0.9, evenly=True)
-    found = judged(privacy(), met, met)
+def test_duplicates_are_compared_with_the_number_expected_by_chance():
+    even = copies_of(900, repeated(900, 0.0, 0.0, is_even=True))
+    found = judged(privacy(), even, even)
     assert found.level == "good"
     assert "900 of the 2,000 synthetic rows are exact duplicates" in found.sentence
-    assert "(as many as of the other real table)" in found.sentence
-    for sign in ({"evenly": False}, {"near_pvalue": 1e-4}):
-        copies = Copies(**(vars(met) | sign))
-        assert judged(privacy(), copies, copies).level == "poor"
+    assert "(no more than of the other real table)" in found.sentence
+    few = copies_of(4, repeated(4, 3.2, 0.4, is_even=True))
+    assert "(about 3 expected by chance)" in judged(privacy(), COPIED, few).sentence
+
+
+def test_partial_copies_name_the_columns():
+    sign = repeated(700, 20.4, 1e-9, ("income", "label"))
+    found = judged(privacy(), Copies(0, repeated(0), (sign,)))
+    assert found.level == "poor"
+    assert found.sentence.startswith(
+        "Synthetic rows are copies of training rows in nearly all columns. 700 of the 2,000 "
+        "synthetic rows equal a single training row in all columns except 'income' and 'label' "
+        "(about 20 expected by chance)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("near", "level"),
+    [
+        (NearCopies(100, 0.05, 0.01, 1e-6), "poor"),
+        (NearCopies(100, 0.05, 0.03, 1e-6), "good"),  # less than twice as many
+        (NearCopies(100, 0.05, 0.01, 0.006), "good"),
+        (NearCopies(16, 0.008, 0.001, 1e-6), "fair"),
+        (NearCopies(4, 0.04, 0.0, 0.06), "poor"),
+        (NearCopies(3, 0.03, 0.0, 0.06), "good"),
+    ],
+)
+def test_near_copies_beyond_chance(near, level):
+    assert judged(privacy(), near=near).level == level
 
 
 def test_values_of_single_rows_that_are_copied():
-    values = {
-        "mail": Copies(rows=240, of_single=240, expected=0.0, pvalue=0.0),
-        "name": Copies(rows=90, of_single=30, expected=0.4, pvalue=0.0),
-    }
+    values = {"mail": repeated(240, 0.0, 0.0), "name": repeated(30, 0.4, 0.0)}
     for table in (privacy(), None):
-        found = judged(table, values=values)
+        found = judged(table, values=values, identifying=["mail"])
         assert found.level == "poor"
         assert found.sentence.startswith("Values that occur in a single training row are copied.")
         assert found.sentence.endswith(
             "Values of 'mail' that occur in a single training row are copied in 240 synthetic rows "
             "(about 0 expected by chance), as are such values of 1 other column."
         )
+        assert judged(table, values=values).level == "fair"  # numbers
     assert judged(privacy(), NONE).level == "good"
 
 
 def test_privacy_in_words():
-    copies = Copies(rows=512, of_single=12, expected=10.4, pvalue=0.4, near_pvalue=1.0)
+    copies = copies_of(512, repeated(12, 10.4, 0.4))
     found = judged(privacy(0.519, 0.504), copies)
     assert found.sentence == (
         "51.9 % of the synthetic rows are closer to a training row "

@@ -2,8 +2,6 @@
 
 import functools
 import html
-import math
-from fractions import Fraction
 from xml.etree import ElementTree
 
 import numpy as np
@@ -15,7 +13,7 @@ import combutab
 from combutab import TVAE, PrivateSynthesizer
 from combutab.evaluation import METRICS, align_tables, detection, fidelity, ml_efficacy, privacy
 from combutab.reports import evaluate_synthetic, render_report
-from combutab.reports._findings import count_copies, count_values, find_copies
+from combutab.reports._synthetic import _align_and_identify
 from combutab.reports._yardsticks import share_by_chance
 
 QUICK = {"learners": ["linear"]}
@@ -240,10 +238,9 @@ def test_near_copies_are_found_without_held_out_rows():
     rng = np.random.default_rng(4)
     noisy = {name: TRAIN[name] + rng.normal(0, 0.05, N) for name in ("age", "income")}
     noisy["born"] = TRAIN["born"] + pd.Timedelta(hours=1)
-    found = evaluate(TRAIN.assign(**noisy), real_test=None, target=None)
-    assert levels(found)[2] == "poor"
-    assert "clearly below 0.5" in found.findings[2].sentence
-    assert found.findings[1].short.endswith("but may be near copies of them.")
+    finding = evaluate(TRAIN.assign(**noisy), real_test=None, target=None).findings[2]
+    assert finding.level == "poor"
+    assert "are near copies of a training row" in finding.sentence
 
 
 @pytest.mark.usefixtures("short_report")
@@ -256,9 +253,8 @@ def test_copies_with_new_identifiers_are_copies():
     assert levels(found)[2] == "poor"
     assert found.copies == N
     assert found.privacy.set_index("measure").loc["copies", "mean"] == N
-    assert (
-        "Distances and exact duplicates ignore identifier columns: 'id'." in found.findings[2].notes
-    )
+    assert found.identifiers == ("id",)
+    assert "Identifier columns are left out: 'id'." in found.findings[2].notes
 
 
 @pytest.mark.usefixtures("short_report")
@@ -429,65 +425,9 @@ def test_a_generator_is_one_and_fitted():
 # ---- copies and chance -------------------------------------------------------------------------
 
 
-def rows_of(table):
-    """Rows as tuples, None where missing."""
-    return [
-        tuple(None if pd.isna(value) else value for value in row)
-        for row in table.astype(object).itertuples(index=False, name=None)
-    ]
-
-
 def aligned(*tables):
     named = dict(zip("abc", tables, strict=False))
     return list(align_tables(named, reference="a").tables.values())
-
-
-@pytest.mark.parametrize("tested", [True, False])
-def test_copies_are_counted_as_a_loop_does(tested):
-    def draw(n, seed):
-        rng = np.random.default_rng(seed)
-        return pd.DataFrame(
-            {
-                "x": rng.choice([-0.0, 0.0, 1.5, np.nan], n),
-                "c": rng.choice(["a", "b", None], n),
-                "t": rng.choice(pd.to_datetime(["2020-01-01", "2021-01-01", None]), n),
-                "n": rng.integers(0, 6, n),
-            }
-        )
-
-    train, made, test = aligned(draw(80, 0), draw(150, 1), draw(60, 2))
-    found = count_copies(train, made, test if tested else None)
-    counts = {}
-    for row in rows_of(train):
-        counts[row] = counts.get(row, 0) + 1
-    assert found.rows == sum(row in counts for row in rows_of(made))
-    assert found.of_single == sum(counts.get(row) == 1 for row in rows_of(made))
-    if tested:
-        hits, n = sum(counts.get(row) == 1 for row in rows_of(test)), 60
-    else:
-        hits, n = sum(count == 2 for count in counts.values()), 40
-    assert found.expected == pytest.approx(150 * hits / n)
-    total, share = found.of_single + hits, Fraction(150, 150 + n)
-    pvalue = sum(
-        math.comb(total, k) * share**k * (1 - share) ** (total - k)
-        for k in range(found.of_single, total + 1)
-    )
-    assert found.pvalue == pytest.approx(float(pvalue))
-    if tested:
-        table = privacy(real_train=train, synthetic=made, holdout=test).set_index("measure")
-        assert found.rows == table.loc["copies", "mean"]
-
-
-def test_copies_by_chance_are_estimated_from_the_table_itself():
-    # 3000 draws of 4000 equally likely rows; of 3000 more, some meet one that is there once
-    rng = np.random.default_rng(0)
-    train, made, test = (
-        pd.DataFrame({"x": rng.integers(0, 4000, 3000).astype(float)}) for _ in "123"
-    )
-    for found in (count_copies(train, made), count_copies(train, made, test)):
-        assert found.of_single == pytest.approx(found.expected, rel=0.1)
-        assert found.by_chance
-    assert not count_copies(train, train).by_chance
 
 
 def codes(n, seed):
@@ -501,55 +441,6 @@ def test_equal_rows_of_few_categories_are_chance():
     found = evaluate(codes(300, 2), real_train=codes(300, 0), real_test=codes(300, 1), target=None)
     assert found.copies > 100
     assert levels(found)[2] == "good"
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_equal_rows_are_chance_where_real_ones_were_removed(seed):
-    """No two real rows are equal, so that a held-out row never equals a training row."""
-    real = codes(2000, 3 * seed).drop_duplicates(ignore_index=True)[:160]
-    fresh = codes(200, 3 * seed + 1)
-    of_train, of_test = find_copies(*aligned(real[:80], fresh, real[80:]))
-    assert min(of_train.of_single, of_test.of_single) > 20
-    assert max(of_train.expected, of_test.expected) == 0.0
-    for copies in (of_train, of_test):
-        assert copies.by_chance
-        assert not copies.unexplained
-    # held-out rows of another distribution show nothing either
-    shown = find_copies(*aligned(codes(300, 0), codes(300, 1), codes(300, 2) + "x"), differ=True)
-    assert shown[0].by_chance
-    # rows of one side only are met
-    of_train, of_test = find_copies(*aligned(real[:80], real[:80], real[80:]))
-    assert not of_train.by_chance
-    assert of_test.rows == 0
-
-
-def test_rows_that_differ_in_one_column_bound_what_chance_does():
-    train = pd.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "b": list("wxyz"), "c": list("wxyz")})
-    test = pd.DataFrame({"a": [1.0, 9.0, 3.0], "b": list("wyw"), "c": list("qyq")})
-    ours, made, others = aligned(train, train[:2], test)
-    found = count_copies(ours, made, others)
-    assert (found.of_single, found.expected) == (2, 0.0)
-    # (1, w, q) and (9, y, y) are one column off; of 4 rows that are met 2 or more are among 2 of 5
-    assert found.near_pvalue == pytest.approx(1 - 0.6**4 - 4 * 0.4 * 0.6**3)
-    assert not found.unexplained
-    # within the table itself, and none at all
-    assert count_copies(ours, made).near_pvalue == 0.0
-    assert count_copies(ours, made).unexplained
-    assert not count_copies(ours, aligned(train, test)[1]).unexplained
-    # of two columns both count: rows of a small space are equal anyway
-    rare = pd.DataFrame({"a": list("xxxxz"), "b": list("yyyyz")})
-    ours, made, others = aligned(rare, rare[4:], rare[:4])
-    assert not count_copies(ours, made, others).unexplained
-    assert count_copies(ours[4:], made, others).unexplained
-
-
-def test_running_numbers_in_one_range_are_no_copied_values():
-    order = np.random.default_rng(0).permutation(600)
-    numbers = pd.DataFrame({"id": order.astype(float)})
-    ours, others, made = numbers[:300], numbers[300:], pd.DataFrame({"id": np.arange(300.0)})
-    assert list(count_values(ours, made, others)) == ["id"]
-    assert count_values(ours, made, others, identifiers=["id"]) == {}
-    assert list(count_values(ours, ours, others, identifiers=["id"])) == ["id"]
 
 
 def test_chance_grows_where_a_few_rows_are_nearest_to_all():
@@ -575,8 +466,91 @@ def test_new_names_of_rows_do_not_tell_synthetic_rows_from_real_ones():
     found = evaluate_synthetic(real_train=numbered(0, 1000), synthetic=numbered(1, 9000))
     (fidelity,) = [each for each in found.findings if each.subject == "fidelity"]
     assert fidelity.level == "good"
-    assert (
-        "Identifier columns are left out, because their values should differ: 'order'."
-        in fidelity.notes
+    assert found.identifiers == ("order",)
+    assert any("left out of all scores" in note and "'order'" in note for note in fidelity.notes)
+    assert set(found.fidelity["column"].dropna()) == {"x", "y"}
+
+
+def with_reference(table, seed, *, low=0, size=10**8, name="ref"):
+    numbers = low + np.random.default_rng(seed).choice(size, len(table), replace=False)
+    return table.assign(**{name: numbers})
+
+
+@pytest.mark.usefixtures("short_report")
+@pytest.mark.parametrize(
+    ("name", "low", "size", "options"),
+    [
+        ("ref", 0, 10**8, {}),  # the synthetic ones are beyond the real ones
+        ("tweet_id", 15 * 10**17, 10**15, {}),  # floats do not hold them
+        ("code", 0, 2000, {"identifiers": ["code"]}),  # named, and in the same range
+    ],
+)
+def test_sparse_identifiers_are_left_out(name, low, size, options):
+    def numbered(table, seed, start=0):
+        return with_reference(table, seed, low=low + start, size=size, name=name)
+
+    start = 0 if name == "code" else 2 * size
+    real = {"real_train": numbered(TRAIN, 1), "real_test": numbered(TEST, 2), "target": None}
+    copy = evaluate(numbered(TRAIN, 3, start), **real, **options)
+    assert copy.identifiers == (name,)
+    assert copy.copies == N
+    assert levels(copy)[2] == "poor"
+    fresh = evaluate(numbered(FRESH, 3, start), **real, **options)
+    assert levels(fresh)[1:] == ("good", "good")
+    expected = evaluate(FRESH, target=None)
+    for scores in ("fidelity", "detection", "privacy"):
+        pd.testing.assert_frame_equal(getattr(fresh, scores), getattr(expected, scores))
+
+
+@pytest.mark.usefixtures("short_report")
+def test_identifiers_do_not_change_the_utility():
+    # the label follows from the running number in the training rows alone
+    tables = [people(N, seed).sort_values("income", ignore_index=True) for seed in range(3)]
+    numbered = [t.assign(row=range(k * N, k * N + N)) for k, t in enumerate(tables)]
+    found = evaluate(numbered[2], real_train=numbered[0], real_test=numbered[1])
+    expected = evaluate(tables[2], real_train=tables[0], real_test=tables[1])
+    assert found.identifiers == ("row",)
+    pd.testing.assert_frame_equal(found.efficacy, expected.efficacy)
+    assert "row (left out of all scores)" in " ".join(render_report(found).split())
+
+
+@pytest.mark.usefixtures("short_report")
+def test_columns_that_the_generator_replaces_are_left_out():
+    table = TRAIN[["age", "income"]].assign(ref=np.random.default_rng(0).permutation(N) * 1_000)
+    generator = TVAE(epochs=1, batch_size=50, identifiers=["ref"], random_state=0)
+    with pytest.warns(UserWarning, match="'ref' holds identifiers"):
+        generator.fit(table)
+    found = evaluate_synthetic(
+        real_train=table, synthetic=generator.sample(N, random_state=0), generator=generator
     )
-    assert "order" in set(found.fidelity["column"])  # it is measured, and decides nothing
+    assert found.identifiers == ("ref",)
+
+
+def test_measurements_are_no_identifiers():
+    rng = np.random.default_rng(0)
+    columns = {
+        "population": lambda: rng.lognormal(12, 1, N).round(),
+        "pay": lambda: rng.normal(5e4, 1e4, N),
+        "second": lambda: 1_600_000_000 + rng.choice(30_000_000, N, replace=False),
+    }
+    for name, draw in columns.items():
+        tables = [TRAIN[["age"]].assign(**{name: draw()}) for _ in range(2)]
+        given = {"real": tables[0], "synthetic": tables[1]}
+        assert (
+            _align_and_identify(given, {"real": "a", "synthetic": "b"}, (), None, None, None)[1]
+            == []
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"identifiers": ["shoe"]}, r"identifiers: there is no column \['shoe'\]"),
+        ({"identifiers": ["rich"]}, "the target 'rich' is listed in identifiers"),
+        ({"identifiers": "age"}, "identifiers must be a list of column names, got 'age'"),
+        ({"identifiers": [*TRAIN], "target": None}, "identifiers lists all columns"),
+    ],
+)
+def test_wrong_identifiers_are_refused(options, says):
+    with pytest.raises(ValueError, match=says):
+        evaluate(FRESH, **options)
