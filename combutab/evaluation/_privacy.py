@@ -356,8 +356,8 @@ def near_copies(
 ) -> pd.DataFrame:
     """Count synthetic rows that are nearly equal to one real row, and compare with chance.
 
-    A near copy is a synthetic row whose distance to the closest real row is less than a tenth of
-    the distance to the second closest. Other real rows show how often this happens by chance:
+    A near copy is a synthetic row whose distance to the closest real row is not 0, but less than a
+    tenth of the distance to the second closest. Other real rows show how often this happens by chance:
     those of the other real table, and each half of the same table, compared with the other half.
     Unlike the measures of `privacy`, this also finds copies of one half of ``real_train`` and one
     half of ``holdout``, which are equally close to both tables.
@@ -436,7 +436,7 @@ def _n_near(
         return 0
     space = Space(tables, real)
     distances = nearest_rows(space.points(rows), space.points(real), 2, n_jobs=n_jobs)
-    return int((_ratios(distances) < _NEAR_RATIO).sum())
+    return int(((_ratios(distances) < _NEAR_RATIO) & (distances[:, 0] > 0)).sum())
 
 
 def _drawn_rows(table: pd.DataFrame, n_rows: int, seed: int) -> pd.DataFrame:

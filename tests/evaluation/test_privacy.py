@@ -293,11 +293,11 @@ def test_near_copies_are_much_nearer_to_one_row_than_to_the_next():
     made = pd.DataFrame({"x": [0.05, 5.0, 20.0, 29.9, 99.0]})
     found = near_copies(real_train=real, holdout=real + 5.0, synthetic=made)
     assert found["real"].tolist() == ["real_train", "holdout"]
-    assert found["near"].tolist() == [3, 1]
-    np.testing.assert_allclose(found["share"], [0.6, 0.2])
+    assert found["near"].tolist() == [2, 0]
+    np.testing.assert_allclose(found["share"], [0.4, 0.0])
     assert found["reference"].tolist() == [0.0, 0.0]
     # No real row is a near copy: 4 of the other table and 4 halves, beside 5 synthetic rows.
-    np.testing.assert_allclose(found["pvalue"], [(5 / 11) ** 3, 5 / 11])
+    np.testing.assert_allclose(found["pvalue"], [(5 / 11) ** 2, 1.0])
 
 
 def test_near_copies_without_holdout():
