@@ -137,9 +137,7 @@ def evaluate(
     reading = _options.read_options(
         sep, decimal, thousands, encoding, header_row, sheet, missing, not_missing
     )
-    _options.check_table(
-        real, reading, target=target, discrete=discrete, identifiers=identifiers
-    )
+    _options.check_table(real, reading, target=target, discrete=discrete, identifiers=identifiers)
     for path in list(paths.values())[1:]:
         _options.check_table(path, reading)
     if model is not None:

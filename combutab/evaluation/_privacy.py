@@ -357,8 +357,8 @@ def near_copies(
     """Count synthetic rows that are nearly equal to one real row, and compare with chance.
 
     A near copy is a synthetic row whose distance to the closest real row is not 0, but less than a
-    tenth of the distance to the second closest. Other real rows show how often this happens by chance:
-    those of the other real table, and each half of the same table, compared with the other half.
+    tenth of the distance to the second closest. Other real rows show how often this happens by
+    chance: those of the other real table, and each half of the same table, compared with the other.
     Unlike the measures of `privacy`, this also finds copies of one half of ``real_train`` and one
     half of ``holdout``, which are equally close to both tables.
 
