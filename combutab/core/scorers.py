@@ -51,7 +51,7 @@ def class_scorer(name: str, classes: np.ndarray, counts: np.ndarray) -> ClassSco
     scorer: ClassScorer = metrics.get_scorer(name)
     if len(classes) != 2:
         return scorer
-    positive = positive_class(classes, counts)
+    positive = classes.tolist()[positive_class(classes, counts)]
     if name in _OF_LABELS:  # a division by zero shall not warn in each epoch
         scorer = metrics.make_scorer(_OF_LABELS[name], pos_label=positive, zero_division=0)
     elif name == "average_precision":
@@ -67,16 +67,16 @@ def class_scorer(name: str, classes: np.ndarray, counts: np.ndarray) -> ClassSco
     return scorer
 
 
-def positive_class(classes: np.ndarray, counts: np.ndarray) -> Any:
-    """The positive one of two classes: 1 or True, or else the one with fewer rows.
+def positive_class(classes: np.ndarray, counts: np.ndarray) -> int:
+    """The index of the positive one of two classes: 1 or True, or else the one with fewer rows.
 
     >>> positive_class(np.array(["churned", "stayed"]), np.array([30, 270]))
-    'churned'
+    0
     """
     labels = classes.tolist()
     if 1 in labels:
-        return labels[labels.index(1)]
-    return labels[0] if counts[0] < counts[1] else labels[1]
+        return labels.index(1)
+    return int(counts[0] >= counts[1])
 
 
 def _score_each_class(

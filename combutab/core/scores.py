@@ -38,6 +38,20 @@ def _log_loss(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
     return float(abs(np.log(chosen.clip(np.finfo(float).eps)).mean()))
 
 
+def as_positive(
+    class_index: int, y: np.ndarray, predicted: np.ndarray, p: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Targets, predictions and probabilities of two classes, with a class as the positive one.
+
+    >>> labels, p = np.array([0, 1]), np.array([[0.9, 0.1], [0.3, 0.7]])
+    >>> [array.tolist() for array in as_positive(0, labels, labels, p)]
+    [[1, 0], [1, 0], [[0.1, 0.9], [0.7, 0.3]]]
+    """
+    if class_index or p.shape[1] != 2 or y.ndim > 1:
+        return y, predicted, p
+    return 1 - y, 1 - predicted, p[:, ::-1]
+
+
 def confusion_counts(y: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.ndarray:
     """The confusion matrix; much faster than scikit-learn's for many resamples."""
     cells = np.bincount(y * n_classes + predicted, minlength=n_classes**2)

@@ -32,7 +32,8 @@ from combutab.core.predictions import (
     predict_labels,
 )
 from combutab.core.rng import RandomState, as_generator
-from combutab.core.scores import confusion_counts, guessed_answers
+from combutab.core.scorers import positive_class
+from combutab.core.scores import as_positive, confusion_counts, guessed_answers
 from combutab.core.text import counted, known_instead
 from combutab.evaluation._intervals import Bootstrap, draw_samples, reason_for_no_interval
 
@@ -331,7 +332,8 @@ def evaluate_predictions(
 
     Notes
     -----
-    With two classes, ROC AUC, average precision and F1 are those of ``classes_[1]``. With more
+    With two classes, average precision and F1 are those of 1 or True, or else of the rarer class
+    of ``y_train``. With more
     classes, they are means over the classes.
 
     Examples
@@ -522,6 +524,7 @@ def _scores(
     multilabel = y.ndim == 2
     predicted, scores = predictions.values.astype(np.int64), predictions.scores
     positions = class_positions(y, classes, "y")
+    positive = 1
     if multilabel:
         shares = train.mean(0)
         guessed = np.tile(shares > 0.5, (len(y), 1))
@@ -533,6 +536,10 @@ def _scores(
         guessed = np.full(len(y), shares.argmax())
         label = classes.tolist()[int(shares.argmax())]
         words = f"the class frequencies (most frequent: {label!r})"
+        if len(classes) == 2:
+            positive = positive_class(classes, shares)
+    baseline = as_positive(positive, positions, guessed.astype(int), np.tile(shares, (len(y), 1)))
+    truth, *answers = as_positive(positive, positions, predicted, scores)
     without = ["balanced_accuracy"] * multilabel
     without += ["average_precision"] * (len(classes) > 2 and not multilabel)
     chosen = _chosen(scoring, "classification", without)
@@ -545,9 +552,9 @@ def _scores(
     table = _table(
         chosen,
         scoring is not None,
-        positions,
-        (predicted, scores),
-        lambda metric: metric.values(positions, guessed.astype(int), np.tile(shares, (len(y), 1))),
+        truth,
+        (answers[0], answers[1]),
+        lambda metric: metric.values(*baseline),
         samples,
     )
     confusion = None

@@ -25,6 +25,8 @@ from combutab.core.predictions import (
     predict_labels,
 )
 from combutab.core.rng import RandomState, as_generator
+from combutab.core.scorers import positive_class
+from combutab.core.scores import as_positive
 from combutab.core.text import counted, known_instead, no_column
 from combutab.evaluation import find_metric
 from combutab.preprocessing import ColumnKind, as_numpy, as_pandas, column_kind
@@ -287,8 +289,10 @@ def _scorer(
             return sign * metric.values(y, numbers, numbers)
 
         return metric.title, metric.greater_is_better, score_numbers
-    classes = class_labels(estimator)
-    class_positions(y, classes, "y")  # raises for an unknown class
+    classes, positive = class_labels(estimator), 1
+    positions = class_positions(y, classes, "y")  # raises for an unknown class
+    if len(classes) == 2 and positions.ndim == 1:
+        positive = positive_class(classes, np.bincount(positions, minlength=2))
     if metric.response_method != "predict":
         response = class_scores(estimator, X[:1])
         if response is None or not metric.accepts(response[1]):
@@ -298,10 +302,11 @@ def _scorer(
         truth = class_positions(y, classes, "y")
         if metric.response_method == "predict":
             labels = class_positions(predict_labels(model, X), classes, "a prediction")
-            return sign * metric.values(truth, labels, one_hot(labels, len(classes)))
+            answers = as_positive(positive, truth, labels, one_hot(labels, len(classes)))
+            return sign * metric.values(*answers)
         response = class_scores(model, X)
         assert response is not None  # checked above
-        return sign * metric.values(truth, truth, response[0])
+        return sign * metric.values(*as_positive(positive, truth, truth, response[0]))
 
     return metric.title, metric.greater_is_better, score_classes
 

@@ -325,13 +325,14 @@ def _guess(plan: ComparisonPlan, fold: int) -> dict[str, float]:
         }
         return graded["mean"] | {name: graded[name][name] for name in ("mae", "mape")}
     prior = DummyClassifier(strategy="prior").fit(X, y)
-    scores = grade_classes(prior.predict_proba(unseen), prior.classes_, truth)
+    positive = plan.positive
+    scores = grade_classes(prior.predict_proba(unseen), prior.classes_, truth, positive)
     draws = int(np.clip(_DRAWN_ROWS // len(test), 1, _DRAWS))
     drawn = [
         DummyClassifier(strategy="stratified", random_state=key >> 32).fit(X, y)
         for key in (fold_in(plan.random_state, Stream.GUESSES, fold, i) for i in range(draws))
     ]
-    of_drawn = [grade_classes(g.predict_proba(unseen), g.classes_, truth) for g in drawn]
+    of_drawn = [grade_classes(g.predict_proba(unseen), g.classes_, truth, positive) for g in drawn]
     return scores | {
         name: float(np.mean([each[name] for each in of_drawn])) for name in ("f1", "f1_macro")
     }
@@ -363,7 +364,8 @@ def _learner(
             answers = model.fit(rows, y / unit).predict(unseen_rows) * unit
             return grade_numbers(answers, truth, plan.target_std)
         model.fit(rows, y)
-        return grade_classes(model.predict_proba(unseen_rows), model.classes_, truth)
+        probabilities = model.predict_proba(unseen_rows)
+        return grade_classes(probabilities, model.classes_, truth, plan.positive)
 
 
 def _linear_model(plan: ComparisonPlan, n_dense: int, cardinalities: Sequence[int]) -> Any:
@@ -813,7 +815,7 @@ def _scored_record(
     error, constant = outcome.error, False
     if error is None:
         try:
-            scores, constant = grade(estimator, X, y, plan.target_std)
+            scores, constant = grade(estimator, X, y, plan.target_std, plan.positive)
         except ValueError as diverged:
             error = diverged
     if error is not None and not isinstance(error, ValueError):

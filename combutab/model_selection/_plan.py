@@ -28,7 +28,8 @@ from combutab.core.device import resolve_device
 from combutab.core.metrics import METRICS, Metric, choose_metric
 from combutab.core.repeated import warn_of_repeated_rows
 from combutab.core.rng import Stream, fold_in
-from combutab.core.scores import check_defined
+from combutab.core.scorers import positive_class
+from combutab.core.scores import as_positive, check_defined
 from combutab.core.splits import validation_splits
 from combutab.core.text import one_line
 from combutab.estimators import BaseMLP, MLPClassifier, MLPRegressor, paper_recipe
@@ -69,8 +70,9 @@ def score_classifier(estimator: BaseMLP, X: Any, y: np.ndarray) -> dict[str, flo
     dict
         roc_auc, log_loss, accuracy, balanced_accuracy, average_precision, f1 and f1_macro. ROC AUC
         and average precision are NaN if ``y`` lacks a class. For two classes, average precision and
-        f1 are those of ``classes_[1]``, as in scikit-learn. For more classes, these two and ROC AUC
-        are unweighted means over the classes, each against the rest.
+        f1 are those of ``classes_[1]``, as in scikit-learn; a comparison uses 1 or True, or else
+        the rarer class. For more classes, these two and ROC AUC are unweighted means over the
+        classes, each against the rest.
 
     Raises
     ------
@@ -108,7 +110,7 @@ def score_regressor(
 
 
 def grade(
-    estimator: BaseMLP, X: Any, y: np.ndarray, target_std: float
+    estimator: BaseMLP, X: Any, y: np.ndarray, target_std: float, positive: int = 1
 ) -> tuple[dict[str, float], bool]:
     """Scores, and whether all rows get one answer though their targets differ.
 
@@ -121,14 +123,17 @@ def grade(
         constant = differ and np.ptp(predicted) < _ONE_ANSWER * target_std
         return grade_numbers(predicted, y, target_std), bool(constant)
     probabilities = estimator.predict_proba(X)
-    scores = grade_classes(probabilities, estimator.classes_, y)
+    scores = grade_classes(probabilities, estimator.classes_, y, positive)
     return scores, differ and len(np.unique(probabilities.argmax(axis=1))) == 1
 
 
 def grade_classes(
-    probabilities: np.ndarray, classes: np.ndarray, y: np.ndarray
+    probabilities: np.ndarray, classes: np.ndarray, y: np.ndarray, positive: int = 1
 ) -> dict[str, float]:
-    """Scores of the probabilities of classes, (n_samples, n_classes)."""
+    """Scores of the probabilities of classes, (n_samples, n_classes).
+
+    ``positive`` is the index of the positive one of two classes.
+    """
     probabilities = probabilities.astype(np.float64)
     _refuse_non_finite(probabilities)
     probabilities /= probabilities.sum(axis=1, keepdims=True)  # float32's sums are not quite 1
@@ -137,10 +142,8 @@ def grade_classes(
         strange = np.asarray(y)[places < 0].tolist()[0]
         raise ValueError(f"y has the class {strange!r}, which the estimator was not fitted to")
     predicted = probabilities.argmax(axis=1)
-    scores = {
-        name: metric.values(places, predicted, probabilities)
-        for name, metric in METRICS["classification"].items()
-    }
+    answers = as_positive(positive, places, predicted, probabilities)
+    scores = {name: metric.values(*answers) for name, metric in METRICS["classification"].items()}
     if len(np.unique(places)) < len(classes):
         scores |= {"roc_auc": np.nan, "average_precision": np.nan}
     return scores
@@ -479,6 +482,14 @@ class ComparisonPlan:
     def n_test(self) -> float:
         """Mean number of test rows of the folds."""
         return float(np.mean([len(test) for _, test in self.splits]))
+
+    @property
+    def positive(self) -> int:
+        """Index of the positive class, for scores of one of two classes."""
+        if self.task == "regression":
+            return 1
+        classes, counts = np.unique(self.y, return_counts=True)
+        return positive_class(classes, counts) if len(classes) == 2 else 1
 
     @property
     def target_std(self) -> float:

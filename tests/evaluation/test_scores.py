@@ -29,6 +29,7 @@ from combutab.evaluation import (
     evaluate_predictions,
     find_metric,
 )
+from combutab.inspection import permutation_importance
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(160, 3))
@@ -305,3 +306,22 @@ def test_rows_set_aside_in_fit():
     assert_allclose(found.table["baseline"].iloc[0], expected)
     with pytest.raises(ValueError, match="y has 2 rows, and the estimator was fitted to 320"):
         evaluate_held_out(clf, y[:2])
+
+
+def test_scores_of_text_labels_are_of_the_rarer_class():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    y = np.where(X[:, 0] + rng.normal(size=400) > 1.2, "churned", "stayed")  # classes_[0] is rarer
+    clf = LogisticRegression().fit(X, y)
+    table = evaluate_predictions(clf, X, y, n_resamples=0).table["score"]
+    is_churned, probability = y == "churned", clf.predict_proba(X)[:, 0]
+    expected = metrics.f1_score(is_churned, clf.predict(X) == "churned")
+    assert table["f1"] == pytest.approx(expected)
+    expected = metrics.average_precision_score(is_churned, probability)
+    assert table["average_precision"] == pytest.approx(expected)
+    assert table["roc_auc"] == pytest.approx(metrics.roc_auc_score(is_churned, probability))
+    precision = evaluate_predictions(clf, X, y, scoring=["precision"], n_resamples=0)
+    expected = metrics.precision_score(is_churned, clf.predict(X) == "churned")
+    assert precision.table["score"].iloc[0] == pytest.approx(expected)
+    importance = permutation_importance(clf, X, y, scoring="f1", n_repeats=2, random_state=0)
+    assert importance.score == pytest.approx(table["f1"], abs=0.1)
