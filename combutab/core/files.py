@@ -551,7 +551,7 @@ def check_parameters(estimator: Any) -> None:
 
 # ---- Files of models: arrays and a JSON header ---------------------------------------------------
 
-MODEL_FORMAT = 2
+MODEL_FORMAT = 3
 _KEY = "combutab"  # of the JSON in the file's header
 _HEADER = {"format": whole(), "version": text(100), "class": text(100), "params": kind(dict)}
 

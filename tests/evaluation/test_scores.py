@@ -293,7 +293,7 @@ def test_what_cannot_be_scored():
 
 def test_rows_set_aside_in_fit():
     y = pd.Series(np.tile(TARGETS["two"], 2))
-    table = np.tile(X, (2, 1))
+    table = np.vstack([X, X + 0.01])
     clf = MLPClassifier((4,), max_iter=2, random_state=0).fit(table, y)
     found = evaluate_held_out(clf, y, scoring="log loss", n_resamples=0)
     assert (

@@ -184,3 +184,40 @@ def test_numbers_without_gaps_are_no_copied_values():
         assert find_copied_values(table[:300], table[100:400]) == {}
         assert find_copied_values(table[:300], table[150:450], table[300:]) == {}
     assert list(find_copied_values(numbers[:300], numbers[:300], numbers[300:])) == ["id"]
+
+
+def people(n, rng):
+    return pd.DataFrame(
+        {
+            "age": rng.integers(18, 90, n),
+            "score": rng.integers(0, 60, n),
+            "visits": rng.poisson(9, n),
+            "kind": rng.choice(list("abcdefgh"), n),
+            "region": rng.choice(list("klmnopqrst"), n),
+        }
+    )
+
+
+def amounts(n, rng):
+    """Amounts of which most are zero, so that many rows are equal."""
+    values = rng.lognormal(3, 1, (n, 5)).round() * (rng.random((n, 5)) < 0.3)
+    return pd.DataFrame(values, columns=list("vwxyz")).assign(kind=rng.choice(list("abc"), n))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [customers, people, amounts])
+def test_copies_are_found_and_fresh_rows_are_not(make):
+    n_tables = {"fresh": 0, "independent": 0, "copies": 0}
+    n_alarms = dict.fromkeys(n_tables, 0)
+    for n in (300, 1000):
+        for seed in range(50):
+            rng = np.random.default_rng([seed, n])
+            train, test, fresh = make(n, rng), make(n // 2, rng), make(n, rng)
+            copied = pd.concat([train[: n // 20], fresh[n // 20 :]], ignore_index=True)
+            kinds = {"fresh": fresh, "independent": shuffled(train, rng), "copies": copied}
+            for kind, synthetic in kinds.items():
+                n_tables[kind] += 1
+                n_alarms[kind] += bool(find_copies(*aligned(train, synthetic, test)).signs)
+    assert n_alarms["fresh"] <= 0.05 * n_tables["fresh"]
+    assert n_alarms["independent"] <= 0.05 * n_tables["independent"]
+    assert n_alarms["copies"] >= 0.9 * n_tables["copies"]
