@@ -56,6 +56,7 @@ _DIRECTIVES = {
 _START = re.compile(rf"\d{{1,4}}[-/. ][\da-zA-Z ]|(?:{_SHORT_NAMES})[a-z]*[- ]\d", re.IGNORECASE)
 _DIRECTIVE = re.compile(r"%\^?[a-zA-Z]")
 _OFFSET = r"([+-]\d\d):?(\d\d)?$"  # from UTC, which %z is; it is written as +01:00
+_MIN_NUMBERS = 20  # different whole numbers that are found to be dates
 _HEAD = 100  # values that most formats are ruled out by
 _N_TRIED = 5  # values whose formats are tried where not all have one
 _LONGEST = 40  # characters of a date
@@ -296,3 +297,33 @@ def write_clocks(column: pd.Series, form: str) -> pd.Series:
 
     texts = column.astype(object).map(write, na_action="ignore")
     return texts.where(column.notna(), None)
+
+
+def find_number_format(numbers: np.ndarray) -> str | None:
+    """Find the format of dates that are written as whole numbers; None for other numbers.
+
+    >>> find_number_format(np.array([20240100 + day for day in range(1, 32)]))
+    '%Y%m%d'
+    >>> find_number_format(np.arange(20240100, 20240132)) is None
+    True
+    """
+    numbers = np.unique(numbers[~np.isnan(numbers)])
+    if len(numbers) < _MIN_NUMBERS or (numbers != np.round(numbers)).any():
+        return None
+    for form, low, high in (("%Y%m%d", 1900_01_01, 2100_12_31), ("%Y%m", 1900_01, 2100_12)):
+        if numbers[0] >= low and numbers[-1] <= high:
+            texts = pd.Series(numbers.astype(np.int64)).astype(str)
+            if pd.to_datetime(texts, format=form, errors="coerce").notna().all():
+                return form
+    return None
+
+
+def read_numbers_as_dates(column: pd.Series, form: str) -> pd.Series:
+    """Whole numbers such as 20241231 as datetimes; raises ValueError if one is no date."""
+    numbers = column.astype("float64").astype("Int64")
+    return pd.to_datetime(numbers.astype("string"), format=form).astype("datetime64[s]")
+
+
+def write_dates_as_numbers(column: pd.Series, form: str) -> pd.Series:
+    """Datetimes as whole numbers such as 20241231."""
+    return pd.to_numeric(column.dt.strftime(form)).astype("Int64")

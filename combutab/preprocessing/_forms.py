@@ -17,10 +17,13 @@ from combutab.core.dates import (
     DATE_FORMATS,
     find_clock_format,
     find_date_format,
+    find_number_format,
     read_clocks,
     read_dates,
+    read_numbers_as_dates,
     write_clocks,
     write_dates,
+    write_dates_as_numbers,
 )
 from combutab.core.files import choice, kind, whole
 from combutab.core.state import declare
@@ -32,22 +35,24 @@ from combutab.preprocessing._columns import (
     refuse_objects,
 )
 
-FormKind = Literal["date text", "clock text", "unit text", "date", "datetime", "period", "decimal"]
+FormKind = Literal[
+    "date text", "clock text", "unit text", "date number", "date", "datetime", "period", "decimal"
+]
 
 
 @dataclass(frozen=True)
 class ColumnForm:
-    """How a column holds dates, times or numbers: as text of a format, or as Python's objects.
+    """How a column contains dates, times or numbers: as text, whole numbers or Python's objects.
 
     Attributes
     ----------
     column : int
         Position of the column in the table.
-    kind : {"date text", "clock text", "unit text", "date", "datetime", "period", "decimal"}
-        What the column holds; the last four are objects.
+    kind : str
+        One of `FormKind`; the last four are objects.
     format : str
-        Format of text (of numbers with a unit, such as ``{:.1f} km``), the frequency of periods,
-        or the number of decimals; empty for others.
+        Format of text (of numbers with a unit, such as ``{:.1f} km``) and of dates that are whole
+        numbers, the frequency of periods, or the number of decimals; empty for others.
     dtype : str
         Dtype of the column.
     """
@@ -77,7 +82,23 @@ class ColumnForm:
             return self._read_texts(column, label)
         if self.kind == "decimal":
             return column.astype("float64")
+        if self.kind == "date number":
+            return self._read_numbers(column, label)
         return object_datetimes(column, label)
+
+    def _read_numbers(self, column: pd.Series, label: str) -> pd.Series:
+        try:
+            return read_numbers_as_dates(column, self.format)
+        except (TypeError, ValueError):
+            for row, value in enumerate(column):
+                try:
+                    read_numbers_as_dates(pd.Series([value]), self.format)
+                except (TypeError, ValueError):
+                    raise ValueError(
+                        f"{label} contains dates such as {self.example()}, but {value!r} (data row "
+                        f"{row + 1:,}) is no date; correct the value"
+                    ) from None
+            raise
 
     def _read_texts(self, column: pd.Series, label: str) -> pd.Series:
         refuse_objects(column, label)
@@ -108,6 +129,8 @@ class ColumnForm:
             return str(write_dates(pd.Series([pd.Timestamp("2024-12-31")]), self.format)[0])
         if self.kind == "unit text":
             return self.format.format(12.5)
+        if self.kind == "date number":
+            return pd.Timestamp("2024-12-31").strftime(self.format)
         return str(write_clocks(pd.Series([pd.Timedelta("10:18:30")]), self.format)[0])
 
     def write(self, column: pd.Series) -> pd.Series:
@@ -118,6 +141,8 @@ class ColumnForm:
             return texts.where(column.notna(), None).astype(dtype)
         if self.kind == "clock text":
             return write_clocks(column, self.format).astype(dtype)
+        if self.kind == "date number":
+            return write_dates_as_numbers(column, self.format).astype(dtype)
         convert: Callable[[Any], Any] = {
             "date": lambda moment: moment.date(),
             "datetime": lambda moment: moment.to_pydatetime(),
@@ -268,6 +293,12 @@ def find_form(column: pd.Series, position: int) -> ColumnForm | None:
     return None if form is None else replace(form, dtype=str(dtype))
 
 
+def _find_number_form(column: pd.Series, position: int) -> ColumnForm | None:
+    numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    form = find_number_format(numbers)
+    return None if form is None else ColumnForm(position, "date number", form, str(column.dtype))
+
+
 def find_forms(table: pd.DataFrame, excluded: Collection[Any] = ()) -> tuple[ColumnForm, ...]:
     """Find the columns of dates, times and decimals that a generator learns as continuous.
 
@@ -275,9 +306,10 @@ def find_forms(table: pd.DataFrame, excluded: Collection[Any] = ()) -> tuple[Col
     """
     forms = []
     for position, (name, column) in enumerate(table.items()):
-        if name in excluded or column.dtype.kind in "biufcmM":
+        if name in excluded or column.dtype.kind in "bcmM":
             continue
-        form = find_form(column, position)
+        find = _find_number_form if column.dtype.kind in "iuf" else find_form
+        form = find(column, position)
         n_values = 0 if form is None else column.nunique()
         is_few = n_values <= min(_MAX_FEW, len(column) / _MAX_FEW)
         if form is not None and not is_few:
@@ -289,7 +321,11 @@ _MAX_FEW = 20  # values of a column that stay categories, each in as many rows o
 
 
 def _check_form(form: ColumnForm) -> None:
-    formats = {"date text": DATE_FORMATS, "clock text": CLOCK_FORMATS}.get(form.kind)
+    formats = {
+        "date text": DATE_FORMATS,
+        "clock text": CLOCK_FORMATS,
+        "date number": ("%Y%m%d", "%Y%m"),
+    }.get(form.kind)
     around = _UNIT_SLOT.split(form.format)
     if form.kind == "unit text" and (len(around) != 2 or re.search("[{}]", "".join(around))):
         raise ValueError(f"the encoder's state has a unit that is none: {form.format!r:.60}")

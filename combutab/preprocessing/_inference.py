@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from combutab.core.dates import split_dates
+from combutab.core.dates import find_number_format, split_dates
 from combutab.core.text import counted
 from combutab.preprocessing._columns import ColumnKind, column_kind, factorize, object_datetimes
 from combutab.preprocessing._features import is_free_text
@@ -330,11 +330,8 @@ def _whole_number_dates(name: str, values: np.ndarray) -> OddKind | None:
     """Tell whether whole numbers are dates (20241231, 202412) or, by their name, times (1030)."""
     if len(values) < _MIN_WHOLE_DATES or (values != np.round(values)).any():
         return None
-    for form, low, high in (("%Y%m%d", 1900_01_01, 2100_12_31), ("%Y%m", 1900_01, 2100_12)):
-        if values[0] >= low and values[-1] <= high:
-            texts = pd.Series(values.astype(np.int64)).astype(str)
-            if pd.to_datetime(texts, format=form, errors="coerce").notna().all():
-                return "dates"
+    if find_number_format(values) is not None:
+        return "dates"
     is_clock = values[0] >= 0 and 1000 <= values[-1] < 2400 and (values % 100 < 60).all()
     return "clock numbers" if is_clock and _CLOCK_NAME.search(name) else None
 

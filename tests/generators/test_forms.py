@@ -25,6 +25,8 @@ COLUMNS = {
     "clock": [f"{int(size) % 24}:{int(size) % 60:02d}" for size in SIZES],
     "duration": [f"{int(size) // 60}h {int(size) % 60}m" for size in SIZES],
     "unit": [f"{size:.1f} km" for size in SIZES],
+    "day number": MOMENTS.strftime("%Y%m%d").astype(int),
+    "month number": MOMENTS.strftime("%Y%m").astype(int),
 }
 PATTERNS = {
     "iso": r"20[12]\d-\d\d-\d\d",
@@ -92,3 +94,18 @@ def test_listed_and_repeated_dates_stay_categories():
     assert set(fitted.sample(50, random_state=0)["v"].dropna()) <= set(X["v"].dropna())
     free = make(TVAE).fit(X)
     assert set(free.sample(50, random_state=0)["quarter"]) <= set(X["quarter"])
+
+
+@pytest.mark.parametrize(("name", "form"), [("day number", "%Y%m%d"), ("month number", "%Y%m")])
+def test_sampled_whole_numbers_are_dates(name, form):
+    X = pd.DataFrame({"v": COLUMNS[name], "x": SIZES})
+    generator = make(TabFlow).fit(X)
+    rows = generator.sample(200, random_state=0)
+    assert rows["v"].dtype == X["v"].dtype
+    pd.to_datetime(rows["v"].astype(str), format=form)  # raises for days that do not exist
+    first = int(X["v"].median())
+    later = generator.sample(20, conditions={"v": (first, None)}, random_state=0)
+    assert (later["v"] >= first).all()
+    filled = generator.impute(X.assign(v=X["v"].where(X.index > 30)), random_state=0)
+    assert (filled["v"][31:] == X["v"][31:]).all()
+    pd.to_datetime(filled["v"].astype(int).astype(str), format=form)
