@@ -658,6 +658,7 @@ def _report(
     estimator: Any, X: pd.DataFrame, y: np.ndarray, scores: PredictionScores | None, **told: Any
 ) -> ModelReport:
     """The model card: of the rows that were set aside, or where there are none, of all."""
+    from combutab.preprocessing import expecting_later_rows
     from combutab.reports import report_model
 
     if scores is None or scores.rows is None:
@@ -673,7 +674,5 @@ def _report(
         "rows of some of its networks."
     )
     rows = scores.rows
-    with warnings.catch_warnings():
-        # rows that a split by time sets aside are later on purpose
-        warnings.filterwarnings("ignore", "column .* has dates that are later", UserWarning)
+    with expecting_later_rows():
         return report_model(estimator, X.iloc[rows], y[rows], scores=scores, scored=scored, **told)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -16,16 +15,13 @@ _MIN_ROWS = 5
 Splits = Sequence[tuple[np.ndarray, np.ndarray]]
 
 
-def warn_of_repeated_rows(X: Any, y: Any, splits: Splits, stacklevel: int) -> None:
-    """Warn of test rows that are also among the training rows of their split."""
-    n_repeated, n_test = count_repeated_rows(X, y, splits)
-    if n_repeated:
-        warnings.warn(
-            f"{n_repeated:,} of {n_test:,} test rows are also training rows, with the same "
-            "features and target, so scores are too good for new rows; drop copies, or keep them "
-            "together by groups (on the command line, --split group:COLUMN)",
-            stacklevel=stacklevel + 1,
-        )
+def repeated_rows_message(n_repeated: int, n_test: int) -> str:
+    """A warning of test rows that are also training rows."""
+    return (
+        f"{n_repeated:,} of {n_test:,} test rows are also training rows, with the same features "
+        "and target, so scores are too good for new rows; drop copies, or keep them together by "
+        "groups (on the command line, --split group:COLUMN)"
+    )
 
 
 def count_repeated_rows(X: Any, y: Any, splits: Splits) -> tuple[int, int]:
@@ -38,10 +34,10 @@ def count_repeated_rows(X: Any, y: Any, splits: Splits) -> tuple[int, int]:
     """
     X = X.toarray() if scipy.sparse.issparse(X) else X
     n_test = sum(len(test) for _, test in splits)
-    n_repeated = _n_in_both(_cells(X, y), splits)
+    n_repeated = _n_in_both(_column_hashes(X, y), splits)
     if n_repeated < max(_MIN_ROWS, _MIN_SHARE * n_test):
         return 0, n_test
-    columns = sorted(_cells(X, y), key=lambda values: -len(np.unique(values)))
+    columns = sorted(_column_hashes(X, y), key=lambda values: -len(np.unique(values)))
     rng = np.random.default_rng(0)
     by_chance = _n_in_both([rng.permutation(values) for values in columns], splits)
     in_half = min(_n_in_both(half, splits) for half in (columns[::2], columns[1::2]))
@@ -49,7 +45,7 @@ def count_repeated_rows(X: Any, y: Any, splits: Splits) -> tuple[int, int]:
     return (0 if is_natural else n_repeated), n_test
 
 
-def _cells(X: Any, y: Any) -> Iterator[np.ndarray]:
+def _column_hashes(X: Any, y: Any) -> Iterator[np.ndarray]:
     """Hashes of the values of each column, (n,) uint64; those of the targets come last."""
     array = None if isinstance(X, pd.DataFrame) else np.asarray(X)
     columns = X.items() if array is None else enumerate(array.T)

@@ -40,7 +40,7 @@ from torch import Tensor
 from combutab._model_files import Checkpoint
 from combutab.core.device import Precision, guard_forks, resolve_device
 from combutab.core.metrics import plain_name
-from combutab.core.repeated import warn_of_repeated_rows
+from combutab.core.repeated import count_repeated_rows
 from combutab.core.rng import Stream, fold_in, holding, seed_from
 from combutab.core.world import broadcast, plain_parameters, sharing
 from combutab.estimators._fitted import (
@@ -67,6 +67,7 @@ from combutab.preprocessing import (
     TableEncoder,
     as_numpy,
     as_pandas,
+    expecting_later_rows,
     is_polars,
     refuse_cells,
 )
@@ -212,14 +213,14 @@ class Prepared:
             return self.stream.n_rows
         return min(len(train) for train, _ in self.splits)
 
-    def warn_of_repeated_rows(self, X: Any, y: Any) -> None:
-        """Warn of rows of the given table that some member both trains and validates on."""
+    def count_repeated_rows(self, X: Any, y: Any) -> int:
+        """Count the rows set aside of the given table that are also training rows."""
         if self.out_of_fold is None:
-            return
+            return 0
         rows = self.out_of_fold.kept
         splits = [(rows[train], rows[val]) for train, val in self.splits if val is not None]
         table, targets = (as_pandas(as_numpy(data)) for data in (X, y))
-        warn_of_repeated_rows(table, targets, splits, stacklevel=5)
+        return count_repeated_rows(table, targets, splits)[0]
 
 
 def check_given(
@@ -236,6 +237,8 @@ def check_given(
             f"This {name} estimator requires y to be passed, but the target y is None."
         )
     X, X_val = _indexable(X), _indexable(X_val)
+    if getattr(X, "ndim", 2) > 2:
+        raise ValueError(f"Found array with dim {X.ndim}, while {name} needs rows and columns")
     for each in (X, X_val):
         refuse_cells(each)
     check_consistent_length(X, y)
@@ -492,12 +495,12 @@ class BaseMLP(Fitted):
             prepared = self.encode_data(
                 X, y, sample_weight, X_val, y_val, groups=groups, fresh=fresh
             )
-            prepared.warn_of_repeated_rows(X, y)
             job = self.make_job(prepared, fresh=fresh)
             found = partial(self._fitted_attributes, job, fresh=fresh)
             with epoch_tasks(self, job, found, X, y, sample_weight) as told:
                 results = train_shared(job, [*self._all_callbacks(), *told], file=file)
                 self.keep_results(job, results, fresh=fresh)
+            self._set_repeated_rows(prepared, X, y)
         self.network()  # so that the first prediction need not wait for it
         return self
 
@@ -606,7 +609,8 @@ class BaseMLP(Fitted):
         else:
             tables = [encoder.encode(X, owner=owner)]
         if X_val is not None:
-            tables.append(encoder.encode(X_val, owner=owner, fitted=y_val is None))
+            with expecting_later_rows():
+                tables.append(encoder.encode(X_val, owner=owner, fitted=y_val is None))
         rows = encoded_rows(tables, encoded, total, Precision(self.precision).dtype)
         return Prepared(rows, _as_tensors(splits, n_train), encoder, target, None, out_of_fold)
 
@@ -861,7 +865,7 @@ class BaseMLP(Fitted):
         Warnings about the training are appended to ``collected`` if it is given.
         """
         held_out = self.target_.held_out_name
-        names = {"loss_curve_", held_out, "oof_folds_", "oof_groups_"}
+        names = {"loss_curve_", held_out, "oof_folds_", "oof_groups_", "oof_n_repeated_"}
         with uninterrupted():
             found = self._fitted_attributes(job, results, fresh=fresh)
             for name in names & vars(self).keys():
@@ -880,6 +884,10 @@ class BaseMLP(Fitted):
             if converges:
                 self._check_answers(job, results)
         return self
+
+    def _set_repeated_rows(self, prepared: Prepared, X: Any, y: Any) -> None:
+        if hasattr(self, "oof_folds_"):
+            self.oof_n_repeated_ = prepared.count_repeated_rows(X, y)
 
     def _set_folds(self, job: Job, n_members: int) -> None:
         """Set the attributes that describe the rows set aside."""

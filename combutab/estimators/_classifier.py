@@ -494,6 +494,9 @@ class MLPClassifier(ClassPredictions, StreamedMLP):
         Number of each row's group, or of its block of neighbouring rows if the rows set aside come
         after all others: whole groups are drawn for intervals of scores. It exists only in these
         cases.
+    oof_n_repeated_ : int
+        Number of rows set aside that are also training rows, with the same features and target.
+        `evaluate_held_out` warns of them. Files do not contain it.
     {attributes}
 
     Examples

@@ -332,7 +332,6 @@ class BasePack(_Kept):
                 raise ValueError(f"X_val and cv={self.cv!r} do not go together; use cv=None")
             self.__dict__.pop("_groups", None)
             prepared = self._prepare(X, y, sample_weight, X_val, y_val, groups, seed)
-            prepared.warn_of_repeated_rows(X, y)
             of_rows = prepared.out_of_fold
             n_parts = N_PARTS if self.scoring is None else N_PARTS_SCORER
             jobs, histories = member_jobs(members, prepared, n_parts)
@@ -362,9 +361,12 @@ class BasePack(_Kept):
                 if self.boosting and not interrupted and any(h.usable for h in histories):
                     trees = boost_folds(jobs, histories, prepared.target, seed, started + seconds)
                     boosted, interrupted = self._collected(trees)
-                return self._keep(
+                self._keep(
                     members, jobs, histories, boosted, of_rows, scorer, interrupted=interrupted
                 )
+            if of_rows is not None:
+                self.oof_n_repeated_ = prepared.count_repeated_rows(X, y)
+        return self
 
     def _prepare(
         self, X: Any, y: Any, sample_weight: Any, X_val: Any, y_val: Any, groups: Any, seed: int
@@ -518,7 +520,7 @@ class BasePack(_Kept):
             self.validation_loss_ = chosen.loss
             self.best_member_validation_loss_ = chosen.best_single
             self._take_groups(groups, trees, selected)
-            for name in (target.held_out_name, "oof_folds_", "oof_groups_"):
+            for name in (target.held_out_name, "oof_folds_", "oof_groups_", "oof_n_repeated_"):
                 self.__dict__.pop(name, None)
             if of_rows is not None:
                 plans = [job.plans[0] for job in jobs[: 1 + max(h.fold for h in histories)]]

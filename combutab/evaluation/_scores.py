@@ -31,6 +31,7 @@ from combutab.core.predictions import (
     one_hot,
     predict_labels,
 )
+from combutab.core.repeated import repeated_rows_message
 from combutab.core.rng import RandomState, as_generator
 from combutab.core.scorers import positive_class
 from combutab.core.scores import as_positive, confusion_counts, guessed_answers
@@ -443,6 +444,9 @@ def evaluate_held_out(
     if codes is None:
         codes = getattr(estimator, "oof_groups_", None)
     folds = estimator.oof_folds_[held_out]
+    if estimator.oof_n_repeated_:
+        message = repeated_rows_message(estimator.oof_n_repeated_, len(folds))
+        warnings.warn(message, stacklevel=2)
     n_folds = len(np.unique(folds))
     n_test = len(folds) / n_folds
     inflation = 1.0 if n_folds == 1 else 1 + (n_folds - 1) * n_test / (len(y) - n_test)

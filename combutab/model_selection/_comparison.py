@@ -46,7 +46,7 @@ from combutab.model_selection._plan import (
     plan_comparison,
 )
 from combutab.nn import ActivationSpec
-from combutab.preprocessing import binary_unit
+from combutab.preprocessing import binary_unit, expecting_later_rows
 from combutab.training import Callback, EpochReport
 
 # ---- The result of a comparison of activations, and the scores that a picture of it shows --------
@@ -815,7 +815,8 @@ def _scored_record(
     error, constant = outcome.error, False
     if error is None:
         try:
-            scores, constant = grade(estimator, X, y, plan.target_std, plan.positive)
+            with expecting_later_rows():
+                scores, constant = grade(estimator, X, y, plan.target_std, plan.positive)
         except ValueError as diverged:
             error = diverged
     if error is not None and not isinstance(error, ValueError):

@@ -7,7 +7,12 @@ from combutab.preprocessing._columns import (
     refuse_large,
     rows_needed,
 )
-from combutab.preprocessing._encoder import EncodedTable, Span, TableEncoder
+from combutab.preprocessing._encoder import (
+    EncodedTable,
+    Span,
+    TableEncoder,
+    expecting_later_rows,
+)
 from combutab.preprocessing._features import (
     CIRCLE_STEPS,
     QUARTERS,
@@ -102,6 +107,7 @@ __all__ = [
     "calendar_phases",
     "check_date_features",
     "column_kind",
+    "expecting_later_rows",
     "fill_polars",
     "find_forms",
     "find_identifiers",

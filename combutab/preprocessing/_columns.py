@@ -632,6 +632,7 @@ class CategoryCounts:
         slots = [self.seen[key] for key in keys]
         slots += [n_rows - sum(slots)] * rare + [self.n_missing] * bool(self.n_missing)
         shares = np.round(np.array(slots) / max(sum(slots), 1), 2)
+        shares = shares if shares.any() else np.ones(len(slots))
         frequencies = tuple((shares / shares.sum()).tolist()) if onehot and slots else ()
         return CategoryMap(
             column, tuple(keys), bool(self.n_missing), onehot, rare, share, frequencies

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import builtins
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from numbers import Integral
@@ -78,6 +80,17 @@ from combutab.preprocessing._tables import (
 _MAX_LARGE = 10_000  # large numbers of a column that are held
 _MAX_NAMED = 5  # columns that a warning names
 _MAX_LATER = 0.02  # of the range of the dates in fit, by which later rows may lie after it
+_later_rows_expected = ContextVar("later_rows_expected", default=False)
+
+
+@contextmanager
+def expecting_later_rows() -> Iterator[None]:
+    """Do not warn of later dates than in training, for rows that were set aside by time."""
+    token = _later_rows_expected.set(True)
+    try:
+        yield
+    finally:
+        _later_rows_expected.reset(token)
 
 
 class RowSample:
@@ -719,6 +732,8 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     def _warn_of_later_rows(self, block: Block) -> None:
         """Warn of dates that lie later than all those of fit by more than 2 % of their range."""
         scaler = self.numeric_scaler_
+        if _later_rows_expected.get():
+            return
         for i in np.flatnonzero(scaler.is_cut & ~scaler.constant).tolist():
             limit = scaler.high[i] + _MAX_LATER * (scaler.high[i] - scaler.low[i])
             if (block.column(i) > limit).any():

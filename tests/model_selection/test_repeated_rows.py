@@ -9,6 +9,7 @@ from sklearn.model_selection import KFold
 
 from combutab import MLPClassifier, PackClassifier
 from combutab.core.repeated import count_repeated_rows
+from combutab.evaluation import evaluate_held_out
 from combutab.model_selection import plan_comparison
 
 RNG = np.random.default_rng(0)
@@ -64,18 +65,19 @@ def test_a_comparison_warns_of_copies_and_names_groups():
 
 
 @pytest.mark.parametrize("form", [pd.DataFrame, np.asarray, pl.from_pandas, sp.csr_array])
-def test_a_fit_warns_of_copies(form):
+def test_scores_of_rows_set_aside_warn_of_copies(form):
     X, y = form(pd.concat([NOISE] * 4, ignore_index=True)), np.tile(LABELS, 4)
     settings = {"max_iter": 1, "hidden_layer_sizes": (4,), "random_state": 0}
-    clf = MLPClassifier(**settings, n_iter_no_change=np.inf)
+    clf = MLPClassifier(**settings, n_iter_no_change=np.inf).fit(X, y)
     with pytest.warns(UserWarning, match=r"of 160 test rows .* groups"):  # two networks
-        clf.fit(X, y)
+        evaluate_held_out(clf, y)
     clf.fit(X, y, groups=np.tile(np.arange(100), 4))
-    clf.set_params(early_stopping=False).fit(X, y)
+    evaluate_held_out(clf, y)
+    assert not hasattr(clf.set_params(early_stopping=False).fit(X, y), "oof_n_repeated_")
 
 
-def test_a_pack_warns_of_copies():
+def test_scores_of_a_pack_warn_of_copies():
     X, y = pd.concat([NOISE] * 4, ignore_index=True), np.tile(LABELS, 4)
-    pack = PackClassifier(n_members=4, max_iter=1, cv=4, boosting=False, random_state=0)
+    pack = PackClassifier(n_members=4, max_iter=1, cv=4, boosting=False, random_state=0).fit(X, y)
     with pytest.warns(UserWarning, match=r"of 400 test rows .* groups"):
-        pack.fit(X, y)
+        evaluate_held_out(pack, y)

@@ -42,7 +42,7 @@ def people(n, seed, *, gaps=False):
 
 
 def noise(n):
-    rng = np.random.default_rng(9)
+    rng = np.random.default_rng(10)
     return pd.DataFrame(
         {
             "age": rng.uniform(-100, 300, n),
