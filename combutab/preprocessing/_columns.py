@@ -334,7 +334,7 @@ def object_datetimes(column: pd.Series, label: str) -> pd.Series:
         return pd.to_datetime(column, utc=len(zones) > 1)
     except pd.errors.OutOfBoundsDatetime:
         parsed = _parse_times(column, label, "datetimes")
-    return parsed if zones - {None} else pd.Series(parsed.to_numpy(), column.index)
+    return parsed if zones - {None} else parsed.dt.tz_localize(None)
 
 
 def _far_moment(value: Any) -> np.datetime64 | None:

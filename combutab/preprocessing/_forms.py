@@ -268,9 +268,9 @@ def find_form(column: pd.Series, position: int) -> ColumnForm | None:
     """Find how a column holds dates, times or numbers, if its dtype does not say it.
 
     >>> find_form(pd.Series(["22-Jun-2024", "01-May-2023"]), 0)
-    ColumnForm(column=0, kind='date text', format='%d-%b-%Y')
-    >>> find_form(pd.Series([datetime.date(2024, 6, 22)]), 1)
-    ColumnForm(column=1, kind='date', format='')
+    ColumnForm(column=0, kind='date text', format='%d-%b-%Y', dtype='object')
+    >>> find_form(pd.Series([pd.Timestamp("2024-06-22").date()]), 1)
+    ColumnForm(column=1, kind='date', format='', dtype='object')
     """
     dtype: Any = column.dtype
     if isinstance(dtype, pd.PeriodDtype):
