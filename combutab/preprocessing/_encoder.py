@@ -38,6 +38,7 @@ from combutab.preprocessing._columns import (
     ColumnKind,
     Factors,
     Key,
+    column_kind,
     refuse_equal,
     rows_needed,
 )
@@ -539,7 +540,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         reader, learner = self if owner is None else owner, None
         kinds: tuple[ColumnKind, ...] = ()
         forms: tuple[ColumnForm, ...] = ()
-        undeclared: list[int] = []
+        text_columns: list[int] = []
         for X, weight in batches:
             table = read_table(reader, X, reset=learner is None)
             if learner is None:
@@ -551,14 +552,14 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
                 of_quantiles = self.numeric in ("quantile", "robust") or self.n_bins is not None
                 sample = RowSample(n_sample, seed) if of_quantiles else None
                 zones = _zones(source, kinds) | _zones(table, kinds, forms)
-                undeclared = self._undeclared(source)
+                text_columns = self._text_columns(source, kinds, table)
                 units = table.units(kinds)
                 learner = TableLearner(labels, kinds, sample, max_distinct, zones, units)
             learner.add(table, weight)
         if learner is None:
             raise ValueError("there is no part of a table to fit to: batches are empty")
         self._take_names(reader)
-        self._take_over(learner, kinds, labels, undeclared)
+        self._take_over(learner, kinds, labels, text_columns)
         self._set_forms(forms, labels)
         return self
 
@@ -824,6 +825,12 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         by_dtype = isinstance(self.categorical_features, str)
         return [j for j in range(table.n_columns) if by_dtype and table.is_open(j)]
 
+    def _text_columns(self, table: Table, kinds: Sequence[ColumnKind], first: Table) -> list[int]:
+        """Columns of text, by the values of the first part, that become categories undeclared."""
+        text_kinds = (ColumnKind.TEXT, ColumnKind.EMPTY)
+        undeclared = [j for j in self._undeclared(table) if kinds[j] == ColumnKind.CATEGORY]
+        return [j for j in undeclared if column_kind(first.column(j)) in text_kinds]
+
     def _learn(
         self, table: Table, weight: np.ndarray | None = None, world: World = ONE_PROCESS
     ) -> tuple[Block, dict[int, Factors]]:
@@ -833,8 +840,8 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         zones, units = _zones(table, kinds), table.units(kinds)
         learner = TableLearner(labels, kinds, zones=zones, units=units)
         block, factors = learner.add(table, weight)
-        undeclared = self._undeclared(table)
-        self._take_over(learner, kinds, labels, undeclared, block, weight, world)
+        text_columns = self._text_columns(table, kinds, table)
+        self._take_over(learner, kinds, labels, text_columns, block, weight, world)
         self._set_forms(forms, labels)
         return block, factors
 
@@ -843,10 +850,10 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         learner: TableLearner,
         kinds: Sequence[ColumnKind],
         labels: list[str],
-        undeclared: Sequence[int],
+        text_columns: Sequence[int],
         *whole: Any,
     ) -> None:
-        maps = self._learn_maps(learner.counts, labels, learner.n_rows, undeclared)
+        maps = self._learn_maps(learner.counts, labels, learner.n_rows, text_columns)
         numbers = self._takes_numbers()
         scaler = learner.scaler(self.numeric, self.min_frequency, self.n_bins, numbers, *whole)
         least = rows_needed(self.min_frequency, learner.n_rows)
@@ -874,14 +881,14 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         counts: dict[int, CategoryCounts],
         labels: list[str],
         n_rows: int,
-        undeclared: Sequence[int],
+        text_columns: Sequence[int],
     ) -> tuple[CategoryMap, ...]:
         """The categories that are kept; warnings name columns of which none is, and odd ones."""
         min_count = rows_needed(self.min_frequency, n_rows)
         maps = tuple(each.learn(j, self.max_onehot, min_count) for j, each in counts.items())
         lost = {m.column: counts[m.column].seen for m in maps if not m.keys}
         lost = {j: seen for j, seen in lost.items() if len(seen) > 1}
-        read = {labels[j]: counts[j].seen for j in undeclared if j in counts and j not in lost}
+        read = {labels[j]: counts[j].seen for j in text_columns if j in counts and j not in lost}
         for odd in odd_categories(read):
             warnings.warn(odd, stacklevel=2)
         if lost:

@@ -199,8 +199,8 @@ def odd_categories(columns: Mapping[str, Mapping[Any, int]]) -> Iterator[OddColu
         for value, count in texts.items():
             rows[value.strip()] = rows.get(value.strip(), 0) + count
         n = sum(rows.values())
-        found = _number_texts(rows, n) or dates_in(rows, n) or _measured(rows, n)
-        if found is None or (found[0] == "unit" and len(rows) <= _MAX_CLASSES):
+        found = _number_texts(rows, n) or dates_in(rows, n) or _many_measured(rows, n)
+        if found is None:
             continue
         kind, why, example = found
         numbers = [value for value in rows if _DECIMAL_NUMBER.fullmatch(value)]
@@ -397,7 +397,8 @@ def _odd_text(name: Any, column: pd.Series) -> Iterator[OddColumn]:
             yield from _odd_dates(name, form.read(present, str(name)).dropna())
         return
     texts = column.astype(str).str.strip().where(column.notna())
-    for test in (_truths, partial(_odd_cells, texts), _number_texts, dates_in, _measured, _marks):
+    odd_cells = partial(_odd_cells, texts)
+    for test in (_truths, odd_cells, _number_texts, dates_in, _many_measured, _marks):
         found = test(rows, n)
         if found is not None:
             kind, why, example = found
@@ -449,6 +450,11 @@ def _measured(rows: Counts, n: int) -> Finding:
     if not example:
         return None
     return "unit", "although the values are numbers with a unit, or times", quoted(example)
+
+
+def _many_measured(rows: Counts, n: int) -> Finding:
+    """The same, of more values than categories such as sizes have."""
+    return _measured(rows, n) if len(rows) > _MAX_CLASSES else None
 
 
 def _number_texts(rows: Counts, n: int) -> Finding:
