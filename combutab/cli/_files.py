@@ -181,7 +181,9 @@ def _mark_of(odd: OddColumn, column: pd.Series) -> str:
     """The mark that an option would read a column by; empty if there is none."""
     if odd.kind == "thousands":
         values = Amounts.split(_present_texts(column))
-        marks = [m for m in ",. '" if values is not None and values.choose("", m)]
+        decimals = {",": ".", ".": ","}
+        pairs = {m: values and values.choose(decimals.get(m, ""), m) for m in ",. '"}
+        marks = [m for m, pair in pairs.items() if pair and pair[1]]
         return "space" if marks[:1] == [" "] else "".join(marks[:1])
     if odd.kind not in ("missing mark", "few texts"):
         return ""
