@@ -1,6 +1,5 @@
 """Data that are not what they seem: what was taken for what is said once, and how to change it."""
 
-import datetime
 import io
 import os
 import re
@@ -48,7 +47,6 @@ ODD = {  # kind -> columns of that kind
     "decimal comma": {
         "comma": [f"{x:.3f}".replace(".", ",") for x in X],
         "with points": every("1.234,5", "12,25", "7", "1.000.000,125"),
-        "with a mark": every(*["0,125", "1,5", "2,25"] * 8, "?"),
     },
     "thousands": {
         "thousands": [f"{i * 37 + 1000:,}" for i in range(N)],
@@ -69,6 +67,7 @@ ODD = {  # kind -> columns of that kind
     },
     "missing mark": {
         "of numbers": every("1.5", "2", "?"),
+        "with a comma": every(*["0,125", "1,5", "2,25"] * 8, "?"),
         "of words": every("red", "blue", "-", "n.a."),
     },
     "missing code": {
@@ -79,11 +78,8 @@ ODD = {  # kind -> columns of that kind
     },
     "text numbers": {"text": pd.Series(every("1", "2", "30"), dtype=object)},
     "dates": {
-        "iso": every("2024-01-31", "2023-02-28", "2022-10-10"),
-        "german": every("31.12.2024", "01.02.2024"),
         "words": every("3 Jan 2024", "28-Feb-23"),
         "american words": every("Jan 3, 2024", "February 28, 2023"),
-        "with times": every("12/31/2024 23:59", "01/02/2024 10:00"),
     },
     "unclear dates": {"unclear": every("01/02/2024", "11/12/2024")},
     "mixed dates": {"mixed": every("2024-01-31", "31.12.2023", "12/31/2022")},
@@ -111,6 +107,9 @@ FINE = {
     "phones": every("555-1234", "555-9876"),
     "category of numbers": pd.Categorical(every("1", "2", "3")),
     "dates": pd.to_datetime(every("2024-01-31", "2023-02-28")),
+    "iso dates": every("2024-01-31", "2023-02-28", "2022-10-10"),  # read as such
+    "german dates": every("31.12.2024", "01.02.2024"),
+    "dates with times": every("12/31/2024 23:59", "01/02/2024 10:00"),
     "sentences": every("The 3 of us, at 5.", "No, 7!", "well - 5%?"),
     "none": every("none", "some", "unknown"),
     "2019": every(1.5, 2.5),
@@ -192,15 +191,17 @@ def test_each_kind_is_told_of_in_one_line(folder, capsys, command):
     told = notes(capsys.readouterr().err)
     assert all(line.startswith("combutab: ") for line in told)
     kinds = set(ODD) - {"text numbers"}
-    kinds -= {"dates", "sign"}  # read as such
+    kinds -= {"dates", "sign", "decimal comma"}  # read as such
     told = [line for line in told if "although the values are dates (" not in line]
     if command != "compare":
         kinds -= {"identifier"}  # told of elsewhere
     # a line for each kind, and for each mark of missing values
     assert len({re.search("treated as [^(;]*", line)[0] for line in told}) == len(kinds), told
-    (comma,) = [line for line in told if "decimal comma" in line]
-    assert "'with a mark' is treated as categories" in comma
-    assert comma.endswith("; use --decimal , to read them as numbers")
+    (mark,) = [line for line in told if "'with a comma'" in line]
+    assert "'of numbers', 'with a comma' are treated as categories" in mark
+    assert "; if so, use --missing '?', or" in mark
+    (thousands,) = [line for line in told if "thousands separators" in line]
+    assert "('1,000'); use --thousands , to read them as numbers, or" in thousands
     (row,) = [line for line in told if "counts the rows" in line]
     assert row.endswith("; leave it out with --drop 'Unnamed: 0'")
 
@@ -298,7 +299,6 @@ OTHERS = {
     "complex category": pd.Series([1j, 1.0] * (N_ODD // 2)).astype("category"),
     "int beyond float64": with_one(10**400),
     "no stable repr": with_one(Nameless(), "x"),
-    "beyond pandas' dates": pd.Series([datetime.datetime(9999, 1, 1)] * N_ODD, dtype=object),
 }
 
 
