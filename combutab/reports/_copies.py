@@ -296,12 +296,18 @@ class RowComparison:
             n_by_chance = self.isolated.n_by_chance
             test = self.compare((), self.isolated, n_by_chance, n_by_chance == 0)
             checked.append(self._beside_shuffled((), test, self.isolated))
-        whole = self.by_set[()]
+        whole, exact = self.by_set[()], tests[()]
+        signs = [test for test in checked if test.beyond_chance]
+        is_unlike = self._none_nearly_alike(())
+        # one real row that is repeated many times counts as two rows in the tests
+        n_copies = int(whole.synthetic[whole.real == 1].sum())
+        if not signs and is_unlike and not exact.is_even and n_copies >= FEWEST_COPIES:
+            signs = [replace(exact, rows=n_copies)]
         return Copies(
             rows=int(whole.synthetic[whole.real > 0].sum()),
-            exact=tests[()],
-            signs=tuple(test for test in checked if test.beyond_chance),
-            is_unlike=self._none_nearly_alike(()),
+            exact=exact,
+            signs=tuple(signs),
+            is_unlike=is_unlike,
         )
 
     def _none_nearly_alike(self, left_out: tuple[int, ...]) -> bool:

@@ -682,7 +682,7 @@ def test_a_report_holds_no_canary(target, held):
         assert planted_values_in(text) == []
     # the page shows values that many have
     assert all(word in page for word in ("harbour", "south"))
-    assert "This identifier column is not shown" in page
+    assert "(left out of all scores)" in page  # identifiers
     assert not any(name in page for name in ("person 0 ", "person 1 ", "person 2 "))
 
 
