@@ -125,8 +125,9 @@ class CombU(Activation):
         return self.from_parts(torch.cat(pieces, -1)).movedim(-1, self.dim)
 
     def kernel(self) -> Kernel | None:
-        kernels = [kernel for part in self.parts if (kernel := kernel_of(part)) is not None]
-        if len(kernels) < len(self.parts):
+        part_kernels = [kernel_of(part) for part in self.parts]
+        kernels = [kernel for kernel in part_kernels if kernel is not None]
+        if len(kernels) < len(part_kernels):
             return None
         if self.partition is not None:
             return Scattered(tuple(kernels))
