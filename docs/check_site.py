@@ -26,9 +26,7 @@ from search_words import WORDS
 
 LOADS = {("script", "src"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("link", "href")}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-MARKDOWN = re.compile(  # fences, tables, bold text, links, roles
-    r"```|\|\s*:?-{3,}|(?<!\w)\*\*\w|\]\(\S|\{[a-z:]+\}`"
-)
+MARKDOWN = re.compile(r"```|\|\s*:?-{3,}|\{[a-z:]+\}`")  # fences, tables, roles
 VERBATIM = {"code", "pre", "script", "style", "title"}
 NOT_LOADED = {"canonical", "search", "index", "next", "prev", "alternate"}  # of <link rel=...>
 
