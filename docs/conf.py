@@ -140,8 +140,8 @@ ogp_social_cards = {"enable": False}  # a picture a page would take minutes
 ogp_image = "_images/comparison.png"
 sitemap_url_scheme = "{link}"
 llms_txt_summary = (
-    "CombuTab is a Python library: neural networks for tables with a scikit-learn face, "
-    "activations to choose among with statistics, and synthetic tables."
+    "CombuTab is a Python library: neural networks for tabular data with the scikit-learn API, "
+    "comparisons of activation functions with significance tests, and synthetic tables."
 )
 llms_txt_exclude = ["results/*"]
 copybutton_selector = "div.highlight:not(.output *) pre"  # code, not what it prints

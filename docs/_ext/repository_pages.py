@@ -115,23 +115,6 @@ def result_files(root: Path) -> list[Path]:
     return sorted((root / "benchmarks").rglob("results/*.md"))
 
 
-def glossary(root: Path) -> str:
-    """The table of CONTRIBUTING.md, word by word, as reStructuredText."""
-    table = sections((root / "CONTRIBUTING.md").read_text("utf-8"))["Glossary"]
-    rows = re.findall(r"^\| ([^|]+) \| (.+) \|$", table, re.MULTILINE)[1:]
-    said = (
-        "Names, messages and these pages use one word for each thing. If scikit-learn or torch "
-        "have a word for it, it is theirs."
-    )
-    lines = ["Glossary", "=" * 8, "", said, "", ".. glossary::", ""]
-    for words, means in rows:
-        lines += [f"   {word.strip()}" for word in words.split(",")]
-        means = re.sub(r"`([^`]+)`", r"``\1``", means)
-        means = re.sub(r"\[([^\]]+)\]\(docs/([\w/]+)\.md\)", r":doc:`\1 </\2>`", means)
-        lines += ["      " + means, ""]
-    return "\n".join(lines)
-
-
 def machine(text: str) -> str:
     """The line of a page of results that says what it was measured on."""
     return next(line for line in text.splitlines() if re.search("; (Python|torch) [0-9]", line))
@@ -198,7 +181,6 @@ def write(docs: Path) -> None:
             ]
         ),
     )
-    put(docs / "glossary.rst", glossary(root))
     for name, text in excerpts(root).items():
         put(docs / "made" / name, text)
     for source, page in (
