@@ -1,11 +1,7 @@
 """Files that are written completely or not at all, and read without trust.
 
-Files are written to a folder next to their destination, ``.combutab-*.stage``, and moved when they
-are on the disk. Several files are moved in two steps. The folder is renamed to
-``.combutab-*.whole``, which commits them; then the files that they replace are moved out, and they
-are moved in. New files are never mixed with old ones. A process that ends before the first step has
-changed nothing. If it ends after it, the next process that writes to the same folder completes the
-second step, and removes folders of processes that have ended.
+Files are written to a temporary folder next to their destination, ``.combutab-*``, and moved when
+they are on the disk. If the process is killed, the folder may remain.
 
 Safetensors files with the same content have the same bytes. The header of a file is checked before
 memory is allocated.
@@ -18,14 +14,12 @@ import hashlib
 import json
 import math
 import os
-import secrets
-import shutil
 import stat
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
 import numpy as np
@@ -34,16 +28,10 @@ from safetensors.numpy import save
 
 from combutab.core.progress import uninterrupted
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+# ---- Atomic writes -------------------------------------------------------------------------------
 
-# ---- Atomic writes of one file, or of several together -------------------------------------------
-
-_PREFIX, _STAGE, _WHOLE = ".combutab-", ".stage", ".whole"
-_OLD = 3600.0  # seconds: older folders without a lock belong to processes that have ended
-_LINKS = 40  # symbolic links that are followed, as by the system
+_PREFIX = ".combutab-"  # of temporary folders
+_MAX_LINKS = 40  # that are followed, as by the system
 
 
 @contextmanager
@@ -62,197 +50,100 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     ...     os.listdir(folder)
     ['note.txt']
     """
-    target = _resolve_target(path)
-    with _errors_naming(path), _stage(target.parent) as stage:
-        temporary = stage / "new" / target.name
+    target = _follow_links(Path(path).absolute(), is_file=True)
+    _check_destination(target, path)
+    with _errors_naming(path), _temporary_folder(target.parent) as folder:
+        temporary = folder / target.name
         yield temporary
         _bring_to_disk(temporary, target)
         os.replace(temporary, target)
-        _sync(target.parent)
+        _sync_folder(target.parent)
 
 
 @contextmanager
 def whole_files(folder: str | os.PathLike[str], names: Sequence[str]) -> Iterator[Path]:
-    """A temporary folder to write files to, which are all moved to ``folder``, or none is.
+    """A temporary folder to write files to, which are moved to ``folder`` at the end.
 
-    A symbolic link in the folder is replaced, not followed.
+    Old files with these names are removed before the new ones are moved, so that old and new files
+    are never mixed. A symbolic link in the folder is replaced, not followed.
 
     Raises OSError as of `whole_file`, and if one of the names was not written.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with whole_files(folder, ["a.txt", "b.txt"]) as stage:
+    ...     with whole_files(folder, ["a.txt", "b.txt"]) as temporary:
     ...         for name in ("a.txt", "b.txt"):
-    ...             _ = (stage / name).write_text("new")
+    ...             _ = (temporary / name).write_text("new")
     ...     sorted(os.listdir(folder))
     ['a.txt', 'b.txt']
     """
-    home = _resolve_folder(Path(folder).absolute())
+    target = _follow_links(Path(folder).absolute())
     for name in names:
-        _check_destination(home / name, Path(folder) / name)
-    with _errors_naming(folder), _stage(home) as stage:
-        yield stage / "new"
+        _check_destination(target / name, Path(folder) / name)
+    with _errors_naming(folder), _temporary_folder(target) as temporary:
+        yield temporary
         for name in names:
-            _bring_to_disk(stage / "new" / name, home / name)
-        _sync(stage / "new")
-        complete_stage = stage.with_suffix(_WHOLE)
-        os.rename(stage, complete_stage)
-        _sync(home)
-        _move_in(complete_stage)
+            _bring_to_disk(temporary / name, target / name)
+        with uninterrupted():
+            for name in names:
+                (target / name).unlink(missing_ok=True)
+            for name in names:
+                os.replace(temporary / name, target / name)
+        _sync_folder(target)
 
 
 def check_writable(folder: str | os.PathLike[str]) -> None:
-    """Check that a folder can be written to, and remove temporary files of ended processes."""
-    home = _resolve_folder(Path(folder).absolute())
-    if not home.is_dir():
+    """Check that a folder can be written to."""
+    target = _follow_links(Path(folder).absolute())
+    if not target.is_dir():
         raise FileNotFoundError(f"the folder {folder} does not exist; create it first")
-    with _errors_naming(folder), _stage(home):
+    with _errors_naming(folder), _temporary_folder(target):
         pass
 
 
-def finish_leftovers(folder: Path) -> None:
-    """Complete or remove temporary folders of processes that have ended."""
-    with suppress(OSError), os.scandir(folder) as entries:
-        for entry in [candidate for candidate in entries if candidate.name.startswith(_PREFIX)]:
-            with suppress(OSError):
-                _finish(Path(entry.path))
-
-
-# ---- stages ------------------------------------------------------------------------------------
-
-
 @contextmanager
-def _stage(folder: Path) -> Iterator[Path]:
-    """A temporary folder in ``folder``, locked by this process."""
-    finish_leftovers(folder)
-    stages: list[tuple[Path, int | None]] = []
-    try:
-        with uninterrupted():
-            stages.append(_make_stage(folder))
-        stage, _ = stages[0]
-        (stage / "new").mkdir()
-        (stage / "old").mkdir()
-        yield stage
-    finally:
-        with uninterrupted():
-            for stage, lock in stages:
-                complete_stage = stage.with_suffix(_WHOLE)
-                if complete_stage.exists():  # an interrupt came before the move
-                    _move_in(complete_stage)
-                shutil.rmtree(stage, ignore_errors=True)
-                if lock is not None:
-                    os.close(lock)
-
-
-def _make_stage(folder: Path) -> tuple[Path, int | None]:
-    while True:
-        stage = folder / f"{_PREFIX}{secrets.token_hex(4)}{_STAGE}"
-        with suppress(FileExistsError):
-            os.mkdir(stage, 0o700)
-            if fcntl is None:
-                return stage, None
-            with suppress(FileNotFoundError):  # another process has removed it
-                lock = os.open(stage, os.O_RDONLY)
-                with suppress(OSError):  # some file systems have no locks
-                    fcntl.flock(lock, fcntl.LOCK_EX)
-                if stage.exists():
-                    return stage, lock
-                os.close(lock)
-
-
-def _finish(leftover: Path) -> None:
-    status = os.lstat(leftover)
-    if not stat.S_ISDIR(status.st_mode) or (
-        hasattr(os, "geteuid") and status.st_uid != os.geteuid()
-    ):
-        return  # another user's folder must not be moved over our files
-    if leftover.suffix not in (_STAGE, _WHOLE) or fcntl is None:
-        if time.time() - status.st_mtime > _OLD:
-            _remove(leftover)
-        return
-    lock = os.open(leftover, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _remove(leftover)
-    finally:
-        os.close(lock)
-
-
-def _remove(leftover: Path) -> None:
-    if leftover.suffix == _WHOLE:
-        _move_in(leftover)
-    else:
-        shutil.rmtree(leftover)
-
-
-def _move_in(complete_stage: Path) -> None:
-    """Move all old files out, then all new ones in; continues an interrupted call."""
-    home, new, old = complete_stage.parent, complete_stage / "new", complete_stage / "old"
-    names = sorted(os.listdir(new)) if new.exists() else []
-    try:
-        for name in names:
-            with suppress(FileNotFoundError):
-                os.replace(home / name, old / name)
-        for name in names:
-            os.replace(new / name, home / name)
-    except OSError:
-        for name in names:  # restore the old files
-            if (old / name).exists():
-                os.replace(old / name, home / name)
-            elif not (new / name).exists():
-                (home / name).unlink()
-        shutil.rmtree(complete_stage, ignore_errors=True)
-        raise
-    _sync(home)
-    shutil.rmtree(complete_stage, ignore_errors=True)
-
-
-# ---- one file ----------------------------------------------------------------------------------
+def _temporary_folder(parent: Path) -> Iterator[Path]:
+    with TemporaryDirectory(prefix=_PREFIX, dir=parent, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def _bring_to_disk(temporary: Path, target: Path) -> None:
     """Write a file to the disk, with the permissions of the file that it replaces."""
     if target.exists() and not target.is_symlink():
         os.chmod(temporary, target.stat().st_mode & 0o777)
-    _sync(temporary)
+    with temporary.open("rb+") as file:
+        os.fsync(file.fileno())
 
 
-def _sync(path: Path) -> None:
-    """Write a file, or the entries of a folder, to the disk."""
-    is_folder = path.is_dir()
-    if is_folder and os.name == "nt":
+def _sync_folder(folder: Path) -> None:
+    """Write the entries of a folder to the disk, where the system can."""
+    if os.name == "nt":
         return
-    handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
-    try:
+    handle = os.open(folder, os.O_RDONLY)
+    with suppress(OSError):
         os.fsync(handle)
-    except OSError as error:  # some file systems do not sync folders
-        if not is_folder or error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
-    finally:
-        os.close(handle)
+    os.close(handle)
 
 
-def _resolve_target(path: str | os.PathLike[str]) -> Path:
-    """Resolve the links of a path to a regular file, and check that it may be written."""
-    target = Path(path).absolute()
-    for _ in range(_LINKS):
-        if not target.is_symlink():
-            break
-        _refuse_strange_link(target, is_file=True)
-        target = target.parent / os.readlink(target)  # a link stays one
-    else:
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
-    target = _resolve_folder(target.parent) / target.name
-    _check_destination(target, path)
-    return target
+def _follow_links(path: Path, *, is_file: bool = False) -> Path:
+    """Follow the symbolic links of a path, except those that other users may have made.
 
-
-def _resolve_folder(folder: Path) -> Path:
-    """Resolve the links of a folder's path."""
-    for part in (folder, *folder.parents):
-        if part.is_symlink():
-            _refuse_strange_link(part, is_file=False)
-    return folder.resolve()
+    In a folder that all users may write to, the file itself may not be a link, and other links
+    must belong to this user or to root.
+    """
+    for _ in range(_MAX_LINKS):
+        link = next((part for part in (path, *path.parents) if part.is_symlink()), None)
+        if link is None:
+            return path
+        is_shared = link.parent.stat().st_mode & stat.S_IWOTH
+        is_own = not hasattr(os, "geteuid") or link.lstat().st_uid in (0, os.geteuid())
+        if is_shared and (not is_own or (is_file and link == path)):
+            raise PermissionError(
+                f"{link} is a link in a folder that others may write to, and is not followed; name "
+                "the file that it stands for"
+            )
+        path = link.parent / link.readlink() / path.relative_to(link)
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
 
 
 def _check_destination(target: Path, path: str | os.PathLike[str]) -> None:
@@ -267,23 +158,6 @@ def _check_destination(target: Path, path: str | os.PathLike[str]) -> None:
             raise PermissionError(f"{path} may not be written")
 
 
-def _refuse_strange_link(link: Path, *, is_file: bool) -> None:
-    """Refuse symbolic links that other users may have made, which could point to our files."""
-    if not hasattr(os, "geteuid"):
-        return
-    folder, ours = os.stat(link.parent), (0, os.geteuid())
-    mode = folder.st_mode
-    shared = mode & stat.S_IWOTH
-    theirs = os.lstat(link).st_uid not in ours
-    if (is_file and shared) or (
-        theirs and (shared or mode & stat.S_IWGRP or folder.st_uid not in ours)
-    ):
-        raise PermissionError(
-            f"{link} is a link in a folder that others may write to, and is not followed; name "
-            "the file that it stands for"
-        )
-
-
 @contextmanager
 def _errors_naming(path: str | os.PathLike[str]) -> Iterator[None]:
     """Replace temporary paths in errors of the system by the requested path."""
@@ -291,8 +165,7 @@ def _errors_naming(path: str | os.PathLike[str]) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno is not None:
-            elsewhere = error.filename is not None and _PREFIX not in str(error.filename)
-            if elsewhere:
+            if error.filename is not None and _PREFIX not in str(error.filename):
                 raise
             raise OSError(error.errno, error.strerror, os.fspath(path)) from error
         if os.fspath(path) in str(error):
