@@ -8,9 +8,9 @@ import sys
 import time
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence, Set
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -45,7 +45,7 @@ from combutab.core.state import unpack
 from combutab.core.tasks import CallbackSupport, CallbackTask, fit_task
 from combutab.core.text import parse_seconds
 from combutab.core.threads import max_threads
-from combutab.core.world import broadcast, plain_parameters, sharing
+from combutab.core.world import Ranks, broadcast, current, plain_parameters, sharing
 from combutab.generators._imputing import Imputing
 from combutab.generators._parquet import ParquetSource
 from combutab.generators._resampling import Resampling
@@ -152,6 +152,37 @@ def _check_widths(name: str, widths: Any) -> tuple[int, ...]:
 
 # ---- The base of all generators -----------------------------------------------------------------
 
+
+class DivergedError(ValueError):
+    """A loss became infinite or not a number."""
+
+
+@dataclass(frozen=True)
+class TrainingTable:
+    """An encoded table, and all that a training of it follows from.
+
+    If all columns are constant there are no rows to train on.
+    """
+
+    seed: int
+    encoder: ModeEncoder
+    rules: Rules
+    spans: RowSpans
+    n_rows: int
+    rows: TableRows | None = None
+    held_out: TableRows | None = None  # for early stopping
+
+
+@contextmanager
+def _shared_fit(models: Sequence[BaseGenerator[Any]]) -> Iterator[None]:
+    """Begin a fit of models, which ranks may share; a fit that fails leaves them unfitted."""
+    guard_forks()
+    for model in models:
+        model.__dict__.pop("_states", None)
+    with sharing(lambda: f"{type(models[0]).__name__} {[*map(plain_parameters, models)]}"):
+        yield
+
+
 _FITTED = {
     "n_iter_": whole(),
     "n_features_in_": whole(1),
@@ -164,7 +195,9 @@ _FITTED = {
 # For each member: of the weights (gradients, moments, scratch, the best and the last ones), of a
 # batch's activations (forward, backward and masks), and of a row at both ends of its networks.
 NETWORK_COPIES, _STEP_COPIES, _ROW_COPIES = 10, 6, 4
+_LEAST_COPIES = 5  # the weights, their gradients, two moments of Adam's, and the best weights
 _ORDER_BYTES = 24  # a row and member: places, sorted
+_FREE = ("epochs", "max_time", "verbose", "enable_gpu")  # may differ when a training continues
 
 
 class BaseGenerator(
@@ -372,9 +405,7 @@ class BaseGenerator(
         the rounding of sums, which training amplifies.
         """
         self._check()
-        columns = _discrete_columns(X, y, discrete_columns)
-        fit_generators([self], X, columns, checkpoint, partial(fit_task, self, X))
-        return self
+        return self._fit(X, _discrete_columns(X, y, discrete_columns), checkpoint, X)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_parquet(
@@ -446,36 +477,254 @@ class BaseGenerator(
         """
         self._check()
         source = ParquetSource(path, columns, memory_limit, filesystem)
-        fit_generators([self], source, discrete_columns, checkpoint, partial(fit_task, self))
+        return self._fit(source, discrete_columns, checkpoint)
+
+    # ---- the steps of a fit ------------------------------------------------------------------
+
+    def _fit(
+        self,
+        X: Any,
+        discrete_columns: Any,
+        checkpoint: str | os.PathLike[str] | None,
+        *callback_data: Any,
+    ) -> Self:
+        """Fit a checked model; callbacks of scikit-learn receive ``callback_data``."""
+        with _shared_fit([self]):
+            deadline = time.perf_counter() + parse_seconds(self.max_time)
+            path = broadcast(checkpoint)
+            file = None if path is None else Checkpoint(path, self, free=_FREE)
+            seed = seed_from(self.random_state) if file is None else file.seed
+            table = self._encode_table(X, discrete_columns, seed, self.n_members)
+            n_epochs = 0 if table.rows is None else self._n_epochs(len(table.rows))
+            with fit_task(self, *callback_data, n_parts=n_epochs) as task:
+                results = self._train(table, self._plan_members(seed), deadline, file, task)
+                self._set_fitted(table, results)
         return self
 
-    def _keep(
-        self,
-        seed: int,
-        encoder: ModeEncoder,
-        results: Sequence[GeneratorResult],
-        n_rows: int,
-        rules: Rules,
+    def _encode_table(
+        self, X: Any, discrete_columns: Any, seed: int, n_members: int
+    ) -> TrainingTable:
+        """Learn the encoder and the constraints of a table, and encode its rows."""
+        X, forms = self._read_forms(as_numpy(X), discrete_columns)
+        rules, X = self._plan_rules(X, discrete_columns)
+        encoder = self._make_encoder(discrete_columns, fold_in(seed, Stream.ENCODER) >> 32)
+        encoder = X.fit(encoder) if isinstance(X, ParquetSource) else encoder.fit(X)
+        if rules is None:
+            rules = Rules((), encoder.schema_.keys)
+        rules.bind(encoder)
+        rules.forms = forms
+        for message in encoder.describe_suppressed():
+            warnings.warn(message, stacklevel=5)
+        spans = make_spans(encoder.layout_, self._find_device(), Precision(self.precision))
+        self._check_memory(encoder, spans, len(X), n_members)
+        table = TrainingTable(seed, encoder, rules, spans, len(X))
+        if not spans.width:  # all columns are constant: nothing to learn
+            return table
+        if isinstance(X, ParquetSource):
+            encoded = X.encode(encoder, self._training_bytes(spans, len(X), n_members))
+        else:
+            encoded = encoder.encode(X)
+        n_needed = rows_needed(self.min_frequency, len(X))
+        for message in rules.learn_combinations(encoded.codes, n_needed):
+            warnings.warn(message, stacklevel=5)
+        rows = TableRows.on(spans.device, encoded, spans.dtype)
+        rows, held_out = self._split_validation(rows, seed)
+        return replace(table, rows=rows, held_out=held_out)
+
+    def _read_forms(self, X: Any, discrete_columns: Any) -> tuple[Any, tuple[ColumnForm, ...]]:
+        """A table with its dates, times and decimals as such, and the forms that it has them in.
+
+        Columns that are listed as discrete or as identifiers, and those of constraints, stay as
+        they are.
+        """
+        table = as_pandas(X)
+        if isinstance(X, ParquetSource) or not isinstance(table, pd.DataFrame):
+            return X, ()
+        excluded: list[Any] = []
+        for names in (discrete_columns, getattr(self, "identifiers", None)):
+            excluded += names if isinstance(names, list | tuple) else ()
+        for constraint in self.constraints or ():
+            excluded += constraint.find_columns(list(table))
+        forms = find_forms(table, excluded)
+        if not forms:
+            return X, ()
+        rules = Rules((), list(table))
+        rules.forms = forms
+        return rules.read_forms(table), forms
+
+    def _plan_rules(self, X: Any, discrete_columns: Any) -> tuple[Rules | None, Any]:
+        """The constraints on a table, and the table with the columns that are learned for them.
+
+        Raises ValueError if rows violate a constraint. Without constraints and repetitions there
+        are no rules.
+        """
+        constraints, learns = self.constraints or (), self._learns_repetitions
+        if not constraints and not learns:
+            return None, X
+        if isinstance(X, ParquetSource):
+            repeating = X.spread(SEARCHED_ROWS) if learns else None
+            rules = Rules.plan(constraints, X.header(), discrete_columns, repeating=repeating)
+            if constraints:
+                X.refuse_broken(rules)
+            return rules, X.widen(rules)
+        try:
+            columns, X = read_columns(X), as_pandas(X)
+        except ValueError:
+            if constraints:
+                raise
+            return None, X  # the encoder's error is more helpful
+        array_dtype = None if isinstance(X, pd.DataFrame) else np.asarray(X).dtype
+        repeating = None
+        if learns:
+            step = row_step(len(next(iter(columns.values()), ())), SEARCHED_ROWS)
+            repeating = {name: column.iloc[::step] for name, column in columns.items()}
+        rules = Rules.plan(constraints, columns, discrete_columns, array_dtype, repeating)
+        if constraints:
+            rules.refuse_broken(columns, "the table")
+        return rules, rules.widen(X)
+
+    def _check_memory(
+        self, encoder: ModeEncoder, spans: RowSpans, n_rows: int, n_members: int
     ) -> None:
-        """Make a model fitted."""
-        self._take_encoder(encoder, rules)
-        self.history_ = pd.concat(
-            [
-                pd.DataFrame(
-                    {"member": i, "epoch": range(1, result.n_epochs + 1)}
-                    | {_curve_name(name): curve for name, curve in result.losses.items()}
-                )
-                for i, result in enumerate(results)
-            ],
-            ignore_index=True,
+        """Refuse a training that needs more memory than is available; the error has the cause."""
+        needed = self._training_bytes(spans, n_rows, n_members, _LEAST_COPIES)
+        if spans.device.type == "cuda":
+            available: float = torch.cuda.get_device_properties(spans.device).total_memory
+        else:
+            available = available_memory()
+        if needed <= available:
+            return
+        sizes = encoder.layout_.sizes  # in ascending order
+        if spans.width and sizes[-1] >= spans.width / 2:
+            name = encoder.schema_.label(encoder.layout_.spans[-1].column)
+            cause, column = f"{name} has {sizes[-1]:,} categories", "the column"
+        else:
+            cause, column = f"the table has {spans.width:,} categories and bins", "columns"
+        weights = n_members * self._n_weights(spans)
+        raise ValueError(
+            f"{cause}: the networks would have {weights:,} weights, and their training needs about "
+            f"{needed / 2**30:,.1f} GiB of memory, of which {available / 2**30:,.1f} GiB are "
+            f"available; leave {column} out, or raise min_frequency"
+            f"{self._advice_on_many_categories}"
         )
-        self.n_iter_ = results[0].n_epochs
-        params = {**self.get_params(deep=False), "callbacks": None, "random_state": None}
-        self._as_fitted = clone(type(self)(**params))
-        self._states = [{n: v.numpy() for n, v in result.state.items()} for result in results]
-        self._seed, self._n_sampled, self._n_rows = seed, 0, n_rows
-        # the members that early stopping did not end were the last
-        self._ended = min((r.reason for r in results), key="no_improvement".__eq__)
+
+    def _split_validation(self, rows: TableRows, seed: int) -> tuple[TableRows, TableRows | None]:
+        """Split the rows into those to train on, and those for early stopping, if any."""
+        if not self._stops_early(len(rows)):
+            return rows, None
+        n_held_out = min(MAX_ROWS, math.ceil(self.validation_fraction * len(rows)))
+        if n_held_out < 2 or n_held_out >= len(rows):
+            raise ValueError(
+                f"validation_fraction={self.validation_fraction} of {len(rows)} rows leaves "
+                f"{len(rows) - n_held_out} training rows and {n_held_out} validation rows, and at "
+                "least 1 and 2 are needed; change it, or set early_stopping=False"
+            )
+        order = random_permutations([fold_in(seed, Stream.HELD_OUT)], [len(rows)])[0]
+        order = order.to(rows.codes.device)
+        held_out = rows[order[:n_held_out]]
+        return rows.keep(order[n_held_out:].sort().values), held_out
+
+    def _stack_key(self) -> Any:
+        """What the members of one stack have in common; see `fit_stack`."""
+        if not isinstance(self.random_state, Integral):
+            return id(self)  # encoders would draw different numbers
+        common = {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in self.get_params(deep=False).items()
+            if name not in self._member_rates | {"activation", "n_members"}
+        }
+        with np.printoptions(threshold=sys.maxsize, floatmode="unique"):  # all of an array
+            return f"{type(self)} {common}"
+
+    def _plan_members(self, seed: int) -> list[GeneratorPlan]:
+        """Plan the training of each member."""
+        seeds = [fold_in(seed, Stream.MEMBER, i) for i in range(self.n_members)]
+        return [GeneratorPlan(Member(s, self.activation), self._rates()) for s in seeds]
+
+    def _train(
+        self,
+        table: TrainingTable,
+        plans: Sequence[GeneratorPlan],
+        deadline: float,
+        file: Checkpoint | None = None,
+        task: CallbackTask | None = None,
+    ) -> list[GeneratorResult]:
+        """Train a stack of members until a time of ``time.perf_counter`` at the latest."""
+        rows = table.rows
+        if rows is None:
+            return [GeneratorResult({}) for _ in plans]
+        callbacks: list[Callback] = list(self.callbacks or ())
+        if self.verbose:
+            callbacks.insert(0, ProgressBar(type(self).__name__, estimate=True))
+        if task is not None and task.watched:
+            callbacks.append(FitTasks(task))
+        if file is not None:
+            file.begin("", (rows.values, rows.codes))
+
+        def train_members(plans: Sequence[GeneratorPlan]) -> list[GeneratorResult]:
+            stack = self._make_stack(table, rows, plans, file)
+            seconds = deadline - time.perf_counter()
+            results = train(stack, self._n_epochs(len(rows)), callbacks, seconds)
+            if file is not None and not stack.diverged.all():
+                file.write()
+            return results
+
+        world = current()
+        if not isinstance(world, Ranks):
+            return train_members(plans)
+        by_member = not callbacks and file is None
+        return share(world, train_members, rows, plans, by_member=by_member)
+
+    def _make_stack(
+        self,
+        table: TrainingTable,
+        rows: TableRows,
+        plans: Sequence[GeneratorPlan],
+        file: Checkpoint | None,
+    ) -> GeneratorStack:
+        """Build the networks of members, and what their training stops by."""
+        training = self._training(rows, table.spans, plans)
+        if isinstance(current(), Ranks):
+            check_rows_shared(training, type(self).__name__)
+        measure = None
+        if table.held_out is not None:
+            keys = [fold_in(plan.member.seed, Stream.VALIDATION) for plan in plans]
+            make_sampler = partial(
+                self._build_sampler, table.encoder, training.sampled, table.spans, self.precision
+            )
+            measure = training.measure(table.held_out, make_sampler, keys)
+        part = None if file is None else file.part()
+        return GeneratorStack(training, measure, self._patience(len(rows)), part)
+
+    def _set_fitted(self, table: TrainingTable, results: Sequence[GeneratorResult]) -> None:
+        """Set what the members have learned; raises DivergedError if one of them diverged."""
+        if any(result.reason == "diverged" for result in results):
+            raise DivergedError(
+                f"training diverged with activation={self.activation!r}: a loss is not finite; "
+                "lower the learning rates, or look for values of extreme size in the table"
+            )
+        curves = []
+        for i, result in enumerate(results):
+            curve: dict[str, Any] = {"member": i, "epoch": range(1, result.n_epochs + 1)}
+            for name, losses in result.losses.items():
+                is_full_name = name == "loss" or name.startswith("validation")
+                curve[name if is_full_name else f"{name}_loss"] = losses
+            curves.append(pd.DataFrame(curve))
+        with uninterrupted():
+            self._set_encoder(table.encoder, table.rules)
+            self.history_ = pd.concat(curves, ignore_index=True)
+            self.n_iter_, self._n_rows = results[0].n_epochs, table.n_rows
+            params = {**self.get_params(deep=False), "callbacks": None, "random_state": None}
+            self._as_fitted = clone(type(self)(**params))
+            self._states = [{n: v.numpy() for n, v in result.state.items()} for result in results]
+            self._seed, self._n_sampled = table.seed, 0
+            # the members that early stopping did not end were the last
+            self._ended = min((r.reason for r in results), key="no_improvement".__eq__)
+        if self._ended == "interrupted":
+            warnings.warn(
+                f"Training interrupted by user after {self.n_iter_} epochs, which are kept.",
+                stacklevel=5,
+            )
 
     def _make_sampler(self, device: torch.device) -> Sampler[NetworkT]:
         fitted, network = self._as_fitted, None
@@ -486,11 +735,11 @@ class BaseGenerator(
             for i, state in enumerate(self._states):
                 network.load_member(i, {name: torch.from_numpy(v) for name, v in state.items()})
             network.eval()
-        sampler = self._sampler_of(self.encoder_, network, spans, fitted.precision)
+        sampler = self._build_sampler(self.encoder_, network, spans, fitted.precision)
         sampler.rules = self.rules_
         return sampler
 
-    def _sampler_of(
+    def _build_sampler(
         self, encoder: ModeEncoder, network: NetworkT | None, spans: RowSpans, precision: str
     ) -> Sampler[NetworkT]:
         draw, conditional = self._draw, self._conditional
@@ -546,7 +795,7 @@ class BaseGenerator(
         arrays, self._states = saved.arrays()
         encoder = ModeEncoder.from_state(arrays, saved.header["encoder"])
         fitted._check_constraints()
-        self._take_encoder(encoder, Rules.restore(fitted.constraints or (), encoder, rules))
+        self._set_encoder(encoder, Rules.restore(fitted.constraints or (), encoder, rules))
         # before networks are made, which a header may want of any size
         spans = make_spans(encoder.layout_, torch.device("cpu"), Precision(fitted.precision))
         if any(self._states) and not spans.n_spans:
@@ -631,10 +880,7 @@ def find_generators() -> dict[str, Callable[..., Sampling[Any]]]:
     return {cls.__name__: cls for cls in loadable_classes() if issubclass(cls, Sampling)}
 
 
-# of the weights, at least: themselves, their gradients, two moments of Adam's, and the best ones
-_LEAST_COPIES = 5
 G = TypeVar("G", bound=BaseGenerator[Any])
-Begin = Callable[..., AbstractContextManager[CallbackTask | None]]
 
 
 def fit_stack(models: Sequence[G], X: Any, discrete_columns: Any = "auto") -> list[G]:
@@ -684,280 +930,31 @@ def fit_stack(models: Sequence[G], X: Any, discrete_columns: Any = "auto") -> li
             raise ValueError(f"models must be {names} objects, got {model!r}")
         check_parameters(model)
         model._check()
-    by_key: dict[Any, list[G]] = {}
+    stacks: dict[Any, list[G]] = {}
     for model in models:
-        by_key.setdefault(_stack_key(model), []).append(model)
-    stacks = list(by_key.values())
-    errors = []
-    for stack in stacks:
-        try:
-            interrupted = fit_generators(stack, X, discrete_columns)
-        except DivergedError as error:
-            errors.append(str(error))
-        else:
-            if interrupted and stack is not stacks[-1]:
-                raise KeyboardInterrupt
+        stacks.setdefault(model._stack_key(), []).append(model)
+    errors: list[str] = []
+    for stack in stacks.values():
+        # members of one activation must be neighbours
+        activations = [model.activation for model in stack]
+        models_by_activation = sorted(stack, key=lambda m: activations.index(m.activation))
+        first = stack[0]
+        with _shared_fit(models_by_activation):
+            deadline = time.perf_counter() + parse_seconds(first.max_time)
+            seed = seed_from(first.random_state)
+            n_members = sum(model.n_members for model in stack)
+            table = first._encode_table(X, discrete_columns, seed, n_members)
+            plans = [plan for m in models_by_activation for plan in m._plan_members(seed)]
+            results = first._train(table, plans, deadline)
+            is_interrupted = any(result.reason == "interrupted" for result in results)
+            for model in models_by_activation:
+                model_results, results = results[: model.n_members], results[model.n_members :]
+                try:
+                    model._set_fitted(table, model_results)
+                except DivergedError as error:
+                    errors.append(str(error))
+        if is_interrupted and stack is not list(stacks.values())[-1]:
+            raise KeyboardInterrupt
     if errors:
         raise DivergedError("; ".join(errors))
     return models
-
-
-class DivergedError(ValueError):
-    """A loss became infinite or not a number."""
-
-
-def _stack_key(model: BaseGenerator[Any]) -> Any:
-    """What the members of one stack have in common."""
-    if not isinstance(model.random_state, Integral):
-        return id(model)  # encoders would draw different numbers
-    params = model.get_params(deep=False).items()
-    common = {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in params
-        if name not in model._member_rates | {"activation", "n_members"}
-    }
-    with np.printoptions(threshold=sys.maxsize, floatmode="unique"):  # all of an array
-        return f"{type(model)} {common}"
-
-
-def fit_generators(
-    models: Sequence[BaseGenerator[NetworkT]],
-    X: Any,
-    discrete_columns: Any = "auto",
-    checkpoint: str | os.PathLike[str] | None = None,
-    begin: Begin | None = None,
-) -> bool:
-    """Fit checked models that may be members of one stack; see ``BaseGenerator.fit``.
-
-    ``begin(n_parts=...)`` is the task that so many epochs are parts of.
-
-    Returns whether Ctrl-C ended the training.
-    """
-    # in words that are the same in all processes that fit it
-    with sharing(lambda: f"{type(models[0]).__name__} {[*map(plain_parameters, models)]}"):
-        return _fit_stack(models, X, discrete_columns, broadcast(checkpoint), begin)
-
-
-# may differ between the fits of one training
-_FREE = ("epochs", "max_time", "verbose", "enable_gpu")
-
-
-def _fit_stack(
-    models: Sequence[BaseGenerator[NetworkT]],
-    X: Any,
-    discrete_columns: Any,
-    checkpoint: str | os.PathLike[str] | None,
-    begin: Begin | None,
-) -> bool:
-    started, X = time.perf_counter(), as_numpy(X)
-    guard_forks()
-    first = models[0]
-    for model in models:  # a fit that fails leaves no fitted estimator
-        model.__dict__.pop("_states", None)
-    file = None if checkpoint is None else Checkpoint(checkpoint, first, free=_FREE)
-    seed = seed_from(first.random_state) if file is None else file.seed
-
-    X, forms = _read_forms(first, X, discrete_columns)
-    planned, X = _plan_rules(first, X, discrete_columns)
-    encoder = _fit_encoder(first, X, discrete_columns, seed)
-    rules = Rules((), encoder.schema_.keys) if planned is None else planned
-    rules.bind(encoder)
-    rules.forms = forms
-    for message in encoder.describe_suppressed():
-        warnings.warn(message, stacklevel=5)
-    spans = make_spans(encoder.layout_, first._find_device(), Precision(first.precision))
-    owners, plans = _plan(models, seed)
-    _check_memory(first, encoder, spans, len(X), len(plans))
-
-    rows = held_out = None
-    if spans.width:  # all columns are constant otherwise: nothing to learn
-        if isinstance(X, ParquetSource):
-            encoded = X.encode(encoder, first._training_bytes(spans, len(X), len(plans)))
-        else:
-            encoded = encoder.encode(X)
-        for message in rules.learn_combinations(
-            encoded.codes, rows_needed(first.min_frequency, len(X))
-        ):
-            warnings.warn(message, stacklevel=5)
-        table = TableRows.on(spans.device, encoded, spans.dtype)
-        rows, held_out = _split_validation(first, table, seed)
-    n_epochs = 0 if rows is None else first._n_epochs(len(rows))
-
-    with nullcontext() if begin is None else begin(n_parts=n_epochs) as task:
-        results, callbacks = [GeneratorResult({}) for _ in plans], _callbacks(first, task)
-
-        def train_members(rows: TableRows, plans: Sequence[GeneratorPlan]) -> list[GeneratorResult]:
-            training = first._training(rows, spans, plans)
-            check_rows_shared(training, type(first).__name__)
-            measure = None
-            if held_out is not None:
-                sampler = first._sampler_of(encoder, training.sampled, spans, first.precision)
-                keys = [fold_in(plan.member.seed, Stream.VALIDATION) for plan in plans]
-                measure = training.measure(held_out, sampler, keys)
-            left = parse_seconds(first.max_time) - (time.perf_counter() - started)
-            part = None if file is None else file.part()
-            stack = GeneratorStack(training, measure, first._patience(len(rows)), part)
-            found = train(stack, n_epochs, callbacks, left)
-            if file is not None and not stack.diverged.all():
-                file.write()
-            return found
-
-        if rows is not None:
-            if file is not None:
-                file.begin("", (rows.values, rows.codes))
-            apart = not callbacks and file is None
-            results = share(partial(train_members, rows), rows, plans, by_member=apart)
-
-        diverged = []
-        for i, model in enumerate(models):
-            own = [r for owner, r in zip(owners, results, strict=True) if owner == i]
-            if any(result.reason == "diverged" for result in own):
-                diverged.append(f"activation={model.activation!r}")
-            else:
-                with uninterrupted():
-                    model._keep(seed, encoder, own, len(X), rules)
-        interrupted = any(result.reason == "interrupted" for result in results)
-        if interrupted:
-            warnings.warn(
-                f"Training interrupted by user after {results[0].n_epochs} epochs, which are kept.",
-                stacklevel=5,
-            )
-        if diverged:
-            raise DivergedError(
-                f"training diverged with {', '.join(diverged)}: a loss is not finite; lower the "
-                "learning rates, or look for values of extreme size in the table"
-            )
-    return interrupted
-
-
-def _check_memory(
-    model: BaseGenerator[Any], encoder: ModeEncoder, spans: RowSpans, n_rows: int, n_members: int
-) -> None:
-    """Refuse a training that needs more memory than is available, and say what needs it."""
-    needed = model._training_bytes(spans, n_rows, n_members, _LEAST_COPIES)
-    available = memory_of(spans.device)
-    if available is None or needed <= available:
-        return
-    sizes = encoder.layout_.sizes  # in ascending order
-    if spans.width and sizes[-1] >= spans.width / 2:
-        name = encoder.schema_.label(encoder.layout_.spans[-1].column)
-        cause, column = f"{name} has {sizes[-1]:,} categories", "the column"
-    else:
-        cause, column = f"the table has {spans.width:,} categories and bins", "columns"
-    weights = n_members * model._n_weights(spans)
-    raise ValueError(
-        f"{cause}: the networks would have {weights:,} weights, and their training needs about "
-        f"{needed / 2**30:,.1f} GiB of memory, of which {available / 2**30:,.1f} GiB are "
-        f"available; leave {column} out, or raise min_frequency{model._advice_on_many_categories}"
-    )
-
-
-def memory_of(device: torch.device) -> int | None:
-    """Bytes of memory that a fit can use on a device; None where the system does not tell."""
-    if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device).total_memory)
-    available = available_memory()
-    return int(available) if math.isfinite(available) else None
-
-
-def _fit_encoder(
-    model: BaseGenerator[Any], X: Any, discrete_columns: Any, seed: int
-) -> ModeEncoder:
-    encoder = model._make_encoder(discrete_columns, fold_in(seed, Stream.ENCODER) >> 32)
-    return X.fit(encoder) if isinstance(X, ParquetSource) else encoder.fit(X)
-
-
-def _read_forms(
-    model: BaseGenerator[Any], X: Any, discrete_columns: Any
-) -> tuple[Any, tuple[ColumnForm, ...]]:
-    """A table with its dates, times and decimals as such, and the forms that it has them in.
-
-    Columns that are listed as discrete or as identifiers, and those of constraints, stay as they
-    are.
-    """
-    table = as_pandas(X)
-    if isinstance(X, ParquetSource) or not isinstance(table, pd.DataFrame):
-        return X, ()
-    listed = (discrete_columns, getattr(model, "identifiers", None))
-    excluded = [name for names in listed if isinstance(names, list | tuple) for name in names]
-    for constraint in model.constraints or ():
-        excluded += constraint.find_columns(list(table))
-    forms = find_forms(table, excluded)
-    rules = Rules((), list(table))
-    rules.forms = forms
-    return rules.read_forms(table) if forms else X, forms
-
-
-def _plan_rules(
-    model: BaseGenerator[Any], X: Any, discrete_columns: Any
-) -> tuple[Rules | None, Any]:
-    """The constraints on a table, which meets them, and the table with what is learned beside it.
-
-    None where there is nothing of either.
-    """
-    constraints, learns = model.constraints or (), model._learns_repetitions
-    if not constraints and not learns:
-        return None, X
-    if isinstance(X, ParquetSource):
-        repeating = X.spread(SEARCHED_ROWS) if learns else None
-        rules = Rules.plan(constraints, X.header(), discrete_columns, repeating=repeating)
-        if constraints:
-            X.refuse_broken(rules)
-        return rules, X.widen(rules)
-    try:
-        columns, X = read_columns(X), as_pandas(X)
-    except ValueError:
-        if constraints:
-            raise
-        return None, X  # the encoder says what is wrong
-    array_dtype = None if isinstance(X, pd.DataFrame) else np.asarray(X).dtype
-    repeating = None
-    if learns:
-        step = row_step(len(next(iter(columns.values()), ())), SEARCHED_ROWS)
-        repeating = {name: column.iloc[::step] for name, column in columns.items()}
-    rules = Rules.plan(constraints, columns, discrete_columns, array_dtype, repeating)
-    if constraints:
-        rules.refuse_broken(columns, "the table")
-    return rules, rules.widen(X)
-
-
-def _plan(models: Sequence[BaseGenerator[Any]], seed: int) -> tuple[list[int], list[GeneratorPlan]]:
-    """Plan each member of the stack: the model that it is of, and its plan."""
-    # members of one activation must be neighbours
-    kinds = [model.activation for model in models]
-    order = sorted(range(len(models)), key=lambda i: kinds.index(kinds[i]))
-    places = [(i, j) for i in order for j in range(models[i].n_members)]
-    plans = [
-        GeneratorPlan(Member(fold_in(seed, Stream.MEMBER, j), kinds[i]), models[i]._rates())
-        for i, j in places
-    ]
-    return [i for i, _ in places], plans
-
-
-def _split_validation(
-    model: BaseGenerator[Any], rows: TableRows, seed: int
-) -> tuple[TableRows, TableRows | None]:
-    """The rows to train on, and those for early stopping."""
-    if not model._stops_early(len(rows)):
-        return rows, None
-    n_held = min(MAX_ROWS, math.ceil(model.validation_fraction * len(rows)))
-    if n_held < 2 or n_held >= len(rows):
-        raise ValueError(
-            f"validation_fraction={model.validation_fraction} of {len(rows)} rows leaves "
-            f"{len(rows) - n_held} training rows and {n_held} validation rows, and at least 1 and "
-            "2 are needed; change it, or set early_stopping=False"
-        )
-    order = random_permutations([fold_in(seed, Stream.HELD_OUT)], [len(rows)])[0]
-    order = order.to(rows.codes.device)
-    held_out = rows[order[:n_held]]
-    return rows.keep(order[n_held:].sort().values), held_out
-
-
-def _callbacks(model: BaseGenerator[Any], task: CallbackTask | None) -> list[Callback]:
-    shown = [ProgressBar(type(model).__name__, estimate=True)] if model.verbose else []
-    tasks = [FitTasks(task)] if task is not None and task.watched else []
-    return [*shown, *(model.callbacks or ()), *tasks]
-
-
-def _curve_name(name: str) -> str:
-    return name if name == "loss" or name.startswith("validation") else f"{name}_loss"

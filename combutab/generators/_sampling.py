@@ -71,7 +71,7 @@ class Sampling(Generic[NetworkT]):
         """A further way to find rows that meet conditions, for the error about rare ones."""
         return ""
 
-    def _take_encoder(self, encoder: ModeEncoder, rules: Rules) -> None:
+    def _set_encoder(self, encoder: ModeEncoder, rules: Rules) -> None:
         self.encoder_, self.rules_, self.n_features_in_ = encoder, rules, len(rules.names)
         self.__dict__.pop("feature_names_in_", None)
         if hasattr(encoder, "feature_names_in_"):

@@ -450,7 +450,10 @@ class FlowTraining(Training[StackedCascade]):
         return [self.by_step(part) for part in drawn]
 
     def measure(
-        self, held_out: TableRows, sampler: Sampler[StackedCascade], keys: Sequence[int]
+        self,
+        held_out: TableRows,
+        make_sampler: Callable[[], Sampler[StackedCascade]],
+        keys: Sequence[int],
     ) -> Measure:
         """Measure both losses, with random numbers of these keys; see `Training`."""
         index = torch.arange(len(held_out), device=self.spans.device)

@@ -281,10 +281,16 @@ class Training(ABC, Generic[NetworkT]):
         return n_own / n
 
     def measure(
-        self, held_out: TableRows, sampler: Sampler[NetworkT], keys: Sequence[int]
+        self,
+        held_out: TableRows,
+        make_sampler: Callable[[], Sampler[NetworkT]],
+        keys: Sequence[int],
     ) -> Measure:
-        """Return a function that gives the ``statistics``, by rows held out and a key a member."""
-        return energy_distance(held_out, sampler, keys)
+        """Return a function that computes the ``statistics`` on validation rows.
+
+        There is one key per member. ``make_sampler`` makes a sampler of ``sampled``.
+        """
+        return energy_distance(held_out, make_sampler(), keys)
 
     def update(self, name: str, factor: float = 1.0) -> None:
         """Take one step of a network along its gradients, with ``factor`` times its rates.
@@ -529,38 +535,34 @@ def _tensors(training: Training[Any]) -> State:
 
 
 def share(
+    ranks: Ranks,
     train_members: Callable[[Sequence[GeneratorPlan]], list[GeneratorResult]],
     rows: TableRows,
     plans: Sequence[GeneratorPlan],
     *,
     by_member: bool,
 ) -> list[GeneratorResult]:
-    """Train members; where ranks share the fit, all return the same results.
+    """Train members on ranks that share the fit, with the same results on all of them.
 
     ``by_member``: each rank may train some of the members, without communication, if there are at
     least as many members as ranks. Otherwise the ranks share the rows of each step.
     """
-    world = current()
-    if not isinstance(world, Ranks):
-        return train_members(plans)
-    check_same(world, [rows.values, rows.codes])
-    if not broadcast(by_member) or len(plans) < world.count:
+    check_same(ranks, [rows.values, rows.codes])
+    if not broadcast(by_member) or len(plans) < ranks.count:
         return train_members(plans)
 
     def train_rank() -> list[GeneratorResult]:
-        results = train_members(plans[slice(*world.span(len(plans)))])
+        results = train_members(plans[slice(*ranks.span(len(plans)))])
         if any(result.reason == "interrupted" for result in results):
             raise KeyboardInterrupt
         return results
 
-    return [result for of_rank in world.each(train_rank) for result in of_rank]
+    return [result for results in ranks.each(train_rank) for result in results]
 
 
 def check_rows_shared(training: Training[Any], name: str) -> None:
     """Refuse training steps whose rows cannot be shared by ranks."""
     n_ranks = current().count
-    if n_ranks == 1:
-        return
     networks = [network.mixes_rows() for network in training.networks.values()]
     mixed = next(filter(None, networks), None)
     if not training.shares_rows:

@@ -137,7 +137,10 @@ class VAETraining(Training[StackedRowDecoder]):
         return {"validation_loss": ""}
 
     def measure(
-        self, held_out: TableRows, sampler: Sampler[StackedRowDecoder], keys: Sequence[int]
+        self,
+        held_out: TableRows,
+        make_sampler: Callable[[], Sampler[StackedRowDecoder]],
+        keys: Sequence[int],
     ) -> Measure:
         """Measure the loss, by noise of these keys; see `Training`."""
         shape = (len(keys), -1, -1)

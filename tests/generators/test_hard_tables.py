@@ -130,7 +130,7 @@ def test_a_hundred_thousand_categories_are_encoded_in_linear_memory():
 @pytest.mark.parametrize("cls", [CTGAN, TVAE, TabFlow])
 def test_networks_that_no_memory_holds_are_refused(cls, monkeypatch):
     table = pd.DataFrame({"id": [f"u{i}" for i in range(3000)], "x": np.arange(3000.0)})
-    monkeypatch.setattr("combutab.generators._base.memory_of", lambda device: 2**20)
+    monkeypatch.setattr("combutab.generators._base.available_memory", lambda: 2**20)
     model = make(cls, min_frequency=1, identifiers=None)
     with (
         pytest.warns(UserWarning, match="most values of 'id' are there once"),
@@ -138,7 +138,7 @@ def test_networks_that_no_memory_holds_are_refused(cls, monkeypatch):
     ):
         model.fit(table)
     assert not hasattr(model, "encoder_")
-    monkeypatch.setattr("combutab.generators._base.memory_of", lambda device: None)
+    monkeypatch.setattr("combutab.generators._base.available_memory", lambda: np.inf)
     with pytest.warns(UserWarning, match="are there once"):
         model.fit(table[:100])  # the system does not tell
 
@@ -147,7 +147,7 @@ def test_memory_for_many_categories_is_estimated(monkeypatch):
     """A fit of 8,000 categories took 3.4 GB with CTGAN's defaults, and one of 30,000 some 21 GB."""
     for n, least, most in ((8000, 2.5, 4.0), (30_000, 18.0, 28.0)):
         table = pd.DataFrame({"city": [f"c{i}" for i in range(n)], "x": np.arange(float(n))})
-        monkeypatch.setattr("combutab.generators._base.memory_of", lambda device: 10**9)
+        monkeypatch.setattr("combutab.generators._base.available_memory", lambda: 10**9)
         model = CTGAN(min_frequency=1, identifiers=None, epochs=1)
         with (
             pytest.warns(UserWarning, match="once"),

@@ -12,7 +12,8 @@ from combutab.generators import _base, fit_stack
 from combutab.generators._ctgan import GANTraining
 from combutab.generators._tabflow import FlowTraining
 from combutab.generators._tvae import VAETraining
-from combutab.training import _trainer
+from combutab.preprocessing import ModeEncoder
+from combutab.training import Callback, _trainer
 from tests.generators.small import EVERY, assert_same
 from tests.generators.small import make as make_small
 
@@ -25,7 +26,7 @@ make = partial(make_small, epochs=100, device="cpu")
 @pytest.fixture
 def progress(monkeypatch):
     """A clock by which encoding takes 5 s and an epoch 10; the progress before each epoch."""
-    now, found, fit_encoder = [0.0], [], _base._fit_encoder
+    now, found, fit_encoder = [0.0], [], ModeEncoder.fit
     clock = SimpleNamespace(perf_counter=lambda: now[0])
     monkeypatch.setattr(_base, "time", clock)
     monkeypatch.setattr(_trainer, "time", clock)
@@ -34,7 +35,7 @@ def progress(monkeypatch):
         now[0] += 5.0
         return fit_encoder(*args)
 
-    monkeypatch.setattr(_base, "_fit_encoder", encode)
+    monkeypatch.setattr(ModeEncoder, "fit", encode)
 
     def timed(epoch):
         def train(self, number):
@@ -98,17 +99,15 @@ def test_a_fit_that_goes_on_has_its_own_time(cls, tmp_path, progress):
     assert_same(make(cls, epochs=6).fit(TABLE, checkpoint=path), whole)
 
 
-def test_a_stack_has_one_time(progress, monkeypatch):
-    sizes, fit = [], _base.fit_generators
+def test_a_stack_has_one_time(progress):
+    class CountMembers(Callback):
+        def on_train_begin(self, n_members, max_epochs):
+            stacks.append(n_members)
 
-    def counted(models, *args):
-        sizes.append(len(models))
-        return fit(models, *args)
-
-    monkeypatch.setattr(_base, "fit_generators", counted)
-    times = [15, 15, "25s"]
-    models = fit_stack([make(TVAE, max_time=time) for time in times], TABLE)
-    assert sizes == [2, 1]
+    times, stacks, callbacks = [15, 15, "25s"], [], [CountMembers()]
+    models = [make(TVAE, max_time=time, callbacks=callbacks) for time in times]
+    fit_stack(models, TABLE)
+    assert stacks == [2, 1]
     assert [model.n_iter_ for model in models] == [1, 1, 2]
 
 

@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 
 from combutab import CTGAN, TVAE, TabFlow
-from combutab.generators import _base, fit_stack
+from combutab.generators import fit_stack
 from combutab.training import Callback
 from tests.generators.small import EVERY, RATES, assert_same
 from tests.generators.small import make as make_small
@@ -20,19 +20,17 @@ NEAR = {"rtol": 1e-8, "atol": 1e-10}  # a stack adds up in another order
 make = partial(make_small, precision="float64")
 
 
-def count_stacks(monkeypatch):
-    sizes, fit = [], _base.fit_generators
+class CountMembers(Callback):
+    def __init__(self):
+        self.stacks = []
 
-    def counted(models, *args, **kwargs):
-        sizes.append(len(models))
-        return fit(models, *args, **kwargs)
-
-    monkeypatch.setattr(_base, "fit_generators", counted)
-    return sizes
+    def on_train_begin(self, n_members, max_epochs):
+        self.stacks.append(n_members)
 
 
 @EVERY
-def test_each_ends_as_its_own_fit_would_leave_it(cls, monkeypatch):
+def test_each_ends_as_its_own_fit_would_leave_it(cls):
+    counter = CountMembers()
     models = [
         make(cls, activation="relu"),
         make(cls, activation="combu", n_members=2),
@@ -41,18 +39,21 @@ def test_each_ends_as_its_own_fit_would_leave_it(cls, monkeypatch):
         make(cls, activation="relu", random_state=1),
         make(cls, activation="relu", normalization="rms"),
     ]
-    sizes = count_stacks(monkeypatch)
+    for model in models:
+        model.set_params(callbacks=[counter])
     assert fit_stack(models, TABLE, ["kind"]) == models
-    assert sizes == [4, 1, 1]
+    assert counter.stacks == [5, 1, 1]
     for model in models:
         assert_same(model, clone(model).fit(TABLE, ["kind"]), **NEAR)
 
 
-def test_of_both_classes_and_without_seeds(monkeypatch):
-    sizes = count_stacks(monkeypatch)
+def test_of_both_classes_and_without_seeds():
+    counter = CountMembers()
     models = [make(CTGAN), make(TVAE), make(TVAE, random_state=None), make(TVAE, random_state=None)]
+    for model in models:
+        model.set_params(callbacks=[counter])
     fit_stack(models, TABLE)
-    assert sizes == [1, 1, 1, 1]
+    assert counter.stacks == [1, 1, 1, 1]
     assert not models[2].sample(9).equals(models[3].sample(9))
 
 

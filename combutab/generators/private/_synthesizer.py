@@ -597,7 +597,7 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
         schema = _text_no_wider(schema, coders).wide_enough(identifiers)
         encoder = ModeEncoder.of_columns(schema, coders)
         rules.bind(encoder)
-        self._take_encoder(encoder, rules)
+        self._set_encoder(encoder, rules)
         with torch.no_grad():
             parts = dict(zip(learned, fit.probabilities().split(fit.sizes, -1), strict=True))
         table = torch.cat(
@@ -688,7 +688,7 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
         arrays, self._states = saved.arrays()
         encoder = ModeEncoder.from_state(arrays, saved.header["encoder"])
         self._check()
-        self._take_encoder(encoder, Rules.restore(self.constraints or (), encoder, rules))
+        self._set_encoder(encoder, Rules.restore(self.constraints or (), encoder, rules))
         state = self._states[0]
         width = sum(encoder.layout_.sizes)
         table = state.get("probabilities", np.zeros(()))
