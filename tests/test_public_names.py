@@ -17,7 +17,7 @@ combutab.constructions: ConstructedNetwork compose cos_network exp_network
     expression_network linear_combination lipschitz_network log_network monomial_network
     polynomial_network product sin_network
 combutab.datasets: Dataset FORMULAS TableError list_feynman list_openml load_feynman load_openml
-    make_formula parse_formula read_cells read_table split_target
+    make_flats make_formula parse_formula read_cells read_table split_target
 combutab.estimators: BaseMLP FitOutcome FitTask MLPClassifier MLPRegressor PackClassifier
     PackRegressor TabMClassifier TabMRegressor TableModule fit_stacked paper_recipe
     refuse_text

@@ -14,7 +14,7 @@ import pytest
 import sklearn.neural_network
 
 import combutab
-from combutab import ACTIVATIONS, cli
+from combutab import ACTIVATIONS
 from tests.code_blocks import PYPROJECT, ROOT, blocks, check_command, commands
 from tests.short import short_reports
 
@@ -66,7 +66,7 @@ def outputs_shown(language):
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
     """Run the blocks of Python: the names that are left, and the folder of their files."""
-    assert len(outputs_shown("python")) == len(blocks(PAGE, "python")) == 4
+    assert len(outputs_shown("python")) == len(blocks(PAGE, "python")) == 3
     names, folder = {}, tmp_path_factory.mktemp("readme")
     with contextlib.chdir(folder):
         for line, block, shown in outputs_shown("python"):
@@ -83,21 +83,9 @@ def ran(tmp_path_factory):
 
 def test_python_blocks_print_what_is_shown(ran):
     names, folder = ran
-    assert {path.name for path in folder.iterdir()} == {"progression.safetensors", "report.html"}
-    wanted = names["wanted"]
-    assert len(wanted) == 3
-    assert set(wanted["sex"]) == {"A"}
-    assert wanted["age"].between(50, 60).all()
-    assert {name.split()[0] for name in names["found"].summary["activation"]} == {"combu", "gelu"}
-
-
-def test_the_command_prints_what_is_shown(ran, tmp_path, monkeypatch, capsys):
-    ran[0]["table"].to_csv(tmp_path / "diabetes.csv", index=False)
-    monkeypatch.chdir(tmp_path)
-    ((_, command, shown),) = outputs_shown("sh")
-    assert cli.main(command.split()[1:]) == 0
-    check_output(capsys.readouterr().out, shown)
-    assert (tmp_path / "model.safetensors").exists()
+    assert {path.name for path in folder.iterdir()} == {"rent.safetensors", "report.html"}
+    activations = {name.split()[0] for name in names["compared"].summary["activation"]}
+    assert activations == {"combu", "relu", "gelu"}
 
 
 def test_shell_commands_exist(monkeypatch, capsys):

@@ -20,6 +20,7 @@ from combutab.cli._console import (
     print_traceback,
     with_options,
 )
+from combutab.cli._demo import demo
 from combutab.cli._evaluate import evaluate
 from combutab.cli._explain import explain
 from combutab.cli._fit import fit
@@ -89,6 +90,7 @@ def _combutab(
 
 # Each has a line of its own in the list of commands, which is no wider than a terminal
 for _command, _line in (
+    (demo, "Show the main commands on a simulated table."),
     (compare, "Compare activation functions on a table by cross-validation."),
     (fit, "Fit a model that predicts one column of a table."),
     (predict, "Predict the target of each row of a table."),

@@ -1,7 +1,8 @@
-"""Tables to train on: from files, formulas, the AI Feynman equations and OpenML."""
+"""Tables to train on: simulated, from files, formulas, the AI Feynman equations and OpenML."""
 
 from combutab.datasets._feynman import list_feynman, load_feynman
 from combutab.datasets._files import TableError, read_cells, read_table, split_target
+from combutab.datasets._flats import make_flats
 from combutab.datasets._formulas import FORMULAS, make_formula, parse_formula
 from combutab.datasets._openml import Dataset, list_openml, load_openml
 
@@ -13,6 +14,7 @@ __all__ = [
     "list_openml",
     "load_feynman",
     "load_openml",
+    "make_flats",
     "make_formula",
     "parse_formula",
     "read_cells",
