@@ -1,68 +1,259 @@
-"""Splits of rows as the user says: a splitter, pairs of rows, a mask or fold numbers."""
+"""Splits of rows into training and validation rows: groups, folds, hold-outs, given splits."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import PredefinedSplit, check_cv
+import pandas as pd
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    PredefinedSplit,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    check_cv,
+    train_test_split,
+)
 from sklearn.utils.validation import _num_samples
 
 from combutab.core.world import broadcast
 
+Split = tuple[np.ndarray, np.ndarray]
+"""Positions of the training rows and of the validation rows."""
+
+# ---- Groups of rows ------------------------------------------------------------------------------
+
+
+def group_codes(groups: Any, n_rows: int) -> np.ndarray | None:
+    """Read the group of each row as a number, (n_rows,); None without groups.
+
+    Raises ValueError if the number of values is not ``n_rows``, or a value is missing.
+    """
+    if groups is None:
+        return None
+    groups = groups.to_pandas() if hasattr(groups, "to_pandas") else groups
+    values = pd.Series(np.asarray(groups, dtype=object).ravel().tolist())
+    if len(values) != n_rows:
+        raise ValueError(f"groups has {len(values)} values for {n_rows} rows")
+    codes = pd.factorize(values)[0]
+    if (codes < 0).any():
+        raise ValueError(
+            f"groups has {(codes < 0).sum()} missing values; give those rows groups, or drop them"
+        )
+    return codes
+
+
+# ---- Folds and hold-outs, drawn from a seed ------------------------------------------------------
+
+
+def check_folds(
+    name: str, n_folds: int, labels: np.ndarray | None, groups: np.ndarray | None
+) -> None:
+    """Refuse more folds than groups, or without groups than rows of a label.
+
+    Raises ValueError whose message begins with the ``name`` of the parameter.
+    """
+    if groups is not None:
+        n_groups = len(pd.unique(groups))
+        if n_groups < n_folds:
+            raise ValueError(
+                f"{name} needs a group for each of {n_folds} folds, and groups has {n_groups} "
+                f"different value{'s' * (n_groups != 1)} in {len(groups)} rows"
+            )
+    elif labels is not None:
+        classes, counts = np.unique(labels, return_counts=True)
+        if counts.min() < n_folds:
+            raise ValueError(
+                f"{name} needs a row of each class in every fold, and class "
+                f"{classes[counts.argmin()]} has {counts.min()} row(s); use fewer folds, or leave "
+                "that class out"
+            )
+
+
+def shuffled_folds(
+    n_folds: int,
+    n_rows: int,
+    labels: np.ndarray | None,
+    groups: np.ndarray | None,
+    random_state: int,
+) -> list[Split]:
+    """Split all rows into folds at random, with similar shares of each label.
+
+    Rows of a group are in the same fold.
+    """
+    if groups is None:
+        kind = KFold if labels is None else StratifiedKFold
+    else:
+        kind = GroupKFold if labels is None else StratifiedGroupKFold
+    folds = kind(n_folds, shuffle=True, random_state=random_state)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # some folds lack a rare label
+        return list(folds.split(np.empty(n_rows), labels, groups))
+
+
+def merge_rare_labels(labels: np.ndarray, n_folds: int) -> np.ndarray:
+    """Give labels with fewer rows than folds one common label, so that folds can be stratified."""
+    _, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    merged = np.where(counts[codes] < n_folds, "", labels.astype(str))
+    is_merged = merged == ""
+    if is_merged.sum() < n_folds:
+        merged[is_merged] = "" if is_merged.all() else merged[~is_merged][0]
+    return merged
+
+
+def random_hold_out(
+    rows: np.ndarray, labels: np.ndarray | None, n_val: int, random_state: int
+) -> Split:
+    """Set ``n_val`` of the rows aside at random, and return both parts in increasing order.
+
+    ``labels`` are those of the rows. Both parts have similar shares of each label if they can have
+    all labels. The only row of a label is a training row if enough others are left.
+    """
+    single_rows = np.arange(0)
+    if labels is not None:
+        _, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+        is_single, n_repeated = counts[codes] == 1, (counts > 1).sum()
+        if (~is_single).sum() > n_val:
+            single_rows, rows, labels = rows[is_single], rows[~is_single], labels[~is_single]
+        if len(single_rows) < is_single.sum() or n_repeated > min(n_val, len(rows) - n_val):
+            labels = None
+    train, val = train_test_split(rows, test_size=n_val, random_state=random_state, stratify=labels)
+    return np.sort(np.concatenate([train, single_rows])), np.sort(val)
+
+
+class LatestRows:
+    """Splitter that sets the latest fifth of rows in the order of time aside."""
+
+    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[Split]:
+        rows = np.arange(_num_samples(X))
+        n_train = len(rows) - max(1, len(rows) // 5)
+        yield rows[:n_train], rows[n_train:]
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        return 1
+
+    def __repr__(self) -> str:
+        return "LatestRows()"
+
+
+# ---- Splits that a user gives: a splitter, pairs of rows, a mask or fold numbers -----------------
+
 
 def validation_splits(
-    given: Any, name: str, X: Any, y: Any, groups: Any, weight: Any = None
-) -> list[tuple[np.ndarray, np.ndarray]]:
+    cv: Any, name: str, X: Any, y: Any, groups: Any, weight: Any = None
+) -> list[Split]:
     """Training and validation rows of each split that the parameter ``name`` gives.
 
-    ``given`` is a splitter, an iterable of (train, test), or an array: a mask of the validation
+    ``cv`` is a splitter, an iterable of (train, test), or an array: a mask of the validation
     rows, their positions, or a fold for each row. Rows of ``weight`` 0 are left out and not
     counted.
 
-    Raises ValueError if a split lacks rows, or has one on both sides.
+    Raises ValueError if a part of a split has no rows, or a row is in both parts.
     """
     n_rows = _num_samples(X)
-    shown = repr(given) if hasattr(given, "split") else name
+    label = repr(cv) if hasattr(cv, "split") else name
     try:
         splits = [
-            [np.arange(n_rows)[np.asarray(side)] for side in sides]
-            for sides in check_cv(_as_cv(given, name, n_rows)).split(X, y, groups)
+            [np.arange(n_rows)[np.asarray(part)] for part in parts]
+            for parts in check_cv(_as_cv(cv, name, n_rows)).split(X, y, groups)
         ]
     except (ValueError, TypeError, IndexError) as error:
-        way_out = "; give groups to fit" if groups is None and "groups" in str(error) else ""
-        raise ValueError(f"{name} cannot split these {n_rows} rows: {error}{way_out}") from error
-    kept = np.ones(n_rows, dtype=bool) if np.ndim(weight) == 0 else np.asarray(weight) > 0
-    positions = np.cumsum(kept) - 1  # rows of weight 0 are gone
+        hint = "; give groups to fit" if groups is None and "groups" in str(error) else ""
+        raise ValueError(f"{name} cannot split these {n_rows} rows: {error}{hint}") from error
+    has_weight = np.ones(n_rows, dtype=bool) if np.ndim(weight) == 0 else np.asarray(weight) > 0
+    positions = np.cumsum(has_weight) - 1
     if not splits:
-        raise ValueError(f"{shown} sets no row aside")
-    found = []
-    for rows in splits:
-        train, val = (positions[side[kept[side]]] for side in rows)
+        raise ValueError(f"{label} sets no row aside")
+    checked = []
+    for parts in splits:
+        train, val = (positions[part[has_weight[part]]] for part in parts)
         n_both = len(np.intersect1d(train, val))
         if n_both or not len(train) or not len(val):
             raise ValueError(
-                f"{shown} has a split of {len(train)} training and {len(val)} validation rows, "
+                f"{label} has a split of {len(train)} training and {len(val)} validation rows, "
                 f"{n_both} of them in both; each part needs rows, and no row may be in both"
             )
-        found.append((np.sort(train), np.sort(val)))
-    return broadcast(found)  # a splitter may draw
+        checked.append((np.sort(train), np.sort(val)))
+    return broadcast(checked)  # a splitter without a seed differs between ranks
+
+
+def _as_cv(cv: Any, name: str, n_rows: int) -> Any:
+    """Convert an array to a splitter of scikit-learn; leave other values as they are."""
+    if hasattr(cv, "split"):
+        return cv
+    if not hasattr(cv, "__array__"):
+        cv = list(cv)
+        if cv and not np.isscalar(cv[0]):  # pairs of training and validation rows
+            return cv
+    values = np.asarray(np.asarray(cv).tolist())  # nullable booleans of pandas become numpy's
+    if values.ndim != 1 or values.dtype.kind not in "biu" or not values.size:
+        raise ValueError(
+            f"an array must have one boolean or integer per row, or the positions of rows, got "
+            f"{values.dtype} of shape {values.shape}"
+        )
+    if len(values) == n_rows:
+        return PredefinedSplit(np.where(values, 0, -1) if values.dtype.kind == "b" else values)
+    if values.dtype.kind == "b":
+        raise ValueError(
+            f"a mask needs one boolean per row, got {len(values)}; in cross-validation and "
+            "searches, whose tables are parts, give a splitter"
+        )
+    if not ((values >= 0) & (values < n_rows)).all():
+        raise ValueError(f"positions go from {values.min()} to {values.max()}")
+    folds = np.full(n_rows, -1)
+    folds[values] = 0
+    return PredefinedSplit(folds)
+
+
+# ---- Training rows first, and parts of the validation rows ---------------------------------------
+
+
+@dataclass(frozen=True)
+class RowOrder:
+    """Rows ordered so that those that are in a training part of any split come first.
+
+    ``order`` has the positions of the rows, (n,). The positions in ``splits`` are those in the
+    order.
+    """
+
+    order: np.ndarray
+    n_train: int
+    splits: Sequence[Split]
+
+    @classmethod
+    def of_splits(cls, splits: Sequence[Split], n_rows: int) -> RowOrder:
+        """Order the rows by splits. Without splits all rows are training rows."""
+        if not splits:
+            return cls(np.arange(n_rows), n_rows, ())
+        is_train, is_val = np.zeros(n_rows, dtype=bool), np.zeros(n_rows, dtype=bool)
+        for train, val in splits:
+            is_train[train], is_val[val] = True, True
+        train_rows = np.flatnonzero(is_train)
+        order = np.concatenate([train_rows, np.flatnonzero(is_val & ~is_train)])
+        positions = np.empty(n_rows, dtype=np.int64)
+        positions[order] = np.arange(len(order))
+        moved = [(positions[train], positions[val]) for train, val in splits]
+        return cls(order, len(train_rows), moved)
 
 
 def validation_parts(
     y: np.ndarray, n_parts: int, groups: np.ndarray | None = None, *, in_order: bool = False
 ) -> np.ndarray:
-    """Divide validation rows into parts, of which each is scored by what the others choose.
+    """Divide validation rows into parts, each of which is scored by what suits the others.
 
-    Parts have equal shares of the classes, or similar targets ``y``. Rows of one of the ``groups``
-    are in the same part. With ``in_order``, as for rows in order of time, parts are blocks of
-    neighbouring rows.
+    Parts have equal shares of the classes, or similar targets ``y``. Rows of a group are in the
+    same part. With ``in_order``, as for rows in order of time, parts are blocks of neighbouring
+    rows.
 
     Returns
     -------
     ndarray of shape (n_rows,)
-        Numbers of the parts, from 0: ``n_parts`` of them, or fewer where there are few rows or
-        groups.
+        Numbers of the parts, from 0 to ``n_parts`` - 1, or to a smaller number if there are few
+        rows or groups.
     """
     n_rows = len(y)
     units, unit_of_row = np.arange(n_rows), np.arange(n_rows)
@@ -82,7 +273,7 @@ def validation_parts(
     return part_of_unit[unit_of_row]
 
 
-_FEWEST_BLOCKS = 10
+_MIN_BLOCKS = 10
 
 
 def neighbour_blocks(n_rows: int) -> np.ndarray:
@@ -93,33 +284,5 @@ def neighbour_blocks(n_rows: int) -> np.ndarray:
     >>> neighbour_blocks(12).tolist()
     [0, 0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 9]
     """
-    n_blocks = max(_FEWEST_BLOCKS, round(n_rows**0.5))
+    n_blocks = max(_MIN_BLOCKS, round(n_rows**0.5))
     return np.arange(n_rows) * n_blocks // max(n_rows, 1)
-
-
-def _as_cv(given: Any, name: str, n_rows: int) -> Any:
-    """What ``check_cv`` takes, of what may be an array."""
-    if hasattr(given, "split"):
-        return given
-    if not hasattr(given, "__array__"):
-        given = list(given)
-        if given and not np.isscalar(given[0]):  # pairs of training and validation rows
-            return given
-    values = np.asarray(np.asarray(given).tolist())  # pandas' own booleans as numpy's
-    if values.ndim != 1 or values.dtype.kind not in "biu" or not values.size:
-        raise ValueError(
-            f"an array must have one boolean or integer per row, or the positions of rows, got "
-            f"{values.dtype} of shape {values.shape}"
-        )
-    if len(values) == n_rows:
-        return PredefinedSplit(np.where(values, 0, -1) if values.dtype.kind == "b" else values)
-    if values.dtype.kind == "b":
-        raise ValueError(
-            f"a mask needs one boolean per row, got {len(values)}; in cross-validation and "
-            "searches, whose tables are parts, give a splitter"
-        )
-    if not ((values >= 0) & (values < n_rows)).all():
-        raise ValueError(f"positions go from {values.min()} to {values.max()}")
-    chosen = np.full(n_rows, -1)
-    chosen[values] = 0
-    return PredefinedSplit(chosen)

@@ -6,11 +6,11 @@ import os
 import sys
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import cycle, islice
+from itertools import cycle
 from numbers import Integral
 from operator import itemgetter
 from typing import Any, ClassVar, Self
@@ -20,14 +20,7 @@ import pandas as pd
 import scipy.sparse
 import torch
 from sklearn.base import BaseEstimator, _fit_context
-from sklearn.model_selection import (
-    GroupKFold,
-    KFold,
-    StratifiedGroupKFold,
-    StratifiedKFold,
-    TimeSeriesSplit,
-    train_test_split,
-)
+from sklearn.model_selection import TimeSeriesSplit
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import (
@@ -42,6 +35,15 @@ from combutab.core.device import Precision, guard_forks, resolve_device
 from combutab.core.metrics import plain_name
 from combutab.core.repeated import count_repeated_rows
 from combutab.core.rng import Stream, fold_in, holding, seed_from
+from combutab.core.splits import (
+    RowOrder,
+    Split,
+    check_folds,
+    group_codes,
+    random_hold_out,
+    shuffled_folds,
+    validation_splits,
+)
 from combutab.core.world import broadcast, plain_parameters, sharing
 from combutab.estimators._fitted import (
     Fitted,
@@ -53,6 +55,7 @@ from combutab.estimators._initial import initial_states
 from combutab.estimators._jobs import (
     Job,
     OutOfFold,
+    Scorer,
     check_architecture,
     epoch_tasks,
     output_scorer,
@@ -79,11 +82,6 @@ from combutab.training import (
     RowStream,
     uninterrupted,
 )
-
-Split = tuple[np.ndarray, np.ndarray]
-"""Positions of training and of validation rows."""
-Splitter = Callable[[int, np.ndarray | None, np.ndarray | None], Sequence[Split]]
-"""The number of rows, their labels and their groups -> splits; none if no rows are set aside."""
 
 # ---- Folds of bagging="cv" and of packs ----------------------------------------------------------
 
@@ -112,91 +110,73 @@ def check_bagging(parameters: Mapping[str, Any]) -> None:
         )
 
 
-def shuffled_folds(
-    asked: str,
-    n_folds: int,
-    n_rows: int,
-    seed: int,
-    labels: np.ndarray | None,
-    groups: np.ndarray | None = None,
-) -> Sequence[Split]:
-    """Training and validation rows of each fold, with equal shares of each of the labels.
-
-    Rows of one of the ``groups`` are in one fold; shares are then as equal as groups allow.
-
-    Raises ValueError, beginning with what was ``asked``, if a label has too few rows, or there are
-    too few groups.
-    """
-    state = fold_in(seed, Stream.SPLIT) % (1 << 32)
-    if groups is not None:
-        return _group_folds(asked, n_folds, groups, labels, state)
-    folds = KFold(n_folds, shuffle=True, random_state=state)
-    if labels is not None:
-        names, counts = np.unique(labels, return_counts=True)
-        if counts.min() < n_folds:
-            rarest = names[counts.argmin()]
-            raise ValueError(
-                f"{asked} needs a row of each class in every fold, and class {rarest} has "
-                f"{counts.min()} row(s); use fewer folds, or leave that class out"
-            )
-        folds = StratifiedKFold(n_folds, shuffle=True, random_state=state)
-    return list(folds.split(np.empty(n_rows), labels))
+# ---- The data of a fit, from its arguments to encoded rows ---------------------------------------
 
 
-def _group_folds(
-    asked: str, n_folds: int, groups: np.ndarray, labels: np.ndarray | None, state: int
-) -> list[Split]:
-    n_groups = len(pd.unique(groups))
-    if n_groups < n_folds:
-        raise ValueError(
-            f"{asked} needs a group for each of {n_folds} folds, and groups has {n_groups} "
-            f"different value{'s' * (n_groups != 1)} in {len(groups)} rows"
-        )
-    kind = GroupKFold if labels is None else StratifiedGroupKFold
-    splitter = kind(n_folds, shuffle=True, random_state=state)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of a label that some folds lack
-        return list(splitter.split(np.empty(len(groups)), labels, groups))
+@dataclass(frozen=True)
+class FitMode:
+    """How a fit begins: with new networks or fitted ones, for all epochs or for a single one."""
+
+    fresh: bool = True
+    partial: bool = False
+    """Whether it is a call of ``partial_fit``."""
+    classes: np.ndarray | None = None
+    """All labels, if ``partial_fit`` was called with them."""
 
 
-def _rows_of_splits(splits: Sequence[Split], n_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the rows that a member trains on, and of those that all members set aside.
-
-    Without splits all rows train.
-    """
-    if not splits:
-        return np.arange(n_rows), np.arange(0)
-    trains, validates = np.zeros(n_rows, dtype=bool), np.zeros(n_rows, dtype=bool)
-    for train, val in splits:
-        trains[train], validates[val] = True, True
-    return np.flatnonzero(trains), np.flatnonzero(validates & ~trains)
+NEW_FIT = FitMode()
 
 
-def _moved(splits: Sequence[Split], order: np.ndarray) -> list[Split]:
-    """Splits of the rows in the new order."""
-    places = np.empty(order.max() + 1, dtype=np.int64)
-    places[order] = np.arange(len(order))
-    return [(places[train], places[val]) for train, val in splits]
+@dataclass(frozen=True)
+class FitData:
+    """Arguments of ``fit`` after all checks. Rows of weight 0 are not used."""
+
+    X: Any
+    y: Any
+    weight: np.ndarray | None  # (n,) of all rows of X
+    groups: np.ndarray | None  # (n,)
+    rows: np.ndarray  # (n_used,) positions of rows with a positive weight
+    targets: np.ndarray  # (n_used, ...)
+    labels: np.ndarray | None  # (n_used,) classes that splits are stratified by
+    owner: BaseEstimator  # estimator that error messages name
+    X_val: Any = None
+    targets_val: np.ndarray | None = None
+
+    @property
+    def used_weight(self) -> np.ndarray | None:
+        """Weights of the used rows, (n_used,)."""
+        return None if self.weight is None else self.weight[self.rows]
+
+    @property
+    def used_groups(self) -> np.ndarray | None:
+        """Groups of the used rows, (n_used,)."""
+        return None if self.groups is None else self.groups[self.rows]
+
+    def order_rows(self, splits: Sequence[Split]) -> RowOrder:
+        """Order the used rows by splits; rows of ``X_val`` come last."""
+        order = RowOrder.of_splits(splits, len(self.rows))
+        if self.targets_val is None:
+            return order
+        val = np.arange(order.n_train, order.n_train + len(self.targets_val))
+        return replace(order, splits=[(order.order, val)])
 
 
-def _as_tensors(splits: Sequence[Split], n_rows: int) -> Sequence[tuple[Tensor, Tensor | None]]:
-    """The splits, or without any one of all rows, which all train."""
-    if not splits:
-        return [(torch.arange(n_rows), None)]
-    return [(torch.from_numpy(train), torch.from_numpy(val)) for train, val in splits]
+@dataclass(frozen=True)
+class EncodedTarget:
+    """The target of a fit, and its encoded values and weights in the order of the encoded rows."""
 
-
-# ---- Data of a fit, from arguments to encoded rows: checks, weights, validation split, targets
+    target: Target
+    y: np.ndarray
+    weight: np.ndarray | None
+    """Weights of rows times those of their classes, for training and for scores."""
 
 
 @dataclass(frozen=True)
 class Prepared:
     """Encoded data of one fit: all rows, which of them train and which validate, and what encodes.
 
-    There is one split for all members, or several, which they take in turns. With a stream, its
-    rows train, and ``rows`` are the validation rows alone.
-
-    Weights are those of the rows times those of their classes, for training and for scores.
+    There is one split for all members, or several, which the members have in turn. With a stream,
+    its rows train, and ``rows`` are the validation rows.
     """
 
     rows: Rows
@@ -204,71 +184,48 @@ class Prepared:
     encoder: TableEncoder
     target: Target
     stream: RowStream | None = None
-    out_of_fold: OutOfFold | None = None  # where members set aside different rows
+    out_of_fold: OutOfFold | None = None  # set if validation rows are rows of X
 
     @property
     def n_train(self) -> int:
-        """Training rows of the member that has the fewest."""
+        """Smallest number of training rows of a member."""
         if self.stream is not None:
             return self.stream.n_rows
         return min(len(train) for train, _ in self.splits)
 
     def count_repeated_rows(self, X: Any, y: Any) -> int:
-        """Count the rows set aside of the given table that are also training rows."""
+        """Count the validation rows of the given table that are also training rows."""
         if self.out_of_fold is None:
             return 0
-        rows = self.out_of_fold.kept
+        rows = self.out_of_fold.rows
         splits = [(rows[train], rows[val]) for train, val in self.splits if val is not None]
         table, targets = (as_pandas(as_numpy(data)) for data in (X, y))
         return count_repeated_rows(table, targets, splits)[0]
 
 
-def check_given(
-    X: Any, y: Any, X_val: Any, y_val: Any, *, solver: str, name: str
-) -> tuple[Any, Any]:
-    """Refuse arguments of ``fit`` that do not go together; return both tables, indexable."""
-    if (X_val is None) != (y_val is None):
-        given = "X_val" if y_val is None else "y_val"
-        raise ValueError(f"X_val and y_val go together, got only {given}")
-    if X_val is not None and solver == "lbfgs":
-        raise ValueError("solver='lbfgs' takes no X_val and y_val: it does not stop early")
+def _checked_table(X: Any, y: Any, estimator: str) -> Any:
+    """Return a table whose rows can be selected; ValueError if the table or y cannot be used."""
     if y is None:
         raise ValueError(
-            f"This {name} estimator requires y to be passed, but the target y is None."
+            f"This {estimator} estimator requires y to be passed, but the target y is None."
         )
-    X, X_val = _indexable(X), _indexable(X_val)
+    X = _indexable(X)
     if getattr(X, "ndim", 2) > 2:
-        raise ValueError(f"Found array with dim {X.ndim}, while {name} needs rows and columns")
-    for each in (X, X_val):
-        refuse_cells(each)
+        raise ValueError(f"Found array with dim {X.ndim}, while {estimator} needs rows and columns")
+    refuse_cells(X)
     check_consistent_length(X, y)
-    _check_no_missing(y)
-    if X_val is not None:
-        check_consistent_length(X_val, y_val)
-        _check_no_missing(y_val)
-    return X, X_val
-
-
-def checked_groups(groups: Any, X: Any) -> np.ndarray | None:
-    """The group of each row as a number, (n_samples,).
-
-    Raises ValueError if there is not one for each row, or one is missing.
-    """
-    if groups is None:
-        return None
-    values = pd.Series(np.asarray(as_numpy(groups, "groups"), dtype=object).tolist())
-    if len(values) != _num_samples(X):
-        raise ValueError(f"groups has {len(values)} values for {_num_samples(X)} rows")
-    codes = pd.factorize(values)[0]
-    if (codes < 0).any():
-        raise ValueError(
-            f"groups has {(codes < 0).sum()} missing values; give those rows groups, or drop them"
-        )
-    return codes
+    if not scipy.sparse.issparse(y):  # scikit-learn does not check text
+        labels = np.asarray(y)
+        if labels.ndim and labels.dtype.kind in "OTf" and pd.isna(labels).any():
+            raise ValueError(
+                "Input y contains NaN (missing values); drop those rows first, such as by "
+                "table.dropna(subset=[target])"
+            )
+    return X
 
 
 def _indexable(X: Any) -> Any:
-    """Sparse formats, pyarrow tables and others whose rows cannot be picked, as ones that can."""
+    """Convert sparse formats, pyarrow tables and others whose rows cannot be selected."""
     first = X[0] if isinstance(X, list | tuple) and X else X
     if isinstance(first, str | os.PathLike) and (first is X or str(first).endswith(".parquet")):
         raise ValueError(
@@ -285,44 +242,28 @@ def _indexable(X: Any) -> Any:
     return np.asarray(X)
 
 
-def _check_no_missing(y: Any) -> None:
-    """Missing targets: scikit-learn's checks pass over those of text, and name no way out."""
-    if scipy.sparse.issparse(y):
-        return
-    labels = np.asarray(y)
-    if labels.ndim and labels.dtype.kind in "OTf" and pd.isna(labels).any():
-        raise ValueError(
-            "Input y contains NaN (missing values); drop those rows first, such as by "
-            "table.dropna(subset=[target])"
-        )
-
-
-def weighted_rows(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, np.ndarray, np.ndarray]:
-    """Leave out rows of weight 0, which must not shape the encoding either.
-
-    The last of what is returned are the positions of the rows that are left.
-
-    Raises ValueError if nothing is left, or a weight is none.
-    """
-    n_rows = _num_samples(X)
-    weight = _check_sample_weight(
+def _checked_weight(sample_weight: Any, n_rows: int) -> np.ndarray:
+    """Weights as float64, (n_rows,); ValueError if one is not valid or all are 0."""
+    weight: np.ndarray = _check_sample_weight(
         sample_weight, np.empty((n_rows, 1)), dtype=np.float64, ensure_non_negative=True
     )
     check_weights(weight, "sample_weight")
-    kept = np.flatnonzero(weight)
-    if not len(kept):
+    if not weight.any():
         raise ValueError("sample_weight is zero for every row: nothing is left to fit")
-    if len(kept) == n_rows:
-        return X, y, weight, kept
-    return _safe_indexing(X, kept), _safe_indexing(y, kept), weight[kept], kept
+    return weight
 
 
-def _check_total_weights(weight: np.ndarray, n_train: int, splits: Sequence[Split]) -> None:
-    """Refuse weights of classes with which no row trains, or none of a member's rows validates."""
+def _select_rows(table: Any, rows: np.ndarray) -> Any:
+    """Select increasing positions of rows; without a copy if these are all rows."""
+    return table if len(rows) == _num_samples(table) else _safe_indexing(table, rows)
+
+
+def _check_total_weights(weight: np.ndarray, order: RowOrder) -> None:
+    """Refuse weights that leave no training row, or no validation row of a split."""
     check_weights(weight, "class_weight times sample_weight")
-    if not weight[:n_train].any():
+    if not weight[: order.n_train].any():
         raise ValueError("class_weight leaves every row with weight 0: nothing is left to fit")
-    if not all(weight[val].any() for _, val in splits):
+    if not all(weight[val].any() for _, val in order.splits):
         raise ValueError(
             "class_weight leaves every validation row with weight 0: no epoch can be scored. Give "
             "the classes of these rows a positive weight, or choose other validation rows"
@@ -335,20 +276,20 @@ def encoded_rows(
     weight: np.ndarray | None,
     dtype: torch.dtype,
 ) -> Rows:
-    """Encode the rows of tables, one below the other, as the tensors that a network takes."""
+    """Join the rows of tables as the tensors that a network takes."""
     y = torch.from_numpy(np.ascontiguousarray(target))
     dense = [torch.from_numpy(table.dense).to(dtype) for table in tables]
-    codes = [torch.from_numpy(table.codes) for table in tables]
+    codes = [torch.from_numpy(table.codes) for table in tables if table.codes.shape[1]]
     return Rows(
         dense[0] if len(tables) == 1 else torch.cat(dense),
         y if y.dtype == torch.int64 else y.to(dtype),
-        None if not codes[0].shape[1] else codes[0] if len(tables) == 1 else torch.cat(codes),
+        torch.cat(codes) if len(codes) > 1 else next(iter(codes), None),
         None if weight is None else torch.from_numpy(weight).to(dtype),
     )
 
 
-# Parts of the validation rows, of which each is predicted by the epoch that is best on the others.
-# A scorer of scikit-learn is called for each of them after every epoch, which takes long.
+# Parts of the validation rows. Each is predicted by the epoch that is best on the other parts. A
+# scorer of scikit-learn is called for each part after every epoch, which takes long.
 N_PARTS, N_PARTS_SCORER = 5, 2
 
 # ---- The estimator -------------------------------------------------------------------------------
@@ -419,7 +360,7 @@ class BaseMLP(Fitted):
             }
         return settings
 
-    # what ``encode_data`` depends on beside the encoder's parameters
+    # parameters that the encoded data depend on, in addition to the encoder's
     _data_parameters: ClassVar[tuple[str, ...]] = (
         *("solver", "precision", "early_stopping", "validation_fraction", "warm_start", "bagging"),
         "validation_split",
@@ -488,20 +429,21 @@ class BaseMLP(Fitted):
         training amplifies. Callbacks, warnings and the checkpoint are those of rank 0. After Ctrl-C
         there is no model. Within ``combutab.training.unshared()`` each process fits separately.
         """
-        fresh = not (self.warm_start and self.__sklearn_is_fitted__())
-        self._validate(fresh=fresh)
-        given = sample_weight is None, X_val is None, fresh
-        with sharing(partial(self._words, given)), self._file(broadcast(checkpoint)) as file:
-            prepared = self.encode_data(
-                X, y, sample_weight, X_val, y_val, groups=groups, fresh=fresh
-            )
-            job = self.make_job(prepared, fresh=fresh)
-            found = partial(self._fitted_attributes, job, fresh=fresh)
-            with epoch_tasks(self, job, found, X, y, sample_weight) as told:
-                results = train_shared(job, [*self._all_callbacks(), *told], file=file)
-                self.keep_results(job, results, fresh=fresh)
-            self._set_repeated_rows(prepared, X, y)
-        self.network()  # so that the first prediction need not wait for it
+        mode = FitMode(fresh=not (self.warm_start and self.__sklearn_is_fitted__()))
+        self._validate(mode)
+        optional = sample_weight is None, X_val is None, mode.fresh
+        with sharing(partial(self._words, optional)), self._file(broadcast(checkpoint)) as file:
+            data = self.check_data(X, y, sample_weight, groups)
+            data = self.add_validation(data, X_val, y_val)
+            prepared = self.encode_data(data, self.split_rows(data, mode), mode)
+            job = self.make_job(prepared, mode)
+            attributes = partial(self._fitted_attributes, job, fresh=mode.fresh)
+            with epoch_tasks(self, job, attributes, X, y, sample_weight) as tasks:
+                results = train_shared(job, [*self._all_callbacks(), *tasks], file=file)
+                self.keep_results(job, results, mode)
+            if hasattr(self, "oof_folds_"):
+                self.oof_n_repeated_ = prepared.count_repeated_rows(X, y)
+        self.network()  # the first prediction does not build it
         return self
 
     def _words(self, given: tuple[Any, ...]) -> str:
@@ -524,98 +466,53 @@ class BaseMLP(Fitted):
         with holding(file.seed):
             yield file
 
-    def _validate(self, *, fresh: bool = True) -> None:
-        """Check the parameters; a fit that fails from here on leaves no fitted estimator."""
+    def _validate(self, mode: FitMode = NEW_FIT) -> None:
+        """Check the parameters; a fit that fails later leaves no fitted estimator."""
         self._check_parameters()
-        if fresh:
+        if mode.fresh:
             self.__dict__.pop("_states", None)
         else:
             check_architecture(
                 self._architecture_parameters(), self._architecture, len(self._states)
             )
 
-    def encode_data(
+    # ---- the steps of fit: check, split, encode ----------------------------------------------
+
+    def check_data(
         self,
         X: Any,
         y: Any,
         sample_weight: Any = None,
-        X_val: Any = None,
-        y_val: Any = None,
-        *,
-        fresh: bool = True,
-        split: bool | Splitter = True,
-        classes: np.ndarray | None = None,
-        owner: BaseEstimator | None = None,
-        min_rows: int = AUTO_ROWS,
         groups: Any = None,
-    ) -> Prepared:
-        """Check and encode the data.
+        owner: BaseEstimator | None = None,
+    ) -> FitData:
+        """Check the table, the targets, the weights and the groups.
 
-        A new encoding, the scale of the target and balanced class weights are learned from the rows
-        that at least one member trains on, and from no others.
-
-        ``owner`` is the estimator to name in errors about the table. With ``min_rows`` rows or
-        more, ``early_stopping="auto"`` sets rows aside. A callable ``split`` sets rows aside
-        instead of the parameters.
+        ``owner`` is the estimator that error messages name, by default this one.
         """
         guard_forks()
         owner = self if owner is None else owner
-        X, y, X_val, y_val = as_numpy(X), as_numpy(y, "y"), as_numpy(X_val), as_numpy(y_val, "y")
-        sample_weight = as_numpy(sample_weight, "sample_weight")
-        X, X_val = check_given(X, y, X_val, y_val, solver=self.solver, name=type(owner).__name__)
-        n_given, groups = _num_samples(X), checked_groups(groups, X)
-        if X_val is not None:
-            self._check_no_other_validation()
-        elif split is True:
-            split = self._splitter(X, y, sample_weight, groups, fresh=fresh, min_rows=min_rows)
-        weight, kept = None, np.arange(n_given)
+        y = as_numpy(y, "y")
+        X = _checked_table(as_numpy(X), y, type(owner).__name__)
+        n_rows = _num_samples(X)
+        codes = group_codes(as_numpy(groups, "groups"), n_rows)
+        weight, rows = None, np.arange(n_rows)
         if sample_weight is not None:
-            X, y, weight, kept = weighted_rows(X, y, sample_weight)
-            groups = None if groups is None else groups[kept]
-        y = self._checked_target(y, "y", owner)
-        splits: Sequence[Split] = []
-        if X_val is None and callable(split):
-            splits = split(len(y), self._labels(y), groups)
-        train_rows, other_rows = _rows_of_splits(splits, len(y))
-        if fresh:
-            target = self._learn_target(y, weight, train_rows, classes)
-        else:
-            target = self.target_.widened(y[train_rows])
-        encoded = target.encode(y, self.precision, complete=not fresh and bool(split))
-        out_of_fold = None
-        if splits:
-            order = np.concatenate([train_rows, other_rows])
-            encoded, kept = encoded[order], kept[order]
-            weight = None if weight is None else weight[order]
-            groups = None if groups is None else groups[order]
-            if len(other_rows):
-                X, X_val = _safe_indexing(X, train_rows), _safe_indexing(X, other_rows)
-            splits = _moved(splits, order)
-            if fresh or len(splits) > 1:  # an earlier fit may have trained on the rows of one split
-                out_of_fold = OutOfFold(kept, n_given, len(splits) == 1, groups)
-        elif y_val is not None:
-            y_val = self._checked_target(y_val, "y_val", owner)
-            encoded = np.concatenate([encoded, target.encode(y_val, self.precision)])
-            weight = None if weight is None else np.concatenate([weight, np.ones(len(y_val))])
-            splits = [(train_rows, np.arange(len(y), len(encoded)))]
-        n_train = len(train_rows)
-        total = self._weigh(target, encoded, weight, n_train)
-        if total is not None:
-            _check_total_weights(total, n_train, splits)
-        encoder = self.make_encoder() if fresh else self.encoder_
-        if fresh:
-            train_weight = None if weight is None else weight[:n_train]
-            tables = [encoder.fit_encode(X, train_weight, owner=owner)]
-        else:
-            tables = [encoder.encode(X, owner=owner)]
-        if X_val is not None:
-            with expecting_later_rows():
-                tables.append(encoder.encode(X_val, owner=owner, fitted=y_val is None))
-        rows = encoded_rows(tables, encoded, total, Precision(self.precision).dtype)
-        return Prepared(rows, _as_tensors(splits, n_train), encoder, target, None, out_of_fold)
+            weight = _checked_weight(as_numpy(sample_weight, "sample_weight"), n_rows)
+            rows = np.flatnonzero(weight)
+        targets = self._checked_target(_select_rows(y, rows), "y", owner)
+        return FitData(X, y, weight, codes, rows, targets, self._labels(targets), owner)
 
-    def _check_no_other_validation(self) -> None:
-        """Refuse parameters that set rows aside where X_val is given."""
+    def add_validation(self, data: FitData, X_val: Any, y_val: Any) -> FitData:
+        """Check ``X_val`` and ``y_val``, if there are any, and add them to the data."""
+        if X_val is None and y_val is None:
+            return data
+        if X_val is None or y_val is None:
+            raise ValueError(
+                f"X_val and y_val go together, got only {'y_val' if X_val is None else 'X_val'}"
+            )
+        if self.solver == "lbfgs":
+            raise ValueError("solver='lbfgs' takes no X_val and y_val: it does not stop early")
         if self.bagging is not None:
             raise ValueError(
                 f"bagging={self.bagging!r} takes no X_val and y_val: each member validates on a "
@@ -625,43 +522,64 @@ class BaseMLP(Fitted):
             raise ValueError(
                 "X_val and validation_split do not go together; set validation_split=None"
             )
+        y_val = as_numpy(y_val, "y_val")
+        X_val = _checked_table(as_numpy(X_val), y_val, type(data.owner).__name__)
+        targets = self._checked_target(y_val, "y_val", data.owner)
+        return replace(data, X_val=X_val, targets_val=targets)
 
-    def _splitter(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        groups: np.ndarray | None,
-        *,
-        fresh: bool,
-        min_rows: int,
-    ) -> Splitter:
-        """What sets rows of this table aside, as the parameters ask for."""
-        from combutab.core.splits import validation_splits
+    def split_rows(
+        self, data: FitData, mode: FitMode = NEW_FIT, min_rows: int = AUTO_ROWS
+    ) -> Sequence[Split]:
+        """Split the used rows as the parameters say; no split if all rows train.
 
-        cv, given = self.validation_split, None
-        if cv is not None:
-            given = validation_splits(cv, "validation_split", X, y, groups, sample_weight)
+        ``early_stopping="auto"`` sets rows aside if there are at least ``min_rows``.
 
-        def split(
-            n_rows: int, labels: np.ndarray | None, groups: np.ndarray | None
-        ) -> Sequence[Split]:
-            if self.bagging is not None:
-                return self._folds(n_rows, labels, groups, given)
-            if given is not None or self._stops_early(n_rows, min_rows):
-                return self._parts(n_rows, labels, groups, given, fresh=fresh)
+        With ``n_members="auto"`` there are two splits with different validation rows, if there are
+        enough rows and an earlier fit does not have one network.
+        """
+        if data.X_val is not None:
             return []
+        n_rows, labels, groups = len(data.rows), data.labels, data.used_groups
+        given = None
+        if self.validation_split is not None:
+            given = validation_splits(
+                self.validation_split, "validation_split", data.X, data.y, data.groups, data.weight
+            )
+        if self.bagging is not None:
+            return self._bagging_splits(n_rows, labels, groups, given)
+        if given is None and not self._stops_early(n_rows, min_rows):
+            return []
+        n_splits = 1 + (self.n_members == "auto" and (mode.fresh or len(self._states) == 2))
+        if given is not None:
+            latest = isinstance(self.validation_split, TimeSeriesSplit)
+            return given[-1:] if latest else given[:n_splits]
+        n_val = int(np.ceil(self.validation_fraction * n_rows))
+        if n_val < 2:
+            raise ValueError(
+                "The validation set is too small. Increase 'validation_fraction' or the size of "
+                f"your dataset: validation_fraction={self.validation_fraction} of {n_rows} rows."
+            )
+        seed = fold_in(seed_from(self.random_state), Stream.SPLIT)
+        if groups is not None:
+            n_folds = max(2, min(round(1 / self.validation_fraction), len(pd.unique(groups))))
+            check_folds("early stopping", n_folds, labels, groups)
+            return shuffled_folds(n_folds, n_rows, labels, groups, seed % (1 << 32))[:n_splits]
+        train, val = random_hold_out(np.arange(n_rows), labels, n_val, seed % (1 << 32))
+        if n_splits == 1 or len(train) < len(val) + 2:
+            return [(train, val)]
+        seed = fold_in(seed, Stream.SPLIT)
+        labels = None if labels is None else labels[train]
+        others, second_val = random_hold_out(train, labels, n_val, seed % (1 << 32))
+        return [(train, val), (np.sort(np.concatenate([others, val])), second_val)]
 
-        return split
-
-    def _folds(
+    def _bagging_splits(
         self,
         n_rows: int,
         labels: np.ndarray | None,
         groups: np.ndarray | None,
         given: list[Split] | None,
     ) -> Sequence[Split]:
-        """The splits of ``bagging="cv"``."""
+        """Make the splits of ``bagging="cv"``."""
         n_members = _BAGGED if self.n_members == "auto" else int(self.n_members)
         if given is not None:
             n_members = len(given) if self.n_members == "auto" else n_members
@@ -671,83 +589,86 @@ class BaseMLP(Fitted):
                     f"validation_split has {len(given)}, n_members={self.n_members!r}"
                 )
             return given
-        seed = seed_from(self.random_state)
+        seed = fold_in(seed_from(self.random_state), Stream.SPLIT)
         if n_rows < 2 * n_members:
             raise ValueError(
-                f"bagging='cv' needs two rows a member at least: {n_members=} is too many for "
+                f"bagging='cv' needs at least two rows per member: {n_members=} is too many for "
                 f"n_samples={n_rows}"
             )
-        asked = f"bagging='cv', {n_members=}"
-        return shuffled_folds(asked, n_members, n_rows, seed, labels, groups)
+        check_folds(f"bagging='cv', {n_members=}", n_members, labels, groups)
+        return shuffled_folds(n_members, n_rows, labels, groups, seed % (1 << 32))
 
-    def _parts(
-        self,
-        n_rows: int,
-        labels: np.ndarray | None,
-        groups: np.ndarray | None,
-        given: list[Split] | None,
-        *,
-        fresh: bool,
-    ) -> list[Split]:
-        """One split, or two that set different rows aside, equally many, where there are enough.
+    def prepare(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Prepared:
+        """Check, split and encode the data of a new fit without ``X_val``."""
+        data = self.check_data(X, y, sample_weight, groups)
+        return self.encode_data(data, self.split_rows(data))
 
-        There are two for two networks that ``n_members="auto"`` makes, or has made.
+    def encode_data(
+        self, data: FitData, splits: Sequence[Split] = (), mode: FitMode = NEW_FIT
+    ) -> Prepared:
+        """Encode the table and the targets, with the training rows of any split first.
+
+        A new encoding, the scale of the target and balanced class weights are learned from these
+        rows.
         """
-        two = self.n_members == "auto" and (fresh or len(self._states) == 2)
-        if given is not None:
-            last = isinstance(self.validation_split, TimeSeriesSplit)
-            return given[-1:] if last else given[: 1 + two]
-        if groups is not None:
-            self._n_held_out(n_rows)
-            n_folds = max(2, min(round(1 / self.validation_fraction), len(pd.unique(groups))))
-            state = fold_in(seed_from(self.random_state), Stream.SPLIT) % (1 << 32)
-            return _group_folds("early stopping", n_folds, groups, labels, state)[: 1 + two]
-        train, val = self._split(n_rows, labels)
-        if not two or len(train) < len(val) + 2:
-            return [(train, val)]
-        rest, other = self._split(n_rows, labels, among=train)
-        return [(train, val), (np.sort(np.concatenate([rest, val])), other)]
+        order = data.order_rows(splits)
+        encoded = self._encode_target(data, order, mode)
+        encoder, tables = self._encode_tables(data, order, mode)
+        dtype = Precision(self.precision).dtype
+        rows = encoded_rows(tables, encoded.y, encoded.weight, dtype)
+        out_of_fold = None
+        # an earlier fit may have trained on the validation rows of a single split
+        if splits and (mode.fresh or len(splits) > 1):
+            rows_given = data.rows[order.order]
+            groups = None if data.groups is None else data.groups[rows_given]
+            out_of_fold = OutOfFold(rows_given, _num_samples(data.X), len(splits) == 1, groups)
+        positions: Sequence[tuple[Tensor, Tensor | None]] = [
+            (torch.from_numpy(train), torch.from_numpy(val)) for train, val in order.splits
+        ] or [(torch.arange(order.n_train), None)]
+        return Prepared(rows, positions, encoder, encoded.target, None, out_of_fold)
 
-    def _split(
-        self, n_rows: int, labels: np.ndarray | None, among: np.ndarray | None = None
-    ) -> Split:
-        """Positions of the rows that train, and of those that are set aside, both increasing.
+    def _encode_target(self, data: FitData, order: RowOrder, mode: FitMode) -> EncodedTarget:
+        """Learn and encode the target, and compute the weights of the rows."""
+        weight, train_rows = data.used_weight, order.order[: order.n_train]
+        if mode.fresh:
+            target = self._learn_target(data.targets, weight, train_rows, mode.classes)
+        else:
+            target = self.target_.widened(data.targets[train_rows])
+        complete = not (mode.fresh or mode.partial)
+        y = target.encode(data.targets, self.precision, complete=complete)[order.order]
+        weight = None if weight is None else weight[order.order]
+        if data.targets_val is not None:
+            y = np.concatenate([y, target.encode(data.targets_val, self.precision)])
+            if weight is not None:
+                weight = np.concatenate([weight, np.ones(len(data.targets_val))])
+        weight = self._weigh(target, y, weight, order.n_train)
+        if weight is not None:
+            _check_total_weights(weight, order)
+        return EncodedTarget(target, y, weight)
 
-        With ``among`` it splits these rows alone, and sets as many aside as of all. The only row of
-        a label trains, if enough others are left.
-
-        Raises ValueError if there would be fewer than two of the latter.
-        """
-        n_val, strata = self._n_held_out(n_rows), labels
-        rows, seed = np.arange(n_rows), fold_in(seed_from(self.random_state), Stream.SPLIT)
-        if among is not None:
-            rows, seed = among, fold_in(seed, Stream.SPLIT)
-            strata = None if strata is None else strata[among]
-        single_rows = np.arange(0)
-        if strata is not None:
-            codes, counts = np.unique(strata, return_inverse=True, return_counts=True)[1:]
-            is_single, n_labels = counts[codes] == 1, (counts > 1).sum()
-            if (~is_single).sum() > n_val:
-                single_rows, rows, strata = rows[is_single], rows[~is_single], strata[~is_single]
-            if len(single_rows) < is_single.sum() or n_labels > min(n_val, len(rows) - n_val):
-                strata = None  # a side would lack a label
-        train, val = train_test_split(
-            rows, test_size=n_val, random_state=seed % (1 << 32), stratify=strata
-        )
-        return np.sort(np.concatenate([train, single_rows])), np.sort(val)
-
-    def _n_held_out(self, n_rows: int) -> int:
-        """Rows that each network sets aside; raises ValueError if these are fewer than two."""
-        n_val = int(np.ceil(self.validation_fraction * n_rows))
-        if n_val < 2:
-            raise ValueError(
-                "The validation set is too small. Increase 'validation_fraction' or the size of "
-                f"your dataset: validation_fraction={self.validation_fraction} of {n_rows} rows."
-            )
-        return n_val
+    def _encode_tables(
+        self, data: FitData, order: RowOrder, mode: FitMode
+    ) -> tuple[TableEncoder, list[EncodedTable]]:
+        """Encode the rows that train, and the validation rows that do not."""
+        rows, owner = data.rows[order.order], data.owner
+        train_rows, other_rows = rows[: order.n_train], rows[order.n_train :]
+        X, X_val = _select_rows(data.X, train_rows), data.X_val
+        if len(other_rows):
+            X_val = _select_rows(data.X, other_rows)
+        if mode.fresh:
+            encoder = self.make_encoder()
+            weight = None if data.weight is None else data.weight[train_rows]
+            tables = [encoder.fit_encode(X, weight, owner=owner)]
+        else:
+            encoder = self.encoder_
+            tables = [encoder.encode(X, owner=owner)]
+        if X_val is not None:
+            with expecting_later_rows():
+                tables.append(encoder.encode(X_val, owner=owner, fitted=data.X_val is None))
+        return encoder, tables
 
     def encoding_key(self) -> str:
-        """Return a key that is equal for estimators whose ``encode_data`` does the same."""
+        """Return a key that is equal for estimators that encode data in the same way."""
         values = self.make_encoder().get_params(deep=False)
         values |= {name: getattr(self, name) for name in self._data_parameters}
         if self.bagging is not None or self.n_members == "auto":
@@ -758,75 +679,88 @@ class BaseMLP(Fitted):
         with np.printoptions(threshold=sys.maxsize):  # all of a long mask
             return repr(values)
 
-    def make_job(self, prepared: Prepared, *, fresh: bool = True, epochs: int | None = None) -> Job:
+    # ---- the steps of fit: networks, training, results ---------------------------------------
+
+    def make_job(self, prepared: Prepared, mode: FitMode = NEW_FIT) -> Job:
         """Build the training job: the stack of networks, the encoded data, and the settings."""
         self._adopt(prepared.encoder, prepared.target)
-        if fresh:
+        if mode.fresh:
             self._spec = self._make_spec(prepared.n_train)
             self._architecture = self._architecture_parameters()
         seeded = int(self.random_state) if isinstance(self.random_state, Integral) else None
-        if fresh or seeded not in (None, self._seeded):
+        if mode.fresh or seeded not in (None, self._seeded):
             self._seed, self._seeded = seed_from(self.random_state), seeded
         n_members = self.n_members
         if n_members == "auto":
-            n_members = len(prepared.splits) if fresh else len(self._states)
+            n_members = len(prepared.splits) if mode.fresh else len(self._states)
         seeds = [fold_in(self._seed, Stream.MEMBER, i) for i in range(int(n_members))]
         edges = self.encoder_.numeric_scaler_.edges
         bins = torch.from_numpy(edges.T.copy()) if len(edges) else None
         members = tuple(Member(seed, self.activation, self.dropout, bins) for seed in seeds)
-        splits = list(islice(cycle(prepared.splits), len(seeds)))
-        target = prepared.target
-        score, scorer, scoring = None, None, self.early_stopping_scoring or target.score_name
-        if isinstance(scoring, str) and plain_name(scoring) in ("log_loss", target.score_name):
-            scoring = "loss" if plain_name(scoring) == "log_loss" else target.score_name
-        if splits[0][1] is not None:
-            score = scoring if scoring in ("loss", target.score_name) else "scorer"
-            if score == "scorer":
-                for _, val in prepared.splits:
-                    held_out = prepared.rows.each(itemgetter(val))
-                    scorer = output_scorer(self, scoring, target, held_out, prepared.rows.y)
-        parts: list[Tensor | None] = [None] * len(splits)
-        # An earlier fit has chosen the weights that a warm start begins with by all of these rows.
-        if fresh and prepared.out_of_fold is not None:
-            divide, y = prepared.out_of_fold.parts, prepared.rows.y
-            n_parts = N_PARTS_SCORER if score == "scorer" else N_PARTS
-            parts = [
-                None if val is None else divide(y, train, val, n_parts) for train, val in splits
-            ]
-        starts = [None] * len(seeds) if fresh else self._starts(continued=epochs is not None)
-        plans = tuple(
-            MemberPlan(
-                seed=seed,
-                rows=train,
-                learning_rate=self.learning_rate_init,
-                alpha=self.alpha,
-                weight_decay=self.weight_decay if self.solver == "adamw" else 0.0,
-                val_rows=val,
-                val_parts=val_parts,
-                start=start,
-                scorer=scorer,
-            )
-            for seed, start, (train, val), val_parts in zip(
-                seeds, starts, splits, parts, strict=True
-            )
-        )
+        score, scorer = self._validation_score(prepared)
         return Job(
             self._spec,
-            self._train_config(prepared.n_train, score, epochs),
+            self._train_config(prepared.n_train, score, partial=mode.partial),
             members,
-            plans,
+            self._member_plans(prepared, seeds, scorer, mode),
             prepared.rows,
             resolve_device(self.device),
             self.max_fun,
-            self._start_states(members, fresh=fresh),
+            self._start_states(members, mode),
             prepared.out_of_fold,
         )
 
+    def _validation_score(self, prepared: Prepared) -> tuple[str | None, Scorer | None]:
+        """Name the score of validation rows for the training, and make its scorer if it is one."""
+        if prepared.splits[0][1] is None:
+            return None, None
+        target, scoring = prepared.target, self.early_stopping_scoring
+        if scoring is None or (
+            isinstance(scoring, str) and plain_name(scoring) == target.score_name
+        ):
+            return target.score_name, None
+        if isinstance(scoring, str) and plain_name(scoring) in ("loss", "log_loss"):
+            return "loss", None
+        scorers = [
+            output_scorer(
+                self, scoring, target, prepared.rows.each(itemgetter(val)), prepared.rows.y
+            )
+            for _, val in prepared.splits
+        ]
+        return "scorer", scorers[-1]
+
+    def _member_plans(
+        self, prepared: Prepared, seeds: Sequence[int], scorer: Scorer | None, mode: FitMode
+    ) -> tuple[MemberPlan, ...]:
+        """Make the plan of each member; members have the splits in turn."""
+        starts = [None] * len(seeds) if mode.fresh else self._starts(mode)
+        plans = []
+        for seed, start, (train, val) in zip(seeds, starts, cycle(prepared.splits)):
+            parts = None
+            # An earlier fit has chosen the first weights of a warm start by all validation rows.
+            if mode.fresh and prepared.out_of_fold is not None and val is not None:
+                n_parts = N_PARTS if scorer is None else N_PARTS_SCORER
+                parts = prepared.out_of_fold.parts(prepared.rows.y, train, val, n_parts)
+            plans.append(
+                MemberPlan(
+                    seed=seed,
+                    rows=train,
+                    learning_rate=self.learning_rate_init,
+                    alpha=self.alpha,
+                    weight_decay=self.weight_decay if self.solver == "adamw" else 0.0,
+                    val_rows=val,
+                    val_parts=parts,
+                    start=start,
+                    scorer=scorer,
+                )
+            )
+        return tuple(plans)
+
     def _start_states(
-        self, members: Sequence[Member], *, fresh: bool
+        self, members: Sequence[Member], mode: FitMode
     ) -> tuple[dict[str, torch.Tensor], ...] | None:
         """The weights that the members begin with; None if these are drawn."""
-        if not fresh:
+        if not mode.fresh:
             states = self._states
             return tuple({n: torch.from_numpy(v) for n, v in state.items()} for state in states)
         if isinstance(self.init, str):
@@ -834,18 +768,19 @@ class BaseMLP(Fitted):
         units = self.target_.units()
         return initial_states(self.init, self._spec, members, self.encoder_, units)
 
-    def _starts(self, *, continued: bool) -> list[MemberResult | None]:
+    def _starts(self, mode: FitMode) -> list[MemberResult | None]:
+        """The progress of the fitted members that training continues from."""
         return [
             MemberResult(
                 epochs=progress["epochs"],
                 t=progress["t"],
                 optimizer={n: torch.from_numpy(v) for n, v in progress["optimizer"].items()}
-                if continued and progress["optimizer"]
+                if mode.partial and progress["optimizer"]
                 else {},
                 best_loss=progress["best_loss"],
-                n_iter_no_improvement=progress["n_idle"] if continued else 0,
+                n_iter_no_improvement=progress["n_idle"] if mode.partial else 0,
                 next_learning_rate=progress["learning_rate"]
-                if continued and self.learning_rate not in ("constant", *PER_STEP)
+                if mode.partial and self.learning_rate not in ("constant", *PER_STEP)
                 else None,
             )
             for progress in self._progress
@@ -855,9 +790,7 @@ class BaseMLP(Fitted):
         self,
         job: Job,
         results: Sequence[MemberResult],
-        *,
-        fresh: bool = True,
-        converges: bool = True,
+        mode: FitMode = NEW_FIT,
         collected: list[Unfinished] | None = None,
     ) -> Self:
         """Store the results of the training, with a warning or an error if it failed.
@@ -865,39 +798,29 @@ class BaseMLP(Fitted):
         Warnings about the training are appended to ``collected`` if it is given.
         """
         held_out = self.target_.held_out_name
-        names = {"loss_curve_", held_out, "oof_folds_", "oof_groups_", "oof_n_repeated_"}
+        optional = {"loss_curve_", held_out, "oof_folds_", "oof_groups_", "oof_n_repeated_"}
         with uninterrupted():
-            found = self._fitted_attributes(job, results, fresh=fresh)
-            for name in names & vars(self).keys():
-                delattr(self, name)  # which lbfgs, or a fit to all rows, has none of
-            self.__dict__.update(found)
-            if results[0].held_out is not None:
-                setattr(self, held_out, held_out_answers(job, results, self.target_))
-                self._set_folds(job, len(results))
+            attributes = self._fitted_attributes(job, results, fresh=mode.fresh)
+            if results[0].held_out is not None and job.out_of_fold is not None:
+                attributes[held_out] = held_out_answers(job, results, self.target_)
+                n_folds = 1 if job.out_of_fold.same_rows else len(results)
+                attributes |= job.out_of_fold.attributes(job.plans[:n_folds])
+            for name in optional & vars(self).keys():
+                delattr(self, name)  # the new fit may not set it
+            self.__dict__.update(attributes)
             notes = unfinished(
-                job, results, converges=converges, in_parts=converges and self.warm_start
+                job,
+                results,
+                converges=not mode.partial,
+                in_parts=not mode.partial and self.warm_start,
             )
             for note in notes if collected is None else ():
                 warnings.warn(note.words, note.category, stacklevel=4)
             if collected is not None:
                 collected.extend(notes)
-            if converges:
+            if not mode.partial:
                 self._check_answers(job, results)
         return self
-
-    def _set_repeated_rows(self, prepared: Prepared, X: Any, y: Any) -> None:
-        if hasattr(self, "oof_folds_"):
-            self.oof_n_repeated_ = prepared.count_repeated_rows(X, y)
-
-    def _set_folds(self, job: Job, n_members: int) -> None:
-        """Set the attributes that describe the rows set aside."""
-        assert job.out_of_fold is not None
-        plans = job.plans[: 1 if job.out_of_fold.same_rows else n_members]
-        splits = [(plan.rows, plan.val_rows) for plan in plans if plan.val_rows is not None]
-        self.oof_folds_ = job.out_of_fold.folds(splits)
-        groups = job.out_of_fold.dependent_rows(splits)
-        if groups is not None:
-            self.oof_groups_ = groups
 
     def become(self, job: Job, results: Sequence[MemberResult], factor: float = 1.0) -> None:
         """Make this the fitted estimator of given networks, with raw outputs times ``factor``."""
@@ -948,13 +871,13 @@ class BaseMLP(Fitted):
         """One epoch over the given rows; the first call learns the encoding."""
         if self.early_stopping is True:
             raise ValueError("partial_fit does not support early_stopping=True")
-        fresh = not self.__sklearn_is_fitted__()
-        self._validate(fresh=fresh)
-        prepared = self.encode_data(X, y, sample_weight, fresh=fresh, split=False, classes=classes)
-        job = self.make_job(prepared, fresh=fresh, epochs=1)
+        mode = FitMode(not self.__sklearn_is_fitted__(), partial=True, classes=classes)
+        self._validate(mode)
+        prepared = self.encode_data(self.check_data(X, y, sample_weight), mode=mode)
+        job = self.make_job(prepared, mode)
         results = train_job(job, self._all_callbacks())
-        n_iter = 0 if fresh else int(getattr(self, "n_iter_", 0))
-        self.keep_results(job, results, fresh=fresh, converges=False)  # in one epoch
+        n_iter = 0 if mode.fresh else int(getattr(self, "n_iter_", 0))
+        self.keep_results(job, results, mode)
         self.n_iter_ = n_iter + 1
         return self
 

@@ -65,7 +65,7 @@ def held_out_answers(job: Job, results: Sequence[MemberResult], target: Target) 
     else:
         raws = [raw[None] for raw in raws]
     predictions = [target.held_out(raw) for raw in raws]
-    values = np.full((len(job.out_of_fold.kept), *predictions[0].shape[1:]), np.nan)
+    values = np.full((len(job.out_of_fold.rows), *predictions[0].shape[1:]), np.nan)
     for places, predicted in zip(rows, predictions, strict=True):
         values[places.numpy()] = predicted
     return job.out_of_fold.in_given_order(values)
@@ -78,7 +78,7 @@ def held_out_outputs(net: TableNetwork, job: Job) -> Tensor:
     NaN where there is no such member.
     """
     assert job.out_of_fold is not None
-    raw = torch.full((net.n_heads, len(job.out_of_fold.kept), job.spec.n_outputs), torch.nan)
+    raw = torch.full((net.n_heads, len(job.out_of_fold.rows), job.spec.n_outputs), torch.nan)
     raw = raw.to(net.dtype)
     held_out = [plan.val_rows for plan in job.plans[: net.n_members]]
     folds = [rows for rows in held_out if rows is not None]

@@ -64,7 +64,7 @@ class OutOfFold:
     Members set aside different rows, or, where ``same_rows``, all the same ones.
     """
 
-    kept: np.ndarray  # (n,) the encoded rows' positions
+    rows: np.ndarray  # (n,) positions of the encoded rows
     n_given: int  # rows of that table
     same_rows: bool = False
     groups: np.ndarray | None = None  # (n,) of the encoded rows
@@ -73,39 +73,38 @@ class OutOfFold:
         """Divide the validation rows of a split into parts, (n_val,), by encoded targets."""
         rows = val.numpy()
         groups = None if self.groups is None else self.groups[rows]
-        is_later = self.kept[rows].min() > self.kept[train.numpy()].max()
+        is_later = self.rows[rows].min() > self.rows[train.numpy()].max()
         parts = validation_parts(y[val].cpu().numpy(), n_parts, groups, in_order=bool(is_later))
         return torch.from_numpy(parts)
 
-    def folds(self, splits: Sequence[tuple[Tensor, Tensor]]) -> np.ndarray:
-        """Number the folds of validation rows, (n_given,); -1 for rows of no fold."""
-        folds = np.full(self.n_given, -1)
-        for number, (_, val) in enumerate(splits):
-            folds[self.kept[val.numpy()]] = number
-        return folds
+    def attributes(self, plans: Sequence[MemberPlan]) -> dict[str, np.ndarray]:
+        """Describe the folds of validation rows, as attributes of a fitted estimator.
 
-    def dependent_rows(self, splits: Sequence[tuple[Tensor, Tensor]]) -> np.ndarray | None:
-        """Number rows whose scores are not independent, (n_given,); None if there are no such rows.
-
-        They are the groups of rows, or blocks of neighbouring rows where all validation rows come
-        after the training rows, as in time series.
+        ``oof_folds_`` numbers the fold of each row of the given table, -1 for rows of no fold.
+        ``oof_groups_`` numbers rows whose scores are not independent: groups of rows, or blocks of
+        neighbouring rows if all validation rows come after the training rows, as in time series.
         """
-        numbers = np.full(self.n_given, -1)
+        folds, groups = np.full(self.n_given, -1), np.full(self.n_given, -1)
+        is_later = True
+        for number, plan in enumerate(plans):
+            if plan.val_rows is None:
+                continue
+            rows = self.rows[plan.val_rows.numpy()]
+            folds[rows] = number
+            is_later &= bool(rows.min() >= self.rows[plan.rows.numpy()].max())
         if self.groups is not None:
-            numbers[self.kept] = self.groups
-            return numbers
-        rows = [self.kept[val.numpy()] for _, val in splits]
-        last = [self.kept[train.numpy()].max() for train, _ in splits]
-        if any(val.min() < end for val, end in zip(rows, last, strict=True)):
-            return None
-        in_order = np.unique(np.concatenate(rows))
-        numbers[in_order] = neighbour_blocks(len(in_order))
-        return numbers
+            groups[self.rows] = self.groups
+        elif is_later:
+            in_order = np.flatnonzero(folds >= 0)
+            groups[in_order] = neighbour_blocks(len(in_order))
+        else:
+            return {"oof_folds_": folds}
+        return {"oof_folds_": folds, "oof_groups_": groups}
 
     def in_given_order(self, values: np.ndarray) -> np.ndarray:
         """(n, ...) of the encoded rows -> (n_given, ...), NaN for rows that were left out."""
         full = np.full((self.n_given, *values.shape[1:]), np.nan, dtype=values.dtype)
-        full[self.kept] = values
+        full[self.rows] = values
         return full
 
 

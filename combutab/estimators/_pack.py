@@ -33,6 +33,13 @@ from combutab.core.files import (
 )
 from combutab.core.html import FittedHTML
 from combutab.core.rng import Stream, fold_in, seed_from
+from combutab.core.splits import (
+    Split,
+    check_folds,
+    merge_rare_labels,
+    shuffled_folds,
+    validation_splits,
+)
 from combutab.core.state import unpack
 from combutab.core.tasks import CallbackSupport, fit_task
 from combutab.core.text import known_instead, parse_seconds
@@ -41,9 +48,7 @@ from combutab.estimators._base import (
     N_PARTS,
     N_PARTS_SCORER,
     BaseMLP,
-    Prepared,
-    Split,
-    checked_groups,
+    FitData,
 )
 from combutab.estimators._boosting import Trees
 from combutab.estimators._classifier import CLASS_WEIGHT, ClassPredictions, MLPClassifier
@@ -64,7 +69,6 @@ from combutab.estimators._pack_training import (
     make_groups,
     member_jobs,
     member_table,
-    split_folds,
     train_members,
 )
 from combutab.estimators._parameters import (
@@ -82,7 +86,6 @@ from combutab.estimators._parameters import (
 from combutab.estimators._regressor import LOSSES, MLPRegressor, NumberPredictions
 from combutab.estimators._targets import Answer
 from combutab.nn import ActivationSpec
-from combutab.preprocessing import as_numpy
 from combutab.training import uninterrupted
 
 # ---- A fitted pack as a file, and back: its groups are written as the plain estimators they are
@@ -331,7 +334,10 @@ class BasePack(_Kept):
             if X_val is not None and not (self.cv is None or isinstance(self.cv, str)):
                 raise ValueError(f"X_val and cv={self.cv!r} do not go together; use cv=None")
             self.__dict__.pop("_groups", None)
-            prepared = self._prepare(X, y, sample_weight, X_val, y_val, groups, seed)
+            encoder = self._encoding(seed)
+            data = encoder.check_data(X, y, sample_weight, groups, owner=self)
+            data = encoder.add_validation(data, X_val, y_val)
+            prepared = encoder.encode_data(data, self._split_rows(data, encoder, seed))
             of_rows = prepared.out_of_fold
             n_parts = N_PARTS if self.scoring is None else N_PARTS_SCORER
             jobs, histories = member_jobs(members, prepared, n_parts)
@@ -368,44 +374,33 @@ class BasePack(_Kept):
                 self.oof_n_repeated_ = prepared.count_repeated_rows(X, y)
         return self
 
-    def _prepare(
-        self, X: Any, y: Any, sample_weight: Any, X_val: Any, y_val: Any, groups: Any, seed: int
-    ) -> Prepared:
-        """Encode the table, and part its rows as ``cv`` asks for."""
-        all_groups = groups
-
-        def split(
-            n_rows: int, labels: np.ndarray | None, groups: np.ndarray | None
-        ) -> Sequence[Split]:
-            if isinstance(self.cv, str):
-                n_folds = auto_folds(self.n_members, n_rows)
-                if n_folds is None:
-                    return []
-                if groups is not None:
-                    n_folds = max(2, min(n_folds, len(np.unique(groups))))
-                return split_folds(n_folds, seed, n_rows, labels, groups, strict=False)
-            if isinstance(self.cv, Integral):
-                return split_folds(int(self.cv), seed, n_rows, labels, groups)
-            from combutab.core.splits import validation_splits
-
-            table, targets = as_numpy(X), as_numpy(y)
-            row_groups = checked_groups(all_groups, table)
-            splits = validation_splits(self.cv, "cv", table, targets, row_groups, sample_weight)
+    def _split_rows(self, data: FitData, encoder: BaseMLP, seed: int) -> Sequence[Split]:
+        """Split the used rows as ``cv`` says; without folds as the plain estimator does."""
+        if data.X_val is not None:
+            return []
+        if self.cv is None or (isinstance(self.cv, str) and self.n_members == 1):
+            return encoder.split_rows(data, min_rows=MIN_ROWS)
+        n_rows, labels, groups = len(data.rows), data.labels, data.used_groups
+        if isinstance(self.cv, str):
+            n_folds = auto_folds(self.n_members, n_rows)
+            if n_folds is None:
+                return []
+            if groups is not None:
+                n_folds = max(2, min(n_folds, len(np.unique(groups))))
+            labels = None if labels is None else merge_rare_labels(labels, n_folds)
+        elif isinstance(self.cv, Integral):
+            n_folds = int(self.cv)
+        else:
+            splits = validation_splits(self.cv, "cv", data.X, data.y, data.groups, data.weight)
             self._check_room(len(splits))
             return splits
-
-        has_one_split = self.cv is None or (isinstance(self.cv, str) and self.n_members == 1)
-        return self._encoding(seed).encode_data(
-            X,
-            y,
-            sample_weight,
-            X_val,
-            y_val,
-            split=True if has_one_split else split,
-            owner=self,
-            min_rows=MIN_ROWS,
-            groups=groups,
-        )
+        if n_folds > n_rows:
+            raise ValueError(
+                f"cv={n_folds} needs as many rows, got n_samples={n_rows}; use cv=None"
+            )
+        check_folds(f"cv={n_folds}", n_folds, labels, groups)
+        state = fold_in(seed, Stream.SPLIT) % (1 << 32)
+        return shuffled_folds(n_folds, n_rows, labels, groups, state)
 
     @staticmethod
     def _collected(trees: Iterator[Boosted]) -> tuple[list[Boosted], bool]:
@@ -524,14 +519,10 @@ class BasePack(_Kept):
                 self.__dict__.pop(name, None)
             if of_rows is not None:
                 plans = [job.plans[0] for job in jobs[: 1 + max(h.fold for h in histories)]]
-                splits = [(plan.rows, plan.val_rows) for plan in plans if plan.val_rows is not None]
-                self.oof_folds_ = of_rows.folds(splits)
-                dependent = of_rows.dependent_rows(splits)
-                if dependent is not None:
-                    self.oof_groups_ = dependent
+                self.__dict__.update(of_rows.attributes(plans))
                 rows = torch.cat([rows for rows, _ in chosen.out_of_fold])
                 values = [target.held_out(raw) for _, raw in chosen.out_of_fold]
-                found = np.full((len(of_rows.kept), *values[0].shape[1:]), np.nan)
+                found = np.full((len(of_rows.rows), *values[0].shape[1:]), np.nan)
                 found[rows] = np.concatenate(values)
                 setattr(self, target.held_out_name, of_rows.in_given_order(found))
         if interrupted:

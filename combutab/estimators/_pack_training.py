@@ -22,7 +22,7 @@ from torch import Tensor
 from combutab.core.parallel import Failed, on_worker
 from combutab.core.rng import Stream, fold_in
 from combutab.core.world import Ranks, current
-from combutab.estimators._base import BaseMLP, Prepared, Split, shuffled_folds
+from combutab.estimators._base import BaseMLP, Prepared
 from combutab.estimators._boosting import SETTINGS, Trees, boost, can_boost, has_stopped
 from combutab.estimators._jobs import (
     Job,
@@ -114,32 +114,6 @@ def auto_folds(n_members: int, n_rows: int) -> int | None:
     """Folds of ``cv="auto"``; None of a table that is too small, or for one member."""
     n_folds = min(_FOLDS, n_members)
     return n_folds if n_rows >= MIN_ROWS and n_folds > 1 else None
-
-
-def split_folds(
-    cv: int,
-    seed: int,
-    n_rows: int,
-    labels: np.ndarray | None,
-    groups: np.ndarray | None,
-    *,
-    strict: bool = True,
-) -> Sequence[Split]:
-    """Split all rows into folds, stratified for classes: each sets one aside.
-
-    Rows of one of the ``groups`` are in one fold. If it is not ``strict``, a rare class may be
-    missing from some folds.
-
-    Raises ValueError if there are too few rows, or of a class.
-    """
-    if cv > n_rows:
-        raise ValueError(f"cv={cv} needs as many rows, got n_samples={n_rows}; use cv=None")
-    if labels is not None and not strict:
-        rare = np.unique(labels, return_inverse=True, return_counts=True)
-        labels = np.where(rare[2][rare[1]] < cv, "", labels.astype(str))
-        if (labels == "").sum() < cv:
-            labels[labels == ""] = labels[labels != ""][0] if (labels != "").any() else ""
-    return shuffled_folds(f"cv={cv}", cv, n_rows, seed, labels, groups)
 
 
 # ---- The training of a pack's members, of whom snapshots are taken as they learn -----------------

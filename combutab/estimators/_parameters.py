@@ -540,10 +540,10 @@ class Parameters(_Positional):
             text_features=self.text_features,
         )
 
-    def _train_config(self, n_rows: int, score: str | None, epochs: int | None) -> TrainConfig:
-        endless = epochs is not None  # partial_fit's, which does not know when training ends
+    def _train_config(self, n_rows: int, score: str | None, *, partial: bool) -> TrainConfig:
+        """The settings of the training; a ``partial`` fit does not know when it ends."""
         learning_rate, regularization_schedule = (
-            "constant" if endless and schedule in PER_STEP else schedule
+            "constant" if partial and schedule in PER_STEP else schedule
             for schedule in (self.learning_rate, self.regularization_schedule)
         )
         return TrainConfig(
@@ -557,7 +557,7 @@ class Parameters(_Positional):
                 self.nesterovs_momentum,
             ),
             batch_size=self._checked_batch_size(n_rows),
-            max_epochs=epochs or self.max_iter,
+            max_epochs=1 if partial else self.max_iter,
             max_seconds=parse_seconds(self.max_time),
             score=score,
             calibrated=score is not None and self._calibrates(),

@@ -257,5 +257,5 @@ def _prepare(task: FitTask, encoded: dict[object, Prepared]) -> Job:
     estimator = task.estimator.checked()
     key = (task.data_key, type(estimator), estimator.encoding_key())
     if key not in encoded:
-        encoded[key] = estimator.encode_data(task.X, task.y, task.sample_weight, groups=task.groups)
+        encoded[key] = estimator.prepare(task.X, task.y, task.sample_weight, task.groups)
     return estimator.make_job(encoded[key])

@@ -35,6 +35,7 @@ from combutab.core.repeated import repeated_rows_message
 from combutab.core.rng import RandomState, as_generator
 from combutab.core.scorers import positive_class
 from combutab.core.scores import as_positive, confusion_counts, guessed_answers
+from combutab.core.splits import group_codes
 from combutab.core.text import counted, known_instead
 from combutab.evaluation._intervals import Bootstrap, draw_samples, reason_for_no_interval
 
@@ -359,7 +360,7 @@ def evaluate_predictions(
         positions = class_positions(labels, classes, "a prediction")
         scores, method = class_scores(estimator, X) or (one_hot(positions, len(classes)), "predict")
         predictions = _Predictions(positions, scores, method, classes)
-    resampling = partial(_resampling, n_resamples, random_state, _group_codes(groups, len(labels)))
+    resampling = partial(_resampling, n_resamples, random_state, group_codes(groups, len(labels)))
     return _scores(predictions, y, y_train, scoring, resampling)
 
 
@@ -440,7 +441,7 @@ def evaluate_held_out(
         predictions = _Predictions(positions, answers, "predict_proba", estimator.classes_)
     else:
         predictions = _Predictions(answers, answers)
-    codes = _group_codes(groups, len(y))
+    codes = group_codes(groups, len(y))
     if codes is None:
         codes = getattr(estimator, "oof_groups_", None)
     folds = estimator.oof_folds_[held_out]
@@ -453,19 +454,6 @@ def evaluate_held_out(
     codes = None if codes is None else codes[held_out]
     resampling = partial(_resampling, n_resamples, random_state, codes, inflation=inflation)
     return _scores(predictions, y[held_out], train, scoring, resampling, np.flatnonzero(held_out))
-
-
-def _group_codes(groups: Any, n_rows: int) -> np.ndarray | None:
-    """Groups as numbers, (n_rows,); raises ValueError if there is not one for each row."""
-    if groups is None:
-        return None
-    codes = pd.factorize(np.asarray(groups).ravel())[0]
-    if len(codes) != n_rows or (codes < 0).any():
-        raise ValueError(
-            f"groups has {len(codes)} values, {(codes < 0).sum()} of them missing, for {n_rows} "
-            "rows; give each row a group"
-        )
-    return codes
 
 
 def _resampling(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Integral
@@ -14,13 +14,7 @@ import pandas as pd
 import torch
 from scipy.stats import hmean
 from sklearn.base import ClassifierMixin
-from sklearn.model_selection import (
-    GroupKFold,
-    KFold,
-    StratifiedGroupKFold,
-    StratifiedKFold,
-    TimeSeriesSplit,
-)
+from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, TimeSeriesSplit
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
@@ -30,7 +24,13 @@ from combutab.core.repeated import count_repeated_rows, repeated_rows_message
 from combutab.core.rng import Stream, fold_in
 from combutab.core.scorers import positive_class
 from combutab.core.scores import as_positive, check_defined
-from combutab.core.splits import validation_splits
+from combutab.core.splits import (
+    LatestRows,
+    Split,
+    group_codes,
+    shuffled_folds,
+    validation_splits,
+)
 from combutab.core.text import one_line
 from combutab.estimators import BaseMLP, MLPClassifier, MLPRegressor, paper_recipe
 from combutab.evaluation import corrected_resampled_ttest, wilcoxon
@@ -167,8 +167,6 @@ def _refuse_non_finite(values: np.ndarray) -> None:
 
 # ---- The target of a comparison and its folds, checked before any training -----------------------
 
-Split = tuple[np.ndarray, np.ndarray]
-
 
 class ComparisonError(ValueError):
     """Raised if the data or a setting does not allow the comparison; its message is one line."""
@@ -240,13 +238,10 @@ def make_splits(y: np.ndarray, task: Task, folds: int, random_state: int) -> tup
                 f"{len(y)} rows are too few for {folds} folds, each of which needs 2 test rows; "
                 "use fewer folds"
             )
-        return tuple(KFold(folds, shuffle=True, random_state=random_state).split(y))
+        return tuple(shuffled_folds(folds, len(y), None, None, random_state))
     classes, counts = np.unique(y, return_counts=True)
     _check_class_sizes(classes, counts, folds)
-    splitter = StratifiedKFold(folds, shuffle=True, random_state=random_state)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # rare classes: said above, with their names
-        return tuple(splitter.split(y, y))
+    return tuple(shuffled_folds(folds, len(y), y, None, random_state))
 
 
 def given_splits(X: Any, y: np.ndarray, task: Task, cv: Any, groups: Any) -> tuple[Split, ...]:
@@ -279,27 +274,15 @@ def given_splits(X: Any, y: np.ndarray, task: Task, cv: Any, groups: Any) -> tup
     return splits
 
 
-class LatestRows:
-    """Splitter that sets the latest fifth of rows in the order of time aside."""
-
-    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[Split]:
-        rows = np.arange(_num_samples(X))
-        yield tuple(np.split(rows, [len(rows) - max(1, len(rows) // 5)]))  # type: ignore[misc]
-
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        return 1
-
-    def __repr__(self) -> str:
-        return "LatestRows()"
-
-
-def group_splitter(task: Task, folds: int, groups: Any, random_state: int) -> Any:
-    """Make the splitter that keeps the rows of a group together; classes stay as even as may be."""
-    n_groups = len(pd.unique(pd.Series(np.asarray(groups))))
+def group_folds(
+    y: np.ndarray, task: Task, folds: int, groups: np.ndarray, random_state: int
+) -> list[Split]:
+    """Split the rows into folds with whole groups, and similar shares of each class."""
+    n_groups = len(np.unique(groups))
     if n_groups < folds:
         raise ComparisonError(f"{folds} folds are more than the {n_groups} groups; use fewer folds")
-    kind = StratifiedGroupKFold if task == "classification" else GroupKFold
-    return kind(folds, shuffle=True, random_state=random_state)
+    labels = y if task == "classification" else None
+    return shuffled_folds(folds, len(y), labels, groups, random_state)
 
 
 def _check_class_sizes(classes: np.ndarray, counts: np.ndarray, folds: int) -> None:
@@ -622,9 +605,15 @@ def plan_comparison(
     )
     split = "random"
     if groups is not None:
-        groups, split = _read_groups(groups, len(target)), "groups"
-        cv = group_splitter(resolved, folds, groups, random_state) if cv is None else cv
-    if cv is None:
+        split = "groups"
+        try:
+            groups = group_codes(groups, len(target))
+        except ValueError as error:
+            raise ComparisonError(str(error)) from error
+    if cv is None and groups is not None:
+        pairs = group_folds(target, resolved, folds, groups, random_state)
+        splits = given_splits(X, target, resolved, pairs, groups)
+    elif cv is None:
         splits = make_splits(target, resolved, folds, random_state)
     else:
         splits = given_splits(X, target, resolved, cv, groups)
@@ -674,20 +663,6 @@ def plan_comparison(
         split=split,
         groups=groups,
     )
-
-
-def _read_groups(groups: Any, n_rows: int) -> np.ndarray:
-    """The group of each row, as a number."""
-    values = pd.Series(groups.to_pandas() if hasattr(groups, "to_pandas") else np.asarray(groups))
-    if len(values) != n_rows:
-        raise ComparisonError(
-            f"groups must have a value for each of the {n_rows} rows, got {len(values)}"
-        )
-    if values.isna().any():
-        raise ComparisonError(
-            f"groups has {values.isna().sum()} missing value(s); fill them in, or drop these rows"
-        )
-    return pd.factorize(values)[0]
 
 
 def _make_estimator(task: Task, recipe: Recipe, **params: Any) -> BaseMLP:

@@ -13,6 +13,7 @@ from sklearn.model_selection import GridSearchCV
 
 from combutab import MLPClassifier, MLPRegressor, load
 from combutab.estimators import FitTask, _jobs, fit_stacked
+from combutab.estimators._base import FitMode
 from combutab.estimators._fitted import held_out_outputs
 from combutab.model_selection import StackedGridSearchCV
 from combutab.training import Callback
@@ -39,7 +40,7 @@ BAGGED = {
 
 
 def folds_of(model, X, y, sample_weight=None):
-    prepared = model.encode_data(X, y, sample_weight)
+    prepared = model.prepare(X, y, sample_weight)
     return prepared, [fold.numpy() for _, fold in prepared.splits]
 
 
@@ -115,7 +116,7 @@ def test_rows_whose_member_an_interrupt_has_cost_have_no_prediction_of_their_own
     X, y = IRIS
     model = MLPClassifier(**BAGGED).fit(X, y)
     unfitted = clone(model)
-    job = unfitted.make_job(unfitted.encode_data(X, y))
+    job = unfitted.make_job(unfitted.prepare(X, y))
     net = model.network()
     net.select([0])
     raw = held_out_outputs(net, job)
@@ -197,7 +198,7 @@ QUICK = {
 def splits_of(model, X, y, sample_weight=None):
     """Training and validation rows of each network, as the job has them."""
     model = clone(model)
-    job = model.make_job(model.encode_data(X, y, sample_weight))
+    job = model.make_job(model.prepare(X, y, sample_weight))
     return [(plan.rows.numpy(), plan.val_rows) for plan in job.plans]
 
 
@@ -322,7 +323,7 @@ def test_only_row_of_a_class_trains():
     for early_stopping in (True, "auto"):
         for n_members in (1, "auto"):
             model = MLPClassifier(**QUICK, early_stopping=early_stopping, n_members=n_members)
-            prepared = model.encode_data(NUMBERS, y)
+            prepared = model.prepare(NUMBERS, y)
             rare = prepared.rows.y.numpy() == 1
             for train, val in prepared.splits:
                 assert rare[train].sum() == 1
@@ -360,9 +361,9 @@ def test_warm_starts_and_partial_fits_go_on_with_both():
     assert len(model._states) == 2
     assert model.history_["train_loss"].iloc[0] < before["train_loss"].iloc[0]
     # each validates on the rows that it has not seen in the first fit either
-    prepared = model.encode_data(NUMBERS, RESPONSE, fresh=False)
-    for (_, val), (_, again) in zip(splits, prepared.splits, strict=True):
-        assert_array_equal(val, again)
+    again = model.split_rows(model.check_data(NUMBERS, RESPONSE), FitMode(fresh=False))
+    for (_, val), (_, rows) in zip(splits, again, strict=True):
+        assert_array_equal(val, rows)
     assert not hasattr(model, "oof_prediction_")  # the first fit chose its epochs by these rows
     model.partial_fit(NUMBERS, RESPONSE)
     assert len(model._states) == 2

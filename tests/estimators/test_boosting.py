@@ -43,9 +43,14 @@ def few_steps(monkeypatch):
 # ---- the numbers of scikit-learn's own model -----------------------------------------------------
 
 
+def encoded(estimator, X, y, weight=None):
+    """The data of a fit in which all rows train."""
+    return estimator.encode_data(estimator.check_data(X, y, weight))
+
+
 def boosted(estimator, y, *, settings=0, weight=None, train=None, X=TABLE):
     """Trees of an encoded table, the model that they are from, and the rows as it takes them."""
-    prepared = estimator.encode_data(X, y, weight, split=False)
+    prepared = encoded(estimator, X, y, weight)
     train = np.arange(0, N, 2) if train is None else train
     held_out = np.setdiff1d(np.arange(N), train)
     models, original = [], _boosting._as_arrays
@@ -133,18 +138,18 @@ def test_raw_outputs_of_numbers_are_scikit_learns(loss):
 
 
 def test_there_are_no_trees_of_one_class_or_of_zeros_as_counts():
-    rows = MLPClassifier().encode_data(ARRAY, STEPS > 0, split=False)
+    rows = encoded(MLPClassifier(), ARRAY, STEPS > 0)
     one = torch.from_numpy(np.flatnonzero(STEPS > 0))
     arguments = (), rows.target, SETTINGS[0], 0
     assert boost(rows.rows, one, one, *arguments) is None
-    both, third = torch.tensor([0, 1, 2, 3]), MLPClassifier().encode_data(ARRAY, KINDS, split=False)
+    both, third = torch.tensor([0, 1, 2, 3]), encoded(MLPClassifier(), ARRAY, KINDS)
     y = third.rows.y.numpy()
     both = torch.from_numpy(np.flatnonzero(y != 2))
     assert (
         boost(third.rows, both, torch.from_numpy(np.flatnonzero(y == 2)), (), third.target, {}, 0)
         is None
     )
-    counts = MLPRegressor(loss="poisson").encode_data(ARRAY, STEPS, split=False)
+    counts = encoded(MLPRegressor(loss="poisson"), ARRAY, STEPS)
     zeros = torch.from_numpy(np.flatnonzero(STEPS == 0))
     assert boost(counts.rows, zeros, zeros, (), counts.target, SETTINGS[0], 0) is None
 
@@ -155,11 +160,9 @@ def test_which_targets_have_trees():
         *(("squared_error", True), ("absolute_error", True), ("poisson", True)),
         *(("huber", False), ("quantile", False), ("gaussian_nll", False)),
     ]:
-        assert (
-            can_boost(MLPRegressor(loss=loss).encode_data(ARRAY, STEPS, split=False).target) == can
-        )
-    assert not can_boost(MLPRegressor().encode_data(ARRAY, two, split=False).target)
-    assert not can_boost(MLPClassifier().encode_data(ARRAY, two > 1, split=False).target)
+        assert can_boost(encoded(MLPRegressor(loss=loss), ARRAY, STEPS).target) == can
+    assert not can_boost(encoded(MLPRegressor(), ARRAY, two).target)
+    assert not can_boost(encoded(MLPClassifier(), ARRAY, two > 1).target)
     pack = PackClassifier(**QUICK).fit(ARRAY, (two > 1).astype(int))
     assert "boosting" not in set(pack.members_["activation"])
     assert pack.oof_decision_function_.shape == (N, 2)

@@ -105,7 +105,7 @@ def test_each_part_is_predicted_by_the_best_epoch_of_the_others():
     recorder = Recorder()
     settings = SETTINGS | {"validation_split": None, "early_stopping_scoring": "loss"}
     model = MLPRegressor(**settings, bagging="cv", n_members=4, scale_target=False)
-    job = model.make_job(model.encode_data(X, NUMBERS))
+    job = model.make_job(model.prepare(X, NUMBERS))
     model.set_params(callbacks=[recorder]).fit(X, NUMBERS)
     raw, n_early = np.array(recorder.epochs), 0  # (epoch, member, row)
     for m, plan in enumerate(job.plans):

@@ -46,7 +46,7 @@ def test_trains_as_plain_torch_does():
     settings = {**SMALL, **PARTS, "dropout": 0.0, "precision": "float64", "batch_size": 60}
     start = MLPRegressor(**settings, max_iter=1)
     start._validate()
-    job = start.make_job(start.encode_data(X, Y))
+    job = start.make_job(start.prepare(X, Y))
     net = job.spec.build(job.members, dtype=torch.float64)
     state = {name: value.clone().requires_grad_() for name, value in net.member_state(0).items()}
     rows = job.rows
@@ -223,7 +223,7 @@ def test_a_network_that_diverges_keeps_the_best_epoch():
     y = rows[:, 0] + rows[:, 1]
     reg = MLPRegressor(**SMALL, max_iter=10, early_stopping=True, solver="sgd")
     reg._validate()
-    job = reg.make_job(reg.encode_data(rows, y))
+    job = reg.make_job(reg.prepare(rows, y))
     job = dataclasses.replace(job, config=dataclasses.replace(job.config, learning_rate=grow))
     results = train_job(job)
     assert [r.reason for r in results] == ["diverged"]

@@ -315,9 +315,9 @@ def test_the_validation_score_is_weighted():
     seen = []
 
     class Spy(MLPClassifier):
-        def make_job(self, prepared, **options):
+        def make_job(self, prepared, *mode):
             seen.append(prepared)
-            return super().make_job(prepared, **options)
+            return super().make_job(prepared, *mode)
 
     model = Spy(**model.get_params()).fit(X, IRIS, sample_weight=weight)
     (prepared,) = seen
@@ -419,7 +419,7 @@ def test_balanced_weight_of_class_without_training_rows_is_1():
         early_stopping=True,
         validation_split=np.arange(260) >= 200,
     )
-    prepared = model.encode_data(UNEVEN, y)
+    prepared = model.prepare(UNEVEN, y)
     weight = prepared.rows.weight.numpy()
     shares = np.bincount(FEW[:200]) / 200
     assert_allclose(weight[250:], 1.0)

@@ -1,5 +1,7 @@
 """Rows set aside as the user says: ``validation_split``, ``groups``, and the ``cv`` of packs."""
 
+from unittest.mock import patch
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -33,9 +35,9 @@ QUICK = {"hidden_layer_sizes": (4,), "max_iter": 2, "n_iter_no_change": np.inf, 
 def splits(model, y=NUMBERS, sample_weight=None, groups=None):
     """Training and validation rows of each network, as positions in the table."""
     model = clone(model)
-    prepared = model.encode_data(X, y, sample_weight, groups=groups)
+    prepared = model.prepare(X, y, sample_weight, groups=groups)
     job = model.make_job(prepared)
-    kept = job.out_of_fold.kept
+    kept = job.out_of_fold.rows
     return [(np.sort(kept[plan.rows]), np.sort(kept[plan.val_rows])) for plan in job.plans]
 
 
@@ -200,10 +202,10 @@ def test_packs(cv):
 
 def test_folds_of_a_pack_keep_groups_together():
     pack = PackClassifier(n_members=3, max_iter=2, random_state=0, boosting=False)
-    prepared = pack._prepare(X, LABELS, None, None, None, GROUPS, 0)
-    assert len(prepared.splits) == 3
-    for train, val in prepared.splits:
-        assert not np.intersect1d(GROUPS[train], GROUPS[val]).size
+    folds = pack.fit(X, LABELS, groups=GROUPS).oof_folds_
+    assert set(folds) == {0, 1, 2}
+    for fold in range(3):
+        assert not np.intersect1d(GROUPS[folds != fold], GROUPS[folds == fold]).size
 
 
 # ---- what is learned before training comes from the training rows ----------------------------
@@ -258,7 +260,15 @@ def test_random_and_grouped_validation_rows_shape_nothing():
 def test_balanced_weights_are_those_of_training_rows():
     y = np.where(LAST, 1, np.arange(N) % 3 == 0).astype(int)
     pack = PackClassifier(n_members=2, max_iter=2, random_state=0, cv=LAST, class_weight="balanced")
-    weight = pack._prepare(X, y, None, None, None, None, 0).rows.weight.numpy()
+    member = MLPClassifier(class_weight="balanced", validation_split=LAST, n_members=1)
+    weight = member.prepare(X, y).rows.weight.numpy()
+    with patch.object(MLPClassifier, "encode_data", autospec=True) as encode_data:
+        encode_data.side_effect = ZeroDivisionError
+        with pytest.raises(ZeroDivisionError):
+            pack.fit(X, y)
+    encoder, data, splits = encode_data.call_args.args
+    encode_data = MLPClassifier.encode_data
+    assert_allclose(encode_data(encoder, data, splits).rows.weight.numpy(), weight)
     assert_allclose(weight[:45], np.where(y[:45] == 1, 1.5, 0.75))
     assert_allclose(weight[45:], 1.5)
 
