@@ -28,11 +28,11 @@ from torch import Tensor
 
 from combutab._model_files import loadable
 from combutab.core.files import kind
+from combutab.core.parameters import SHARE, parameter
 from combutab.core.scorers import class_scorer, scorer_name
 from combutab.estimators._docs import document
 from combutab.estimators._fitted import scored_outputs
 from combutab.estimators._jobs import Job
-from combutab.estimators._parameters import SHARE, parameter
 from combutab.estimators._streaming import StreamedMLP
 from combutab.estimators._targets import Target, TargetLearner, check_weights, checked_labels
 from combutab.nn import ActivationSpec, TableNetwork

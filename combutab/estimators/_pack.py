@@ -32,6 +32,14 @@ from combutab.core.files import (
     whole,
 )
 from combutab.core.html import FittedHTML
+from combutab.core.parameters import (
+    COUNT,
+    INFINITE,
+    POSITIVE,
+    RANDOM_STATE,
+    DeclaredParameters,
+    parameter,
+)
 from combutab.core.rng import Stream, fold_in, seed_from
 from combutab.core.splits import (
     Split,
@@ -73,15 +81,9 @@ from combutab.estimators._pack_training import (
 )
 from combutab.estimators._parameters import (
     CATEGORICAL_FEATURES,
-    COUNT,
     DATE_FEATURES,
-    INFINITE,
-    POSITIVE,
-    RANDOM_STATE,
     TEXT_FEATURES,
-    DeclaredParameters,
     check_scorer,
-    parameter,
 )
 from combutab.estimators._regressor import LOSSES, MLPRegressor, NumberPredictions
 from combutab.estimators._targets import Answer

@@ -6,19 +6,29 @@ import math
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import Field, dataclass, field
+from dataclasses import dataclass
 from numbers import Integral, Real
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, is_classifier
-from sklearn.utils._param_validation import HasMethods, Interval, Options, RealNotInt, StrOptions
+from sklearn.utils._param_validation import HasMethods, Interval, RealNotInt, StrOptions
 
 from combutab.constructions import ConstructedNetwork
 from combutab.core.device import PRECISIONS, Precision, resolve_device
 from combutab.core.html import FittedHTML
+from combutab.core.parameters import (
+    COUNT,
+    INFINITE,
+    NOT_NEGATIVE,
+    POSITIVE,
+    RANDOM_STATE,
+    SHARE,
+    DeclaredParameters,
+    parameter,
+)
 from combutab.core.scorers import scorer_name
 from combutab.core.tasks import CallbackSupport
 from combutab.core.text import parse_seconds
@@ -161,38 +171,9 @@ _RATE_FACTORS = {"bias": 0.1, "scale": 6.0}  # of "auto"; RealMLP's for these tw
 AUTO_ROWS = 200  # from which on early_stopping="auto" sets some aside
 
 
-COUNT = Interval(Integral, 1, None, closed="left")
-INFINITE = Options(Real, {np.inf})
-NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
-POSITIVE = Interval(Real, 0, None, closed="neither")
-SHARE = Interval(Real, 0, 1, closed="left")
-RANDOM_STATE = ("random_state", np.random.Generator)
 DATE_FEATURES = (StrOptions({"auto"}), "array-like")
 TEXT_FEATURES = StrOptions({"auto", "ignore"})
 CATEGORICAL_FEATURES = (StrOptions({"from_dtype"}), "array-like", None)
-
-
-def parameter(default: Any, *allowed: object) -> Any:
-    """Declare a constructor's parameter in a dataclass: its default, and what else it may be.
-
-    ``allowed`` are constraints of ``sklearn.utils._param_validation``.
-    """
-    return field(default=default, metadata={"allowed": list(allowed)})
-
-
-class DeclaredParameters:
-    """Gives classes ``_parameter_constraints``: their bases', and those of `parameter`."""
-
-    _parameter_constraints: ClassVar[Mapping[str, Sequence[object]]] = {}
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        found: dict[str, Sequence[object]] = {}
-        for each in reversed(cls.__mro__):
-            found |= vars(each).get("_parameter_constraints", {})
-        declared = {n: each.metadata for n, each in vars(cls).items() if isinstance(each, Field)}
-        found |= {n: data["allowed"] for n, data in declared.items() if "allowed" in data}
-        cls._parameter_constraints = found
 
 
 class _Positional(

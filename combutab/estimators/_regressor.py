@@ -18,9 +18,9 @@ from torch import Tensor
 
 from combutab._model_files import loadable
 from combutab.core.files import kind, nullable, number, several, text
+from combutab.core.parameters import parameter
 from combutab.core.scorers import scorer_name
 from combutab.estimators._docs import document
-from combutab.estimators._parameters import parameter
 from combutab.estimators._streaming import StreamedMLP
 from combutab.estimators._targets import (
     Target,

@@ -8,7 +8,7 @@ import sys
 import time
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +21,6 @@ import torch
 from sklearn.base import BaseEstimator, _fit_context, clone
 from sklearn.utils._param_validation import (
     Interval,
-    Options,
     RealNotInt,
     StrOptions,
 )
@@ -40,6 +39,14 @@ from combutab.core.device import PRECISIONS, Precision, guard_forks, resolve_dev
 from combutab.core.files import check_fields, check_parameters, choice, kind, whole
 from combutab.core.html import FittedHTML
 from combutab.core.memory import available_memory
+from combutab.core.parameters import (
+    COUNT,
+    INFINITE,
+    POSITIVE,
+    RANDOM_STATE,
+    DeclaredParameters,
+    parameter,
+)
 from combutab.core.rng import Stream, fold_in, random_permutations, seed_from
 from combutab.core.state import unpack
 from combutab.core.tasks import CallbackSupport, CallbackTask, fit_task
@@ -93,51 +100,40 @@ from combutab.training import Callback, FitTasks, ProgressBar, train, uninterrup
 
 # ---- The parameters that generators share, and what each may be ----------------------------------
 
-COUNT = Interval(Integral, 1, None, closed="left")
-POSITIVE = Interval(Real, 0, None, closed="neither")
-NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
-SHARED_CONSTRAINTS: dict[str, list[Any]] = {
-    "batch_size": [COUNT],
-    "epochs": [COUNT],
-    "verbose": ["verbose"],
-    "enable_gpu": ["boolean"],
-    "activation": [str, callable],
-    "normalization": [StrOptions(set(NORMALIZATIONS))],
-    "proxy_norm": ["boolean"],
-    "early_stopping": ["boolean"],
-    "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-    "n_iter_no_change": [COUNT, Options(Real, {np.inf})],
-    "max_time": [None, str, POSITIVE],
-    "n_members": [COUNT],
-    "min_frequency": [COUNT, Interval(RealNotInt, 0, 1, closed="neither")],
-    "identifiers": [list, tuple, StrOptions({"auto"}), None],
-    "constraints": [list, tuple, None],
-    "random_state": ["random_state", np.random.Generator],
-    "device": [str, torch.device],
-    "precision": [StrOptions(set(PRECISIONS))],
-    "callbacks": [list, tuple, None],
-}
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class SharedParameters:
-    """The parameters that all generators have, keyword-only."""
+class SharedParameters(DeclaredParameters):
+    """The parameters that all generators have, keyword-only.
 
-    activation: ActivationSpec = "combu"
-    normalization: str = "none"
-    proxy_norm: bool = False
-    early_stopping: Any = False
-    validation_fraction: float = 0.1
-    n_iter_no_change: float = 50
-    max_time: float | str | None = None
-    n_members: int = 1
-    min_frequency: float = 5
-    identifiers: Any = "auto"
-    constraints: Sequence[Constraint] | None = None
-    random_state: Any = None
-    device: str | torch.device = "auto"
-    precision: str = "float32"
-    callbacks: Any = None
+    Members of one stack may differ in their activation and in parameters that concern their rates.
+    Parameters that concern the run may differ when a training continues from a checkpoint.
+    """
+
+    activation: ActivationSpec = parameter("combu", str, callable)
+    normalization: str = parameter("none", StrOptions(set(NORMALIZATIONS)))
+    proxy_norm: bool = parameter(False, "boolean")
+    early_stopping: Any = parameter(False, "boolean")
+    validation_fraction: float = parameter(0.1, Interval(Real, 0, 1, closed="neither"))
+    n_iter_no_change: float = parameter(50, COUNT, INFINITE)
+    max_time: float | str | None = parameter(None, None, str, POSITIVE, concerns="run")
+    n_members: int = parameter(1, COUNT)
+    min_frequency: float = parameter(5, COUNT, Interval(RealNotInt, 0, 1, closed="neither"))
+    identifiers: Any = parameter("auto", list, tuple, StrOptions({"auto"}), None)
+    constraints: Sequence[Constraint] | None = parameter(None, list, tuple, None)
+    random_state: Any = parameter(None, *RANDOM_STATE)
+    device: str | torch.device = parameter("auto", str, torch.device)
+    precision: str = parameter("float32", StrOptions(set(PRECISIONS)))
+    callbacks: Any = parameter(None, list, tuple, None)
+
+
+def check_constraints(constraints: Sequence[Constraint] | None) -> None:
+    """Refuse objects that are not constraints."""
+    for constraint in constraints or ():
+        if not isinstance(constraint, Constraint):
+            raise ValueError(
+                f"constraints must be {', '.join(CONSTRAINTS)} objects of combutab.generators, "
+                f"got {constraint!r}; read_constraints reads a file"
+            )
 
 
 def _check_widths(name: str, widths: Any) -> tuple[int, ...]:
@@ -147,8 +143,6 @@ def _check_widths(name: str, widths: Any) -> tuple[int, ...]:
         raise ValueError(f"{name} must hold whole numbers of at least 1, got {widths!r}")
     return tuple(int(w) for w in listed)
 
-
-# what the methods that draw rows take
 
 # ---- The base of all generators -----------------------------------------------------------------
 
@@ -197,7 +191,6 @@ _FITTED = {
 NETWORK_COPIES, _STEP_COPIES, _ROW_COPIES = 10, 6, 4
 _LEAST_COPIES = 5  # the weights, their gradients, two moments of Adam's, and the best weights
 _ORDER_BYTES = 24  # a row and member: places, sorted
-_FREE = ("epochs", "max_time", "verbose", "enable_gpu")  # may differ when a training continues
 
 
 class BaseGenerator(
@@ -216,7 +209,7 @@ class BaseGenerator(
     To be one, a class has the parameters below and gives what is abstract here.
     """
 
-    # by position, in an order that is each class's own; SHARED_CONSTRAINTS says what they may be
+    # positional parameters, whose order differs between the classes
     batch_size: Any
     epochs: Any
     verbose: bool
@@ -233,15 +226,13 @@ class BaseGenerator(
     _conditional: ClassVar[bool] = False  # the network takes a category for each row
     _learns_repetitions: ClassVar[bool] = False  # see `find_repetitions`
     _needs_second_derivative: ClassVar[bool] = False  # of activations, in training
-    _width_parameters: ClassVar[tuple[str, ...]] = ()  # of each network
-    _member_rates: ClassVar[Set[str]]  # parameters that members of one stack may differ in
     _advice_on_many_categories: ClassVar[str] = ""  # what else can be done about them
 
     # ---- hooks -------------------------------------------------------------------------------
 
     def _all_widths(self) -> list[tuple[int, ...]]:
         """The hidden widths of each network."""
-        return [_check_widths(name, getattr(self, name)) for name in self._width_parameters]
+        return [_check_widths(name, getattr(self, name)) for name in self.parameters_of("width")]
 
     @abstractmethod
     def _rates(self) -> dict[str, Rates]:
@@ -325,19 +316,11 @@ class BaseGenerator(
                 twice=self._needs_second_derivative,
             )
         check_proxy_norm(self.proxy_norm, self.normalization)
-        self._check_constraints()
+        check_constraints(self.constraints)
         for callback in self.callbacks or ():
             if not callable(getattr(callback, "on_epoch_end", None)):
                 raise ValueError(
                     f"callbacks must be combutab.training.Callback objects, got {callback!r}"
-                )
-
-    def _check_constraints(self) -> None:
-        for constraint in self.constraints or ():
-            if not isinstance(constraint, Constraint):
-                raise ValueError(
-                    f"constraints must be {', '.join(CONSTRAINTS)} objects of "
-                    f"combutab.generators, got {constraint!r}; read_constraints reads a file"
                 )
 
     def _find_device(self) -> torch.device:
@@ -492,7 +475,7 @@ class BaseGenerator(
         with _shared_fit([self]):
             deadline = time.perf_counter() + parse_seconds(self.max_time)
             path = broadcast(checkpoint)
-            file = None if path is None else Checkpoint(path, self, free=_FREE)
+            file = None if path is None else Checkpoint(path, self, free=self.parameters_of("run"))
             seed = seed_from(self.random_state) if file is None else file.seed
             table = self._encode_table(X, discrete_columns, seed, self.n_members)
             n_epochs = 0 if table.rows is None else self._n_epochs(len(table.rows))
@@ -631,7 +614,7 @@ class BaseGenerator(
         common = {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in self.get_params(deep=False).items()
-            if name not in self._member_rates | {"activation", "n_members"}
+            if name not in ("activation", "n_members", *self.parameters_of("rate"))
         }
         with np.printoptions(threshold=sys.maxsize, floatmode="unique"):  # all of an array
             return f"{type(self)} {common}"
@@ -794,7 +777,7 @@ class BaseGenerator(
             )
         arrays, self._states = saved.arrays()
         encoder = ModeEncoder.from_state(arrays, saved.header["encoder"])
-        fitted._check_constraints()
+        check_constraints(fitted.constraints)
         self._set_encoder(encoder, Rules.restore(fitted.constraints or (), encoder, rules))
         # before networks are made, which a header may want of any size
         spans = make_spans(encoder.layout_, torch.device("cpu"), Precision(fitted.precision))

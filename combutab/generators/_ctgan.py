@@ -5,22 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from combutab._model_files import loadable
 from combutab.core.device import Precision
+from combutab.core.parameters import COUNT, NOT_NEGATIVE, POSITIVE, parameter
 from combutab.core.rng import Stream, normals, random_uniform, uniforms
-from combutab.generators._base import (
-    COUNT,
-    NETWORK_COPIES,
-    NOT_NEGATIVE,
-    POSITIVE,
-    SHARED_CONSTRAINTS,
-    BaseGenerator,
-)
+from combutab.generators._base import NETWORK_COPIES, BaseGenerator
 from combutab.generators._training import DrawnBlocks, GeneratorPlan, Rates, TableRows, Training
 from combutab.generators.sampling import RowRequest, Samples
 from combutab.nn import (
@@ -303,40 +296,25 @@ class CTGAN(BaseGenerator[StackedGenerator]):
     ['B', 'B', 'B']
     """
 
-    embedding_dim: int = 128
-    generator_dim: Sequence[int] = (256, 256)
-    discriminator_dim: Sequence[int] = (256, 256)
-    generator_lr: float = 2e-4
-    generator_decay: float = 1e-6
-    discriminator_lr: float = 2e-4
-    discriminator_decay: float = 1e-6
-    batch_size: int = 500
-    discriminator_steps: int = 1
-    log_frequency: bool = True
-    verbose: bool = False
-    epochs: int = 300
-    pac: int = 10
-    enable_gpu: bool = True
+    embedding_dim: int = parameter(128, COUNT)
+    generator_dim: Sequence[int] = parameter((256, 256), "array-like", concerns="width")
+    discriminator_dim: Sequence[int] = parameter((256, 256), "array-like", concerns="width")
+    generator_lr: float = parameter(2e-4, POSITIVE, concerns="rate")
+    generator_decay: float = parameter(1e-6, NOT_NEGATIVE, concerns="rate")
+    discriminator_lr: float = parameter(2e-4, POSITIVE, concerns="rate")
+    discriminator_decay: float = parameter(1e-6, NOT_NEGATIVE, concerns="rate")
+    batch_size: int = parameter(500, COUNT)
+    discriminator_steps: int = parameter(1, COUNT)
+    log_frequency: bool = parameter(True, "boolean")
+    verbose: bool = parameter(False, "verbose", concerns="run")
+    epochs: int = parameter(300, COUNT, concerns="run")
+    pac: int = parameter(10, COUNT)
+    enable_gpu: bool = parameter(True, "boolean", concerns="run")
     _: KW_ONLY
     normalization: str = "batch"
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SHARED_CONSTRAINTS,
-        "embedding_dim": [COUNT],
-        "generator_dim": ["array-like"],
-        "discriminator_dim": ["array-like"],
-        "generator_lr": [POSITIVE],
-        "discriminator_lr": [POSITIVE],
-        "generator_decay": [NOT_NEGATIVE],
-        "discriminator_decay": [NOT_NEGATIVE],
-        "discriminator_steps": [COUNT],
-        "log_frequency": ["boolean"],
-        "pac": [COUNT],
-    }
     _conditional = True
     _needs_second_derivative = True
-    _width_parameters = ("generator_dim", "discriminator_dim")
-    _member_rates = {"generator_lr", "discriminator_lr", "generator_decay", "discriminator_decay"}
     # the generator has a weight for each pair of a category asked for and one made
     _advice_on_many_categories = ", or use TVAE, whose networks grow with the categories only"
 

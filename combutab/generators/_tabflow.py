@@ -8,25 +8,19 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from torch import Tensor
 
 from combutab._model_files import loadable
 from combutab.core.device import Precision
+from combutab.core.parameters import COUNT, INFINITE, NOT_NEGATIVE, POSITIVE, SHARE, parameter
 from combutab.core.rng import Stream, fold_in, normals, random_permutations, uniforms
 from combutab.core.threads import limit_threads, network_threads
-from combutab.generators._base import (
-    COUNT,
-    NOT_NEGATIVE,
-    POSITIVE,
-    SHARED_CONSTRAINTS,
-    BaseGenerator,
-)
+from combutab.generators._base import BaseGenerator
 from combutab.generators._imputing import draw_beside, present_codes
 from combutab.generators._training import (
     DrawnBlocks,
@@ -479,6 +473,7 @@ _ENOUGH_ROWS = 200  # for early stopping
 _PATIENCE = (5, 50, 400_000)  # by n_iter_no_change="auto": fewest and most epochs, rows seen
 _BATCHES = (32, 512)  # sizes by batch_size="auto", about
 _PARTS = 16  # of the rows, a batch each
+_AUTO = StrOptions({"auto"})
 _ENCODED_ROWS = 200_000  # that bins are learned from, at most
 
 
@@ -585,37 +580,22 @@ precision, callbacks
     # NOTE[DIFF]: TabCascade draws codes by a diffusion of their embeddings, and starts each flow
     # from a normal about the bin. Ours draws them by masking, by which conditions are met exactly;
     # a place in a bin is a standard normal's quantile, which is the same start.
-    hidden_layer_sizes: Sequence[int] = (256, 256)
-    n_bins: int = 64
-    batch_size: Any = "auto"
-    epochs: Any = "auto"
-    n_sampling_steps: int = 8
-    enable_gpu: bool = True
-    verbose: bool = False
+    hidden_layer_sizes: Sequence[int] = parameter((256, 256), "array-like", concerns="width")
+    n_bins: int = parameter(64, COUNT)
+    batch_size: Any = parameter("auto", COUNT, _AUTO)
+    epochs: Any = parameter("auto", COUNT, _AUTO, concerns="run")
+    n_sampling_steps: int = parameter(8, COUNT)
+    enable_gpu: bool = parameter(True, "boolean", concerns="run")
+    verbose: bool = parameter(False, "verbose", concerns="run")
     _: KW_ONLY
     activation: ActivationSpec = "silu"
     normalization: str = "layer"
-    learning_rate: float = 2e-3
-    weight_decay: float = 0.0
-    dropout: float = 0.0
-    early_stopping: Any = "auto"
-    n_iter_no_change: Any = "auto"
+    learning_rate: float = parameter(2e-3, POSITIVE, concerns="rate")
+    weight_decay: float = parameter(0.0, NOT_NEGATIVE, concerns="rate")
+    dropout: float = parameter(0.0, SHARE)
+    early_stopping: Any = parameter("auto", "boolean", _AUTO)
+    n_iter_no_change: Any = parameter("auto", COUNT, INFINITE, _AUTO)
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SHARED_CONSTRAINTS,
-        "hidden_layer_sizes": ["array-like"],
-        "n_bins": [COUNT],
-        "batch_size": [COUNT, StrOptions({"auto"})],
-        "epochs": [COUNT, StrOptions({"auto"})],
-        "early_stopping": ["boolean", StrOptions({"auto"})],
-        "n_iter_no_change": [*SHARED_CONSTRAINTS["n_iter_no_change"], StrOptions({"auto"})],
-        "n_sampling_steps": [COUNT],
-        "learning_rate": [POSITIVE],
-        "weight_decay": [NOT_NEGATIVE],
-        "dropout": [Interval(Real, 0, 1, closed="left")],
-    }
-    _width_parameters = ("hidden_layer_sizes",)
-    _member_rates = {"learning_rate", "weight_decay"}
     _sampler_class = DirectSampler
     _learns_repetitions = True
 

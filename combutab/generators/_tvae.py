@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,14 +13,9 @@ from torch import Tensor
 
 from combutab._model_files import loadable
 from combutab.core.device import Precision
+from combutab.core.parameters import COUNT, NOT_NEGATIVE, POSITIVE, parameter
 from combutab.core.rng import Stream, fold_in, normals, random_permutations, uniforms
-from combutab.generators._base import (
-    COUNT,
-    NOT_NEGATIVE,
-    POSITIVE,
-    SHARED_CONSTRAINTS,
-    BaseGenerator,
-)
+from combutab.generators._base import BaseGenerator
 from combutab.generators._training import (
     DrawnBlocks,
     GeneratorPlan,
@@ -243,32 +237,19 @@ precision, callbacks
     (5, 2)
     """
 
-    embedding_dim: int = 128
-    compress_dims: Sequence[int] = (128, 128)
-    decompress_dims: Sequence[int] = (128, 128)
-    l2scale: float = 1e-5
-    batch_size: int = 500
-    epochs: int = 300
-    loss_factor: float = 2
-    enable_gpu: bool = True
-    verbose: bool = False
+    embedding_dim: int = parameter(128, COUNT)
+    compress_dims: Sequence[int] = parameter((128, 128), "array-like", concerns="width")
+    decompress_dims: Sequence[int] = parameter((128, 128), "array-like", concerns="width")
+    l2scale: float = parameter(1e-5, NOT_NEGATIVE, concerns="rate")
+    batch_size: int = parameter(500, COUNT)
+    epochs: int = parameter(300, COUNT, concerns="run")
+    loss_factor: float = parameter(2, POSITIVE)
+    enable_gpu: bool = parameter(True, "boolean", concerns="run")
+    verbose: bool = parameter(False, "verbose", concerns="run")
     _: KW_ONLY
-    learning_rate: float = 1e-3
+    learning_rate: float = parameter(1e-3, POSITIVE, concerns="rate")
     n_iter_no_change: float = 20
-    argmax: bool = True
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SHARED_CONSTRAINTS,
-        "embedding_dim": [COUNT],
-        "compress_dims": ["array-like"],
-        "decompress_dims": ["array-like"],
-        "l2scale": [NOT_NEGATIVE],
-        "loss_factor": [POSITIVE],
-        "learning_rate": [POSITIVE],
-        "argmax": ["boolean"],
-    }
-    _width_parameters = ("compress_dims", "decompress_dims")
-    _member_rates = {"learning_rate", "l2scale"}
+    argmax: bool = parameter(True, "boolean")
 
     def _rates(self) -> dict[str, Rates]:
         return dict.fromkeys(("encoder", "decoder"), Rates(self.learning_rate, self.l2scale))

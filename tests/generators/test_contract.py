@@ -12,9 +12,10 @@ from combutab import TVAE, _model_files
 from combutab._model_files import loadable
 from combutab.cli import main
 from combutab.core.files import read_model, write_model
+from combutab.core.parameters import COUNT, POSITIVE, parameter
 from combutab.core.rng import normals, uniforms
 from combutab.generators import find_generators
-from combutab.generators._base import COUNT, POSITIVE, SHARED_CONSTRAINTS, BaseGenerator
+from combutab.generators._base import BaseGenerator
 from combutab.generators._training import Rates, Training
 from combutab.generators.sampling import Samples
 from combutab.nn import StackedRowDecoder
@@ -51,34 +52,17 @@ class AveragedTraining(Training[StackedRowDecoder]):
 class Averaged(BaseGenerator[StackedRowDecoder]):
     """All that it takes, beside its training."""
 
-    embedding_dim: int = 4
-    width: int = 8
-    learning_rate: float = 0.01
-    batch_size: int = 500
-    epochs: int = 6
-    verbose: bool = False
-    enable_gpu: bool = True
+    embedding_dim: int = parameter(4, COUNT)
+    width: int = parameter(8, COUNT)
+    learning_rate: float = parameter(0.01, POSITIVE, concerns="rate")
+    batch_size: int = parameter(500, COUNT)
+    epochs: int = parameter(6, COUNT, concerns="run")
+    verbose: bool = parameter(False, "verbose", concerns="run")
+    enable_gpu: bool = parameter(True, "boolean", concerns="run")
     activation: Any = "relu"
     normalization: str = "batch"
-    proxy_norm: bool = False
-    early_stopping: bool = False
-    validation_fraction: float = 0.1
     n_iter_no_change: float = 2
-    n_members: int = 1
-    min_frequency: float = 5
-    identifiers: Any = "auto"
-    random_state: Any = None
     device: str = "cpu"
-    precision: str = "float32"
-    callbacks: Any = None
-
-    _parameter_constraints = {
-        **SHARED_CONSTRAINTS,
-        "embedding_dim": [COUNT],
-        "width": [COUNT],
-        "learning_rate": [POSITIVE],
-    }
-    _member_rates = {"learning_rate"}
 
     def _all_widths(self):
         return [(self.width,)]

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -21,13 +21,22 @@ from combutab._model_files import Loadable, Saved, loadable
 from combutab.core.device import Precision, resolve_device
 from combutab.core.files import check_fields, kind, number, whole
 from combutab.core.html import FittedHTML
+from combutab.core.parameters import (
+    COUNT,
+    POSITIVE,
+    RANDOM_STATE,
+    SHARE,
+    DeclaredParameters,
+    parameter,
+)
 from combutab.core.rng import Stream, fold_in, seed_from
 from combutab.core.text import counted
+from combutab.generators._base import check_constraints
 from combutab.generators._imputing import Imputing, draw_beside
 from combutab.generators._rules import Rules
 from combutab.generators._sampling import Sampling
 from combutab.generators._training import make_spans
-from combutab.generators.constraints import CONSTRAINTS, Constraint, FixedCombinations
+from combutab.generators.constraints import Constraint, FixedCombinations
 from combutab.generators.private._domain import (
     SURE,
     Coder,
@@ -67,7 +76,6 @@ from combutab.preprocessing import (
     read_schema,
 )
 
-_COUNT = Interval(Integral, 1, None, closed="left")
 _MOST_EPSILON = 100
 _COUNTING = 0.02  # of the budget, for the number of rows
 _ONE_WAY = 0.15  # of the rest, for the columns' own counts
@@ -98,7 +106,9 @@ _FITTED = {
 
 @loadable
 @dataclass(eq=False, repr=False)
-class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loadable):
+class PrivateSynthesizer(
+    FittedHTML, Sampling[Any], DeclaredParameters, BaseEstimator, Imputing, Loadable
+):
     """Synthetic rows of a table with differential privacy.
 
     ``fit`` is (epsilon, delta)-differentially private for adding or removing one row, or all rows
@@ -209,42 +219,23 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
     # NOTE[DIFF]: AIM fits a graphical model and always selects pairs, as they are. Ours measures
     # them at coarser resolutions too, which compete by the same score: of many cells most are
     # noise. Where there is little noise, nothing is spent on selection.
-    epsilon: float = 1.0
-    delta: float = 1e-6
+    epsilon: float = parameter(1.0, Interval(Real, 0, _MOST_EPSILON, closed="right"))
+    delta: float = parameter(1e-6, Interval(Real, 0, 1e-3, closed="right"))
     _: KW_ONLY
-    bounds: Mapping[Any, Sequence[Any]] | None = None
-    categories: Mapping[Any, Sequence[Any]] | None = None
-    decimals: Mapping[Any, int] | None = None
-    learn_domain: float = 0.1
-    max_rows_per_person: int = 1
-    identifiers: Sequence[Any] = ()
-    constraints: Sequence[Constraint] | None = None
-    n_bins: int = 32
-    n_components: int = 1000
-    learning_rate: float = 0.1
-    epochs: int = 30
-    verbose: bool = False
-    random_state: Any = None
-    device: str | torch.device = "auto"
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "epsilon": [Interval(Real, 0, _MOST_EPSILON, closed="right")],
-        "delta": [Interval(Real, 0, 1e-3, closed="right")],
-        "bounds": [Mapping, None],
-        "categories": [Mapping, None],
-        "decimals": [Mapping, None],
-        "learn_domain": [Interval(Real, 0, 1, closed="left")],
-        "max_rows_per_person": [_COUNT],
-        "identifiers": [list, tuple],
-        "constraints": [list, tuple, None],
-        "n_bins": [Interval(Integral, 2, None, closed="left")],
-        "n_components": [_COUNT],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "epochs": [_COUNT],
-        "verbose": ["verbose"],
-        "random_state": ["random_state", np.random.Generator],
-        "device": [str, torch.device],
-    }
+    bounds: Mapping[Any, Sequence[Any]] | None = parameter(None, Mapping, None)
+    categories: Mapping[Any, Sequence[Any]] | None = parameter(None, Mapping, None)
+    decimals: Mapping[Any, int] | None = parameter(None, Mapping, None)
+    learn_domain: float = parameter(0.1, SHARE)
+    max_rows_per_person: int = parameter(1, COUNT)
+    identifiers: Sequence[Any] = parameter((), list, tuple)
+    constraints: Sequence[Constraint] | None = parameter(None, list, tuple, None)
+    n_bins: int = parameter(32, Interval(Integral, 2, None, closed="left"))
+    n_components: int = parameter(1000, COUNT)
+    learning_rate: float = parameter(0.1, POSITIVE)
+    epochs: int = parameter(30, COUNT)
+    verbose: bool = parameter(False, "verbose")
+    random_state: Any = parameter(None, *RANDOM_STATE)
+    device: str | torch.device = parameter("auto", str, torch.device)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -322,12 +313,8 @@ class PrivateSynthesizer(FittedHTML, Sampling[Any], BaseEstimator, Imputing, Loa
                 f"epsilon must be a number, got {self.epsilon}; give a budget such as 1.0"
             )
         resolve_device("cpu" if self.device == "auto" else self.device)
+        check_constraints(self.constraints)
         for constraint in self.constraints or ():
-            if not isinstance(constraint, Constraint):
-                raise ValueError(
-                    f"constraints must be {', '.join(CONSTRAINTS)} objects of "
-                    f"combutab.generators, got {constraint!r}"
-                )
             if isinstance(constraint, FixedCombinations):
                 raise ValueError(
                     f"{constraint!r} would be learned from rows without noise; leave it out"

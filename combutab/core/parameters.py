@@ -1,0 +1,49 @@
+"""Parameters of models, each declared once: default, allowed values, and purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, field, fields
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils._param_validation import Interval, Options
+
+COUNT = Interval(Integral, 1, None, closed="left")
+INFINITE = Options(Real, {np.inf})
+NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
+POSITIVE = Interval(Real, 0, None, closed="neither")
+SHARE = Interval(Real, 0, 1, closed="left")
+RANDOM_STATE = ("random_state", np.random.Generator)
+
+
+def parameter(default: Any, *allowed: object, concerns: str = "") -> Any:
+    """Declare a parameter of a constructor as a field of a dataclass.
+
+    ``allowed`` are constraints of ``sklearn.utils._param_validation``. Parameters that concern the
+    same thing are found by `DeclaredParameters.parameters_of`.
+    """
+    return field(default=default, metadata={"allowed": list(allowed), "concerns": concerns})
+
+
+class DeclaredParameters:
+    """Gives a dataclass ``_parameter_constraints``: those of its base classes and of its fields."""
+
+    _parameter_constraints: ClassVar[Mapping[str, Sequence[object]]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        constraints: dict[str, Sequence[object]] = {}
+        for base in reversed(cls.__mro__):
+            constraints |= vars(base).get("_parameter_constraints", {})
+        for name, value in vars(cls).items():
+            if isinstance(value, Field) and "allowed" in value.metadata:
+                constraints[name] = value.metadata["allowed"]
+        cls._parameter_constraints = constraints
+
+    @classmethod
+    def parameters_of(cls, what: str) -> list[str]:
+        """Name the parameters that are declared to concern a thing, in their order."""
+        declared: Any = cls
+        return [f.name for f in fields(declared) if f.metadata.get("concerns") == what]
