@@ -8,7 +8,7 @@ the constants back.
 
     python examples/physical_law.py [--out FOLDER]
 
-Writes FOLDER/physical_law.png. Needs SymPy: pip install 'combutab[formulas]'.
+Writes FOLDER/physical_law.png. Needs SymPy: pip install sympy.
 """
 
 from __future__ import annotations

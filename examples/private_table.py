@@ -8,7 +8,7 @@ is spent.
 
     python examples/private_table.py [--out FOLDER]
 
-Needs OpenDP: pip install 'combutab[private]'. Writes FOLDER/synthetic.csv,
+Needs OpenDP: pip install opendp. Writes FOLDER/synthetic.csv,
 FOLDER/generator.safetensors and FOLDER/private_table.png.
 """
 

@@ -8,7 +8,7 @@ conditions. The generator also learns which values are missing.
 
     python examples/sdv_synthesizer.py [--out FOLDER]
 
-Needs SDV: pip install 'combutab[sdv]'. Writes FOLDER/metadata.json, FOLDER/synthesizer.pkl,
+Needs SDV: pip install sdv ctgan. Writes FOLDER/metadata.json, FOLDER/synthesizer.pkl,
 FOLDER/synthetic.csv and FOLDER/sdv_synthesizer.png.
 """
 

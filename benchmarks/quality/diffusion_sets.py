@@ -42,7 +42,7 @@ The tables are UCI's files.
 FOLDER (or COMBUTAB_DATA) has magic, shoppers, adult, default, beijing and diabetes130, or some of
 them, as CSV files; `benchmarks/quality/diffusion_tables.py` describes how they are cleaned and
 split, and how a further table is added. Peers and XGBoost come with `pip install
-'combutab[bench]'`; a peer that is not installed is left out, and the page says so. A run that was
+'.[bench]'`; a peer that is not installed is left out, and the page says so. A run that was
 stopped is resumed by the same command. A model that failed is listed on the page and is not run
 again until its line is removed from the file of rows. --quick trains for two epochs on 200 rows,
 and leaves the scores by XGBoost out where it is not installed.
@@ -166,7 +166,7 @@ def _jobs(arguments: Arguments) -> Iterator[Job]:
     if not home:
         raise ValueError("no tables: name their folder with --data-home")
     if not arguments.quick and not diffusion_scores.has_xgboost():
-        raise ImportError("scores need XGBoost: pip install 'combutab[bench]'")
+        raise ImportError("scores need XGBoost: pip install '.[bench]'")
     usual = [name for name in LAYOUTS if name in files(home)]
     names, _ = wanted(Arguments(**vars(arguments) | {"data": arguments.data or usual}))
     for name in names:

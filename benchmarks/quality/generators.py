@@ -33,7 +33,7 @@ rows of our CTGAN are older and without rounding.
 
 The tables are the CombU paper's eight, from OpenML, or all CSV files in --data-home (or
 COMBUTAB_DATA); those that are not of the eight have their target in the last column. Peers come
-with `pip install 'combutab[bench]'`; a peer that is not installed is left out, and the page says
+with `pip install '.[bench]'`; a peer that is not installed is left out, and the page says
 so. A run that was stopped is resumed by the same command. --quick trains for two epochs.
 """
 

@@ -27,7 +27,7 @@ were run on an Intel Xeon (family 6, model 167).
 The tables are the CombU paper's eight, from OpenML, or all CSV files in --data-home (or
 COMBUTAB_DATA) and its folders openml, tuning and synthesis; `benchmarks.quality.tables` has their
 targets and categories. More rows than a smaller number of --rows are drawn of tables that have
-them. Peers come with `pip install 'combutab[bench]'`; a peer that is not installed is left out, and
+them. Peers come with `pip install '.[bench]'`; a peer that is not installed is left out, and
 the page says so. A run that was stopped is resumed by the same command. --quick trains ours for two
 epochs. --untimed leaves the seconds out, for a machine that has other work.
 """

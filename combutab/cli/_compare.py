@@ -335,7 +335,7 @@ def _workers(cluster: str | None) -> Iterator[None]:
     try:
         from distributed import Client
     except ImportError:
-        raise UserError("--cluster needs Dask: pip install 'combutab[distributed]'") from None
+        raise UserError("--cluster needs Dask: pip install dask distributed") from None
     try:
         client = Client(cluster, set_as_default=False)
     except (OSError, ValueError) as error:

@@ -629,9 +629,7 @@ def check_ending(path: Path) -> None:
         try:
             import pyarrow  # noqa: F401
         except ImportError as error:
-            raise UserError("writing Parquet needs pyarrow: pip install 'combutab[parquet]'") from (
-                error
-            )
+            raise UserError("writing Parquet needs pyarrow: pip install pyarrow") from (error)
 
 
 def with_known_header(reading: Reading, data: Path, model: Path | None) -> Reading:

@@ -80,7 +80,7 @@ def synth(
         float | None,
         typer.Option(
             help="Train a differentially private generator with this privacy budget: 1 is strict, "
-            "10 is loose. Needs combutab[private]. Bounds and categories of columns are estimated "
+            "10 is loose. Needs OpenDP. Bounds and categories of columns are estimated "
             "with noise, unless --bounds and --categories give them.",
         ),
     ] = None,

@@ -68,7 +68,7 @@ def expression_network(expression: str | sympy.Expr, domain: Domain) -> Construc
         arithmetic), so ``x - x*y`` may have a negative bound although its values are positive.
         Write ``x*(1 - y)``, in which each variable occurs once.
     ImportError
-        Without SymPy: ``pip install 'combutab[formulas]'``.
+        Without SymPy: ``pip install sympy``.
 
     Examples
     --------

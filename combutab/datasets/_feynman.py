@@ -232,7 +232,7 @@ def _pooch() -> Any:
         import pooch
     except ImportError as error:
         raise ImportError(
-            "downloading the AI Feynman tables needs pooch: pip install 'combutab[formulas]'; "
+            "downloading the AI Feynman tables needs pooch: pip install pooch; "
             f"or pass data_home=FOLDER (or set {DATA_HOME_VARIABLE}) with your copies"
         ) from error
     return pooch

@@ -95,9 +95,7 @@ def parse_formula(text: str, variables: Iterable[str]) -> sympy.Expr:
     try:
         import sympy
     except ImportError as error:
-        raise ImportError(
-            "symbolic formulas need SymPy: pip install 'combutab[formulas]'"
-        ) from error
+        raise ImportError("symbolic formulas need SymPy: pip install sympy") from error
 
     names = frozenset(variables)
     return _computed(

@@ -208,7 +208,7 @@ class TableFile:
             import openpyxl  # noqa: F401
         except ImportError as error:
             raise ImportError(
-                f"reading {self.path} needs openpyxl: pip install 'combutab[excel]'"
+                f"reading {self.path} needs openpyxl: pip install openpyxl"
             ) from error
         try:
             with warnings.catch_warnings():
@@ -336,9 +336,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError as error:
-        raise ImportError(
-            "reading Parquet needs pyarrow: pip install 'combutab[parquet]'"
-        ) from error
+        raise ImportError("reading Parquet needs pyarrow: pip install pyarrow") from error
     try:
         with pq.ParquetFile(path) as file:
             refuse_repeated_names(str(path), list(file.schema_arrow.names))

@@ -428,7 +428,7 @@ class Exports(BaseEstimator):
         Raises
         ------
         ImportError
-            If onnx or onnxscript is not installed: ``pip install 'combutab[onnx]'``.
+            If onnx or onnxscript is not installed: ``pip install onnx onnxscript onnxruntime``.
         ValueError
             If ONNX cannot express an activation (the message names it), a column is free text, its
             name is not possible for an input, two of its categories with different types have the
@@ -488,7 +488,9 @@ def make_onnx(module: TableModule, name: str, classes: np.ndarray | None) -> onn
         import onnxscript  # noqa: F401
         from onnx import compose, helper, numpy_helper
     except ImportError as error:
-        raise ImportError("ONNX needs two libraries: pip install 'combutab[onnx]'") from error
+        raise ImportError(
+            "ONNX models need more libraries: pip install onnx onnxscript onnxruntime"
+        ) from error
     n_bytes = sum(tensor.nbytes for tensor in module.state_dict().values())
     if n_bytes > _MOST:
         raise ValueError(

@@ -452,7 +452,7 @@ class StreamedMLP(BaseMLP):
         Raises
         ------
         ImportError
-            If pyarrow is not installed (``pip install 'combutab[parquet]'``).
+            If pyarrow is not installed (``pip install pyarrow``).
         FileNotFoundError
             If there is no such file, or no Parquet file in the folder or with the pattern.
         ValueError

@@ -69,7 +69,7 @@ def patch_ctgan(model_or_class: Any, activation: ActivationSpec = "combu") -> An
     try:
         import ctgan
     except ModuleNotFoundError as error:
-        raise ImportError("patch_ctgan needs ctgan: pip install 'combutab[sdv]'") from error
+        raise ImportError("patch_ctgan needs ctgan: pip install sdv ctgan") from error
     cls = model_or_class if isinstance(model_or_class, type) else type(model_or_class)
     if not issubclass(cls, ctgan.CTGAN | ctgan.TVAE):
         raise TypeError(

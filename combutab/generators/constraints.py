@@ -949,6 +949,6 @@ def _yaml() -> Any:
         import yaml
     except ImportError as error:
         raise ImportError(
-            "YAML files need PyYAML: pip install 'combutab[yaml]', or write the constraints as JSON"
+            "YAML files need PyYAML: pip install pyyaml, or write the constraints as JSON"
         ) from error
     return yaml

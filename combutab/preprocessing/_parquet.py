@@ -35,7 +35,7 @@ def arrow() -> Any:
         import pyarrow.fs
         import pyarrow.parquet
     except ImportError as error:
-        raise ImportError("Parquet files need pyarrow: pip install 'combutab[parquet]'") from error
+        raise ImportError("Parquet files need pyarrow: pip install pyarrow") from error
     return pa
 
 

@@ -300,7 +300,7 @@ def test_values_that_no_generator_takes(complaint, value):
 def test_parquet_needs_an_extra(complaint, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     Path("data.parquet").write_bytes(b"PAR1")
-    needs = "Parquet needs pyarrow: pip install 'combutab[parquet]'"
+    needs = "Parquet needs pyarrow: pip install pyarrow"
     assert f"writing {needs}" in complaint(*SYNTH.replace("out.csv", "out.parquet").split())
     assert f"reading {needs}" in complaint(*SYNTH.replace("real.csv", "data.parquet").split())
 

@@ -318,7 +318,7 @@ def test_prediction_needs_the_columns(file, tmp_path):
 
 def test_without_pyarrow(file, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match=re.escape("pip install 'combutab[parquet]'")):
+    with pytest.raises(ImportError, match=re.escape("pip install pyarrow")):
         fit(file)
 
 

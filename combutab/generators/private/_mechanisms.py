@@ -24,9 +24,7 @@ def _opendp() -> Any:
     try:
         import opendp.prelude as dp
     except ImportError as error:
-        raise ImportError(
-            "PrivateSynthesizer needs OpenDP: pip install 'combutab[private]'"
-        ) from error
+        raise ImportError("PrivateSynthesizer needs OpenDP: pip install opendp") from error
     dp.enable_features("contrib")
     return dp
 

@@ -270,7 +270,7 @@ class PrivateSynthesizer(
             - If no value of a column whose categories are estimated has enough rows, and its dtype
               cannot have missing values. What was measured before is spent.
         ImportError
-            If OpenDP is not installed (``pip install 'combutab[private]'``).
+            If OpenDP is not installed (``pip install opendp``).
         """
         self._check()
         spent = (self.epsilon_, self.delta_) if self.__sklearn_is_fitted__() else None

@@ -26,7 +26,7 @@ try:
     from sdv.single_table.ctgan import LossValuesMixin
     from sdv.single_table.utils import detect_discrete_columns
 except ModuleNotFoundError as error:
-    raise ImportError("combutab.generators.sdv needs SDV: pip install 'combutab[sdv]'") from error
+    raise ImportError("combutab.generators.sdv needs SDV: pip install sdv ctgan") from error
 
 # ---- Dates on their way from SDV's tables to a generator, and back -------------------------------
 
