@@ -230,5 +230,5 @@ def test_without_sdv_it_says_what_to_install(monkeypatch):
     for name in [name for name in sys.modules if name.startswith("combutab.generators.sdv")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sdv", None)
-    with pytest.raises(ImportError, match=r"pip install 'combutab\[sdv\]'"):
+    with pytest.raises(ImportError, match="pip install sdv ctgan"):
         import_module("combutab.generators.sdv")
