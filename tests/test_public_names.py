@@ -21,7 +21,7 @@ combutab.datasets: Dataset FORMULAS TableError list_feynman list_openml load_fey
 combutab.estimators: BaseMLP FitOutcome FitTask MLPClassifier MLPRegressor PackClassifier
     PackRegressor TabMClassifier TabMRegressor TableModule fit_stacked paper_recipe
     refuse_text
-combutab.evaluation: ActivationRecorder ActivationStats AlignedTables CORRUPTIONS Corruption
+combutab.evaluation: ActivationStats AlignedTables CORRUPTIONS Corruption
     Interval METRICS Metric NemenyiResult PredictionScores Robustness Significance
     activation_stats align_tables bootstrap_interval compare_pairs
     compare_with_best corrected_interval corrected_resampled_ttest corrupt detection

@@ -369,9 +369,8 @@ class Parameters(_Positional):
         Whether to record in ``history_`` the accuracy (regressor: the mean absolute error, in the
         units of the scaled target) on the training batches of each epoch, with dropout.
     callbacks : list of combutab.training.Callback or None, default=None
-        Objects that are called after each epoch and can stop the training.
-        `combutab.evaluation.ActivationRecorder` records activations of the hidden units. Callbacks
-        of scikit-learn (1.9 and later) are passed to ``set_callbacks``; for example a
+        Objects that are called after each epoch and can stop the training. Callbacks of
+        scikit-learn (1.9 and later) are passed to ``set_callbacks``; for example a
         ``sklearn.callback.ProgressBar`` of a search or a pipeline also shows the epochs.
     """
 

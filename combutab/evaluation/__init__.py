@@ -6,7 +6,6 @@ from combutab.evaluation._detection import detection
 from combutab.evaluation._efficacy import ml_efficacy
 from combutab.evaluation._fidelity import fidelity
 from combutab.evaluation._networks import (
-    ActivationRecorder,
     ActivationStats,
     activation_stats,
     power_decomposition,
@@ -50,7 +49,6 @@ from combutab.evaluation._statistics import (
 __all__ = [
     "CORRUPTIONS",
     "METRICS",
-    "ActivationRecorder",
     "ActivationStats",
     "AlignedTables",
     "Corruption",

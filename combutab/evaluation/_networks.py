@@ -1,4 +1,4 @@
-"""Statistics of a network's layers, after training and as it trains, and the power of channels."""
+"""Statistics of the activation layers of a network, and the power of their channels."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from combutab.activations.kernels import observer
 from combutab.core.rng import Stream, fold_in, seed_from
 from combutab.core.text import known_instead
 from combutab.nn import StackedActivation, StackedNorm, TableNetwork
-from combutab.training import Callback, EpochReport, Rows
 
-# ---- Read what passes through the layers of a network, by forward hooks --------------------------
+# ---- The input and output of layers, by forward hooks --------------------------------------------
 
 Layers = str | Sequence[str] | None
-See = Callable[[str, nn.Module, Tensor, Tensor], None]  # name, module, its input, its output
+Observer = Callable[[str, nn.Module, Tensor, Tensor], None]  # name, module, its input, its output
 
-# Of torch.nn.modules.activation all but attention, gates that halve the width, and probabilities
-_OTHERS = {"MultiheadAttention", "GLU", "Softmin", "Softmax", "Softmax2d", "LogSoftmax"}
+# Modules of torch.nn.modules.activation that are not activations of units: attention, gates that
+# halve the width, and probabilities
+_NOT_ACTIVATIONS = {"MultiheadAttention", "GLU", "Softmin", "Softmax", "Softmax2d", "LogSoftmax"}
 ACTIVATION_KINDS: tuple[type[nn.Module], ...] = (
-    *(getattr(nn, name) for name in nn.modules.activation.__all__ if name not in _OTHERS),
+    *(getattr(nn, name) for name in nn.modules.activation.__all__ if name not in _NOT_ACTIVATIONS),
     *(
         thing
         for thing in (getattr(activations, name) for name in activations.__all__)
@@ -50,36 +50,41 @@ NORM_KINDS: tuple[type[nn.Module], ...] = (
 
 
 @dataclass(frozen=True)
-class Opened:
-    """A network, and the arguments of a forward pass, rows first, to be given in batches.
+class _NetworkInputs:
+    """A network and the arguments of its forward pass, whose first axis has the rows.
 
-    ``members`` has the activation of each member of a stack, whose layers give (members, rows,
-    units); it is empty for a torch module.
+    ``members`` has the activation of each member of a stack, whose layers return tensors of shape
+    (members, rows, units). It is empty for a torch module.
     """
 
     network: nn.Module
-    inputs: tuple[Tensor, ...]
+    arguments: tuple[Tensor, ...]
     batch_size: int
     members: tuple[str, ...] = ()
 
     def batches(self) -> Iterator[tuple[Tensor, ...]]:
-        """The arguments of each pass; the members of a stack share the rows."""
-        for parts in zip(*(each.split(self.batch_size) for each in self.inputs), strict=True):
+        """Yield the arguments of each pass. The members of a stack share the rows."""
+        splits = (tensor.split(self.batch_size) for tensor in self.arguments)
+        for tensors in zip(*splits, strict=True):
             if self.members:
-                parts = tuple(part.expand(len(self.members), *part.shape) for part in parts)
-            yield parts
+                tensors = tuple(
+                    tensor.expand(len(self.members), *tensor.shape) for tensor in tensors
+                )
+            yield tensors
 
 
-def open_model(model: Any, X: Any, batch_size: int) -> Opened:
-    """The network of a fitted estimator, or a torch module, and X in batches.
+def network_inputs(model: Any, X: Any, batch_size: int) -> _NetworkInputs:
+    """Prepare the passes of X through a fitted estimator, a torch module or a stack of networks.
 
-    Raises TypeError if the model is neither, or X is not what it takes; ValueError if
-    ``batch_size`` is less than 1, X has no rows, or the estimator is not fitted.
+    Raises TypeError if the model or X has another type, and ValueError if
+    ``batch_size`` is less than 1, X has no rows or the estimator is not fitted.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    if isinstance(model, TableNetwork):
+        return _stack_inputs(model, X.dense, X.codes, batch_size)
     if isinstance(model, nn.Module):
-        return Opened(model, (_module_input(model, X),), batch_size)
+        return _NetworkInputs(model, (_module_input(model, X),), batch_size)
     from combutab.estimators import MLPClassifier, MLPRegressor
 
     while not isinstance(model, MLPClassifier | MLPRegressor):
@@ -96,21 +101,25 @@ def open_model(model: Any, X: Any, batch_size: int) -> Opened:
     check_is_fitted(model)
     table = model.encoder_.encode(X, owner=model)
     dense, codes = torch.from_numpy(table.dense), torch.from_numpy(table.codes)
-    return open_stack(model.network(), dense, codes, batch_size)
+    return _stack_inputs(model.network(), dense, codes, batch_size)
 
 
-def open_stack(network: Any, dense: Tensor, codes: Tensor | None, batch_size: int) -> Opened:
-    """A `StackedMLP`, and rows that its members share: (n, n_dense), (n, n_codes) or None."""
-    kinds = [member.activation for member in network.members]
-    members = tuple(k if isinstance(k, str) else getattr(k, "__name__", "custom") for k in kinds)
-    inputs = [dense.to(network.device, network.dtype)]
+def _stack_inputs(
+    network: Any, dense: Tensor, codes: Tensor | None, batch_size: int
+) -> _NetworkInputs:
+    """Prepare the passes of rows that all members share: (n, n_dense), and (n, n_codes) or None."""
+    specs = [member.activation for member in network.members]
+    names = [
+        spec if isinstance(spec, str) else getattr(spec, "__name__", "custom") for spec in specs
+    ]
+    arguments = [dense.to(network.device, network.dtype)]
     if codes is not None:
-        inputs.append(codes.to(network.device))
-    return Opened(network, tuple(inputs), batch_size, members)
+        arguments.append(codes.to(network.device))
+    return _NetworkInputs(network, tuple(arguments), batch_size, tuple(names))
 
 
 def _module_input(model: nn.Module, X: Any) -> Tensor:
-    """X as a tensor, on the device and in the precision of the weights if there are some."""
+    """Return X as a tensor, on the device and in the precision of the module's weights."""
     if isinstance(X, np.ndarray):
         X = torch.from_numpy(X)
     if not isinstance(X, Tensor):
@@ -126,75 +135,77 @@ def _module_input(model: nn.Module, X: Any) -> Tensor:
     return X
 
 
-def choose_modules(
-    opened: Opened, layers: Layers, kinds: tuple[type[nn.Module], ...]
+def select_layers(
+    inputs: _NetworkInputs, layers: Layers, kinds: tuple[type[nn.Module], ...]
 ) -> dict[str, nn.Module]:
-    """The modules to look at, by their names in the network.
+    """Return the layers to observe, by their names in the network; the network itself is "-".
 
-    ``layers`` are names; None takes the modules of ``kinds``, without those inside another of
-    them, and in a stack its own slots alone. The result is empty if there are none. The network
-    itself is named "-".
-
-    Raises ValueError if a name is not there.
+    By default these are the modules of ``kinds`` that are not inside another one, and in a stack
+    only its slots. Raises ValueError if the network has no layer of a name in ``layers``.
     """
-    named = {name or "-": module for name, module in opened.network.named_modules()}
-    found: dict[str, nn.Module] = {}
-    for name in [layers] if isinstance(layers, str) else layers or ():
-        if name not in named:
-            near = known_instead(name, named)
-            raise ValueError(f"the network has no layer {name!r}; {near} (named_modules() has all)")
-        found[name] = named[name]
+    modules = {name or "-": module for name, module in inputs.network.named_modules()}
     if layers is not None:
-        return found
-    if opened.members:
+        names = [layers] if isinstance(layers, str) else layers
+        for name in names:
+            if name not in modules:
+                raise ValueError(
+                    f"the network has no layer {name!r}; {known_instead(name, modules)} "
+                    "(named_modules() has all)"
+                )
+        return {name: modules[name] for name in names}
+    if inputs.members:
         kinds = tuple(kind for kind in kinds if kind in (StackedActivation, StackedNorm))
-    for name, module in named.items():
-        inside = any(outer == "-" or name.startswith(f"{outer}.") for outer in found)
+    selected: dict[str, nn.Module] = {}
+    for name, module in modules.items():
+        inside = any(outer == "-" or name.startswith(f"{outer}.") for outer in selected)
         if isinstance(module, kinds) and not inside:
-            found[name] = module
-    return found
+            selected[name] = module
+    return selected
 
 
-def check_found(hooked: dict[str, nn.Module], what: str) -> None:
-    """Refuse a network in which nothing was found to look at."""
-    if not hooked:
+def check_not_empty(layers: dict[str, nn.Module], kind: str) -> None:
+    """Raise ValueError if no layer was found."""
+    if not layers:
         raise ValueError(
-            f"the network has no {what} modules; name layers by layers=, and use modules such as "
+            f"the network has no {kind} modules; name layers by layers=, and use modules such as "
             "nn.ReLU for functions such as F.relu, which cannot be seen"
         )
 
 
 @torch.no_grad()
 def observe_pass(
-    network: nn.Module, arguments: tuple[Tensor, ...], hooked: Mapping[str, nn.Module], see: See
+    network: nn.Module,
+    arguments: tuple[Tensor, ...],
+    layers: Mapping[str, nn.Module],
+    observe: Observer,
 ) -> None:
-    """One forward pass in evaluation mode, with ``see`` at each call of a hooked module.
+    """Run a forward pass in evaluation mode, and call ``observe`` after each call of a layer.
 
     A module that is called several times in a pass is named ``relu``, ``relu[2]``, ``relu[3]``.
     """
-    calls: Counter[str] = Counter()
-    inputs: list[Tensor] = []  # of the calls under way, the innermost last
-    seeing = False  # what ``see`` calls is no part of the pass
+    n_calls: Counter[str] = Counter()
+    pending: list[Tensor] = []  # inputs of the layers that are running, the innermost last
+    observing = False  # calls made by ``observe`` are not part of the pass
 
     def before(name: str, _: nn.Module, args: tuple[Any, ...]) -> None:
-        if not seeing:  # a copy, as the module may work in place
-            inputs.append(_tensor(args[0] if args else None, name, "is given").clone())
+        if not observing:  # a copy, as the module may work in place
+            pending.append(_as_tensor(args[0] if args else None, name, "is given").clone())
 
     def after(name: str, module: nn.Module, _: tuple[Any, ...], output: Any) -> None:
-        nonlocal seeing
-        if seeing:
+        nonlocal observing
+        if observing:
             return
-        calls[name] += 1
-        call = f"{name}[{calls[name]}]" if calls[name] > 1 else name
-        seeing = True
-        see(call, module, inputs.pop(), _tensor(output, name, "returns"))
-        seeing = False
+        n_calls[name] += 1
+        call = f"{name}[{n_calls[name]}]" if n_calls[name] > 1 else name
+        observing = True
+        observe(call, module, pending.pop(), _as_tensor(output, name, "returns"))
+        observing = False
 
     modes = [(module, module.training) for module in network.modules()]
     handles = []
     try:
         network.eval()
-        for name, module in hooked.items():
+        for name, module in layers.items():
             handles.append(module.register_forward_pre_hook(observer(partial(before, name))))
             handles.append(module.register_forward_hook(observer(partial(after, name))))
         network(*arguments)
@@ -205,39 +216,39 @@ def observe_pass(
             module.training = mode
 
 
-def _tensor(value: Any, name: str, what: str) -> Tensor:
+def _as_tensor(value: Any, name: str, verb: str) -> Tensor:
     if not isinstance(value, Tensor):
         raise TypeError(
-            f"layer {name!r} {what} {type(value).__name__}, not a tensor; choose others by layers="
+            f"layer {name!r} {verb} {type(value).__name__}, not a tensor; choose others by layers="
         )
     return value
 
 
 def feature_axis(network: nn.Module, name: str, dim: int | None) -> int | None:
-    """The axis of a layer's features: the last within ProxyNorm, which moves them there."""
+    """Return the axis of a layer's features. ProxyNorm moves them to the last axis."""
     path = name.partition("[")[0].split(".")
     outer = (network.get_submodule(".".join(path[:i])) for i in range(len(path)) if name != "-")
-    return -1 if any(isinstance(each, activations.ProxyNorm) for each in outer) else dim
+    return -1 if any(isinstance(module, activations.ProxyNorm) for module in outer) else dim
 
 
-def by_unit(opened: Opened, values: Tensor, name: str, dim: int | None) -> Tensor:
-    """Return what a layer is given or gives as (members, rows, units, positions), float64.
+def by_unit(inputs: _NetworkInputs, values: Tensor, name: str, dim: int | None) -> Tensor:
+    """Reshape a layer's input or output to (members, rows, units, positions), in float64.
 
     Raises ValueError if it has positions and ``dim`` is not the axis of the units.
     """
-    dim, n_axes = feature_axis(opened.network, name, dim), values.ndim - bool(opened.members)
-    shown = f"layer {name!r} has values of shape {tuple(values.shape)}"
+    dim, n_axes = feature_axis(inputs.network, name, dim), values.ndim - bool(inputs.members)
+    shape = f"layer {name!r} has values of shape {tuple(values.shape)}"
     if n_axes < 2:
-        raise ValueError(f"{shown}, not (rows, features)")
+        raise ValueError(f"{shape}, not (rows, features)")
     if n_axes > 2 and dim is None:
         raise ValueError(
-            f"{shown}: say which axis holds the features, dim=1 for channels as in a convolution, "
+            f"{shape}: say which axis holds the features, dim=1 for channels as in a convolution, "
             "dim=-1 for the last axis"
         )
-    if not opened.members:
+    if not inputs.members:
         dim = -1 if dim is None else dim
         if not -n_axes < dim < n_axes or dim == 0:
-            raise ValueError(f"dim={dim} is no feature axis (rows come first): {shown}")
+            raise ValueError(f"dim={dim} is no feature axis (rows come first): {shape}")
         values = values.movedim(dim, 1).unsqueeze(0)
     return values.double().reshape(*values.shape[:3], -1)
 
@@ -248,9 +259,9 @@ def as_samples(values: Tensor) -> Tensor:
 
 
 class UnitMoments:
-    """Mean and biased variance over the rows of what comes in parts, for each unit.
+    """Mean and biased variance of each unit over rows that are added in parts.
 
-    Merged as Chan, Golub and LeVeque (1983) do: as exact as over all at once.
+    Parts are merged as in Chan, Golub and LeVeque (1983), without loss of precision.
 
     >>> moments = UnitMoments()
     >>> moments.add(torch.tensor([[1.0], [2.0]]))
@@ -264,7 +275,7 @@ class UnitMoments:
         self.mean, self._squares = torch.zeros(()), torch.zeros(())
 
     def add(self, values: Tensor) -> None:
-        """Take in a part, (..., rows, units)."""
+        """Add rows, (..., rows, units)."""
         n, total = values.shape[-2], self.n + values.shape[-2]
         mean = values.mean(-2)
         squares = (values - mean.unsqueeze(-2)).square().sum(-2)
@@ -279,7 +290,7 @@ class UnitMoments:
         return self._squares / self.n
 
 
-# ---- Statistics of a network's activations: means of units, saturation, dead units, fluctuation
+# ---- Statistics of activations: means, saturation, dead units, fluctuation under noise -----------
 
 Noise = tuple[float, float]  # mean and standard deviation
 PAPERS_NOISES: tuple[Noise, ...] = ((0.0, 0.5), (1.0, 0.5))  # of LayerAct's Figure 3
@@ -287,7 +298,9 @@ PAPERS_NOISES: tuple[Noise, ...] = ((0.0, 0.5), (1.0, 0.5))  # of LayerAct's Fig
 
 @dataclass(frozen=True, eq=False)
 class ActivationStats:
-    """Result of `activation_stats`, as tidy tables; ``member`` counts the networks of an ensemble.
+    """Result of `activation_stats`, as tidy tables.
+
+    ``member`` is the position of a network in an ensemble.
 
     Attributes
     ----------
@@ -332,7 +345,8 @@ def activation_stats(
     model : MLPClassifier, MLPRegressor, a pipeline or search that ends in one, or nn.Module
         A fitted estimator, or a module. Modules run in evaluation mode and are not changed.
     X : DataFrame or array-like; for a module, a tensor or an array
-        Input as for ``predict``. For a module the first axis has the rows.
+        Input as for ``predict``. For a module the first axis has the rows. For the network that a
+        callback receives, its `combutab.training.Rows`.
     layers : str or list of str, optional
         Layers by their names in ``named_modules()``. By default all activations of ``torch.nn``
         (except softmax, GLU and attention) and of `combutab.activations`. An activation inside
@@ -382,8 +396,8 @@ def activation_stats(
 
     Memory holds one batch at a time, and ``samples`` with one row per sample, layer and noise.
 
-    For statistics of each epoch, pass an `ActivationRecorder` in ``callbacks`` of an estimator, or
-    call this function between calls of ``partial_fit``.
+    For statistics of each epoch, call this function between calls of ``partial_fit``, or in
+    ``on_epoch_network`` of a `combutab.training.Callback`, with the network and its rows.
 
     References
     ----------
@@ -403,69 +417,51 @@ def activation_stats(
     1     1     1   2.0        0.5  False
     2     1     2   0.0        1.0   True
     """
-    look = Look(noises, noise_at, scale_tol, dead_tol, seed_from(random_state))
-    return look(open_model(model, X, batch_size), layers, dim)
-
-
-@dataclass(frozen=True)
-class Look:
-    """The parameters of `activation_stats`; a ValueError if one is out of range."""
-
-    noises: Sequence[Noise] = PAPERS_NOISES
-    noise_at: str = "layer"
-    scale_tol: float = 0.01
-    dead_tol: float = 1e-6
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if any(sd < 0 or not math.isfinite(mean + sd) for mean, sd in self.noises):
-            raise ValueError(f"noises must be (mean, sd >= 0), all finite, got {self.noises}")
-        if self.noise_at not in ("layer", "input"):
-            raise ValueError(f"noise_at must be 'layer' or 'input', got {self.noise_at!r}")
-        for name, value in (("scale_tol", self.scale_tol), ("dead_tol", self.dead_tol)):
-            if not value >= 0:
-                raise ValueError(f"{name} must not be negative, got {value}")
-
-    def __call__(
-        self, opened: Opened, layers: Layers = None, dim: int | None = None
-    ) -> ActivationStats:
-        """Let the batches through."""
-        hooked = choose_modules(opened, layers, ACTIVATION_KINDS)
-        check_found(hooked, "activation")
-        seen = _Observation(self, opened, dim)
-        for arguments in opened.batches():
-            seen.batch(arguments, hooked)
-        if not seen.found:
-            raise ValueError(f"X gave no rows to the layers {list(hooked)}")
-        return seen.result()
+    if any(sd < 0 or not math.isfinite(mean + sd) for mean, sd in noises):
+        raise ValueError(f"noises must be (mean, sd >= 0), all finite, got {noises}")
+    if noise_at not in ("layer", "input"):
+        raise ValueError(f"noise_at must be 'layer' or 'input', got {noise_at!r}")
+    for name, tolerance in (("scale_tol", scale_tol), ("dead_tol", dead_tol)):
+        if not tolerance >= 0:
+            raise ValueError(f"{name} must not be negative, got {tolerance}")
+    seed = seed_from(random_state)
+    inputs = network_inputs(model, X, batch_size)
+    selected = select_layers(inputs, layers, ACTIVATION_KINDS)
+    check_not_empty(selected, "activation")
+    collector = _StatsCollector(inputs, dim, noises, scale_tol, seed)
+    for arguments in inputs.batches():
+        collector.add_batch(arguments, selected, noise_at)
+    if not collector.totals:
+        raise ValueError(f"X gave no rows to the layers {list(selected)}")
+    return collector.stats(dead_tol)
 
 
 class _LayerTotals:
-    """Sums over the batches for one layer; per unit they are (members, units)."""
+    """Sums over the batches for one layer; those of the units are (members, units)."""
 
-    def __init__(self, activations: Sequence[str], noises: Sequence[Noise]) -> None:
-        self.activations = activations  # one a member
+    def __init__(self, activations: Sequence[str], n_noises: int) -> None:
+        self.activations = activations  # names, one per member
         self.values, self.saturated, self.flat = (UnitMoments() for _ in range(3))
         self.low = self.high = torch.zeros(())
         self.unitwise: bool | None = None
         # (input fluctuation, fluctuation) of each noise and batch, (members, rows)
-        self.fluctuations: list[list[tuple[Tensor, Tensor]]] = [[] for _ in noises]
+        self.fluctuations: list[list[tuple[Tensor, Tensor]]] = [[] for _ in range(n_noises)]
 
-    def add(self, given: Tensor, gives: Tensor, slope: Tensor | None, tol: float) -> None:
-        """Take in a batch, each (members, rows, units, positions)."""
-        values = as_samples(gives)
+    def add(self, y: Tensor, a: Tensor, slope: Tensor | None, tol: float) -> None:
+        """Add a batch of inputs, outputs and slopes, (members, rows, units, positions)."""
+        values = as_samples(a)
         low, high = values.amin(1), values.amax(1)
         self.low = torch.minimum(self.low, low) if self.values.n else low
         self.high = torch.maximum(self.high, high) if self.values.n else high
         self.values.add(values)
-        if given.shape == gives.shape:
+        if y.shape == a.shape:
             # LayerAct, Definition 2.1: a = y s(y) with s(y) near zero
-            self.saturated.add(as_samples((gives.abs() < tol * given.abs()).double()))
+            self.saturated.add(as_samples((a.abs() < tol * y.abs()).double()))
         if slope is not None:
             self.flat.add(as_samples((slope.abs() < tol).double()))
 
-    def of_units(self, member: int, dead_tol: float) -> pd.DataFrame:
-        """A row for each unit of a member."""
+    def unit_table(self, member: int, dead_tol: float) -> pd.DataFrame:
+        """Return a table with one row per unit of a member."""
         columns = {
             "mean": self.values.mean,
             "sd": self.values.variance.sqrt(),
@@ -482,132 +478,155 @@ class _LayerTotals:
         return table
 
 
-class _Observation:
-    """What `Look` sees of one network, a batch at a time."""
+class _StatsCollector:
+    """Collects what `activation_stats` reports from one batch after the other."""
 
-    def __init__(self, look: Look, opened: Opened, dim: int | None) -> None:
-        self.look, self.opened, self.dim = look, opened, dim
-        self.noises = [(float(mean), float(sd)) for mean, sd in look.noises]
-        self.found: dict[str, _LayerTotals] = {}
+    def __init__(
+        self,
+        inputs: _NetworkInputs,
+        dim: int | None,
+        noises: Sequence[Noise],
+        scale_tol: float,
+        seed: int,
+    ) -> None:
+        self.inputs, self.dim, self.scale_tol = inputs, dim, scale_tol
+        self.noises = [(float(mean), float(sd)) for mean, sd in noises]
+        self.totals: dict[str, _LayerTotals] = {}
         self.generators = [
-            torch.Generator().manual_seed(fold_in(look.seed, Stream.ACTIVATION_NOISE, k) >> 1)
+            torch.Generator().manual_seed(fold_in(seed, Stream.ACTIVATION_NOISE, k) >> 1)
             for k in range(len(self.noises))
         ]
 
-    def batch(self, arguments: tuple[Tensor, ...], hooked: dict[str, nn.Module]) -> None:
-        """Take in one batch: a clean pass, and for noise at the input one a noise."""
+    def add_batch(
+        self, arguments: tuple[Tensor, ...], layers: dict[str, nn.Module], noise_at: str
+    ) -> None:
+        """Run a pass without noise, and with noise at the input another pass for each noise."""
         clean: dict[str, tuple[Tensor, Tensor]] = {}
-        opened = self.opened
+        network = self.inputs.network
 
-        def see(name: str, module: nn.Module, given: Tensor, gives: Tensor) -> None:
-            y, a = self._by_unit(given, name), self._by_unit(gives, name)
-            if name not in self.found:
+        def observe(name: str, module: nn.Module, x: Tensor, output: Tensor) -> None:
+            y, a = self._by_unit(x, name), self._by_unit(output, name)
+            if name not in self.totals:
                 stacked = isinstance(module, StackedActivation)
-                names = opened.members if stacked else [type(module).__name__] * len(y)
-                self.found[name] = _LayerTotals(names, self.noises)
-            totals = self.found[name]
-            totals.add(y, a, self._slope(totals, module, given, gives, name), self.look.scale_tol)
-            if self.look.noise_at == "input":
-                clean[name] = (y, a)
+                names = self.inputs.members if stacked else [type(module).__name__] * len(y)
+                self.totals[name] = _LayerTotals(names, len(self.noises))
+            self.totals[name].add(y, a, self._slope(module, x, output, name), self.scale_tol)
+            if noise_at == "input":
+                clean[name] = y, a
                 return
             for k in range(len(self.noises)):
-                noisy = given + self._noise(k, given)
-                again = module.forward(noisy.clone())  # the hooks are not to see this call
-                self._fluctuate(name, k, (y, a), (noisy, again))
+                noisy = x + self._noise(k, x)
+                # forward() does not call the hooks
+                self._add_fluctuation(name, k, (y, a), (noisy, module.forward(noisy.clone())))
 
-        observe_pass(opened.network, arguments, hooked, see)
-        if self.look.noise_at == "layer":
+        observe_pass(network, arguments, layers, observe)
+        if noise_at == "layer":
             return
         for k in range(len(self.noises)):
 
-            def compare(name: str, _: nn.Module, given: Tensor, gives: Tensor, k: int = k) -> None:
-                self._fluctuate(name, k, clean[name], (given, gives))
+            def compare(name: str, _: nn.Module, x: Tensor, output: Tensor, k: int = k) -> None:
+                self._add_fluctuation(name, k, clean[name], (x, output))
 
-            first, *rest = arguments
-            observe_pass(opened.network, (first + self._noise(k, first), *rest), hooked, compare)
+            noisy = arguments[0] + self._noise(k, arguments[0])
+            observe_pass(network, (noisy, *arguments[1:]), layers, compare)
 
     def _by_unit(self, values: Tensor, name: str) -> Tensor:
-        return by_unit(self.opened, values, name, self.dim)
+        return by_unit(self.inputs, values, name, self.dim)
 
     def _noise(self, k: int, like: Tensor) -> Tensor:
-        """The same for all members, and for networks of the same shape."""
+        """Draw noise that is the same for all members, and for networks of the same shape."""
         if not like.is_floating_point():
             raise ValueError(
                 f"noise is added to numbers, got an input of {like.dtype}; use noise_at='layer'"
             )
-        shape = like.shape[1:] if self.opened.members else like.shape
+        shape = like.shape[1:] if self.inputs.members else like.shape
         draws = torch.randn(shape, generator=self.generators[k], dtype=torch.float64)
         mean, sd = self.noises[k]
         return draws.mul_(sd).add_(mean).to(like)
 
-    def _fluctuate(
+    def _add_fluctuation(
         self, name: str, k: int, clean: tuple[Tensor, Tensor], noisy: tuple[Tensor, Tensor]
     ) -> None:
-        given, gives = (
-            (self._by_unit(after, name) - before).abs().sum((2, 3))
-            for before, after in zip(clean, noisy, strict=True)
+        of_input, of_output = (
+            (self._by_unit(changed, name) - unchanged).abs().sum((2, 3))
+            for unchanged, changed in zip(clean, noisy, strict=True)
         )
-        self.found[name].fluctuations[k].append((given, gives))
+        self.totals[name].fluctuations[k].append((of_input, of_output))
 
-    def _slope(
-        self, totals: _LayerTotals, module: nn.Module, given: Tensor, gives: Tensor, name: str
-    ) -> Tensor | None:
-        """The derivatives of a unit-wise activation, None for others."""
+    def _slope(self, module: nn.Module, x: Tensor, output: Tensor, name: str) -> Tensor | None:
+        """Return the derivatives of a unit-wise activation, None for others."""
+        totals = self.totals[name]
         if totals.unitwise is None:
-            totals.unitwise = given.shape == gives.shape and self._is_unitwise(module, given, name)
+            totals.unitwise = x.shape == output.shape and self._is_unitwise(module, x, name)
         if not totals.unitwise:
             return None
         with torch.enable_grad():
-            y = given.detach().clone().requires_grad_()
+            leaf = x.detach().clone().requires_grad_()
             # times 1, as an activation that works in place may not do so on a leaf
-            (slope,) = torch.autograd.grad(module.forward(y * 1).sum(), y)
+            (slope,) = torch.autograd.grad(module.forward(leaf * 1).sum(), leaf)
         return self._by_unit(slope, name)
 
-    def _is_unitwise(self, module: nn.Module, given: Tensor, name: str) -> bool:
-        """Tell whether the units at odd places stay what they are when the others change."""
-        units = torch.arange(self._by_unit(given, name).shape[2], device=given.device)
-        shape = [1] * given.ndim
-        axis = -1 if self.opened.members else feature_axis(self.opened.network, name, self.dim) or 1
+    def _is_unitwise(self, module: nn.Module, x: Tensor, name: str) -> bool:
+        """Tell whether the odd units do not change when the even ones do."""
+        units = torch.arange(self._by_unit(x, name).shape[2], device=x.device)
+        shape = [1] * x.ndim
+        axis = -1 if self.inputs.members else feature_axis(self.inputs.network, name, self.dim) or 1
         shape[axis] = -1
-        even = (units % 2 == 0).reshape(shape).to(given)
-        before, after = module.forward(given.clone()), module.forward(given + even)
+        even = (units % 2 == 0).reshape(shape).to(x)
+        before, after = module.forward(x.clone()), module.forward(x + even)
         return torch.equal(before * (1 - even), after * (1 - even))
 
-    def result(self) -> ActivationStats:
+    def stats(self, dead_tol: float) -> ActivationStats:
+        """Return the tables of all layers."""
         units, layers, samples = [], [], [_NO_SAMPLES]
-        for name, totals in self.found.items():
+        for name, totals in self.totals.items():
             for member, activation in enumerate(totals.activations):
-                where: dict[str, Any] = {"member": member, "layer": name}
-                table = totals.of_units(member, self.look.dead_tol)
-                units.append(pd.DataFrame({**where, **table}))
-                means = {share: table[share].mean() for share in ("saturated", "flat", "dead")}
-                sizes = {"mean": table["mean"].mean(), "mean_abs": table["mean"].abs().mean()}
-                about = {"activation": activation, "n_units": len(table)}
-                layers.append(where | about | sizes | means)
-            for (mean, sd), parts in zip(self.noises, totals.fluctuations, strict=True):
-                given, gives = (torch.cat(rows, 1).cpu().numpy() for rows in zip(*parts))  # noqa: B905
-                n_members, n_rows = gives.shape
-                columns = {
-                    "member": np.repeat(np.arange(n_members), n_rows),
-                    "layer": name,
-                    "noise_mean": mean,
-                    "noise_sd": sd,
-                    "sample": np.tile(np.arange(n_rows), n_members),
-                    "fluctuation": gives.ravel(),
-                    "input_fluctuation": given.ravel(),
-                }
-                samples.append(pd.DataFrame(columns))
-        by_sample = pd.concat(samples[1:] or samples, ignore_index=True)
+                table = totals.unit_table(member, dead_tol)
+                units.append(pd.DataFrame({"member": member, "layer": name, **table}))
+                layers.append(
+                    {
+                        "member": member,
+                        "layer": name,
+                        "activation": activation,
+                        "n_units": len(table),
+                        "mean": table["mean"].mean(),
+                        "mean_abs": table["mean"].abs().mean(),
+                        **{share: table[share].mean() for share in ("saturated", "flat", "dead")},
+                    }
+                )
+            for noise, batches in zip(self.noises, totals.fluctuations, strict=True):
+                samples.append(_sample_table(name, noise, batches))
+        sample_table = pd.concat(samples[1:] or samples, ignore_index=True)
         return ActivationStats(
             pd.DataFrame(layers),
             pd.concat(units, ignore_index=True),
-            _summarise_fluctuation(by_sample),
-            by_sample,
+            _summarise_fluctuation(sample_table),
+            sample_table,
         )
 
 
 _KEYS = ["member", "layer", "noise_mean", "noise_sd"]
 _NO_SAMPLES = pd.DataFrame(columns=[*_KEYS, "sample", "fluctuation", "input_fluctuation"])
+
+
+def _sample_table(
+    layer: str, noise: Noise, batches: Sequence[tuple[Tensor, Tensor]]
+) -> pd.DataFrame:
+    """Return a table with one row per member and sample of a layer and a noise."""
+    of_input, of_output = (
+        torch.cat(tensors, 1).cpu().numpy() for tensors in zip(*batches, strict=True)
+    )
+    n_members, n_rows = of_output.shape
+    columns = {
+        "member": np.repeat(np.arange(n_members), n_rows),
+        "layer": layer,
+        "noise_mean": noise[0],
+        "noise_sd": noise[1],
+        "sample": np.tile(np.arange(n_rows), n_members),
+        "fluctuation": of_output.ravel(),
+        "input_fluctuation": of_input.ravel(),
+    }
+    return pd.DataFrame(columns)
 
 
 def _summarise_fluctuation(samples: pd.DataFrame) -> pd.DataFrame:
@@ -619,9 +638,7 @@ def _summarise_fluctuation(samples: pd.DataFrame) -> pd.DataFrame:
     return table.reset_index()
 
 
-# ---- The power of a network's channels, and where it lies ----------------------------------------
-
-At = Literal["input", "output"]
+# ---- The power of a network's channels -----------------------------------------------------------
 
 
 def power_decomposition(
@@ -629,7 +646,7 @@ def power_decomposition(
     X: Any,
     *,
     layers: Layers = None,
-    at: At | None = None,
+    at: Literal["input", "output"] | None = None,
     dim: int | None = None,
     per_channel: bool = False,
     batch_size: int = 256,
@@ -648,7 +665,7 @@ def power_decomposition(
         As in `activation_stats`.
     layers : str or list of str, optional
         Layers by their names in ``named_modules()``. By default the outputs of the normalisation
-        layers, or if there are none, the inputs of the activations.
+        layers. A network without them is measured at the inputs of its activations.
     at : {"output", "input"}, optional
         Whether to measure the outputs or the inputs of the layers. By default "output" if
         ``layers`` is given or the network has normalisation layers, else "input".
@@ -693,32 +710,32 @@ def power_decomposition(
     """
     if at not in (None, "input", "output"):
         raise ValueError(f"at must be 'input' or 'output', got {at!r}")
-    opened = open_model(model, X, batch_size)
-    hooked = choose_modules(opened, layers, NORM_KINDS)
-    if not hooked:
-        hooked, at = choose_modules(opened, None, ACTIVATION_KINDS), at or "input"
-    check_found(hooked, "normalisation or activation")
-    found: dict[str, _Power] = {}
+    inputs = network_inputs(model, X, batch_size)
+    selected = select_layers(inputs, layers, NORM_KINDS)
+    if not selected:
+        selected, at = select_layers(inputs, None, ACTIVATION_KINDS), at or "input"
+    check_not_empty(selected, "normalisation or activation")
+    powers: dict[str, _Power] = {}
 
-    def see(name: str, _: nn.Module, given: Tensor, gives: Tensor) -> None:
-        units = by_unit(opened, given if at == "input" else gives, name, dim)
-        found.setdefault(name, _Power()).add(units)
+    def observe(name: str, _: nn.Module, x: Tensor, output: Tensor) -> None:
+        units = by_unit(inputs, x if at == "input" else output, name, dim)
+        powers.setdefault(name, _Power()).add(units)
 
-    for arguments in opened.batches():
-        observe_pass(opened.network, arguments, hooked, see)
-    if not found:
+    for arguments in inputs.batches():
+        observe_pass(inputs.network, arguments, selected, observe)
+    if not powers:
         raise ValueError("X gave no rows to the layers")
     tables = []
-    for depth, (name, power) in enumerate(found.items(), 1):
+    for depth, (name, power) in enumerate(powers.items(), 1):
         terms = power.terms()
         n_members, n_channels = terms["P"].shape
         for member in range(n_members):
             where = {"member": member, "depth": depth, "layer": name}
-            values = {term: each[member].cpu().numpy() for term, each in terms.items()}
+            values = {term: tensor[member].cpu().numpy() for term, tensor in terms.items()}
             if per_channel:
                 tables.append(pd.DataFrame({**where, "channel": range(n_channels), **values}))
             else:
-                means = {term: each.mean() for term, each in values.items()}
+                means = {term: channels.mean() for term, channels in values.items()}
                 tables.append(pd.DataFrame([{**where, "n_channels": n_channels, **means}]))
     return pd.concat(tables, ignore_index=True)
 
@@ -730,14 +747,14 @@ class _Power:
         self.means, self.sds, self.squares = UnitMoments(), UnitMoments(), UnitMoments()
 
     def add(self, values: Tensor) -> None:
-        """Take in a batch, (members, rows, channels, positions)."""
+        """Add a batch, (members, rows, channels, positions)."""
         means = values.mean(-1, keepdim=True)
         self.means.add(means.squeeze(-1))
         self.sds.add((values - means).square().mean(-1).sqrt())  # std() is slow on few positions
         self.squares.add(values.square().mean(-1))
 
     def terms(self) -> dict[str, Tensor]:
-        """Each (members, channels)."""
+        """Return the terms of Eq. (5), (members, channels) each."""
         # ProxyNorm Eq. (5)
         return {
             "P": self.squares.mean,
@@ -746,103 +763,3 @@ class _Power:
             "P3": self.sds.mean.square(),
             "P4": self.sds.variance,
         }
-
-
-# ---- Activation statistics of a network as it trains ---------------------------------------------
-
-
-class ActivationRecorder(Callback):
-    """Record `activation_stats` after the epochs of an estimator's ``fit``, as a callback.
-
-    It does not change the training. A second fit with the same recorder appends to its tables and
-    continues the member numbers. Use a new recorder for each fit.
-
-    Parameters
-    ----------
-    n_rows : int, default=256
-        Number of rows for the statistics, evenly spaced in the table passed to ``fit`` (all rows if
-        it has fewer). In ``fit_parquet`` they are validation rows.
-    every : int, default=1
-        Number of epochs between two records. The first epoch is always recorded.
-    noises, noise_at
-        As in `activation_stats`.
-
-    Attributes
-    ----------
-    layers, fluctuation : DataFrame
-        As in `ActivationStats`, with ``epoch`` as the first column. ``member`` is the number of the
-        network in the fit.
-
-    Raises
-    ------
-    ValueError
-        If ``n_rows`` or ``every`` is less than 1, or a noise is out of range. During ``fit``, if
-        there are no rows in memory for the statistics.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from combutab import MLPClassifier
-    >>> recorder = ActivationRecorder(every=10)
-    >>> fixed = {"max_iter": 20, "n_iter_no_change": float("inf"), "random_state": 0}
-    >>> net = MLPClassifier((16,), "combu", callbacks=[recorder], **fixed)
-    >>> _ = net.fit(*load_iris(return_X_y=True))
-    >>> recorder.layers[["epoch", "layer", "activation", "n_units"]]
-       epoch          layer activation  n_units
-    0      1  activations.0      combu       16
-    1     10  activations.0      combu       16
-    2     20  activations.0      combu       16
-    >>> recorder.layers["dead"].between(0, 1).all()
-    np.True_
-    """
-
-    def __init__(
-        self,
-        n_rows: int = 256,
-        *,
-        every: int = 1,
-        noises: Sequence[Noise] = PAPERS_NOISES,
-        noise_at: Literal["layer", "input"] = "layer",
-    ) -> None:
-        if n_rows < 1 or every < 1:
-            raise ValueError(f"n_rows and every must be at least 1, got {n_rows=}, {every=}")
-        self.n_rows, self.every = n_rows, every
-        self._look = Look(tuple(noises), noise_at)
-        self._tables: dict[str, list[pd.DataFrame]] = {"layers": [], "fluctuation": []}
-        self._before = self._n_members = 0  # networks of the stacks that are done; of this one
-
-    @property
-    def layers(self) -> pd.DataFrame:
-        return self._table("layers")
-
-    @property
-    def fluctuation(self) -> pd.DataFrame:
-        return self._table("fluctuation")
-
-    def on_train_begin(self, n_members: int, max_epochs: int) -> None:
-        self._before += self._n_members
-        self._n_members = n_members
-
-    def on_epoch_network(self, report: EpochReport, network: TableNetwork, data: Rows) -> None:
-        if report.epoch > 1 and report.epoch % self.every:
-            return
-        n = len(data.dense)
-        if not n:
-            raise ValueError(
-                "there are no rows in memory to record activations on; for a table that does not "
-                "fit in memory, set early_stopping=True, so that there are validation rows"
-            )
-        n_kept = min(n, self.n_rows)
-        rows = torch.arange(n_kept, device=data.dense.device) * n // n_kept
-        codes = None if data.codes is None else data.codes[rows]
-        stats = self._look(open_stack(network, data.dense[rows], codes, self.n_rows))
-        members = [self._before + member for member in report.members]
-        for name, tables in self._tables.items():
-            table: Any = getattr(stats, name)
-            table["member"] = table["member"].map(dict(enumerate(members)))
-            table.insert(0, "epoch", report.epoch)
-            tables.append(table)
-
-    def _table(self, name: str) -> pd.DataFrame:
-        tables = self._tables[name]
-        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
