@@ -270,6 +270,16 @@ def pack_folds(folder):
 
 
 @case
+def pack_scoring(folder):
+    weight = np.random.default_rng(5).random(len(X))
+    pack = combutab().PackClassifier(
+        n_members=4, cv=2, max_iter=4, random_state=0, scoring="roc_auc", class_weight="balanced"
+    )
+    pack.fit(X, C, sample_weight=weight)
+    return fitted(pack) | {"oof": pack.oof_decision_function_, "members": pack.members_}
+
+
+@case
 def table_encoder(folder):
     from combutab.preprocessing import TableEncoder
 

@@ -205,12 +205,6 @@ def train_streamed(
     return train_stack(net, _on_device(job.rows, job), job.plans, job.config, callbacks, stream)
 
 
-def first_states(job: Job) -> tuple[dict[str, Tensor], ...]:
-    """The weights that a job's members begin with."""
-    net, _, _ = _assemble([job], _members_of(job))
-    return tuple(net.member_state(i) for i in range(len(job.members)))
-
-
 def _members_of(job: Job) -> list[Place]:
     return [Place(0, i) for i in range(len(job.members))]
 

@@ -63,19 +63,19 @@ from combutab.estimators._classifier import CLASS_WEIGHT, ClassPredictions, MLPC
 from combutab.estimators._docs import document
 from combutab.estimators._export import Exports, TableModule
 from combutab.estimators._fitted import LearnedTable
-from combutab.estimators._jobs import Job, OutOfFold, Scorer, output_scorer
+from combutab.estimators._jobs import OutOfFold, Scorer, output_scorer
 from combutab.estimators._pack_training import (
     BOOSTING,
     MIN_ROWS,
     Boosted,
-    MemberHistory,
+    PackMember,
     auto_folds,
     boost_folds,
     choose_snapshots,
     draw_members,
     history_table,
     make_groups,
-    member_jobs,
+    make_members,
     member_table,
     train_members,
 )
@@ -332,7 +332,7 @@ class BasePack(_Kept):
         words = f"{type(self).__name__} {plain_parameters(self)}"
         with sharing(lambda: f"{words} {sample_weight is None} {X_val is None}"):
             seed = seed_from(self.random_state)
-            members = self._draw(seed)
+            estimators = self._draw(seed)
             if X_val is not None and not (self.cv is None or isinstance(self.cv, str)):
                 raise ValueError(f"X_val and cv={self.cv!r} do not go together; use cv=None")
             self.__dict__.pop("_groups", None)
@@ -342,19 +342,24 @@ class BasePack(_Kept):
             prepared = encoder.encode_data(data, self._split_rows(data, encoder, seed))
             of_rows = prepared.out_of_fold
             n_parts = N_PARTS if self.scoring is None else N_PARTS_SCORER
-            jobs, histories = member_jobs(members, prepared, n_parts)
+            members = make_members(estimators, prepared, n_parts)
             scorer, (_, held_out) = None, prepared.splits[0]
             if self.scoring is not None and held_out is not None:
                 rows = prepared.rows.each(itemgetter(held_out))
                 scorer = output_scorer(
-                    members[0], self.scoring, prepared.target, rows, prepared.rows.y, name="scoring"
+                    estimators[0],
+                    self.scoring,
+                    prepared.target,
+                    rows,
+                    prepared.rows.y,
+                    name="scoring",
                 )
 
             with fit_task(self, X, y, sample_weight, n_parts=len(members)) as task:
 
                 def report_progress(n_trained: int) -> None:
                     if self.verbose:
-                        losses = [s.loss for history in histories for s in history.snapshots()]
+                        losses = [s.loss for m in members for s in m.history.snapshots()]
                         best = (
                             f", best loss = {min(losses):.6f}" if np.isfinite(losses).any() else ""
                         )
@@ -364,14 +369,12 @@ class BasePack(_Kept):
 
                 # of the time a fifth is left to the trees
                 deadline = started + (0.8 if self.boosting else 1.0) * seconds
-                interrupted = train_members(jobs, histories, deadline, self.n_jobs, report_progress)
+                interrupted = train_members(members, deadline, self.n_jobs, report_progress)
                 boosted: list[Boosted] = []
-                if self.boosting and not interrupted and any(h.usable for h in histories):
-                    trees = boost_folds(jobs, histories, prepared.target, seed, started + seconds)
+                if self.boosting and not interrupted and any(m.history.usable for m in members):
+                    trees = boost_folds(members, prepared.target, seed, started + seconds)
                     boosted, interrupted = self._collected(trees)
-                self._keep(
-                    members, jobs, histories, boosted, of_rows, scorer, interrupted=interrupted
-                )
+                self._keep(members, boosted, of_rows, scorer, interrupted=interrupted)
             if of_rows is not None:
                 self.oof_n_repeated_ = prepared.count_repeated_rows(X, y)
         return self
@@ -491,9 +494,7 @@ class BasePack(_Kept):
 
     def _keep(
         self,
-        members: Sequence[BaseMLP],
-        jobs: Sequence[Job],
-        histories: Sequence[MemberHistory],
+        members: Sequence[PackMember],
         boosted: Sequence[Boosted],
         of_rows: OutOfFold | None,
         scorer: Scorer | None,
@@ -501,26 +502,27 @@ class BasePack(_Kept):
         interrupted: bool,
     ) -> Self:
         """Choose the ensemble, and keep its networks and trees alone."""
-        if not any(history.usable for history in histories):
+        if not any(member.history.usable for member in members):
             raise ValueError(
                 "All members of the pack diverged: the input data may contain large values and "
                 "need to be preprocessed. Or set member_params, such as {'max_grad_norm': 1.0} or "
                 "a lower 'learning_rate_init'"
             )
         size = self.max_ensemble_size
-        chosen = broadcast(choose_snapshots(jobs, histories, boosted, size, scorer))
-        groups, trees, selected = make_groups(members, jobs, histories, boosted, chosen)
+        chosen = broadcast(choose_snapshots(members, boosted, size, scorer))
+        groups, trees, selected = make_groups(members, boosted, chosen)
         target = groups[0].target_
         with uninterrupted():
-            self.members_ = member_table(members, jobs, histories, boosted, chosen)
-            self.history_ = history_table(histories)
+            self.members_ = member_table(members, boosted, chosen)
+            self.history_ = history_table(members)
             self.validation_loss_ = chosen.loss
             self.best_member_validation_loss_ = chosen.best_single
             self._take_groups(groups, trees, selected)
             for name in (target.held_out_name, "oof_folds_", "oof_groups_", "oof_n_repeated_"):
                 self.__dict__.pop(name, None)
             if of_rows is not None:
-                plans = [job.plans[0] for job in jobs[: 1 + max(h.fold for h in histories)]]
+                n_folds = 1 + max(member.history.fold for member in members)
+                plans = [member.job.plans[0] for member in members[:n_folds]]
                 self.__dict__.update(of_rows.attributes(plans))
                 rows = torch.cat([rows for rows, _ in chosen.out_of_fold])
                 values = [target.held_out(raw) for _, raw in chosen.out_of_fold]

@@ -8,7 +8,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -28,7 +28,6 @@ from combutab.estimators._jobs import (
     Job,
     Place,
     Scorer,
-    first_states,
     is_interrupted,
     sorted_by_activation,
     stacks_to_train,
@@ -252,11 +251,38 @@ def losses_without_parts(
     return losses
 
 
-class _Recorder(Callback):
-    """Trains one stack, and tells the histories of its members of their epochs.
+@dataclass
+class PackMember:
+    """A network of a pack: its estimator, its training job, and the history of its training."""
 
-    It ends the stack at the deadline, in ``time.time()``, and leaves one out that would begin then,
-    unless it ``must`` train. It is sent along to another process, and its histories come back.
+    estimator: BaseMLP
+    job: Job
+    history: MemberHistory
+
+    @property
+    def n_train(self) -> int:
+        """Number of training rows."""
+        return len(self.job.plans[0].rows)
+
+    @property
+    def val_rows(self) -> Tensor | None:
+        """Positions of the validation rows."""
+        return self.job.plans[0].val_rows
+
+    def val_targets(self) -> tuple[Tensor, Tensor | None]:
+        """Encoded targets of the validation rows, and their weights."""
+        rows, val_rows = self.job.rows, self.val_rows
+        assert val_rows is not None
+        y = rows.y[val_rows]
+        weight = None if rows.weight is None else rows.weight[val_rows]
+        return y.double() if y.is_floating_point() else y, weight
+
+
+class _Recorder(Callback):
+    """Trains one stack, and passes each epoch to the histories of the stack's members.
+
+    It stops the stack at the deadline, in ``time.time()``, and does not train a stack after it
+    unless the stack ``must`` train. In another process it is a copy, whose histories are sent back.
     """
 
     def __init__(
@@ -281,122 +307,120 @@ class _Recorder(Callback):
         return time.time() >= self.deadline
 
 
-def member_jobs(
-    members: Sequence[BaseMLP], prepared: Prepared, n_parts: int
-) -> tuple[list[Job], list[MemberHistory]]:
-    """Make each member's job, and what follows it; members take turns at the folds.
+def make_members(
+    estimators: Sequence[BaseMLP], prepared: Prepared, n_parts: int
+) -> list[PackMember]:
+    """Make the job and the history of each member; members have the folds in turn.
 
     Validation rows of the table itself are divided into ``n_parts`` for scores.
 
-    Networks that differ in the scale of their first frequencies have one shape all the same: they
-    begin with weights that are drawn here.
+    Networks that only differ in the scale of their initial frequencies have the same shape, so that
+    they are trained together.
     """
-    jobs, histories = [], []
-    for i, member in enumerate(members):
-        number = i % len(prepared.splits)
-        fold = replace(prepared, splits=(prepared.splits[number],), out_of_fold=None)
-        with warnings.catch_warnings():  # a batch_size above the rows of a fold is no news
+    members = []
+    for i, estimator in enumerate(estimators):
+        fold = i % len(prepared.splits)
+        train, val = prepared.splits[fold]
+        with warnings.catch_warnings():  # a batch can have fewer rows in a small fold
             warnings.filterwarnings("ignore", "Got `batch_size`")
-            job = member.make_job(fold)
-        (train, val), parts = fold.splits[0], None
+            job = estimator.make_job(replace(prepared, splits=((train, val),), out_of_fold=None))
+        parts = None
         if prepared.out_of_fold is not None and val is not None:
             parts = prepared.out_of_fold.parts(prepared.rows.y, train, val, n_parts)
-        history = MemberHistory(job.config.loss, job.config.max_epochs, number, parts)
-        config, plans = job.config, job.plans
-        if fold.splits[0][1] is not None:
-            config = replace(config, score="scorer")
-            plans = tuple(replace(plan, scorer=history) for plan in plans)
-        spec = job.spec
-        if isinstance(spec, MLPSpec):
-            spec = replace(spec, frequency_scale=1.0)
-        first = first_states(job)
-        jobs.append(replace(job, spec=spec, config=config, plans=plans, start_states=first))
-        histories.append(history)
-    return jobs, histories
+        history = MemberHistory(job.config.loss, job.config.max_epochs, fold, parts)
+        if val is not None:
+            plans = tuple(replace(plan, scorer=history) for plan in job.plans)
+            job = replace(job, config=replace(job.config, score="scorer"), plans=plans)
+        if isinstance(job.spec, MLPSpec):
+            scale = job.spec.frequency_scale
+            networks = tuple(replace(network, frequency_scale=scale) for network in job.members)
+            job = replace(job, spec=replace(job.spec, frequency_scale=1.0), members=networks)
+        members.append(PackMember(estimator, job, history))
+    return members
 
 
 def train_members(
-    jobs: Sequence[Job],
-    histories: list[MemberHistory],
+    members: Sequence[PackMember],
     deadline: float,
     n_jobs: int | None,
     on_trained: Callable[[int], None],
 ) -> bool:
-    """Train one member a job until the deadline; what it learns is in its history.
+    """Train the members until the deadline, which fills their histories.
 
-    Stacks train in threads, or wherever joblib's context sends them. Members know nothing of one
-    another, so that it makes no difference but to what is left out for want of time. Where ranks
-    share the fit each trains some of the stacks, and all have all histories in the end; the first
-    one tells of its own members, then of all.
+    Stacks train in threads, or in the processes of joblib's context. Histories do not depend on it,
+    except for members that are not trained because of the deadline. If ranks share the fit, each
+    rank trains some of the stacks, and all ranks get all histories; the first rank reports its own
+    members, and then all of them.
 
     Returns
     -------
     bool
-        Whether Ctrl-C ended it. It ends the program as ever where no epoch is done, or ranks share
+        Whether Ctrl-C ended it. Ctrl-C raises KeyboardInterrupt if no epoch is done, or ranks share
         the fit.
     """
     world = current()
     if not isinstance(world, Ranks):
-        return _train(jobs, histories, deadline, n_jobs, on_trained)
-    tell = (lambda _: None) if world.number else on_trained
+        return _train(members, deadline, n_jobs, on_trained)
+    report = (lambda _: None) if world.number else on_trained
 
     def train(skip: Collection[int]) -> dict[int, MemberHistory]:
-        if _train(jobs, histories, deadline, n_jobs, tell, skip):
+        if _train(members, deadline, n_jobs, report, skip):
             raise KeyboardInterrupt
-        return {i: history for i, history in enumerate(histories) if i not in skip}
+        return {i: member.history for i, member in enumerate(members) if i not in skip}
 
-    for of_rank in train_shared_jobs(world, jobs, train):
-        for i, history in of_rank.items():
-            histories[i] = history
-    tell(sum(bool(history.epochs) for history in histories))
+    for histories in train_shared_jobs(world, [member.job for member in members], train):
+        for i, history in histories.items():
+            members[i].history = history
+    report(sum(bool(member.history.epochs) for member in members))
     return False
 
 
 def _train(
-    jobs: Sequence[Job],
-    histories: list[MemberHistory],
+    members: Sequence[PackMember],
     deadline: float,
     n_jobs: int | None,
     on_trained: Callable[[int], None],
     skip: Collection[int] = (),
 ) -> bool:
-    """Train the members of this process: all but those to skip."""
-    backend, wanted = get_active_backend(prefer="threads")
-    spread = not getattr(backend, "supports_sharedmem", False) and not on_worker()
+    """Train the members of this process, which are all except those to skip."""
+    backend, n_workers = get_active_backend(prefer="threads")
+    uses_processes = not getattr(backend, "supports_sharedmem", False) and not on_worker()
+    jobs = [member.job for member in members]
     stacks = stacks_to_train(jobs, skip)
 
     def train(stacks: Sequence[Sequence[Place]], n_jobs: int | None, *, must: bool = False) -> None:
         recorders = [
-            _Recorder([histories[place.job] for place in stack], deadline, must=must)
+            _Recorder([members[place.job].history for place in stack], deadline, must=must)
             for stack in stacks
         ]
         n_trained = 0
         with closing(train_jobs(jobs, stacks, recorders, n_jobs=n_jobs)) as outputs:
-            for i, found in outputs:
-                if isinstance(found, Failed):
-                    raise found.error
-                own, interrupted = found
-                for place, history in zip(stacks[i], own, strict=True):
-                    if history.epochs:  # else its job, whose scorer it is, may train again
-                        histories[place.job] = history
+            for i, output in outputs:
+                if isinstance(output, Failed):
+                    raise output.error
+                histories, interrupted = output
+                for place, history in zip(stacks[i], histories, strict=True):
+                    if history.epochs:  # a member without epochs may be trained again
+                        members[place.job].history = history
                 if interrupted:
                     raise KeyboardInterrupt
-                n_trained += sum(bool(history.epochs) for history in own)
+                n_trained += sum(bool(history.epochs) for history in histories)
                 on_trained(n_trained)
 
     try:
-        if spread and (n_jobs or wanted) != 1:
-            train(stacks, n_jobs or wanted)
+        if uses_processes and (n_jobs or n_workers) != 1:
+            train(stacks, n_jobs or n_workers)
         else:
             with parallel_config(backend="threading"):
                 train(stacks, n_jobs)
-        if stacks and not any(history.epochs for history in histories):  # all were too late
+        if stacks and not any(member.history.epochs for member in members):  # all were too late
             train(stacks[:1], 1, must=True)
         return False
     except KeyboardInterrupt:
-        if not any(history.usable for history in histories):
+        if not any(member.history.usable for member in members):
             raise
-        histories[:] = map(copy.copy, histories)  # a thread may end its epoch later
+        for member in members:  # a thread may end its epoch later
+            member.history = copy.copy(member.history)
         return True
 
 
@@ -436,48 +460,65 @@ def _weighted_mean(rows: Tensor, weight: Tensor | None) -> Tensor:  # (..., n) -
     return rows.mean(-1) if weight is None else (rows * weight).sum(-1) / weight.sum()
 
 
-@dataclass(frozen=True)
-class ScoredPool:
-    """What can be chosen from by a score: ``loss`` gives that of an ensemble, smaller is better."""
-
-    loss: Callable[[Sequence[int]], float]
-    n_candidates: int
-
-    def losses_after(self, selected: Sequence[int]) -> np.ndarray:
-        """Losses of the ensemble of these and each of the pool's."""
-        found = [self.loss([*selected, i]) for i in range(self.n_candidates)]
-        return np.nan_to_num(np.array(found), nan=np.inf)
-
-
 def select_greedily(
-    pool: Pool | ScoredPool, n_selected: int, *, first: int | None = None
+    losses_after: Callable[[Sequence[int]], np.ndarray],
+    n_selected: int,
+    *,
+    first: int | None = None,
 ) -> tuple[list[int], list[float]]:
-    """Pick, again and again, what makes the ensemble's loss smallest; the ``first`` may be given.
+    """Select again and again the candidate that makes the loss of the ensemble smallest.
+
+    ``losses_after`` maps selected positions to the loss with each of the candidates added to them.
+    The ``first`` selection may be given.
 
     Returns
     -------
     list of int
-        Positions in the pool, which may repeat; of equal losses the first.
+        Positions of candidates, which may repeat; the first one if losses are equal.
     list of float
-        The ensemble's loss after each pick.
+        Loss of the ensemble after each selection.
     """
     selected: list[int] = []
     losses: list[float] = []
     for _ in range(n_selected):
-        candidates = pool.losses_after(selected)
+        candidates = losses_after(selected)
         best = int(candidates.argmin()) if selected or first is None else first
         selected.append(best)
         losses.append(float(candidates[best]))
     return selected, losses
 
 
-# ---- The ensemble of a pack: which snapshots and trees are chosen, and how often each counts -----
+def _losses_by_score(
+    score: Callable[[Sequence[int]], float], n_candidates: int, selected: Sequence[int]
+) -> np.ndarray:
+    """Minus the score of the ensemble with each candidate added, (n_candidates,)."""
+    losses = np.array([-score([*selected, i]) for i in range(n_candidates)])
+    return np.nan_to_num(losses, nan=np.inf)
 
-_Place = tuple[int, int]  # a member and one of its snapshots; or a setting of trees, and a fold
-_PICKS = 8  # of each of several folds
-_KINDS = 20  # picks among the networks and the settings of trees
-_BEHIND = 1.5  # times the loss of the best network, with which a setting is given up
-BOOSTING = "boosting"  # what the table of members has for trees
+
+# ---- The ensemble of a pack: selected snapshots and trees, and their weights ---------------------
+
+_PICKS = 8  # selections in each of several folds
+_KINDS = 20  # selections among the networks and the settings of trees
+_BEHIND = 1.5  # a setting of trees is given up at this multiple of the best network's loss
+BOOSTING = "boosting"  # activation of trees in the table of members
+
+
+class Key(NamedTuple):
+    """Name of a candidate: snapshot of a member, or trees of a setting and a fold."""
+
+    kind: str  # "network" or "trees"
+    number: int  # of the member, or of the setting
+    part: int  # number of the snapshot, or of the fold
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A snapshot or trees, and its raw outputs for the validation rows of its fold."""
+
+    key: Key
+    fold: int
+    raw: Tensor  # (n, n_outputs) float64, of networks after calibration
 
 
 @dataclass(frozen=True)
@@ -494,404 +535,353 @@ class Boosted:
     loss: float
     without_part: Sequence[Tensor] = ()
 
+    def candidate(self, without_part: int | None) -> Candidate:
+        """The candidate, chosen by all validation rows or by those outside of a part."""
+        raw = self.raw
+        if without_part is not None and without_part < len(self.without_part):
+            raw = self.without_part[without_part]
+        return Candidate(Key("trees", self.setting, self.fold), self.fold, raw.double())
+
 
 def boost_folds(
-    jobs: Sequence[Job],
-    histories: Sequence[MemberHistory],
-    target: Target,
-    seed: int,
-    deadline: float,
+    members: Sequence[PackMember], target: Target, seed: int, deadline: float
 ) -> Iterator[Boosted]:
-    """Boost trees of each setting without each fold; a setting that is far behind on the first one.
+    """Boost trees of each setting for each fold, on the rows of the fold's networks.
 
-    They end where the networks' rows set aside are predicted no better. What is not begun by the
-    deadline is left out, and so are folds without a network.
+    Boosting stops when the loss of the validation rows does not improve. A setting that is much
+    worse than the networks on the first fold is given up. Trees that would begin after the deadline
+    and folds without a network are left out.
     """
-    if jobs[0].plans[0].val_rows is None or not can_boost(target):
+    if members[0].val_rows is None or not can_boost(target):
         return
-    first: dict[int, int] = {}  # the first member of each fold
-    for member, history in enumerate(histories):
-        if history.usable:
-            first.setdefault(history.fold, member)
-    for number, settings in enumerate(SETTINGS):
-        for fold, member in first.items():
+    first_members: dict[int, PackMember] = {}  # by fold
+    for member in members:
+        if member.history.usable:
+            first_members.setdefault(member.history.fold, member)
+    for setting in range(len(SETTINGS)):
+        for fold, member in first_members.items():
             if time.time() >= deadline:
                 return
-            job, loss = jobs[member], histories[member].loss
-            plan, rows = job.plans[0], job.rows
-            assert plan.val_rows is not None
-            cardinalities = job.spec.cardinalities
-            trees = boost(rows, plan.rows, plan.val_rows, cardinalities, target, settings, seed)
-            if trees is None:
+            boosted = _boost_fold(member, target, setting, seed)
+            if boosted is None:
                 break
-            y, weight = rows.y[plan.val_rows], rows.weight
-            codes = None if rows.codes is None else rows.codes[plan.val_rows].numpy()
-            y = y.double() if y.is_floating_point() else y
-            weight = None if weight is None else weight[plan.val_rows]
-            parts = histories[member].parts
-            losses, without_part = list[list[float]](), dict[int, Tensor]()
-            for raw in trees.stages(rows.dense[plan.val_rows].numpy(), codes):
-                of_rows = loss.rows(raw, y)
-                losses.append(losses_without_parts(of_rows, weight, parts))
-                for k, part_losses in enumerate(zip(*losses, strict=True)):
-                    if k not in without_part and has_stopped(part_losses):
-                        without_part[k] = raw.clone()
-            own = float(_weighted_mean(of_rows, weight))
-            outputs = [without_part.get(k, raw) for k in range(count_parts(parts))]
-            yield Boosted(number, fold, trees, raw, own, outputs)
-            best = min(s.loss for h in histories if h.fold == fold for s in h.snapshots())
-            if len(first) > 1 and fold == next(iter(first)) and own > _BEHIND * best > 0:
+            yield boosted
+            histories = [member.history for member in members if member.history.fold == fold]
+            best = min(s.loss for history in histories for s in history.snapshots())
+            is_first = len(first_members) > 1 and fold == next(iter(first_members))
+            if is_first and boosted.loss > _BEHIND * best > 0:
                 break
+
+
+def _boost_fold(member: PackMember, target: Target, setting: int, seed: int) -> Boosted | None:
+    """Boost trees on the training rows of a member; None if there is nothing to learn."""
+    rows, train, val_rows = member.job.rows, member.job.plans[0].rows, member.val_rows
+    assert val_rows is not None
+    cardinalities = member.job.spec.cardinalities
+    trees = boost(rows, train, val_rows, cardinalities, target, SETTINGS[setting], seed)
+    if trees is None:
+        return None
+    codes = None if rows.codes is None else rows.codes[val_rows].numpy()
+    y, weight = member.val_targets()
+    parts = member.history.parts
+    losses, without_part = list[list[float]](), dict[int, Tensor]()
+    for raw in trees.stages(rows.dense[val_rows].numpy(), codes):
+        row_losses = member.history.loss.rows(raw, y)
+        losses.append(losses_without_parts(row_losses, weight, parts))
+        for k, part_losses in enumerate(zip(*losses, strict=True)):
+            if k not in without_part and has_stopped(part_losses):
+                without_part[k] = raw.clone()
+    loss = float(_weighted_mean(row_losses, weight))
+    outputs = [without_part.get(k, raw) for k in range(count_parts(parts))]
+    return Boosted(setting, member.history.fold, trees, raw, loss, outputs)
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """How often each snapshot and each of the trees counts, and what is known of the ensemble.
+    """The selected ensemble.
 
-    ``factor`` is what the networks' outputs are multiplied by. Losses are of the ensemble and of
-    the best snapshot alone, means over folds. ``out_of_fold`` has of each fold the raw outputs that
-    its rows' predictions are the average of, (n_networks, n, n_outputs).
+    ``counts`` says how often each candidate is selected, and ``factor`` is the factor of the
+    networks' outputs. Losses are those of the ensemble and of the best single snapshot, as means
+    over folds. ``out_of_fold`` has rows, and raw outputs, (n_networks, n, n_outputs), whose average
+    is their prediction.
     """
 
-    counts: Mapping[_Place, int]
-    tree_counts: Mapping[_Place, int] = field(default_factory=dict)
+    counts: Mapping[Key, int]
     factor: float = 1.0
     loss: float | None = None
     best_single: float | None = None
-    out_of_fold: Sequence[tuple[Tensor, Tensor]] = ()  # rows, and the raw outputs
+    out_of_fold: Sequence[tuple[Tensor, Tensor]] = ()
 
 
 def choose_snapshots(
-    jobs: Sequence[Job],
-    histories: Sequence[MemberHistory],
+    members: Sequence[PackMember],
     boosted: Sequence[Boosted],
     size: int,
     scorer: Scorer | None = None,
 ) -> Chosen:
-    """Choose an ensemble in which ``size`` networks and trees count; without such rows all members.
+    """Select an ensemble of ``size`` networks and trees; all members without validation rows.
 
-    Of each fold the snapshots are picked greedily. A fold counts by one over the loss of its pick,
-    as its few members may all be poor ones. Then the networks, all folds together, and each setting
-    of trees are picked from greedily, by the rows of all folds. With a ``scorer`` both choices are
-    by its score instead of the loss.
+    Snapshots of each fold are selected greedily. The weight of a fold is one over the loss of its
+    selection, because the few members of a fold may all be poor. Then the selection is between the
+    networks of all folds and each setting of trees, by the rows of all folds. A ``scorer`` replaces
+    the loss in both.
     """
-    if jobs[0].plans[0].val_rows is None:
-        return Chosen(Counter(next(iter(_places_by_fold(histories).values()))[:size]))
-    factor = _common_factor(jobs, histories)
-    folds = _make_folds(jobs, histories, boosted, factor)
-    picks, weights, shares = _choose(folds, size, scorer)
-
-    of_all: dict[_Part, float] = {}
+    if members[0].val_rows is None:
+        keys = [
+            Key("network", i, k)
+            for i, member in enumerate(members)
+            for k in range(len(member.history.snapshots()))
+        ]
+        return Chosen(Counter(keys[:size]))
+    factor = _common_factor(members)
+    folds = _make_folds(members, boosted, factor)
+    picks, weights, shares = _select(folds, size, scorer)
+    total: dict[Key, float] = {}
     raws = []
-    for fold, parts, weight in zip(folds, shares, weights, strict=True):
-        for part, share in parts.items():
-            of_all[part] = share * (weight if part.kind == "net" else 1 / len(folds))
-        raws.append(fold.outputs(_count_parts(parts, size)))
-    counts = _count_parts(dict(sorted(of_all.items(), key=lambda item: item[0].kind)), size)
+    for fold, fold_shares, weight in zip(folds, shares, weights, strict=True):
+        for key, share in fold_shares.items():
+            total[key] = share * (weight if key.kind == "network" else 1 / len(folds))
+        raws.append(fold.outputs(_count_candidates(fold_shares, size)))
+    counts = _count_candidates(dict(sorted(total.items(), key=lambda item: item[0].kind)), size)
     averages = [
-        torch.stack([fold.averaged(one) for one in raw]).mean(0)
+        torch.stack([fold.averaged(network) for network in raw]).mean(0)
         for fold, raw in zip(folds, raws, strict=True)
     ]
     ensemble = _pool_of_folds(folds, [torch.cat(averages)], weights)
     return Chosen(
-        {part.place: n for part, n in counts.items() if part.kind == "net"},
-        {part.place: n for part, n in counts.items() if part.kind == "tree"},
+        counts,
         factor,
         float(ensemble.losses_after([])[0]),
         float(np.dot(weights, [pick.best_single for pick in picks])),
-        _held_out_outputs(jobs, histories, boosted, size, scorer),
+        _out_of_fold_outputs(members, boosted, size, scorer),
     )
 
 
-def _places_by_fold(
-    histories: Sequence[MemberHistory], without_part: int | None = None
-) -> dict[int, list[_Place]]:
-    """Members and positions of their snapshots, by fold."""
-    by_fold: dict[int, list[_Place]] = {}
-    for member, history in enumerate(histories):
-        for k in range(len(history.snapshots(without_part))):
-            by_fold.setdefault(history.fold, []).append((member, k))
-    return by_fold
-
-
 def _make_folds(
-    jobs: Sequence[Job],
-    histories: Sequence[MemberHistory],
+    members: Sequence[PackMember],
     boosted: Sequence[Boosted],
     factor: float,
     without_part: int | None = None,
 ) -> list[_Fold]:
-    """All folds with their candidates, which all rows or those outside a part have chosen."""
-    folds = []
-    for number, places in sorted(_places_by_fold(histories, without_part).items()):
-        trees = {}
-        for candidate in boosted:
-            if candidate.fold == number:
-                raw = candidate.raw
-                if without_part is not None and without_part < len(candidate.without_part):
-                    raw = candidate.without_part[without_part]
-                trees[candidate.setting] = raw.double()
-        folds.append(_Fold.of(jobs, histories, places, factor, trees, without_part))
-    return folds
+    """Collect the candidates of each fold, chosen by all its rows or by those outside a part."""
+    candidates: dict[int, list[Candidate]] = {}
+    firsts: dict[int, PackMember] = {}
+    for i, member in enumerate(members):
+        fold = member.history.fold
+        for k, snapshot in enumerate(member.history.snapshots(without_part)):
+            assert snapshot.raw is not None
+            raw = snapshot.raw.double() * factor
+            firsts.setdefault(fold, member)
+            candidates.setdefault(fold, []).append(Candidate(Key("network", i, k), fold, raw))
+    for trees in boosted:
+        if trees.fold in candidates:
+            candidates[trees.fold].append(trees.candidate(without_part))
+    return [_Fold.of(firsts[fold], candidates[fold]) for fold in sorted(candidates)]
 
 
-def _choose(
+def _select(
     folds: Sequence[_Fold], size: int, scorer: Scorer | None
-) -> tuple[list[_Pick], np.ndarray, list[dict[_Part, float]]]:
-    """Choose by the folds' rows: picks and weights of folds, and what predicts each fold's rows."""
+) -> tuple[list[_Pick], np.ndarray, list[dict[Key, float]]]:
+    """Select by the rows of the folds: picks, weights of folds, and shares of their candidates."""
     n_picks = size if len(folds) == 1 else _PICKS
     picks = [fold.pick(n_picks, scorer) for fold in folds]
     weights = _fold_weights(np.array([pick.loss for pick in picks]))
-    settings = [
-        setting
-        for setting in sorted({setting for fold in folds for setting in fold.trees})
-        if all(setting in fold.trees for fold in folds)
-    ]
+    settings = sorted(set.intersection(*({*fold.trees} for fold in folds)))
+
+    def fold_shares(kind_shares: Sequence[float]) -> list[dict[Key, float]]:
+        return [
+            {
+                **{key: kind_shares[0] * share for key, share in pick.shares.items()},
+                **{fold.trees[s].key: kind_shares[i] for i, s in enumerate(settings, 1)},
+            }
+            for fold, pick in zip(folds, picks, strict=True)
+        ]
+
+    def score_kinds(selected: Sequence[int]) -> float:
+        assert scorer is not None
+        shares = (np.bincount(selected, minlength=n_kinds) / len(selected)).tolist()
+        raws = [
+            fold.outputs(_count_candidates(candidates, size))
+            for fold, candidates in zip(folds, fold_shares(shares), strict=True)
+        ]
+        row_weights = [fold.weight for fold in folds if fold.weight is not None]
+        y = torch.cat([fold.y for fold in folds])
+        return scorer(torch.cat(raws, 1), y, torch.cat(row_weights) if row_weights else None)
+
+    n_kinds = 1 + len(settings)
     if scorer is None:
-        by_kind = _kind_weights(folds, picks, settings, weights)
+        networks = [fold.mean(pick.shares) for fold, pick in zip(folds, picks, strict=True)]
+        kinds = [networks]
+        kinds += [[fold.averaged(fold.trees[s].raw) for fold in folds] for s in settings]
+        pool = _pool_of_folds(folds, [torch.cat(outputs) for outputs in kinds], weights)
+        losses_after = pool.losses_after
     else:
-        by_kind = _scored_kind_weights(folds, picks, settings, size, scorer)
-    shares = [
-        _shares_of_parts(fold, pick, settings, by_kind)
-        for fold, pick in zip(folds, picks, strict=True)
-    ]
-    return picks, weights, shares
+        losses_after = partial(_losses_by_score, score_kinds, n_kinds)
+    selected, losses = select_greedily(losses_after, _KINDS, first=0)
+    n = int(np.argmin(losses)) + 1
+    shares = (np.bincount(selected[:n], minlength=n_kinds) / n).tolist()
+    return picks, weights, fold_shares(shares)
 
 
-def _held_out_outputs(
-    jobs: Sequence[Job],
-    histories: Sequence[MemberHistory],
+def _out_of_fold_outputs(
+    members: Sequence[PackMember],
     boosted: Sequence[Boosted],
     size: int,
     scorer: Scorer | None,
 ) -> list[tuple[Tensor, Tensor]]:
-    """Rows, and raw outputs of ensembles that were chosen without them, for each part of each fold.
+    """Rows, and raw outputs of ensembles that were selected without them, for each part of a fold.
 
-    The epochs of networks, the number of trees, the factor of outputs and the weights of all of
-    them are chosen by the rows outside of the part.
+    The epochs of networks, the number of trees, the factor of outputs and all weights are chosen by
+    the rows outside of the part.
     """
     outputs = []
-    for part in range(max(count_parts(history.parts) for history in histories)):
-        folds = _make_folds(jobs, histories, boosted, _common_factor(jobs, histories, part), part)
+    for part in range(max(count_parts(member.history.parts) for member in members)):
+        folds = _make_folds(members, boosted, _common_factor(members, part), part)
         others = [fold.select(fold.outside(part)) for fold in folds]
         try:
-            _, _, shares = _choose(others, size, scorer)
+            _, _, shares = _select(others, size, scorer)
         except ValueError:  # the scorer needs a class that the other rows lack
-            _, _, shares = _choose(others, size, None)
+            _, _, shares = _select(others, size, None)
         for fold, fold_shares in zip(folds, shares, strict=True):
-            chosen = fold.select(fold.parts == part)
-            if len(chosen.rows):
-                raw = chosen.outputs(_count_parts(fold_shares, size))
-                outputs.append((chosen.rows, raw))
+            rows = fold.select(fold.parts == part)
+            if len(rows.rows):
+                outputs.append((rows.rows, rows.outputs(_count_candidates(fold_shares, size))))
     return outputs
-
-
-class _Part(NamedTuple):
-    """What counts in an ensemble: a snapshot, a "net", or trees, a "tree"."""
-
-    kind: str
-    place: _Place
 
 
 @dataclass(frozen=True)
 class _Pick:
-    """What a fold's greedy choice found: shares that add up to 1, and losses."""
+    """The greedy selection of a fold: shares that sum to 1, and losses."""
 
-    shares: Mapping[_Place, float]
+    shares: Mapping[Key, float]
     loss: float
     best_single: float
 
 
 @dataclass(frozen=True)
 class _Fold:
-    """The snapshots and trees of one fold, and the rows that they are scored on."""
+    """The candidates of one fold, and its validation rows, by which they are scored."""
 
-    number: int
     loss: Loss
-    places: Sequence[_Place]
-    raw: Tensor  # (K, n, n_outputs), calibrated
-    trees: Mapping[int, Tensor]  # by setting: (n, n_outputs)
+    networks: Sequence[Candidate]
+    trees: Mapping[int, Candidate]  # by setting
     y: Tensor
     weight: Tensor | None
     rows: Tensor
     parts: Tensor  # (n,), of the rows
 
     @classmethod
-    def of(
-        cls,
-        jobs: Sequence[Job],
-        histories: Sequence[MemberHistory],
-        places: Sequence[_Place],
-        factor: float,
-        trees: Mapping[int, Tensor],
-        without_part: int | None = None,
-    ) -> Self:
-        member = places[0][0]
-        rows, held_out = jobs[member].rows, jobs[member].plans[0].val_rows
-        assert held_out is not None
-        raws = [histories[own].snapshots(without_part)[k].raw for own, k in places]
-        y, parts = rows.y[held_out], histories[member].parts
+    def of(cls, member: PackMember, candidates: Sequence[Candidate]) -> Self:
+        """The fold of a member."""
+        y, weight = member.val_targets()
+        assert member.val_rows is not None
+        parts = member.history.parts
         return cls(
-            histories[member].fold,
-            histories[member].loss,
-            places,
-            torch.stack([raw.double() * factor for raw in raws if raw is not None]),
-            trees,
-            y.double() if y.is_floating_point() else y,
-            None if rows.weight is None else rows.weight[held_out].double(),
-            held_out,
-            torch.zeros_like(held_out) if parts is None else parts,
+            member.history.loss,
+            [candidate for candidate in candidates if candidate.key.kind == "network"],
+            {c.key.number: c for c in candidates if c.key.kind == "trees"},
+            y,
+            None if weight is None else weight.double(),
+            member.val_rows,
+            torch.zeros_like(member.val_rows) if parts is None else parts,
         )
 
     def outside(self, part: int) -> Tensor:
-        """Tell which rows are outside of a part, (n,); all rows where none is, or has a weight."""
+        """A mask of the rows outside of a part, (n,); of all rows if no such row has a weight."""
         others = self.parts != part
         counted = others if self.weight is None else others & (self.weight > 0)
         return others if counted.any() else torch.ones_like(others)
 
-    def select(self, chosen: Tensor) -> Self:
-        """Return the fold with some of its rows, of a boolean mask."""
+    def select(self, mask: Tensor) -> Self:
+        """Return the fold with some of its rows."""
         return replace(
             self,
-            raw=self.raw[:, chosen],
-            trees={setting: raw[chosen] for setting, raw in self.trees.items()},
-            y=self.y[chosen],
-            weight=None if self.weight is None else self.weight[chosen],
-            rows=self.rows[chosen],
-            parts=self.parts[chosen],
+            networks=[replace(network, raw=network.raw[mask]) for network in self.networks],
+            trees={s: replace(trees, raw=trees.raw[mask]) for s, trees in self.trees.items()},
+            y=self.y[mask],
+            weight=None if self.weight is None else self.weight[mask],
+            rows=self.rows[mask],
+            parts=self.parts[mask],
         )
 
     def averaged(self, raw: Tensor) -> Tensor:  # (n, n_outputs) -> (n, k)
-        """What an ensemble averages of raw outputs."""
+        """The function of raw outputs that an ensemble averages."""
         return self.loss.averaged(raw, self.y)
 
     def pick(self, n_picks: int, scorer: Scorer | None) -> _Pick:
-        """Pick snapshots greedily, up to the smallest loss, or best score, on the way."""
-        pool = Pool(
-            self.loss, torch.stack([self.averaged(raw) for raw in self.raw]), self.y, self.weight
-        )
-        picked, losses = select_greedily(pool, n_picks)
+        """Select snapshots greedily, up to the smallest loss, or the best score, on the way."""
+        averages = torch.stack([self.averaged(network.raw) for network in self.networks])
+        pool = Pool(self.loss, averages, self.y, self.weight)
+        selected, losses = select_greedily(pool.losses_after, n_picks)
         best_single = losses[0]
         if scorer is not None:
-            score = partial(self._minus_score, scorer)
-            picked, losses = select_greedily(ScoredPool(score, len(self.raw)), n_picks)
+            raws = torch.stack([network.raw for network in self.networks])
+
+            def score(selected: Sequence[int]) -> float:
+                return scorer(raws[list(selected)], self.y, self.weight)
+
+            losses_after = partial(_losses_by_score, score, len(raws))
+            selected, losses = select_greedily(losses_after, n_picks)
         n = int(np.argmin(losses)) + 1
-        shares = {self.places[i]: times / n for i, times in Counter(picked[:n]).items()}
-        loss = pool.losses_after(picked[: n - 1])[picked[n - 1]]
+        counts = Counter(selected[:n])
+        shares = {self.networks[i].key: count / n for i, count in counts.items()}
+        loss = pool.losses_after(selected[: n - 1])[selected[n - 1]]
         return _Pick(shares, float(loss), best_single)
 
-    def _minus_score(self, scorer: Scorer, picked: Sequence[int]) -> float:
-        return -scorer(self.raw[list(picked)], self.y, self.weight)
+    def mean(self, shares: Mapping[Key, float]) -> Tensor:
+        """Weighted mean of what an ensemble averages of the selected snapshots, (n, k)."""
+        terms = [shares[c.key] * self.averaged(c.raw) for c in self.networks if c.key in shares]
+        return torch.stack(terms).sum(0)
 
-    def mean(self, shares: Mapping[_Place, float]) -> Tensor:
-        """What the picked ones have ``averaged``, (n, k)."""
-        raws = zip(self.places, self.raw, strict=True)
-        parts = [shares[at] * self.averaged(raw) for at, raw in raws if at in shares]
-        return torch.stack(parts).sum(0)
-
-    def outputs(self, counts: Mapping[_Part, int]) -> Tensor:
-        """Raw outputs of snapshots and trees, each as often as it counts: (N, n, n_outputs)."""
-        of_nets = dict(zip(self.places, self.raw, strict=True))
-        return torch.stack(
-            [
-                of_nets[part.place] if part.kind == "net" else self.trees[part.place[0]]
-                for part, n in counts.items()
-                for _ in range(n)
-            ]
-        )
+    def outputs(self, counts: Mapping[Key, int]) -> Tensor:
+        """Raw outputs of candidates, repeated by their counts: (N, n, n_outputs)."""
+        raws = {c.key: c.raw for c in (*self.networks, *self.trees.values())}
+        return torch.stack([raws[key] for key, n in counts.items() for _ in range(n)])
 
 
-def _kind_weights(
-    folds: Sequence[_Fold], picks: Sequence[_Pick], settings: Sequence[int], weights: np.ndarray
-) -> list[float]:
-    """Weights of the networks, which have one always, and of each setting of trees."""
-    of_nets = [fold.mean(pick.shares) for fold, pick in zip(folds, picks, strict=True)]
-    kinds = [of_nets, *([fold.averaged(fold.trees[s]) for fold in folds] for s in settings)]
-    together = _pool_of_folds(folds, [torch.cat(parts) for parts in kinds], weights)
-    picked, losses = select_greedily(together, _KINDS, first=0)
-    n = int(np.argmin(losses)) + 1
-    return (np.bincount(picked[:n], minlength=len(kinds)) / n).tolist()
-
-
-def _shares_of_parts(
-    fold: _Fold, pick: _Pick, settings: Sequence[int], by_kind: Sequence[float]
-) -> dict[_Part, float]:
-    """What a row of a fold is predicted by, and the weights."""
-    return {
-        **{_Part("net", at): by_kind[0] * share for at, share in pick.shares.items()},
-        **{_Part("tree", (s, fold.number)): by_kind[i] for i, s in enumerate(settings, 1)},
-    }
-
-
-def _scored_kind_weights(
-    folds: Sequence[_Fold],
-    picks: Sequence[_Pick],
-    settings: Sequence[int],
-    size: int,
-    scorer: Scorer,
-) -> list[float]:
-    """``_kind_weights`` by the score of the predictions for the rows of all folds."""
-    y = torch.cat([fold.y for fold in folds])
-    weights = [fold.weight for fold in folds if fold.weight is not None]
-    n_kinds = 1 + len(settings)
-
-    def minus_score(picked: Sequence[int]) -> float:
-        by_kind = (np.bincount(picked, minlength=n_kinds) / len(picked)).tolist()
-        raws = [
-            fold.outputs(_count_parts(_shares_of_parts(fold, pick, settings, by_kind), size))
-            for fold, pick in zip(folds, picks, strict=True)
-        ]
-        return -scorer(torch.cat(raws, 1), y, torch.cat(weights) if weights else None)
-
-    picked, losses = select_greedily(ScoredPool(minus_score, n_kinds), _KINDS, first=0)
-    n = int(np.argmin(losses)) + 1
-    return (np.bincount(picked[:n], minlength=n_kinds) / n).tolist()
-
-
-def _pool_of_folds(folds: Sequence[_Fold], kinds: Sequence[Tensor], weights: np.ndarray) -> Pool:
-    """Predictions for the rows of all folds, each of which counts by its fold's weight."""
-    by_row = [
-        (torch.ones(len(f.y), dtype=torch.float64) if f.weight is None else f.weight) * w
-        for f, w in zip(folds, weights * len(folds), strict=True)
+def _pool_of_folds(folds: Sequence[_Fold], outputs: Sequence[Tensor], weights: np.ndarray) -> Pool:
+    """Pool outputs for the rows of all folds, each weighted by its fold's weight."""
+    row_weights = [
+        (torch.ones(len(f.y), dtype=torch.float64) if f.weight is None else f.weight) * weight
+        for f, weight in zip(folds, weights * len(folds), strict=True)
     ]
-    return Pool(
-        folds[0].loss, torch.stack(list(kinds)), torch.cat([f.y for f in folds]), torch.cat(by_row)
-    )
+    y = torch.cat([fold.y for fold in folds])
+    return Pool(folds[0].loss, torch.stack(list(outputs)), y, torch.cat(row_weights))
 
 
 def _fold_weights(losses: np.ndarray) -> np.ndarray:
-    """One over the losses, which add up to 1; equal ones where a loss may be negative."""
+    """Weights in proportion to one over the losses; equal ones if a loss is not positive."""
     if not (losses > 0).all():
         return np.full(len(losses), 1 / len(losses))
     weights = 1 / np.maximum(losses, 1e-3 * losses.mean())
     return weights / weights.sum()
 
 
-def _common_factor(
-    jobs: Sequence[Job], histories: Sequence[MemberHistory], without_part: int | None = None
-) -> float:
-    """The factor of all networks' outputs that suits the rows set aside; 1 but of smoothed labels.
+def _common_factor(members: Sequence[PackMember], without_part: int | None = None) -> float:
+    """Factor of all networks' outputs with the smallest loss of validation rows.
 
-    One for all, from each member's best snapshot: one for each would be learned of few rows. It is
-    learned without the rows of a part, if one is given.
+    It is 1 without label smoothing. There is one factor for all networks, computed from the best
+    snapshot of each, because a fold has few rows. It is computed without the rows of a part, if one
+    is given.
     """
-    loss = histories[0].loss
-    if loss == jobs[0].config.loss:
+    loss = members[0].history.loss
+    if loss == members[0].job.config.loss:
         return 1.0
     raws, ys, weights = [], [], []
-    for job, history in zip(jobs, histories, strict=True):
-        held_out, snapshots = job.plans[0].val_rows, history.snapshots(without_part)
-        if held_out is None or not snapshots:
+    for member in members:
+        rows, history = member.val_rows, member.history
+        snapshots = history.snapshots(without_part)
+        if rows is None or not snapshots:
             continue
         raw = min(snapshots, key=lambda snapshot: snapshot.loss).raw
         assert raw is not None
         if without_part is not None and history.parts is not None:
             others = history.parts != without_part
-            raw, held_out = raw[others], held_out[others]
+            raw, rows = raw[others], rows[others]
+        weight = member.job.rows.weight
         raws.append(raw.double())
-        ys.append(job.rows.y[held_out])
-        own = job.rows.weight
-        weights.append(torch.ones(len(raw)) if own is None else own[held_out])
+        ys.append(member.job.rows.y[rows])
+        weights.append(torch.ones(len(raw)) if weight is None else weight[rows])
     y = torch.cat(ys)[None]
     factors = best_factors(
         lambda raw: loss.rows(raw, y.to(raw) if y.is_floating_point() else y),
@@ -909,83 +899,78 @@ def share_out(weights: Mapping[K, float], total: int) -> Counter[K]:
     """
     sizes = {key: weight / sum(weights.values()) * total for key, weight in weights.items()}
     counts = Counter({key: int(size) for key, size in sizes.items()})
-    left = sorted(sizes, key=lambda key: counts[key] - sizes[key])[: total - counts.total()]
-    counts.update(left)
+    rounded_up = sorted(sizes, key=lambda key: counts[key] - sizes[key])[: total - counts.total()]
+    counts.update(rounded_up)
     return +counts
 
 
-def _count_parts(weights: Mapping[_Part, float], total: int) -> Counter[_Part]:
-    """``share_out`` with one network at least: the encoding and the target are kept by networks."""
+def _count_candidates(weights: Mapping[Key, float], total: int) -> Counter[Key]:
+    """``share_out`` with at least one network, because networks have the encoder and the target."""
     counts = share_out(weights, total)
-    nets = [part for part in weights if part.kind == "net"]
-    if not any(part in counts for part in nets):
+    networks = [key for key in weights if key.kind == "network"]
+    if not any(key in counts for key in networks):
         counts[counts.most_common(1)[0][0]] -= 1
-        counts[max(nets, key=lambda part: weights[part])] = 1
+        counts[max(networks, key=lambda key: weights[key])] = 1
     return +counts
+
+
+# ---- The fitted pack: groups of networks of a shape, trees, and tables ---------------------------
 
 
 def make_groups(
-    members: Sequence[BaseMLP],
-    jobs: Sequence[Job],
-    histories: Sequence[MemberHistory],
-    boosted: Sequence[Boosted],
-    chosen: Chosen,
+    members: Sequence[PackMember], boosted: Sequence[Boosted], chosen: Chosen
 ) -> tuple[list[BaseMLP], list[Trees], list[int]]:
-    """Make fitted estimators of the chosen networks, one a shape; and the chosen trees.
+    """Make a fitted estimator of the selected networks of each shape, and collect the trees.
 
-    The last of what is returned are positions in all groups' networks, one after the other, and
-    then the trees, each as often as it is chosen.
+    The third result has positions in the networks of all groups followed by the trees, repeated as
+    often as each is selected.
     """
-    by_shape: dict[object, list[_Place]] = {}
-    counts = chosen.counts
-    for place in sorted(counts):
-        by_shape.setdefault(jobs[place[0]].spec, []).append(place)
+    by_shape: dict[object, list[Key]] = {}
+    for key in sorted(chosen.counts):
+        if key.kind == "network":
+            by_shape.setdefault(members[key.number].job.spec, []).append(key)
     groups: list[BaseMLP] = []
     selected: list[int] = []
     n_before = 0
-    for places in by_shape.values():
-        activations = [jobs[member].members[0].activation for member, _ in places]
-        places = sorted_by_activation(places, activations)
-        first = places[0][0]
-        job = replace(jobs[first], members=tuple(jobs[member].members[0] for member, _ in places))
-        results = [
-            histories[member].result(
-                histories[member].snapshots()[k], len(jobs[member].plans[0].rows)
-            )
-            for member, k in places
-        ]
-        members[first].become(job, results, chosen.factor)
-        groups.append(members[first])
-        selected += [n_before + i for i, place in enumerate(places) for _ in range(counts[place])]
-        n_before += len(places)
+    for keys in by_shape.values():
+        activations = [members[key.number].job.members[0].activation for key in keys]
+        keys = sorted_by_activation(keys, activations)
+        results = []
+        for key in keys:
+            member = members[key.number]
+            snapshot = member.history.snapshots()[key.part]
+            results.append(member.history.result(snapshot, member.n_train))
+        first = members[keys[0].number]
+        networks = tuple(members[key.number].job.members[0] for key in keys)
+        first.estimator.become(replace(first.job, members=networks), results, chosen.factor)
+        groups.append(first.estimator)
+        selected += [n_before + i for i, key in enumerate(keys) for _ in range(chosen.counts[key])]
+        n_before += len(keys)
     trees: list[Trees] = []
-    for each in boosted:
-        n = chosen.tree_counts.get((each.setting, each.fold), 0)
+    for candidate in boosted:
+        n = chosen.counts.get(Key("trees", candidate.setting, candidate.fold), 0)
         if n:
             selected += [n_before + len(trees)] * n
-            trees.append(each.trees)
+            trees.append(candidate.trees)
     return groups, trees, selected
 
 
 def member_table(
-    members: Sequence[BaseMLP],
-    jobs: Sequence[Job],
-    histories: Sequence[MemberHistory],
-    boosted: Sequence[Boosted],
-    chosen: Chosen,
+    members: Sequence[PackMember], boosted: Sequence[Boosted], chosen: Chosen
 ) -> pd.DataFrame:
-    """One row a member and one for the trees of each setting and fold, whatever they weigh."""
-    n_selected = sum(chosen.counts.values()) + sum(chosen.tree_counts.values())
+    """One row for each member, and one for the trees of each setting and fold."""
+    n_selected = sum(chosen.counts.values())
     rows = []
-    for i, (member, job, history) in enumerate(zip(members, jobs, histories, strict=True)):
-        counts = [n for (own, _), n in chosen.counts.items() if own == i]
+    for i, member in enumerate(members):
+        counts = [n for key, n in chosen.counts.items() if key[:2] == ("network", i)]
+        history, estimator = member.history, member.estimator
         losses = [loss for _, loss, _ in history.epochs if np.isfinite(loss)]
         rows.append(
             {
                 "member": i,
-                "activation": _label(job.members[0].activation),
-                "depth": len(job.spec.widths) - 2,
-                **{name: getattr(member, name) for name in (*VARIED, "numeric_embedding_dim")},
+                "activation": _label(member.job.members[0].activation),
+                "depth": len(member.job.spec.widths) - 2,
+                **{name: getattr(estimator, name) for name in (*VARIED, "numeric_embedding_dim")},
                 "fold": history.fold,
                 "n_iter": len(history.epochs),
                 "validation_loss": min(losses, default=np.nan),
@@ -993,18 +978,18 @@ def member_table(
                 "weight": sum(counts) / n_selected,
             }
         )
-    for i, each in enumerate(boosted, len(rows)):
-        n = chosen.tree_counts.get((each.setting, each.fold), 0)
+    for i, candidate in enumerate(boosted, len(rows)):
+        n = chosen.counts.get(Key("trees", candidate.setting, candidate.fold), 0)
         rows.append(
             {
                 **dict.fromkeys(rows[0], np.nan),
                 "member": i,
                 "activation": BOOSTING,
                 "depth": 0,
-                "learning_rate_init": SETTINGS[each.setting]["learning_rate"],
-                "fold": each.fold,
-                "n_iter": each.trees.n_steps,
-                "validation_loss": each.loss,
+                "learning_rate_init": SETTINGS[candidate.setting]["learning_rate"],
+                "fold": candidate.fold,
+                "n_iter": candidate.trees.n_steps,
+                "validation_loss": candidate.loss,
                 "n_snapshots": int(n > 0),
                 "weight": n / n_selected,
             }
@@ -1018,12 +1003,12 @@ def _label(activation: ActivationSpec) -> str:
     return str(getattr(activation, "__name__", None) or repr(activation))
 
 
-def history_table(histories: Sequence[MemberHistory]) -> pd.DataFrame:
-    """One row a member and epoch."""
+def history_table(members: Sequence[PackMember]) -> pd.DataFrame:
+    """One row for each member and epoch."""
     columns = ["member", "epoch", "train_loss", "validation_loss", "learning_rate"]
     rows = [
         (i, epoch, *values)
-        for i, history in enumerate(histories)
-        for epoch, values in enumerate(history.epochs, 1)
+        for i, member in enumerate(members)
+        for epoch, values in enumerate(member.history.epochs, 1)
     ]
     return pd.DataFrame(rows, columns=columns)

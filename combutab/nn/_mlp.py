@@ -99,6 +99,7 @@ class PeriodicEmbedding(nn.Module):
         n_columns: int,
         settings: NumericEmbedding,
         generators: Generators,
+        frequency_scales: Sequence[float] = (1.0,),
     ) -> None:
         super().__init__()
         k, n_mapped = settings.n_frequencies, settings.dim - 1
@@ -107,7 +108,8 @@ class PeriodicEmbedding(nn.Module):
             return torch.stack([draw_uniform(g, bound, *shape) for g in generators])
 
         draws = [draw_float64(torch.randn, g, n_columns, k) for g in generators]
-        self.frequency = nn.Parameter(torch.stack(draws).mul_(settings.frequency_scale))
+        scales = torch.tensor(frequency_scales, dtype=torch.float64) * settings.frequency_scale
+        self.frequency = nn.Parameter(torch.stack(draws).mul_(scales[:, None, None]))
         self.phase = nn.Parameter(uniform(math.pi, n_columns, k))
         self.weight = nn.Parameter(uniform(1 / math.sqrt(k), n_columns, k, n_mapped))
         self.bias = nn.Parameter(uniform(1 / math.sqrt(k), n_columns, n_mapped))
@@ -210,6 +212,8 @@ class StackedInputs(nn.Module):
     bins : sequence of Tensor or None, optional
         Edges of the bins of each member, (n_numeric, n_bins + 1), for piecewise-linear embeddings.
         By default they are set when a state is loaded.
+    frequency_scales : sequence of float, optional
+        Factor of each member's initial frequencies, or one for all.
 
     Shape
     -----
@@ -232,6 +236,7 @@ class StackedInputs(nn.Module):
         numeric: NumericEmbedding | None = None,
         n_scaled: int = 0,
         bins: Sequence[Tensor | None] | None = None,
+        frequency_scales: Sequence[float] = (1.0,),
     ) -> None:
         super().__init__()
         self.embeddings = nn.ModuleList(
@@ -242,7 +247,7 @@ class StackedInputs(nn.Module):
         self.scale: nn.Parameter | None = None
         settings = numeric or NumericEmbedding()
         if settings.kind == "pbld" and n_numeric:
-            self.numeric = PeriodicEmbedding(n_numeric, settings, generators)
+            self.numeric = PeriodicEmbedding(n_numeric, settings, generators, frequency_scales)
         elif settings.kind == "piecewise-linear" and n_numeric:
             none = torch.zeros(n_numeric, settings.n_bins + 1)
             edges = [
@@ -439,6 +444,7 @@ class StackedMLP(ChainNetwork):
                 numeric=spec.numeric,
                 n_scaled=spec.n_inputs if spec.scale_inputs else 0,
                 bins=[member.bins for member in members],
+                frequency_scales=[member.frequency_scale for member in members],
             ),
             spec.make_linears(generators),
             *make_hidden(

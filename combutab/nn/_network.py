@@ -48,6 +48,7 @@ class Member:
     # (n_numeric, n_bins + 1): edges of the bins of piecewise-linear embeddings
     bins: Tensor | None = field(default=None, compare=False, repr=False)
     drawn: bool = True  # False: the first weights are zeros, as a state is loaded
+    frequency_scale: float = 1.0  # factor of the initial frequencies of numeric embeddings
 
 
 def weight_generators(members: Sequence[Member], seeds: Sequence[int]) -> Generators:

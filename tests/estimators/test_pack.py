@@ -149,9 +149,9 @@ def jobs(monkeypatch):
     """The jobs of the next fit."""
     seen, original = [], _pack.train_members
 
-    def watched(jobs, *arguments):
-        seen.extend(jobs)
-        return original(jobs, *arguments)
+    def watched(members, *arguments):
+        seen.extend(member.job for member in members)
+        return original(members, *arguments)
 
     monkeypatch.setattr(_pack, "train_members", watched)
     return seen
@@ -479,7 +479,7 @@ def class_pool(logits, y, weight=None):
 @pytest.mark.parametrize("seed", range(3))
 def test_each_pick_is_the_best_that_can_be_added(seed, weight):
     logits, y = draw(seed)
-    selected, losses = select_greedily(class_pool(logits, y, weight), 8)
+    selected, losses = select_greedily(class_pool(logits, y, weight).losses_after, 8)
     probabilities, before = softmax(logits), []
     for pick, loss in zip(selected, losses, strict=True):
         tried = [
@@ -494,15 +494,15 @@ def test_each_pick_is_the_best_that_can_be_added(seed, weight):
 def test_of_equal_networks_the_first_is_picked_and_a_nan_never():
     logits, y = draw()
     same = np.stack([np.full_like(logits[1], np.nan), logits[1], logits[1]])
-    assert select_greedily(class_pool(same, y), 3)[0] == [1, 1, 1]
+    assert select_greedily(class_pool(same, y).losses_after, 3)[0] == [1, 1, 1]
 
 
 def test_a_large_pool_is_looked_at_in_parts(monkeypatch):
     from combutab.estimators import _pack_training
 
-    whole = select_greedily(class_pool(*draw()), 6)
+    whole = select_greedily(class_pool(*draw()).losses_after, 6)
     monkeypatch.setattr(_pack_training, "_VALUES", 1)
-    assert select_greedily(class_pool(*draw()), 6) == whole
+    assert select_greedily(class_pool(*draw()).losses_after, 6) == whole
 
 
 LOSSES = [
