@@ -396,7 +396,10 @@ def evaluate_held_out(
     Returns
     -------
     PredictionScores
-        The baseline is computed from the targets of the other rows, if there are any.
+        The baseline is computed from the targets of the other rows, if there are any. If
+        ``validation_split`` (or ``cv`` of a pack) sets particular rows aside, such as the latest
+        ones, it is computed from the targets of these rows: the epochs were chosen on rows of the
+        same time, so they may follow a level that the training rows do not have.
 
     Raises
     ------
@@ -434,7 +437,9 @@ def evaluate_held_out(
     if len(y) != len(answers):
         raise ValueError(f"y has {len(y)} rows, and the estimator was fitted to {len(answers)}")
     held_out = ~np.isnan(answers.reshape(len(y), -1)).any(1)
-    train = y if held_out.all() else y[~held_out]
+    split = getattr(estimator, "validation_split", getattr(estimator, "cv", None))
+    is_random = split is None or isinstance(split, int | str)
+    y_baseline = y[~held_out] if is_random and not held_out.all() else y[held_out]
     answers = answers[held_out]
     if is_classifier(estimator):
         positions = answers > 0.5 if estimator.target_.multilabel else answers.argmax(1)
@@ -453,7 +458,8 @@ def evaluate_held_out(
     inflation = 1.0 if n_folds == 1 else 1 + (n_folds - 1) * n_test / (len(y) - n_test)
     codes = None if codes is None else codes[held_out]
     resampling = partial(_resampling, n_resamples, random_state, codes, inflation=inflation)
-    return _scores(predictions, y[held_out], train, scoring, resampling, np.flatnonzero(held_out))
+    rows = np.flatnonzero(held_out)
+    return _scores(predictions, y[held_out], y_baseline, scoring, resampling, rows)
 
 
 def _resampling(

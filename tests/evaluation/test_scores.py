@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from combutab import MLPClassifier
+from combutab import MLPClassifier, MLPRegressor, PackRegressor
 from combutab.evaluation import (
     METRICS,
     evaluate_held_out,
@@ -325,3 +325,17 @@ def test_scores_of_text_labels_are_of_the_rarer_class():
     assert precision.table["score"].iloc[0] == pytest.approx(expected)
     importance = permutation_importance(clf, X, y, scoring="f1", n_repeats=2, random_state=0)
     assert importance.score == pytest.approx(table["f1"], abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "split"), [(MLPRegressor, "validation_split"), (PackRegressor, "cv")]
+)
+def test_noise_of_a_later_level_beats_no_baseline(estimator, split):
+    rng = np.random.default_rng(0)
+    is_late = np.arange(200) >= 160
+    y = rng.normal(size=200) + 3 * is_late
+    parameters = {split: is_late, "n_members": 2, "max_iter": 20, "random_state": 0}
+    model = estimator(**parameters).fit(rng.normal(size=(200, 4)), y)
+    scores = evaluate_held_out(model, y)
+    assert scores.table.loc["r2", "baseline"] == pytest.approx(0)
+    assert not scores.beats_baseline
