@@ -7,6 +7,7 @@ import re
 import time
 import warnings
 from contextlib import AbstractContextManager, nullcontext, suppress
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -261,16 +262,18 @@ def fit(
     )
     with noted_warnings() as noted:
         _train_whole(estimator, model, X, labels, groups)
-    estimator.set_params(**({"cv": "auto"} if name == "Pack" else {"validation_split": None}))
+    random_split: dict[str, Any] = {"cv": "auto"} if name == "Pack" else {"validation_split": None}
+    saved = copy(estimator).set_params(**random_split)
     for column, words in estimator.encoder_.describe_columns().items():
         if words.startswith(("date", "free text")):
             echo_on_terminal(f"{column!r}: {words}")
     kept = targets[0] if len(Y) == 1 else targets
-    _files.write_whole(out, lambda place: _files.save_with_format(estimator, place, forms, kept))
+    _files.write_whole(out, lambda place: _files.save_with_format(saved, place, forms, kept))
     if split == "random" and len(Y) == 1:
         _warn_of_time_order(X, labels, kind)
     echo(f"{kind.capitalize()} of {_files.list_names(targets)} with {model}: {_trained(estimator)}")
     scores = _show_scores(estimator, labels, targets, metric, aside, blocks)
+    estimator.set_params(**random_split)
     seconds = time.perf_counter() - started
     if report is not None:
         n_aside = "none" if scores is None else f"{scores.n_rows:,}, {split}"
