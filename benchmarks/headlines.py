@@ -4,8 +4,8 @@
 
 writes HEADLINES.md, a section for each quoted number: all sizes or tables that were measured, the
 peers on the same ones, and bars that are met or missed. Nothing is trained or timed.
-`tests/benchmarks/test_headlines.py` computes the numbers once more with code of its own, and
-compares what is quoted with them.
+`tests/benchmarks/test_headlines.py` computes the scores independently, and compares the quoted
+numbers with the page.
 """
 
 from __future__ import annotations

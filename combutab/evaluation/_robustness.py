@@ -18,14 +18,14 @@ from combutab.core.rng import Stream, fold_in, seed_from
 from combutab.core.text import known_instead
 from combutab.preprocessing import ColumnKind, column_kind
 
-# ---- A table's columns, as corruptions see them: kinds, scales, categories, values put back ------
+# ---- Columns: kinds, scales, categories, and new values in the same dtype ------------------------
 
 Kind = Literal["number", "category", "time"]
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A column of the reference, from which a corruption takes its scale."""
+    """A column of the reference table, which gives a corruption its scale."""
 
     kind: Kind
     reference: pd.Series
@@ -38,12 +38,12 @@ class Column:
 
     @cached_property
     def sd(self) -> float:
-        """Standard deviation of a number column, 0 if it has no two values."""
+        """Standard deviation of a number column, 0 if it has no values."""
         return float(self.numbers.std()) if len(self.numbers) else 0.0
 
     @cached_property
     def categories(self) -> np.ndarray:
-        """The values of a category column, each once."""
+        """The distinct values of a category column."""
         return np.asarray(self.reference.dropna().unique(), dtype=object)
 
     @cached_property
@@ -58,19 +58,19 @@ class Column:
 
 
 def _corrupted_kind(column: pd.Series) -> Kind:
-    kind = column_kind(column, by_dtype=True)  # the values are put back in the dtype that was
+    kind = column_kind(column, by_dtype=True)  # a corrupted column keeps its dtype
     if kind in (ColumnKind.DATETIME, ColumnKind.TIMEDELTA):
         return "time"
     return "number" if kind == ColumnKind.NUMBER else "category"
 
 
 def float_values(column: pd.Series) -> np.ndarray:
-    """Values as float64, NaN where missing."""
+    """Return the values as float64, with NaN for missing ones."""
     return column.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def with_numbers(column: pd.Series, values: np.ndarray) -> pd.Series:
-    """The column with these numbers; one of whole numbers becomes one of floats.
+    """Return the column with these numbers. Integers become floats.
 
     >>> with_numbers(pd.Series([1, 2], dtype="Int64"), np.array([1.5, np.nan])).dtype
     Float64Dtype()
@@ -86,14 +86,15 @@ def with_numbers(column: pd.Series, values: np.ndarray) -> pd.Series:
 
 
 def with_values(column: pd.Series, where: np.ndarray, values: Any) -> pd.Series:
-    """The column with other values at some places, of the same dtype."""
+    """Return the column with other values where ``where`` is True, in the same dtype."""
     changed = column.to_numpy(dtype=object, copy=True)
     changed[where] = values
     return pd.Series(changed, index=column.index, name=column.name, dtype=column.dtype)
 
 
 def without(column: pd.Series, where: np.ndarray) -> pd.Series:
-    """The column with missing values at some places; truths and whole numbers become floats."""
+    """Return the column with missing values where ``where`` is True. Booleans and integers become
+    floats."""
     if not where.any():
         return column
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biu":
@@ -103,7 +104,7 @@ def without(column: pd.Series, where: np.ndarray) -> pd.Series:
     return column.mask(where)
 
 
-# ---- Ways in which a table goes wrong, each in five severities -----------------------------------
+# ---- Corruptions, each with five severities ------------------------------------------------------
 
 SEVERITIES = (1, 2, 3, 4, 5)
 _NUMBERS: tuple[Kind, ...] = ("number",)
@@ -145,7 +146,7 @@ def _round(x: np.ndarray, column: Column, level: float, rng: Any) -> np.ndarray:
     return np.round(x / step) * step if step > 0 else x
 
 
-def _miss(
+def _remove_values(
     column: pd.Series, reference: Column, level: float, rng: np.random.Generator
 ) -> pd.Series:
     return without(column, rng.random(len(column)) < level)
@@ -154,19 +155,19 @@ def _miss(
 def _swap_categories(
     column: pd.Series, reference: Column, level: float, rng: np.random.Generator
 ) -> pd.Series:
-    hit, pick = rng.random(len(column)) < level, rng.random(len(column))
-    known = pd.Index(reference.categories, dtype=object)
+    is_swapped, draws = rng.random(len(column)) < level, rng.random(len(column))
+    categories = pd.Index(reference.categories, dtype=object)
     if isinstance(column.dtype, pd.CategoricalDtype):
-        known = known[known.isin(column.cat.categories)]
-    current = known.get_indexer(pd.Index(column.to_numpy(dtype=object), dtype=object))
-    others = len(known) - (current >= 0)
-    hit &= (others > 0) & column.notna().to_numpy()
-    chosen = np.floor(pick * others).astype(np.intp)
-    chosen += (current >= 0) & (chosen >= current)  # any but its own
-    return with_values(column, hit, known.to_numpy()[chosen[hit]])
+        categories = categories[categories.isin(column.cat.categories)]
+    codes = categories.get_indexer(pd.Index(column.to_numpy(dtype=object), dtype=object))
+    n_choices = len(categories) - (codes >= 0)
+    is_swapped &= (n_choices > 0) & column.notna().to_numpy()
+    new_codes = np.floor(draws * n_choices).astype(np.intp)
+    new_codes += (codes >= 0) & (new_codes >= codes)  # skip the current category
+    return with_values(column, is_swapped, categories.to_numpy()[new_codes[is_swapped]])
 
 
-def _stick(
+def _set_typical(
     column: pd.Series, reference: Column, level: float, rng: np.random.Generator
 ) -> pd.Series:
     typical = reference.typical
@@ -199,10 +200,12 @@ CORRUPTIONS: dict[str, Corruption] = {
     "clipping": Corruption(_clip, (0.01, 0.05, 0.1, 0.2, 0.4)),
     "rounding": Corruption(_round, (0.25, 0.5, 1.0, 1.5, 2.0)),
     "category_swap": Corruption(_swap_categories, (0.02, 0.05, 0.1, 0.2, 0.4), ("category",)),
-    "missing": Corruption(_miss, (0.02, 0.05, 0.1, 0.2, 0.4), _ALL),
-    "column_dropout": Corruption(_stick, (0.1, 0.2, 0.3, 0.4, 0.5), _ALL, share_of_columns=True),
+    "missing": Corruption(_remove_values, (0.02, 0.05, 0.1, 0.2, 0.4), _ALL),
+    "column_dropout": Corruption(
+        _set_typical, (0.1, 0.2, 0.3, 0.4, 0.5), _ALL, share_of_columns=True
+    ),
 }
-"""Name -> `Corruption`: the ways that `robustness` and `corrupt` know, and describe."""
+"""Name -> `Corruption`, for `robustness` and `corrupt`."""
 
 
 def corrupt(
@@ -256,18 +259,18 @@ def corrupt(
         raise TypeError(f"X must be a pandas DataFrame, got {type(X).__name__}")
     corrupter = Corrupter(X if X_reference is None else X_reference, categorical, random_state)
     corrupter.check_same_columns(X)
-    (name,), (severity,) = corrupter.chosen([corruption]), read_severities([severity])
+    (name,), (severity,) = corrupter.select_corruptions([corruption]), sort_severities([severity])
     return corrupter(X, name, severity)
 
 
 class Corrupter:
-    """Makes tables go wrong by the scales of a reference.
+    """Corrupts tables, with the scales of a reference table.
 
-    What is drawn depends on the seed, the corruption's name and the column's place, but not on the
-    severity: a value that is missing at severity 1 is missing at 5 as well.
+    Draws depend on the seed, the name of the corruption and the position of the column, but not on
+    the severity: a value that is missing at severity 1 is also missing at severity 5.
 
-    Raises ValueError if names of columns repeat, one in ``categorical`` is not there, or there are
-    no rows.
+    Raises ValueError if column names repeat, a name in ``categorical`` is unknown, or the reference
+    has no rows.
     """
 
     def __init__(
@@ -281,39 +284,38 @@ class Corrupter:
             )
         if not len(reference):
             raise ValueError("the reference table has no rows to take the scales from")
-        asked = {categorical} if isinstance(categorical, str) else set(categorical)
-        if unknown := asked - set(names):
+        coded = {categorical} if isinstance(categorical, str) else set(categorical)
+        if unknown := coded - set(names):
             raise ValueError(
                 f"categorical names no column of the table: {sorted(map(str, unknown))}"
             )
         self.columns: dict[Any, Column] = {}
         for name in names:
             values = reference[name].infer_objects()  # objects that are all numbers, or all dates
-            kind: Kind = "category" if name in asked else _corrupted_kind(values)
+            kind: Kind = "category" if name in coded else _corrupted_kind(values)
             self.columns[name] = Column(kind, values)
         self.seed = seed_from(random_state)
 
-    def acted_on(self, corruption: Corruption) -> list[Any]:
-        """Names of the columns that a corruption can act on."""
-        return [name for name, each in self.columns.items() if each.kind in corruption.kinds]
+    def matching_columns(self, corruption: Corruption) -> list[Any]:
+        """Return the names of the columns that a corruption can act on."""
+        return [name for name, column in self.columns.items() if column.kind in corruption.kinds]
 
     def check_same_columns(self, table: pd.DataFrame) -> None:
-        """Refuse a table whose columns are not the reference's."""
-        ours, theirs = list(table.columns), list(self.columns)
-        if set(ours) != set(theirs):
-            lacking = [str(name) for name in ours if name not in theirs]
-            added = [str(name) for name in theirs if name not in ours]
+        """Raise ValueError if the table does not have the columns of the reference."""
+        missing = [str(name) for name in table.columns if name not in self.columns]
+        extra = [str(name) for name in self.columns if name not in table.columns]
+        if missing or extra:
             raise ValueError(
-                f"X_reference must have X's columns: it lacks {lacking}, and adds {added}"
+                f"X_reference must have X's columns: it lacks {missing}, and adds {extra}"
             )
 
-    def chosen(self, corruptions: str | Iterable[str] | None) -> list[str]:
-        """Names of the corruptions asked for; by default of all that act on some column.
+    def select_corruptions(self, corruptions: str | Iterable[str] | None) -> list[str]:
+        """Return names of corruptions, by default of all that act on a column.
 
         Raises ValueError if a name is unknown, or no column is of its kind.
         """
         if corruptions is None:
-            return [name for name, each in CORRUPTIONS.items() if self.acted_on(each)]
+            return [name for name in CORRUPTIONS if self.matching_columns(CORRUPTIONS[name])]
         names = [corruptions] if isinstance(corruptions, str) else list(dict.fromkeys(corruptions))
         if not names:
             raise ValueError("corruptions is empty; name some of " + ", ".join(CORRUPTIONS))
@@ -322,7 +324,7 @@ class Corrupter:
                 raise ValueError(
                     f"unknown corruption {name!r}; {known_instead(name, CORRUPTIONS, n=9)}"
                 )
-            if not self.acted_on(CORRUPTIONS[name]):
+            if not self.matching_columns(CORRUPTIONS[name]):
                 raise ValueError(
                     f"corruption {name!r} acts on {' and '.join(CORRUPTIONS[name].kinds)} columns, "
                     "and the table has none; leave it out, or name columns of codes in categorical="
@@ -330,17 +332,17 @@ class Corrupter:
         return names
 
     def __call__(self, table: pd.DataFrame, name: str, severity: int) -> pd.DataFrame:
-        """The table gone wrong; columns that do not change are shared, not copied."""
+        """Return the corrupted table. Columns that do not change are shared, not copied."""
         corruption, key = CORRUPTIONS[name], crc32(name.encode())
-        level, names = corruption.levels[severity - 1], self.acted_on(corruption)
+        level, names = corruption.levels[severity - 1], self.matching_columns(corruption)
         if corruption.share_of_columns:
             order = self._draws(Stream.CORRUPTION, key).permutation(len(names))
             names = [names[i] for i in order[: max(1, round(level * len(names)))]]
         result = table.copy(deep=False)
-        for place, (column, reference) in enumerate(self.columns.items()):
+        for position, (column, reference) in enumerate(self.columns.items()):
             if column not in names:
                 continue
-            rng = self._draws(Stream.CORRUPTED_COLUMN, key, place)
+            rng = self._draws(Stream.CORRUPTED_COLUMN, key, position)
             values = table[column]
             if corruption.kinds == _NUMBERS:
                 numbers = corruption.change(float_values(values), reference, level, rng)
@@ -353,21 +355,21 @@ class Corrupter:
         return np.random.default_rng(fold_in(self.seed, purpose, *positions))
 
 
-def read_severities(severities: Iterable[int]) -> list[int]:
-    """Sort the severities, each once.
+def sort_severities(severities: Iterable[int]) -> list[int]:
+    """Return the distinct severities in ascending order.
 
-    Raises ValueError if there is none, or one is not a whole number from 1 to 5.
+    Raises ValueError if the list is empty or has other values than integers from 1 to 5.
     """
-    asked = list(severities)
-    if not asked or any(each not in SEVERITIES for each in asked):
-        raise ValueError(f"severities must be some of {SEVERITIES}, got {asked}")
-    return sorted({int(each) for each in asked})
+    levels = list(severities)
+    if not levels or any(level not in SEVERITIES for level in levels):
+        raise ValueError(f"severities must be some of {SEVERITIES}, got {levels}")
+    return sorted({int(level) for level in levels})
 
 
-# ---- Robustness of estimators to corrupted tables: a counterpart of CIFAR-C ----------------------
+# ---- Scores of estimators on corrupted tables: a counterpart of CIFAR-C --------------------------
 
 CLEAN = "clean"
-_PROBE = 16  # rows that show whether an estimator takes a corrupted table at all
+_N_PROBES = 16  # rows that show whether an estimator accepts a corrupted table
 
 
 @dataclass(frozen=True, eq=False)
@@ -497,27 +499,29 @@ def robustness(
     reference = table if X_reference is None else _as_table(X_reference, "X_reference")[0]
     corrupter = Corrupter(reference, categorical, random_state)
     corrupter.check_same_columns(table)
-    chosen, asked = corrupter.chosen(corruptions), read_severities(severities)
+    names, levels = corrupter.select_corruptions(corruptions), sort_severities(severities)
     if not models:
         raise ValueError("estimator is an empty mapping; give at least one fitted estimator")
     scorers = {name: check_scoring(model, scoring=scoring) for name, model in models.items()}
 
-    def given(rows: pd.DataFrame) -> Any:
+    def as_input(rows: pd.DataFrame) -> Any:
         return rows.to_numpy() if is_array else rows
 
-    for corruption in chosen:  # what fails on a few rows of any kind fails before the work
-        wrong = given(corrupter(table.head(_PROBE), corruption, asked[-1]))
+    for corruption in names:  # an error on a few rows is raised before the work
+        corrupted = as_input(corrupter(table.head(_N_PROBES), corruption, levels[-1]))
         for name, model in models.items():
-            with _noting(name, corruption, asked[-1]):
-                model.predict(wrong)
-    rows = [(name, CLEAN, 0, scorers[name](models[name], given(table), y_test)) for name in models]
-    for corruption in chosen:
-        for severity in asked:
-            wrong = given(corrupter(table, corruption, severity))
+            with _error_note(name, corruption, levels[-1]):
+                model.predict(corrupted)
+    clean_input = as_input(table)
+    rows = [(name, CLEAN, 0, scorers[name](models[name], clean_input, y_test)) for name in models]
+    for corruption in names:
+        for severity in levels:
+            corrupted = as_input(corrupter(table, corruption, severity))
             for name, model in models.items():
-                with _noting(name, corruption, severity):
-                    rows.append((name, corruption, severity, scorers[name](model, wrong, y_test)))
-            del wrong  # before the next is made
+                with _error_note(name, corruption, severity):
+                    score = scorers[name](model, corrupted, y_test)
+                rows.append((name, corruption, severity, score))
+            del corrupted  # frees memory before the next table
     scores = pd.DataFrame(rows, columns=["estimator", "corruption", "severity", "score"])
     is_clean = scores["corruption"] == CLEAN
     clean = scores[is_clean].set_index("estimator")["score"]
@@ -527,12 +531,12 @@ def robustness(
     means = means.loc[clean.index]
     summary = pd.DataFrame({"clean": clean, "corrupted": means.mean(axis=1, skipna=False)})
     summary["drop"] = summary["clean"] - summary["corrupted"]
-    name_of_scores = _scoring_name(scoring, next(iter(models.values())))
-    return Robustness(scores, summary.reset_index(), name_of_scores)
+    score_name = _scoring_name(scoring, next(iter(models.values())))
+    return Robustness(scores, summary.reset_index(), score_name)
 
 
 def _as_table(X: Any, name: str) -> tuple[pd.DataFrame, bool]:
-    """A DataFrame, and whether it was an array."""
+    """Return a DataFrame, and whether the input was an array."""
     if isinstance(X, pd.DataFrame):
         table, is_array = X, False
     elif isinstance(X, np.ndarray) and X.ndim == 2:
@@ -549,8 +553,8 @@ def _as_table(X: Any, name: str) -> tuple[pd.DataFrame, bool]:
 
 
 @contextmanager
-def _noting(name: str, corruption: str, severity: int) -> Iterator[None]:
-    """Say of errors where they happened, and the way out."""
+def _error_note(name: str, corruption: str, severity: int) -> Iterator[None]:
+    """Add a note to an error: the estimator, the corruption and what to do."""
     try:
         yield
     except Exception as error:
