@@ -408,6 +408,159 @@ def add_generators():
             CASES[f"{name.lower()}_{each.__name__}"] = each
 
 
+def contracts(n=200, seed=4):
+    """A table whose rows meet a constraint of every kind."""
+    rng = np.random.default_rng(seed)
+    start = pd.Timestamp("2021-01-01") + pd.to_timedelta(rng.integers(0, 700, n), "D")
+    end = start + pd.to_timedelta(rng.geometric(0.05, n), "D")
+    status, months = rng.choice(["open", "done"], n), rng.integers(1, 13, n)
+    net = rng.integers(100, 9000, n) / 100
+    tax = np.round(net * 0.19, 2)
+    country = {"Oslo": "Norway", "Bergen": "Norway", "Rome": "Italy", "Lyon": "France"}
+    city, colour = rng.choice(list(country), n), rng.choice(["red", "green", "blue"], n)
+    bill = np.round((net + tax) * months, 2)
+    columns = {"start": start, "end": pd.Series(end).where(status == "done"), "status": status}
+    columns |= {"net": net, "tax": tax, "total": np.round(net + tax, 2), "months": months}
+    columns |= {"bill": bill, "paid": np.where(rng.random(n) < 0.4, bill, np.round(bill * 0.3))}
+    columns |= {"city": city, "country": [country[name] for name in city]}
+    columns |= {name: (colour == name).astype("int64") for name in ("red", "green", "blue")}
+    chairs = rng.permutation(4 * n)[:n]
+    columns |= {"desk": chairs // 10, "seat": chairs % 10}
+    columns |= {"key": [f"contract-{i:05d}" for i in rng.permutation(n)]}
+    return pd.DataFrame(columns)
+
+
+def constrain(name, **params):
+    """A generator of contracts under constraints."""
+    from combutab import generators
+
+    kinds = ("Sum", "Formula", "Inequality", "FixedCombinations", "OneOf", "Null", "Unique")
+    total, formula, inequality, combinations, one_of, null, unique = (
+        getattr(generators, kind) for kind in kinds
+    )
+    constraints = [
+        total(["net", "tax"], "total"),
+        formula("bill", "total * months"),
+        inequality("start", "<", "end"),
+        combinations("city", "country"),
+        one_of("red", "green", "blue"),
+        null("end", when="status == 'open'"),
+        unique("desk", "seat"),
+    ]
+    small = {"TabFlow": {"hidden_layer_sizes": (16, 16), "n_bins": 8}}.get(name, {})
+    settings = {**GENERATOR, **small, "constraints": constraints, **params}
+    return getattr(combutab(), name)(**settings)
+
+
+def add_constraints():
+    options = {"random_state": 1, "on_shortfall": "return", "max_tries": 20}
+    for name in ("TabFlow", "CTGAN", "TVAE"):
+
+        def requests(folder, name=name):
+            model = constrain(name).fit(contracts())
+            model.save(folder / "model.safetensors")
+            again = combutab().load(folder / "model.safetensors")
+            model.sample(30, random_state=5, out=folder / "rows.parquet")
+            model.sample(20, conditions={"status": "open"}, out=folder / "open.parquet", **options)
+            wishes = [{"total": 50.0}, {"end": (pd.Timestamp("2021-06-01"), None), "red": 1}]
+            wishes += [{"city": ["Oslo", "Rome"], "bill": (100, 300)}]
+            rows = [model.sample(20, conditions=wish, **options) for wish in wishes]
+            files = [pd.read_parquet(folder / f"{file}.parquet") for file in ("rows", "open")]
+            return [model.sample(40), again.sample(20, random_state=3), *rows, *files]
+
+        def shares(folder, name=name):
+            model = constrain(name).fit(contracts())
+            status = {"open": 0.75, "done": 0.25}
+            ranges = {(None, 40): 0.5, (40, None): 0.5}
+            wishes = [{"status": status}, {"status": status, "net": ranges}]
+            wishes += [{"country": {"Norway": 0.6}, "status": status}]
+            rows = [model.sample(24, shares=wish, **options) for wish in wishes]
+            return [*rows, model.sample(30, balance="city", **options)]
+
+        def partial_rows(folder, name=name):
+            table = contracts()
+            model = constrain(name).fit(table)
+            wishes = table[["status", "city", "months"]].iloc[:20].copy()
+            wishes.loc[::3, "city"] = None
+            seeds = table[["total", "country", "red", "desk", "seat"]].iloc[:15].copy()
+            seeds.loc[3, "total"] = 1000.0
+            holes = table.iloc[:60].copy().astype({"red": "float64", "blue": "float64"})
+            holes.loc[::4, ["total", "city"]] = None
+            holes.loc[1::5, ["net", "country", "red", "blue"]] = None
+            holes.loc[2::5, ["start", "status"]] = None
+            return [
+                model.sample_from(wishes, **options),
+                model.sample(seed_data=seeds, **options),
+                model.sample(seed_data=table[["key", "red"]].iloc[:9], **options),
+                model.impute(holes, random_state=2, n_draws=2),
+            ]
+
+        for case in (requests, shares, partial_rows):
+            CASES[f"{name.lower()}_constraints_{case.__name__}"] = case
+
+
+@case
+def tabflow_unique(folder):
+    from combutab.generators import Unique
+
+    few = pd.DataFrame({"room": np.arange(90) % 9, "day": np.arange(90) // 9, "x": LAW[:90]})
+    few = few.astype({"room": "category", "day": "category"})
+    both = [Unique("room", "day"), Unique("day", "x")]
+    models = [
+        combutab().TabFlow((16,), epochs=3, random_state=0, constraints=constraints).fit(few)
+        for constraints in (both[:1], both)
+    ]
+    holes = few.copy()
+    holes.loc[::2, "room"] = None
+    rows = [model.sample(60, random_state=2) for model in models]
+    rows += [model.impute(holes, random_state=2) for model in models]
+    return rows + [model.sample_from(few[["room"]].iloc[:60], random_state=1) for model in models]
+
+
+@case
+def tabflow_resample_unique(folder):
+    table = contracts()
+    labels = np.where(np.arange(len(table)) < 140, "often", "rare")
+    return constrain("TabFlow").fit_resample(table.drop(columns="key"), labels)
+
+
+@case
+def tabflow_imputer_constraints(folder):
+    generator = constrain("TabFlow", epochs=2)
+    table = contracts().drop(columns="key")
+    holes = table.copy()
+    holes.loc[::4, ["total", "city"]] = None
+    imputer = combutab().TabFlowImputer(generator, random_state=0)
+    return imputer.fit(table).transform(holes)
+
+
+@case
+def array_constraints(folder):
+    from combutab.generators import Inequality, Sum, suggest_constraints
+
+    array = np.abs(np.c_[NUMBERS[:, :2], NUMBERS[:, :2].sum(axis=1)]).round(2)
+    array = np.c_[array[:, :2], array[:, 0] + array[:, 1], array[:, 0] + 0.5].round(2)
+    constraints = [Sum([0, 1], 2), Inequality(0, "<", 3)]
+    model = combutab().TVAE(epochs=2, random_state=0, constraints=constraints).fit(array)
+    suggestions = suggest_constraints(contracts(400))
+    found = [repr(suggestions), repr(suggest_constraints(array))]
+    return [model.sample(20), model.sample(9, conditions={2: (1.0, 2.0)}, random_state=1), found]
+
+
+@case
+def tabflow_repetitions(folder):
+    table = contracts()[["bill", "paid", "status", "start"]]
+    model = combutab().TabFlow((16, 16), epochs=4, random_state=0).fit(table)
+    ranges = {"bill": (100.0, 300.0), "paid": (50.0, None)}
+    wishes = [{"paid": (100.0, 200.0)}, ranges, {"bill": 120.5}]
+    rows = [model.sample(20, conditions=wish, random_state=1) for wish in wishes]
+    holes = table.copy()
+    holes.loc[::3, "paid"] = None
+    shares = {"paid": {(None, 100.0): 0.5, (100.0, None): 0.5}}
+    rows += [model.sample(20, shares=shares, random_state=1), model.impute(holes, random_state=1)]
+    return [*rows, model.sample_from(table[["bill"]].iloc[:9], random_state=1)]
+
+
 @case
 def tabflow_fills(folder):
     made = make("TabFlow")
@@ -517,6 +670,7 @@ def differences(before, after):
 
 add_estimators()
 add_generators()
+add_constraints()
 
 
 def main(arguments=None):

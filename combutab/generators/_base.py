@@ -53,10 +53,12 @@ from combutab.core.tasks import CallbackSupport, CallbackTask, fit_task
 from combutab.core.text import parse_seconds
 from combutab.core.threads import max_threads
 from combutab.core.world import Ranks, broadcast, current, plain_parameters, sharing
+from combutab.generators._forms import TableForms
 from combutab.generators._imputing import Imputing
+from combutab.generators._learned_columns import SEARCHED_ROWS, LearnedColumns, row_step
 from combutab.generators._parquet import ParquetSource
 from combutab.generators._resampling import Resampling
-from combutab.generators._rules import SEARCHED_ROWS, Rules, row_step
+from combutab.generators._rules import Rules
 from combutab.generators._sampling import Sampling
 from combutab.generators._training import (
     ENDS,
@@ -71,7 +73,7 @@ from combutab.generators._training import (
     make_spans,
     share,
 )
-from combutab.generators.constraints import CONSTRAINTS, Constraint, read_columns
+from combutab.generators.constraints import CONSTRAINTS, Constraint, read_columns, refuse_broken
 from combutab.generators.sampling import (
     FREE,
     NetworkT,
@@ -489,13 +491,10 @@ class BaseGenerator(
     ) -> TrainingTable:
         """Learn the encoder and the constraints of a table, and encode its rows."""
         X, forms = self._read_forms(as_numpy(X), discrete_columns)
-        rules, X = self._plan_rules(X, discrete_columns)
+        learned, X = self._plan_columns(X, discrete_columns)
         encoder = self._make_encoder(discrete_columns, fold_in(seed, Stream.ENCODER) >> 32)
         encoder = X.fit(encoder) if isinstance(X, ParquetSource) else encoder.fit(X)
-        if rules is None:
-            rules = Rules((), encoder.schema_.keys)
-        rules.bind(encoder)
-        rules.forms = forms
+        rules = Rules(self.constraints or (), encoder, learned, forms)
         for message in encoder.describe_suppressed():
             warnings.warn(message, stacklevel=5)
         spans = make_spans(encoder.layout_, self._find_device(), Precision(self.precision))
@@ -531,25 +530,22 @@ class BaseGenerator(
         forms = find_forms(table, excluded)
         if not forms:
             return X, ()
-        rules = Rules((), list(table))
-        rules.forms = forms
-        return rules.read_forms(table), forms
+        return TableForms(list(table), forms).read(table), forms
 
-    def _plan_rules(self, X: Any, discrete_columns: Any) -> tuple[Rules | None, Any]:
-        """The constraints on a table, and the table with the columns that are learned for them.
+    def _plan_columns(self, X: Any, discrete_columns: Any) -> tuple[LearnedColumns | None, Any]:
+        """Plan the columns that are learned in addition to those of a table, and add them to it.
 
-        Raises ValueError if rows violate a constraint. Without constraints and repetitions there
-        are no rules.
+        Raises ValueError if rows violate a constraint.
         """
         constraints, learns = self.constraints or (), self._learns_repetitions
         if not constraints and not learns:
             return None, X
         if isinstance(X, ParquetSource):
-            repeating = X.spread(SEARCHED_ROWS) if learns else None
-            rules = Rules.plan(constraints, X.header(), discrete_columns, repeating=repeating)
+            rows = X.spread(SEARCHED_ROWS) if learns else None
+            learned = LearnedColumns.plan(constraints, X.header(), discrete_columns, searched=rows)
             if constraints:
-                X.refuse_broken(rules)
-            return rules, X.widen(rules)
+                X.refuse_broken(constraints)
+            return learned, X.extend(learned)
         try:
             columns, X = read_columns(X), as_pandas(X)
         except ValueError:
@@ -557,14 +553,14 @@ class BaseGenerator(
                 raise
             return None, X  # the encoder's error is more helpful
         array_dtype = None if isinstance(X, pd.DataFrame) else np.asarray(X).dtype
-        repeating = None
+        searched = None
         if learns:
             step = row_step(len(next(iter(columns.values()), ())), SEARCHED_ROWS)
-            repeating = {name: column.iloc[::step] for name, column in columns.items()}
-        rules = Rules.plan(constraints, columns, discrete_columns, array_dtype, repeating)
+            searched = {name: column.iloc[::step] for name, column in columns.items()}
+        learned = LearnedColumns.plan(constraints, columns, discrete_columns, array_dtype, searched)
         if constraints:
-            rules.refuse_broken(columns, "the table")
-        return rules, rules.widen(X)
+            refuse_broken(constraints, learned.names, [columns], "the table")
+        return learned, learned.extend(X)
 
     def _check_memory(
         self, encoder: ModeEncoder, spans: RowSpans, n_rows: int, n_members: int

@@ -106,7 +106,7 @@ class ConditionalMean:
         spans = model.encoder_.layout_.spans
         columns = [model.encoder_.columns_[span.column] for span in spans]
         self._numbers = {i: c for i, c in enumerate(columns) if isinstance(c, NumberColumn)}
-        table = IncompleteTable(model.encoder_, model.rules_.widen(X))
+        table = IncompleteTable(model.encoder_, model.rules_.learned.extend(X))
         n_rows = len(table.missing)
         rows = np.sort(np.random.default_rng(seed).permutation(n_rows)[:_MOST_ROWS])
         encoded, known = table.encode(seed, rows)
@@ -130,7 +130,7 @@ class ConditionalMean:
 
     def fill(self, X: Any, seed: int) -> Any:
         """The table without missing cells; ``seed`` draws the modes that known numbers are in."""
-        table = IncompleteTable(self.model.encoder_, self.model.rules_.widen(X))
+        table = IncompleteTable(self.model.encoder_, self.model.rules_.learned.extend(X))
         encoded, known = table.encode(seed)
         codes, numbers = self._expect(np.where(known, encoded.codes, -1))
         codes = np.where(known, encoded.codes, codes)
@@ -263,7 +263,7 @@ class TabFlowImputer(CallbackSupport, OneToOneFeatureMixin, TransformerMixin, Ba
             warn_of_empty_columns(generator.encoder_)
         self.generator_, self._mean = generator, None
         if self.n_draws is None and hasattr(generator, "code_probabilities"):
-            typed = generator.rules_.read_forms(X)
+            typed = generator.rules_.forms.read(X)
             self._mean = ConditionalMean(generator, typed, fold_in(self._seed, Stream.KNOWN))
 
     def transform(self, X: Any) -> Any:
@@ -287,14 +287,14 @@ class TabFlowImputer(CallbackSupport, OneToOneFeatureMixin, TransformerMixin, Ba
         check_is_fitted(self)
         table = self._read(X, reset=False)
         rules = getattr(self.generator_, "rules_", None)
-        typed = table if rules is None else rules.read_forms(table)
+        typed = table if rules is None else rules.forms.read(table)
         if self.n_draws is None and self._mean is not None:
             filled = self._mean.fill(typed, fold_in(self._seed, Stream.KNOWN))
         else:
             n_draws = _DRAWS if self.n_draws is None else self.n_draws
             key = fold_in(self._seed, Stream.DRAW)
             filled = self.generator_.impute_mean(typed, n_draws, key)
-        return filled if rules is None else rules.fill_forms(table, filled)
+        return filled if rules is None else rules.forms.fill(table, filled)
 
     def _read(self, X: Any, *, reset: bool) -> Any:
         """Check the columns' names and number as scikit-learn does; cells are for the generator."""

@@ -12,9 +12,11 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from combutab.core.rng import Stream, fold_in, random_uniform
-from combutab.generators._rules import DrawnRows, Rules, Search
+from combutab.generators._relations import Columns, PartialRows
+from combutab.generators._rules import Rules
+from combutab.generators.completion import DrawnRows, Search
 from combutab.generators.conditions import write_column
-from combutab.generators.constraints import Columns, read_columns
+from combutab.generators.constraints import read_columns, refuse_broken
 from combutab.generators.sampling import (
     FREE,
     DirectSampler,
@@ -50,14 +52,14 @@ class Cells:
     def __init__(self, rules: Rules, X: Any, draw: Callable[..., Encoded], key: int) -> None:
         self.rules, self._given, self._draw, self._key = rules, X, draw, key
         encoder = rules.encoder
-        widened = rules.widen(X)
+        widened = rules.learned.extend(X)
         self.table = IncompleteTable(encoder, widened)
         encoded, self.known = self.table.encode(fold_in(key, Stream.KNOWN))
         self.values, self.codes = encoded.values, encoded.codes
         if not rules:
             return
         columns, rows = read_columns(widened), self.table.rows
-        rules.refuse_broken(columns, "the table", given=True)
+        refuse_broken(rules.constraints, rules.names, [columns], "the table", partial=True)
         whole = np.setdiff1d(np.arange(len(self.table.missing)), rows)
         self._whole = {name: column.iloc[whole] for name, column in columns.items()}
         self._cells = {name: column.iloc[rows] for name, column in columns.items()}
@@ -74,7 +76,7 @@ class Cells:
         rules, encoder = self.rules, self.rules.encoder
         made = encoder.decode(*drawn) if better is None else better
         if not rules or not len(self.table.rows):
-            return rules.narrow(self.table.fill(made))
+            return rules.learned.drop(self.table.fill(made))
         search = Search(rules, kept=True)
         search.take_columns(self._whole)
         every = positions = np.arange(len(self.table.rows))
@@ -119,7 +121,7 @@ class Cells:
             new = self._complete(every, encoder.decode(found.values, found.codes), found.codes)
             for name, column in columns.items():
                 columns[name] = put_cells(column, is_redrawn, new[name][is_redrawn])
-        filled = rules.narrow(self.table.fill(pd.DataFrame(columns)))
+        filled = rules.learned.drop(self.table.fill(pd.DataFrame(columns)))
         return fill_polars(self._given, filled) if is_polars(self._given) else filled
 
     def _complete(self, rows: np.ndarray, made: Any, codes: np.ndarray) -> dict[Any, pd.Series]:
@@ -130,11 +132,13 @@ class Cells:
             if there.any():
                 cells = self._cells[name].iloc[rows[there]]
                 columns[name] = put_cells(column, there, cells)
-            if isinstance(self.rules.coder(name), IdentifierColumn):
+            if isinstance(self.rules.coders[name], IdentifierColumn):
                 columns[name] = columns[name].mask(~there)  # they are made when all are known
         picks = pd.util.hash_pandas_object(pd.DataFrame(codes), index=False).to_numpy()
-        self.rules.complete(columns, given, {}, picks % 2**32, self._beyond[rows])
-        return columns
+        partial = PartialRows(
+            columns, self.rules.coders, given, None, picks % 2**32, self._beyond[rows]
+        )
+        return self.rules.complete(partial)
 
     def _judged(self, rows: np.ndarray, made: DrawnRows) -> np.ndarray:
         """Codes of the rows, -1 of a cell that is given and has none."""
@@ -222,9 +226,9 @@ class Imputing:
         3
         """
         check_arguments(self, "impute", n_draws=n_draws)
-        table, X = X, self.rules_.read_forms(as_pandas(X)) if self.rules_.forms else X
+        table, X = X, self.rules_.forms.read(as_pandas(X)) if self.rules_.forms.forms else X
         cells, drawn = self._draw_cells(X, n_draws, random_state)
-        filled = [self.rules_.fill_forms(as_pandas(table), cells.fill(each)) for each in drawn]
+        filled = [self.rules_.forms.fill(as_pandas(table), cells.fill(each)) for each in drawn]
         return filled[0] if n_draws == 1 else filled
 
     def impute_mean(self, X: Any, n_draws: int, random_state: Any) -> Any:

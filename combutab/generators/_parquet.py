@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 
 from combutab.core.text import RESERVE, check_limit, parse_bytes
-from combutab.generators._rules import Rules, row_step
-from combutab.generators.constraints import Columns, read_columns
+from combutab.generators._learned_columns import LearnedColumns, row_step
+from combutab.generators._relations import Columns
+from combutab.generators.constraints import Constraint, read_columns, refuse_broken
 from combutab.preprocessing import ModeEncoder, ModeTable, ParquetTable, Paths, RowLayout
 
 _ROWS = 1 << 16  # read at a time, at most
@@ -23,22 +24,23 @@ _FITTED = 12  # copies of a sample, while modes are learned from it
 class _Widened:
     """A table in files with the columns that are learned beside those of the files."""
 
-    def __init__(self, table: ParquetTable, rules: Rules) -> None:
-        self._table, self._rules = table, rules
+    def __init__(self, table: ParquetTable, learned: LearnedColumns) -> None:
+        self._table, self._learned = table, learned
         self.n_rows = table.n_rows
 
     def column(self, name: str, check: Callable[[str, int], None]) -> pd.Series:
         """See `ParquetTable`."""
-        if name not in self._rules.added:
+        if name not in self._learned.added:
             return self._table.column(name, check)
-        sides = self._rules.sides_of(name)
-        held = {side: self._table.column(side, check) for side in sides}
-        return self._rules.add_columns(held, name)[name]
+        sources = {
+            source: self._table.column(source, check) for source in self._learned.sources[name]
+        }
+        return self._learned.compute(name, sources)
 
     def frames(self, columns: Sequence[str], n_rows: int) -> Iterator[tuple[int, pd.DataFrame]]:
         """See `ParquetTable`."""
-        for first, frame in self._table.frames(self._rules.names, n_rows):
-            yield first, self._rules.widen(frame)
+        for first, frame in self._table.frames(self._learned.names, n_rows):
+            yield first, self._learned.extend(frame)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._table, name)
@@ -74,16 +76,17 @@ class ParquetSource:
         """The columns without rows, whose dtypes say what they hold."""
         return read_columns(self._table.header(self._columns))
 
-    def refuse_broken(self, rules: Rules) -> None:
+    def refuse_broken(self, constraints: Sequence[Constraint]) -> None:
         """Raise an error that names the rows that break a constraint."""
         parts = self._table.frames(self._columns, _ROWS)
-        rules.refuse_broken(((read_columns(part)) for _, part in parts), "the files")
+        columns = (read_columns(part) for _, part in parts)
+        refuse_broken(constraints, self._columns, columns, "the files")
 
-    def widen(self, rules: Rules) -> ParquetSource:
-        """The table with the columns that are learned beside those of the files."""
-        if rules.added:
-            self._table = _Widened(self._table, rules)
-            self._more = rules.added
+    def extend(self, learned: LearnedColumns) -> ParquetSource:
+        """The table with the columns that are learned in addition to those of the files."""
+        if learned.added:
+            self._table = _Widened(self._table, learned)
+            self._more = learned.added
         return self
 
     def spread(self, most: int) -> Columns:

@@ -15,7 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from combutab.core.device import guard_forks
 from combutab.core.rng import Stream, fold_in, seed_from
-from combutab.generators._rules import DrawnRows, Rules
+from combutab.generators._relations import Columns
+from combutab.generators._rules import Rules
+from combutab.generators.completion import DrawnRows
 from combutab.generators.conditions import (
     read_conditions,
     read_each,
@@ -23,7 +25,7 @@ from combutab.generators.conditions import (
     write_each,
     write_others,
 )
-from combutab.generators.constraints import Columns, read_columns
+from combutab.generators.constraints import read_columns, refuse_broken
 from combutab.generators.sampling import (
     NetworkT,
     RowWriter,
@@ -198,13 +200,16 @@ class Sampling(Generic[NetworkT]):
         elif condition_value is not None:
             raise ValueError(f"condition_value={condition_value!r} needs a condition_column")
         for given in (conditions, shares):
-            self.rules_.refuse_unknown(given if isinstance(given, Mapping) else ())
+            self.rules_.refuse_unknown(list(given) if isinstance(given, Mapping) else [])
         if isinstance(conditions, Mapping):
             conditions = {
-                name: self.rules_.read_condition(name, value) for name, value in conditions.items()
+                name: self.rules_.forms.read_condition(name, value)
+                for name, value in conditions.items()
             }
         if isinstance(shares, Mapping):
-            shares = {name: self.rules_.read_shares(name, parts) for name, parts in shares.items()}
+            shares = {
+                name: self.rules_.forms.read_shares(name, parts) for name, parts in shares.items()
+            }
         wanted = read_conditions(self.encoder_, {} if conditions is None else conditions)
         ordered = read_shares(self.encoder_, shares, balance, wanted, self.rules_)
         n = int(n)
@@ -219,7 +224,7 @@ class Sampling(Generic[NetworkT]):
             search = sampler.search(fixed, [part for each in ordered for part in each.conditions])
             if search is not None:
                 for rows in self._beside:
-                    search.take_columns(read_columns(self.rules_.read_forms(rows)))
+                    search.take_columns(read_columns(self.rules_.forms.read(rows)))
             if not ordered:
                 values, codes, n_made = sampler.draw(n, wanted, key, max_tries, search)
             else:
@@ -230,7 +235,7 @@ class Sampling(Generic[NetworkT]):
             if writer is not None and not (lacking and on_shortfall == "error"):
                 writer.write_all(values, codes, fixed)
             else:
-                table = self.rules_.write_forms(self.rules_.decode(values, codes, fixed))
+                table = self.rules_.forms.write(self.rules_.decode(values, codes, fixed))
             if lacking:
                 why = "" if search is None else f": {search.explain()}"
                 fall_short(
@@ -283,18 +288,19 @@ class Sampling(Generic[NetworkT]):
         if not isinstance(conditions, pd.DataFrame):
             name = "seed_data" if nearest else "conditions"
             raise ValueError(f"{name} must be a DataFrame, got {type(conditions).__name__}")
-        self.rules_.refuse_unknown(conditions)
-        conditions = self.rules_.read_forms(conditions)
+        self.rules_.refuse_unknown(list(conditions))
+        conditions = self.rules_.forms.read(conditions)
         patterns, which, others = read_each(self.encoder_, conditions, nearest)
         key, sampler, rules = self.sample_key(random_state), self.sampler(), self.rules_
         written, identified = dict(others), False  # missing identifiers beside given ones are new
         for name, given in others.items():
-            if isinstance(coder := rules.coder(name), IdentifierColumn):
+            if isinstance(coder := rules.coders[name], IdentifierColumn):
                 column = given.astype(object).reindex(range(len(conditions)))
                 written[name] = put_cells(column, column.isna().to_numpy(), coder.beside(column))
                 identified = True
         if rules:
-            rules.refuse_broken(read_columns(conditions), "conditions", given=True)
+            parts = [read_columns(conditions)]
+            refuse_broken(rules.constraints, rules.names, parts, "conditions", partial=True)
             rules.refuse_more_each(conditions)
             patterns = rules.restrict_each(patterns)
 
@@ -328,7 +334,7 @@ class Sampling(Generic[NetworkT]):
             table = rules.put(table, rules.complete_each(table, conditions, kept))
         if others:
             warn_of_others(others)
-        table = rules.write_forms(table)
+        table = rules.forms.write(table)
         if isinstance(table, pd.DataFrame):
             table = table.set_index(conditions.index[~missed])
         if missed.any():

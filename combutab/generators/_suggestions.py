@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
+from combutab.generators._relations import Columns
 from combutab.generators.constraints import (
-    Columns,
     Constraint,
     FixedCombinations,
     Formula,
@@ -21,11 +21,9 @@ from combutab.generators.constraints import (
     OneOf,
     Sum,
     Unique,
-    count_decimals,
-    equal_numbers,
     read_columns,
 )
-from combutab.generators.expressions import as_operand
+from combutab.generators.expressions import as_operand, count_decimals, equal_numbers
 from combutab.preprocessing import find_identifiers
 
 _MIN_BROKEN = 20  # rows that would break a constraint, were its columns independent

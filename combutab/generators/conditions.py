@@ -40,6 +40,12 @@ class Codes:
         """Find the rows that meet it, given their codes."""
         return np.isin(codes[:, self.span], self.codes)
 
+    def single_value(self, coder: Any) -> pd.Series | None:
+        """The only value of a discrete column that meets it, a Series of one; None if several."""
+        if len(self.codes) > 1 or not isinstance(coder, CategoryColumn):
+            return None
+        return coder.decode(np.array(self.codes))
+
 
 @dataclass(frozen=True)
 class Range:
@@ -64,6 +70,9 @@ class Range:
             inside &= below.fillna(False).to_numpy(dtype=bool)
         return inside
 
+    def single_value(self, coder: Any) -> None:
+        """See `Codes`; a range has several."""
+
 
 @dataclass(frozen=True)
 class Outside:
@@ -81,6 +90,9 @@ class Outside:
             met &= ~each.met(codes, table)
         return met
 
+    def single_value(self, coder: Any) -> None:
+        """See `Codes`."""
+
 
 @dataclass(frozen=True, eq=False)
 class PointConditions:
@@ -94,6 +106,10 @@ class PointConditions:
     coder: NumberColumn
     values: pd.Series  # of the column's dtype
     missing: bool = False  # whether a missing value will do
+
+    def single_value(self, coder: Any) -> pd.Series | None:
+        """See `Codes`."""
+        return self.values if len(self.values) == 1 and not self.missing else None
 
     def distances(self, table: pd.DataFrame | np.ndarray) -> np.ndarray:  # (n,)
         """Return each row's distance from these numbers; infinite for one that will not do."""
@@ -114,6 +130,7 @@ class PointConditions:
 
 
 Condition = Codes | Range | Outside | PointConditions
+RANGES = (Range, Outside)  # conditions on decoded numbers
 
 
 def write_points(table: Any, conditions: Sequence[Condition]) -> None:
@@ -176,6 +193,12 @@ def write_others(table: Any, others: Mapping[Any, pd.Series], rows: np.ndarray) 
 def column_of(table: pd.DataFrame | np.ndarray, name: Any) -> pd.Series:
     """A column of a decoded table."""
     return table[name] if isinstance(table, pd.DataFrame) else pd.Series(table[:, name])
+
+
+def equal_cells(first: pd.Series, second: pd.Series) -> np.ndarray:
+    """Find the rows where two columns have the same value, or both none, (n,) bool."""
+    equal = (first == second).fillna(False).to_numpy(dtype=bool)
+    return np.asarray(equal | (first.isna() & second.isna()))
 
 
 def write_column(table: Any, name: Any, column: pd.Series) -> None:

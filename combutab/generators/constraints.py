@@ -14,7 +14,7 @@ from decimal import Decimal
 from functools import cached_property, partial, reduce
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -23,28 +23,28 @@ from pandas.api import types
 from combutab.core.files import parse_json, whole_file
 from combutab.core.state import add_kind, pack, unpack
 from combutab.core.text import known_instead, no_column, one_line
+from combutab.generators._cells import Coder, is_binary
+from combutab.generators._relations import Columns, DifferenceRelation, PartialRows, Relation
 from combutab.generators.expressions import (
     Expression,
     add,
     as_floats,
     as_operand,
+    equal_numbers,
     exact_operand,
     is_exact,
     is_number,
     subtract,
 )
-from combutab.preprocessing import as_numpy, as_pandas
+from combutab.preprocessing import IdentifierColumn, NumberColumn, as_numpy, as_pandas
 
-Columns = Mapping[Any, pd.Series]  # of equal length, their index a count
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
 }
-_MAX_DECIMALS = 12
 _LAST_BITS = 2**20
-_FLOAT_ERROR = 1e-9  # relative, of numbers of any number of decimals
 
 
 def read_columns(X: Any) -> dict[Any, pd.Series]:
@@ -86,6 +86,11 @@ class Constraint(ABC):
     `OneOf`.
     """
 
+    compares_rows: ClassVar[bool] = False  # whether it concerns several rows together
+    combines_codes: ClassVar[bool] = False  # whether rows have combinations of the fitted table
+    computes_column: ClassVar[bool] = False  # whether one column always follows from others
+    sets_one: ClassVar[bool] = False  # whether `propagate` changes its columns
+
     @abstractmethod
     def find_columns(self, names: Iterable[Any]) -> tuple[Any, ...]:
         """Find its columns among the names of a table; raises ValueError if one is missing."""
@@ -93,6 +98,41 @@ class Constraint(ABC):
     @abstractmethod
     def holds(self, columns: Columns, decimals: int | None = None) -> np.ndarray:
         """Find the rows that meet it, (n,) bool; see `equal_numbers` for ``decimals``."""
+
+    def sides(self, names: Iterable[Any]) -> tuple[Any, Any] | None:
+        """The lower and the higher column of an inequality of two columns; None for the others."""
+        return None
+
+    def relations(self, names: Sequence[Any], difference: Any = None) -> list[Relation]:
+        """How its columns follow from one another; the first relation that is possible is used.
+
+        ``difference`` is the name of the learned difference of its `sides`, if there is one.
+        """
+        return []
+
+    def propagate(self, rows: PartialRows) -> None:  # noqa: B027 (most constraints do nothing)
+        """Set cells that follow from fixed cells of rows, before `relations` are computed."""
+
+    def contradicts(
+        self,
+        names: Iterable[Any],
+        values: Columns,
+        ranges: Mapping[Any, tuple[Any, Any]],
+    ) -> bool:
+        """Whether no row can have these values, one per column, and lie in these ranges."""
+        columns = self.find_columns(names)
+        if any(name not in values for name in columns):
+            return False
+        return not self.holds({name: values[name] for name in columns})[0]
+
+    def check_coders(self, coders: Mapping[Any, Coder]) -> None:
+        """Raise ValueError if it does not apply to the kind of a column."""
+        for name, coder in coders.items():
+            if isinstance(coder, IdentifierColumn):
+                raise ValueError(
+                    f"{self!r} is about {name!r}, which holds identifiers that get new values; "
+                    "leave the constraint out, or list the identifier columns explicitly"
+                )
 
     def check(self, X: Any) -> np.ndarray:
         """Find the rows of a table that meet the constraint.
@@ -135,13 +175,13 @@ def _packed(value: Any) -> Any:
     return [pack(part) for part in value] if isinstance(value, tuple) else pack(value)
 
 
-def _check_names(what: str, names: Iterable[Any], least: int) -> tuple[Any, ...]:
+def _check_names(what: str, names: Iterable[Any], n_min: int) -> tuple[Any, ...]:
     listed = [names] if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
     listed = [name.item() if isinstance(name, np.generic) else name for name in listed]
     named = all(isinstance(each, Hashable) for each in listed)
-    if len(listed) < least or not named or len(set(listed)) < len(listed):
+    if len(listed) < n_min or not named or len(set(listed)) < len(listed):
         raise ValueError(
-            f"{what} takes {least} or more different columns, got {', '.join(map(repr, listed))}"
+            f"{what} takes {n_min} or more different columns, got {', '.join(map(repr, listed))}"
         )
     return tuple(listed)
 
@@ -151,12 +191,14 @@ class _OfColumns(Constraint):
     """A constraint that is made with names of columns alone."""
 
     columns: tuple[Any, ...]
+    _min_columns: ClassVar[int] = 2
 
     def __init__(self, *columns: Any) -> None:
-        least = 1 if isinstance(self, Unique) else 2
         if len(columns) == 1 and isinstance(columns[0], list):
             columns = tuple(columns[0])
-        object.__setattr__(self, "columns", _check_names(type(self).__name__, columns, least))
+        object.__setattr__(
+            self, "columns", _check_names(type(self).__name__, columns, self._min_columns)
+        )
 
     def find_columns(self, names: Iterable[Any]) -> tuple[Any, ...]:
         """See `Constraint`."""
@@ -232,11 +274,40 @@ class Inequality(Constraint):
             return (left,)
 
     def sides(self, names: Iterable[Any]) -> tuple[Any, Any] | None:
-        """The lower and the higher column; None if the right side is a constant."""
-        found = self.find_columns(names)
-        if len(found) == 1:
+        """See `Constraint`."""
+        columns = self.find_columns(names)
+        if len(columns) == 1:
             return None
-        return (found[0], found[1]) if self.operator[0] == "<" else (found[1], found[0])
+        left, right = columns
+        return (left, right) if self.operator[0] == "<" else (right, left)
+
+    def relations(self, names: Sequence[Any], difference: Any = None) -> list[Relation]:
+        """See `Constraint`."""
+        sides = None if difference is None else self.sides(names)
+        if sides is None:
+            return []
+        low, high = sides
+        return [
+            DifferenceRelation(high, (low, difference), (low,), 1),
+            DifferenceRelation(low, (high, difference), (high,), -1),
+        ]
+
+    def contradicts(
+        self,
+        names: Iterable[Any],
+        values: Columns,
+        ranges: Mapping[Any, tuple[Any, Any]],
+    ) -> bool:
+        """See `Constraint`."""
+        if super().contradicts(names, values, ranges):
+            return True
+        sides = self.sides(names)
+        if sides is None or any(side not in ranges for side in sides):
+            return False
+        low, high = ranges[sides[0]][0], ranges[sides[1]][1]
+        if low is None or high is None:
+            return False
+        return bool(low >= high if self.strict else low > high)
 
     def holds(self, columns: Columns, decimals: int | None = None) -> np.ndarray:
         """See `Constraint`."""
@@ -359,6 +430,8 @@ def _same_numbers(column: pd.Series, other: Any) -> pd.Series:
 class Computed(Constraint):
     """A constraint by which one column follows from others."""
 
+    computes_column = True
+
     @abstractmethod
     def find_target(self, names: Iterable[Any]) -> Any:
         """The column that follows."""
@@ -375,76 +448,55 @@ class Computed(Constraint):
     def solve(self, name: Any, columns: Columns) -> Any:
         """What another column must be, (n,), if the others are given; None if that is not found."""
 
+    def relations(self, names: Sequence[Any], difference: Any = None) -> list[Relation]:
+        """See `Constraint`; if the target is computed otherwise, the last source is, and so on."""
+        target, *sources = self.find_columns(names)
+        relations: list[Relation] = [
+            ComputedRelation(target, tuple(sources), tuple(sources), self, target)
+        ]
+        for source in reversed(sources):
+            others = tuple(name for name in (target, *sources) if name != source)
+            relations.append(ComputedRelation(source, others, (target,), self, target))
+        return relations
+
     def holds(self, columns: Columns, decimals: int | None = None) -> np.ndarray:
         """See `Constraint`."""
         target, *sources = self.find_columns(columns)
-        found, wanted = exact_operand(columns[target]), self.compute(columns)
-        absent = found.isna().to_numpy(dtype=bool)
+        values, expected = exact_operand(columns[target]), self.compute(columns)
+        missing = values.isna().to_numpy(dtype=bool)
         for name in sources:
-            absent = absent | columns[name].isna().to_numpy(dtype=bool)
-        if not isinstance(wanted, pd.Series):
-            wanted = pd.Series([wanted] * len(found), dtype=object).infer_objects()
-        if is_number(found) and is_number(wanted):
+            missing = missing | columns[name].isna().to_numpy(dtype=bool)
+        if not isinstance(expected, pd.Series):
+            expected = pd.Series([expected] * len(values), dtype=object).infer_objects()
+        if is_number(values) and is_number(expected):
             dtype, scale = columns[target].dtype, self.rounding_scale(columns)
-            equal = equal_numbers(found, wanted, dtype, decimals, scale)
+            equal = equal_numbers(values, expected, dtype, decimals, scale)
         else:
             try:
-                equal = (found == wanted).fillna(False).to_numpy(dtype=bool)
+                equal = (values == expected).fillna(False).to_numpy(dtype=bool)
             except TypeError:
-                equal = np.zeros(len(found), dtype=bool)
-        return equal | absent
+                equal = np.zeros(len(values), dtype=bool)
+        return equal | missing
 
 
-def equal_numbers(
-    found: pd.Series,
-    wanted: pd.Series,
-    dtype: Any,
-    decimals: int | None = None,
-    scale: Any = 0.0,
-) -> np.ndarray:
-    """Find where numbers are what others are rounded to; (n,) each.
+@dataclass(frozen=True)
+class ComputedRelation(Relation):
+    """A column of a computed constraint follows from the others."""
 
-    ``decimals`` are those of the numbers found; by default as many as they show. ``dtype`` is what
-    they were held in. ``scale`` is how large the numbers are that the wanted ones were computed
-    from, by row. Integers are compared exactly.
+    constraint: Computed
+    computed: Any  # the column that the constraint computes
 
-    >>> equal_numbers(pd.Series([0.3, 33.3]), pd.Series([0.1 + 0.2, 100 / 3]), float).tolist()
-    [True, True]
-    """
-    x, y = as_floats(found), as_floats(wanted)
-    if decimals is None:
-        decimals = count_decimals(x, dtype)
-    scale = np.where(is_exact(found), scale, np.fmax(scale, np.fmax(np.abs(x), np.abs(y))))
-    error = max(_FLOAT_ERROR, 16 * _float_eps(dtype)) * scale
-    if decimals is not None:
-        error = (0.5 + 1e-6) * 10.0**-decimals + 16 * _float_eps(dtype) * scale
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.abs(as_floats(subtract(found, wanted))) <= error)
+    def compute(self, columns: Columns) -> Any:
+        """See `Relation`."""
+        if self.target == self.computed:
+            return self.constraint.compute(columns)
+        return self.constraint.solve(self.target, columns)
 
-
-def _float_eps(dtype: Any) -> float:
-    kind = getattr(dtype, "numpy_dtype", dtype)
-    is_float = isinstance(kind, np.dtype) and kind.kind == "f"
-    return float(np.finfo(kind if is_float else np.float64).eps)
-
-
-def count_decimals(x: np.ndarray, dtype: Any = np.float64) -> int | None:
-    """The decimals that all numbers, (n,) float64, can be written with; None if these are many.
-
-    Large numbers, of which the dtype holds fewer decimals, do not matter if they are the minority.
-    """
-    x = x[np.isfinite(x) & (x != 0)]
-    if not len(x):
-        return 0
-    near = 2 * _float_eps(dtype) * np.abs(x)
-    for decimals in range(_MAX_DECIMALS + 1):
-        telling = near <= 0.1 * 10.0**-decimals
-        if telling.mean() < 0.5:
-            return None
-        numbers = x[telling]
-        if (np.abs(np.round(numbers, decimals) - numbers) <= near[telling]).all():
-            return decimals
-    return None
+    def solve(self, source: Any, columns: Columns) -> Any:
+        """See `Relation`."""
+        if self.target == self.computed:
+            return self.constraint.solve(source, columns)
+        return self.constraint.compute(columns)
 
 
 @dataclass(frozen=True, repr=False)
@@ -603,6 +655,18 @@ class FixedCombinations(_OfColumns):
     FixedCombinations('city', 'country')
     """
 
+    combines_codes = True
+
+    def check_coders(self, coders: Mapping[Any, Coder]) -> None:
+        """See `Constraint`."""
+        super().check_coders(coders)
+        for name, coder in coders.items():
+            if isinstance(coder, NumberColumn):
+                raise ValueError(
+                    f"{self!r} needs discrete columns, but {name!r} is continuous; "
+                    "list it in discrete_columns, or leave the constraint out"
+                )
+
     def holds(self, columns: Columns, decimals: int | None = None) -> np.ndarray:
         """See `Constraint`."""
         return np.ones(len(self._own(columns)[0]), dtype=bool)
@@ -625,6 +689,12 @@ class Unique(_OfColumns):
     >>> Unique("room", "day").check(table).tolist()
     [True, True, False]
     """
+
+    compares_rows = True
+    _min_columns = 1
+
+    def check_coders(self, coders: Mapping[Any, Coder]) -> None:
+        """See `Constraint`; identifiers are unique, too."""
 
     def holds(self, columns: Columns, decimals: int | None = None) -> np.ndarray:
         """See `Constraint`; the first of several equal rows meets it."""
@@ -742,10 +812,33 @@ class OneOf(_OfColumns):
     [True, False, False]
     """
 
+    sets_one = True
+
     def holds(self, columns: Columns, decimals: int | None = None) -> np.ndarray:
         """See `Constraint`."""
         own = self._own(columns)
         return np.asarray(np.sum([is_set_in(column) for column in own], axis=0) == 1)
+
+    def propagate(self, rows: PartialRows) -> None:
+        """See `Constraint`; rows without a fixed set cell get one by their ``picks``."""
+        names = self.find_columns(rows.columns)
+        fixed = np.stack([rows.fixed[name] for name in names])
+        is_set = np.stack([is_set_in(rows.columns[name]) for name in names])
+        n_fixed_set = (fixed & is_set).sum(axis=0)
+        free = ~fixed
+        decided = free.sum(axis=0) == 1
+        if rows.picks is not None:
+            decided |= is_set.sum(axis=0) != 1
+        candidates = np.where((free & is_set).any(axis=0), free & is_set, free)
+        pick = (0 if rows.picks is None else rows.picks) % np.maximum(candidates.sum(axis=0), 1)
+        picked = candidates & (np.cumsum(candidates, axis=0) - 1 == pick)
+        none_fixed = (n_fixed_set == 0) & decided
+        for k, name in enumerate(names):
+            unset = free[k] & is_set[k] & ((n_fixed_set == 1) | (none_fixed & ~picked[k]))
+            if not rows.clear(name, unset):
+                rows.write(name, unset, 0)
+            if is_binary(rows.coders[name]):
+                rows.write(name, free[k] & ~is_set[k] & none_fixed & picked[k], 1)
 
 
 def is_set_in(column: pd.Series) -> np.ndarray:
@@ -801,6 +894,11 @@ class Null(Constraint):
         names = list(names)
         return tuple(find_column(each, names) for each in (self.column, *self._parsed.names))
 
+    def relations(self, names: Sequence[Any], difference: Any = None) -> list[Relation]:
+        """See `Constraint`."""
+        column, *sources = self.find_columns(names)
+        return [MissingRelation(column, tuple(sources), (), self)]
+
     def applies(self, columns: Columns) -> np.ndarray:
         """Find the rows in which the column must be missing, (n,) bool."""
         n = len(next(iter(columns.values())))
@@ -810,6 +908,81 @@ class Null(Constraint):
         """See `Constraint`."""
         absent = columns[find_column(self.column, columns)].isna().to_numpy(dtype=bool)
         return absent | ~self.applies(columns)
+
+
+@dataclass(frozen=True)
+class MissingRelation(Relation):
+    """A column is missing in rows that meet the condition of a constraint."""
+
+    constraint: Null
+    computes = False
+
+    def rows(self, columns: Columns) -> np.ndarray:
+        """See `Relation`."""
+        return self.constraint.applies(columns)
+
+    def compute(self, columns: Columns) -> Any:
+        """See `Relation`."""
+        return None
+
+    def solve(self, source: Any, columns: Columns) -> Any:
+        """See `Relation`."""
+        return None
+
+    def complete(self, rows: PartialRows) -> None:
+        """See `Relation`."""
+        rows.clear(self.target, self.rows(rows.columns) & ~rows.fixed[self.target])
+
+
+# ---- Tables that break constraints ---------------------------------------------------------------
+
+_FIRST = 5  # rows that an error names
+
+
+def refuse_broken(
+    constraints: Sequence[Constraint],
+    names: Sequence[Any],
+    parts: Iterable[Columns],
+    what: str,
+    *,
+    partial: bool = False,
+) -> None:
+    """Raise an error that names the rows of a table that break a constraint.
+
+    ``names`` are the columns of the table, and ``parts`` its consecutive rows. Cells of ``partial``
+    rows that are missing, and those of columns that they lack, can have any value.
+    """
+    columns_of = [constraint.find_columns(names) for constraint in constraints]
+    broken: list[list[np.ndarray]] = [[] for _ in constraints]
+    labels: list[list[np.ndarray]] = [[] for _ in constraints]
+    n = 0
+    for columns in parts:
+        size = len(next(iter(columns.values())))
+        for i, constraint in enumerate(constraints):
+            used = columns_of[i]
+            rows = np.arange(size)
+            if partial:
+                if any(name not in columns for name in used):
+                    continue
+                rows = np.flatnonzero(np.all([columns[name].notna() for name in used], axis=0))
+            part = {name: columns[name].iloc[rows].reset_index(drop=True) for name in used}
+            if isinstance(constraint, Unique):
+                part_labels, is_compared = constraint.labels(part)
+                broken[i].append(rows[is_compared] + n)
+                labels[i].append(part_labels[is_compared])
+            else:
+                broken[i].append(rows[~constraint.holds(part)] + n)
+        n += size
+    for constraint, row_parts, label_parts in zip(constraints, broken, labels, strict=True):
+        rows = np.concatenate([*row_parts, np.empty(0, dtype=int)])
+        if label_parts:
+            rows = rows[pd.Series(np.concatenate(label_parts)).duplicated()]
+        if len(rows):
+            listed = ", ".join(map(str, rows[:_FIRST])) + ", ..." * (len(rows) > _FIRST)
+            raise ValueError(
+                f"{len(rows):,} of {n:,} rows of {what} break {constraint!r}: rows {listed} (the "
+                "first is 0); correct or drop them, or leave the constraint out"
+            )
 
 
 # ---- Constraints in files ------------------------------------------------------------------------

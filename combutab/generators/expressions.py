@@ -46,6 +46,8 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 _QUOTED = re.compile(r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|`([^`]+)`""")
 _EXACT = 2**53  # float64 holds all integers below
 _MAX_POWER = 64  # exponent of integers that are computed exactly
+_MAX_DECIMALS = 12
+_FLOAT_ERROR = 1e-9  # relative, of numbers of any number of decimals
 Value = Any  # a Series, or one number, text, boolean or None
 
 
@@ -455,3 +457,55 @@ def exact_operand(column: pd.Series) -> pd.Series:
 
 def _plain_floats(column: pd.Series) -> pd.Series:
     return pd.Series(column.to_numpy(dtype=np.float64, na_value=np.nan), name=column.name)
+
+
+def equal_numbers(
+    numbers: pd.Series,
+    expected: pd.Series,
+    dtype: Any,
+    decimals: int | None = None,
+    scale: Any = 0.0,
+) -> np.ndarray:
+    """Find the rows where numbers equal expected ones up to rounding; (n,) each.
+
+    ``decimals`` is the number of decimals that the numbers are rounded to; by default as many as
+    they have. ``dtype`` is the dtype of their column. ``scale`` is the size of the numbers that the
+    expected ones were computed from, by row. Integers are compared exactly.
+
+    >>> equal_numbers(pd.Series([0.3, 33.3]), pd.Series([0.1 + 0.2, 100 / 3]), float).tolist()
+    [True, True]
+    """
+    x, y = as_floats(numbers), as_floats(expected)
+    if decimals is None:
+        decimals = count_decimals(x, dtype)
+    scale = np.where(is_exact(numbers), scale, np.fmax(scale, np.fmax(np.abs(x), np.abs(y))))
+    error = max(_FLOAT_ERROR, 16 * _float_eps(dtype)) * scale
+    if decimals is not None:
+        error = (0.5 + 1e-6) * 10.0**-decimals + 16 * _float_eps(dtype) * scale
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.abs(as_floats(subtract(numbers, expected))) <= error)
+
+
+def _float_eps(dtype: Any) -> float:
+    kind = getattr(dtype, "numpy_dtype", dtype)
+    is_float = isinstance(kind, np.dtype) and kind.kind == "f"
+    return float(np.finfo(kind if is_float else np.float64).eps)
+
+
+def count_decimals(x: np.ndarray, dtype: Any = np.float64) -> int | None:
+    """Count the decimals that all numbers, (n,) float64, can be written with; None if many.
+
+    Large numbers, for which the dtype has fewer decimals, are ignored if they are the minority.
+    """
+    x = x[np.isfinite(x) & (x != 0)]
+    if not len(x):
+        return 0
+    tolerance = 2 * _float_eps(dtype) * np.abs(x)
+    for decimals in range(_MAX_DECIMALS + 1):
+        precise = tolerance <= 0.1 * 10.0**-decimals
+        if precise.mean() < 0.5:
+            return None
+        rounded = x[precise]
+        if (np.abs(np.round(rounded, decimals) - rounded) <= tolerance[precise]).all():
+            return decimals
+    return None

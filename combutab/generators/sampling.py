@@ -26,9 +26,11 @@ from combutab.core.rng import (
     uniforms,
 )
 from combutab.core.threads import limit_threads, network_threads
-from combutab.generators._rules import RANGES, Rules, Search
+from combutab.generators._rules import Rules
+from combutab.generators.completion import Search
 from combutab.generators.conditions import (
     NEAREST,
+    RANGES,
     Codes,
     Condition,
     Outside,
@@ -734,14 +736,14 @@ class RowWriter:
             self.write(*join(held))
 
     def _as_frame(self, table: Any) -> pd.DataFrame:
-        frame = self.rules.write_forms(pd.DataFrame(table))
+        frame = self.rules.forms.write(pd.DataFrame(table))
         return frame if self.change is None else self.change(frame)
 
     def _find_types(self) -> dict[str, Any]:
         """Values of each column that show its type: the rows of a part may all be missing."""
         types = {}
         for name in self.rules.names:
-            coder = self.rules.coder(name)
+            coder = self.rules.coders[name]
             if isinstance(coder, CategoryColumn):
                 values = coder.values
             elif isinstance(coder, NumberColumn):

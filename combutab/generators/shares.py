@@ -15,12 +15,15 @@ from pandas.api import types
 from scipy import sparse
 
 from combutab.core.rng import Stream, fold_in, random_permutations
-from combutab.generators._rules import Rules, Search
+from combutab.generators._rules import Rules
+from combutab.generators.completion import Search
 from combutab.generators.conditions import (
     Codes,
     Condition,
     Outside,
     Range,
+    column_of,
+    equal_cells,
     offset_of,
     python_scalar,
     range_end,
@@ -497,7 +500,7 @@ def _groups_of(
     every = [group for each in ordered for group in each.conditions]
     decoded = any(not isinstance(group, Codes) for group in every)
     rules = sampler.rules
-    raw = sampler.encoder.decode(*drawn) if decoded or rules else None
+    raw: Any = sampler.encoder.decode(*drawn) if decoded or rules else None
     table = rules.decode(*drawn, conditions) if rules else raw
     found = np.full((len(drawn[1]), len(ordered)), -1)
     for j, (each, wanted) in enumerate(zip(ordered, counts, strict=True)):
@@ -505,7 +508,9 @@ def _groups_of(
             found[each.conditions[g].met(drawn[1], table), j] = g
         if rules:  # a value that follows from others need not be that of the code
             by_code = [isinstance(group, Codes) for group in each.conditions]
-            found[~rules.agree(each.column, raw, table) & all(by_code), j] = -1
+            if all(by_code):
+                is_equal = equal_cells(column_of(raw, each.column), column_of(table, each.column))
+                found[~is_equal, j] = -1
     return found
 
 

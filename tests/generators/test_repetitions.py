@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from combutab import CTGAN, TabFlow, load
-from combutab.generators._rules import Rules, find_repetitions
+from combutab.generators._learned_columns import find_repetitions
+from combutab.generators._rules import Rules
 from combutab.generators.constraints import Inequality, Unique, read_columns
 
 ROWS = 600

@@ -33,6 +33,7 @@ from combutab.core.rng import Stream, fold_in, seed_from
 from combutab.core.text import counted
 from combutab.generators._base import check_constraints
 from combutab.generators._imputing import Imputing, draw_beside
+from combutab.generators._learned_columns import LearnedColumns, order_relations
 from combutab.generators._rules import Rules
 from combutab.generators._sampling import Sampling
 from combutab.generators._training import make_spans
@@ -289,7 +290,7 @@ class PrivateSynthesizer(
         refuse_unlearnable(schema, columns, coders, facts, self.learn_domain > 0)
         if all(isinstance(coder, IdentifierColumn) for coder in coders):
             raise ValueError("all columns are identifiers; there is nothing to learn")
-        rules = self._plan_rules(schema)
+        order_relations(self.constraints or (), LearnedColumns(schema.keys))  # refuses circles
         refuse_unreadable(schema, columns, coders, facts)
         if spent is not None:
             epsilon, delta = self.epsilon + spent[0], self.delta + spent[1]
@@ -304,7 +305,7 @@ class PrivateSynthesizer(
             kept = bound_rows(persons, max_rows)
             columns = [column.iloc[kept] for column in columns]
         with torch.enable_grad():
-            self._fit(schema, columns, coders, facts, rules, max_rows)
+            self._fit(schema, columns, coders, facts, max_rows)
         return self
 
     def _check(self) -> None:
@@ -347,9 +348,6 @@ class PrivateSynthesizer(
             raise ValueError("person is missing in some rows; leave these rows out")
         return codes
 
-    def _plan_rules(self, schema: TableSchema) -> Rules:
-        return Rules(tuple(self.constraints or ()), schema.keys)
-
     # ---- what reads rows: through mechanisms only ----------------------------------------------
 
     def _fit(
@@ -358,7 +356,6 @@ class PrivateSynthesizer(
         columns: Sequence[pd.Series],
         coders: list[Coder | None],
         facts: PublicFacts,
-        rules: Rules,
         max_rows: int,
     ) -> None:
         open_ = [j for j, coder in enumerate(coders) if coder is None]
@@ -427,7 +424,7 @@ class PrivateSynthesizer(
             ledger,
         )
         losses = self._measure_pairs(fit, rows, _pairs_of(levels))
-        self._keep(schema, known, learned, fit, rules, ledger, losses, n_rows, seed)
+        self._keep(schema, known, learned, fit, ledger, losses, n_rows, seed)
 
     def _measure_pairs(
         self, fit: MixtureFit, rows: PrivateRows, candidates: list[tuple[int, int]]
@@ -574,7 +571,6 @@ class PrivateSynthesizer(
         coders: Sequence[Coder],
         learned: Sequence[int],
         fit: MixtureFit,
-        rules: Rules,
         ledger: Ledger,
         losses: Sequence[float],
         n_rows: float,
@@ -583,8 +579,7 @@ class PrivateSynthesizer(
         identifiers = [each for each in coders if isinstance(each, IdentifierColumn)]
         schema = _text_no_wider(schema, coders).wide_enough(identifiers)
         encoder = ModeEncoder.of_columns(schema, coders)
-        rules.bind(encoder)
-        self._set_encoder(encoder, rules)
+        self._set_encoder(encoder, Rules(self.constraints or (), encoder))
         with torch.no_grad():
             parts = dict(zip(learned, fit.probabilities().split(fit.sizes, -1), strict=True))
         table = torch.cat(
