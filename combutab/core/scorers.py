@@ -1,4 +1,4 @@
-"""Scorers of scikit-learn by the names of metrics."""
+"""Scores of predictions by all metrics of a task, and scorers of scikit-learn by metric names."""
 
 from __future__ import annotations
 
@@ -8,12 +8,40 @@ from typing import Any
 
 import numpy as np
 from sklearn import metrics
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
-from combutab.core.metrics import metric_names, named_metric, plain_name
+from combutab.core.metrics import (
+    METRICS,
+    NOT_SHOWN,
+    Metric,
+    metric_names,
+    named_metric,
+    plain_name,
+)
+from combutab.core.predictions import class_scores, needs_method
+from combutab.core.scores import mean_over_classes
 from combutab.core.text import known_instead
 
-ClassScorer = Callable[..., float]
+Scorer = Callable[..., float]
 """A scorer of scikit-learn: estimator, X, y and optional sample weights -> a score."""
+
+
+def score_predictions(
+    task: str, y: np.ndarray, predicted: np.ndarray, probabilities: np.ndarray
+) -> dict[str, float]:
+    """Compute all metrics of a task.
+
+    >>> numbers = np.array([1.0, 3.0])
+    >>> score_predictions("regression", np.array([1.0, 2.0]), numbers, numbers)["mae"]
+    0.5
+    """
+    return {
+        name: metric.values(y, predicted, probabilities) for name, metric in METRICS[task].items()
+    }
+
+
+# ---- Scorers of scikit-learn by the names of metrics ---------------------------------------------
+
 # Scores of one class, which needs a name unless the labels are 0 and 1.
 _OF_LABELS = {
     "f1": metrics.f1_score,
@@ -40,7 +68,23 @@ def scorer_name(scoring: str, task: str, n_classes: int = 2) -> str:
     return name
 
 
-def class_scorer(name: str, classes: np.ndarray, counts: np.ndarray) -> ClassScorer:
+def make_target_scorer(scoring: str, y: np.ndarray, task: str) -> Scorer:
+    """Make the scorer of a metric, or of scikit-learn, for a target.
+
+    Of two classes, the positive one is 1 or True, or else the rarer one in ``y``.
+
+    >>> make_target_scorer("log loss", np.array(["no", "yes"]), "classification")
+    make_scorer(log_loss, greater_is_better=False, response_method='predict_proba')
+    """
+    y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+    if task == "regression" or y.ndim > 1:
+        scorer: Scorer = metrics.get_scorer(scorer_name(scoring, task, n_classes=3))
+        return scorer
+    classes, counts = np.unique(y, return_counts=True)
+    return class_scorer(scorer_name(scoring, task, len(classes)), classes, counts)
+
+
+def class_scorer(name: str, classes: np.ndarray, counts: np.ndarray) -> Scorer:
     """The scorer of this name for classes with so many rows.
 
     Of two classes, the positive one is 1 or True, or else the rarer one. ROC AUC and average
@@ -48,15 +92,18 @@ def class_scorer(name: str, classes: np.ndarray, counts: np.ndarray) -> ClassSco
     """
     if len(classes) > 2 and name in ("roc_auc_ovr", "average_precision"):
         return partial(_score_each_class, name.removesuffix("_ovr"))
-    scorer: ClassScorer = metrics.get_scorer(name)
+    scorer: Scorer = metrics.get_scorer(name)
     if len(classes) != 2:
         return scorer
     positive = classes.tolist()[positive_class(classes, counts)]
     if name in _OF_LABELS:  # a division by zero shall not warn in each epoch
         scorer = metrics.make_scorer(_OF_LABELS[name], pos_label=positive, zero_division=0)
     elif name == "average_precision":
-        score = metrics.average_precision_score
-        scorer = metrics.make_scorer(score, response_method="predict_proba", pos_label=positive)
+        scorer = metrics.make_scorer(
+            metrics.average_precision_score,
+            response_method=("predict_proba", "decision_function"),
+            pos_label=positive,
+        )
     elif name == "neg_brier_score":
         scorer = metrics.make_scorer(
             metrics.brier_score_loss,
@@ -83,11 +130,122 @@ def _score_each_class(
     name: str, estimator: Any, X: Any, y: np.ndarray, sample_weight: Any = None
 ) -> float:
     """The mean score of each class against the others, of those that the rows have."""
-    p, score = estimator.predict_proba(X), getattr(metrics, f"{name}_score")
-    labels = [(y == label, p[:, k]) for k, label in enumerate(estimator.classes_)]
-    scores = [
-        score(is_class, column, sample_weight=sample_weight)
-        for is_class, column in labels
-        if is_class.any() and not is_class.all()
-    ]
-    return float(np.mean(scores)) if scores else np.nan
+    response = class_scores(estimator, X)
+    if response is None:
+        raise ValueError(needs_method(name, "decision_function"))
+    p, score = response[0], getattr(metrics, f"{name}_score")
+    columns = [(y == label, p[:, k]) for k, label in enumerate(estimator.classes_)]
+    return mean_over_classes(score, columns, sample_weight=sample_weight)
+
+
+# ---- Metrics that scikit-learn has a scorer for, but that are not in METRICS ---------------------
+
+
+def find_metric(name: str, task: str) -> Metric:
+    """Find a metric by its name, or by the name of a scikit-learn scorer.
+
+    Parameters
+    ----------
+    name : str
+        A name in ``METRICS``, such as ``"roc_auc"``, ``"ROC AUC"`` or ``"rmse"``, in upper or lower
+        case, with spaces, hyphens or underscores; or a name in
+        ``sklearn.metrics.get_scorer_names()``.
+    task : {"classification", "regression"}
+
+    Returns
+    -------
+    Metric
+
+    Raises
+    ------
+    ValueError
+        If the metric is unknown, or belongs to the other task.
+
+    Examples
+    --------
+    >>> from combutab.evaluation import find_metric
+    >>> find_metric("ROC AUC", "classification").scorer_name(3)
+    'roc_auc_ovr'
+    >>> find_metric("neg_mean_absolute_error", "regression").title
+    'MAE'
+    """
+    metric = named_metric(name, task)
+    if metric is not None:
+        return metric
+    wanted = plain_name(name)
+    try:
+        scorer = metrics.get_scorer(wanted)
+    except (ValueError, KeyError):
+        names = [known for known in metric_names(task) if known not in NOT_SHOWN]
+        raise ValueError(
+            f"{name!r} is not a known metric; {known_instead(wanted, names)} (or any scorer of "
+            "scikit-learn)"
+        ) from None
+
+    response_method = "predict" if task == "regression" else _response_method(scorer)
+
+    def values(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
+        model = _Numbers if task == "regression" else _MODELS[response_method]
+        value = float(scorer(model(predicted, p), np.arange(len(y))[:, None], y))
+        return -value if wanted.startswith("neg_") else value
+
+    title = wanted.removeprefix("neg_").replace("_", " ")
+    return Metric(
+        *(wanted, title, wanted, not wanted.startswith("neg_")),
+        low=-np.inf,
+        response_method=response_method,
+        computed_by=values,
+    )
+
+
+class _Numbers(RegressorMixin, BaseEstimator):
+    """Predictions that are known, as an estimator whose rows are their positions."""
+
+    def __init__(self, predicted: np.ndarray, p: np.ndarray) -> None:
+        self.predicted, self.p = predicted, p
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        predicted: np.ndarray = self.predicted[X[:, 0]]
+        return predicted
+
+
+class _Labels(ClassifierMixin, _Numbers):
+    @property
+    def classes_(self) -> np.ndarray:
+        return np.arange(self.p.shape[1])
+
+
+class _Scores(_Labels):
+    def decision_function(self, X: np.ndarray) -> np.ndarray:
+        scores: np.ndarray = self.p[X[:, 0]]
+        return scores[:, 1] if scores.shape[1] == 2 else scores
+
+
+class _Probabilities(_Labels):
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        probabilities: np.ndarray = self.p[X[:, 0]]
+        return probabilities
+
+
+_MODELS = {
+    "predict": _Labels,
+    "decision_function": _Scores,
+    "predict_proba": _Probabilities,
+}  # fmt: skip
+
+
+def _response_method(scorer: Callable[..., float]) -> str:
+    """The method of a classifier that a scorer of scikit-learn calls."""
+    classes = np.array([0, 1])
+    for method, model in _MODELS.items():
+        try:
+            scorer(model(classes, np.eye(2)), classes[:, None], classes)
+        except AttributeError:  # the scorer calls another method
+            continue
+        except ValueError:  # the metric does not accept these rows
+            pass
+        return method
+    return "predict_proba"

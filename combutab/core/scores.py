@@ -1,4 +1,4 @@
-"""What computes the metrics of combutab.core.metrics, and the score of a guess."""
+"""Functions that compute the metrics of combutab.core.metrics, and predictions of a baseline."""
 
 from __future__ import annotations
 
@@ -11,31 +11,40 @@ from sklearn import metrics
 from combutab.core.text import counted
 
 Values = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
-"""Places of true classes, predicted ones and probabilities (or true and predicted numbers)."""
+"""Positions of true and predicted classes, and probabilities; or true and predicted numbers."""
 
 
 def _over_classes(name: str) -> Values:
-    """One class against the rest, averaged over the classes; of two, the second one's alone."""
+    """A metric of each class against the others, averaged; with two classes, of the second."""
 
     def values(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
         if y.ndim > 1 or p.shape[1] == 2:
             columns = [(y, p[:, 1])] if y.ndim == 1 else list(zip(y.T, p.T, strict=True))
         else:
             columns = [(y == k, p[:, k]) for k in range(p.shape[1])]
-        score = getattr(metrics, name)
-        scores = [
-            score(is_class, class_score)
-            for is_class, class_score in columns
-            if 0 < is_class.sum() < len(is_class)
-        ]
-        return float(np.mean(scores)) if scores else np.nan
+        return mean_over_classes(getattr(metrics, name), columns)
 
     return values
 
 
+def mean_over_classes(
+    score: Callable[..., float], columns: list[tuple[np.ndarray, np.ndarray]], **options: Any
+) -> float:
+    """Average a score over the classes that some rows have and some lack; NaN without any.
+
+    Each of the ``columns`` tells which rows have the class, and has their scores of the class.
+    """
+    scores = [
+        score(is_class, class_score, **options)
+        for is_class, class_score in columns
+        if 0 < is_class.sum() < len(is_class)
+    ]
+    return float(np.mean(scores)) if scores else np.nan
+
+
 def _log_loss(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
-    chosen = p[np.arange(len(y)), y] if y.ndim == 1 else np.where(y == 1, p, 1 - p)
-    return float(abs(np.log(chosen.clip(np.finfo(float).eps)).mean()))
+    true_class = p[np.arange(len(y)), y] if y.ndim == 1 else np.where(y == 1, p, 1 - p)
+    return float(abs(np.log(true_class.clip(np.finfo(float).eps)).mean()))
 
 
 def as_positive(
@@ -86,8 +95,8 @@ def _balanced_accuracy(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> f
 
 
 def _accuracy(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
-    right = y == predicted
-    return float((right if y.ndim == 1 else right.all(1)).mean())
+    is_correct = y == predicted
+    return float((is_correct if y.ndim == 1 else is_correct.all(1)).mean())
 
 
 def _of_numbers(name: str) -> Values:
@@ -121,7 +130,7 @@ VALUES: Mapping[str, Values] = {
     "mse": _of_numbers("mean_squared_error"),
     "mape": _mape,
 }
-"""What computes each metric, by its name."""
+"""Function that computes each metric, by its name."""
 
 
 def check_defined(metric: str, y: Any) -> None:
@@ -133,7 +142,7 @@ def check_defined(metric: str, y: Any) -> None:
         )
 
 
-def guessed_answers(
+def guess_targets(
     metric: str, train: np.ndarray, n_rows: int, n_classes: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Predictions and probabilities of a baseline that uses only the targets ``train``.
@@ -141,7 +150,7 @@ def guessed_answers(
     For classes these are the most frequent one and the shares of all; for numbers the mean, or the
     median for MAE and MAPE.
 
-    >>> guessed_answers("accuracy", np.array([0, 0, 0, 1]), 1, 2)
+    >>> guess_targets("accuracy", np.array([0, 0, 0, 1]), 1, 2)
     (array([0]), array([[0.75, 0.25]]))
     """
     if n_classes:

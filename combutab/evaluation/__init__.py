@@ -1,6 +1,7 @@
 """Evaluation: significance of differences, activations of networks, quality of synthetic tables."""
 
 from combutab.core.metrics import METRICS, Metric
+from combutab.core.scorers import find_metric
 from combutab.evaluation._alignment import AlignedTables, align_tables
 from combutab.evaluation._detection import detection
 from combutab.evaluation._efficacy import ml_efficacy
@@ -22,7 +23,6 @@ from combutab.evaluation._scores import (
     PredictionScores,
     evaluate_held_out,
     evaluate_predictions,
-    find_metric,
 )
 from combutab.evaluation._statistics import (
     Interval,

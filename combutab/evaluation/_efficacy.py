@@ -19,6 +19,7 @@ from combutab.core.metrics import METRICS
 from combutab.core.parallel import gathered
 from combutab.core.predictions import class_scores
 from combutab.core.rng import seed_from
+from combutab.core.scorers import score_predictions
 from combutab.core.threads import limit_openmp, tree_threads
 from combutab.evaluation._alignment import AlignedTables, align_tables
 from combutab.preprocessing import TableEncoder, UnlearnedWarning, as_pandas, infer_task
@@ -383,7 +384,7 @@ def _score_classes(
         notes.append("one class in the test rows: no ROC AUC")
     # one class against the rest, the mean over classes; those never learned score 0.5
     metrics = METRICS["classification"]
-    scores = {name: each.values(truth, predicted, chances) for name, each in metrics.items()}
+    scores = score_predictions("classification", truth, predicted, chances)
     with_chances = fitted is None or hasattr(fitted, "predict_proba")
     scores |= {} if with_chances else {"log_loss": np.nan}
     again: dict[str, np.ndarray] = {}
@@ -465,8 +466,7 @@ def _score_quantities(
     if not np.isfinite(predicted).all():
         raise ValueError("predictions are not finite")
     truth, predicted = truth / problem.scale, predicted / problem.scale
-    metrics = METRICS["regression"]
-    scores = {name: each.values(truth, predicted, predicted) for name, each in metrics.items()}
+    scores = score_predictions("regression", truth, predicted, predicted)
     if np.ptp(truth) == 0:
         notes.append("one target value in the test rows: no R2")
         scores["r2"] = np.nan

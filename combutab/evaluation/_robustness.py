@@ -11,10 +11,12 @@ from zlib import crc32
 
 import numpy as np
 import pandas as pd
-from sklearn.metrics import check_scoring
+from sklearn.base import is_classifier, is_regressor
+from sklearn.metrics import check_scoring, get_scorer_names
 from sklearn.utils.validation import check_consistent_length
 
 from combutab.core.rng import Stream, fold_in, seed_from
+from combutab.core.scorers import make_target_scorer, scorer_name
 from combutab.core.text import known_instead
 from combutab.preprocessing import ColumnKind, column_kind
 
@@ -428,7 +430,8 @@ def robustness(
     categorical : list of column names, default=()
         Columns of numbers that are codes of categories. They are swapped and get no noise.
     scoring : str or callable, optional
-        Score, as in scikit-learn. By default the ``score`` method of the estimator.
+        Name of a metric in ``METRICS`` or of a scorer of scikit-learn, or a scorer. By default the
+        ``score`` method of the estimator.
     random_state : None, int or RandomState, default=0
         Random seed. The same int gives the same tables, independent of the other corruptions and
         severities.
@@ -502,7 +505,7 @@ def robustness(
     names, levels = corrupter.select_corruptions(corruptions), sort_severities(severities)
     if not models:
         raise ValueError("estimator is an empty mapping; give at least one fitted estimator")
-    scorers = {name: check_scoring(model, scoring=scoring) for name, model in models.items()}
+    scorers = {name: _make_scorer(model, scoring, y_test) for name, model in models.items()}
 
     def as_input(rows: pd.DataFrame) -> Any:
         return rows.to_numpy() if is_array else rows
@@ -533,6 +536,15 @@ def robustness(
     summary["drop"] = summary["clean"] - summary["corrupted"]
     score_name = _scoring_name(scoring, next(iter(models.values())))
     return Robustness(scores, summary.reset_index(), score_name)
+
+
+def _make_scorer(model: Any, scoring: Any, y: Any) -> Callable[..., float]:
+    """The scorer of a model; names are those of ``METRICS`` or of scikit-learn."""
+    if isinstance(scoring, str) and (is_classifier(model) or is_regressor(model)):
+        task = "classification" if is_classifier(model) else "regression"
+        return make_target_scorer(scoring, np.asarray(y), task)
+    scorer: Callable[..., float] = check_scoring(model, scoring=scoring)
+    return scorer
 
 
 def _as_table(X: Any, name: str) -> tuple[pd.DataFrame, bool]:
@@ -568,7 +580,9 @@ def _error_note(name: str, corruption: str, severity: int) -> Iterator[None]:
 
 def _scoring_name(scoring: Any, model: Any) -> str:
     if scoring is None:
-        from sklearn.base import is_classifier, is_regressor
-
         return "accuracy" if is_classifier(model) else "r2" if is_regressor(model) else "score"
-    return scoring if isinstance(scoring, str) else getattr(scoring, "__name__", "score")
+    if not isinstance(scoring, str):
+        return getattr(scoring, "__name__", "score")
+    if scoring in get_scorer_names():
+        return scoring
+    return scorer_name(scoring, "classification" if is_classifier(model) else "regression")

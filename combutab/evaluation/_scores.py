@@ -5,24 +5,16 @@ from __future__ import annotations
 import html
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
-from sklearn.metrics import get_scorer
+from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from combutab.core.metrics import (
-    METRICS,
-    NOT_SHOWN,
-    Metric,
-    metric_names,
-    named_metric,
-    plain_name,
-)
+from combutab.core.metrics import METRICS, NOT_SHOWN, Metric
 from combutab.core.predictions import (
     class_labels,
     class_positions,
@@ -33,124 +25,11 @@ from combutab.core.predictions import (
 )
 from combutab.core.repeated import repeated_rows_message
 from combutab.core.rng import RandomState, as_generator
-from combutab.core.scorers import positive_class
-from combutab.core.scores import as_positive, confusion_counts, guessed_answers
+from combutab.core.scorers import find_metric, positive_class
+from combutab.core.scores import as_positive, confusion_counts, guess_targets
 from combutab.core.splits import group_codes
-from combutab.core.text import counted, known_instead
+from combutab.core.text import counted
 from combutab.evaluation._intervals import Bootstrap, draw_samples, reason_for_no_interval
-
-# ---- Metrics by their names ----------------------------------------------------------------------
-
-
-def find_metric(name: str, task: str) -> Metric:
-    """Find a metric by its name, or by the name of a scikit-learn scorer.
-
-    Parameters
-    ----------
-    name : str
-        A name in ``METRICS``, such as ``"roc_auc"``, ``"ROC AUC"`` or ``"rmse"``, in upper or lower
-        case, with spaces, hyphens or underscores; or a name in
-        ``sklearn.metrics.get_scorer_names()``.
-    task : {"classification", "regression"}
-
-    Returns
-    -------
-    Metric
-
-    Raises
-    ------
-    ValueError
-        If the metric is unknown, or belongs to the other task.
-
-    Examples
-    --------
-    >>> from combutab.evaluation import find_metric
-    >>> find_metric("ROC AUC", "classification").scorer_name(3)
-    'roc_auc_ovr'
-    >>> find_metric("neg_mean_absolute_error", "regression").title
-    'MAE'
-    """
-    known = named_metric(name, task)
-    if known is not None:
-        return known
-    wanted = plain_name(name)
-    try:
-        scorer = get_scorer(wanted)
-    except (ValueError, KeyError):
-        names = [each for each in metric_names(task) if each not in NOT_SHOWN]
-        raise ValueError(
-            f"{name!r} is not a known metric; {known_instead(wanted, names)} (or any scorer of "
-            "scikit-learn)"
-        ) from None
-
-    response_method = "predict" if task == "regression" else _response_method(scorer)
-
-    def values(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
-        model = _Numbers if task == "regression" else _MODELS[response_method]
-        value = float(scorer(model(predicted, p), np.arange(len(y))[:, None], y))
-        return -value if wanted.startswith("neg_") else value
-
-    title = wanted.removeprefix("neg_").replace("_", " ")
-    return Metric(
-        *(wanted, title, wanted, not wanted.startswith("neg_")),
-        low=-np.inf,
-        response_method=response_method,
-        computed_by=values,
-    )
-
-
-class _Numbers(RegressorMixin, BaseEstimator):
-    """Predictions that are known, as an estimator whose rows are their positions."""
-
-    def __init__(self, predicted: np.ndarray, p: np.ndarray) -> None:
-        self.predicted, self.p = predicted, p
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def predict(self, X: np.ndarray) -> np.ndarray:
-        predicted: np.ndarray = self.predicted[X[:, 0]]
-        return predicted
-
-
-class _Labels(ClassifierMixin, _Numbers):
-    @property
-    def classes_(self) -> np.ndarray:
-        return np.arange(self.p.shape[1])
-
-
-class _Scores(_Labels):
-    def decision_function(self, X: np.ndarray) -> np.ndarray:
-        scores: np.ndarray = self.p[X[:, 0]]
-        return scores[:, 1] if scores.shape[1] == 2 else scores
-
-
-class _Probabilities(_Labels):
-    def predict_proba(self, X: np.ndarray) -> np.ndarray:
-        probabilities: np.ndarray = self.p[X[:, 0]]
-        return probabilities
-
-
-_MODELS = {
-    "predict": _Labels,
-    "decision_function": _Scores,
-    "predict_proba": _Probabilities,
-}  # fmt: skip
-
-
-def _response_method(scorer: Callable[..., float]) -> str:
-    """The method of a classifier that a scorer of scikit-learn calls."""
-    classes = np.array([0, 1])
-    for method, model in _MODELS.items():
-        try:
-            scorer(model(classes, np.eye(2)), classes[:, None], classes)
-        except AttributeError:  # the scorer calls another method
-            continue
-        except ValueError:  # the metric does not accept these rows
-            pass
-        return method
-    return "predict_proba"
-
 
 # ---- Scores, and what they are computed from -----------------------------------------------------
 
@@ -502,7 +381,17 @@ def _scores(
     resampling: Callable[[np.ndarray | None, int], tuple[Bootstrap, str]],
     rows: np.ndarray | None = None,
 ) -> PredictionScores:
-    """Scores of predictions for targets, and those of a baseline made of the training targets."""
+    """Scores of predictions, and of a baseline that is computed from the training targets."""
+    y, train = _check_targets(predictions, y, y_train)
+    if predictions.classes is None:
+        return _number_scores(predictions.values, y, train, scoring, resampling, rows)
+    return _class_scores(predictions, predictions.classes, y, train, scoring, resampling, rows)
+
+
+def _check_targets(
+    predictions: _Predictions, y: Any, y_train: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """The targets of the scored rows and of the training, if they suit the predictions."""
     y = np.asarray(y)
     y = column_or_1d(y) if y.ndim == 1 or y.shape[1] == 1 else y
     train = y if y_train is None else np.asarray(y_train).reshape(-1, *y.shape[1:])
@@ -514,61 +403,50 @@ def _scores(
         )
     if pd.isna(y).any() or pd.isna(train).any():
         raise ValueError("y has missing values; leave those rows out")
-    classes = predictions.classes
-    if classes is None:
-        samples, reason = resampling(None, len(y))
-        found = _number_scores(predictions.values, y, train, scoring, samples, rows)
-        return replace(found, no_interval=reason)
+    return y, train
+
+
+def _class_scores(
+    predictions: _Predictions,
+    classes: np.ndarray,
+    y: np.ndarray,
+    train: np.ndarray,
+    scoring: str | Sequence[str] | None,
+    resampling: Callable[[np.ndarray | None, int], tuple[Bootstrap, str]],
+    rows: np.ndarray | None,
+) -> PredictionScores:
     multilabel = y.ndim == 2
     predicted, scores = predictions.values.astype(np.int64), predictions.scores
     positions = class_positions(y, classes, "y")
     positive = 1
     if multilabel:
         shares = train.mean(0)
-        guessed = np.tile(shares > 0.5, (len(y), 1))
-        words = "the frequencies of the labels"
+        baseline = np.tile(shares > 0.5, (len(y), 1)).astype(int), np.tile(shares, (len(y), 1))
+        description = "the frequencies of the labels"
     else:
         train_positions = pd.Index(classes).get_indexer(pd.Index(train))
         known = train_positions[train_positions >= 0]
-        shares = np.bincount(known, minlength=len(classes)) / len(known)
-        guessed = np.full(len(y), shares.argmax())
-        label = classes.tolist()[int(shares.argmax())]
-        words = f"the class frequencies (most frequent: {label!r})"
+        baseline = guess_targets("", known, len(y), len(classes))
+        label = classes.tolist()[baseline[0][0]]
+        description = f"the class frequencies (most frequent: {label!r})"
         if len(classes) == 2:
-            positive = positive_class(classes, shares)
-    baseline = as_positive(positive, positions, guessed.astype(int), np.tile(shares, (len(y), 1)))
-    truth, *answers = as_positive(positive, positions, predicted, scores)
-    without = ["balanced_accuracy"] * multilabel
-    without += ["average_precision"] * (len(classes) > 2 and not multilabel)
-    chosen = _chosen(scoring, "classification", without)
-    if scoring is not None:
-        for metric in chosen[:1] if isinstance(scoring, str) else chosen:
-            if not metric.accepts(predictions.method):
-                raise ValueError(needs_method(metric.name, metric.response_method))
-    chosen = [metric for metric in chosen if metric.accepts(predictions.method)]
+            positive = positive_class(classes, baseline[1][0])
+    candidates = _metrics_for_classes(scoring, predictions.method, len(classes), multilabel)
     samples, reason = resampling(positions.astype(np.int64), len(y))
     table = _table(
-        chosen,
+        candidates,
         scoring is not None,
-        truth,
-        (answers[0], answers[1]),
-        lambda metric: metric.values(*baseline),
+        as_positive(positive, positions, predicted, scores),
+        lambda metric: metric.values(*as_positive(positive, positions, *baseline)),
         samples,
     )
-    confusion = None
-    if not multilabel and len(classes) <= _FEW:
-        counts = confusion_counts(positions, predicted, len(classes))
-        names = [str(label) for label in classes.tolist()]
-        confusion = pd.DataFrame(
-            counts, pd.Index(names, name="true"), pd.Index(names, name="predicted")
-        )
     return PredictionScores(
         "classification",
         table.index[0],
         table,
-        words,
+        description,
         len(y),
-        confusion,
+        None if multilabel else _confusion_table(positions, predicted, classes),
         None,
         y,
         predicted if multilabel else classes[predicted],
@@ -579,79 +457,121 @@ def _scores(
     )
 
 
-def _number_scores(
-    answers: np.ndarray,
-    y: np.ndarray,
-    train: np.ndarray,
-    scoring: str | Sequence[str] | None,
-    samples: Bootstrap,
-    rows: np.ndarray | None,
-) -> PredictionScores:
-    truth, train = y.astype(np.float64), train.astype(np.float64)
-    mean, median = train.mean(0), np.median(train, axis=0)
+def _metrics_for_classes(
+    scoring: str | Sequence[str] | None, method: str, n_classes: int, multilabel: bool
+) -> list[Metric]:
+    """Metrics that the scores of a classifier's ``method`` allow; an error if one is required."""
+    without = ["balanced_accuracy"] * multilabel
+    without += ["average_precision"] * (n_classes > 2 and not multilabel)
+    candidates = _find_metrics(scoring, "classification", without)
+    if scoring is not None:
+        for metric in candidates[:1] if isinstance(scoring, str) else candidates:
+            if not metric.accepts(method):
+                raise ValueError(needs_method(metric.name, metric.response_method))
+    return [metric for metric in candidates if metric.accepts(method)]
 
-    def baseline(metric: Metric) -> float:
-        return metric.values(truth, *guessed_answers(metric.name, train, len(truth)))
 
-    near_zero = np.abs(truth).min() < _NEAR_ZERO * np.abs(truth).mean()
-    chosen = _chosen(scoring, "regression", ["mape"] * bool(near_zero))
-    numbers = (answers, answers)
-    table = _table(chosen, scoring is not None, truth, numbers, baseline, samples)
-    off = {"model": np.abs(answers - truth), "baseline": np.abs(median - truth)}
-    at = {name: np.quantile(values, _QUANTILES) for name, values in off.items()}
-    errors = pd.DataFrame(at, index=pd.Index(_QUANTILES, name="share of rows"))
-    words = "the mean (for MAE and MAPE the median)"
-    if truth.ndim == 1:
-        words = f"the mean, {mean:.4g} (for MAE and MAPE the median, {median:.4g})"
-    return PredictionScores(
-        "regression", table.index[0], table, words, len(y), None, errors, y, answers, rows=rows
+def _confusion_table(
+    positions: np.ndarray, predicted: np.ndarray, classes: np.ndarray
+) -> pd.DataFrame | None:
+    """The confusion matrix with the names of the classes, if these are few."""
+    if len(classes) > _FEW:
+        return None
+    names = [str(label) for label in classes.tolist()]
+    return pd.DataFrame(
+        confusion_counts(positions, predicted, len(classes)),
+        pd.Index(names, name="true"),
+        pd.Index(names, name="predicted"),
     )
 
 
-def _chosen(
+def _number_scores(
+    predicted: np.ndarray,
+    y: np.ndarray,
+    train: np.ndarray,
+    scoring: str | Sequence[str] | None,
+    resampling: Callable[[np.ndarray | None, int], tuple[Bootstrap, str]],
+    rows: np.ndarray | None,
+) -> PredictionScores:
+    samples, reason = resampling(None, len(y))
+    y_true, train = y.astype(np.float64), train.astype(np.float64)
+    mean, median = train.mean(0), np.median(train, axis=0)
+    near_zero = np.abs(y_true).min() < _NEAR_ZERO * np.abs(y_true).mean()
+    table = _table(
+        _find_metrics(scoring, "regression", ["mape"] * bool(near_zero)),
+        scoring is not None,
+        (y_true, predicted, predicted),
+        lambda metric: metric.values(y_true, *guess_targets(metric.name, train, len(y_true))),
+        samples,
+    )
+    errors = {"model": np.abs(predicted - y_true), "baseline": np.abs(median - y_true)}
+    quantiles = pd.DataFrame(
+        {name: np.quantile(values, _QUANTILES) for name, values in errors.items()},
+        index=pd.Index(_QUANTILES, name="share of rows"),
+    )
+    description = "the mean (for MAE and MAPE the median)"
+    if y_true.ndim == 1:
+        description = f"the mean, {mean:.4g} (for MAE and MAPE the median, {median:.4g})"
+    return PredictionScores(
+        "regression",
+        table.index[0],
+        table,
+        description,
+        len(y),
+        None,
+        quantiles,
+        y,
+        predicted,
+        rows=rows,
+        no_interval=reason,
+    )
+
+
+def _find_metrics(
     scoring: str | Sequence[str] | None, task: str, without: Sequence[str] = ()
 ) -> list[Metric]:
-    """The metrics asked for; a single one is followed by the task's others."""
-    usual = [m for m in METRICS[task].values() if m.name not in (*NOT_SHOWN, *without)]
+    """The metrics in ``scoring``; a single one is followed by the default metrics of the task."""
+    defaults = [m for m in METRICS[task].values() if m.name not in (*NOT_SHOWN, *without)]
     if scoring is None:
-        return usual
+        return defaults
     if not len(scoring):
         raise ValueError("scoring is empty: name a metric, or leave it out")
     if isinstance(scoring, str):
-        first = find_metric(scoring, task)
-        return [first, *(m for m in usual if m.name != first.name)]
+        main = find_metric(scoring, task)
+        return [main, *(metric for metric in defaults if metric.name != main.name)]
     return list({m.name: m for m in (find_metric(name, task) for name in scoring)}.values())
 
 
 def _table(
-    chosen: Sequence[Metric],
-    asked: bool,
-    y: np.ndarray,
-    answers: tuple[np.ndarray, np.ndarray],
+    candidates: Sequence[Metric],
+    is_first_required: bool,
+    targets_and_predictions: tuple[np.ndarray, np.ndarray, np.ndarray],
     baseline: Callable[[Metric], float],
     samples: Bootstrap,
 ) -> pd.DataFrame:
-    """One row per metric that can be computed; the first must be."""
-    found = {}
-    for metric in chosen:
+    """One row per metric that can be computed."""
+    rows = {}
+    for i, metric in enumerate(candidates):
+        is_required = is_first_required and i == 0
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of classes that no row, or no prediction, has
+            warnings.simplefilter("ignore")  # about classes without rows or predictions
             try:
-                score = metric.values(y, *answers)
-                beside = baseline(metric)
+                score = metric.values(*targets_and_predictions)
+                baseline_score = baseline(metric)
             except ValueError as error:
-                if asked and metric is chosen[0]:
+                if is_required:
                     raise ValueError(f"{metric.name} cannot score these rows: {error}") from error
                 continue
-            if np.isnan(score) and not (asked and metric is chosen[0]):
-                continue
-        low, high = samples.interval(metric, score, y, answers)
-        found[metric.name] = {
+        if np.isnan(score) and not is_required:
+            continue
+        y_true, *predictions = targets_and_predictions
+        low, high = samples.interval(metric, score, y_true, (predictions[0], predictions[1]))
+        rows[metric.name] = {
             "title": metric.title,
             "score": score,
             "low": low,
             "high": high,
-            "baseline": beside,
+            "baseline": baseline_score,
             "greater_is_better": metric.greater_is_better,
         }
-    return pd.DataFrame.from_dict(found, orient="index").rename_axis("metric")
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("metric")

@@ -14,9 +14,8 @@ from combutab.model_selection._plan import (
     ComparisonError,
     ComparisonPlan,
     plan_comparison,
-    score_classifier,
-    score_regressor,
 )
+from combutab.model_selection._scores import score_classifier, score_regressor
 from combutab.model_selection._search import StackedGridSearchCV
 
 __all__ = [

@@ -22,6 +22,7 @@ from combutab.core.metrics import METRICS, NOT_SHOWN, Metric
 from combutab.core.parallel import on_cluster
 from combutab.core.progress import bar_width, left_column, make_bar
 from combutab.core.rng import Stream, fold_in
+from combutab.core.scores import guess_targets
 from combutab.core.text import counted, one_line
 from combutab.core.threads import limit_openmp, tree_threads
 from combutab.estimators import BaseMLP, FitOutcome, FitTask, fit_stacked
@@ -40,11 +41,9 @@ from combutab.model_selection._plan import (
     Recipe,
     Task,
     epoch_words,
-    grade,
-    grade_classes,
-    grade_numbers,
     plan_comparison,
 )
+from combutab.model_selection._scores import score_network, score_numbers, score_probabilities
 from combutab.nn import ActivationSpec
 from combutab.preprocessing import binary_unit, expecting_later_rows
 from combutab.training import Callback, EpochReport
@@ -310,9 +309,8 @@ def _target_unit(plan: ComparisonPlan) -> float:
 def _guess(plan: ComparisonPlan, fold: int) -> dict[str, float]:
     """Return the score of each metric by the guess that is right for it."""
     train, test = plan.splits[fold]
-    X, y = np.zeros((len(train), 1)), plan.y[train]
+    y, truth = plan.y[train], plan.y[test]
     unit = _target_unit(plan)
-    unseen, truth = np.zeros((len(test), 1)), plan.y[test]
     if plan.task == "regression":
         constants: dict[str, float] = {
             "mape": _least_mape(y / unit),
@@ -320,21 +318,22 @@ def _guess(plan: ComparisonPlan, fold: int) -> dict[str, float]:
             "mean": float(np.mean(y / unit)),
         }
         graded = {
-            name: grade_numbers(np.full(len(test), constant * unit), truth, plan.target_std)
+            name: score_numbers(np.full(len(test), constant * unit), truth, plan.target_std)
             for name, constant in constants.items()
         }
         return graded["mean"] | {name: graded[name][name] for name in ("mae", "mape")}
-    prior = DummyClassifier(strategy="prior").fit(X, y)
-    positive = plan.positive
-    scores = grade_classes(prior.predict_proba(unseen), prior.classes_, truth, positive)
-    draws = int(np.clip(_DRAWN_ROWS // len(test), 1, _DRAWS))
-    drawn = [
-        DummyClassifier(strategy="stratified", random_state=key >> 32).fit(X, y)
-        for key in (fold_in(plan.random_state, Stream.GUESSES, fold, i) for i in range(draws))
-    ]
-    of_drawn = [grade_classes(g.predict_proba(unseen), g.classes_, truth, positive) for g in drawn]
+    classes, codes = np.unique(y, return_inverse=True)
+    shares = guess_targets("", codes, len(test), len(classes))[1]
+    scores = score_probabilities(shares, classes, truth, plan.positive)
+    n_draws = int(np.clip(_DRAWN_ROWS // len(test), 1, _DRAWS))
+    drawn_scores = []
+    for i in range(n_draws):
+        key = fold_in(plan.random_state, Stream.GUESSES, fold, i)
+        guess = DummyClassifier(strategy="stratified", random_state=key >> 32)
+        drawn = guess.fit(np.zeros((len(train), 1)), y).predict_proba(np.zeros((len(test), 1)))
+        drawn_scores.append(score_probabilities(drawn, classes, truth, plan.positive))
     return scores | {
-        name: float(np.mean([each[name] for each in of_drawn])) for name in ("f1", "f1_macro")
+        name: float(np.mean([draw[name] for draw in drawn_scores])) for name in ("f1", "f1_macro")
     }
 
 
@@ -362,10 +361,10 @@ def _learner(
         if plan.task == "regression":
             unit = _target_unit(plan)
             answers = model.fit(rows, y / unit).predict(unseen_rows) * unit
-            return grade_numbers(answers, truth, plan.target_std)
+            return score_numbers(answers, truth, plan.target_std)
         model.fit(rows, y)
         probabilities = model.predict_proba(unseen_rows)
-        return grade_classes(probabilities, model.classes_, truth, plan.positive)
+        return score_probabilities(probabilities, model.classes_, truth, plan.positive)
 
 
 def _linear_model(plan: ComparisonPlan, n_dense: int, cardinalities: Sequence[int]) -> Any:
@@ -816,7 +815,7 @@ def _scored_record(
     if error is None:
         try:
             with expecting_later_rows():
-                scores, constant = grade(estimator, X, y, plan.target_std, plan.positive)
+                scores, constant = score_network(estimator, X, y, plan.target_std, plan.positive)
         except ValueError as diverged:
             error = diverged
     if error is not None and not isinstance(error, ValueError):

@@ -1,4 +1,4 @@
-"""Plan of a comparison, checked before any training, and scores of fitted estimators."""
+"""Plan of a comparison, checked before any training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import torch
 from scipy.stats import hmean
-from sklearn.base import ClassifierMixin
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, TimeSeriesSplit
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
@@ -23,7 +22,7 @@ from combutab.core.metrics import METRICS, Metric, choose_metric
 from combutab.core.repeated import count_repeated_rows, repeated_rows_message
 from combutab.core.rng import Stream, fold_in
 from combutab.core.scorers import positive_class
-from combutab.core.scores import as_positive, check_defined
+from combutab.core.scores import check_defined
 from combutab.core.splits import (
     LatestRows,
     Split,
@@ -39,131 +38,15 @@ from combutab.preprocessing import (
     RunningMoments,
     TableEncoder,
     TargetError,
-    binary_unit,
     infer_task,
     is_polars,
     read_numbers,
 )
 
-# ---- Scores of a fitted estimator on held-out rows, by task --------------------------------------
-
 Task = Literal["classification", "regression"]
-
-_ONE_ANSWER = 1e-3  # of the target's standard deviation
-
 
 _LABEL_METRICS = ("accuracy", "balanced_accuracy", "f1", "f1_macro")  # not of probabilities
 _UNEVEN = 2 / 3  # share of the most frequent class above which accuracy is not the default
-
-
-def score_classifier(estimator: BaseMLP, X: Any, y: np.ndarray) -> dict[str, float]:
-    """Score a fitted classifier on held-out rows.
-
-    Parameters
-    ----------
-    estimator : MLPClassifier
-    X : table of n_samples rows
-    y : ndarray of shape (n_samples,)
-
-    Returns
-    -------
-    dict
-        roc_auc, log_loss, accuracy, balanced_accuracy, average_precision, f1 and f1_macro. ROC AUC
-        and average precision are NaN if ``y`` lacks a class. For two classes, average precision and
-        f1 are those of ``classes_[1]``, as in scikit-learn; a comparison uses 1 or True, or else
-        the rarer class. For more classes, these two and ROC AUC are unweighted means over the
-        classes, each against the rest.
-
-    Raises
-    ------
-    ValueError
-        If a prediction is not finite, or ``y`` has a class that is not in ``classes_``.
-    """
-    return grade_classes(estimator.predict_proba(X), estimator.classes_, y)
-
-
-def score_regressor(
-    estimator: BaseMLP, X: Any, y: np.ndarray, target_std: float
-) -> dict[str, float]:
-    """Score a fitted regressor on held-out rows.
-
-    Parameters
-    ----------
-    estimator : MLPRegressor
-    X : table of n_samples rows
-    y : ndarray of shape (n_samples,)
-    target_std : float
-        Unit of the errors, such as the standard deviation of all targets, in units of ``y``.
-
-    Returns
-    -------
-    dict
-        r2; mae and rmse in units of ``target_std``; mse in units of its square; mape as a share of
-        the target (0.1 is 10 %), NaN if a target is 0.
-
-    Raises
-    ------
-    ValueError
-        If a prediction is not finite.
-    """
-    return grade_numbers(estimator.predict(X), y, target_std)
-
-
-def grade(
-    estimator: BaseMLP, X: Any, y: np.ndarray, target_std: float, positive: int = 1
-) -> tuple[dict[str, float], bool]:
-    """Scores, and whether all rows get one answer though their targets differ.
-
-    One answer is the same class, or numbers that differ by less than a thousandth of
-    ``target_std``.
-    """
-    differ = len(np.unique(y)) > 1
-    if not isinstance(estimator, ClassifierMixin):
-        predicted = estimator.predict(X)
-        constant = differ and np.ptp(predicted) < _ONE_ANSWER * target_std
-        return grade_numbers(predicted, y, target_std), bool(constant)
-    probabilities = estimator.predict_proba(X)
-    scores = grade_classes(probabilities, estimator.classes_, y, positive)
-    return scores, differ and len(np.unique(probabilities.argmax(axis=1))) == 1
-
-
-def grade_classes(
-    probabilities: np.ndarray, classes: np.ndarray, y: np.ndarray, positive: int = 1
-) -> dict[str, float]:
-    """Scores of the probabilities of classes, (n_samples, n_classes).
-
-    ``positive`` is the index of the positive one of two classes.
-    """
-    probabilities = probabilities.astype(np.float64)
-    _refuse_non_finite(probabilities)
-    probabilities /= probabilities.sum(axis=1, keepdims=True)  # float32's sums are not quite 1
-    places = pd.Index(classes).get_indexer(y)
-    if (places < 0).any():
-        strange = np.asarray(y)[places < 0].tolist()[0]
-        raise ValueError(f"y has the class {strange!r}, which the estimator was not fitted to")
-    predicted = probabilities.argmax(axis=1)
-    answers = as_positive(positive, places, predicted, probabilities)
-    scores = {name: metric.values(*answers) for name, metric in METRICS["classification"].items()}
-    if len(np.unique(places)) < len(classes):
-        scores |= {"roc_auc": np.nan, "average_precision": np.nan}
-    return scores
-
-
-def grade_numbers(predicted: np.ndarray, y: np.ndarray, target_std: float) -> dict[str, float]:
-    """Scores of predicted numbers, (n_samples,)."""
-    _refuse_non_finite(predicted)
-    unit = float(binary_unit(np.asarray(target_std)))  # squares of huge and tiny numbers are lost
-    predicted, y = (each / unit / (target_std / unit) for each in (predicted, y))
-    return {
-        name: metric.values(y, predicted, predicted)
-        for name, metric in METRICS["regression"].items()
-    }
-
-
-def _refuse_non_finite(values: np.ndarray) -> None:
-    if not np.isfinite(values).all():
-        raise ValueError("the network's predictions are not finite: it diverged")
-
 
 # ---- The target of a comparison and its folds, checked before any training -----------------------
 

@@ -18,6 +18,7 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import _num_samples
 
 from combutab.core.html import ChartRow, interval_chart, result_html
+from combutab.core.scorers import make_target_scorer
 from combutab.core.tasks import has_callbacks
 from combutab.core.world import plain_parameters
 from combutab.estimators import BaseMLP, FitOutcome, FitTask, fit_stacked, refuse_text
@@ -42,7 +43,11 @@ class StackedGridSearchCV(GridSearchCV):
         time by ``GridSearchCV``, with a warning.
     param_grid : dict or list of dict
         Parameters of the estimator, with lists of values, as in ``GridSearchCV``.
-    scoring, n_jobs, refit, cv, verbose, pre_dispatch, error_score, return_train_score
+    scoring : str, callable, list, tuple or dict, optional
+        As in ``GridSearchCV``. A name can also be that of a metric in
+        ``combutab.evaluation.METRICS``, such as "log_loss". Of two classes, the positive one is 1
+        or True, or else the rarer one.
+    n_jobs, refit, cv, verbose, pre_dispatch, error_score, return_train_score
         As in ``GridSearchCV``. ``n_jobs`` is the number of stacks of networks that are trained at
         the same time, in threads unless joblib has another backend. None is the number of torch
         threads on a CPU, one stack on a GPU, or all workers of a cluster
@@ -68,6 +73,8 @@ class StackedGridSearchCV(GridSearchCV):
     (0.01, 4)
     """
 
+    scoring: Any
+
     def fit(self, X: Any, y: Any = None, **params: Any) -> StackedGridSearchCV:
         """Train and score every candidate on every fold, and refit the best on all rows.
 
@@ -83,21 +90,27 @@ class StackedGridSearchCV(GridSearchCV):
         -------
         self
         """
-        self._validate_params()
         is_polars(X)  # raises the error about lazy frames
         if is_regressor(self.estimator):
             refuse_text(y, "y")
         elif isinstance(y, np.ndarray | pd.Series) and y.dtype == object:
             y = plain_labels(np.asarray(y))
-        candidates = list(ParameterGrid(self.param_grid))
-        obstacle = self._obstacle(params, candidates)
-        if obstacle is not None:
-            warnings.warn(
-                f"the candidates are not trained together, because {obstacle}; scikit-learn's "
-                "GridSearchCV trains them one fit at a time",
-                stacklevel=2,
-            )
-            return super().fit(X, y, **params)
+        scoring = self.scoring
+        self.scoring = _find_scorers(scoring, self.estimator, y)
+        try:
+            self._validate_params()
+            candidates = list(ParameterGrid(self.param_grid))
+            obstacle = self._obstacle(params, candidates)
+            if obstacle is not None:
+                warnings.warn(
+                    f"the candidates are not trained together, because {obstacle}; scikit-learn's "
+                    "GridSearchCV trains them one fit at a time",
+                    stacklevel=2,
+                )
+                return super().fit(X, y, **params)
+            inner = GridSearchCV(**self.get_params(deep=False))
+        finally:
+            self.scoring = scoring
         X, y = indexable(X, y)
         groups = params.get("groups")
         cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
@@ -108,17 +121,16 @@ class StackedGridSearchCV(GridSearchCV):
             _Trained(task.estimator, outcome, _num_samples(task.X))
             for task, outcome in zip(tasks, outcomes, strict=True)
         ]
-        # what is trained is scored here: to send it to a worker costs more than to predict
-        changed = {"cv": splits, "n_jobs": 1}
-        inner = GridSearchCV(**{**self.get_params(deep=False), **changed})
+        # Scores are computed in this process: to send a network to a worker takes longer.
+        inner.set_params(cv=splits, n_jobs=1)
         inner.estimator = _TrainedInOrder(clone(self.estimator), trained)
         with warnings.catch_warnings(record=True) as caught:
             inner.fit(X, y, **{n: v for n, v in params.items() if n != "groups"})
-        for each in caught:
-            message = each.message
-            if issubclass(each.category, ConvergenceWarning):  # the trained fits have told theirs
+        for warning in caught:
+            message = warning.message
+            if issubclass(warning.category, ConvergenceWarning):  # not of a candidate's fit
                 message = f"{message} (the refit to all rows, with {inner.best_params_})"
-            warnings.warn_explicit(message, each.category, each.filename, each.lineno)
+            warnings.warn_explicit(message, warning.category, warning.filename, warning.lineno)
         self.__dict__.update({n: v for n, v in vars(inner).items() if n.endswith("_")})
         seconds = np.array([o.seconds for o in outcomes]).reshape(len(candidates), len(splits))
         self.cv_results_["mean_fit_time"] = seconds.mean(1)
@@ -184,6 +196,23 @@ class StackedGridSearchCV(GridSearchCV):
             for candidate in candidates
             for k, fold in enumerate(folds)
         ]
+
+
+def _find_scorers(scoring: Any, estimator: Any, y: Any) -> Any:
+    """Replace names of metrics in ``scoring`` by scorers, also in lists and dicts of names."""
+    if is_classifier(estimator):
+        task = "classification"
+    elif is_regressor(estimator):
+        task = "regression"
+    else:
+        return scoring
+    if isinstance(scoring, str) and y is not None:
+        return make_target_scorer(scoring, np.asarray(y), task)
+    if isinstance(scoring, dict):
+        return {name: _find_scorers(metric, estimator, y) for name, metric in scoring.items()}
+    if isinstance(scoring, list | tuple | set) and 0 < len({*scoring}) == len(scoring):
+        return {name: _find_scorers(name, estimator, y) for name in scoring}
+    return scoring
 
 
 class _Trained(FrozenEstimator):

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from combutab._version import __version__
 from combutab.core.html import ChartRow, interval_chart, result_html
 from combutab.core.metrics import METRICS, Metric, choose_metric
-from combutab.core.scores import check_defined, guessed_answers
+from combutab.core.scores import check_defined, guess_targets
 from combutab.core.text import describe_generator
 from combutab.evaluation import (
     AlignedTables,
@@ -702,9 +702,9 @@ def _guess_score(metric: Metric, tested: pd.Series, real: pd.Series) -> float:
     if metric.name in METRICS["classification"]:
         codes = tested.cat.codes.to_numpy(dtype=np.intp)
         n_classes = len(tested.cat.categories)
-        return metric.values(codes, *guessed_answers(metric.name, codes, len(codes), n_classes))
+        return metric.values(codes, *guess_targets(metric.name, codes, len(codes), n_classes))
     values = tested.to_numpy(dtype=np.float64) / (real.std(ddof=0) or 1.0)
-    return metric.values(values, *guessed_answers(metric.name, values, len(values)))
+    return metric.values(values, *guess_targets(metric.name, values, len(values)))
 
 
 def _seen(train: pd.DataFrame, test: pd.DataFrame) -> int:

@@ -11,7 +11,7 @@ from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import accuracy_score
+from sklearn.metrics import accuracy_score, f1_score, log_loss
 from sklearn.model_selection import train_test_split
 
 from combutab import MLPClassifier
@@ -427,3 +427,16 @@ def test_errors(options, message):
     with pytest.raises((ValueError, TypeError), match=message):
         robustness(given.pop("estimator"), given.pop("X_test"), given.pop("y_test"), **given)
     assert not watcher.seen
+
+
+def test_scoring_by_the_name_of_a_metric():
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)), columns=["a", "b"])
+    y = np.where(table["a"] > 0.8, "rare", "usual")
+    model = LogisticRegression().fit(table, y)
+    options = {"corruptions": ["scale"], "severities": [1]}
+    found = robustness(model, table, y, scoring="log loss", **options)
+    clean = found.scores["score"].iloc[0]
+    assert found.scoring == "neg_log_loss"
+    assert clean == pytest.approx(-log_loss(y, model.predict_proba(table)))
+    clean = robustness(model, table, y, scoring="f1", **options).scores["score"].iloc[0]
+    assert clean == pytest.approx(f1_score(y, model.predict(table), pos_label="rare"))

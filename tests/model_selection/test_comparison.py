@@ -28,6 +28,7 @@ from combutab.model_selection import (
     ComparisonError,
     compare_activations,
     plan_comparison,
+    score_classifier,
 )
 from combutab.model_selection._journal import table_digest
 from tests.paper_networks import PAPER, shape_of
@@ -531,3 +532,11 @@ def test_embedded_numbers_are_more_inputs():
     embedded = {"numeric_embedding": "pbld", "numeric_embedding_dim": 3}
     made = plan("classification", recipe="paper", estimator_params=embedded)
     assert made.n_inputs == 3 * FRAME.shape[1]
+
+
+def test_scores_are_of_the_rarer_class():
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    y = np.where(X[:, 0] > 0.8, "churned", "stayed")
+    clf = MLPClassifier((8,), max_iter=20, random_state=0).fit(X, y)
+    expected = f1_score(y, clf.predict(X), pos_label="churned")
+    assert score_classifier(clf, X, y)["f1"] == pytest.approx(expected)

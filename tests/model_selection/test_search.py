@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.exceptions import ConvergenceWarning, FitFailedWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import make_scorer, mean_absolute_error
+from sklearn.metrics import f1_score, make_scorer, mean_absolute_error
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
@@ -225,6 +225,32 @@ def test_train_scores_and_several_metrics():
     _both(
         clone(REGRESSOR).set_params(precision="float64"), SMALL_GRID, X_REG, Y_REG, scoring=scorer
     )
+
+
+NAMED_LABELS = np.where(Y == 1, "rare", "usual")
+
+
+@pytest.mark.parametrize(
+    ("scoring", "labels", "expected"),
+    [
+        ("log loss", Y, "neg_log_loss"),
+        ("f1", Y, "f1_macro"),
+        ("ROC AUC", Y, "roc_auc_ovr"),
+        ("f1", NAMED_LABELS, make_scorer(f1_score, pos_label="rare")),
+    ],
+)
+def test_search_accepts_names_of_metrics(scoring, labels, expected):
+    grid = {"activation": ["relu"]}
+    estimator = MLPClassifier(**QUICK, precision="float64")
+    reference = GridSearchCV(estimator, grid, cv=2, scoring=expected, refit=False).fit(X, labels)
+    search = StackedGridSearchCV(estimator, grid, cv=2, scoring=scoring, refit=False)
+    assert search.fit(X, labels).scoring == scoring
+    score = reference.cv_results_["mean_test_score"]
+    assert_allclose(search.cv_results_["mean_test_score"], score)
+    search.set_params(scoring={"m": scoring}).fit(X, labels)
+    assert_allclose(search.cv_results_["mean_test_m"], score)
+    with pytest.raises(ValueError, match="acuracy"):
+        StackedGridSearchCV(CLASSIFIER, grid, scoring="acuracy").fit(X, labels)
 
 
 def test_any_splitter():
