@@ -183,7 +183,7 @@ def at_least(value: int, least: int, name: str) -> int:
     return int(value)
 
 
-def moments(values: Sequence[float]) -> tuple[float, float, int]:
+def mean_and_sd(values: Sequence[float]) -> tuple[float, float, int]:
     """Mean, standard deviation (ddof 1, NaN of one) and number."""
     array = np.array(values)
     sd = array.std(ddof=1) if len(array) > 1 else np.nan

@@ -13,7 +13,7 @@ import pandas as pd
 
 from combutab.core.rng import seed_from
 from combutab.evaluation._alignment import AlignedTables, Kind
-from combutab.evaluation._efficacy import REAL, align_synthetic, at_least, by_source, moments
+from combutab.evaluation._efficacy import REAL, align_synthetic, at_least, by_source, mean_and_sd
 
 # ---- One column at a time: its shape, its range, its missing values ------------------------------
 
@@ -478,7 +478,7 @@ def fidelity(
     rows = []
     for measured, source, samples in by_source(found):
         notes = "; ".join(dict.fromkeys(each.note for each in samples if each.note))
-        scores = moments([each.value for each in samples])
+        scores = mean_and_sd([each.value for each in samples])
         rows.append((*measured, source, *scores, measured[1] not in _DISTANCES, notes))
     table = pd.DataFrame(rows, columns=_COLUMNS)
     for name in ("column", "other_column"):  # None stays None, and a position an integer

@@ -15,7 +15,7 @@ from scipy.stats import binom
 
 from combutab.core.rng import seed_from
 from combutab.evaluation._alignment import AlignedTables, align_tables
-from combutab.evaluation._efficacy import align_synthetic, at_least, by_source, moments
+from combutab.evaluation._efficacy import align_synthetic, at_least, by_source, mean_and_sd
 from combutab.evaluation._fidelity import codes_of, numbers_of
 
 # ---- Rows as points that a distance between mixed columns is taken of ----------------------------
@@ -340,7 +340,7 @@ def privacy(
         values, references = zip(*pairs, strict=True)
         note = judge.note if measure not in _COPIES else ""
         about = (float(np.mean(references)), measure in _LESS_IS_SAFER, note)
-        rows.append((measure, source, *moments(values), *about))
+        rows.append((measure, source, *mean_and_sd(values), *about))
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 

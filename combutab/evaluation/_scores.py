@@ -382,13 +382,13 @@ def _scores(
     rows: np.ndarray | None = None,
 ) -> PredictionScores:
     """Scores of predictions, and of a baseline that is computed from the training targets."""
-    y, train = _check_targets(predictions, y, y_train)
+    y, train = _targets_of_predictions(predictions, y, y_train)
     if predictions.classes is None:
         return _number_scores(predictions.values, y, train, scoring, resampling, rows)
     return _class_scores(predictions, predictions.classes, y, train, scoring, resampling, rows)
 
 
-def _check_targets(
+def _targets_of_predictions(
     predictions: _Predictions, y: Any, y_train: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """The targets of the scored rows and of the training, if they suit the predictions."""
