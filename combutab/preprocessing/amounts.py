@@ -35,7 +35,7 @@ _AMOUNT = re.compile(
     rf"{_SPACE}({UNIT}){_SPACE}(-?){_SPACE}({UNIT})(\)?)"
 )
 _MOST = 40  # characters of an amount
-_MIN_ID = 7  # digits: as many in all values, in groups, are an identifier
+_MIN_ID = 7  # digits of identifiers in groups, at least
 _MAX_DIGITS = 15  # that a float keeps
 
 
@@ -43,9 +43,9 @@ _MAX_DIGITS = 15  # that a float keeps
 class Form:
     """How a column's numbers are written.
 
-    ``decimal`` and ``thousands`` are marks, ``""`` where there are none; ``digits`` those after the
-    decimal mark, None where values have more and fewer; in ``positive`` and ``negative``, such as
-    ``"{} €"`` and ``"({} €)"``, is what stands around a number.
+    ``decimal`` and ``thousands`` are the marks, or ``""``; ``digits`` is the number of decimals, or
+    None if it varies; ``positive`` and ``negative`` are templates such as ``"{} €"`` and
+    ``"({} €)"``.
     """
 
     decimal: str
@@ -66,19 +66,19 @@ class Form:
         ):
             raise ValueError(f"not a form of amounts: {value!r:.100}")
         for template, sign in ((form.positive, 1), (form.negative, -1)):
-            found = _Amount.split(template.replace("{}", "1"))
-            if found is None or found.negative != (sign < 0):
+            amount = _Amount.split(template.replace("{}", "1"))
+            if amount is None or amount.negative != (sign < 0):
                 raise ValueError(f"not a form of amounts: {template!r:.100}")
         return form
 
     @property
     def unit(self) -> str:
-        """The currency or percent sign; empty if there is none."""
+        """The currency or percent sign, or ``""``."""
         return _unit_of(self.positive)
 
     @property
     def plain(self) -> bool:
-        """Whether nothing stands around the numbers but a sign in front."""
+        """Whether the numbers have no unit, and at most a minus sign in front."""
         return (self.positive, self.negative) == ("{}", "-{}")
 
     def write(self, value: float) -> str:
@@ -89,17 +89,19 @@ class Form:
         return around.format(plain.translate({ord("."): self.decimal, ord(","): self.thousands}))
 
     def read(self, texts: Iterable[str]) -> dict[str, float] | None:
-        """Read values in this form, or with marks of it alone; None if some have another."""
-        found = Amounts.split(texts)
+        """Read values that have the marks of this form; returns None if some have another form."""
+        amounts = Amounts.split(texts)
         marks = (self.decimal, self.thousands)
-        if found is None or not any(found.readable(*each) for each in (marks, (self.decimal, ""))):
+        if amounts is None or not any(
+            amounts.readable(*pair) for pair in (marks, (self.decimal, ""))
+        ):
             return None
-        return found.numbers(*marks) if found.units <= {"", self.unit} else None
+        return amounts.numbers(*marks) if amounts.units <= {"", self.unit} else None
 
 
 @dataclass(frozen=True)
 class _Amount:
-    """A value's parts: the digits with their marks, and what stands around them."""
+    """A value, split into the digits with their marks and a template of the text around them."""
 
     digits: str
     around: str
@@ -122,7 +124,7 @@ class _Amount:
 
 @dataclass(frozen=True)
 class Amounts:
-    """The values of a column, all of which may be amounts, by their texts.
+    """The values of a column whose texts may all be amounts, by their texts.
 
     >>> columns = ["1.507,67 €"], ["1.234", "1.5"], ["1.234"], ["$1.234"], ["1.2.3"], ["$5"]
     >>> [Amounts.split(texts).marks for texts in columns]
@@ -133,19 +135,19 @@ class Amounts:
 
     @classmethod
     def split(cls, texts: Iterable[str]) -> Amounts | None:
-        """Split values that may be amounts in one unit; None if some are not."""
+        """Split values that may be amounts in one unit; returns None if some are not."""
         parts = {}
         for text in texts:
             part = _Amount.split(text)
             if part is None:
                 return None
             parts[text] = part
-        found = cls(parts)
-        return found if parts and len(found.units) == 1 else None
+        amounts = cls(parts)
+        return amounts if parts and len(amounts.units) == 1 else None
 
     @cached_property
     def units(self) -> set[str]:
-        """Units of the values, the empty one where there is none."""
+        """Units of the values; ``""`` for values without a unit."""
         return {_unit_of(part.around) for part in self._parts}
 
     @property
@@ -169,24 +171,28 @@ class Amounts:
             pairs = [(inner[0], ""), (_MARKS.replace(inner[0], ""), inner[0])]
         else:
             pairs = [(".", ","), (",", ".")] if inner else [("", "")]
-        found = [pair for pair in pairs if self.readable(*pair)]
+        readable = [pair for pair in pairs if self.readable(*pair)]
         # prices have no three decimals
-        return found[1:] if len(found) == 2 and self.units.isdisjoint({"", "%", "‰"}) else found
+        return (
+            readable[1:]
+            if len(readable) == 2 and self.units.isdisjoint({"", "%", "‰"})
+            else readable
+        )
 
     def choose(self, decimal: str, thousands: str) -> tuple[str, str] | None:
-        """Choose the marks where the file's are known, or empty; None where that leaves two.
+        """Choose the marks, given those of the file or ``""``; returns None if they are ambiguous.
 
-        A mark between thousands that is known is one, also where all values have as many digits.
+        A given thousands mark is one even if all values have the same number of digits.
         """
         alike = set(next((gaps for gaps in _ALIKE if thousands and thousands in gaps), thousands))
-        found = [
+        pairs = [
             pair
             for pair in self._pairs
             if not self._is_name(*pair, as_long=not alike & set(pair[1]))
             and (not decimal or pair[0] in ("", decimal))
             and (not thousands or not pair[1] or alike & set(pair[1]))
         ]
-        return found[0] if len(found) == 1 else None
+        return pairs[0] if len(pairs) == 1 else None
 
     @property
     def decimal(self) -> str:
@@ -194,74 +200,76 @@ class Amounts:
         return self.marks[0][0] if len(self.marks) == 1 else ""
 
     def is_list(self, sep: str) -> bool:
-        """Tell whether values may be lists, such as "1,2" where commas part the cells.
+        """Tell whether values may be lists, such as "1,2" in a file with commas as separators.
 
-        Cents tell that they are not: as many digits after each comma, or a zero right after it.
+        They are amounts if all have the same number of decimals, or a zero after the comma.
         """
         if sep != "," or self.has_unit or self.marks != [(",", "")]:
             return False
-        after = [part.digits.partition(",")[2] for part in self._parts if "," in part.digits]
-        cents = len({*map(len, after)}) == 1 and len(after) > 1 and len(after[0]) > 1
-        return not cents and not any(re.match("0.", each) for each in after)
+        decimals = [part.digits.partition(",")[2] for part in self._parts if "," in part.digits]
+        cents = len({*map(len, decimals)}) == 1 and len(decimals) > 1 and len(decimals[0]) > 1
+        return not cents and not any(re.match("0.", digits) for digits in decimals)
 
     def readable(self, decimal: str, thousands: str) -> bool:
         """Tell whether all values are numbers with these marks."""
-        whole = r"(?:0|[1-9]\d*)"
+        integer = r"(?:0|[1-9]\d*)"
         if thousands:
-            whole = rf"(?:0|[1-9]\d*|[1-9]\d{{0,2}}(?:[{re.escape(thousands)}]\d{{3}})+)"
+            integer = rf"(?:0|[1-9]\d*|[1-9]\d{{0,2}}(?:[{re.escape(thousands)}]\d{{3}})+)"
         fraction = rf"{re.escape(decimal)}\d+" if decimal else "(?!)"
-        number = re.compile(rf"{whole}(?:{fraction})?|{fraction}")
+        number = re.compile(rf"{integer}(?:{fraction})?|{fraction}")
         return all(
             number.fullmatch(part.digits) and sum(map(str.isdigit, part.digits)) <= _MAX_DIGITS
             for part in self._parts
         )
 
     def _is_name(self, decimal: str, thousands: str, *, as_long: bool = True) -> bool:
-        """Tell whether groups of digits are names rather than numbers: of phones, hosts, firms.
+        """Tell whether groups of digits are identifiers, such as phone numbers, not amounts.
 
-        ``as_long`` takes them for names where all values have as many digits.
+        With ``as_long``, values that all have the same number of digits are identifiers.
         """
-        digits = [part.digits for part in self._parts]
-        if self.has_unit or any(decimal in each for each in digits if decimal):
+        numbers = [part.digits for part in self._parts]
+        if self.has_unit or any(decimal in number for number in numbers if decimal):
             return False
         if not thousands:  # a plain number is one if some are negative as accountants write it
             negative = [part.around for part in self._parts if part.negative]
             is_signed = any("(" in around or around.endswith("-") for around in negative)
-            return not decimal and not (is_signed and len(negative) < len(digits))
-        groups = [re.split(f"[{re.escape(thousands)}]", each) for each in digits]
+            return not decimal and not (is_signed and len(negative) < len(numbers))
+        groups = [re.split(f"[{re.escape(thousands)}]", number) for number in numbers]
         if any(part.plus for part in self._parts):
             return True
-        if all(len(each) == 4 and max(map(int, each)) < 256 for each in groups):
+        if all(len(number) == 4 and max(map(int, number)) < 256 for number in groups):
             return True
-        if 2 * sum(each.endswith("00") for each in digits) >= len(digits):  # names are not round
+        if 2 * sum(number.endswith("00") for number in numbers) >= len(
+            numbers
+        ):  # names are not round
             return False
-        lengths = {sum(map(len, each)) for each in groups}
-        least = 1 if set(thousands) & set(_GAPS) else _MIN_ID
-        return as_long and len(digits) > 1 and len(lengths) == 1 and lengths.pop() >= least
+        lengths = {sum(map(len, number)) for number in groups}
+        min_digits = 1 if set(thousands) & set(_GAPS) else _MIN_ID
+        return as_long and len(numbers) > 1 and len(lengths) == 1 and lengths.pop() >= min_digits
 
     def numbers(self, decimal: str, thousands: str) -> dict[str, float]:
         """Read the values: integers if none has a decimal mark."""
         kind: Any = float if any(decimal in p.digits for p in self._parts if decimal) else int
         drop = {ord(mark): None for mark in thousands} | ({ord(decimal): "."} if decimal else {})
-        found = {text: kind(part.digits.translate(drop)) for text, part in self.parts.items()}
-        return {text: -n if self.parts[text].negative else n for text, n in found.items()}
+        magnitudes = {text: kind(part.digits.translate(drop)) for text, part in self.parts.items()}
+        return {text: -n if self.parts[text].negative else n for text, n in magnitudes.items()}
 
     @property
     def _parts(self) -> Collection[_Amount]:
         return self.parts.values()
 
     def form(self, decimal: str, thousands: str) -> Form:
-        """The form of the values; of several ways to write a sign or a space the most frequent."""
-        used = [part.digits for part in self._parts]
-        after = {len(each.partition(decimal)[2]) if decimal else 0 for each in used}
+        """Find the form of the values; it has their most frequent way to write signs and spaces."""
+        numbers = [part.digits for part in self._parts]
+        n_decimals = {len(number.partition(decimal)[2]) if decimal else 0 for number in numbers}
         minus = Counter(part.around for part in self._parts if part.negative)
         plain = Counter(part.around for part in self._parts if not part.negative and not part.plus)
         if not plain:
             plain = Counter(re.sub("[-+\u2212()]", "", part.around) for part in self._parts)
         ((positive, _),) = plain.most_common(1)
         negative = minus.most_common(1)[0][0] if minus else f"-{positive}"
-        gap = max(thousands, key="".join(used).count) if thousands else ""
-        digits = after.pop() if len(after) == 1 else None
+        gap = max(thousands, key="".join(numbers).count) if thousands else ""
+        digits = n_decimals.pop() if len(n_decimals) == 1 else None
         return Form(decimal, gap, digits, positive, negative)
 
 
@@ -270,7 +278,7 @@ def read_amounts(X: Any, *, decimal: str | None = None, thousands: str | None = 
 
     A column contains amounts if all its texts have the same format: at most one unit (a currency or
     percent), one decimal mark and one thousands separator. If the texts of a column are ambiguous,
-    such as "1.234", the marks of other columns are used. Numbers in such a column are kept. Columns
+    such as "1.234", the marks of other columns are used. Numbers in these columns are kept. Columns
     of plain numbers as text, such as codes, stay text.
 
     Parameters
@@ -298,9 +306,9 @@ def read_amounts(X: Any, *, decimal: str | None = None, thousands: str | None = 
     >>> read_amounts(table).to_dict("list")
     {'rent': [1507.67, 980.0], 'share': [12, 5]}
     """
-    for name, mark, known in (("decimal", decimal, _MARKS), ("thousands", thousands, _ALL_MARKS)):
-        if mark is not None and (len(mark) != 1 or mark not in known):
-            ways = ", ".join(map(repr, known))
+    for name, mark, allowed in (("decimal", decimal, _MARKS), ("thousands", thousands, _ALL_MARKS)):
+        if mark is not None and (len(mark) != 1 or mark not in allowed):
+            ways = ", ".join(map(repr, allowed))
             raise ValueError(f"{name} must be one of {ways}, got {mark!r}")
     if decimal is not None and decimal == thousands:
         raise ValueError(f"decimal and thousands are both {decimal!r}; give the one that is known")
@@ -311,25 +319,25 @@ def read_amounts(X: Any, *, decimal: str | None = None, thousands: str | None = 
             X.name
         )
     table = pd.DataFrame(as_pandas(X)).copy()
-    found: dict[int, Amounts] = {}
+    amounts: dict[int, Amounts] = {}
     for j in range(table.shape[1]):
         values = amounts_in(table.iloc[:, j])
-        found |= {} if values is None else {j: values}
-    for j, (marks, values) in choose_marks(found, decimal or "", thousands or "").items():
+        amounts |= {} if values is None else {j: values}
+    for j, (marks, values) in choose_marks(amounts, decimal or "", thousands or "").items():
         numbers: Any = as_numbers(table.iloc[:, j], values.numbers(*marks))
         table.isetitem(j, numbers)
     return table
 
 
 def amounts_in(column: pd.Series) -> Amounts | None:
-    """The texts of a column, of numbers too perhaps, if all of them may be amounts."""
+    """Split the texts of a column, which may also contain numbers, if all may be amounts."""
     kind = column_kind(column)
     if kind != ColumnKind.TEXT and (kind != ColumnKind.CATEGORY or column.dtype != object):
         return None
     present = column.dropna().drop_duplicates()
     texts = [value for value in present if isinstance(value, str)]
-    others = (value for value in present if not isinstance(value, str))
-    if any(isinstance(value, bool) or not isinstance(value, int | float) for value in others):
+    non_texts = (value for value in present if not isinstance(value, str))
+    if any(isinstance(value, bool) or not isinstance(value, int | float) for value in non_texts):
         return None
     return Amounts.split(text.strip() for text in texts)
 
@@ -337,28 +345,28 @@ def amounts_in(column: pd.Series) -> Amounts | None:
 def choose_marks(
     amounts: Mapping[Any, Amounts], decimal: str, thousands: str
 ) -> dict[Any, tuple[tuple[str, str], Amounts]]:
-    """The marks of columns, and their values; without those whose marks are not known.
+    """Find the marks of columns, with their values; ambiguous columns are left out.
 
-    What a column does not tell is as in the others, where these have one decimal mark.
+    An ambiguous column has the decimal mark of the other columns, if these have only one.
     """
-    clear = {each.decimal for each in amounts.values()} - {""}
-    if len(clear) == 1 and not decimal and thousands not in clear:
-        decimal = clear.pop()
-    chosen = {}
+    decimal_marks = {column.decimal for column in amounts.values()} - {""}
+    if len(decimal_marks) == 1 and not decimal and thousands not in decimal_marks:
+        decimal = decimal_marks.pop()
+    known_marks = {}
     for name, values in amounts.items():
         marks = values.choose("", thousands) or values.choose(decimal, thousands)
         if marks is not None:
-            chosen[name] = marks, values
-    return chosen
+            known_marks[name] = marks, values
+    return known_marks
 
 
 def as_numbers(column: pd.Series, numbers: Mapping[str, float]) -> pd.Series:
-    """The column with numbers for its texts: integers if all are, else floats."""
-    read = [numbers[v.strip()] if isinstance(v, str) else v for v in column.astype(object)]
-    found: pd.Series = pd.Series(read, column.index, dtype=object, name=column.name)
-    if all(isinstance(value, int) for value in found.dropna()):
-        return found.astype("Int64" if found.isna().any() else "int64")
-    return found.astype("float64")
+    """Replace the texts of a column by numbers: integers if all are, otherwise floats."""
+    values = [numbers[v.strip()] if isinstance(v, str) else v for v in column.astype(object)]
+    numeric: pd.Series = pd.Series(values, column.index, dtype=object, name=column.name)
+    if all(isinstance(value, int) for value in numeric.dropna()):
+        return numeric.astype("Int64" if numeric.isna().any() else "int64")
+    return numeric.astype("float64")
 
 
 def _unit_of(around: str) -> str:

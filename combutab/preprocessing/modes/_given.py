@@ -72,22 +72,26 @@ def given_numbers(
     [0, 1, 4, 5, 6]
     """
     some = edges if len(edges) <= 6 else [*edges[:3], "...", *edges[-2:]]
-    shown = ", ".join(map(str, some))
+    edges_text = ", ".join(map(str, some))
     try:
         _check_range(dtype, edges)
-        held = pd.Series(list(edges)).astype(dtype)
+        column = pd.Series(list(edges)).astype(dtype)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{label}: {dtype} cannot hold its bounds {shown}: {error}") from error
-    if held.isna().any() or not all(one < other for one, other in itertools.pairwise(held)):
-        raise ValueError(f"{label}: its bounds must ascend, got {shown}")
-    if types.is_integer_dtype(dtype) and not np.array_equal(held.to_numpy(float), edges):
-        raise ValueError(f"{label} has whole numbers; so must its bounds, got {shown}")
-    format = fit_format(held, label)
+        raise ValueError(
+            f"{label}: {dtype} cannot hold its bounds {edges_text}: {error}"
+        ) from error
+    if column.isna().any() or not all(
+        before < after for before, after in itertools.pairwise(column)
+    ):
+        raise ValueError(f"{label}: its bounds must ascend, got {edges_text}")
+    if types.is_integer_dtype(dtype) and not np.array_equal(column.to_numpy(float), edges):
+        raise ValueError(f"{label} has whole numbers; so must its bounds, got {edges_text}")
+    format = fit_format(column, label)
     if format is None:
         raise ValueError(f"{label} has the dtype {dtype}, which has no bounds; give its categories")
     if isinstance(format, FloatFormat):
         format = replace(format, decimals=decimals)
-    offsets, _ = format.read(held, label)
+    offsets, _ = format.read(column, label)
     missing, (first, step) = may_miss(dtype), _grid(format)
     if len(edges) > 2:
         bins = _even_intervals(_cut_between(offsets, first, step))
@@ -95,10 +99,10 @@ def given_numbers(
         bins = _even_atoms(np.arange(first, offsets[-1] + step * _ROUNDING, step))
     else:
         cuts = _cut_between(np.linspace(0.0, offsets[-1], n_bins + 1), first, step)
-        own = [0.0, float(offsets[-1])]
+        special = [0.0, float(offsets[-1])]
         if not types.is_datetime64_any_dtype(dtype) and format.low < 0 < format.high:
-            own.append(float(format.above(np.zeros(1))[0]))
-        bins = _join_sorted(_even_intervals(cuts), _even_atoms(np.unique(own)))
+            special.append(float(format.above(np.zeros(1))[0]))
+        bins = _join_sorted(_even_intervals(cuts), _even_atoms(np.unique(special)))
     return NumberColumn(format, bins, missing)
 
 
@@ -109,10 +113,12 @@ def _check_range(dtype: Any, edges: Sequence[Any]) -> None:
     Traceback (most recent call last):
     ValueError: it holds -128 to 127
     """
-    own = getattr(dtype, "numpy_dtype", dtype)
-    if types.is_bool_dtype(own) or not types.is_numeric_dtype(own):
+    numpy_dtype = getattr(dtype, "numpy_dtype", dtype)
+    if types.is_bool_dtype(numpy_dtype) or not types.is_numeric_dtype(numpy_dtype):
         return
-    limits: Any = np.iinfo(own) if types.is_integer_dtype(own) else np.finfo(own)
+    limits: Any = (
+        np.iinfo(numpy_dtype) if types.is_integer_dtype(numpy_dtype) else np.finfo(numpy_dtype)
+    )
     low, high, *plain = _python_scalars([limits.min, limits.max, *edges])
     if not all(low <= edge <= high for edge in plain):
         raise ValueError(f"it holds {limits.min!s} to {limits.max!s}")
@@ -135,22 +141,22 @@ def _grid(format: Format) -> tuple[float, float]:
     step = 10.0**-format.decimals
     if step * 2.0**53 <= max(abs(format.low), abs(format.high)):  # finer than floats are
         return 0.0, 0.0
-    least = np.ceil(format.low / step - _ROUNDING) * step
-    if least > format.high:
+    lowest = np.ceil(format.low / step - _ROUNDING) * step
+    if lowest > format.high:
         return 0.0, 0.0
-    return float(format.above(least)), float(np.ldexp(step, -format.exponent))
+    return float(format.above(lowest)), float(np.ldexp(step, -format.exponent))
 
 
 _ROUNDING = 1e-6  # of a grid's step: by how much a number on it may be off
 
 
 def _cut_between(edges: np.ndarray, first: float, step: float) -> np.ndarray:
-    """Edges brought halfway between numbers of a grid, so that rounding leads to no other bin."""
+    """Move edges halfway between numbers of a grid, so that rounding does not change the bin."""
     if not step:
         return edges
-    places = (edges - first) / step
-    cuts = np.ceil(places - _ROUNDING) - 0.5
-    cuts[-1] = np.floor(places[-1] + _ROUNDING) + 0.5
+    positions = (edges - first) / step
+    cuts = np.ceil(positions - _ROUNDING) - 0.5
+    cuts[-1] = np.floor(positions[-1] + _ROUNDING) + 0.5
     return first + step * np.unique(cuts)
 
 
@@ -163,9 +169,9 @@ def _even_atoms(values: np.ndarray) -> Bins:
     return Bins(np.full(len(values), 1 / len(values)), values, np.full(len(values), NARROW))
 
 
-def _join_sorted(one: Bins, other: Bins) -> Bins:
+def _join_sorted(intervals: Bins, atoms: Bins) -> Bins:
     """Bins in ascending order."""
-    means, sds = np.r_[one.means, other.means], np.r_[one.sds, other.sds]
+    means, sds = np.r_[intervals.means, atoms.means], np.r_[intervals.sds, atoms.sds]
     order = np.lexsort((sds, means))
     return Bins(np.full(len(means), 1 / len(means)), means[order], sds[order])
 
@@ -208,26 +214,28 @@ def merge_bins(
     single = is_atom & (share >= 1 / n_bins)
     some = np.where(single, 0.0, weights)
     within = occupied(some, noise) or slice(0, len(some))
-    rest = np.where(single, 0.0, share)[within]
-    n_rest = max(1, n_bins - int(single.sum()))
-    middle = np.cumsum(rest) - rest / 2
-    group = np.full(len(share), n_rest)
+    even_share = np.where(single, 0.0, share)[within]
+    n_merged = max(1, n_bins - int(single.sum()))
+    middle = np.cumsum(even_share) - even_share / 2
+    group = np.full(len(share), n_merged)
     group[: within.start] = -1
-    cuts = (middle / max(rest.sum(), 1e-300) * n_rest).astype(int)
-    group[within] = np.minimum(cuts, n_rest - 1)
+    cuts = (middle / max(even_share.sum(), 1e-300) * n_merged).astype(int)
+    group[within] = np.minimum(cuts, n_merged - 1)
     if is_atom.all():  # in order, each run of atoms that are no single ones is an interval
         label = np.where(single, -2 - np.arange(len(share)), group)
         return np.cumsum(np.r_[0, label[1:] != label[:-1]])
-    # an atom lies in the interval that is beside it
+    # an atom lies in the interval next to it
     wide = np.where(is_atom, 0, np.arange(len(share)))
     nearest = np.maximum.accumulate(wide)
     nearest = np.where(is_atom[nearest], np.flatnonzero(~is_atom)[0], nearest)
-    group = np.where(single, n_rest + np.cumsum(single), group[nearest])
-    found: np.ndarray = np.unique(group, return_inverse=True)[1].reshape(-1)
+    group = np.where(single, n_merged + np.cumsum(single), group[nearest])
+    group_codes: np.ndarray = np.unique(group, return_inverse=True)[1].reshape(-1)
     # in ascending order of where they lie
-    place = np.array([bins.means[found == g].mean() for g in range(found.max() + 1)])
-    rank: np.ndarray = np.argsort(np.argsort(place, kind="stable"), kind="stable")
-    return rank[found]
+    group_means = np.array(
+        [bins.means[group_codes == g].mean() for g in range(group_codes.max() + 1)]
+    )
+    rank: np.ndarray = np.argsort(np.argsort(group_means, kind="stable"), kind="stable")
+    return rank[group_codes]
 
 
 def occupied(weights: np.ndarray, noise: float) -> slice | None:
@@ -254,20 +262,20 @@ def occupied(weights: np.ndarray, noise: float) -> slice | None:
     >>> occupied(np.array([0.5, -1.0, 3.0, 3.0, 3.0, 3.0, 1.0, -1.0, 9.0, 0.0]), 4.0)
     slice(2, 9, None)
     """
-    ends = [_first_occupied(each, noise) for each in (weights, weights[::-1])]
+    ends = [_first_occupied(side_weights, noise) for side_weights in (weights, weights[::-1])]
     return None if ends[0] is None else slice(ends[0], len(weights) - int(ends[1] or 0))
 
 
 def _first_occupied(weights: np.ndarray, noise: float) -> int | None:
     sums = np.r_[0.0, np.cumsum(weights)]
-    found = []
+    candidates = []
     for width in 2 ** np.arange(len(weights).bit_length()):
         starts = np.flatnonzero(sums[width:] - sums[:-width] > noise * np.sqrt(width))
         if len(starts):
-            found.append((starts[0] + width, -starts[0]))
-    if not found:
+            candidates.append((starts[0] + width, -starts[0]))
+    if not candidates:
         return None
-    start = int(-min(found)[1])  # of equal ends the narrowest
+    start = int(-min(candidates)[1])  # of equal ends the narrowest
     before = np.arange(start + 1)
     return start - int((sums[start] - sums[start - before] - noise / 4 * before).argmax())
 
@@ -279,28 +287,28 @@ def join_bins(column: NumberColumn, groups: np.ndarray, weights: np.ndarray) -> 
     _, step = _grid(column.format)
     means, sds = np.empty(len(weights)), np.empty(len(weights))
     for g in range(len(weights)):
-        own = groups == g
-        if own.sum() == 1 and is_atom[own][0]:
-            means[g], sds[g] = column.mixture.means[own][0], NARROW
+        in_group = groups == g
+        if in_group.sum() == 1 and is_atom[in_group][0]:
+            means[g], sds[g] = column.mixture.means[in_group][0], NARROW
             continue
-        wide = own & ~is_atom
+        wide = in_group & ~is_atom
         if wide.any():
-            least, most = low[wide].min(), high[wide].max()
+            lowest, highest = low[wide].min(), high[wide].max()
         else:
-            least, most = (
-                column.mixture.means[own].min() - step / 2,
-                column.mixture.means[own].max() + step / 2,
+            lowest, highest = (
+                column.mixture.means[in_group].min() - step / 2,
+                column.mixture.means[in_group].max() + step / 2,
             )
-        means[g], sds[g] = (least + most) / 2, (most - least) / 8
+        means[g], sds[g] = (lowest + highest) / 2, (highest - lowest) / 8
     return replace(column, mixture=Bins(weights / weights.sum(), means, sds))
 
 
 def given_categories(
-    dtype: Any, label: str, values: Sequence[Any] | None, others: bool
+    dtype: Any, label: str, values: Sequence[Any] | None, has_other_values: bool
 ) -> CategoryColumn:
     """Make a column of given categories, by default those of its dtype, without data.
 
-    ``others`` says whether rows can have other values, which then share one code.
+    With ``has_other_values``, rows can have other values, which share one code.
 
     Examples
     --------
@@ -318,16 +326,18 @@ def given_categories(
     missing = may_miss(dtype)
     listed = [*plain, *([None] if missing else [])]
     try:
-        if isinstance(dtype, pd.CategoricalDtype):  # those it has beside them are the rows' own
-            known = pd.Index(plain, dtype=dtype.categories.dtype)
-            dtype = pd.CategoricalDtype(known, dtype.ordered)
-        held = pd.Series(listed, dtype=dtype)
+        if isinstance(
+            dtype, pd.CategoricalDtype
+        ):  # without the other categories, which depend on the rows
+            categories = pd.Index(plain, dtype=dtype.categories.dtype)
+            dtype = pd.CategoricalDtype(categories, dtype.ordered)
+        column = pd.Series(listed, dtype=dtype)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{label}: {dtype} cannot hold its categories: {error}") from error
-    if held.isna().sum() > missing:
+    if column.isna().sum() > missing:
         raise ValueError(f"{label}: {dtype} cannot hold the categories {plain}")
-    counts = np.ones(len(listed) + others, dtype=np.int64)
-    return CategoryColumn(held, missing, counts, rare=others)
+    counts = np.ones(len(listed) + has_other_values, dtype=np.int64)
+    return CategoryColumn(column, missing, counts, rare=has_other_values)
 
 
 def given_identifiers(dtype: Any) -> IdentifierColumn:
@@ -335,5 +345,5 @@ def given_identifiers(dtype: Any) -> IdentifierColumn:
     kind: Any = "integer" if types.is_numeric_dtype(dtype) else "text"
     if isinstance(dtype, pd.CategoricalDtype):
         dtype = pd.CategoricalDtype(dtype.categories[:0], dtype.ordered)
-    made = Identifiers(kind, 1, "" if kind == "integer" else "id-")
-    return IdentifierColumn(dtype, made, False, np.ones(1, dtype=np.int64))
+    identifiers = Identifiers(kind, 1, "" if kind == "integer" else "id-")
+    return IdentifierColumn(dtype, identifiers, False, np.ones(1, dtype=np.int64))

@@ -1,8 +1,8 @@
 """Columns of numbers, dates and durations as float64 that starts at 0, and exactly back.
 
 Integers, dates and durations are counted from the smallest one in integer arithmetic, so that
-nothing is lost beside a large offset; floats are counted from the smallest one in units of a power
-of two near their range, so that nothing overflows.
+large offsets lose no digits. Floats are counted from the smallest one in units of a power of two
+near their range, so that nothing overflows.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _ULPS = 128  # of a float: multiples of less might be the float itself
 
 
 def find_bounds(x: np.ndarray, min_count: int) -> tuple[Any, Any]:
-    """The least and the greatest number, or what stands for those that are single rows'.
+    """Compute a lower and an upper bound that do not reveal the number of a single row.
 
     A bound that at least `min_count` rows share stays as it is. Another one is moved outward to the
     next multiple of 1, 2 or 5 times a power of ten, of about a twentieth of the spread; none
-    crosses zero. What lies far from all other rows is no bound: the `min_count`-th number from the
-    outside is then taken, and three times as far beyond it as the next `min_count` reach within.
-    Integers, (n,) of at least one, give integers, computed exactly.
+    crosses zero. Outliers are ignored: a bound lies at most three times as far outside the
+    `min_count`-th number as the next `min_count` numbers reach inside. Integers, (n,) with at least
+    one, give integers, computed exactly.
 
     >>> find_bounds(np.r_[0, 0, 0, np.arange(73, 913)], 3)
     (0, 920)
@@ -54,19 +54,19 @@ def find_bounds(x: np.ndarray, min_count: int) -> tuple[Any, Any]:
     (1.2, 9.2)
     """
     ordered = np.sort(x)
-    least, most = ordered[0].item(), ordered[-1].item()
+    lowest, highest = ordered[0].item(), ordered[-1].item()
     if min_count <= 1:
-        return least, most
+        return lowest, highest
     k = min(min_count, (len(x) + 1) // 2)
     m = min(2 * k, len(x))
     inner, outer = ordered[k - 1].item(), ordered[-k].item()
-    low = max(least, inner - _REACH * (ordered[m - 1].item() - inner))
-    high = min(most, outer + _REACH * (outer - ordered[-m].item()))
-    shared = [np.count_nonzero(ordered == each) >= min_count for each in (low, high)]
+    low = max(lowest, inner - _REACH * (ordered[m - 1].item() - inner))
+    high = min(highest, outer + _REACH * (outer - ordered[-m].item()))
+    shared = [np.count_nonzero(ordered == bound) >= min_count for bound in (low, high)]
     part = (high - low or abs(high)) / _N_PARTS
     return (
-        low if shared[0] else _rounded_outward(low, least, part),
-        high if shared[1] else -_rounded_outward(-high, -most, part),
+        low if shared[0] else _rounded_outward(low, lowest, part),
+        high if shared[1] else -_rounded_outward(-high, -highest, part),
     )
 
 
@@ -80,9 +80,9 @@ def _next_lower(value: Any, part: float) -> Any:
     """The next lower multiple of a round number as large as a part; above zero if the value is."""
     if value == 0:
         return value
-    whole = isinstance(value, int)
-    digit, power = _round_number(part if whole else max(part, _ULPS * math.ulp(value)))
-    if whole:
+    is_integer = isinstance(value, int)
+    digit, power = _round_number(part if is_integer else max(part, _ULPS * math.ulp(value)))
+    if is_integer:
         unit = digit * 10 ** max(power, 0)
         rounded: Any = (value - 1) // unit * unit
     else:
@@ -93,8 +93,8 @@ def _next_lower(value: Any, part: float) -> Any:
         digit, power = _round_number(value)
         if digit * 10**power == value:
             digit, power = {1: (5, power - 1), 2: (1, power), 5: (2, power)}[digit]
-        positive = max(1, int(digit * 10.0**power)) if whole else digit * 10.0**power
-        rounded = positive if positive <= value else 0.0  # among the smallest floats there is none
+        positive = max(1, int(digit * 10.0**power)) if is_integer else digit * 10.0**power
+        rounded = positive if positive <= value else 0.0  # for the smallest floats
     return rounded
 
 
@@ -121,7 +121,7 @@ _MIN_NUMBERS = 20  # numbers, that a grid is seen from
 _MIN_SHARE = 0.1  # of the numbers of a grid, beyond chance, that are on a coarser one
 _STEP_DIGITS = 11  # of numbers of any number of decimals, beyond which they are on no grid
 HELD = 2**53  # whole floats are exact up to it
-_SINGLE_ROUNDING = 2.0**-22  # of half a mode's width: what a value of single precision may be off
+_SINGLE_ROUNDING = 2.0**-22  # rounding error of single precision, relative to half a mode's width
 
 
 @dataclass(frozen=True)
@@ -156,28 +156,33 @@ class RoundingSteps:
         Which grid is drawn by a uniform in [0, 1); a finer one, where it has no place there. All
         are of shape (n,).
         """
-        scale, found = 10.0**self.decimals, numbers.copy()
-        left = np.ones(len(numbers), dtype=bool)
+        scale, rounded = 10.0**self.decimals, numbers.copy()
+        is_pending = np.ones(len(numbers), dtype=bool)
         for step, share in zip(reversed(self.steps), reversed(self.shares), strict=True):
-            rows = np.flatnonzero(left & (uniforms < share))
+            rows = np.flatnonzero(is_pending & (uniforms < share))
             unit = step / scale
-            least, most = np.ceil(low[rows] / unit), np.floor(high[rows] / unit)
-            rows, least, most = (each[least <= most] for each in (rows, least, most))
-            place = np.clip(np.rint(numbers[rows] / unit), least, most)
-            found[rows] = place * step / scale
-            left[rows] = False
-        return found
+            first_multiple, last_multiple = np.ceil(low[rows] / unit), np.floor(high[rows] / unit)
+            rows, first_multiple, last_multiple = (
+                values[first_multiple <= last_multiple]
+                for values in (rows, first_multiple, last_multiple)
+            )
+            multiple = np.clip(np.rint(numbers[rows] / unit), first_multiple, last_multiple)
+            rounded[rows] = multiple * step / scale
+            is_pending[rows] = False
+        return rounded
 
     def restore(self, numbers: np.ndarray, widths: np.ndarray) -> np.ndarray:
-        """Bring the numbers that are on a grid but for single precision to it; (n,) each.
+        """Remove the rounding of single precision from numbers on a grid, all (n,).
 
         ``widths`` are those that the numbers were scaled by.
         """
-        scale, found = 10.0**self.decimals, numbers.copy()
+        scale, restored = 10.0**self.decimals, numbers.copy()
         for step in self.steps:  # the coarsest last
-            near = np.rint(numbers * (scale / step)) * step / scale
-            found = np.where(np.abs(near - numbers) <= _SINGLE_ROUNDING * widths, near, found)
-        return found
+            nearest = np.rint(numbers * (scale / step)) * step / scale
+            restored = np.where(
+                np.abs(nearest - numbers) <= _SINGLE_ROUNDING * widths, nearest, restored
+            )
+        return restored
 
 
 def find_rounding_steps(
@@ -185,10 +190,10 @@ def find_rounding_steps(
 ) -> RoundingSteps | None:
     """Find the grids that numbers, (n,) float64, are on.
 
-    ``decimals`` are those that all of them have, None where there are too many to tell. A grid
-    counts where a tenth of the numbers of the finer one are on it, beyond those that are there by
-    chance, and the finer one where ``min_count`` numbers need it. None where there is none,
-    but for that of all their decimals.
+    ``decimals`` are those that all of them have, None if there are too many to tell. A coarser grid
+    counts if it has a tenth of the numbers of the finer one more than expected by chance, the finer
+    one if ``min_count`` numbers need it. Returns None if no grid is coarser than the
+    decimals.
     """
     largest = float(np.abs(numbers).max(initial=0.0))
     if len(numbers) < _MIN_NUMBERS or not largest:
@@ -200,29 +205,29 @@ def find_rounding_steps(
     if not 0 <= decimals <= 22 or largest * 10.0**decimals >= HELD:  # 10.0**22 is exact
         return None
     counted = numbers * 10.0**decimals
-    whole = np.rint(counted)
+    counts = np.rint(counted)
     if any_number:
-        off = np.abs(whole / 10.0**decimals - numbers)
-        whole = whole[off <= 4 * np.spacing(largest)]
-    n_off = len(numbers) - len(whole)
-    steps, shares = [1], [1.0 if n_off < min_count else len(whole) / len(numbers)]
+        deviation = np.abs(counts / 10.0**decimals - numbers)
+        counts = counts[deviation <= 4 * np.spacing(largest)]
+    n_off = len(numbers) - len(counts)
+    steps, shares = [1], [1.0 if n_off < min_count else len(counts) / len(numbers)]
     if shares[0] < _MIN_SHARE:
         return None
-    step, places = 1, whole.astype(np.int64)
-    while len(places) >= _MIN_NUMBERS:
+    step, multiples = 1, counts.astype(np.int64)
+    while len(multiples) >= _MIN_NUMBERS:
         factor = 2 if str(step).startswith("5") else 5
-        on = places % (step * factor) == 0
-        chance, n = 1 / factor, len(places)
-        beyond = (float(on.mean()) - chance) / (1 - chance)
+        is_multiple = multiples % (step * factor) == 0
+        chance, n = 1 / factor, len(multiples)
+        excess_share = (float(is_multiple.mean()) - chance) / (1 - chance)
         noise = 3 * math.sqrt(chance / (1 - chance) / n)
-        if beyond < max(_MIN_SHARE, noise) or not (places[on] != 0).any():
+        if excess_share < max(_MIN_SHARE, noise) or not (multiples[is_multiple] != 0).any():
             break
-        step, places = step * factor, places[on]
-        if n - on.sum() < max(1, min_count):  # the finer one is not needed
+        step, multiples = step * factor, multiples[is_multiple]
+        if n - is_multiple.sum() < max(1, min_count):  # the finer one is not needed
             steps[-1] = step
         else:
             steps.append(step)
-            shares.append(shares[-1] * beyond)
+            shares.append(shares[-1] * excess_share)
     if steps == [1] and not any_number:
         return None
     return RoundingSteps(decimals, tuple(steps), tuple(shares))
@@ -291,8 +296,8 @@ class Mixture:
 
     def is_kept(self, x: np.ndarray) -> np.ndarray:
         """Tell which numbers are modes of one number."""
-        found: np.ndarray = np.isin(x, self.means[self.sds <= NARROW])
-        return found
+        is_single: np.ndarray = np.isin(x, self.means[self.sds <= NARROW])
+        return is_single
 
     def ends(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The numbers that -1 and 1 stand for, of each mode: (n,) and (n,)."""
@@ -345,8 +350,8 @@ def fit_mixtures(
     with _filters_lock, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return Parallel(n_jobs=n_jobs, prefer="threads")(
-            delayed(_fit_mixture)(each, n_modes, min_weight, min_count, controller)
-            for each in samples
+            delayed(_fit_mixture)(sample, n_modes, min_weight, min_count, controller)
+            for sample in samples
         )
 
 
@@ -376,12 +381,12 @@ def _fit_mixture(
     # k-means adds up in an order that depends on its threads; with one the result is the same.
     with controller.limit(limits=1, user_api="openmp"):
         model.fit(((x - centre) / spread)[:, None])
-    least = max(min_weight, (min_count - 0.5) / len(x)) if min_count > 1 else min_weight
-    kept = model.weights_ > min(least, np.nextafter(model.weights_.max(), 0))
+    lowest_weight = max(min_weight, (min_count - 0.5) / len(x)) if min_count > 1 else min_weight
+    is_selected = model.weights_ > min(lowest_weight, np.nextafter(model.weights_.max(), 0))
     return Mixture(
-        weights=model.weights_[kept] / model.weights_[kept].sum(),
-        means=model.means_[kept, 0] * spread + centre,
-        sds=np.sqrt(model.covariances_[kept, 0]) * spread,
+        weights=model.weights_[is_selected] / model.weights_[is_selected].sum(),
+        means=model.means_[is_selected, 0] * spread + centre,
+        sds=np.sqrt(model.covariances_[is_selected, 0]) * spread,
     )
 
 
@@ -390,19 +395,19 @@ def _fit_mixture(
 _MIN_INTERVAL_ROWS = 20  # of an interval, at least
 _RECURRING = 5  # rows that share a number, at least, for it to be a point of an interval
 _LEAST_REST = 1 / 64  # of an interval's rows, that are spread evenly
-_NO_REST = 1e-12  # of them: there is none but for rounding
+_NO_REST = 1e-12  # a smaller share is rounding
 _MAX_HALVINGS = 8  # times that the outermost intervals are halved, at most
 
 
 class _Points(NamedTuple):
     """Of the points of bins: their intervals, and where their steps are on these."""
 
-    own: np.ndarray  # (k,): the code of each point's interval
+    bin_codes: np.ndarray  # (k,): the code of each point's interval
     first: np.ndarray  # (n_bins + 1,): the first point of each bin, and how many there are
     below: np.ndarray  # (k + 1,): the shares of all points before each, whichever interval's
-    rest: np.ndarray  # (n_bins,): the share of an interval's rows that are no points
-    left: np.ndarray  # (k,): the cumulative share of the interval's rows below the point
-    right: np.ndarray  # (k,): the same with the point
+    even_shares: np.ndarray  # (n_bins,): the share of an interval's rows that are no points
+    lower: np.ndarray  # (k,): the cumulative share of the interval's rows below the point
+    upper: np.ndarray  # (k,): the same with the point
 
 
 @dataclass(frozen=True, eq=False)
@@ -432,14 +437,14 @@ class Bins(Mixture):
     def _steps(self) -> _Points:
         wide = np.flatnonzero(self.sds > NARROW)
         high = self.ends(wide)[1]
-        own = wide[np.minimum(np.searchsorted(high, self.points), max(len(wide) - 1, 0))]
-        first = np.searchsorted(own, np.arange(len(self.weights) + 1))
+        bin_codes = wide[np.minimum(np.searchsorted(high, self.points), max(len(wide) - 1, 0))]
+        first = np.searchsorted(bin_codes, np.arange(len(self.weights) + 1))
         below = np.concatenate([[0.0], np.cumsum(self.shares)])
-        rest = 1 - (below[first[1:]] - below[first[:-1]])
-        rest[rest < _NO_REST] = 0.0
-        even = (self.points - self.ends(own)[0]) / (8 * self.sds[own])
-        left = rest[own] * even + below[:-1] - below[first[own]]
-        return _Points(own, first, below, rest, left, left + self.shares)
+        even_shares = 1 - (below[first[1:]] - below[first[:-1]])
+        even_shares[even_shares < _NO_REST] = 0.0
+        even = (self.points - self.ends(bin_codes)[0]) / (8 * self.sds[bin_codes])
+        lower = even_shares[bin_codes] * even + below[:-1] - below[first[bin_codes]]
+        return _Points(bin_codes, first, below, even_shares, lower, lower + self.shares)
 
     def scale(self, x: np.ndarray, codes: np.ndarray, steps: Any = 0.5) -> np.ndarray:
         """Each value within its interval, from -1 to 1; 0 in an atom.
@@ -448,31 +453,33 @@ class Bins(Mixture):
         """
         atom = self.sds[codes] <= NARROW
         half = np.where(atom, 1.0, 4 * self.sds[codes])
-        place = np.clip((x - self.means[codes]) / half, -1.0, 1.0)
+        position = np.clip((x - self.means[codes]) / half, -1.0, 1.0)
         if len(self.points):
             at, first, last = self._steps, self._steps.first[codes], self._steps.first[codes + 1]
             i = np.clip(np.searchsorted(self.points, x), first, last)
-            held = np.minimum(i, len(self.points) - 1)
-            step = np.where((i < last) & (self.points[held] == x), self.shares[held], 0.0)
-            below = at.below[i] - at.below[first] + at.rest[codes] * (place + 1) / 2
-            place = np.where(first < last, 2 * (below + step * steps) - 1, place)
-        return np.where(atom, 0.0, place)
+            point = np.minimum(i, len(self.points) - 1)
+            step = np.where((i < last) & (self.points[point] == x), self.shares[point], 0.0)
+            below = at.below[i] - at.below[first] + at.even_shares[codes] * (position + 1) / 2
+            position = np.where(first < last, 2 * (below + step * steps) - 1, position)
+        return np.where(atom, 0.0, position)
 
     def unscale(self, values: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Invert `scale`; an atom is its mean wherever the value lies."""
         if not len(self.points):
-            found = super().unscale(values, codes)
-            return np.where(self.sds[codes] <= NARROW, self.means[codes], found)
+            numbers = super().unscale(values, codes)
+            return np.where(self.sds[codes] <= NARROW, self.means[codes], numbers)
         at, first, last = self._steps, self._steps.first[codes], self._steps.first[codes + 1]
         share = (np.clip(values, -1.0, 1.0).astype(np.float64) + 1) / 2 * (1 - _NO_REST)
-        i = np.clip(np.searchsorted(at.own + at.right, codes + share, side="right"), first, last)
-        held = np.minimum(i, len(self.points) - 1)
-        on_step = (i < last) & (at.left[held] <= share)
-        rest = share - (at.below[i] - at.below[first])
-        even = np.clip(rest / np.maximum(at.rest[codes], _NO_REST), 0.0, 1.0)
-        found = super().unscale(2 * even - 1, codes)
-        found = np.where(on_step, self.points[held], found)
-        return np.where(self.sds[codes] <= NARROW, self.means[codes], found)
+        i = np.clip(
+            np.searchsorted(at.bin_codes + at.upper, codes + share, side="right"), first, last
+        )
+        point = np.minimum(i, len(self.points) - 1)
+        on_step = (i < last) & (at.lower[point] <= share)
+        even_part = share - (at.below[i] - at.below[first])
+        even = np.clip(even_part / np.maximum(at.even_shares[codes], _NO_REST), 0.0, 1.0)
+        numbers = super().unscale(2 * even - 1, codes)
+        numbers = np.where(on_step, self.points[point], numbers)
+        return np.where(self.sds[codes] <= NARROW, self.means[codes], numbers)
 
     def is_kept(self, x: np.ndarray) -> np.ndarray:
         """Tell which numbers are atoms or points."""
@@ -490,48 +497,55 @@ class Bins(Mixture):
             middles = (self.means[1:] + self.means[:-1]) / 2
             codes[:] = np.searchsorted(middles, x)
         if len(atoms):
-            place = np.minimum(np.searchsorted(self.means[atoms], x), len(atoms) - 1)
-            is_atom = self.means[atoms][place] == x
-            codes[is_atom] = atoms[place[is_atom]]
+            atom_index = np.minimum(np.searchsorted(self.means[atoms], x), len(atoms) - 1)
+            is_atom = self.means[atoms][atom_index] == x
+            codes[is_atom] = atoms[atom_index[is_atom]]
         return codes
 
 
 def fit_bins(sample: Sample, n_bins: int, min_count: int) -> Bins:
     """Fit about ``n_bins`` bins to the values of a column.
 
-    A value that as many rows share as an even bin would have is an atom, and so is each where there
-    are no more than ``n_bins`` of them. The rest is cut into intervals of as many rows each; the
-    outermost are halved again and again, for long tails. A cut is a round number between two
+    A value that fills a bin is an atom; with at most ``n_bins`` different values, all are. Other
+    values are cut into intervals with equal numbers of rows; the outermost are halved again and
+    again, for long tails. A cut is a round number between two
     values. No bin has fewer rows than ``min_count``: a rest of fewer has none and is taken for the
     nearest atoms.
     """
     n = len(sample.values)
     values, counts = np.unique(sample.values, return_counts=True)
-    least = min_count if len(values) <= n_bins else max(min_count, 2, n / n_bins)
-    atom = counts >= least
+    atom_count = min_count if len(values) <= n_bins else max(min_count, 2, n / n_bins)
+    atom = counts >= atom_count
     if (~atom).sum() == 1 and counts[~atom][0] >= min_count:  # an interval of one value
         atom[:] = True
-    rest, n_rest = values[~atom], int(counts[~atom].sum())
+    other_values, n_others = values[~atom], int(counts[~atom].sum())
     means, sds = [values[atom]], [np.full(int(atom.sum()), NARROW)]
     weights, points, shares = [counts[atom] / n], np.empty(0), np.empty(0)
-    if n_rest >= min_count or not atom.any():
+    if n_others >= min_count or not atom.any():
         parts = max(
-            1, min(round(n_bins * n_rest / n), n_rest // max(min_count, _MIN_INTERVAL_ROWS))
+            1, min(round(n_bins * n_others / n), n_others // max(min_count, _MIN_INTERVAL_ROWS))
         )
-        edges, held = _cut(rest, counts[~atom], parts, min_count)
+        edges, interval_counts = _cut(other_values, counts[~atom], parts, min_count)
         half = np.maximum((edges[1:] - edges[:-1]) / 2, 4 * NARROW * 2)
         means.append((edges[1:] + edges[:-1]) / 2)
         sds.append(half / 4)
-        weights.append(held / n)
-        own = np.searchsorted(edges[1:-1], rest)
+        weights.append(interval_counts / n)
+        interval = np.searchsorted(edges[1:-1], other_values)
         recurring = counts[~atom] >= max(min_count, _RECURRING)
-        points = rest[recurring]
-        shares = counts[~atom][recurring] / held[own[recurring]]
-        rare = np.bincount(own, counts[~atom] * ~recurring, len(held)) / held
+        points = other_values[recurring]
+        shares = counts[~atom][recurring] / interval_counts[interval[recurring]]
+        rare = (
+            np.bincount(interval, counts[~atom] * ~recurring, len(interval_counts))
+            / interval_counts
+        )
         few = (rare > 0) & (rare < _LEAST_REST)
-        shares *= np.where(few, (1 - _LEAST_REST) / np.maximum(1 - rare, 0.5), 1.0)[own[recurring]]
+        shares *= np.where(few, (1 - _LEAST_REST) / np.maximum(1 - rare, 0.5), 1.0)[
+            interval[recurring]
+        ]
     order = np.argsort(np.concatenate(means), kind="stable")
-    weight, mean, sd = (np.concatenate(each)[order] for each in (weights, means, sds))
+    weight, mean, sd = (
+        np.concatenate(parts_of_bins)[order] for parts_of_bins in (weights, means, sds)
+    )
     return Bins(weight, mean, sd, points, shares)
 
 
@@ -547,19 +561,19 @@ def _cut(
             if part * below[-1] < max(min_count, _MIN_INTERVAL_ROWS):
                 break
             shares += [part, 1 - part]
-    places = np.searchsorted(below, np.sort(shares) * below[-1])
-    kept, last_row = [], 0  # a cut follows the value there
-    for place in np.unique(places).tolist():  # where many rows share a value, few may be left
-        if min(below[place] - last_row, below[-1] - below[place]) >= min_count:
-            kept.append(place)
-            last_row = below[place]
-    places = np.array(kept, dtype=np.intp)
-    cuts = [_round_between(values[i], values[i + 1]) for i in places]
-    held = np.diff(np.concatenate([[0], below[places], below[-1:]])).astype(float)
+    cut_rows = np.searchsorted(below, np.sort(shares) * below[-1])
+    accepted, last_row = [], 0  # a cut follows the value there
+    for row in np.unique(cut_rows).tolist():  # where many rows share a value, few may be left
+        if min(below[row] - last_row, below[-1] - below[row]) >= min_count:
+            accepted.append(row)
+            last_row = below[row]
+    cut_rows = np.array(accepted, dtype=np.intp)
+    cuts = [_round_between(values[i], values[i + 1]) for i in cut_rows]
+    interval_counts = np.diff(np.concatenate([[0], below[cut_rows], below[-1:]])).astype(float)
     # the outermost reach as far beyond their rows as these are from each other
     spacing = [
-        ((cuts[0] if cuts else values[-1]) - values[0]) / held[0],
-        (values[-1] - (cuts[-1] if cuts else values[0])) / held[-1],
+        ((cuts[0] if cuts else values[-1]) - values[0]) / interval_counts[0],
+        (values[-1] - (cuts[-1] if cuts else values[0])) / interval_counts[-1],
     ]
     if len(values) > 1 and counts[0] > 1:  # rounded numbers: half a step
         spacing[0] = (values[1] - values[0]) / 4
@@ -569,7 +583,7 @@ def _cut(
     last = _round_between(values[-1], values[-1] + 2 * spacing[1])
     if first == last:
         first, last = first - 0.5, last + 0.5
-    return np.array([first, *cuts, last]), held
+    return np.array([first, *cuts, last]), interval_counts
 
 
 def _round_between(low: float, high: float) -> float:
@@ -579,15 +593,15 @@ def _round_between(low: float, high: float) -> float:
     (4.5, 2.0)
     """
     quarter = (high - low) / 4
-    least, most = low + quarter, high - quarter
-    if not least < most:  # neighbours
+    lowest, highest = low + quarter, high - quarter
+    if not lowest < highest:  # neighbours
         return low
-    exponent = math.frexp(most)[1]
+    exponent = math.frexp(highest)[1]
     while True:
         unit = math.ldexp(1.0, exponent)
-        found = math.ceil(least / unit) * unit
-        if found <= most:
-            return found
+        multiple = math.ceil(lowest / unit) * unit
+        if multiple <= highest:
+            return multiple
         exponent -= 1
 
 
@@ -613,7 +627,7 @@ class TickFormat:
     def read(self, column: pd.Series, label: str) -> tuple[np.ndarray, np.ndarray]:
         """Ticks above `low`, (n,) float64, and where they are missing, (n,) bool."""
         ticks, missing = to_ticks(column)
-        low, high = (np.asarray(each, dtype=ticks.dtype) for each in (self.low, self.high))
+        low, high = (np.asarray(bound, dtype=ticks.dtype) for bound in (self.low, self.high))
         offsets = np.clip(ticks, low, high).view(np.uint64) - low.view(np.uint64)
         return offsets.astype(np.float64), missing
 
@@ -723,8 +737,8 @@ def fit_format(column: pd.Series, label: str, min_count: int = 1) -> Format | No
     present = x[~missing]
     if not len(present):
         return FloatFormat(dtype, 0.0, 0.0, 0, None)
-    decimals, most = _count_decimals(present, dtype), min(_greatest_float(dtype), LARGEST)
-    low, high = (min(max(float(v), -most), most) for v in find_bounds(present, min_count))
+    decimals, highest = _count_decimals(present, dtype), min(_greatest_float(dtype), LARGEST)
+    low, high = (min(max(float(v), -highest), highest) for v in find_bounds(present, min_count))
     return FloatFormat(dtype, low, high, _exponent(low, high), decimals)
 
 
@@ -751,8 +765,8 @@ def _storage(dtype: Any) -> np.dtype:
     if isinstance(dtype, pd.DatetimeTZDtype):
         return np.dtype(f"M8[{dtype.unit}]")
     dtype = dtype.subtype if isinstance(dtype, pd.SparseDtype) else dtype
-    found = getattr(dtype, "numpy_dtype", dtype)  # nullable ones, and pyarrow's
-    return found if isinstance(found, np.dtype) else np.dtype(object)
+    numpy_dtype = getattr(dtype, "numpy_dtype", dtype)  # nullable ones, and pyarrow's
+    return numpy_dtype if isinstance(numpy_dtype, np.dtype) else np.dtype(object)
 
 
 def to_ticks(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
@@ -812,7 +826,7 @@ def from_integers(numbers: np.ndarray, missing: np.ndarray, dtype: Any) -> pd.Se
 
 
 def refuse_infinite(x: Any, label: str) -> None:
-    """Refuse numbers, (n,), of which some are infinite."""
+    """Raise ValueError if any number, (n,), is infinite."""
     if np.isinf(x).any():
         raise ValueError(f"{label} has infinite values; replace them by missing ones or by a bound")
 
@@ -845,14 +859,14 @@ def _from_numbers(numbers: np.ndarray, missing: np.ndarray, dtype: Any) -> pd.Se
 
 
 def _tick_bounds(ticks: np.ndarray, dtype: Any, step: int, min_count: int) -> tuple[int, int]:
-    """Bounds on the grid of the steps, within what the dtype holds."""
+    """Compute bounds on the grid of the steps, within the range of the dtype."""
     unit, zone = _time_unit(dtype), _time_zone(dtype)
     if min_count <= 1:
         return int(ticks.min()), int(ticks.max())
     local = ticks if zone is None else _local(ticks, unit, zone)
-    found = find_bounds(local if step == 1 else local // step, min_count)
-    least, most = _tick_range(dtype, step)
-    low, high = (min(max(each * step, least), most) for each in found)
+    bounds = find_bounds(local if step == 1 else local // step, min_count)
+    lowest, highest = _tick_range(dtype, step)
+    low, high = (min(max(bound * step, lowest), highest) for bound in bounds)
     if zone is None:
         return low, high
     moments = pd.DatetimeIndex(np.array([low, high]).view(f"M8[{unit}]"))
@@ -877,8 +891,8 @@ def _tick_range(dtype: Any, step: int) -> tuple[int, int]:
         bits = _storage(dtype)
     bounds = np.iinfo(bits)
     # the least one of all is a missing date
-    least = int(bounds.min) if _time_unit(dtype) is None else -int(bounds.max)
-    return -(-least // step) * step, int(bounds.max) // step * step
+    lowest = int(bounds.min) if _time_unit(dtype) is None else -int(bounds.max)
+    return -(-lowest // step) * step, int(bounds.max) // step * step
 
 
 def _greatest_float(dtype: Any) -> float:
@@ -914,8 +928,12 @@ def _count_decimals(x: np.ndarray, dtype: Any) -> int | None:
 
 
 def _float_dtype(dtype: Any) -> np.dtype:
-    held = _storage(dtype)
-    return held if held.kind == "f" and held.itemsize in _CERTAIN_DIGITS else np.dtype(np.float64)
+    storage = _storage(dtype)
+    return (
+        storage
+        if storage.kind == "f" and storage.itemsize in _CERTAIN_DIGITS
+        else np.dtype(np.float64)
+    )
 
 
 def _resolution(ticks: np.ndarray, dtype: Any) -> int:
@@ -926,16 +944,16 @@ def _resolution(ticks: np.ndarray, dtype: Any) -> int:
     zone = _time_zone(dtype)
     local = ticks if zone is None else _local(ticks, unit, zone)
     for size in sorted(_UNITS.values(), reverse=True):
-        step, rest = divmod(size, _UNITS[unit])
-        if rest == 0 and not (local % step).any():
+        step, remainder = divmod(size, _UNITS[unit])
+        if remainder == 0 and not (local % step).any():
             return step
     return 1
 
 
 def _time_unit(dtype: Any) -> str | None:
     """The unit of a dtype of dates or durations, None for other ones."""
-    held = _storage(dtype)
-    return np.datetime_data(held)[0] if held.kind in "Mm" else None
+    storage = _storage(dtype)
+    return np.datetime_data(storage)[0] if storage.kind in "Mm" else None
 
 
 def _time_zone(dtype: Any) -> Any:
@@ -956,6 +974,6 @@ def _snap(ticks: np.ndarray, step: int, unit: str | None, zone: Any) -> np.ndarr
     target = (local + step // 2) // step * step
     snapped = target - (local - ticks)
     # Where the clocks were changed between the two, they show no whole step yet.
-    shown = _local(snapped, unit, zone)
-    result: np.ndarray = np.where(shown % step, target - (shown - snapped), snapped)
+    clock = _local(snapped, unit, zone)
+    result: np.ndarray = np.where(clock % step, target - (clock - snapped), snapped)
     return result
