@@ -22,7 +22,7 @@ from combutab.preprocessing.amounts import UNIT, Amounts
 from combutab.preprocessing.modes import find_identifiers
 
 _MIN_SHARE_ALIKE = 0.9  # of the values are numbers, or dates
-_MIN_SHARE_WITH_MARK = 0.5  # of them are numbers, where the rest are all the same
+_MIN_SHARE_WITH_MARK = 0.5  # are numbers, if all other values are equal
 _MAX_NAMED = 5  # columns that a warning names
 _MAX_LETTERS = 40  # letters: no number, and no date
 _DECIMALS = r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
@@ -38,9 +38,9 @@ _SIGNS = r"[$€£¥₹₽₩¢%‰]"
 _SIGNED = re.compile(rf"([+-]?{_SIGNS}\s*[+-]?|[+-])?[\d.,{_GAPS}]*\d[\d.,]*\s*{_SIGNS}?")
 _MISSING_MARKS = {*"?-.*–—", "--", "---", "??", "n.a.", "na", "n/a.", "#value!", "#ref!", "#div/0!"}
 _CODES = [sign * (10**k - 1) for k in range(2, 8) for sign in (1, -1)]  # 99, -99, 999, ...
-_MIN_WHOLE_DATES = 20  # different whole numbers, all of which are dates
+_MIN_WHOLE_DATES = 20  # different whole numbers, if all are dates
 _CLOCK_NAME = re.compile(r"time|hhmm|clock|hour", re.IGNORECASE)
-_MIN_OTHERS = 10  # different values beside a code for missing ones
+_MIN_OTHERS = 10  # different values, without the code for missing values
 _MIN_CODE_ROWS, _MIN_CODE_SHARE = 5, 0.01  # rows that have the code
 _MIN_SPIKE = 3  # times as frequent as any other value is the only negative one
 _LAST_DAY = int(np.datetime64("9999-12-31", "s").astype(np.int64))
@@ -85,7 +85,7 @@ OddKind = Literal[
 
 @dataclass(frozen=True)
 class OddColumn:
-    """A column that may not be what it is treated as. ``str()`` describes it in one line.
+    """A column that may have been read wrongly. ``str()`` describes it in one line.
 
     Attributes
     ----------
@@ -94,11 +94,11 @@ class OddColumn:
     kind : str
         Kind of the finding: "decimal comma", "missing code", "row numbers", ...
     taken : str
-        What the column is treated as.
+        How the column is treated.
     why : str
         Why this may be wrong.
     example : str
-        An example from the column; empty if there is none.
+        An example from the column, or ``""``.
     """
 
     column: Any
@@ -138,15 +138,15 @@ def odd_columns(table: pd.DataFrame) -> list[OddColumn]:
     """
     names = list(table.columns)
     no_names = set(_no_names(names))
-    found = []
+    odd = []
     for j, name in enumerate(names):
         column = table.iloc[:, j]
         if j in no_names:
             why = "although it may be a value of the first row"
-            found.append(OddColumn(name, "header", "the name of a column", why))
+            odd.append(OddColumn(name, "header", "the name of a column", why))
         else:
-            found += itertools.islice(_odd(name, column), 1)
-    return found
+            odd += itertools.islice(_odd(name, column), 1)
+    return odd
 
 
 class UnlearnedWarning(UserWarning):
@@ -168,7 +168,7 @@ class OddColumnWarning(UserWarning):
     """Warning about dates or numbers as text, read as such or encoded as categories."""
 
 
-_WAYS = {  # what to do with such a column
+_WAYS = {  # how to read the column
     "dates": "pandas.to_datetime reads them",
     "unclear dates": "pandas.to_datetime reads them, with dayfirst=True where the day is first",
     "mixed dates": "bring them into one order, and pandas.to_datetime reads them",
@@ -186,34 +186,34 @@ _N_LOOKED_AT = 2_000  # categories of a column
 
 
 def odd_categories(columns: Mapping[str, Mapping[Any, int]]) -> Iterator[OddColumnWarning]:
-    """Say of columns of text that they look like dates or amounts, and what to do.
+    """Warn about columns of text that look like dates or amounts.
 
-    ``columns`` has the values of each, and how many rows have them. Whole numbers may be codes of
-    categories, and nothing is said of them.
+    ``columns`` has the values of each column with their numbers of rows. Whole numbers may be codes
+    of categories and give no warning.
     """
-    for name, seen in columns.items():
-        texts = dict(itertools.islice(seen.items(), _N_LOOKED_AT))
+    for name, value_counts in columns.items():
+        texts = dict(itertools.islice(value_counts.items(), _N_LOOKED_AT))
         if not texts or not all(isinstance(value, str) for value in texts):
             continue
         rows: dict[str, int] = {}
         for value, count in texts.items():
             rows[value.strip()] = rows.get(value.strip(), 0) + count
         n = sum(rows.values())
-        found = _number_texts(rows, n) or dates_in(rows, n) or _many_measured(rows, n)
-        if found is None:
+        finding = _number_texts(rows, n) or dates_in(rows, n) or _many_measured(rows, n)
+        if finding is None:
             continue
-        kind, why, example = found
+        kind, why, example = finding
         numbers = [value for value in rows if _DECIMAL_NUMBER.fullmatch(value)]
         if kind in _OF_CODES and (
             len(numbers) <= _MAX_CLASSES or all("." not in value for value in numbers)
         ):
             continue
-        others = split_dates(rows)[1] if kind == "dates" else []
-        if others:
-            n_others = sum(rows[text] for text in others)
+        other_texts = split_dates(rows)[1] if kind == "dates" else []
+        if other_texts:
+            n_others = sum(rows[text] for text in other_texts)
             why = f"although all but {n_others:,} of {n:,} values are dates"
-            example = _some_quoted(others)
-        way = "correct these values, and it is read as dates" if others else _WAYS[kind]
+            example = _some_quoted(other_texts)
+        way = "correct these values, and it is read as dates" if other_texts else _WAYS[kind]
         values = Amounts.split(rows) if kind in _OF_AMOUNTS else None
         if values is not None and values.marks:
             way = "combutab.preprocessing.read_amounts reads them"
@@ -227,16 +227,16 @@ def odd_categories(columns: Mapping[str, Mapping[Any, int]]) -> Iterator[OddColu
 def unlearned(
     columns: Mapping[str, Mapping[Any, int]], min_count: int
 ) -> Iterator[UnlearnedWarning]:
-    """Say of columns without a category of ``min_count`` rows what they look like, and what to do.
+    """Warn about columns in which no category has ``min_count`` rows.
 
     ``columns`` has the values of each, and how many rows have them.
     """
     looks: dict[tuple[str, str], list[str]] = {}
-    for name, seen in columns.items():
-        looks.setdefault(_look(seen, min_count), []).append(name)
+    for name, value_counts in columns.items():
+        looks.setdefault(_look(value_counts, min_count), []).append(name)
     for (look, remedy), names in looks.items():
-        shown = ", ".join(names[:_MAX_NAMED]) + ", ..." * (len(names) > _MAX_NAMED)
-        problem = f"nothing is learned from {shown}: {look}"
+        listed = ", ".join(names[:_MAX_NAMED]) + ", ..." * (len(names) > _MAX_NAMED)
+        problem = f"nothing is learned from {listed}: {look}"
         yield UnlearnedWarning(problem, remedy, tuple(names))
 
 
@@ -307,11 +307,11 @@ def _odd_numbers(name: Any, present: pd.Series, n_rows: int) -> Iterator[OddColu
         yield OddColumn(name, "row numbers", "a feature", "although it counts the rows")
     values, counts = np.unique(x[np.isfinite(x)], return_counts=True)
     for code in _CODES:
-        place = int(np.searchsorted(values, code))
-        if place < len(values) and values[place] == code:
-            others = np.delete(values, place)
-            if _stands_apart(code, others) and counts[place] >= (1 if abs(code) > 100 else 2):
-                example = f"{code}, {counted(int(counts[place]), 'row')}"
+        index = int(np.searchsorted(values, code))
+        if index < len(values) and values[index] == code:
+            other_values = np.delete(values, index)
+            if _stands_apart(code, other_values) and counts[index] >= (1 if abs(code) > 100 else 2):
+                example = f"{code}, {counted(int(counts[index]), 'row')}"
                 yield OddColumn(name, "missing code", "numbers", _CODE, example)
                 return
     kind = _whole_number_dates(str(name), values)
@@ -337,7 +337,7 @@ def _whole_number_dates(name: str, values: np.ndarray) -> OddKind | None:
 
 
 def _shared_extreme(values: np.ndarray, counts: np.ndarray) -> int | None:
-    """Find a value that many rows have, far beyond all others on one side; None if there is none.
+    """Find the index of a frequent value far below or above all others, or None.
 
     ``values`` ascend. Its distance from the others is larger than their range, and a hundredth of
     the rows have it, at least five; or it is the only negative number, and three times as frequent
@@ -345,40 +345,44 @@ def _shared_extreme(values: np.ndarray, counts: np.ndarray) -> int | None:
     """
     if len(values) < _MIN_OTHERS + 1:
         return None
-    for place, others in ((0, values[1:]), (len(values) - 1, values[:-1])):
-        gap = max(others[0] - values[place], values[place] - others[-1])
-        few = counts[place] < max(_MIN_CODE_ROWS, _MIN_CODE_SHARE * counts.sum())
-        if not few and gap > _MIN_GAP * (others[-1] - others[0]) and values[place] != 0:
-            return place
-    others = counts[1:]
-    is_spike = counts[0] >= max(_MIN_CODE_ROWS, _MIN_SPIKE * others.max())
+    for index, other_values in ((0, values[1:]), (len(values) - 1, values[:-1])):
+        gap = max(other_values[0] - values[index], values[index] - other_values[-1])
+        is_rare = counts[index] < max(_MIN_CODE_ROWS, _MIN_CODE_SHARE * counts.sum())
+        if (
+            not is_rare
+            and gap > _MIN_GAP * (other_values[-1] - other_values[0])
+            and values[index] != 0
+        ):
+            return index
+    other_values = counts[1:]
+    is_spike = counts[0] >= max(_MIN_CODE_ROWS, _MIN_SPIKE * other_values.max())
     return 0 if is_spike and values[0] < 0 <= values[1] else None
 
 
 def _odd_dates(name: Any, present: pd.Series) -> Iterator[OddColumn]:
-    """A date far beyond all others that stands for missing ones, such as 9999-12-31."""
+    """Find a date far from all others, such as 9999-12-31, which stands for missing ones."""
     moments = object_datetimes(present, f"column {name!r}")
     if isinstance(moments.dtype, pd.DatetimeTZDtype):
         moments = moments.dt.tz_convert("UTC").dt.tz_localize(None)
     seconds = moments.to_numpy().astype("datetime64[s]").astype(np.int64)
     values, counts = np.unique(seconds, return_counts=True)
-    place = _shared_extreme(values, counts)
-    if place is None and values[-1] >= _LAST_DAY and len(values) > 1:
-        place = len(values) - 1
-    if place is not None:
-        day = str(np.datetime64(int(values[place]), "s")).removesuffix("T00:00:00")
-        example = f"{day}, {counted(int(counts[place]), 'row')}"
+    index = _shared_extreme(values, counts)
+    if index is None and values[-1] >= _LAST_DAY and len(values) > 1:
+        index = len(values) - 1
+    if index is not None:
+        day = str(np.datetime64(int(values[index]), "s")).removesuffix("T00:00:00")
+        example = f"{day}, {counted(int(counts[index]), 'row')}"
         yield OddColumn(name, "missing code", "dates", _CODE, example)
 
 
-def _stands_apart(code: int, others: np.ndarray) -> bool:
+def _stands_apart(code: int, other_values: np.ndarray) -> bool:
     """Tell whether a number lies far from the others: below zero alone, or beyond their range."""
-    if len(others) < 2:
+    if len(other_values) < 2:
         return False
-    if code < -100 and others[0] >= 0:
+    if code < -100 and other_values[0] >= 0:
         return True
-    gap = others[0] - code if code < 0 else code - others[-1]
-    return bool(gap > others[-1] - others[0])
+    gap = other_values[0] - code if code < 0 else code - other_values[-1]
+    return bool(gap > other_values[-1] - other_values[0])
 
 
 # ---- Texts --------------------------------------------------------------------------------------
@@ -399,9 +403,9 @@ def _odd_text(name: Any, column: pd.Series) -> Iterator[OddColumn]:
     texts = column.astype(str).str.strip().where(column.notna())
     odd_cells = partial(_odd_cells, texts)
     for test in (_truths, odd_cells, _number_texts, dates_in, _many_measured, _marks):
-        found = test(rows, n)
-        if found is not None:
-            kind, why, example = found
+        finding = test(rows, n)
+        if finding is not None:
+            kind, why, example = finding
             yield OddColumn(name, kind, "categories", why, example)
             return
 
@@ -425,19 +429,22 @@ def _truths(rows: Counts, n: int) -> Finding:
 
 
 def _odd_cells(texts: pd.Series, rows: Counts, n: int) -> Finding:
-    """Find a few cells among dates or amounts that are none; ``texts`` are all cells, stripped."""
-    for noun, others in (("dates", split_dates(rows)[1]), ("amounts", _others_than_amounts(rows))):
-        n_others = sum(rows[text] for text in others)
-        most = 1 - (_MIN_SHARE_WITH_MARK if len(others) == 1 else _MIN_SHARE_ALIKE)
-        if 0 < n_others <= most * n and len(rows) - len(others) > 1:
-            kind: OddKind = "missing mark" if all(map(is_mark, others)) else "few texts"
-            why = f"although all but {n_others:,} of {n:,} values are {noun}"
-            return kind, why, _named_cells(texts, others, 0)
+    """Find the few cells of a column that are not dates or amounts like the others."""
+    for noun, other_texts in (
+        ("dates", split_dates(rows)[1]),
+        ("amounts", _others_than_amounts(rows)),
+    ):
+        n_other_rows = sum(rows[text] for text in other_texts)
+        max_share = 1 - (_MIN_SHARE_WITH_MARK if len(other_texts) == 1 else _MIN_SHARE_ALIKE)
+        if 0 < n_other_rows <= max_share * n and len(rows) - len(other_texts) > 1:
+            kind: OddKind = "missing mark" if all(map(is_mark, other_texts)) else "few texts"
+            why = f"although all but {n_other_rows:,} of {n:,} values are {noun}"
+            return kind, why, _named_cells(texts, other_texts, 0)
     return None
 
 
 def _others_than_amounts(rows: Counts) -> list[str]:
-    """The texts that are no amounts; all, where numbers have no unit or separators."""
+    """List the texts that are not amounts; all texts if no number has a unit or separators."""
     forms = {text: number_form(text) for text in rows}
     if not {*forms.values()} & {"comma", "gap", "sign", "negative"}:
         return list(rows)
@@ -453,20 +460,20 @@ def _measured(rows: Counts, n: int) -> Finding:
 
 
 def _many_measured(rows: Counts, n: int) -> Finding:
-    """The same, of more values than categories such as sizes have."""
+    """As `_measured`, for columns with more values than categories such as sizes have."""
     return _measured(rows, n) if len(rows) > _MAX_CLASSES else None
 
 
 def _number_texts(rows: Counts, n: int) -> Finding:
-    """Numbers that are no numbers for their form, or for some among them that are none."""
+    """Find numbers in a form that is not read, or mixed with a few other texts."""
     names = ("plain", "comma", "gap", "sign", "negative", "")
     forms: dict[str, dict[str, int]] = {name: {} for name in names}
     for value, count in rows.items():
         forms[number_form(value)][value] = count
-    rest = forms.pop("")
-    share = 1 - sum(rest.values()) / n
+    non_numbers = forms.pop("")
+    share = 1 - sum(non_numbers.values()) / n
     if sum(map(len, forms.values())) < 2 or share < (
-        _MIN_SHARE_WITH_MARK if len(rest) == 1 else _MIN_SHARE_ALIKE
+        _MIN_SHARE_WITH_MARK if len(non_numbers) == 1 else _MIN_SHARE_ALIKE
     ):
         return None
     if forms["sign"]:
@@ -487,16 +494,16 @@ def _number_texts(rows: Counts, n: int) -> Finding:
         return "thousands", why, _first_value(forms["gap"] or forms["comma"])
     if any(map(_ZEROS.fullmatch, forms["plain"])):
         return None
-    if not rest:
+    if not non_numbers:
         return "text numbers", "although all values are numbers", _first_value(forms["plain"])
-    if all(is_mark(value) for value in rest):
-        return "missing mark", _CODE, _of_marks(rest)
-    example = f"{_some_quoted(list(rest))}, {sum(rest.values()):,} of {n:,} values"
+    if all(is_mark(value) for value in non_numbers):
+        return "missing mark", _CODE, _of_marks(non_numbers)
+    example = f"{_some_quoted(list(non_numbers))}, {sum(non_numbers.values()):,} of {n:,} values"
     return "few texts", "because some values are not numbers", example
 
 
 def number_form(value: str) -> str:
-    """Tell how a text writes a number, such as "plain" or "comma"; "" if it is none."""
+    """Return how a text writes a number, such as "plain" or "comma", or ``""`` for other texts."""
     if len(value) > _MAX_LETTERS:
         return ""
     if _DECIMAL_NUMBER.fullmatch(value):
@@ -597,11 +604,11 @@ def _some_quoted(values: list[str], n: int = 3) -> str:
 
 
 def quoted(value: str, n: int = 24) -> str:
-    """Quote a value, of which only the beginning is shown if it is long."""
+    """Quote a value, or the beginning of a long one."""
     return repr(value if len(value) <= n else f"{value[: n - 1]}…")
 
 
-# ---- What a target holds: classes, numbers, or cells that are neither ----------------------------
+# ---- Targets: classes, numbers, or cells that are neither -----------------------------------------------
 
 _MAX_CLASSES = 20
 _MAX_SHARE = 0.05
@@ -734,8 +741,10 @@ def read_numbers(y: pd.Series, *, name: str = "y", first_row: int = 0) -> pd.Ser
     if pd.api.types.is_numeric_dtype(y.dtype) and y.dtype.kind != "c":
         return y
     objects = y.astype(object)
-    beyond = objects.map(lambda v: isinstance(v, complex) or (isinstance(v, int) and abs(v) > _MAX))
-    parsed: pd.Series = pd.to_numeric(objects.mask(beyond.astype(bool)), errors="coerce")
+    is_unreadable = objects.map(
+        lambda v: isinstance(v, complex) or (isinstance(v, int) and abs(v) > _MAX)
+    )
+    parsed: pd.Series = pd.to_numeric(objects.mask(is_unreadable.astype(bool)), errors="coerce")
     if (parsed.notna() | y.isna()).all():
         return parsed
     texts = objects.astype(str).str.strip()
@@ -791,8 +800,8 @@ def _check_labels(column: pd.Series, name: str) -> None:
             example = quoted(
                 next((v for v in measured if not number_form(v)), next(iter(measured)))
             )
-            others = [value for value in rows if value not in measured]
-            also = f", and {_named_cells(texts, others, 0)}" if others else ""
+            unmeasured = [value for value in rows if value not in measured]
+            also = f", and {_named_cells(texts, unmeasured, 0)}" if unmeasured else ""
             problem = f"has {sum(measured.values()):,} numbers with a unit or other text, such as "
             raise TargetError(f"{problem}{example}{also}", "form", name)
         if len(rows) > n / 2:
@@ -804,13 +813,13 @@ def _are_codes(rows: Mapping[str, int], numbers: Mapping[str, int], n: int) -> b
     if len(rows) > max(2, min(_MAX_CLASSES, n / 2)):
         return False
     forms = {number_form(value) for value in numbers}
-    rest = {value: count for value, count in rows.items() if value not in numbers}
+    non_numbers = {value: count for value, count in rows.items() if value not in numbers}
     if "comma" in forms or len(forms) > 1:
         return False
-    if not rest:
+    if not non_numbers:
         return True
     if forms != {"plain"} or any(
-        is_mark(v) or c < max(2, _MIN_LABEL_SHARE * n) for v, c in rest.items()
+        is_mark(v) or c < max(2, _MIN_LABEL_SHARE * n) for v, c in non_numbers.items()
     ):
         return False
     values = np.array([float(value) for value in numbers])
@@ -826,17 +835,19 @@ def _different_texts(rows: Mapping[str, int], n: int) -> tuple[str, TargetFault]
 def _problem(
     texts: pd.Series, rows: Mapping[str, int], first_row: int = 0
 ) -> tuple[str, TargetFault]:
-    """Say what keeps texts from being numbers: a form that most of them have, or some cells."""
+    """Describe why texts are not read as numbers: the form of most of them, or some cells."""
     n = sum(rows.values())
     forms = {value: number_form(value) for value in rows}
     with_points = any("." in value and form in ("plain", "gap") for value, form in forms.items())
-    if "comma" in forms.values() and not with_points:  # 2 and 1,020 have a form that 1,5 tells of
+    if (
+        "comma" in forms.values() and not with_points
+    ):  # 1,5 shows that the comma of 1,020 is decimal
         forms = {v: "comma" if form in ("plain", "gap") else form for v, form in forms.items()}
     counts = dict.fromkeys(("plain", "comma", "gap", "sign", "negative", ""), 0)
     for value, form in forms.items():
         counts[form] += rows[value]
-    most = max(counts, key=counts.__getitem__)
-    if not most:
+    main_form = max(counts, key=counts.__getitem__)
+    if not main_form:
         return (
             _different_texts(rows, n)
             if len(rows) > _MAX_CLASSES
@@ -845,16 +856,18 @@ def _problem(
                 "cells",
             )
         )
-    others = [value for value, form in forms.items() if form != most]
-    also = f", and {_named_cells(texts, others, first_row)}" if others else ""
-    if most != "plain":
-        example = next(v for v, form in forms.items() if form == most and number_form(v) == most)
+    other_texts = [value for value, form in forms.items() if form != main_form]
+    also = f", and {_named_cells(texts, other_texts, first_row)}" if other_texts else ""
+    if main_form != "plain":
+        example = next(
+            v for v, form in forms.items() if form == main_form and number_form(v) == main_form
+        )
         alike = [value for value, form in forms.items() if form == "comma"]
         readable = all(re.fullmatch(r"[+-]?\d*(,\d+)?", value) for value in alike)
-        fault: TargetFault = "decimal comma" if most == "comma" and readable else "form"
-        what = f"{counts[most]:,} {_FORM_NAMES[most]}"
+        fault: TargetFault = "decimal comma" if main_form == "comma" and readable else "form"
+        what = f"{counts[main_form]:,} {_FORM_NAMES[main_form]}"
         return f"has {what}, such as {quoted(example)}{also}", fault
-    if others:
+    if other_texts:
         return f"has {counts['plain']:,} numbers{also}", "cells"
     zeros = [value for value in rows if value.lstrip("+-").startswith("0") and len(value) > 1]
     return f"has numbers as text, such as {quoted((zeros or list(rows))[0])}", "text"
