@@ -608,7 +608,7 @@ def quoted(value: str, n: int = 24) -> str:
     return repr(value if len(value) <= n else f"{value[: n - 1]}…")
 
 
-# ---- Targets: classes, numbers, or cells that are neither -----------------------------------------------
+# ---- Targets: classes, numbers, or cells that are neither ---------------------------------------
 
 _MAX_CLASSES = 20
 _MAX_SHARE = 0.05
