@@ -44,6 +44,13 @@ class DeclaredParameters:
 
     @classmethod
     def parameters_of(cls, what: str) -> list[str]:
-        """Name the parameters that are declared to concern a thing, in their order."""
+        """Name the parameters that are declared to concern a thing, in their order.
+
+        A subclass that only changes a default need not repeat what the parameter concerns.
+        """
         declared: Any = cls
-        return [f.name for f in fields(declared) if f.metadata.get("concerns") == what]
+        concerns: dict[str, str] = {}
+        for base in reversed(cls.__mro__):
+            for name, value in getattr(base, "__dataclass_fields__", {}).items():
+                concerns[name] = value.metadata.get("concerns") or concerns.get(name, "")
+        return [f.name for f in fields(declared) if concerns[f.name] == what]

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import cycle
 from numbers import Integral
 from operator import itemgetter
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -360,12 +360,6 @@ class BaseMLP(Fitted):
             }
         return settings
 
-    # parameters that the encoded data depend on, in addition to the encoder's
-    _data_parameters: ClassVar[tuple[str, ...]] = (
-        *("solver", "precision", "early_stopping", "validation_fraction", "warm_start", "bagging"),
-        "validation_split",
-    )
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_bagging(self.get_params(deep=False))
@@ -670,7 +664,8 @@ class BaseMLP(Fitted):
     def encoding_key(self) -> str:
         """Return a key that is equal for estimators that encode data in the same way."""
         values = self.make_encoder().get_params(deep=False)
-        values |= {name: getattr(self, name) for name in self._data_parameters}
+        names = (*self.parameters_of("data"), *self.parameters_of("target"))
+        values |= {name: getattr(self, name) for name in names}
         if self.bagging is not None or self.n_members == "auto":
             values["n_members"] = self.n_members
         if self.early_stopping is not False or self.bagging is not None:

@@ -514,12 +514,13 @@ class MLPClassifier(ClassPredictions, StreamedMLP):
     hidden_layer_sizes: Any = "auto"
     activation: ActivationSpec = "combu"
     _: KW_ONLY
-    class_weight: Any = parameter(None, *CLASS_WEIGHT)
-    label_smoothing: float = parameter(0.1, SHARE)
-    calibration: str | None = parameter("temperature", StrOptions({"temperature"}), None)
+    class_weight: Any = parameter(None, *CLASS_WEIGHT, concerns="data")
+    label_smoothing: float = parameter(0.1, SHARE, concerns="training")
+    calibration: str | None = parameter(
+        "temperature", StrOptions({"temperature"}), None, concerns="training"
+    )
 
     _target_class = ClassTarget
-    _data_parameters = (*StreamedMLP._data_parameters, "class_weight")
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

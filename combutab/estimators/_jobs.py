@@ -122,9 +122,14 @@ class Job:
     start_states: tuple[dict[str, Tensor], ...] | None = None
     out_of_fold: OutOfFold | None = None  # where rows of the table itself are set aside
 
+    @functools.cached_property
+    def stacks(self) -> list[list[Place]]:
+        """The members in the stacks that train them."""
+        return plan_stacks([self])
+
     @property
     def has_folds(self) -> bool:
-        """Tell whether members set aside different rows."""
+        """Tell whether members have different validation rows."""
         return self.out_of_fold is not None and not self.out_of_fold.same_rows
 
 
@@ -291,23 +296,6 @@ def _start_from_rows(
 # ---- Settings that warm_start and partial_fit cannot change: those that made network and
 # encoding
 
-# Parameters of the training, which take effect at once; the first fit sets the architecture by all
-# others.
-_OF_TRAINING = {
-    *("solver", "alpha", "batch_size", "learning_rate", "learning_rate_init", "power_t"),
-    *("max_iter", "shuffle", "random_state", "tol", "verbose", "warm_start", "momentum"),
-    *("nesterovs_momentum", "early_stopping", "validation_fraction", "beta_1", "beta_2"),
-    *("early_stopping_scoring", "learning_rate_factors", "regularization_schedule"),
-    *("epsilon", "n_iter_no_change", "max_fun", "dropout", "weight_decay", "max_grad_norm"),
-    *("device", "precision", "track_metric", "callbacks", "class_weight", "label_smoothing"),
-    *("calibration", "bagging", "validation_split", "max_time"),
-}
-
-
-def architecture_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters that a fit settles, as values that can be compared and written to a file."""
-    return {n: _comparable(v, n) for n, v in parameters.items() if n not in _OF_TRAINING}
-
 
 def check_architecture(wanted: Mapping[str, Any], made: Mapping[str, Any], n_made: int) -> None:
     """Refuse to go on from a fit of ``n_made`` members with other architecture parameters."""
@@ -322,7 +310,8 @@ def check_architecture(wanted: Mapping[str, Any], made: Mapping[str, Any], n_mad
             )
 
 
-def _comparable(value: Any, name: str) -> Any:
+def comparable_parameter(value: Any, name: str) -> Any:
+    """Convert a parameter to a value that can be compared and written to a file."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, ConstructedNetwork):
@@ -332,7 +321,7 @@ def _comparable(value: Any, name: str) -> Any:
     if callable(value):
         return activation_key(value)
     if hasattr(value, "__iter__") and not isinstance(value, str):
-        return tuple(_comparable(each, "") for each in value)
+        return tuple(comparable_parameter(element, "") for element in value)
     return value
 
 
@@ -406,7 +395,7 @@ def epoch_tasks(
     """
     n_epochs = 0 if job.config.optimizer.solver == "lbfgs" else job.config.max_epochs
     if has_callbacks(estimator) and not streamed:
-        n_epochs *= len(plan_stacks([job]))
+        n_epochs *= len(job.stacks)
     with fit_task(estimator, *data, n_parts=n_epochs) as task:
         yield [FitTasks(task, learned)] if task is not None and task.watched else []
 
@@ -421,10 +410,10 @@ def train_job(
 ) -> list[MemberResult]:
     """Train a job, stack by stack: a result a member, but for those that an interrupt left out."""
     results: list[MemberResult | None] = [None] * len(job.members)
-    stacks, end = plan_stacks([job]), time.perf_counter() + job.config.max_seconds
-    for i, stack in enumerate(stacks):
+    end = time.perf_counter() + job.config.max_seconds
+    for i, stack in enumerate(job.stacks):
         part = None if file is None else file.part(f"{i}.")
-        left = max(end - time.perf_counter(), 0.0) / (len(stacks) - i)
+        left = max(end - time.perf_counter(), 0.0) / (len(job.stacks) - i)
         own = replace(job, config=replace(job.config, max_seconds=left))
         trained = train_one_stack([own], stack, callbacks, part)
         for place, result in zip(stack, trained, strict=True):
@@ -450,7 +439,7 @@ def stacks_to_train(
     if together:
         stacks = plan_stacks(jobs)
     else:
-        alone = [(i, stack) for i, job in enumerate(jobs) for stack in plan_stacks([job])]
+        alone = [(i, stack) for i, job in enumerate(jobs) for stack in job.stacks]
         stacks = [[Place(i, place.member) for place in stack] for i, stack in alone]
     # neighbours have alike activations: spread, the pace so far is that of the rest
     order = np.argsort(np.arange(len(stacks)) * _GOLDEN % 1.0, kind="stable")

@@ -130,11 +130,10 @@ def _read_table(columns: dict[str, Any]) -> pd.DataFrame:
 
 # ---- The base of PackClassifier and PackRegressor: from a table to an ensemble of snapshots ------
 
-_OF_THE_PACK = {  # parameters of members that are the pack's to set
-    *("activation", "n_members", "bagging", "random_state", "device", "verbose", "callbacks"),
-    *("max_iter", "n_iter_no_change", "early_stopping", "early_stopping_scoring", "warm_start"),
-    *("validation_fraction", "categorical_features", "date_features", "track_metric"),
-    *("text_features", "max_fun", "max_time", "validation_split"),
+# parameters of members that a pack sets, in addition to those that it has itself
+_SET_FOR_MEMBERS = {
+    *("activation", "bagging", "callbacks", "early_stopping", "early_stopping_scoring"),
+    *("warm_start", "track_metric", "max_fun", "validation_split"),
 }
 
 
@@ -454,16 +453,17 @@ class BasePack(_Kept):
     def _check_member_params(self) -> None:
         given = self.member_params or {}
         known = self._member_class().get_params(deep=False)
-        plain = self._member_class.__name__
+        plain, pack_parameters = self._member_class.__name__, self.get_params(deep=False)
         for name, value in given.items():
             if name not in known:
                 raise ValueError(
                     f"member_params has {name!r}, no parameter of {plain}; "
                     f"{known_instead(name, known)}"
                 )
-            if name in _OF_THE_PACK or name in self._passed_on:
-                own = {"activation": "activations"}.get(name, name)
-                way_out = f"; give the pack {own}=" if own in self.get_params(deep=False) else ""
+            pack_name = "activations" if name == "activation" else name
+            is_of_pack = pack_name in pack_parameters
+            if is_of_pack or name in _SET_FOR_MEMBERS:
+                way_out = f"; give the pack {pack_name}=" if is_of_pack else ""
                 raise ValueError(
                     f"member_params cannot have {name!r}, which a pack sets itself{way_out}"
                 )

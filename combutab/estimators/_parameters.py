@@ -33,7 +33,7 @@ from combutab.core.scorers import scorer_name
 from combutab.core.tasks import CallbackSupport
 from combutab.core.text import parse_seconds
 from combutab.estimators._initial import check_initial, initial_widths
-from combutab.estimators._jobs import architecture_parameters
+from combutab.estimators._jobs import comparable_parameter
 from combutab.nn import (
     INITIALISATIONS,
     NORMALIZATIONS,
@@ -374,44 +374,46 @@ class Parameters(_Positional):
         ``sklearn.callback.ProgressBar`` of a search or a pipeline also shows the epochs.
     """
 
-    solver: str = parameter("adamw", StrOptions(set(SOLVERS)))
-    alpha: float = parameter(0.0, NOT_NEGATIVE)
-    batch_size: int | str = parameter("auto", StrOptions({"auto", "paper"}), COUNT)
-    learning_rate: str = parameter("coslog4", StrOptions(set(SCHEDULES)))
-    learning_rate_init: float = parameter(0.004, POSITIVE)
-    power_t: float = parameter(0.5, NOT_NEGATIVE)
-    max_iter: int = parameter(100, COUNT)
-    shuffle: bool = parameter(True, "boolean")
-    random_state: Any = parameter(None, *RANDOM_STATE)
-    tol: float = parameter(1e-6, NOT_NEGATIVE)
-    verbose: bool | int = parameter(False, "verbose")
-    warm_start: bool = parameter(False, "boolean")
-    momentum: float = parameter(0.9, Interval(Real, 0, 1, closed="both"))
-    nesterovs_momentum: bool = parameter(True, "boolean")
-    early_stopping: bool | str = parameter("auto", "boolean", StrOptions({"auto"}))
-    validation_fraction: float = parameter(0.2, SHARE)
-    beta_1: float = parameter(0.9, SHARE)
-    beta_2: float = parameter(0.95, SHARE)
-    epsilon: float = parameter(1e-8, POSITIVE)
-    n_iter_no_change: float = parameter(30, COUNT, INFINITE)
-    max_fun: int = parameter(15000, COUNT)
+    solver: str = parameter("adamw", StrOptions(set(SOLVERS)), concerns="data")
+    alpha: float = parameter(0.0, NOT_NEGATIVE, concerns="training")
+    batch_size: int | str = parameter(
+        "auto", StrOptions({"auto", "paper"}), COUNT, concerns="training"
+    )
+    learning_rate: str = parameter("coslog4", StrOptions(set(SCHEDULES)), concerns="training")
+    learning_rate_init: float = parameter(0.004, POSITIVE, concerns="training")
+    power_t: float = parameter(0.5, NOT_NEGATIVE, concerns="training")
+    max_iter: int = parameter(100, COUNT, concerns="training")
+    shuffle: bool = parameter(True, "boolean", concerns="training")
+    random_state: Any = parameter(None, *RANDOM_STATE, concerns="training")
+    tol: float = parameter(1e-6, NOT_NEGATIVE, concerns="training")
+    verbose: bool | int = parameter(False, "verbose", concerns="training")
+    warm_start: bool = parameter(False, "boolean", concerns="data")
+    momentum: float = parameter(0.9, Interval(Real, 0, 1, closed="both"), concerns="training")
+    nesterovs_momentum: bool = parameter(True, "boolean", concerns="training")
+    early_stopping: bool | str = parameter("auto", "boolean", StrOptions({"auto"}), concerns="data")
+    validation_fraction: float = parameter(0.2, SHARE, concerns="data")
+    beta_1: float = parameter(0.9, SHARE, concerns="training")
+    beta_2: float = parameter(0.95, SHARE, concerns="training")
+    epsilon: float = parameter(1e-8, POSITIVE, concerns="training")
+    n_iter_no_change: float = parameter(30, COUNT, INFINITE, concerns="training")
+    max_fun: int = parameter(15000, COUNT, concerns="training")
     early_stopping_scoring: str | Callable[..., float] | None = parameter(
-        "loss", None, str, callable
+        "loss", None, str, callable, concerns="training"
     )
-    max_time: float | str | None = parameter(None, None, str, POSITIVE)
+    max_time: float | str | None = parameter(None, None, str, POSITIVE, concerns="training")
     validation_split: Any = parameter(
-        None, None, "array-like", HasMethods(["split", "get_n_splits"])
+        None, None, "array-like", HasMethods(["split", "get_n_splits"]), concerns="data"
     )
-    dropout: float = parameter(0.15, SHARE)
-    weight_decay: float = parameter(0.02, NOT_NEGATIVE)
-    max_grad_norm: float | None = parameter(None, None, POSITIVE)
+    dropout: float = parameter(0.15, SHARE, concerns="training")
+    weight_decay: float = parameter(0.02, NOT_NEGATIVE, concerns="training")
+    max_grad_norm: float | None = parameter(None, None, POSITIVE, concerns="training")
     normalization: str = parameter("none", StrOptions(set(NORMALIZATIONS)))
     proxy_norm: bool = parameter(False, "boolean")
     init: str | ConstructedNetwork = parameter(
         "torch", StrOptions(set(INITIALISATIONS)), ConstructedNetwork
     )
     n_members: int | str = parameter("auto", StrOptions({"auto"}), COUNT)
-    bagging: str | None = parameter(None, StrOptions({"cv"}), None)
+    bagging: str | None = parameter(None, StrOptions({"cv"}), None, concerns="data")
     categorical_features: Any = parameter("from_dtype", *CATEGORICAL_FEATURES)
     numeric_encoding: Literal["standard", "quantile", "robust", "none"] = parameter(
         "robust", StrOptions({"standard", "quantile", "robust", "none"})
@@ -428,13 +430,15 @@ class Parameters(_Positional):
     frequency_scale: float = parameter(0.1, NOT_NEGATIVE)
     scale_inputs: bool = parameter(True, "boolean")
     learning_rate_factors: Mapping[str, float] | str | None = parameter(
-        "auto", dict, StrOptions({"auto"}), None
+        "auto", dict, StrOptions({"auto"}), None, concerns="training"
     )
-    regularization_schedule: str = parameter("flat-cosine", StrOptions({"constant", *PER_STEP}))
-    device: str | torch.device = parameter("auto", str, torch.device)
-    precision: str = parameter("float32", StrOptions(set(PRECISIONS)))
-    track_metric: bool = parameter(False, "boolean")
-    callbacks: Sequence[Callback] | None = parameter(None, list, tuple, None)
+    regularization_schedule: str = parameter(
+        "flat-cosine", StrOptions({"constant", *PER_STEP}), concerns="training"
+    )
+    device: str | torch.device = parameter("auto", str, torch.device, concerns="training")
+    precision: str = parameter("float32", StrOptions(set(PRECISIONS)), concerns="data")
+    track_metric: bool = parameter(False, "boolean", concerns="training")
+    callbacks: Sequence[Callback] | None = parameter(None, list, tuple, None, concerns="training")
 
     @abstractmethod
     def _loss(self) -> Loss:
@@ -495,8 +499,13 @@ class Parameters(_Positional):
         return bool(self.early_stopping)
 
     def _architecture_parameters(self) -> dict[str, Any]:
-        """Return what a fit settles for those that go on from it."""
-        return architecture_parameters(self.get_params(deep=False))
+        """The parameters that a warm start cannot change: all that do not concern the training."""
+        changeable = {*self.parameters_of("training"), *self.parameters_of("data")}
+        return {
+            name: comparable_parameter(value, name)
+            for name, value in self.get_params(deep=False).items()
+            if name not in changeable
+        }
 
     def _hidden_layer_sizes(self, n_rows: int) -> tuple[int, ...]:
         sizes, widths = self.hidden_layer_sizes, None

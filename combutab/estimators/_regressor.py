@@ -448,20 +448,16 @@ class MLPRegressor(NumberPredictions, StreamedMLP):
     (5, 2)
     """
 
-    loss: str = parameter("squared_error", StrOptions(set(LOSSES)))
+    loss: str = parameter("squared_error", StrOptions(set(LOSSES)), concerns="target")
     hidden_layer_sizes: Any = "auto"
     activation: ActivationSpec = "combu"
     _: KW_ONLY
-    quantiles: Sequence[float] = parameter((0.05, 0.5, 0.95), "array-like")
-    scale_target: bool = parameter(True, "boolean")
-    clip_predictions: bool = parameter(True, "boolean")
+    quantiles: Sequence[float] = parameter((0.05, 0.5, 0.95), "array-like", concerns="target")
+    scale_target: bool = parameter(True, "boolean", concerns="target")
+    clip_predictions: bool = parameter(True, "boolean", concerns="target")
     learning_rate_init: float = 0.008
 
     _target_class = NumberTarget
-    _data_parameters = (
-        *StreamedMLP._data_parameters,
-        *("loss", "quantiles", "scale_target", "clip_predictions"),
-    )
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
