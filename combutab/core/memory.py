@@ -10,7 +10,7 @@ from pathlib import Path
 def available_memory(root: Path = Path("/")) -> float:
     """Bytes of memory that a process can still get, infinity where the system does not tell.
 
-    It is the least of what the system has free and what the limits of its control groups
+    It is the smallest of the free memory of the system and the memory that its control groups
     (containers, slices of systemd) leave. ``root`` is the folder of ``proc`` and ``sys``.
     """
     try:
@@ -23,12 +23,12 @@ def available_memory(root: Path = Path("/")) -> float:
 
 
 def _memory_of_groups(root: Path) -> list[float]:
-    """What the limit of each control group of this process leaves, of version 1 or 2."""
+    """Memory that is left in each control group of this process, of version 1 or 2."""
     try:
         lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
         lines = []
-    left = []
+    available = []
     for line in lines:
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         base = root / "sys/fs/cgroup"
@@ -44,7 +44,7 @@ def _memory_of_groups(root: Path) -> list[float]:
                 limit, used = (int((folder / name).read_text()) for name in names[:2])
                 lines_of_stat = (folder / "memory.stat").read_text().splitlines()
                 cache = dict(entry.split(" ", 1) for entry in lines_of_stat).get(names[2], 0)
-                left.append(max(0.0, float(limit - used + int(cache))))
+                available.append(max(0.0, float(limit - used + int(cache))))
             if folder == base:
                 break
-    return left
+    return available

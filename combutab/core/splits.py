@@ -243,7 +243,7 @@ class RowOrder:
 def validation_parts(
     y: np.ndarray, n_parts: int, groups: np.ndarray | None = None, *, in_order: bool = False
 ) -> np.ndarray:
-    """Divide validation rows into parts, each of which is scored by what suits the others.
+    """Divide validation rows into parts, which are scored by choices on the other parts.
 
     Parts have equal shares of the classes, or similar targets ``y``. Rows of a group are in the
     same part. With ``in_order``, as for rows in order of time, parts are blocks of neighbouring
@@ -279,7 +279,7 @@ _MIN_BLOCKS = 10
 def neighbour_blocks(n_rows: int) -> np.ndarray:
     """Number blocks of neighbouring rows, whose scores may depend on one another: (n_rows,).
 
-    A block has about as many rows as there are blocks, but there are at least ten.
+    The number of blocks is about the square root of that of the rows, but at least ten.
 
     >>> neighbour_blocks(12).tolist()
     [0, 0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 9]

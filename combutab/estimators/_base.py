@@ -89,7 +89,7 @@ _BAGGED = 5  # members of n_members="auto" with bagging="cv"
 
 
 def check_bagging(parameters: Mapping[str, Any]) -> None:
-    """Refuse what does not go with a fold a member, before the data are seen."""
+    """Refuse parameters that exclude ``bagging``, before the data are checked."""
     if parameters["bagging"] is None:
         return
     n_members = parameters["n_members"]
@@ -117,7 +117,7 @@ def check_bagging(parameters: Mapping[str, Any]) -> None:
 class FitMode:
     """How a fit begins: with new networks or fitted ones, for all epochs or for a single one."""
 
-    fresh: bool = True
+    is_new: bool = True
     partial: bool = False
     """Whether it is a call of ``partial_fit``."""
     classes: np.ndarray | None = None
@@ -323,17 +323,17 @@ class BaseMLP(Fitted):
         """
 
     def _labels(self, y: np.ndarray) -> np.ndarray | None:
-        """Labels of which training and validation rows are to have equal shares, if any."""
+        """Labels by which splits are stratified, if any."""
         return None
 
     def _weigh(
         self, target: Target, encoded: np.ndarray, weight: np.ndarray | None, n_train: int
     ) -> np.ndarray | None:
-        """The weights of rows of these encoded targets, of which the first ``n_train`` train."""
+        """Weights of rows with these encoded targets. The first ``n_train`` are training rows."""
         return weight
 
     def _make_spec(self, n_rows: int) -> NetworkSpec:
-        """The network, for an encoding and a target that are learned."""
+        """Describe the network for the fitted encoder and target."""
         return MLPSpec(
             n_dense=self.encoder_.n_dense_,
             hidden=self._hidden_layer_sizes(n_rows),
@@ -347,7 +347,7 @@ class BaseMLP(Fitted):
         )
 
     def _input_settings(self) -> dict[str, Any]:
-        """Return the spec's fields that say what becomes of numbers before the first layer."""
+        """Return the fields of the spec for numbers before the first layer."""
         settings: dict[str, Any] = {"scale_inputs": self.scale_inputs}
         if self.numeric_embedding != "none":
             settings |= {
@@ -423,15 +423,15 @@ class BaseMLP(Fitted):
         training amplifies. Callbacks, warnings and the checkpoint are those of rank 0. After Ctrl-C
         there is no model. Within ``combutab.training.unshared()`` each process fits separately.
         """
-        mode = FitMode(fresh=not (self.warm_start and self.__sklearn_is_fitted__()))
+        mode = FitMode(is_new=not (self.warm_start and self.__sklearn_is_fitted__()))
         self._validate(mode)
-        optional = sample_weight is None, X_val is None, mode.fresh
+        optional = sample_weight is None, X_val is None, mode.is_new
         with sharing(partial(self._words, optional)), self._file(broadcast(checkpoint)) as file:
             data = self.check_data(X, y, sample_weight, groups)
             data = self.add_validation(data, X_val, y_val)
             prepared = self.encode_data(data, self.split_rows(data, mode), mode)
             job = self.make_job(prepared, mode)
-            attributes = partial(self._fitted_attributes, job, fresh=mode.fresh)
+            attributes = partial(self._fitted_attributes, job, is_new=mode.is_new)
             with epoch_tasks(self, job, attributes, X, y, sample_weight) as tasks:
                 results = train_shared(job, [*self._all_callbacks(), *tasks], file=file)
                 self.keep_results(job, results, mode)
@@ -440,13 +440,13 @@ class BaseMLP(Fitted):
         self.network()  # the first prediction does not build it
         return self
 
-    def _words(self, given: tuple[Any, ...]) -> str:
-        """What is fitted, in words that are the same in all processes that fit it."""
-        return f"{type(self).__name__} {plain_parameters(self)} {given}"
+    def _words(self, call: tuple[Any, ...]) -> str:
+        """Describe the fit in words that are the same in all processes."""
+        return f"{type(self).__name__} {plain_parameters(self)} {call}"
 
     @contextmanager
     def _file(self, path: str | os.PathLike[str] | None) -> Iterator[Checkpoint | None]:
-        """The file of the fit that is done within, by whose seed all is drawn."""
+        """Open the checkpoint of a fit, and use its seed for all random numbers of the fit."""
         if path is None:
             yield None
             return
@@ -463,7 +463,7 @@ class BaseMLP(Fitted):
     def _validate(self, mode: FitMode = NEW_FIT) -> None:
         """Check the parameters; a fit that fails later leaves no fitted estimator."""
         self._check_parameters()
-        if mode.fresh:
+        if mode.is_new:
             self.__dict__.pop("_states", None)
         else:
             check_architecture(
@@ -534,19 +534,19 @@ class BaseMLP(Fitted):
         if data.X_val is not None:
             return []
         n_rows, labels, groups = len(data.rows), data.labels, data.used_groups
-        given = None
+        user_splits = None
         if self.validation_split is not None:
-            given = validation_splits(
+            user_splits = validation_splits(
                 self.validation_split, "validation_split", data.X, data.y, data.groups, data.weight
             )
         if self.bagging is not None:
-            return self._bagging_splits(n_rows, labels, groups, given)
-        if given is None and not self._stops_early(n_rows, min_rows):
+            return self._bagging_splits(n_rows, labels, groups, user_splits)
+        if user_splits is None and not self._stops_early(n_rows, min_rows):
             return []
-        n_splits = 1 + (self.n_members == "auto" and (mode.fresh or len(self._states) == 2))
-        if given is not None:
+        n_splits = 1 + (self.n_members == "auto" and (mode.is_new or len(self._states) == 2))
+        if user_splits is not None:
             latest = isinstance(self.validation_split, TimeSeriesSplit)
-            return given[-1:] if latest else given[:n_splits]
+            return user_splits[-1:] if latest else user_splits[:n_splits]
         n_val = int(np.ceil(self.validation_fraction * n_rows))
         if n_val < 2:
             raise ValueError(
@@ -563,26 +563,26 @@ class BaseMLP(Fitted):
             return [(train, val)]
         seed = fold_in(seed, Stream.SPLIT)
         labels = None if labels is None else labels[train]
-        others, second_val = random_hold_out(train, labels, n_val, seed % (1 << 32))
-        return [(train, val), (np.sort(np.concatenate([others, val])), second_val)]
+        second_train, second_val = random_hold_out(train, labels, n_val, seed % (1 << 32))
+        return [(train, val), (np.sort(np.concatenate([second_train, val])), second_val)]
 
     def _bagging_splits(
         self,
         n_rows: int,
         labels: np.ndarray | None,
         groups: np.ndarray | None,
-        given: list[Split] | None,
+        user_splits: list[Split] | None,
     ) -> Sequence[Split]:
         """Make the splits of ``bagging="cv"``."""
         n_members = _BAGGED if self.n_members == "auto" else int(self.n_members)
-        if given is not None:
-            n_members = len(given) if self.n_members == "auto" else n_members
-            if not 2 <= len(given) <= n_members:
+        if user_splits is not None:
+            n_members = len(user_splits) if self.n_members == "auto" else n_members
+            if not 2 <= len(user_splits) <= n_members:
                 raise ValueError(
                     "bagging='cv' needs at least two splits, and a member for each: "
-                    f"validation_split has {len(given)}, n_members={self.n_members!r}"
+                    f"validation_split has {len(user_splits)}, n_members={self.n_members!r}"
                 )
-            return given
+            return user_splits
         seed = fold_in(seed_from(self.random_state), Stream.SPLIT)
         if n_rows < 2 * n_members:
             raise ValueError(
@@ -612,7 +612,7 @@ class BaseMLP(Fitted):
         rows = encoded_rows(tables, encoded.y, encoded.weight, dtype)
         out_of_fold = None
         # an earlier fit may have trained on the validation rows of a single split
-        if splits and (mode.fresh or len(splits) > 1):
+        if splits and (mode.is_new or len(splits) > 1):
             rows_given = data.rows[order.order]
             groups = None if data.groups is None else data.groups[rows_given]
             out_of_fold = OutOfFold(rows_given, _num_samples(data.X), len(splits) == 1, groups)
@@ -624,11 +624,11 @@ class BaseMLP(Fitted):
     def _encode_target(self, data: FitData, order: RowOrder, mode: FitMode) -> EncodedTarget:
         """Learn and encode the target, and compute the weights of the rows."""
         weight, train_rows = data.used_weight, order.order[: order.n_train]
-        if mode.fresh:
+        if mode.is_new:
             target = self._learn_target(data.targets, weight, train_rows, mode.classes)
         else:
             target = self.target_.widened(data.targets[train_rows])
-        complete = not (mode.fresh or mode.partial)
+        complete = not (mode.is_new or mode.partial)
         y = target.encode(data.targets, self.precision, complete=complete)[order.order]
         weight = None if weight is None else weight[order.order]
         if data.targets_val is not None:
@@ -649,7 +649,7 @@ class BaseMLP(Fitted):
         X, X_val = _select_rows(data.X, train_rows), data.X_val
         if len(other_rows):
             X_val = _select_rows(data.X, other_rows)
-        if mode.fresh:
+        if mode.is_new:
             encoder = self.make_encoder()
             weight = None if data.weight is None else data.weight[train_rows]
             tables = [encoder.fit_encode(X, weight, owner=owner)]
@@ -679,15 +679,15 @@ class BaseMLP(Fitted):
     def make_job(self, prepared: Prepared, mode: FitMode = NEW_FIT) -> Job:
         """Build the training job: the stack of networks, the encoded data, and the settings."""
         self._adopt(prepared.encoder, prepared.target)
-        if mode.fresh:
+        if mode.is_new:
             self._spec = self._make_spec(prepared.n_train)
             self._architecture = self._architecture_parameters()
         seeded = int(self.random_state) if isinstance(self.random_state, Integral) else None
-        if mode.fresh or seeded not in (None, self._seeded):
+        if mode.is_new or seeded not in (None, self._seeded):
             self._seed, self._seeded = seed_from(self.random_state), seeded
         n_members = self.n_members
         if n_members == "auto":
-            n_members = len(prepared.splits) if mode.fresh else len(self._states)
+            n_members = len(prepared.splits) if mode.is_new else len(self._states)
         seeds = [fold_in(self._seed, Stream.MEMBER, i) for i in range(int(n_members))]
         edges = self.encoder_.numeric_scaler_.edges
         bins = torch.from_numpy(edges.T.copy()) if len(edges) else None
@@ -728,12 +728,12 @@ class BaseMLP(Fitted):
         self, prepared: Prepared, seeds: Sequence[int], scorer: Scorer | None, mode: FitMode
     ) -> tuple[MemberPlan, ...]:
         """Make the plan of each member; members have the splits in turn."""
-        starts = [None] * len(seeds) if mode.fresh else self._starts(mode)
+        starts = [None] * len(seeds) if mode.is_new else self._starts(mode)
         plans = []
         for seed, start, (train, val) in zip(seeds, starts, cycle(prepared.splits)):
             parts = None
             # An earlier fit has chosen the first weights of a warm start by all validation rows.
-            if mode.fresh and prepared.out_of_fold is not None and val is not None:
+            if mode.is_new and prepared.out_of_fold is not None and val is not None:
                 n_parts = N_PARTS if scorer is None else N_PARTS_SCORER
                 parts = prepared.out_of_fold.parts(prepared.rows.y, train, val, n_parts)
             plans.append(
@@ -755,7 +755,7 @@ class BaseMLP(Fitted):
         self, members: Sequence[Member], mode: FitMode
     ) -> tuple[dict[str, torch.Tensor], ...] | None:
         """The weights that the members begin with; None if these are drawn."""
-        if not mode.fresh:
+        if not mode.is_new:
             states = self._states
             return tuple({n: torch.from_numpy(v) for n, v in state.items()} for state in states)
         if isinstance(self.init, str):
@@ -795,7 +795,7 @@ class BaseMLP(Fitted):
         held_out = self.target_.held_out_name
         optional = {"loss_curve_", held_out, "oof_folds_", "oof_groups_", "oof_n_repeated_"}
         with uninterrupted():
-            attributes = self._fitted_attributes(job, results, fresh=mode.fresh)
+            attributes = self._fitted_attributes(job, results, is_new=mode.is_new)
             if results[0].held_out is not None and job.out_of_fold is not None:
                 attributes[held_out] = held_out_answers(job, results, self.target_)
                 n_folds = 1 if job.out_of_fold.same_rows else len(results)
@@ -821,7 +821,7 @@ class BaseMLP(Fitted):
         """Make this the fitted estimator of given networks, with raw outputs times ``factor``."""
         self.n_members = len(job.members)
         self._spec, self._architecture = job.spec, self._architecture_parameters()
-        self.__dict__.update(self._fitted_attributes(job, results, fresh=True))
+        self.__dict__.update(self._fitted_attributes(job, results, is_new=True))
         if factor != 1:
             net = self.built_network()
             for i in range(self.n_members):
@@ -871,7 +871,7 @@ class BaseMLP(Fitted):
         prepared = self.encode_data(self.check_data(X, y, sample_weight), mode=mode)
         job = self.make_job(prepared, mode)
         results = train_job(job, self._all_callbacks())
-        n_iter = 0 if mode.fresh else int(getattr(self, "n_iter_", 0))
+        n_iter = 0 if mode.is_new else int(getattr(self, "n_iter_", 0))
         self.keep_results(job, results, mode)
         self.n_iter_ = n_iter + 1
         return self

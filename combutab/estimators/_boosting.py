@@ -46,7 +46,7 @@ _LOSSES = ("squared_error", "absolute_error", "poisson")
 
 
 def can_boost(target: Target) -> bool:
-    """Tell whether scikit-learn's boosting learns such a target."""
+    """Tell whether scikit-learn's boosting can learn a target."""
     if isinstance(target, ClassTarget):
         return not target.multilabel and len(target.classes) > 1
     assert isinstance(target, NumberTarget)
@@ -56,7 +56,7 @@ def can_boost(target: Target) -> bool:
 class Trees(nn.Module):
     """Boosted trees of an encoded table, as arrays.
 
-    The trees' nodes lie one behind the other. From a node a row goes ``left`` where its number in
+    The arrays have the nodes of all trees. From a node a row goes ``left`` where its number in
     the column ``feature`` is at most ``threshold``, or, where ``categories`` is not -1, where its
     code is in that row of ``left_codes``; a leaf leads to itself. The leaf's ``value`` is added to
     the raw output that the tree is for.
@@ -77,7 +77,7 @@ class Trees(nn.Module):
         self._predictors: list[TreePredictor] | None = None  # built when first needed
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What the same trees can be made of."""
+        """The arrays from which equal trees can be made."""
         return {name: self.get_buffer(name).cpu().numpy() for name in _ARRAYS}
 
     def forward(self, dense: Tensor, codes: Tensor | None = None) -> Tensor:
@@ -101,7 +101,7 @@ class Trees(nn.Module):
 
     @property
     def n_steps(self) -> int:
-        """Steps of boosting, each of which adds a tree to each output."""
+        """Number of boosting steps; a step adds a tree to each output."""
         return len(self.get_buffer("roots")) // len(self.get_buffer("outputs").unique())
 
     def predict(self, dense: np.ndarray, codes: np.ndarray | None) -> Tensor:
@@ -117,14 +117,14 @@ class Trees(nn.Module):
         if self._predictors is None:
             self._predictors = _predictors(self.arrays())
         raw = np.tile(self.get_buffer("baseline").numpy(), (len(X), 1))
-        known = np.full((1, _WORDS), -1, np.int64).astype(np.uint32)  # all codes are
-        places = np.zeros(X.shape[1], dtype=np.uint32)
+        known_codes = np.full((1, _WORDS), -1, np.int64).astype(np.uint32)  # all codes are
+        column_map = np.zeros(X.shape[1], dtype=np.uint32)
         n_threads = tree_threads(X.size)
         outputs = self.get_buffer("outputs").tolist()
         n_per_step = len(set(outputs)) or 1
         yield torch.from_numpy(raw)
         for i, (output, tree) in enumerate(zip(outputs, self._predictors, strict=True), 1):
-            raw[:, output] += tree.predict(X, known, places, n_threads)
+            raw[:, output] += tree.predict(X, known_codes, column_map, n_threads)
             if i % n_per_step == 0:
                 yield torch.from_numpy(raw)
 
@@ -133,7 +133,7 @@ class Trees(nn.Module):
 
 
 def has_stopped(losses: Sequence[float]) -> bool:
-    """Tell whether boosting stops after these losses, of which the first is before any step."""
+    """Tell whether boosting stops after these losses; the first is before any step."""
     if len(losses) <= _PATIENCE:
         return False
     return min(losses[-_PATIENCE:]) >= losses[-_PATIENCE - 1] - _TOLERANCE
@@ -146,22 +146,22 @@ def _predictors(arrays: Mapping[str, np.ndarray]) -> list[TreePredictor]:
 
     starts, n_nodes = arrays["roots"].tolist(), len(arrays["left"])
     words = np.packbits(arrays["left_codes"], axis=1, bitorder="little").view(np.uint32)
-    found = []
+    predictors = []
     for start, stop in pairwise([*starts, n_nodes]):
-        own = slice(start, stop)
+        span = slice(start, stop)
         nodes = np.zeros(stop - start, dtype=PREDICTOR_RECORD_DTYPE)
-        place, split = np.arange(start, stop), arrays["categories"][own] >= 0
-        nodes["value"], nodes["feature_idx"] = arrays["value"][own], arrays["feature"][own]
-        nodes["num_threshold"] = arrays["threshold"][own]
-        nodes["left"], nodes["right"] = arrays["left"][own] - start, arrays["right"][own] - start
-        nodes["is_leaf"], nodes["is_categorical"] = arrays["left"][own] == place, split
-        nodes["bitset_idx"] = np.where(split, arrays["categories"][own], 0)
-        found.append(TreePredictor(nodes, words, words))
-    return found
+        node_numbers, split = np.arange(start, stop), arrays["categories"][span] >= 0
+        nodes["value"], nodes["feature_idx"] = arrays["value"][span], arrays["feature"][span]
+        nodes["num_threshold"] = arrays["threshold"][span]
+        nodes["left"], nodes["right"] = arrays["left"][span] - start, arrays["right"][span] - start
+        nodes["is_leaf"], nodes["is_categorical"] = arrays["left"][span] == node_numbers, split
+        nodes["bitset_idx"] = np.where(split, arrays["categories"][span], 0)
+        predictors.append(TreePredictor(nodes, words, words))
+    return predictors
 
 
 def _check_arrays(arrays: Mapping[str, np.ndarray], n_columns: int, n_outputs: int) -> None:
-    """Refuse arrays of a file that are no trees of so many columns and outputs."""
+    """Refuse arrays of a file that are not trees of ``n_columns`` and ``n_outputs``."""
     if set(arrays) != set(_ARRAYS):
         raise ValueError(f"trees have the arrays {_ARRAYS}, got {sorted(map(str, arrays))[:20]}")
     n_nodes, n_trees, n_sets = (arrays[n].size for n in ("left", "roots", "left_codes"))
@@ -184,18 +184,26 @@ def _check_arrays(arrays: Mapping[str, np.ndarray], n_columns: int, n_outputs: i
         raise ValueError("the nodes of its trees do not lead from their roots to leaves")
 
 
-def _are_trees(roots: np.ndarray, left: np.ndarray, right: np.ndarray) -> bool:
+def _are_trees(roots: np.ndarray, left_child: np.ndarray, right_child: np.ndarray) -> bool:
     """Tell whether each node but the roots has one parent, which lies before it in its own tree."""
-    place = np.arange(len(left))
-    if not len(roots) or roots[0] != 0 or roots[-1] >= len(left) or (np.diff(roots) <= 0).any():
+    node_numbers = np.arange(len(left_child))
+    if (
+        not len(roots)
+        or roots[0] != 0
+        or roots[-1] >= len(left_child)
+        or (np.diff(roots) <= 0).any()
+    ):
         return False
-    inner = (left != place) | (right != place)
-    ends = np.append(roots[1:], len(left))[np.searchsorted(roots, place, side="right") - 1]
-    below = np.concatenate([left[inner], right[inner]])
+    inner = (left_child != node_numbers) | (right_child != node_numbers)
+    ends = np.append(roots[1:], len(left_child))[
+        np.searchsorted(roots, node_numbers, side="right") - 1
+    ]
+    below = np.concatenate([left_child[inner], right_child[inner]])
     in_order = all(
-        (side > place)[inner].all() and (side < ends)[inner].all() for side in (left, right)
+        (side > node_numbers)[inner].all() and (side < ends)[inner].all()
+        for side in (left_child, right_child)
     )
-    return in_order and bool(np.array_equal(np.sort(np.concatenate([roots, below])), place))
+    return in_order and bool(np.array_equal(np.sort(np.concatenate([roots, below])), node_numbers))
 
 
 def _depth(arrays: Mapping[str, np.ndarray]) -> int:
@@ -236,15 +244,17 @@ def boost(
     options["categorical_features"] = few or None
     outputs, start = np.zeros(1, np.int64), np.zeros(target.n_raw_outputs)
     if isinstance(target, ClassTarget):
-        known = np.unique(y[fitted])
-        if len(known) < 2:
+        classes = np.unique(y[fitted])
+        if len(classes) < 2:
             return None
         if len(start) > 1:  # classes that no row has begin far below
-            outputs = known.astype(np.int64)
-            start[np.setdiff1d(np.arange(len(start)), outputs)] = -np.log(len(fitted)) - len(known)
+            outputs = classes.astype(np.int64)
+            start[np.setdiff1d(np.arange(len(start)), outputs)] = -np.log(len(fitted)) - len(
+                classes
+            )
             if len(outputs) == 2:  # one number: the log odds of the second
                 outputs = outputs[1:]
-        scored = scored[np.isin(y[scored], known)]
+        scored = scored[np.isin(y[scored], classes)]
         if not len(scored):
             return None
         model: BaseEstimator = HistGradientBoostingClassifier(**options)
@@ -253,10 +263,17 @@ def boost(
         if target.loss_name == "poisson" and not y[fitted].any():
             return None
         model = HistGradientBoostingRegressor(loss=target.loss_name, **options)
-    own, other = (None if weight is None else weight[part] for part in (fitted, scored))
+    weight_train, weight_val = (
+        None if weight is None else weight[part] for part in (fitted, scored)
+    )
     with limit_openmp(tree_threads(len(fitted) * X.shape[1])):
         model.fit(
-            X[fitted], y[fitted], own, X_val=X[scored], y_val=y[scored], sample_weight_val=other
+            X[fitted],
+            y[fitted],
+            weight_train,
+            X_val=X[scored],
+            y_val=y[scored],
+            sample_weight_val=weight_val,
         )
     arrays = _as_arrays(model, X[fitted], few, outputs, start)
     return Trees(arrays, X.shape[1] - codes.shape[1], codes.shape[1], len(start))
@@ -265,41 +282,43 @@ def boost(
 def _as_arrays(
     model: Any, X: np.ndarray, few: Sequence[int], outputs: np.ndarray, start: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """The trees of a fitted model, which scikit-learn keeps in attributes of its own.
+    """Convert the trees of a fitted model, which are private attributes of scikit-learn.
 
-    ``X`` are the training rows, of which the columns ``few`` are categories. ``outputs`` are the
+    ``X`` are the training rows, whose columns ``few`` are categories. ``outputs`` are the
     raw outputs that the trees of one step are for, and all raw outputs begin at ``start``.
     """
     # the model's order of columns, and for its categories the codes that it has seen
     order = np.array([*few, *(j for j in range(X.shape[1]) if j not in set(few))])
     seen = [np.unique(X[:, j]).astype(np.int64) for j in few]
-    found: dict[str, list[np.ndarray]] = {name: [] for name in _ARRAYS}
+    collected: dict[str, list[np.ndarray]] = {name: [] for name in _ARRAYS}
     n_nodes = n_sets = 0
     for trees in model._predictors:
-        for place, tree in enumerate(trees):
+        for output, tree in enumerate(trees):
             nodes = tree.nodes
-            own, leaf = n_nodes + np.arange(len(nodes)), nodes["is_leaf"].astype(bool)
+            numbers, leaf = n_nodes + np.arange(len(nodes)), nodes["is_leaf"].astype(bool)
             split = nodes["is_categorical"].astype(bool) & ~leaf
             for side in ("left", "right"):
-                found[side].append(np.where(leaf, own, n_nodes + nodes[side].astype(np.int64)))
-            found["feature"].append(np.where(leaf, 0, order[nodes["feature_idx"]]))
-            found["threshold"].append(np.where(leaf | split, 0.0, nodes["num_threshold"]))
-            found["value"].append(np.where(leaf, nodes["value"], 0.0))
-            found["categories"].append(np.where(split, n_sets + np.cumsum(split) - 1, -1))
+                collected[side].append(
+                    np.where(leaf, numbers, n_nodes + nodes[side].astype(np.int64))
+                )
+            collected["feature"].append(np.where(leaf, 0, order[nodes["feature_idx"]]))
+            collected["threshold"].append(np.where(leaf | split, 0.0, nodes["num_threshold"]))
+            collected["value"].append(np.where(leaf, nodes["value"], 0.0))
+            collected["categories"].append(np.where(split, n_sets + np.cumsum(split) - 1, -1))
             for node in nodes[split]:
                 words = tree.raw_left_cat_bitsets[node["bitset_idx"]]
                 bits = np.unpackbits(words.view(np.uint8), bitorder="little").astype(bool)
                 codes = seen[node["feature_idx"]]
                 goes_left = np.full(_CODES, bool(node["missing_go_to_left"]))
                 goes_left[codes] = bits[: len(codes)]
-                found["left_codes"].append(goes_left[None])
-            found["roots"].append(own[:1])
-            found["outputs"].append(outputs[place : place + 1])
+                collected["left_codes"].append(goes_left[None])
+            collected["roots"].append(numbers[:1])
+            collected["outputs"].append(outputs[output : output + 1])
             n_nodes, n_sets = n_nodes + len(nodes), n_sets + int(split.sum())
     start[outputs] += np.asarray(model._baseline_prediction, dtype=np.float64).reshape(-1)
     arrays = {
         name: np.concatenate(parts) if parts else np.zeros((0, _CODES), dtype=bool)
-        for name, parts in found.items()
+        for name, parts in collected.items()
         if name != "baseline"
     }
     return {**arrays, "baseline": start}

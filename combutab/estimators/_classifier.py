@@ -44,7 +44,7 @@ from combutab.training import BinaryCrossEntropy, CrossEntropy, Loss, MemberResu
 
 @dataclass(frozen=True, eq=False)
 class ClassTarget(Target):
-    """Class labels: one a row, or with ``multilabel`` a 0/1 matrix of a column a label."""
+    """Class labels: one for each row, or with ``multilabel`` a 0/1 column for each label."""
 
     classes: np.ndarray
     multilabel: bool
@@ -178,8 +178,8 @@ class ClassTarget(Target):
         return self.classes[probabilities.argmax(1)]
 
     def held_out(self, raw: Tensor) -> np.ndarray:
-        found: np.ndarray = self.answer(raw).numpy()
-        return found
+        probabilities: np.ndarray = self.answer(raw).numpy()
+        return probabilities
 
     def _check(self) -> None:
         labels = self.classes.tolist()
@@ -201,8 +201,8 @@ class LabelCounts(TargetLearner):
         self._target: ClassTarget | None = None
 
     def add(self, y: pd.DataFrame, weight: np.ndarray | None, trains: np.ndarray) -> None:
-        codes, found = pd.factorize(y.iloc[:, 0])
-        labels = plain_labels(np.asarray(found))
+        codes, uniques = pd.factorize(y.iloc[:, 0])
+        labels = plain_labels(np.asarray(uniques))
         check_classification_targets(labels)
         counts = np.bincount(codes[trains], minlength=len(labels))
         self._counts.update(dict(zip(labels.tolist(), counts.tolist(), strict=True)))
@@ -248,7 +248,7 @@ def check_class_weight(class_weight: Any) -> None:
 
 
 def weights_of_classes(class_weight: Any, classes: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The weight of each class, (n_classes,), of which there are so many rows.
+    """Weight of each class, (n_classes,), given its number of rows.
 
     Classes that are not named weigh 1, with ``"balanced"`` those without rows.
 
@@ -289,7 +289,7 @@ def weights_of_classes(class_weight: Any, classes: np.ndarray, counts: np.ndarra
 
 _TRIAL = 20  # epochs: a fit that is to run fewer is a trial, which nobody takes for finished
 # Of the log loss that the classes' shares have. Below it the columns say something: of a rare
-# class every row may have less than a half, and yet be told from the others.
+# class every row may have less than a half, and the ranks of the rows may still be good.
 _LEARNED = 0.95
 # Standard deviation of a class's log odds below which they hardly vary: calibrated ones of normal
 # distribution then have a ROC AUC below 0.56.

@@ -1,4 +1,4 @@
-"""Docstrings of the public estimators: what they share stands once, in their bases' docstrings."""
+"""Docstrings of the public estimators, with the shared sections from their base classes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _section(cls: type, title: str) -> str:
     """The text below a title of numpydoc, of the last base that has one: the most general."""
     for base in reversed(cls.__mro__[1:]):
         doc = inspect.cleandoc(base.__dict__.get("__doc__") or "")
-        _, found, text = doc.partition(f"{title}\n{'-' * len(title)}\n")
-        if found and base.__module__.startswith("combutab.estimators"):
+        _, heading, text = doc.partition(f"{title}\n{'-' * len(title)}\n")
+        if heading and base.__module__.startswith("combutab.estimators"):
             return re.split(r"\n\n\w+\n---", text)[0]
     return ""

@@ -103,10 +103,10 @@ class TableEncoding(nn.Module):
             self.register_buffer(f"offsets_{i}", torch.from_numpy(calendar.offsets.copy()))
             self.register_buffer(f"varied_{i}", torch.from_numpy(calendar.varied.copy()))
         maps = encoder.category_maps_
-        self.onehot = [i for i, each in enumerate(maps) if each.onehot]
+        self.onehot = [i for i, category_map in enumerate(maps) if category_map.onehot]
         for i in self.onehot:
             self.register_buffer(f"frequencies_{i}", torch.tensor(maps[i].frequencies))
-        self.coded = [i for i, each in enumerate(maps) if not each.onehot]
+        self.coded = [i for i, category_map in enumerate(maps) if not category_map.onehot]
 
     def forward(self, numbers: Tensor, codes: Tensor | None) -> tuple[Tensor, Tensor]:
         if not torch.compiler.is_compiling():
@@ -118,13 +118,13 @@ class TableEncoding(nn.Module):
         if codes is not None:
             for i in self.onehot:
                 frequencies, code = self.get_buffer(f"frequencies_{i}"), codes[:, i : i + 1]
-                places = torch.arange(len(frequencies), device=codes.device)
-                parts.append(torch.where(code < 0, frequencies, (code == places).float()))
+                numbered = torch.arange(len(frequencies), device=codes.device)
+                parts.append(torch.where(code < 0, frequencies, (code == numbered).float()))
         if codes is None:
             return torch.cat(parts, 1), numbers[:, :0].long()
         dense = torch.cat(parts, 1) if parts else codes[:, :0].float()
-        own = [codes[:, i : i + 1] for i in self.coded]
-        return dense, torch.cat(own, 1) if own else codes[:, :0]
+        columns = [codes[:, i : i + 1] for i in self.coded]
+        return dense, torch.cat(columns, 1) if columns else codes[:, :0]
 
     def _check_dates(self, numbers: Tensor) -> None:
         """Raise ValueError if dates are not in seconds."""
@@ -158,17 +158,19 @@ class TableEncoding(nn.Module):
 
     def _circles(self, i: int, seconds: Tensor) -> Tensor:
         """Dates, (n,), as sines and cosines of parts of their local time, zeros where missing."""
-        known = ~torch.isnan(seconds)
-        moments = torch.where(known, seconds, 0.0)
-        place = (self.get_buffer(f"changes_{i}") <= moments.unsqueeze(1)).sum(1)
-        local = moments + self.get_buffer(f"offsets_{i}")[place]
+        is_known = ~torch.isnan(seconds)
+        moments = torch.where(is_known, seconds, 0.0)
+        index = (self.get_buffer(f"changes_{i}") <= moments.unsqueeze(1)).sum(1)
+        local = moments + self.get_buffer(f"offsets_{i}")[index]
         phases = calendar_phases(local, self.calendars[i][1])
         shifted = [phase + quarter for phase in phases for quarter in QUARTERS]
         # no cosines, which ONNX Runtime lacks in float64
         circle = torch.sin(_double(2 * torch.pi, seconds) * torch.stack(shifted, 1))
         steps = torch.round(circle * CIRCLE_STEPS) / CIRCLE_STEPS
         circle = circle + (steps - circle).detach()  # rounding has no gradient
-        return torch.where(known.unsqueeze(1) & self.get_buffer(f"varied_{i}"), circle, 0.0).float()
+        return torch.where(
+            is_known.unsqueeze(1) & self.get_buffer(f"varied_{i}"), circle, 0.0
+        ).float()
 
     def _normal_score(self, x: Tensor) -> Tensor:
         knots, last = self.get_buffer("knots"), len(self.get_buffer("knots")) - 1
@@ -188,9 +190,9 @@ class TableEncoding(nn.Module):
         knots, last = self.get_buffer("knots"), len(self.get_buffer("knots")) - 1
         below = self._last_not_above(x)
 
-        def nearest(place: Tensor, step: int) -> tuple[Tensor, Tensor]:
-            knot = knots.gather(0, torch.clamp(place, max=last))
-            repeated = knot == knots.gather(0, torch.clamp(place + step, 0, last))
+        def nearest(index: Tensor, step: int) -> tuple[Tensor, Tensor]:
+            knot = knots.gather(0, torch.clamp(index, max=last))
+            repeated = knot == knots.gather(0, torch.clamp(index + step, 0, last))
             return knot, repeated & ((x.float().double() == knot) | (x == knot.float().double()))
 
         (low, is_low), (high, is_high) = nearest(below, -1), nearest(below + 1, 1)
@@ -201,8 +203,8 @@ class TableEncoding(nn.Module):
         """The last knot that is not above x, (n, n_numeric); ONNX has no search for it."""
         blocks, rows = self.get_buffer("blocks"), x.unsqueeze(1)
         block = (blocks[:, 0] <= rows).sum(1) - 1
-        own = blocks.gather(0, block.unsqueeze(1).expand(-1, _BLOCK, -1))
-        return block * _BLOCK + (own <= rows).sum(1) - 1
+        block_values = blocks.gather(0, block.unsqueeze(1).expand(-1, _BLOCK, -1))
+        return block * _BLOCK + (block_values <= rows).sum(1) - 1
 
 
 def _plausible_sizes(first: float, last: float) -> tuple[float, float]:
@@ -233,27 +235,27 @@ def normal_quantile(p: Tensor) -> Tensor:
     q = p - 0.5
     tail = torch.sqrt(-torch.log(torch.minimum(p, 1 - p))) - _double(1.6, p)
     x = torch.stack([_double(0.180625, p) - q * q, tail]).unsqueeze(1)  # (2, 1, *p.shape)
-    highest, *others = (
-        torch.tensor(each, dtype=p.dtype, device=p.device).view(2, 2, *[1] * p.ndim)
-        for each in _PPND16
+    highest, *lower = (
+        torch.tensor(ratio, dtype=p.dtype, device=p.device).view(2, 2, *[1] * p.ndim)
+        for ratio in _PPND16
     )
     value = highest
-    for each in others:
-        value = value * x + each
+    for ratio in lower:
+        value = value * x + ratio
     middle, outer = value[:, 0] / value[:, 1]
     return torch.where(q.abs() <= _double(0.425, p), q * middle, torch.where(q < 0, -outer, outer))
 
 
-def _double(number: float, beside: Tensor) -> Tensor:
+def _double(number: float, like: Tensor) -> Tensor:
     """A constant that stays float64 in ONNX, where Python's numbers are rounded to float32."""
-    return torch.tensor(number, dtype=torch.float64, device=beside.device)
+    return torch.tensor(number, dtype=torch.float64, device=like.device)
 
 
 def _knot_blocks(knots: np.ndarray) -> np.ndarray:
     """Knots (n_knots, n_columns) -> (n_blocks, _BLOCK, n_columns), filled up with infinity."""
     lacking = -len(knots) % _BLOCK
-    whole = np.concatenate([knots, np.full((lacking, knots.shape[1]), np.inf)])
-    return whole.reshape(len(whole) // _BLOCK, _BLOCK, knots.shape[1])
+    padded = np.concatenate([knots, np.full((lacking, knots.shape[1]), np.inf)])
+    return padded.reshape(len(padded) // _BLOCK, _BLOCK, knots.shape[1])
 
 
 # ---- A fitted estimator as one torch module: encoding, networks, answer --------------------------
@@ -353,8 +355,8 @@ class TableModule(nn.Module):
         for net in self.networks:
             assert isinstance(net, TableNetwork)
             rows = dense.to(next(net.parameters()).dtype)
-            each = (x.expand(net.n_members, *x.shape) for x in (rows, coded))
-            outputs.append(net.by_head(net(*each)))
+            inputs = (x.expand(net.n_members, *x.shape) for x in (rows, coded))
+            outputs.append(net.by_head(net(*inputs)))
         outputs += [trees(dense, coded)[None].to(outputs[0].dtype) for trees in self.trees]
         raw = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
         return (raw if self.selected is None else raw[self.selected]).double()
@@ -460,10 +462,10 @@ class Exports(BaseEstimator):
         """
         check_is_fitted(self)
         classes = getattr(self, "classes_", None)
-        with nullcontext() if path is None else whole_file(path) as place:
+        with nullcontext() if path is None else whole_file(path) as file:
             model = make_onnx(self._exported(torch.float32).eval(), type(self).__name__, classes)
-            if place is not None:
-                place.write_bytes(model.SerializeToString())
+            if file is not None:
+                file.write_bytes(model.SerializeToString())
         return model
 
 
@@ -506,16 +508,16 @@ def make_onnx(module: TableModule, name: str, classes: np.ndarray | None) -> onn
         nodes.append(helper.make_node("Concat", columns, [table.name], axis=1))
     nodes += inner.graph.node
     names = ["variable"] if classes is None else ["label", "probabilities"]
-    for found, output in zip(inner.graph.output, names, strict=True):
-        kind, shape = found.type.tensor_type.elem_type, found.type.tensor_type.shape.dim
-        node = helper.make_node("Identity", [found.name], [output])
+    for value, output in zip(inner.graph.output, names, strict=True):
+        kind, shape = value.type.tensor_type.elem_type, value.type.tensor_type.shape.dim
+        node = helper.make_node("Identity", [value.name], [output])
         if classes is not None and len(shape) == 1:  # the place of the most probable class
             labels = numpy_helper.from_array(_labels(classes), f"{_OWN}classes")
             kind = labels.data_type
             constants.append(labels)
-            node = helper.make_node("Gather", [labels.name, found.name], [output], axis=0)
+            node = helper.make_node("Gather", [labels.name, value.name], [output], axis=0)
         nodes.append(node)
-        widths = [each.dim_value for each in shape[1:]]
+        widths = [dimension.dim_value for dimension in shape[1:]]
         outputs.append(helper.make_tensor_value_info(output, kind, [_ROWS, *widths]))
     model = helper.make_model(
         helper.make_graph(nodes, name, inputs.values, outputs, constants),
@@ -537,7 +539,7 @@ def _labels(classes: np.ndarray) -> np.ndarray:
     kinds: dict[str, type] = {"i": np.int64, "u": np.int64, "f": np.float64, "b": np.bool_}
     if classes.dtype.kind in kinds:
         return classes.astype(kinds[classes.dtype.kind])
-    return np.array([str(each) for each in classes], dtype=object)
+    return np.array([str(label) for label in classes], dtype=object)
 
 
 # ---- the networks ------------------------------------------------------------------------------
@@ -633,7 +635,7 @@ def _exporter_silenced() -> Iterator[None]:
 
 @dataclass
 class _Inputs:
-    """A model's inputs, the nodes that look up categories, and what is joined to which table."""
+    """Inputs of a model, nodes that look up categories, and columns to join to each table."""
 
     values: list[onnx.ValueInfoProto] = field(default_factory=list)
     described: list[dict[str, Any]] = field(default_factory=list)  # of each, as the file's metadata
@@ -652,15 +654,15 @@ class _Inputs:
             self.numbers.append("X")
             return
         columns = [f"x{j}" for j in range(len(encoder.kinds_))] if names is None else list(names)
-        maps = {each.column: each for each in encoder.category_maps_}
+        maps = {category_map.column: category_map for category_map in encoder.category_maps_}
         for j, (column, name) in enumerate(zip(columns, _input_names(columns), strict=True)):
             described: dict[str, Any] = {"column": column, "kind": str(encoder.kinds_[j])}
             if encoder.kinds_[j] == "text":  # which is left out
                 continue
             if encoder.units_[j]:
-                place = len(self.numbers)
+                position = len(self.numbers)
                 scaler = encoder.numeric_scaler_
-                ends = float(scaler.low[place]), float(scaler.high[place])
+                ends = float(scaler.low[position]), float(scaler.high[position])
                 is_date = encoder.kinds_[j] == "datetime"
                 self._add_time(name, j, described, encoder.units_[j], ends if is_date else None)
                 continue
@@ -668,16 +670,16 @@ class _Inputs:
                 self._add(name, described)
                 self.numbers.append(name)
                 continue
-            known, unseen, missing = maps[j].codes()
-            if known and all(_is_exact_number(key) for key in known):
+            codes, unseen, missing = maps[j].codes()
+            if codes and all(_is_exact_number(key) for key in codes):
                 self._add(name, described)
-                keys = np.array([*known, np.nan], dtype=np.float64)
+                keys = np.array([*codes, np.nan], dtype=np.float64)
             else:
-                texts = _texts(known, column)
+                texts = _texts(codes, column)
                 gap = _gap(texts)
                 self._add(name, {**described, "missing": gap}, kind=TensorProto.STRING)
                 keys = np.array([*texts, gap], dtype=object)
-            self._look_up(name, f"{_OWN}code/{j}", keys, [*known.values(), missing], unseen)
+            self._look_up(name, f"{_OWN}code/{j}", keys, [*codes.values(), missing], unseen)
 
     def _add_time(
         self,
@@ -702,8 +704,8 @@ class _Inputs:
             return prefix + label
 
         def node(operator: str, output: str, *inputs: str, **options: Any) -> str:
-            made = helper.make_node(operator, [*inputs], [prefix + output], **options)
-            self.nodes.append(made)
+            onnx_node = helper.make_node(operator, [*inputs], [prefix + output], **options)
+            self.nodes.append(onnx_node)
             return prefix + output
 
         is_missing = node("Equal", "is_missing", name, constant("missing", _NAT))
@@ -720,17 +722,17 @@ class _Inputs:
                 "is_early": ("Less", seconds, constant("first", ends[0])),
                 "is_late": ("Greater", seconds, constant("last", ends[1])),
             }
-            found = {label: node(test[0], label, *test[1:]) for label, test in tests.items()}
-            near = node("And", "is_near_zero", found["is_small"], found["is_positive"])
-            odd = node("Or", "is_odd", near, found["is_large"])
-            outside = node("Or", "is_outside", found["is_early"], found["is_late"])
+            nodes = {label: node(test[0], label, *test[1:]) for label, test in tests.items()}
+            near = node("And", "is_near_zero", nodes["is_small"], nodes["is_positive"])
+            odd = node("Or", "is_odd", near, nodes["is_large"])
+            outside = node("Or", "is_outside", nodes["is_early"], nodes["is_late"])
             wrong = node("And", "is_wrong", odd, outside)
-            place = node("Cast", "place", wrong, to=TensorProto.INT64)
+            index = node("Cast", "place", wrong, to=TensorProto.INT64)
             problem = (
                 f"{described['column']}: dates must be int64, in the unit {unit} since 1970-01-01 "
                 "UTC, and some are of another unit"
             )
-            nothing = node("Gather", "nothing", constant("only", [0.0]), place, name=problem)
+            nothing = node("Gather", "nothing", constant("only", [0.0]), index, name=problem)
             seconds = node("Add", "checked", seconds, nothing)
         self.numbers.append(seconds)
 
@@ -768,7 +770,7 @@ _OUTPUTS = ("label", "probabilities", "variable")
 
 def _input_names(columns: Sequence[str]) -> list[str]:
     """Names of the inputs: the columns', but those of outputs with a _ behind."""
-    taken = {*columns, *_OUTPUTS}
+    used = {*columns, *_OUTPUTS}
     names = []
     for column in columns:
         if not column or column.startswith(_OWN):
@@ -776,9 +778,9 @@ def _input_names(columns: Sequence[str]) -> list[str]:
                 f"the column {column!r} cannot name an input of an ONNX model; rename it, and fit"
             )
         name = column
-        while name in _OUTPUTS or (name != column and name in taken):
+        while name in _OUTPUTS or (name != column and name in used):
             name += "_"
-        taken.add(name)
+        used.add(name)
         names.append(name)
     return names
 
@@ -787,8 +789,8 @@ def _is_exact_number(key: object) -> bool:
     return isinstance(key, float) or (isinstance(key, bool | int) and abs(key) <= 2**53)
 
 
-def _texts(known: dict[Any, int], column: str) -> list[str]:
-    texts = [_text(key) for key in known]
+def _texts(codes: dict[Any, int], column: str) -> list[str]:
+    texts = [_text(key) for key in codes]
     if len(set(texts)) < len(texts):
         twice = next(text for i, text in enumerate(texts) if text in texts[:i])
         raise ValueError(

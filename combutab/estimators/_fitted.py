@@ -46,8 +46,7 @@ from combutab.nn import NTK, ActivationSpec, Member, MLPSpec, NetworkSpec, Table
 from combutab.preprocessing import EncodedTable, TableEncoder
 from combutab.training import MemberResult, is_per_step
 
-# ---- Outputs of a fitted network for rows of its own fit: each fold's, or the rows it is scored
-# on
+# ---- Outputs of a fitted network for validation rows ---------------------------------------------
 
 _ROWS = 2048  # looked at, and computed at a time
 
@@ -66,8 +65,8 @@ def held_out_answers(job: Job, results: Sequence[MemberResult], target: Target) 
         raws = [raw[None] for raw in raws]
     predictions = [target.held_out(raw) for raw in raws]
     values = np.full((len(job.out_of_fold.rows), *predictions[0].shape[1:]), np.nan)
-    for places, predicted in zip(rows, predictions, strict=True):
-        values[places.numpy()] = predicted
+    for positions, predicted in zip(rows, predictions, strict=True):
+        values[positions.numpy()] = predicted
     return job.out_of_fold.in_given_order(values)
 
 
@@ -90,9 +89,11 @@ def held_out_outputs(net: TableNetwork, job: Job) -> Tensor:
         with job.config.precision.context(net.device)():
             outputs = net(job.rows.dense[part].to(net.device), codes)
         by_head = outputs.to(net.dtype).cpu().unflatten(1, (-1, net.n_heads))
-        for fold, own in zip(folds, by_head, strict=True):  # own: (b, n_heads, n_outputs)
-            places = fold[start : start + chunk]
-            raw[:, places] = own[: len(places)].transpose(0, 1)
+        for fold, outputs_of_fold in zip(
+            folds, by_head, strict=True
+        ):  # own: (b, n_heads, n_outputs)
+            positions = fold[start : start + chunk]
+            raw[:, positions] = outputs_of_fold[: len(positions)].transpose(0, 1)
     return raw
 
 
@@ -106,7 +107,7 @@ def _raw_outputs_of(net: TableNetwork, job: Job, rows: Tensor) -> Tensor:
 def scored_outputs(net: TableNetwork, job: Job) -> tuple[Tensor, Tensor]:
     """Raw outputs, (n_networks, n, n_outputs), for rows that the fit is scored on, and which.
 
-    These are the validation rows, or where there are none the training rows: a sample, if many.
+    These are the validation rows, or without any the training rows; a sample of many rows.
     """
     if job.out_of_fold is not None and job.has_folds:
         outputs = held_out_outputs(net, job)
@@ -140,24 +141,24 @@ class Unfinished:
         """The text, and where there are several members, which of them it is about."""
         if self.n_members == 1:
             return self.text
-        named = ", ".join(map(str, self.members[:_N_NAMED]))
+        numbers = ", ".join(map(str, self.members[:_N_NAMED]))
         more = f" and {len(self.members) - _N_NAMED} more" if len(self.members) > _N_NAMED else ""
-        return f"{self.text} ({len(self.members)} of {self.n_members} members: {named}{more})"
+        return f"{self.text} ({len(self.members)} of {self.n_members} members: {numbers}{more})"
 
 
 def unfinished(
     job: Job, results: Sequence[MemberResult], *, converges: bool, in_parts: bool = False
 ) -> list[Unfinished]:
-    """What is to be warned of: training cut short, or not converged where that is expected.
+    """Collect the warnings of training that was cut short, or has not converged as expected.
 
-    ``in_parts``: a call of ``fit`` is one of several, none of which says that it was the last.
+    With ``in_parts``, a call of ``fit`` is one of several, and the last one is not known.
     """
-    found = list[Unfinished]()
+    warnings_found = list[Unfinished]()
     config, solver = job.config, job.config.optimizer.solver
 
     def note(text: str, members: Iterable[int], category: type[Warning]) -> None:
-        if places := tuple(members):
-            found.append(Unfinished(text, category, places, len(results)))
+        if numbers := tuple(members):
+            warnings_found.append(Unfinished(text, category, numbers, len(results)))
 
     def ended(reason: str) -> list[int]:
         return [i for i, result in enumerate(results) if result.reason == reason]
@@ -178,7 +179,7 @@ def unfinished(
             ConvergenceWarning,
         )
     late = ended("max_iter")
-    # with n_iter_no_change=inf, or a schedule to the end, so many epochs were asked for
+    # n_iter_no_change=inf and schedules over all epochs ask for max_iter epochs
     planned = np.isinf(config.n_iter_no_change) or is_per_step(config.learning_rate)
     if solver == "lbfgs" and late:
         note(
@@ -194,7 +195,7 @@ def unfinished(
             late,
             ConvergenceWarning,
         )
-    return found
+    return warnings_found
 
 
 def _history(results: Sequence[MemberResult]) -> pd.DataFrame:
@@ -245,13 +246,13 @@ _FITTED = {
 # ---- A fitted estimator: its network, which predicts, its weights as arrays, and a file of it ----
 
 # Matrix products round otherwise in the rows left over from their blocks: with a multiple of this
-# many rows a prediction depends on the rows beside it by the last bit at most.
+# many rows a prediction depends on the other rows by the last bit at most.
 _MIN_ROWS = 16
 _PREDICT_UNITS = 1 << 20  # units of a layer computed at a time: a few MB, within the caches
 
 
 class LearnedTable:
-    """What a fit learns of a table and its targets, before any network is trained."""
+    """The part of a fitted model that is learned before any network is trained."""
 
     encoder_: TableEncoder
     target_: Any  # a Target, of the class's own kind
@@ -260,7 +261,7 @@ class LearnedTable:
     out_activation_: str
 
     def _adopt(self, encoder: TableEncoder, target: Target) -> None:
-        """Take over what was learned of a table and its targets."""
+        """Set the fitted encoder and target."""
         self.encoder_, self.target_ = encoder, target
         self.n_features_in_ = encoder.n_features_in_
         if hasattr(encoder, "feature_names_in_"):
@@ -269,7 +270,7 @@ class LearnedTable:
 
 
 class Fitted(LearnedTable, Parameters, Exports, Loadable):
-    """A fitted estimator, and what it can do without its data.
+    """A fitted estimator, its predictions and its file.
 
     Attributes
     ----------
@@ -317,26 +318,28 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
     _architecture: dict[str, Any]  # the architecture parameters of the first fit
     _seed: int
     _seeded: int | None  # the random_state that it came of
-    _network: TableNetwork | None = None  # built when first needed, and by a copy anew
+    _network: TableNetwork | None = None  # built when first needed
 
     _target_class: ClassVar[type[Target]]
-    _given_outputs: Tensor | None = None  # in the place of what the network would answer
+    _given_outputs: Tensor | None = None  # replace those of the network
 
     def _fitted_attributes(
-        self, job: Job, results: Sequence[MemberResult], *, fresh: bool
+        self, job: Job, results: Sequence[MemberResult], *, is_new: bool
     ) -> dict[str, Any]:
-        """What training found, by the attributes' names; curves go on if it is not ``fresh``.
+        """What training found, by the attributes' names; curves go on if it is not ``is_new``.
 
         Raises ValueError if training diverged, or a weight is not finite.
         """
         curve, scores = (
-            [] if fresh else getattr(self, name, None) or []
+            [] if is_new else getattr(self, name, None) or []
             for name in ("loss_curve_", "validation_scores_")
         )
         first, trained = results[0], job.members[: len(results)]  # fewer after an interrupt
         finite = all(torch.isfinite(v).all() for r in results for v in r.state.values())
-        lost = any(r.reason == "diverged" and not np.isfinite(r.best_score) for r in results)
-        if not finite or lost:  # with validation rows there are the best weights before
+        has_diverged = any(
+            r.reason == "diverged" and not np.isfinite(r.best_score) for r in results
+        )
+        if not finite or has_diverged:  # with validation rows there are the best weights before
             raise ValueError(
                 "Solver produced non-finite parameter weights. The input data may contain large "
                 "values and need to be preprocessed. Or lower learning_rate_init="
@@ -375,9 +378,9 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
 
     def with_outputs(self, raw: Tensor) -> Self:
         """A copy that predicts by these raw outputs, whatever rows it is shown."""
-        shown = copy.copy(self)
-        shown._given_outputs, shown._states = raw, []
-        return shown
+        copied = copy.copy(self)
+        copied._given_outputs, copied._states = raw, []
+        return copied
 
     # skops.io takes arrays and our own types, and no frame of pandas
     def __getstate__(self) -> dict[str, Any]:
@@ -433,13 +436,13 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
         units = self._spec.peak_units * net.n_members
         chunk = _PREDICT_UNITS // units // _MIN_ROWS * _MIN_ROWS or _MIN_ROWS
         n_rows = len(table.dense)
-        whole = n_rows // chunk * chunk  # of these rows no copy is made
+        n_full = n_rows // chunk * chunk  # of these rows no copy is made
         parts = []
         flops = 2.0 * min(chunk, n_rows) * net.n_heads * net.flat.values.numel()
         with limit_threads(network_threads(flops)):
             for dense, codes in (
-                (torch.from_numpy(table.dense[:whole]), torch.from_numpy(table.codes[:whole])),
-                (_padded(table.dense[whole:]), _padded(table.codes[whole:])),
+                (torch.from_numpy(table.dense[:n_full]), torch.from_numpy(table.codes[:n_full])),
+                (_padded(table.dense[n_full:]), _padded(table.codes[n_full:])),
             ):
                 if len(dense):
                     parts.append(net.predict(dense.to(net.dtype), codes, chunk, context).cpu())
@@ -487,10 +490,10 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
         return [name for name in _FITTED if hasattr(self, name)], parts
 
     def _restore(self, saved: Saved) -> None:
-        """Take over what a file has, once its parts are known to belong together."""
-        for each in saved.fitted:
-            if each not in _FITTED:
-                raise ValueError(f"it sets {each!r}, which no estimator learns")
+        """Set the contents of a file after checking that its parts agree."""
+        for name in saved.fitted:
+            if name not in _FITTED:
+                raise ValueError(f"it sets {name!r}, which no estimator learns")
         check_fields(saved.fitted, _FITTED, "what was fitted")
         self.__dict__.update(saved.fitted)
         header = saved.header
@@ -510,16 +513,16 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
     def _check_agreement(self) -> None:
         """Refuse parts of a file that do not belong together, naming the first."""
         spec, encoder, n_members = self._spec, self.encoder_, len(self._states)
-        for name, there, here in (
+        for name, expected, actual in (
             ("n_dense", spec.n_dense, encoder.n_dense_),
             ("cardinalities", spec.cardinalities, encoder.cardinalities_),
             ("n_outputs", spec.n_outputs, self.target_.n_raw_outputs),
             ("n_members", len(self._trained[0]), n_members),
             ("progress", len(self._progress), n_members),
         ):
-            if there != here:
+            if expected != actual:
                 raise ValueError(
-                    f"{name} is {str(there)[:100]}, the rest of it has {str(here)[:100]}"
+                    f"{name} is {str(expected)[:100]}, the rest of it has {str(actual)[:100]}"
                 )
         for state in self._states:
             check_layers(state, spec.array_shapes())
@@ -553,7 +556,7 @@ class Fitted(LearnedTable, Parameters, Exports, Loadable):
         else:
             views = [a.view() for a in arrays]
         for view in views:
-            view.flags.writeable = False  # what was written there, predict would not see
+            view.flags.writeable = False  # predict does not use these arrays
         return views
 
     # ---- scikit-learn's questions --------------------------------------------------------------

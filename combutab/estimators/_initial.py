@@ -21,7 +21,7 @@ from combutab.preprocessing import TableEncoder
 
 @dataclass(frozen=True, eq=False)
 class _Layer:
-    """A linear map (out, in), and what the units behind it are: names of the parts they are of."""
+    """A linear map (out, in), and the names of the parts that its output units belong to."""
 
     weight: np.ndarray
     bias: np.ndarray
@@ -33,7 +33,7 @@ def initial_widths(
 ) -> tuple[int, ...]:
     """Hidden layers that hold the network: the smallest, or these sizes if they do.
 
-    Raises ValueError if the sizes or the activation have no place for it, with what it needs.
+    Raises ValueError with the required values if the sizes or the activation do not suit it.
     """
     layers = _linear_layers(init)
     if sizes is None:
@@ -65,10 +65,10 @@ _NEEDED: Mapping[str, Sequence[Any]] = {
 
 def check_initial(init: ConstructedNetwork, parameters: Mapping[str, Any]) -> None:
     """Refuse parameters that would take a constructed network apart; before any work on data."""
-    for name, wanted in _NEEDED.items():
-        if parameters[name] not in wanted:
+    for name, required in _NEEDED.items():
+        if parameters[name] not in required:
             raise ValueError(
-                f"init=network needs {name}={' or '.join(map(repr, wanted))}, got "
+                f"init=network needs {name}={' or '.join(map(repr, required))}, got "
                 f"{parameters[name]!r}: its units add up to what it was made for only as they are; "
                 "paper_recipe has parameters that fit"
             )
@@ -111,12 +111,12 @@ def _linear_layers(init: ConstructedNetwork) -> list[_Layer]:
     for linear, units in zip(modules[::2], [*modules[1::2], None], strict=True):
         assert isinstance(linear, nn.Linear)
         parts = {} if units is None else _places(units)
-        kind_of = {place: name for name, places in parts.items() for place in places}
+        kind_of = {unit: name for name, part in parts.items() for unit in part}
         layers.append(
             _Layer(
                 linear.weight.detach().cpu().double().numpy(),
                 linear.bias.detach().cpu().double().numpy(),
-                tuple(kind_of[place] for place in sorted(kind_of)),
+                tuple(kind_of[unit] for unit in sorted(kind_of)),
             )
         )
     return layers
@@ -154,15 +154,15 @@ def _places(module: nn.Module) -> dict[str, Sequence[int]]:
     if isinstance(module, CombU):
         return {name: range(start, start + length) for name, start, length in module.spans}
     assert isinstance(module, ComplexCombU)
-    found: dict[str, Sequence[int]] = {}
+    parts: dict[str, Sequence[int]] = {}
     for name, start, length in module.spans:
         real = range(start, start + length)
-        imaginary = [place + module.width // 2 for place in real]
-        if name == "relu":  # its halves are units of their own
-            found[name] = [*real, *imaginary]
+        imaginary = [unit + module.width // 2 for unit in real]
+        if name == "relu":  # its halves are separate units
+            parts[name] = [*real, *imaginary]
         else:
-            found |= {f"complex {name}": real, f"imaginary {name}": imaginary}
-    return found
+            parts |= {f"complex {name}": real, f"imaginary {name}": imaginary}
+    return parts
 
 
 def _fits(parts: dict[str, Sequence[int]], kinds: Sequence[str]) -> bool:
@@ -192,26 +192,26 @@ def _scaled_inputs(
 ) -> _Layer:
     """The first layer of encoded columns instead of the user's."""
     scaler = encoder.numeric_scaler_
-    places = {span.column: span.slice.start for span in encoder.spans_ if span.kind == "numeric"}
+    starts = {span.column: span.slice.start for span in encoder.spans_ if span.kind == "numeric"}
     weight, bias = np.zeros((len(first.bias), n_inputs)), first.bias.copy()
     for j, (name, column) in enumerate(
         zip(init.inputs, _input_columns(init, encoder), strict=True)
     ):
         if not first.weight[:, j].any():
             continue
-        if column not in places:
+        if column not in starts:
             raise ValueError(
                 f"init takes {name} for a number, and that column holds categories; name it in no "
                 "categorical_features, or leave it out of the formula"
             )
-        place = places[column]
-        if scaler.constant[place]:
+        start = starts[column]
+        if scaler.constant[start]:
             raise ValueError(
                 f"init takes {name}, which is constant in the training data, so that the network "
                 "is not told its value; write the number into the formula"
             )
-        weight[:, place] += first.weight[:, j] * scaler.scale[place]
-        bias += first.weight[:, j] * scaler.centre[place]
+        weight[:, start] += first.weight[:, j] * scaler.scale[start]
+        bias += first.weight[:, j] * scaler.centre[start]
     return _Layer(weight, bias, first.kinds)
 
 
@@ -241,12 +241,12 @@ def _state(spec: NetworkSpec, member: Member, layers: Sequence[_Layer]) -> dict[
             parts = {
                 k: iter(r) for k, r in _units_by_part(member.activation, weight.shape[1]).items()
             }
-            places = [next(parts[kind]) for kind in layer.kinds]
+            units = [next(parts[kind]) for kind in layer.kinds]
         else:
-            places = list(range(len(layer.bias)))
-        weight[:, places] = 0.0  # of what a layer leaves over nothing comes in
+            units = list(range(len(layer.bias)))
+        weight[:, units] = 0.0  # unused units have no input
         rows = torch.tensor(before if i else range(len(weight)))
-        weight[rows[:, None], torch.tensor(places)] = torch.from_numpy(layer.weight.T.copy())
-        bias[places] = torch.from_numpy(layer.bias)
-        before = places
+        weight[rows[:, None], torch.tensor(units)] = torch.from_numpy(layer.weight.T.copy())
+        bias[units] = torch.from_numpy(layer.bias)
+        before = units
     return state

@@ -45,7 +45,7 @@ from combutab.training import (
     train_stack,
 )
 
-# ---- Stacks of members: whose they are, how many members share one, and the training of one ------
+# ---- Stacks of members: their jobs, their sizes, and the training of one stack -------------------
 
 T = TypeVar("T")
 
@@ -53,19 +53,19 @@ T = TypeVar("T")
 # benchmarks/speed/step.py), on a GPU memory is the bound: a dozen buffers of 256 MB, not measured
 # yet. A member's result does not depend on the split.
 _STACK_UNITS = {"cpu": 1 << 19, "cuda": 1 << 26}
-_FIRST_ROWS = 256  # that initial weights may depend on
-_EVEN = 4  # a shape's stacks are a multiple of this many, for as many threads to share evenly
+_FIRST_ROWS = 256  # number of rows of each member on which initial weights may depend
+_EVEN = 4  # the number of stacks of a shape is a multiple, so that threads share them evenly
 
 
 @dataclass(frozen=True)
 class OutOfFold:
-    """Where the rows that members are scored on are in the table that ``fit`` was given.
+    """Positions of the encoded rows in the table that was passed to ``fit``.
 
-    Members set aside different rows, or, where ``same_rows``, all the same ones.
+    Members have different validation rows, or with ``same_rows`` the same ones.
     """
 
     rows: np.ndarray  # (n,) positions of the encoded rows
-    n_given: int  # rows of that table
+    n_given: int  # number of rows of that table
     same_rows: bool = False
     groups: np.ndarray | None = None  # (n,) of the encoded rows
 
@@ -120,10 +120,10 @@ class Job:
     device: torch.device
     max_fun: int = 15000
     start_states: tuple[dict[str, Tensor], ...] | None = None
-    out_of_fold: OutOfFold | None = None  # where rows of the table itself are set aside
+    out_of_fold: OutOfFold | None = None  # set if validation rows are rows of X
 
     @functools.cached_property
-    def stacks(self) -> list[list[Place]]:
+    def stacks(self) -> list[list[Position]]:
         """The members in the stacks that train them."""
         return plan_stacks([self])
 
@@ -134,37 +134,37 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Place:
+class Position:
     """One member of one job."""
 
     job: int
     member: int
 
 
-def plan_stacks(jobs: Sequence[Job]) -> list[list[Place]]:
+def plan_stacks(jobs: Sequence[Job]) -> list[list[Position]]:
     """Split the members of the jobs into stacks; equal activations are neighbours in each."""
-    groups: dict[object, list[Place]] = {}
+    groups: dict[object, list[Position]] = {}
     for i, job in enumerate(jobs):
         key = (job.spec, job.config, job.device)
-        groups.setdefault(key, []).extend(Place(i, m) for m in range(len(job.members)))
+        groups.setdefault(key, []).extend(Position(i, m) for m in range(len(job.members)))
     stacks = []
-    for places in groups.values():
-        job = jobs[places[0].job]
-        n_rows = max(len(plan.rows) for p in places for plan in jobs[p.job].plans)
+    for positions in groups.values():
+        job = jobs[positions[0].job]
+        n_rows = max(len(plan.rows) for p in positions for plan in jobs[p.job].plans)
         units = min(job.config.batch_size, n_rows) * job.spec.peak_units
         size = max(1, _STACK_UNITS.get(job.device.type, 1 << 26) // units)
-        activations = [jobs[p.job].members[p.member].activation for p in places]
-        places = sorted_by_activation(places, activations)
-        n_stacks = -(-len(places) // size)
+        activations = [jobs[p.job].members[p.member].activation for p in positions]
+        positions = sorted_by_activation(positions, activations)
+        n_stacks = -(-len(positions) // size)
         if n_stacks > 1:
-            n_stacks = min(-(-n_stacks // _EVEN) * _EVEN, len(places))
-        edges = [i * len(places) // n_stacks for i in range(n_stacks + 1)]
-        stacks += [places[start:stop] for start, stop in pairwise(edges)]
+            n_stacks = min(-(-n_stacks // _EVEN) * _EVEN, len(positions))
+        edges = [i * len(positions) // n_stacks for i in range(n_stacks + 1)]
+        stacks += [positions[start:stop] for start, stop in pairwise(edges)]
     return stacks
 
 
 def sorted_by_activation(things: Iterable[T], activations: Iterable[ActivationSpec]) -> list[T]:
-    """Make those of one activation neighbours, in the order of their first one."""
+    """Sort by activation, in the order in which activations come first."""
     groups: dict[object, list[T]] = {}
     for thing, activation in zip(things, activations, strict=True):
         groups.setdefault(activation_key(activation), []).append(thing)
@@ -180,38 +180,38 @@ def activation_key(spec: ActivationSpec) -> object:
 
 def train_one_stack(
     jobs: Sequence[Job],
-    stack: Sequence[Place],
+    stack: Sequence[Position],
     callbacks: Sequence[Callback] = (),
     file: StackFile | None = None,
 ) -> list[MemberResult]:
-    """Train the members of a stack; one result each, in their order."""
+    """Train the members of a stack, and return their results in this order."""
     head = jobs[stack[0].job]
     if head.config.optimizer.solver != "lbfgs":
         net, rows, plans = _assemble(jobs, stack)
         return train_stack(net, rows, plans, head.config, callbacks, file=file)
     results = []
-    for place in stack:
-        net, rows, (plan,) = _assemble(jobs, [place])
-        results.append(train_lbfgs(net, rows, plan, head.config, jobs[place.job].max_fun))
+    for position in stack:
+        net, rows, (plan,) = _assemble(jobs, [position])
+        results.append(train_lbfgs(net, rows, plan, head.config, jobs[position.job].max_fun))
     return results
 
 
 def train_streamed(
     job: Job, stream: RowStream, callbacks: Sequence[Callback] = ()
 ) -> list[MemberResult]:
-    """Train all members of a job in one stack, on rows that are read once for all of them."""
-    begun = job
+    """Train all members of a job in one stack, on rows that are read once for all members."""
+    first_job = job
     if job.start_states is None and job.spec.needs_rows:
         first = next(stream.windows(0))
-        whole = torch.arange(len(first.dense))
-        plans = tuple(replace(plan, rows=whole, val_rows=None) for plan in job.plans)
-        begun = replace(job, rows=first, plans=plans)
-    net, _, _ = _assemble([begun], _members_of(job))
+        first_rows = torch.arange(len(first.dense))
+        plans = tuple(replace(plan, rows=first_rows, val_rows=None) for plan in job.plans)
+        first_job = replace(job, rows=first, plans=plans)
+    net, _, _ = _assemble([first_job], _members_of(job))
     return train_stack(net, _on_device(job.rows, job), job.plans, job.config, callbacks, stream)
 
 
-def _members_of(job: Job) -> list[Place]:
-    return [Place(0, i) for i in range(len(job.members))]
+def _members_of(job: Job) -> list[Position]:
+    return [Position(0, i) for i in range(len(job.members))]
 
 
 def _on_device(rows: Rows, job: Job) -> Rows:
@@ -219,30 +219,30 @@ def _on_device(rows: Rows, job: Job) -> Rows:
 
 
 def _assemble(
-    jobs: Sequence[Job], stack: Sequence[Place]
+    jobs: Sequence[Job], stack: Sequence[Position]
 ) -> tuple[TableNetwork, Rows, list[MemberPlan]]:
-    """The network of a stack as training begins, its rows on the device, its members' plans."""
+    """Build the initial network of a stack, its rows on the device, and the plans of members."""
     head = jobs[stack[0].job]
-    offsets: dict[int, int] = {}  # a table that several jobs share is loaded once
+    offsets: dict[int, int] = {}  # jobs may share a table
     tables: list[Rows] = []
-    for place in stack:
-        table = jobs[place.job].rows
+    for position in stack:
+        table = jobs[position.job].rows
         if id(table) not in offsets:
             offsets[id(table)] = sum(len(t.dense) for t in tables)
             tables.append(table)
     members, plans = [], []
-    states: dict[int, dict[str, Tensor]] = {}  # of members that do not begin with drawn weights
+    states: dict[int, dict[str, Tensor]] = {}  # initial weights that are not drawn
     canonical: dict[object, ActivationSpec] = {}
 
     @functools.cache  # one tensor for all members of a job
     def shifted(rows: Tensor, offset: int) -> Tensor:
         return rows + offset if offset else rows
 
-    for i, place in enumerate(stack):
-        job = jobs[place.job]
-        member, plan = job.members[place.member], job.plans[place.member]
+    for i, position in enumerate(stack):
+        job = jobs[position.job]
+        member, plan = job.members[position.member], job.plans[position.member]
         if job.start_states is not None:
-            states[i] = job.start_states[place.member]
+            states[i] = job.start_states[position.member]
         offset = offsets[id(job.rows)]
         # equal partials become one object, so that their members share a slice
         spec = canonical.setdefault(activation_key(member.activation), member.activation)
@@ -259,7 +259,7 @@ def _assemble(
 
 
 def concatenated(tables: Sequence[Rows]) -> Rows:
-    """All of them, one below the other; where some have weights, rows of others weigh 1."""
+    """Concatenate tables. If some have weights, the rows of the others have weight 1."""
     if len(tables) == 1:
         return tables[0]
     if any(t.weight is not None for t in tables):
@@ -280,7 +280,7 @@ def concatenated(tables: Sequence[Rows]) -> Rows:
 def _start_from_rows(
     net: TableNetwork, rows: Rows, plans: Sequence[MemberPlan], members: Sequence[int]
 ) -> None:
-    """Let networks that start from rows see some of each member's own."""
+    """Initialize networks that depend on rows from some training rows of each member."""
     if not members:
         return
     seeds = [fold_in(plan.seed, Stream.FIRST_ROWS) for plan in plans]
@@ -293,15 +293,16 @@ def _start_from_rows(
     net.start_from(rows.dense[index], codes, seeds, members)
 
 
-# ---- Settings that warm_start and partial_fit cannot change: those that made network and
-# encoding
+# ---- Parameters that warm_start and partial_fit cannot change ------------------------------------
 
 
-def check_architecture(wanted: Mapping[str, Any], made: Mapping[str, Any], n_made: int) -> None:
-    """Refuse to go on from a fit of ``n_made`` members with other architecture parameters."""
-    made = {**made, "n_members": n_made}  # fewer after an interrupt
-    for name, value in wanted.items():
-        before = made.get(name, value)
+def check_architecture(
+    parameters: Mapping[str, Any], fitted: Mapping[str, Any], n_fitted: int
+) -> None:
+    """Refuse to continue a fit of ``n_fitted`` members with other architecture parameters."""
+    fitted = {**fitted, "n_members": n_fitted}  # fewer after an interrupt
+    for name, value in parameters.items():
+        before = fitted.get(name, value)
         if value != before and (name, value) != ("n_members", "auto"):
             raise ValueError(
                 f"{name}={repr(value)[:80]}, but the fitted network that warm_start or "
@@ -334,7 +335,7 @@ def _weights_digest(network: ConstructedNetwork) -> str:
     return f"a network of weights {digest.hexdigest()[:16]}"
 
 
-# ---- scikit-learn's scorers of a network in training, on the rows that are set aside -------------
+# ---- scikit-learn's scorers of a network in training, on validation rows -------------------------
 
 Scorer = Callable[[Tensor, Tensor, Tensor | None], float]
 
@@ -347,26 +348,26 @@ def output_scorer(
     y: Tensor,
     name: str = "early_stopping_scoring",
 ) -> Scorer:
-    """The scorer that the parameter of this name asks for, tried on rows with outputs of zero.
+    """Make the scorer of the parameter ``name``, and try it on rows with outputs of zero.
 
-    It scores raw outputs, (n_heads, n, n_outputs), by encoded targets and weights: scikit-learn's
-    is shown a copy of the estimator that has these outputs. Encoded targets ``y`` of all rows
-    decide which class is the positive one.
+    It scores raw outputs, (n_heads, n, n_outputs), by encoded targets and weights. scikit-learn's
+    scorer gets a copy of the estimator that predicts these outputs. Encoded targets ``y`` of all
+    rows decide which class is the positive one.
 
     Raises ValueError if the scorer is not known, or it cannot score such rows.
     """
     scorer = target.scorer(scoring, y.cpu().numpy()) if isinstance(scoring, str) else scoring
-    asked = f"{name}={scoring!r}"
-    made = functools.partial(_score_outputs, copy.copy(estimator), target, scorer, asked)
-    made(rows.dense.new_zeros(1, len(rows.y), target.n_raw_outputs), rows.y, rows.weight)
-    return made
+    label = f"{name}={scoring!r}"
+    score_outputs = functools.partial(_score_outputs, copy.copy(estimator), target, scorer, label)
+    score_outputs(rows.dense.new_zeros(1, len(rows.y), target.n_raw_outputs), rows.y, rows.weight)
+    return score_outputs
 
 
 def _score_outputs(
     estimator: Any,
     target: Target,
     scorer: Callable[..., float],
-    asked: str,
+    label: str,
     raw: Tensor,
     y: Tensor,
     weight: Tensor | None,
@@ -374,24 +375,24 @@ def _score_outputs(
     rows, more = np.zeros((raw.shape[1], 1)), {}
     if weight is not None:
         more["sample_weight"] = weight.cpu().numpy().astype(np.float64)
-    shown = estimator.with_outputs(raw.cpu().double())
+    fitted = estimator.with_outputs(raw.cpu().double())
     try:
-        return float(scorer(shown, rows, target.decode(y.cpu().numpy()), **more))
+        return float(scorer(fitted, rows, target.decode(y.cpu().numpy()), **more))
     except (ValueError, AttributeError, TypeError) as error:
-        raise ValueError(f"{asked} cannot score the rows set aside: {error}") from error
+        raise ValueError(f"{label} cannot score the rows set aside: {error}") from error
 
 
-# ---- The task of a fit, for scikit-learn's callbacks: its epochs, and what they would make -------
+# ---- The task of a fit, for scikit-learn's callbacks: its epochs ---------------------------------
 
 
 @contextmanager
 def epoch_tasks(
     estimator: Any, job: Job, learned: Learned, *data: Any, streamed: bool = False
 ) -> Iterator[list[FitTasks]]:
-    """Tell an estimator's callbacks of its fit to X, y, weights, which is done within.
+    """Report the fit to X, y and weights in this context to the callbacks of an estimator.
 
-    What it gives is for the training: none where nobody is told of epochs. A ``streamed`` job
-    trains as one stack.
+    The context yields callbacks for the training, none if the estimator has no callbacks. A
+    ``streamed`` job trains as one stack.
     """
     n_epochs = 0 if job.config.optimizer.solver == "lbfgs" else job.config.max_epochs
     if has_callbacks(estimator) and not streamed:
@@ -402,22 +403,22 @@ def epoch_tasks(
 
 # ---- The training of one job, and of many jobs' stacks, one after the other or side by side ------
 
-_GOLDEN = (5**0.5 - 1) / 2  # its multiples' fractions are spread evenly, however many there are
+_GOLDEN = (5**0.5 - 1) / 2  # the fractions of its multiples are spread evenly
 
 
 def train_job(
     job: Job, callbacks: Sequence[Callback] = (), file: Checkpoint | None = None
 ) -> list[MemberResult]:
-    """Train a job, stack by stack: a result a member, but for those that an interrupt left out."""
+    """Train the stacks of a job; after an interrupt, only begun members have results."""
     results: list[MemberResult | None] = [None] * len(job.members)
     end = time.perf_counter() + job.config.max_seconds
     for i, stack in enumerate(job.stacks):
         part = None if file is None else file.part(f"{i}.")
-        left = max(end - time.perf_counter(), 0.0) / (len(job.stacks) - i)
-        own = replace(job, config=replace(job.config, max_seconds=left))
-        trained = train_one_stack([own], stack, callbacks, part)
-        for place, result in zip(stack, trained, strict=True):
-            results[place.member] = result
+        seconds = max(end - time.perf_counter(), 0.0) / (len(job.stacks) - i)
+        part_job = replace(job, config=replace(job.config, max_seconds=seconds))
+        trained = train_one_stack([part_job], stack, callbacks, part)
+        for position, result in zip(stack, trained, strict=True):
+            results[position.member] = result
         if is_interrupted(trained):
             break
     return [result for result in results if result is not None]
@@ -430,29 +431,29 @@ def is_interrupted(results: Sequence[MemberResult]) -> bool:
 
 def stacks_to_train(
     jobs: Sequence[Job], skip: Collection[int] = (), *, together: bool = True
-) -> list[list[Place]]:
-    """The stacks of many jobs, but for those whose jobs are all to be skipped.
+) -> list[list[Position]]:
+    """Plan the stacks of many jobs, without those whose jobs are all skipped.
 
-    Stacks are those of all jobs all the same, as the last digits of a member's result depend on its
-    stack. With ``together=False`` each job has stacks of its own.
+    Skipped jobs do not change the other stacks, because the last digits of a result depend on the
+    stack. With ``together=False`` no stack has members of several jobs.
     """
     if together:
         stacks = plan_stacks(jobs)
     else:
         alone = [(i, stack) for i, job in enumerate(jobs) for stack in job.stacks]
-        stacks = [[Place(i, place.member) for place in stack] for i, stack in alone]
-    # neighbours have alike activations: spread, the pace so far is that of the rest
+        stacks = [[Position(i, position.member) for position in stack] for i, stack in alone]
+    # neighbours have similar activations; spread stacks give a steady estimate of the time
     order = np.argsort(np.arange(len(stacks)) * _GOLDEN % 1.0, kind="stable")
-    return [stacks[i] for i in order if not all(place.job in skip for place in stacks[i])]
+    return [stacks[i] for i in order if not all(position.job in skip for position in stacks[i])]
 
 
-Train = Callable[[Sequence[Job], Sequence[Place], Sequence[Callback]], T]
+Train = Callable[[Sequence[Job], Sequence[Position], Sequence[Callback]], T]
 
 
 def train_plain(
-    jobs: Sequence[Job], stack: Sequence[Place], callbacks: Sequence[Callback]
+    jobs: Sequence[Job], stack: Sequence[Position], callbacks: Sequence[Callback]
 ) -> list[MemberResult]:
-    """Train a stack; its optimisers' states, twice the size of the weights, are let go."""
+    """Train a stack, and drop the states of the optimiser, which are larger than the weights."""
     results = train_one_stack(jobs, stack, callbacks)
     for result in results:
         result.optimizer = {}
@@ -461,7 +462,7 @@ def train_plain(
 
 def train_jobs(
     jobs: Sequence[Job],
-    stacks: Sequence[Sequence[Place]],
+    stacks: Sequence[Sequence[Position]],
     train: Sequence[Train[T]],
     callbacks: Sequence[Callback] = (),
     *,
@@ -473,49 +474,51 @@ def train_jobs(
     Parameters
     ----------
     jobs : sequence of Job
-    stacks : sequence of sequence of Place
+    stacks : sequence of sequence of Position
         As ``stacks_to_train`` gives them.
     train : sequence of callable
-        What trains each stack, wherever that is done: jobs, stack, callbacks -> what is yielded.
+        Function that trains each stack, in any process: jobs, stack, callbacks -> result.
     callbacks : sequence of Callback
-        Told of the epochs of stacks that train one after the other.
+        Called for the epochs of stacks that train sequentially.
     n_jobs : int, optional
         Stacks that train at the same time, in threads unless joblib's current backend is another.
-        By default, for several jobs without callbacks, as many as a cluster has workers if joblib's
-        backend is one ("dask", "ray"), else on a CPU as many as torch may use threads: a small
-        network's operations are too short to be shared out.
+        By default, for several jobs without callbacks, the number of workers if joblib's backend is
+        a cluster ("dask", "ray"), else on a CPU the number of torch threads: operations of a small
+        network are too short for several threads.
     on_progress : callable, optional
-        Called with the number of members that have been trained so far: where stacks train in
-        threads after each epoch, in fractions (one call at a time, from any thread), else after
-        each stack.
+        Called with the number of members that have been trained so far. If stacks train in
+        threads, it is called after each epoch with fractions (one call at a time, from any thread),
+        else after each stack.
 
     Yields
     ------
     (int, object)
-        A stack's position, and what its training gave, or `Failed`.
+        Position of a stack, and the result of its training, or `Failed`.
     """
-    aside = len(jobs) > 1 and not callbacks
-    if n_jobs is None and aside and not on_cluster():
+    is_shared = len(jobs) > 1 and not callbacks
+    if n_jobs is None and is_shared and not on_cluster():
         on_cpu = all(job.device.type == "cpu" for job in jobs)
         n_jobs = min(max_threads(), len(stacks)) if on_cpu else None
     progress = _Progress(len(stacks), on_progress)
     outputs: Generator[tuple[int, T | Failed]]
-    if n_jobs in (0, 1) or (n_jobs is None and not (aside and on_cluster())):
+    if n_jobs in (0, 1) or (n_jobs is None and not (is_shared and on_cluster())):
         tasks = enumerate(zip(train, stacks, strict=True))
-        outputs = ((i, attempt(own, jobs, stack, callbacks)) for i, (own, stack) in tasks)
+        outputs = (
+            (i, attempt(train_stack, jobs, stack, callbacks)) for i, (train_stack, stack) in tasks
+        )
     else:
         outputs = _train_side_by_side(jobs, stacks, train, n_jobs, progress)
     with closing(outputs):
-        for i, found in outputs:
-            if not isinstance(found, Failed):
+        for i, output in outputs:
+            if not isinstance(output, Failed):
                 progress.tell(i, len(stacks[i]))
-            yield i, found
+            yield i, output
 
 
 class _Progress:
     """The progress of stacks that train at the same time, and whether they shall stop.
 
-    A copy that is sent to another process tells nobody: its stack counts once it is back.
+    A copy in another process does not call ``on_progress``: its stack counts when it is done.
     """
 
     def __init__(self, n_stacks: int, on_progress: Callable[[float], None] | None) -> None:
@@ -527,7 +530,7 @@ class _Progress:
         return self.__dict__ | {"_on_progress": None, "_lock": None}
 
     def tell(self, stack: int, n_trained: float) -> None:
-        """Say how many members' worth of a stack has been trained by now."""
+        """Set the number of trained members of a stack, and report the total."""
         if self._on_progress is None:
             return
         with self._lock:
@@ -536,7 +539,7 @@ class _Progress:
 
 
 class _ProgressCallback(Callback):
-    """Tells the progress of a stack's epochs, and ends it where the progress says so."""
+    """Reports the epochs of a stack, and stops it after the progress is stopped."""
 
     def __init__(self, progress: _Progress, stack: int) -> None:
         self.progress, self.stack = progress, stack
@@ -551,22 +554,22 @@ class _ProgressCallback(Callback):
 
 def _train_side_by_side(
     jobs: Sequence[Job],
-    stacks: Sequence[Sequence[Place]],
+    stacks: Sequence[Sequence[Position]],
     train: Sequence[Train[T]],
     n_jobs: int | None,
     progress: _Progress,
 ) -> Generator[tuple[int, T | Failed]]:
-    """What is found as it is done, in threads or processes with their share of torch's.
+    """Train stacks in threads or processes that share the torch threads; results as they come.
 
-    A cluster's workers keep the number of threads that the cluster gave them.
+    Workers of a cluster have the number of threads that the cluster sets.
     """
     before, n_threads = torch.get_num_threads(), max_threads()
     share = None if on_cluster() else max(1, n_threads // effective_n_jobs(n_jobs))
     tasks = (
-        (share, own, *_extract(jobs, stack), (_ProgressCallback(progress, i),))
-        for i, (own, stack) in enumerate(zip(train, stacks, strict=True))
+        (share, train_stack, *_extract(jobs, stack), (_ProgressCallback(progress, i),))
+        for i, (train_stack, stack) in enumerate(zip(train, stacks, strict=True))
     )
-    # what is as long as the data, of which many jobs have the same
+    # tensors with the length of the data, which many jobs share
     tables = (
         tensor
         for job in jobs
@@ -575,30 +578,30 @@ def _train_side_by_side(
     )
     outputs = completed(_train_with, tasks, n_jobs=n_jobs, shared=tables)
     try:
-        for found in outputs:  # noqa: UP028 - which would close them before the progress is told
-            yield found
+        for output in outputs:  # noqa: UP028 - yield from would close them before the progress stops
+            yield output
     finally:
         progress.stopped = True
         outputs.close()
-        torch.set_num_threads(before)  # what threads set is what later ones begin with
+        torch.set_num_threads(before)  # threads change the number for later threads
 
 
 def _train_with(n_threads: int | None, train: Train[T], *arguments: Any) -> T:
     if n_threads is not None:
-        set_threads(n_threads)  # of this thread, or of a process that waits for more
+        set_threads(n_threads)  # in this thread, or in a process that is used again
     guard_forks()
     return train(*arguments)
 
 
-def _extract(jobs: Sequence[Job], stack: Sequence[Place]) -> tuple[list[Job], list[Place]]:
-    """The jobs that a stack needs, and the stack in their numbering: what a process is sent."""
-    needed = sorted({place.job for place in stack})
+def _extract(jobs: Sequence[Job], stack: Sequence[Position]) -> tuple[list[Job], list[Position]]:
+    """Select the jobs of a stack to send to a process, and renumber the stack."""
+    needed = sorted({position.job for position in stack})
     return [jobs[i] for i in needed], [
-        Place(needed.index(place.job), place.member) for place in stack
+        Position(needed.index(position.job), position.member) for position in stack
     ]
 
 
-# ---- One fit of an estimator, shared by ranks: its members, or else the rows of its batches ------
+# ---- One fit of an estimator, shared by ranks: by members, or by rows of batches -----------------
 
 
 def train_shared(
@@ -609,14 +612,14 @@ def train_shared(
     stream: RowStream | None = None,
     tables: Callable[[], Sequence[Tensor | None]] | None = None,
 ) -> list[MemberResult]:
-    """Train a job; where ranks share the fit, all return the same results.
+    """Train a job; if ranks share the fit, all return the same results.
 
-    Members are shared out, without a word until they are trained, if there are as many as ranks
-    and nobody is told of epochs; else the rows of each batch are. Rank 0 writes the file, and is
-    told of epochs. Of a ``stream`` each rank reads all rows.
+    Ranks divide the members if there are not fewer members than ranks, and neither callbacks
+    nor a checkpoint; else they divide the rows of each batch. Rank 0 writes the file and calls the
+    callbacks. Each rank reads all rows of a ``stream``.
 
-    Ranks must agree in ``tables``, by default the job's. Raises ValueError if they do not, or
-    rows cannot be shared.
+    Raises ValueError if ``tables``, by default those of the job, differ between ranks, or rows
+    cannot be shared.
     """
     world = current()
     if file is not None:
@@ -633,7 +636,7 @@ def train_shared(
     if not isinstance(world, Ranks):
         return train(job, callbacks)
     check_same(world, job.rows.tensors() if tables is None else tables())
-    watched = broadcast(bool(callbacks)) or file is not None  # others may have been given none
+    watched = broadcast(bool(callbacks)) or file is not None  # callbacks of rank 0 count
     if len(job.members) >= world.count and not watched:
         return _share_members(job, world, train)
     if job.config.optimizer.solver == "lbfgs":
@@ -648,37 +651,37 @@ def train_shared(
 def train_shared_jobs(
     ranks: Ranks, jobs: Sequence[Job], train: Callable[[Collection[int]], T]
 ) -> list[T]:
-    """Train jobs of a member each, on one table, of which each rank trains a part.
+    """Train jobs with one member on one table; ranks divide the stacks between them.
 
-    ``train`` is given the positions of the jobs that it is to skip. Stacks are shared out as they
-    are, not their members, whose last digits depend on their stack: the results are one process's.
+    ``train`` takes the positions of the jobs to skip. Stacks are not divided, because the last
+    digits of a result depend on the stack, so that results are those of one process.
 
-    Returns what ``train`` does on each rank, in their order.
+    Returns the result of ``train`` on each rank, in their order.
     """
     check_same(ranks, jobs[0].rows.tensors())
-    # those of another device would be of other sizes
-    stacks = broadcast([{place.job for place in stack} for stack in plan_stacks(jobs)])
+    # stacks of another device may have other sizes
+    stacks = broadcast([{position.job for position in stack} for stack in plan_stacks(jobs)])
     work = [sum(jobs[i].spec.n_weights for i in stack) for stack in stacks]
-    shares, own = [0] * ranks.count, set[int]()
+    shares, rank_jobs = [0] * ranks.count, set[int]()
     for i in sorted(range(len(stacks)), key=lambda i: -work[i]):  # the largest first
         rank = shares.index(min(shares))
         shares[rank] += work[i]
         if rank == ranks.number:
-            own |= stacks[i]
-    return ranks.each(lambda: train({*range(len(jobs))} - own))
+            rank_jobs |= stacks[i]
+    return ranks.each(lambda: train({*range(len(jobs))} - rank_jobs))
 
 
 def _share_members(
     job: Job, ranks: Ranks, train: Callable[[Job], list[MemberResult]]
 ) -> list[MemberResult]:
-    own = slice(*ranks.span(len(job.members)))
-    states = None if job.start_states is None else job.start_states[own]
-    part = replace(job, members=job.members[own], plans=job.plans[own], start_states=states)
+    span = slice(*ranks.span(len(job.members)))
+    states = None if job.start_states is None else job.start_states[span]
+    part = replace(job, members=job.members[span], plans=job.plans[span], start_states=states)
 
     def results() -> list[MemberResult]:
-        found = train(part)
-        if is_interrupted(found):
+        trained = train(part)
+        if is_interrupted(trained):
             raise KeyboardInterrupt
-        return found
+        return trained
 
     return [result for of_rank in ranks.each(results) for result in of_rank]

@@ -109,11 +109,11 @@ _COLUMNS = ("member", "depth", "fold", "n_iter", "validation_loss", "n_snapshots
 
 
 def _group_file(saved: Saved, group: dict[str, Any], n_before: int) -> Saved:
-    """What a file of this group alone would have."""
+    """Extract the contents of a file with only this group."""
     tensors = {n: a for n, a in saved.tensors.items() if n.startswith("encoder.")}
     for i in range(group["n_members"]):
-        own = with_prefix(saved.tensors, f"member.{n_before + i}.")
-        tensors |= {f"member.{i}.{name}": array for name, array in own.items()}
+        member_tensors = with_prefix(saved.tensors, f"member.{n_before + i}.")
+        tensors |= {f"member.{i}.{name}": array for name, array in member_tensors.items()}
     fitted = unpack(group["fitted"])
     header = {**group, "encoder": saved.header["encoder"]}
     return Saved(fitted, pd.DataFrame(), header, tensors)
@@ -138,7 +138,7 @@ _SET_FOR_MEMBERS = {
 
 
 class _Kept(LearnedTable, FittedHTML, CallbackSupport, DeclaredParameters, Exports, Loadable):
-    """What a fit keeps."""
+    """Attributes of a fitted pack."""
 
     members_: pd.DataFrame
     validation_loss_: float | None
@@ -151,10 +151,10 @@ class _Kept(LearnedTable, FittedHTML, CallbackSupport, DeclaredParameters, Expor
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class BasePack(_Kept):
-    """The story of a pack: draw members, encode, train, choose, keep.
+    """A pack: draw members, encode the table, train, select and store.
 
-    Members are plain estimators, of the class that a subclass names; what is kept of them are the
-    groups, one a shape of network, each such an estimator of several members.
+    Members are plain estimators of the class that a subclass names. The fitted pack has groups: one
+    estimator of several members for each shape of network.
 
     Parameters
     ----------
@@ -409,15 +409,15 @@ class BasePack(_Kept):
     @staticmethod
     def _collected(trees: Iterator[Boosted]) -> tuple[list[Boosted], bool]:
         """The trees, and whether Ctrl-C ended them; where ranks share the fit it ends that."""
-        found: list[Boosted] = []
+        collected: list[Boosted] = []
         try:
-            for each in trees:
-                found.append(each)
+            for boosted in trees:
+                collected.append(boosted)
         except KeyboardInterrupt:
             if isinstance(current(), Ranks):
                 raise
-            return found, True
-        return broadcast(found), False
+            return collected, True
+        return broadcast(collected), False
 
     def _encoding(self, seed: int) -> BaseMLP:
         """Make the estimator that encodes the table, and sets rows aside."""
@@ -438,8 +438,8 @@ class BasePack(_Kept):
         seeds = [fold_in(seed, Stream.MEMBER, i) % (1 << 32) for i in range(self.n_members)]
         drawn = draw_members(self.n_members, self.activations, seed)
         return [
-            self._checked_member({**settings, "random_state": own})
-            for settings, own in zip(drawn, seeds, strict=True)
+            self._checked_member({**settings, "random_state": member_seed})
+            for settings, member_seed in zip(drawn, seeds, strict=True)
         ]
 
     def _check_room(self, n_folds: int) -> None:
@@ -451,14 +451,14 @@ class BasePack(_Kept):
                 )
 
     def _check_member_params(self) -> None:
-        given = self.member_params or {}
-        known = self._member_class().get_params(deep=False)
+        params = self.member_params or {}
+        parameters = self._member_class().get_params(deep=False)
         plain, pack_parameters = self._member_class.__name__, self.get_params(deep=False)
-        for name, value in given.items():
-            if name not in known:
+        for name, value in params.items():
+            if name not in parameters:
                 raise ValueError(
                     f"member_params has {name!r}, no parameter of {plain}; "
-                    f"{known_instead(name, known)}"
+                    f"{known_instead(name, parameters)}"
                 )
             pack_name = "activations" if name == "activation" else name
             is_of_pack = pack_name in pack_parameters
@@ -474,15 +474,15 @@ class BasePack(_Kept):
                 )
 
     def _shared(self) -> dict[str, Any]:
-        """Parameters of every member, but for what is drawn."""
-        own = (
+        """Parameters of every member, without those that are drawn."""
+        names = (
             *("max_iter", "n_iter_no_change", "validation_fraction"),
             *("categorical_features", "date_features", "text_features"),
         )
         return {
             **self._member_defaults,
             "n_members": 1,
-            **{name: getattr(self, name) for name in (*own, "device", *self._passed_on)},
+            **{name: getattr(self, name) for name in (*names, "device", *self._passed_on)},
             **(self.member_params or {}),
         }
 
@@ -501,7 +501,7 @@ class BasePack(_Kept):
         *,
         interrupted: bool,
     ) -> Self:
-        """Choose the ensemble, and keep its networks and trees alone."""
+        """Select the ensemble, and store its networks and trees."""
         if not any(member.history.usable for member in members):
             raise ValueError(
                 "All members of the pack diverged: the input data may contain large values and "
@@ -526,9 +526,9 @@ class BasePack(_Kept):
                 self.__dict__.update(of_rows.attributes(plans))
                 rows = torch.cat([rows for rows, _ in chosen.out_of_fold])
                 values = [target.held_out(raw) for _, raw in chosen.out_of_fold]
-                found = np.full((len(of_rows.rows), *values[0].shape[1:]), np.nan)
-                found[rows] = np.concatenate(values)
-                setattr(self, target.held_out_name, of_rows.in_given_order(found))
+                predictions = np.full((len(of_rows.rows), *values[0].shape[1:]), np.nan)
+                predictions[rows] = np.concatenate(values)
+                setattr(self, target.held_out_name, of_rows.in_given_order(predictions))
         if interrupted:
             warnings.warn(
                 "Training interrupted by user: the best weights so far are kept.", stacklevel=4
@@ -536,10 +536,10 @@ class BasePack(_Kept):
         return self
 
     def _take_groups(self, groups: list[BaseMLP], trees: list[Trees], selected: list[int]) -> None:
-        """Take over fitted groups and trees, and what the groups learned of the data."""
+        """Set the fitted groups and trees, and the encoder and target of the groups."""
         self._groups, self._trees, self._selected = groups, trees, selected
         self._states = [state for group in groups for state in group._states]
-        self._states += [each.arrays() for each in trees]
+        self._states += [boosted.arrays() for boosted in trees]
         self._adopt(groups[0].encoder_, groups[0].target_)
 
     # ---- predict -----------------------------------------------------------------------------
@@ -551,7 +551,7 @@ class BasePack(_Kept):
         guard_forks()
         table = self.encoder_.encode(X, owner=self)
         for group in self._groups:
-            group.device = self.device  # which may have been set anew
+            group.device = self.device  # set_params may have changed it
         raws = [group.raw_outputs(table) for group in self._groups]
         raws += [trees.predict(table.dense, table.codes)[None] for trees in self._trees]
         return torch.cat(raws)[self._selected]
@@ -611,7 +611,7 @@ class BasePack(_Kept):
         return tuple(_FITTED), {"groups": groups, "selected": self._selected, "members": table}
 
     def _restore(self, saved: Saved) -> None:
-        """Take over what a file has, once its parts are known to belong together."""
+        """Set the contents of a file after checking that its parts agree."""
         check_fields(saved.fitted, _FITTED, "what was fitted")
         header = saved.header
         _, states = saved.arrays()  # all of them have a place
@@ -625,14 +625,14 @@ class BasePack(_Kept):
             "the header",
         )
         groups, n_before = [], 0
-        for found in header["groups"]:
-            check_fields(found, _GROUP, "a group")
-            if found["target_state"] != header["groups"][0]["target_state"]:
+        for group_header in header["groups"]:
+            check_fields(group_header, _GROUP, "a group")
+            if group_header["target_state"] != header["groups"][0]["target_state"]:
                 raise ValueError("its groups differ in their target")
             group = self._checked_member()
-            group._restore(_group_file(saved, found, n_before))
+            group._restore(_group_file(saved, group_header, n_before))
             groups.append(group)
-            n_before += found["n_members"]
+            n_before += group_header["n_members"]
         if n_before > header["n_members"]:
             raise ValueError(
                 f"its header asks for {str(header['n_members'])[:20]} networks, its groups have "

@@ -26,7 +26,7 @@ from combutab.estimators._base import BaseMLP, Prepared
 from combutab.estimators._boosting import SETTINGS, Trees, boost, can_boost, has_stopped
 from combutab.estimators._jobs import (
     Job,
-    Place,
+    Position,
     Scorer,
     is_interrupted,
     sorted_by_activation,
@@ -80,7 +80,7 @@ def draw_members(
     Returns
     -------
     list of dict
-        One a member, of constructor parameters.
+        Constructor parameters of each member.
 
     >>> [member["activation"] for member in draw_members(3, ("mish", "relu"), 0)][:2]
     ['mish', 'relu']
@@ -115,7 +115,7 @@ def auto_folds(n_members: int, n_rows: int) -> int | None:
     return n_folds if n_rows >= MIN_ROWS and n_folds > 1 else None
 
 
-# ---- The training of a pack's members, of whom snapshots are taken as they learn -----------------
+# ---- The training of a pack's members, with snapshots of their best epochs -----------------------
 
 _PARTS = 8  # of the planned epochs: a snapshot is the best of its part
 _KEPT = 4  # snapshots a member, those of the smallest losses
@@ -123,9 +123,9 @@ _KEPT = 4  # snapshots a member, those of the smallest losses
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A member after some epoch: its weights, and its raw outputs for the rows it is scored on.
+    """Weights of a member after an epoch, and its raw outputs for the validation rows.
 
-    ``raw``, (n, n_outputs), is None if there are no such rows.
+    ``raw``, (n, n_outputs), is None without validation rows.
     """
 
     epoch: int  # from 1
@@ -135,13 +135,14 @@ class Snapshot:
 
 
 class MemberHistory:
-    """One member's way: losses epoch by epoch, and its snapshots.
+    """Losses of each epoch of a member, and its snapshots.
 
-    As the scorer of the member's plan it sees each epoch's raw outputs for the validation rows, and
-    no other stack's epochs: what is kept does not depend on how the work is shared out.
+    As the scorer of the member's plan, it gets the raw outputs of each epoch for the validation
+    rows. The snapshots do not depend on other stacks.
 
-    The validation rows are divided into ``parts``, (n,). Beside the snapshots that suit all rows
-    best there are those that suit the other rows best, for each part: a part is scored by these.
+    The validation rows are divided into ``parts``, (n,). There are snapshots with the smallest loss
+    of all rows, and for each part those with the smallest loss of the other rows, by which the part
+    is scored.
     """
 
     def __init__(self, loss: Loss, max_epochs: int, fold: int, parts: Tensor | None) -> None:
@@ -162,16 +163,16 @@ class MemberHistory:
         return -loss
 
     def end_epoch(
-        self, report: EpochReport, place: int, state: Callable[[], Mapping[str, Tensor]]
+        self, report: EpochReport, index: int, state: Callable[[], Mapping[str, Tensor]]
     ) -> None:
-        """Note an epoch, and keep the member as it is if no earlier epoch of its part was better.
+        """Record an epoch, and make a snapshot if no earlier epoch of its part was better.
 
-        Where no rows are set aside, the last epoch is the best.
+        Without validation rows the last epoch is the best.
         """
         scored, self._scored = self._scored, None
-        trained = float(report.train_loss[place])
+        trained = float(report.train_loss[index])
         loss = np.nan if scored is None else scored[0]
-        self.epochs.append((trained, loss, float(report.learning_rate[place])))
+        self.epochs.append((trained, loss, float(report.learning_rate[index])))
         part, held_out = 0, report.validation_score is not None
         if held_out:
             part = (report.epoch - 1) * _PARTS // self.max_epochs
@@ -213,7 +214,7 @@ class MemberHistory:
         }
 
     def result(self, snapshot: Snapshot, n_rows: int) -> MemberResult:
-        """A snapshot as training would give it, had it ended there with these weights the best."""
+        """The result of a training that ended with this snapshot."""
         done = self.epochs[: snapshot.epoch]
         scores = [] if snapshot.raw is None else [-loss for _, loss, _ in done]
         return MemberResult(
@@ -239,14 +240,14 @@ def count_parts(parts: Tensor | None) -> int:
 def losses_without_parts(
     of_rows: Tensor, weight: Tensor | None, parts: Tensor | None
 ) -> list[float]:
-    """Mean losses of the rows outside of each part; of all rows where no other has a weight."""
+    """Mean losses of the rows outside of each part; of all rows if these have no weight."""
     losses = []
     weights = torch.ones_like(of_rows) if weight is None else weight.to(of_rows)
     weights = weights.cpu()
     of_rows = of_rows.cpu()
     for k in range(count_parts(parts)):
-        others = weights * (parts != k)
-        chosen = others if others.any() else weights
+        weights_outside = weights * (parts != k)
+        chosen = weights_outside if weights_outside.any() else weights
         losses.append(float((of_rows * chosen).sum() / chosen.sum()))
     return losses
 
@@ -291,7 +292,7 @@ class _Recorder(Callback):
         self.histories, self.deadline, self.must = histories, deadline, must
 
     def __call__(
-        self, jobs: Sequence[Job], stack: Sequence[Place], callbacks: Sequence[Callback]
+        self, jobs: Sequence[Job], stack: Sequence[Position], callbacks: Sequence[Callback]
     ) -> tuple[Sequence[MemberHistory], bool]:
         """Train; returns the histories, and whether an interrupt ended it."""
         if time.time() >= self.deadline and not self.must:
@@ -300,8 +301,8 @@ class _Recorder(Callback):
         return self.histories, is_interrupted(results)
 
     def on_epoch_network(self, report: EpochReport, network: TableNetwork, data: Rows) -> None:
-        for place, member in enumerate(report.members):
-            self.histories[member].end_epoch(report, place, partial(network.member_state, place))
+        for index, member in enumerate(report.members):
+            self.histories[member].end_epoch(report, index, partial(network.member_state, index))
 
     def on_epoch_end(self, report: EpochReport) -> bool:
         return time.time() >= self.deadline
@@ -388,9 +389,11 @@ def _train(
     jobs = [member.job for member in members]
     stacks = stacks_to_train(jobs, skip)
 
-    def train(stacks: Sequence[Sequence[Place]], n_jobs: int | None, *, must: bool = False) -> None:
+    def train(
+        stacks: Sequence[Sequence[Position]], n_jobs: int | None, *, must: bool = False
+    ) -> None:
         recorders = [
-            _Recorder([members[place.job].history for place in stack], deadline, must=must)
+            _Recorder([members[position.job].history for position in stack], deadline, must=must)
             for stack in stacks
         ]
         n_trained = 0
@@ -399,9 +402,9 @@ def _train(
                 if isinstance(output, Failed):
                     raise output.error
                 histories, interrupted = output
-                for place, history in zip(stacks[i], histories, strict=True):
+                for position, history in zip(stacks[i], histories, strict=True):
                     if history.epochs:  # a member without epochs may be trained again
-                        members[place.job].history = history
+                        members[position.job].history = history
                 if interrupted:
                     raise KeyboardInterrupt
                 n_trained += sum(bool(history.epochs) for history in histories)
@@ -446,14 +449,14 @@ class Pool:
     def losses_after(self, selected: Sequence[int]) -> np.ndarray:
         """Losses of the ensemble of these and each of the pool's."""
         total, n_so_far = self.predictions[list(selected)].double().sum(0), len(selected)
-        found = []
+        losses = []
         step = max(1, _VALUES // max(1, total.numel()))
         for start in range(0, len(self.predictions), step):
             block = self.predictions[start : start + step].to(torch.float64)
             average = (block + total) / (n_so_far + 1)
             rows = self.loss.rows_of_average(average, self.y.expand(len(block), *self.y.shape))
-            found.append(_weighted_mean(rows, self.weight))
-        return np.nan_to_num(torch.cat(found).numpy(), nan=np.inf)
+            losses.append(_weighted_mean(rows, self.weight))
+        return np.nan_to_num(torch.cat(losses).numpy(), nan=np.inf)
 
 
 def _weighted_mean(rows: Tensor, weight: Tensor | None) -> Tensor:  # (..., n) -> (...)
@@ -737,11 +740,11 @@ def _out_of_fold_outputs(
     outputs = []
     for part in range(max(count_parts(member.history.parts) for member in members)):
         folds = _make_folds(members, boosted, _common_factor(members, part), part)
-        others = [fold.select(fold.outside(part)) for fold in folds]
+        folds_outside = [fold.select(fold.outside(part)) for fold in folds]
         try:
-            _, _, shares = _select(others, size, scorer)
+            _, _, shares = _select(folds_outside, size, scorer)
         except ValueError:  # the scorer needs a class that the other rows lack
-            _, _, shares = _select(others, size, None)
+            _, _, shares = _select(folds_outside, size, None)
         for fold, fold_shares in zip(folds, shares, strict=True):
             rows = fold.select(fold.parts == part)
             if len(rows.rows):
@@ -788,9 +791,9 @@ class _Fold:
 
     def outside(self, part: int) -> Tensor:
         """A mask of the rows outside of a part, (n,); of all rows if no such row has a weight."""
-        others = self.parts != part
-        counted = others if self.weight is None else others & (self.weight > 0)
-        return others if counted.any() else torch.ones_like(others)
+        is_outside = self.parts != part
+        counted = is_outside if self.weight is None else is_outside & (self.weight > 0)
+        return is_outside if counted.any() else torch.ones_like(is_outside)
 
     def select(self, mask: Tensor) -> Self:
         """Return the fold with some of its rows."""
@@ -829,7 +832,7 @@ class _Fold:
         return _Pick(shares, float(loss), best_single)
 
     def mean(self, shares: Mapping[Key, float]) -> Tensor:
-        """Weighted mean of what an ensemble averages of the selected snapshots, (n, k)."""
+        """Weighted mean of the averaged outputs of the selected snapshots, (n, k)."""
         terms = [shares[c.key] * self.averaged(c.raw) for c in self.networks if c.key in shares]
         return torch.stack(terms).sum(0)
 
@@ -876,8 +879,8 @@ def _common_factor(members: Sequence[PackMember], without_part: int | None = Non
         raw = min(snapshots, key=lambda snapshot: snapshot.loss).raw
         assert raw is not None
         if without_part is not None and history.parts is not None:
-            others = history.parts != without_part
-            raw, rows = raw[others], rows[others]
+            is_outside = history.parts != without_part
+            raw, rows = raw[is_outside], rows[is_outside]
         weight = member.job.rows.weight
         raws.append(raw.double())
         ys.append(member.job.rows.y[rows])

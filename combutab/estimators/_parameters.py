@@ -1,4 +1,4 @@
-"""The parameters that both estimators share: what each may be, and what follows from it."""
+"""The parameters that both estimators share, and settings that follow from them."""
 
 from __future__ import annotations
 
@@ -491,7 +491,7 @@ class Parameters(_Positional):
         return False
 
     def _stops_early(self, n_rows: int, min_rows: int = AUTO_ROWS) -> bool:
-        """Tell whether some of so many rows are set aside, "auto" from ``min_rows`` on."""
+        """Tell whether rows are set aside for validation; "auto" needs ``min_rows``."""
         if self.solver == "lbfgs":  # as in scikit-learn
             return False
         if self.early_stopping == "auto":
@@ -590,8 +590,8 @@ def _auto_batch_size(n_rows: int) -> int:
     >>> [_auto_batch_size(n) for n in (20, 1000, 10**4, 10**6, 10**8)]
     [32, 128, 256, 2048, 2048]
     """
-    wanted = min(max(n_rows / 8, 32), 256)
-    return int(min(2 ** round(math.log2(max(wanted, n_rows / 256))), 2048))
+    size = min(max(n_rows / 8, 32), 256)
+    return int(min(2 ** round(math.log2(max(size, n_rows / 256))), 2048))
 
 
 def check_scorer(estimator: BaseEstimator, name: str, scoring: Any) -> None:

@@ -101,9 +101,9 @@ class NumberTarget(Target):
         target = cls(loss_name, tuple(quantiles), shift, scale, None, one_dimensional)
         ends = np.abs(target.encode(np.array([stats.low, stats.high]), precision)).max(0)
         step = np.spacing(ends.astype(_dtype(precision))) * scale
-        lost = np.flatnonzero((step > std) & (stats.low < stats.high))
-        if len(lost):
-            k = lost[0]
+        rounded = np.flatnonzero((step > std) & (stats.low < stats.high))
+        if len(rounded):
+            k = rounded[0]
             way_out = "scale_target=True" if not scale_target else "another loss"
             raise ValueError(
                 f"y goes from {float(stats.low[k])!r} to {float(stats.high[k])!r} with a standard "
@@ -183,8 +183,8 @@ class NumberTarget(Target):
         return self.shift, self.scale
 
     def numbers(self) -> dict[str, np.ndarray]:
-        found = {"shift": self.shift, "scale": self.scale}
-        return found if self.bounds is None else {**found, "bounds": self.bounds}
+        numbers = {"shift": self.shift, "scale": self.scale}
+        return numbers if self.bounds is None else {**numbers, "bounds": self.bounds}
 
     def answer(self, raw: Tensor, **numbers: Tensor) -> Tensor:
         values = self.loss.point(raw).mean(0) * numbers["scale"] + numbers["shift"]
@@ -195,8 +195,8 @@ class NumberTarget(Target):
 
     def predict(self, raw: Tensor) -> np.ndarray:
         numbers = {name: torch.from_numpy(values) for name, values in self.numbers().items()}
-        found: np.ndarray = self.answer(raw, **numbers).numpy()
-        return found
+        predictions: np.ndarray = self.answer(raw, **numbers).numpy()
+        return predictions
 
     def mean_and_std(self, raw: Tensor) -> tuple[np.ndarray, np.ndarray]:
         """Predicted targets and their standard deviations, of ``loss="gaussian_nll"``."""
@@ -213,21 +213,21 @@ class NumberTarget(Target):
 
     def predicted_quantiles(self, raw: Tensor, quantiles: Sequence[float]) -> np.ndarray:
         """Quantiles of each target, (n, n_quantiles) or (n, n_targets, n_quantiles)."""
-        wanted, loss = np.atleast_1d(np.asarray(quantiles, dtype=np.float64)), self.loss
-        if wanted.ndim != 1 or not ((wanted > 0) & (wanted < 1)).all():
+        levels, loss = np.atleast_1d(np.asarray(quantiles, dtype=np.float64)), self.loss
+        if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
             raise ValueError(f"quantiles must lie in (0, 1), got {quantiles}")
         if isinstance(loss, GaussianNLL):
             mean, std = _mixture(*loss.moments(raw))
-            values = mean[..., None] + std[..., None] * norm.ppf(wanted)
+            values = mean[..., None] + std[..., None] * norm.ppf(levels)
         elif isinstance(loss, Pinball):
-            known = np.asarray(loss.quantiles)
-            places = [int(np.abs(known - q).argmin()) for q in wanted]
-            if not np.allclose(known[places], wanted, rtol=0, atol=1e-9):
+            learned = np.asarray(loss.quantiles)
+            indices = [int(np.abs(learned - q).argmin()) for q in levels]
+            if not np.allclose(learned[indices], levels, rtol=0, atol=1e-9):
                 raise ValueError(
-                    f"quantiles={list(wanted)} were not learned, only {list(loss.quantiles)}; "
+                    f"quantiles={list(levels)} were not learned, only {list(loss.quantiles)}; "
                     "name them in the constructor's quantiles, or use loss='gaussian_nll'"
                 )
-            values = loss.rearranged(raw).mean(0).numpy()[..., places]
+            values = loss.rearranged(raw).mean(0).numpy()[..., indices]
         else:
             raise ValueError(
                 f"quantiles need loss='quantile' or loss='gaussian_nll', the estimator has "
@@ -299,7 +299,7 @@ def check_range(loss_name: str, smallest: float) -> None:
 
 
 def check_quantiles(quantiles: Sequence[float]) -> None:
-    """Refuse quantiles that are none, or not in order."""
+    """Refuse invalid quantiles, and quantiles that are not in order."""
     if not len(quantiles) or any(not isinstance(q, Real) or not 0 < q < 1 for q in quantiles):
         raise ValueError(f"quantiles must lie in (0, 1), got {quantiles}"[:200])
     if sorted(set(quantiles)) != list(quantiles):
@@ -333,8 +333,8 @@ class NumberPredictions(RegressorMixin):
 
     def __call__(self, X: Any) -> np.ndarray:
         """``predict``, for libraries that take a function, such as ``shap.Explainer``."""
-        found: np.ndarray = self.predict(X)
-        return found
+        predictions: np.ndarray = self.predict(X)
+        return predictions
 
     def predict(
         self, X: Any, quantiles: Sequence[float] | None = None, return_std: bool = False

@@ -85,7 +85,7 @@ def rows_read(limit: int, costs: RowCosts) -> int:
 
 
 def plan_memory(limit: int, costs: RowCosts, job: Job, n_train: int, n_val: int) -> MemoryPlan:
-    """Share out what the network and the validation rows leave to the window and to reading.
+    """Divide the memory that the network does not need into the window and reading.
 
     Raises ValueError if the limit is too small; it says how much is needed.
     """
@@ -101,16 +101,16 @@ def plan_memory(limit: int, costs: RowCosts, job: Job, n_train: int, n_val: int)
     read = costs.read + 2 * costs.encoded
     needed = fixed + costs.open_group + _MIN_READ * read + 2 * batch_size * row
     check_limit(limit, needed, "one block of rows and the network", _INSTEAD)
-    rest = limit - fixed
-    shards = min(_SHARDS, max(1, rest // 4 // costs.open_group))
-    n_read = min(_MAX_READ, max(_MIN_READ, rest // 8 // read))
-    left = rest - shards * costs.open_group - n_read * read
-    if n_train * (costs.encoded + order) <= left:  # one window holds all
+    available = limit - fixed
+    shards = min(_SHARDS, max(1, available // 4 // costs.open_group))
+    n_read = min(_MAX_READ, max(_MIN_READ, available // 8 // read))
+    free = available - shards * costs.open_group - n_read * read
+    if n_train * (costs.encoded + order) <= free:  # one window holds all
         return MemoryPlan(n_read, shards, -(-n_train // batch_size) * batch_size)
-    return MemoryPlan(n_read, shards, max(2, left // row // batch_size) * batch_size)
+    return MemoryPlan(n_read, shards, max(2, free // row // batch_size) * batch_size)
 
 
-# ---- What comes next made in a thread, while what came last is made use of -----------------------
+# ---- Prefetching in a thread ---------------------------------------------------------------------
 
 T = TypeVar("T")
 
@@ -119,8 +119,8 @@ def prefetched(make: Callable[[Callable[[], bool]], Generator[T]]) -> Generator[
     """Items that another thread makes, one ahead.
 
     ``make(stopped)`` is a generator of them, which ends early once ``stopped()`` is true. While an
-    item is in use the next one is made; it is done with when the next one is asked for, so that two
-    places hold all of them in turn. What is raised in the thread is raised by the iteration.
+    item is in use the next one is made. An item is no longer used when the next one is requested,
+    so that two buffers suffice. The iteration raises the errors of the thread.
 
     Examples
     --------
@@ -173,8 +173,12 @@ class Source:
                 weight = frame[self.weight].to_numpy(np.float64, na_value=np.nan)
                 check_weights(weight, f"the weights in column {self.weight!r}", first)
                 if not weight.all():
-                    kept = weight > 0
-                    frame, weight, trains = frame[kept], weight[kept], trains[kept]
+                    has_weight = weight > 0
+                    frame, weight, trains = (
+                        frame[has_weight],
+                        weight[has_weight],
+                        trains[has_weight],
+                    )
             if len(frame):
                 yield frame, weight, trains
 
@@ -241,13 +245,13 @@ class ParquetRows:
         """Encoded rows, size at a time and the rest: the place that they fill, and how many."""
         filled, turn = 0, 0
         for part in self._encoded(parts, validation=False):
-            taken = 0
-            while taken < len(part.dense):
+            start = 0
+            while start < len(part.dense):
                 if len(self._places) <= turn:
                     self._places.append(_empty(part, size))
-                n = min(len(part.dense) - taken, size - filled)
-                _copy(part, taken, self._places[turn], filled, n)
-                taken, filled = taken + n, filled + n
+                n = min(len(part.dense) - start, size - filled)
+                _copy(part, start, self._places[turn], filled, n)
+                start, filled = start + n, filled + n
                 if filled == size:
                     yield self._places[turn], size
                     filled, turn = 0, (turn + 1) % n_places
@@ -266,7 +270,7 @@ class ParquetRows:
         return next(self._encoded(self._in_order(), validation=False))
 
     def validation(self, n_rows: int) -> Rows:
-        """The validation rows, in the table's order; none where there are none."""
+        """The validation rows in the order of the table, which may be empty."""
         rows, filled = None, 0
         for part in self._encoded(self._in_order(), validation=bool(n_rows)):
             rows = rows or _empty(part, n_rows)
@@ -281,7 +285,7 @@ class ParquetRows:
         return self.source.parts(self.plan.read)
 
     def _by_turns(self, epoch: int) -> Iterator[Any]:
-        """Parts of several row groups by turns, the groups in a random order."""
+        """Alternate between parts of several row groups, in random order of groups."""
         groups = self.source.table.groups
         key = fold_in(self.source.seed, Stream.ROW_GROUPS, epoch)
         order = random_permutations([key], [len(groups)])[0].tolist()
@@ -301,11 +305,11 @@ class ParquetRows:
     def _encoded(self, parts: Iterator[Any], *, validation: bool) -> Iterator[Rows]:
         source = self.source
         for frame, weight, trains in parts:
-            kept = ~trains if validation else trains
-            if not kept.all():
-                if not kept.any():
+            mask = ~trains if validation else trains
+            if not mask.all():
+                if not mask.any():
                     continue
-                frame, weight = frame[kept], None if weight is None else weight[kept]
+                frame, weight = frame[mask], None if weight is None else weight[mask]
             table = self.encoder.encode(frame[source.features], owner=self.estimator, fitted=True)
             y = self.target.encode_columns(frame[source.targets], self.estimator.precision)
             weight = self.learner.weigh(y, weight)
@@ -344,17 +348,17 @@ def write_predictions(
     out: str | os.PathLike[str],
     keep: str | Sequence[str],
 ) -> None:
-    """Write what a method predicts for each row, behind columns of the table that are kept."""
-    kept = _kept(table, keep)
+    """Write the predictions of a method for each row, after the columns to keep."""
+    names = _kept(table, keep)
     table.refuse_place(out)
     predict = getattr(estimator, method)
-    others = [name for name in kept if name not in features]
+    extra = [name for name in names if name not in features]
     with parquet_parts(out) as parts:
-        for _, part in table.arrow_batches([*features, *others], PREDICT_ROWS):
+        for _, part in table.arrow_batches([*features, *extra], PREDICT_ROWS):
             predicted = predict(table.to_frame(part.select(features)))
-            rows = part.select(kept)
+            rows = part.select(names)
             for name, values in _prediction_columns(estimator, method, predicted).items():
-                if name in kept:
+                if name in names:
                     raise ValueError(
                         f"the table has a column {name!r}, as the predictions are to be called; "
                         "leave it out of keep"
@@ -366,17 +370,17 @@ def write_predictions(
 def _kept(table: ParquetTable, keep: str | Sequence[str]) -> list[str]:
     if isinstance(keep, str) and keep != "all":
         raise ValueError(f"keep must be 'all' or a list of columns, such as [{keep!r}]")
-    kept = table.columns if isinstance(keep, str) else list(keep)
-    if len(set(kept)) < len(kept):
-        raise ValueError(f"columns are named more than once: keep={kept}")
-    table.check_names(kept)
-    return kept
+    names = table.columns if isinstance(keep, str) else list(keep)
+    if len(set(names)) < len(names):
+        raise ValueError(f"columns are named more than once: keep={names}")
+    table.check_names(names)
+    return names
 
 
 def _prediction_columns(
     estimator: Any, method: str, predicted: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """What a method returns, (n,) or (n, k), by the names of columns."""
+    """Name the columns of predictions, (n,) or (n, k)."""
     stem = _NAMES.get(method, method)
     if predicted.ndim == 1:
         return {stem: predicted}
@@ -519,8 +523,8 @@ class StreamedMLP(BaseMLP):
         n_read = rows_read(limit, costs)
         held_out = 0.0
         if self._stops_early(table.n_rows):
-            most = limit // 16 // costs.read
-            held_out = _held_out(self.validation_fraction, table.n_rows, most)
+            max_val = limit // 16 // costs.read
+            held_out = _held_out(self.validation_fraction, table.n_rows, max_val)
         seed = seed_from(self.random_state)
         source = Source(table, features, targets, sample_weight, seed, held_out)
         self.__dict__.pop("_states", None)  # a fit that fails leaves no fitted estimator
@@ -540,9 +544,9 @@ class StreamedMLP(BaseMLP):
             return [*stream.first().tensors(), *map(torch.from_numpy, arrays.values())]
 
         try:
-            found = partial(self._fitted_attributes, job, fresh=True)
-            with epoch_tasks(self, job, found, streamed=True) as told:
-                callbacks = [*self._all_callbacks(), *told]
+            attributes = partial(self._fitted_attributes, job, is_new=True)
+            with epoch_tasks(self, job, attributes, streamed=True) as tasks:
+                callbacks = [*self._all_callbacks(), *tasks]
                 results = train_shared(job, callbacks, stream=stream, tables=tables)
                 return self.keep_results(job, results)
         finally:
@@ -580,7 +584,7 @@ class StreamedMLP(BaseMLP):
         encoder = self.make_encoder().fit_batches(
             batches(),
             header=header,
-            # a 32nd of the limit, of which the sample holds up to five copies
+            # a 32nd of the limit; there are up to five copies of the sample
             n_sample=min(_SAMPLE_ROWS, max(1000, limit // 256 // len(header.columns))),
             max_distinct=limit // 4 // _CATEGORY_BYTES,
             seed=fold_in(source.seed, Stream.ENCODER_ROWS),
@@ -613,7 +617,7 @@ class StreamedMLP(BaseMLP):
             file appears when it is complete. After an error or Ctrl-C there is no new file, and an
             existing file is not changed.
         keep : sequence of str, or "all", default=()
-            Columns of the table to write beside the predictions.
+            Columns of the table to write with the predictions.
 
         Returns
         -------
@@ -667,8 +671,8 @@ def _features(
     table: ParquetTable, targets: list[str], weight: str | None, columns: Sequence[str] | None
 ) -> list[str]:
     """The columns that the network sees, after checks of all names and types."""
-    others = {*targets, weight}
-    features = [c for c in table.columns if c not in others] if columns is None else list(columns)
+    excluded = {*targets, weight}
+    features = [c for c in table.columns if c not in excluded] if columns is None else list(columns)
     used = [*features, *targets, *([] if weight is None else [weight])]
     repeated = sorted({name for name in used if used.count(name) > 1})
     if repeated:
@@ -690,7 +694,7 @@ def _features(
 def _check_targets(
     table: ParquetTable, targets: list[str], learner: TargetLearner, *, weighted: bool
 ) -> None:
-    """Check what is known of the target without reading it."""
+    """Check the target as far as possible without reading it."""
     if learner.single and len(targets) > 1:
         raise ValueError(f"a classifier learns one target column, got target={targets}")
     for name in targets:
@@ -711,13 +715,13 @@ def _refuse_missing(name: str, count: int) -> None:
     raise ValueError(f"the target {name!r} has {count} missing value(s); drop those rows first")
 
 
-def _held_out(fraction: float, n_rows: int, most: int) -> float:
+def _held_out(fraction: float, n_rows: int, max_rows: int) -> float:
     """Share of rows that validate."""
-    share = min(fraction, most / n_rows)
+    share = min(fraction, max_rows / n_rows)
     if share * n_rows < 2:
         raise ValueError(
             "The validation set is too small. Increase 'validation_fraction' or memory_limit: "
             f"validation_fraction={fraction} of {n_rows} rows, of which "
-            f"memory_limit allows {most}"
+            f"memory_limit allows {max_rows}"
         )
     return share

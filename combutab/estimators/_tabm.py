@@ -21,7 +21,7 @@ _BATCH = 256  # of batch_size="auto"
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class _TabM(StreamedMLP):
-    """What both estimators have beside the target: the network, and defaults of TabM's paper."""
+    """The network of both estimators, and the defaults of TabM's paper."""
 
     n_heads: int = parameter(32, COUNT)
     n_members: int | str = 1
@@ -60,8 +60,8 @@ class _TabM(StreamedMLP):
         return TabMSpec(**settings, n_heads=int(self.n_heads))
 
     def _checked_batch_size(self, n_rows: int) -> int:
-        own = self.batch_size == "auto" and self.solver != "lbfgs"
-        return _BATCH if own else super()._checked_batch_size(n_rows)
+        is_default = self.batch_size == "auto" and self.solver != "lbfgs"
+        return _BATCH if is_default else super()._checked_batch_size(n_rows)
 
 
 @loadable

@@ -1,4 +1,4 @@
-"""What is learned of y, and what raw outputs say in its terms: the base of both kinds."""
+"""The learned target: encoding of y, and predictions from raw outputs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from combutab.preprocessing import (
 
 
 class Target(ABC):
-    """What was learned of y: its way to what the loss takes, and back from raw outputs."""
+    """The learned target: encodes y for the loss, and decodes raw outputs."""
 
     score_name: ClassVar[str]
     """What early stopping goes by where nothing else is asked for: "accuracy" or "r2"."""
@@ -55,12 +55,12 @@ class Target(ABC):
         """Name of the output activation, as scikit-learn has it."""
 
     def attributes(self) -> dict[str, Any]:
-        """What a fitted estimator says of its target, by the attributes' names."""
+        """Attributes of a fitted estimator that describe its target."""
         return {"n_outputs_": self.n_outputs, "out_activation_": self.out_activation}
 
     @abstractmethod
     def encode(self, y: np.ndarray, precision: str, *, complete: bool = False) -> np.ndarray:
-        """Checked targets -> what the loss takes: (n,) int64 or (n, n_targets) float.
+        """Encode checked targets for the loss: (n,) int64 or (n, n_targets) float.
 
         ``complete``: classifiers raise an error where a class is missing, as warm starts do.
         """
@@ -98,7 +98,7 @@ class Target(ABC):
         """Raw outputs (n_networks, n, n_raw_outputs) -> predicted targets."""
 
     def held_out(self, raw: Tensor) -> np.ndarray:
-        """What is kept of predictions for rows that a network has not trained on."""
+        """Predictions to store for rows that a network has not trained on."""
         return self.predict(raw)
 
     def to_state(self) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class TargetLearner(ABC):
 
 
 class Answer(nn.Module):
-    """What a target answers to raw outputs, as a module of an exported network.
+    """Predictions of a target from raw outputs, as a module of an exported network.
 
     Shape
     -----
@@ -212,9 +212,9 @@ def check_weights(weights: np.ndarray, what: str, first_row: int | None = None) 
     """
     wrong = ~(np.isfinite(weights) & (weights >= 0))
     if wrong.any():
-        place = int(wrong.argmax())
-        row = "" if first_row is None else f" in row {first_row + place} (counted from 0)"
-        raise ValueError(f"{what} must be at least 0 and finite, got {weights[place]}{row}")
+        row_number = int(wrong.argmax())
+        row = "" if first_row is None else f" in row {first_row + row_number} (counted from 0)"
+        raise ValueError(f"{what} must be at least 0 and finite, got {weights[row_number]}{row}")
     odd = (weights > 0) & ((weights < _SMALLEST_WEIGHT) | (weights > _LARGEST_WEIGHT))
     if odd.any():
         raise ValueError(
@@ -231,12 +231,12 @@ def checked_numbers(y: Any, name: str, estimator: BaseEstimator) -> np.ndarray:
     """
     refuse_text(y, name)
     with np.errstate(over="ignore", invalid="ignore"):  # sums of huge numbers
-        given, y = y, _check_y(y, multi_output=True, y_numeric=True, estimator=estimator)
+        original, y = y, _check_y(y, multi_output=True, y_numeric=True, estimator=estimator)
     if hasattr(y, "toarray"):
-        given = y = y.toarray()
+        original = y = y.toarray()
     if y.ndim == 2 and y.shape[1] == 1:
         y = column_or_1d(y, warn=True)
-    numbers = target_numbers(given)
+    numbers = target_numbers(original)
     return numbers[:, 0] if y.ndim == 1 else numbers
 
 
@@ -257,7 +257,7 @@ def refuse_text(y: Any, name: str, first_row: int = 0) -> None:
             return
         y = pd.DataFrame(values.reshape(len(values), -1))
     for j in range(y.shape[1]):
-        if y.iloc[:, j].dtype.kind in "cmM":  # of which later checks have their own words
+        if y.iloc[:, j].dtype.kind in "cmM":  # later checks refuse these
             continue
         try:
             read_numbers(y.iloc[:, j], first_row=first_row)
@@ -271,18 +271,18 @@ def refuse_text(y: Any, name: str, first_row: int = 0) -> None:
 
 
 def target_numbers(y: Any, where: str = "") -> np.ndarray:
-    """Targets as float64, (n, n_targets); ``where`` ends what is said of inf.
+    """Targets as float64, (n, n_targets); ``where`` is added to the error about infinity.
 
     Raises ValueError if float64 takes some that differ for one another, or does not hold their
     squares.
     """
     y = as_pandas(y, "y")
     if isinstance(y, pd.DataFrame):  # of columns that have each its own dtype
-        given = [y.iloc[:, j].to_numpy() for j in range(y.shape[1])]
+        columns = [y.iloc[:, j].to_numpy() for j in range(y.shape[1])]
     else:
         values = np.asarray(y)
-        given = [*values.reshape(len(values), -1).T]
-    return np.column_stack([_column_numbers(column, where) for column in given])
+        columns = [*values.reshape(len(values), -1).T]
+    return np.column_stack([_column_numbers(column, where) for column in columns])
 
 
 def _column_numbers(column: np.ndarray, where: str) -> np.ndarray:
@@ -300,8 +300,8 @@ def _column_numbers(column: np.ndarray, where: str) -> np.ndarray:
         )
     refuse_large(float(size), "y")
     kind = column.dtype.kind
-    whole = kind in "iu" or (kind == "O" and all(isinstance(v, Integral) for v in column))
-    if whole and size >= _EXACT:
+    is_integer = kind in "iu" or (kind == "O" and all(isinstance(v, Integral) for v in column))
+    if is_integer and size >= _EXACT:
         different = len(set(column.tolist()))
         if len(np.unique(numbers)) < different:
             raise ValueError(

@@ -116,8 +116,8 @@ def fit_stacked(
     parameters = [task.estimator.get_params(deep=False) for task in tasks]
     warned: list[tuple[int, Unfinished]] = []
     skipped = {j for j, i in enumerate(owners) if i in skip}
-    with closing(_job_results(jobs, skipped, callbacks, n_jobs, on_progress)) as found:
-        for results in found:
+    with closing(_job_results(jobs, skipped, callbacks, n_jobs, on_progress)) as outputs:
+        for results in outputs:
             n_trained += sum(len(jobs[j].members) for j in results)
             per_network = (time.perf_counter() - started) / n_trained
             for j, result in results.items():
@@ -141,15 +141,15 @@ def _warn_together(
     warned: Sequence[tuple[int, Unfinished]], parameters: Sequence[Mapping[str, Any]]
 ) -> None:
     """Give each warning once, with the fits that it is about by the parameters that vary."""
-    named = _varied(parameters)
+    labels = _varied(parameters)
     by_text: dict[tuple[str, type[Warning]], list[int]] = {}
     for i, note in warned:
         by_text.setdefault((note.text, note.category), []).append(i)
     for (text, category), fits in by_text.items():
-        counts, of_all = Counter(named[i] for i in fits), Counter(named)
-        each = [f"{name} ({n} of {of_all[name]})" for name, n in counts.items() if name]
-        more = [f"{len(each) - _N_NAMED} more"] if len(each) > _N_NAMED else []
-        which = "; ".join([*each[:_N_NAMED], *more])
+        counts, of_all = Counter(labels[i] for i in fits), Counter(labels)
+        named_fits = [f"{name} ({n} of {of_all[name]})" for name, n in counts.items() if name]
+        more = [f"{len(named_fits) - _N_NAMED} more"] if len(named_fits) > _N_NAMED else []
+        which = "; ".join([*named_fits[:_N_NAMED], *more])
         where = f"{len(fits)} of {len(parameters)} fits{which and f': {which}'}"
         warnings.warn(f"{text} ({where})", category, stacklevel=4)
 
@@ -157,12 +157,12 @@ def _warn_together(
 def _varied(parameters: Sequence[Mapping[str, Any]]) -> list[str]:
     """Name each fit by the parameters in which they differ, seeds aside."""
     words = [
-        {n: f"{n}={repr(v)[:60]}" for n, v in each.items() if n != "random_state"}
-        for each in parameters
+        {n: f"{n}={repr(v)[:60]}" for n, v in values.items() if n != "random_state"}
+        for values in parameters
     ]
-    names = dict.fromkeys(name for each in words for name in each)
-    differ = [name for name in names if len({each.get(name) for each in words}) > 1]
-    return [", ".join(each[name] for name in differ if name in each) for each in words]
+    names = dict.fromkeys(name for values in words for name in values)
+    differ = [name for name in names if len({values.get(name) for values in words}) > 1]
+    return [", ".join(values[name] for name in differ if name in values) for values in words]
 
 
 def _job_results(
@@ -174,23 +174,23 @@ def _job_results(
 ) -> Generator[dict[int, list[MemberResult] | Exception]]:
     """Results of jobs by their positions, as they are done; errors at the end.
 
-    What failed is trained again, so that each job has its own error: in this process what a worker
-    died with, and one by one the jobs of a stack that failed.
+    Failed jobs are trained again, so that each job has its own error: in this process if a worker
+    died, and one by one if a stack failed.
     """
     done, furthest = set[int](), 0.0
-    errors = dict[int, Exception]()  # of jobs of which a stack failed
+    errors = dict[int, Exception]()  # errors of failed stacks, by job
     shared = set[int]()  # those of them that others shared this stack with
 
     def left() -> set[int]:
         return {*range(len(jobs))}.difference(skip, done, errors)
 
     def train(
-        wanted: set[int], n_jobs: int | None, *, together: bool = True
+        selected: set[int], n_jobs: int | None, *, together: bool = True
     ) -> Generator[dict[int, list[MemberResult] | Exception]]:
-        stacks = stacks_to_train(jobs, {*range(len(jobs))} - wanted, together=together)
+        stacks = stacks_to_train(jobs, {*range(len(jobs))} - selected, together=together)
         n_skipped = sum(len(job.members) for job in jobs) - sum(map(len, stacks))
 
-        def tell(n_networks: float) -> None:  # what is trained again counts once
+        def tell(n_networks: float) -> None:  # a job that is trained again counts once
             nonlocal furthest
             furthest = max(furthest, n_skipped + n_networks)
             if on_progress is not None:
@@ -198,25 +198,25 @@ def _job_results(
 
         if n_skipped:
             tell(0)
-        found: list[dict[int, MemberResult]] = [{} for _ in jobs]
+        results_by_job: list[dict[int, MemberResult]] = [{} for _ in jobs]
         plain = [train_plain] * len(stacks)
         outputs = train_jobs(jobs, stacks, plain, callbacks, n_jobs=n_jobs, on_progress=tell)
         with closing(outputs):
             for i, trained in outputs:
-                own = {place.job for place in stacks[i]}
+                stack_jobs = {position.job for position in stacks[i]}
                 if isinstance(trained, Failed):
-                    errors.update(dict.fromkeys(own, trained.error))
-                    shared.update(own if len(own) > 1 else ())
+                    errors.update(dict.fromkeys(stack_jobs, trained.error))
+                    shared.update(stack_jobs if len(stack_jobs) > 1 else ())
                     continue
-                for place, result in zip(stacks[i], trained, strict=True):
-                    found[place.job][place.member] = result
+                for position, result in zip(stacks[i], trained, strict=True):
+                    results_by_job[position.job][position.member] = result
                 interrupted = is_interrupted(trained)
                 if interrupted and len(jobs) > 1:  # of no use are parts of some
                     raise KeyboardInterrupt
                 new = {
-                    j: [result for _, result in sorted(found[j].items())]
-                    for j in sorted(own - done)
-                    if interrupted or len(found[j]) == len(jobs[j].members)
+                    j: [result for _, result in sorted(results_by_job[j].items())]
+                    for j in sorted(stack_jobs - done)
+                    if interrupted or len(results_by_job[j]) == len(jobs[j].members)
                 }
                 done.update(new)
                 if new:
@@ -237,7 +237,7 @@ def _job_results(
         yield from train(left(), n_jobs)
     except (BrokenBackend, OtherVersions):
         raise
-    except Exception as error:  # a worker was killed, for want of memory say
+    except Exception as error:  # a worker was killed, such as for memory
         warn(len(left()), error, "in this process")
         yield from train(left(), 1)
     again = shared - done

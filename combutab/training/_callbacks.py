@@ -20,7 +20,7 @@ from combutab.training._steps import MemberResult, Rows
 
 # Columns of a terminal: for the bar, at least and at most; for clock and gaps; for losses, at first
 _BAR, _CLOCK, _SCORES = (4, 40), 18, 46
-_SOME_SECONDS = 3.0  # of which the whole time is judged
+_SOME_SECONDS = 3.0  # seconds from which the total time is estimated
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class TimeLimit(Callback):
 class VerboseLines(Callback):
     """Print the loss and any validation score of each epoch, as scikit-learn's ``verbose=True``.
 
-    They are means over the members; the score is printed on a line of its own.
+    They are means over the members; the score is printed on a separate line.
     """
 
     def on_epoch_end(self, report: EpochReport) -> None:
@@ -148,7 +148,7 @@ class ProgressBar(Callback):
         self._bar.start()
 
     def on_epoch_begin(self, epoch: int) -> None:
-        if self._first_epoch is None:  # a training that is taken up goes on from a later one
+        if self._first_epoch is None:  # a resumed training begins with a later epoch
             self._first_epoch = epoch
 
     def on_epoch_end(self, report: EpochReport) -> None:
@@ -162,7 +162,7 @@ class ProgressBar(Callback):
             losses["score"] = report.validation_score
         scores = ""
         for name, values in losses.items():
-            if np.isnan(values).all():  # what it is about has ended
+            if np.isnan(values).all():  # the training has ended
                 continue
             more = f"{scores}{', ' if scores else ''}{name} {values.mean():.3g}"
             scores = more if len(more) <= self._room else scores
@@ -174,15 +174,15 @@ class ProgressBar(Callback):
         total = min(of_epoch * (report.max_epochs - first + 1), report.max_seconds)
         if total - report.seconds < _SOME_SECONDS:
             return
-        most = "; less if early stopping ends it" if report.validation_score is not None else ""
-        print(f"Training takes about {in_words(total)} on this machine{most}", file=sys.stderr)
+        hint = "; less if early stopping ends it" if report.validation_score is not None else ""
+        print(f"Training takes about {in_words(total)} on this machine{hint}", file=sys.stderr)
 
     def on_train_end(self) -> None:
         self._bar.stop()
         del self._bar, self._task  # a bar holds locks, which no pickle or deepcopy takes
 
 
-# ---- What scikit-learn's callbacks are told of training: each epoch is a part of the fit ---------
+# ---- Tasks of scikit-learn's callbacks: each epoch is a part of the fit --------------------------
 
 # Attributes of the estimator that these results would make
 Learned = Callable[[Sequence[MemberResult]], Mapping[str, Any]]

@@ -52,7 +52,7 @@ class ConditionSampler:
     ([[0, 1]], [[0, 2]])
     """
 
-    N_UNIFORMS = 3  # a condition takes as many
+    N_UNIFORMS = 3  # number of uniform draws that a condition needs
 
     def __init__(self, codes: Tensor, sizes: Sequence[int]) -> None:
         n_rows, n_spans = codes.shape
@@ -79,16 +79,16 @@ class ConditionSampler:
                     f"column {s} of codes must have values from 0 to {size - 1}, because "
                     f"sizes[{s}]={size}, got {int(column.min())} to {int(column.max())}"
                 )
-            own = slice(int(self.offsets[s]), int(self.offsets[s + 1]))
+            span = slice(int(self.offsets[s]), int(self.offsets[s + 1]))
             counts = torch.bincount(column, minlength=size)
             self.order[s] = torch.argsort(column, stable=True).to(torch.int32)
-            self.counts[own] = counts
-            self.last[s] = own.start + column.max()
-            self.starts[own] = counts.cumsum(0) - counts
+            self.counts[span] = counts
+            self.last[s] = span.start + column.max()
+            self.starts[span] = counts.cumsum(0) - counts
             # NOTE[DIFF]: the paper takes the logarithm of the frequency, which is 0 for a category
             # with a single row; with log(1 + n) it is drawn too.
-            balanced[own] = _cumulative(torch.log1p(counts.double())) + s
-            true[own] = _cumulative(counts.double()) + s
+            balanced[span] = _cumulative(torch.log1p(counts.double())) + s
+            true[span] = _cumulative(counts.double()) + s
         self._balanced, self._true = balanced, true
 
     def draw(self, uniforms: Tensor, *, true_frequencies: bool = False) -> Conditions:
@@ -107,9 +107,9 @@ class ConditionSampler:
         """
         span = (uniforms[..., 0] * self.n_spans).long().clamp_(max=self.n_spans - 1)
         cumulative = self._true if true_frequencies else self._balanced
-        found = torch.searchsorted(cumulative, span + uniforms[..., 1], right=True)
+        positions = torch.searchsorted(cumulative, span + uniforms[..., 1], right=True)
         first = self.offsets[span]
-        category = torch.minimum(found, self.last[span])  # span + uniform may round up
+        category = torch.minimum(positions, self.last[span])  # span + uniform may round up
         return Conditions(span, category - first, self.rows(category, span, uniforms[..., 2]))
 
     def rows(self, category: Tensor, span: Tensor, uniform: Tensor) -> Tensor:

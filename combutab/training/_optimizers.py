@@ -125,11 +125,11 @@ class RowOptimizer:
         for r in group:
             for columns, factor in self.factors:
                 value, grad = values[r, columns], grads[r, columns]
-                velocity, own = self.state["velocity"][r, columns], factor * rate
-                into, by = (1.0, -own) if self.config.rate_last else (-own, 1.0)
+                velocity, member_rates = self.state["velocity"][r, columns], factor * rate
+                into, by = (1.0, -member_rates) if self.config.rate_last else (-member_rates, 1.0)
                 velocity.mul_(momentum).add_(grad, alpha=into)
                 if self.config.nesterov:
-                    value.add_(velocity, alpha=momentum * by).add_(grad, alpha=-own)
+                    value.add_(velocity, alpha=momentum * by).add_(grad, alpha=-member_rates)
                 else:
                     value.add_(velocity, alpha=by)
 

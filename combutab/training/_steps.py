@@ -18,7 +18,7 @@ from combutab.nn import TableNetwork
 from combutab.training._losses import Loss
 from combutab.training._optimizers import OptimizerConfig, RowOptimizer, Schedule, clip_gradients
 
-# ---- Records: what the training loop is given and what it gives back ----------------------------
+# ---- Records: arguments and results of the training loop ----------------------------------------
 
 
 def by_head(rows: Tensor, n_heads: int) -> Tensor:
@@ -75,11 +75,11 @@ class MemberPlan:
     # The part of each validation row: outputs of a part are recorded from the epoch that is best on
     # the other parts, so that choosing the epoch does not improve their scores.
     val_parts: Tensor | None = None
-    # what an earlier call found, to go on from, with empty curves; its weights are loaded by the
-    # caller, shuffles and masks go on from its epochs, and its optimizer and next learning rate
-    # are taken up if it has any
+    # Result of an earlier call to continue from, with empty curves. Its weights are loaded by the
+    # caller. Shuffles and masks continue after its epochs, with its optimizer and next learning
+    # rate if it has them.
     start: MemberResult | None = None
-    # of its raw outputs, (n_heads, n, n_outputs), for val_rows with their targets and weights
+    # raw outputs for val_rows, (n_heads, n, n_outputs), their targets and weights -> score
     scorer: Callable[[Tensor, Tensor, Tensor | None], float] | None = None
 
 
@@ -194,7 +194,7 @@ class Batches:
         return orders[epoch - first]
 
     def _draw_orders(self, epoch: int) -> Tensor:
-        """(n_epochs, M, n_max) row numbers, of this epoch and as many more as are cheap."""
+        """(n_epochs, M, n_max) row numbers of this epoch and of some of the next ones."""
         n_members, n = self.table.shape
         n_epochs = max(1, min(_AHEAD // (n_members * n), self.until - epoch))
         epochs = np.arange(epoch, epoch + n_epochs, dtype=np.uint64)[:, None]
@@ -223,8 +223,8 @@ class Batches:
             return self._full
         if step not in self._paddings:
             counts = [max(0, min(stop, n) - start) for n in self.lengths]
-            places = torch.arange(stop - start, device=self.device)
-            valid = places < torch.tensor(counts, device=self.device).unsqueeze(1)
+            positions = torch.arange(stop - start, device=self.device)
+            valid = positions < torch.tensor(counts, device=self.device).unsqueeze(1)
             rows = tuple(m for m, count in enumerate(counts) if count)
             self._paddings[step] = Padding(rows, valid)
         return self._paddings[step]
@@ -233,10 +233,10 @@ class Batches:
         """Keep these members (increasing)."""
         self.lengths = [self.lengths[k] for k in keep]
         self.shuffled = [self.shuffled[k] for k in keep]
-        kept = list(keep)
-        self._seeds, self._begun = self._seeds[kept], self._begun[kept]
+        members = list(keep)
+        self._seeds, self._begun = self._seeds[members], self._begun[members]
         n_max = max(self.lengths)
-        self.table = self.table[torch.tensor(kept, device=self.device), :n_max]
+        self.table = self.table[torch.tensor(members, device=self.device), :n_max]
         self._refresh()
 
 
@@ -247,8 +247,8 @@ def row_table(rows: Sequence[Tensor], device: torch.device) -> Tensor:
     # padding counts with weight 0, which only a row that the member can bear survives
     table = torch.stack([r[0] for r in rows]).to(device).unsqueeze(1)
     table = table.repeat(1, max(len(r) for r in rows))
-    for m, own in enumerate(rows):
-        table[m, : len(own)] = own.to(device)
+    for m, member_rows in enumerate(rows):
+        table[m, : len(member_rows)] = member_rows.to(device)
     return table
 
 
@@ -363,7 +363,7 @@ class TrainingStep:
         self.refresh(plans, n_rows)
 
     def refresh(self, plans: Sequence[MemberPlan], n_rows: Sequence[int]) -> None:
-        """Look at the members anew, after some were dropped; ``n_rows`` is of their epochs."""
+        """Update the step after members were dropped; ``n_rows`` is per epoch of each member."""
         flat, n = self.net.flat, self.net.n_decayed
         self.values, self.grads = flat.values, flat.grads
         self._decayed = self.values[:, :n], self.grads[:, :n]

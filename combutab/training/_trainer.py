@@ -137,7 +137,7 @@ def _train_epochs(
             passed = 0.0
             if np.isfinite(max_seconds) and max_seconds > 0:
                 passed = broadcast((time.perf_counter() - started) / max_seconds)
-            with unshared():  # what a callback fits is rank 0's own
+            with unshared():  # fits of a callback run on rank 0 only
                 for callback in callbacks:
                     callback.on_epoch_begin(number + 1)
             progress = min(1.0, max(number / max_epochs, passed))
@@ -158,7 +158,9 @@ def _train_epochs(
             with unshared():
                 for callback in callbacks:
                     training.show(callback, report)
-                stops = [callback.on_epoch_end(report) for callback in callbacks]  # all are told
+                stops = [
+                    callback.on_epoch_end(report) for callback in callbacks
+                ]  # each callback gets the report
             reason = "callback" if any(stops) else ""
             if report.seconds >= max_seconds:
                 reason = reason or "max_time"
@@ -192,8 +194,8 @@ class Scorer:
         self.lengths, self.scorers = [len(r) for r in rows], [plan.scorer for plan in plans]
         self.loss = config.loss.unsmoothed()
         self.factors = [1.0] * len(plans)  # of the raw outputs that were scored last
-        places = torch.arange(self.table.shape[1], device=self.table.device)
-        real = places < torch.tensor(self.lengths, device=self.table.device).unsqueeze(1)
+        positions = torch.arange(self.table.shape[1], device=self.table.device)
+        real = positions < torch.tensor(self.lengths, device=self.table.device).unsqueeze(1)
         weight = real.to(data.dense.dtype)  # 0 for padding
         self.weight = weight if data.weight is None else weight * data.weight[self.table]
         self.parts = _part_table(plans, self.table)
@@ -211,7 +213,7 @@ class Scorer:
             world = ONE_PROCESS
         first, end = world.span(n_rows)
         config, data = self.config, self.data
-        found, n_heads = list[Tensor](), net.n_heads
+        scored_parts, n_heads = list[Tensor](), net.n_heads
         averages = list[Tensor]()
         finite = torch.ones(len(self.table), dtype=torch.bool, device=self.table.device)
         for start in range(first, end, _ROWS):
@@ -221,11 +223,13 @@ class Scorer:
                 raw = net(data.dense[index], codes)
             raw = raw.to(config.precision.dtype)
             finite &= raw.isfinite().flatten(1).all(1)
-            found.append(raw if config.calibrated else self._judged(raw, n_heads, data.y[index]))
+            scored_parts.append(
+                raw if config.calibrated else self._judged(raw, n_heads, data.y[index])
+            )
             if self.parts is not None and not config.calibrated:
                 averages.append(self.loss.average(raw, n_heads))
-        # what is no number has no score: it would be some class's share of the rows
-        scored, finite = world.all_gather(torch.cat(found, 1), n_rows), world.all(finite)
+        # outputs that are not finite have no score; their class would be arbitrary
+        scored, finite = world.all_gather(torch.cat(scored_parts, 1), n_rows), world.all(finite)
         part_losses = None
         if averages:
             self.outputs = world.all_gather(torch.cat(averages, 1), n_rows)
@@ -249,7 +253,7 @@ class Scorer:
         return both[0]
 
     def _calibrated(self, raw: Tensor, n_heads: int) -> tuple[Tensor, Tensor | None]:
-        """What is scored of raw outputs (M, n * n_heads, n_outputs), once these are scaled.
+        """Scale raw outputs (M, n * n_heads, n_outputs), and return the values to score.
 
         Outputs of each part are scaled by the factor of the other parts, whose mean losses, (M, K),
         are returned too.
@@ -287,13 +291,15 @@ class Scorer:
             without = self._subset_scores(scored, finite)
         else:
             columns = self.others.to(self.weight.dtype).unbind(2)
-            by_part = [self._score(scored, finite, self.weight * others) for others in columns]
+            by_part = [
+                self._score(scored, finite, self.weight * is_outside) for is_outside in columns
+            ]
             without = torch.stack(by_part, 1)
         usable = without.isfinite() & finite.unsqueeze(1)
         self.part_scores = torch.where(usable, without, scores.unsqueeze(1))
 
     def _judged(self, raw: Tensor, n_heads: int, y: Tensor) -> Tensor:
-        """What is scored of raw outputs (M, n * n_heads, n_outputs).
+        """Values to score, from raw outputs (M, n * n_heads, n_outputs).
 
         It is the outputs of all heads, or the loss or the prediction of the heads' average.
         """
@@ -305,20 +311,20 @@ class Scorer:
         )
 
     def _subset_scores(self, raw: Tensor, finite: Tensor) -> Tensor:
-        """Scores by the members' own scorers without each part, (M, K); NaN where there is none."""
+        """Scores by the members' scorers without each part, (M, K); NaN if it cannot be scored."""
         assert self.others is not None
         scores = torch.full(self.others.shape[::2], torch.nan, dtype=torch.float64)
         for m in finite.nonzero().flatten().tolist():
-            for k, others in enumerate(self.others[m, : self.lengths[m]].bool().unbind(1)):
+            for k, is_outside in enumerate(self.others[m, : self.lengths[m]].bool().unbind(1)):
                 with suppress(ValueError):  # the other parts may lack a class
-                    scores[m, k] = self._judge(m, raw[m], others)
+                    scores[m, k] = self._judge(m, raw[m], is_outside)
         return scores.to(raw.device)
 
     def _score(self, scored: Tensor, finite: Tensor, weight: Tensor) -> Tensor:
         """Score predictions, losses or raw outputs of all validation rows."""
         if self.config.score == "scorer":
-            known = enumerate(finite.tolist())
-            scores = [self._judge(m, scored[m]) if is_known else 0.0 for m, is_known in known]
+            members = enumerate(finite.tolist())
+            scores = [self._judge(m, scored[m]) if is_known else 0.0 for m, is_known in members]
             return torch.tensor(scores, dtype=torch.float64, device=scored.device)
         if self.config.score == "loss":
             weight = weight.to(torch.float64)
@@ -410,7 +416,7 @@ class HeldOutOutputs:
             self.outputs = self.outputs[index]
 
 
-# ---- A stack in training as arrays, and back: what a training is taken up from, bit for bit ------
+# ---- A stack in training as arrays, and back, bit for bit ----------------------------------------
 
 Arrays = Mapping[str, np.ndarray]
 _CURVES = ("train_loss", "validation_score", "learning_rate", "train_metric")
@@ -506,12 +512,12 @@ class StackTraining(Trainable[MemberResult]):
             self.held_out = HeldOutOutputs(self.scorer.parts)
         # of members that are in training; the rest of each follows at its end
         self.records = [deepcopy(p.start) if p.start else MemberResult() for p in plans]
-        for i, own in enumerate(self.records):
-            self.optimizer.load_member(i, own.optimizer)
-            own.optimizer = {}
+        for i, record in enumerate(self.records):
+            self.optimizer.load_member(i, record.optimizer)
+            record.optimizer = {}
         self.learning_rates = [  # now, after the schedule
-            p.learning_rate if own.next_learning_rate is None else own.next_learning_rate
-            for p, own in zip(plans, self.records, strict=True)
+            p.learning_rate if record.next_learning_rate is None else record.next_learning_rate
+            for p, record in zip(plans, self.records, strict=True)
         ]
         batch_rows = min(config.batch_size, max(self.n_rows)) * net.n_heads
         self._step_flops = training_flops(batch_rows, net.flat.values.numel())
@@ -530,7 +536,7 @@ class StackTraining(Trainable[MemberResult]):
         """See `Trainable`."""
         n_done = 0 if self.file is None else self.file.take_up(self.restore)
         if self.scorer is not None and any(p.start for p in self.plans):
-            # what an earlier call reached stays the best until an epoch beats it
+            # the weights of an earlier call stay the best until an epoch is better
             for m, score in enumerate(self.scorer.scores(self.net).tolist()):
                 if self.plans[m].start is not None:
                     self._keep_score(m, score)
@@ -586,9 +592,9 @@ class StackTraining(Trainable[MemberResult]):
                 )
         self.learning_rates = list(table[-1])
         if self.world.count > 1:
-            own = self.step.sums[::2].clone()  # all but the rows' weight, which each rank has
-            self.world.all_reduce(own)
-            self.step.sums[::2] = own
+            sums = self.step.sums[::2].clone()  # all but the rows' weight, which each rank has
+            self.world.all_reduce(sums)
+            self.step.sums[::2] = sums
             self.world.broadcast(self.net.flat.values)  # processors may round differently
         loss, total_weight, metric = self.step.sums
         if self.config.track_metric:
@@ -620,24 +626,24 @@ class StackTraining(Trainable[MemberResult]):
         improved, config = [], self.config
         metrics = None if self.metric is None else self.metric.tolist()
         for m, loss in enumerate(losses["loss"].tolist()):
-            own = self.records[m]
-            own.train_loss.append(loss)
+            record = self.records[m]
+            record.train_loss.append(loss)
             if metrics is not None:
-                own.train_metric.append(metrics[m])
-            own.learning_rate.append(self.learning_rates[m])
-            own.epochs += 1
-            own.t += self.n_rows[m]
+                record.train_metric.append(metrics[m])
+            record.learning_rate.append(self.learning_rates[m])
+            record.epochs += 1
+            record.t += self.n_rows[m]
             if scores is not None:
                 score = float(scores[m])
-                own.validation_score.append(score)
-                idle = not score >= own.best_score + config.tol  # NaN is none
-                if score > own.best_score:
+                record.validation_score.append(score)
+                idle = not score >= record.best_score + config.tol  # NaN is not an improvement
+                if score > record.best_score:
                     self._keep_score(m, score)
                     improved.append(m)
             else:
-                idle = loss > own.best_loss - config.tol
-            own.best_loss = min(own.best_loss, loss)
-            own.n_iter_no_improvement = own.n_iter_no_improvement + 1 if idle else 0
+                idle = loss > record.best_loss - config.tol
+            record.best_loss = min(record.best_loss, loss)
+            record.n_iter_no_improvement = record.n_iter_no_improvement + 1 if idle else 0
         if self.held_out is not None and self.scorer is not None:
             self.held_out.update(self.scorer.part_scores, self.scorer.outputs)
         if improved:
@@ -652,16 +658,18 @@ class StackTraining(Trainable[MemberResult]):
     def end_epoch(self, n_epochs: int, *, stop: bool) -> None:
         """See `Trainable`; also decays the rates of members that go on."""
         config, ended = self.config, dict[int, str]()
-        for m, own in enumerate(self.records):
-            if not np.isfinite(own.train_loss[-1]):
+        for m, record in enumerate(self.records):
+            if not np.isfinite(record.train_loss[-1]):
                 ended[m] = "diverged"
                 continue
             if config.learning_rate == "invscaling":
-                self.learning_rates[m] = self.plans[m].learning_rate / (own.t + 1) ** config.power_t
-            if own.n_iter_no_improvement > config.n_iter_no_change:
+                self.learning_rates[m] = (
+                    self.plans[m].learning_rate / (record.t + 1) ** config.power_t
+                )
+            if record.n_iter_no_improvement > config.n_iter_no_change:
                 if config.learning_rate == "adaptive" and self.learning_rates[m] > _SMALLEST_RATE:
                     self.learning_rates[m] /= 5
-                    own.n_iter_no_improvement = 0
+                    record.n_iter_no_improvement = 0
                 else:
                     ended[m] = "no_improvement"
             if n_epochs == config.max_epochs and not stop:
@@ -680,7 +688,7 @@ class StackTraining(Trainable[MemberResult]):
 
     def _end(self, ended: dict[int, str]) -> None:
         """Write the results of these members and drop them from the stack."""
-        with uninterrupted():  # a stack of which the half is dropped would mix members up
+        with uninterrupted():  # half of a change would mix up members
             self._load_best(ended)
             for m, reason in ended.items():
                 self.ended[self.members[m]] = self.result(m, reason)
@@ -696,19 +704,19 @@ class StackTraining(Trainable[MemberResult]):
 
     def results(self) -> list[MemberResult]:
         """See `Trainable`."""
-        results, kept = list(self.ended), [flat.values.clone() for flat in self.net.flats]
+        results, values_before = list(self.ended), [flat.values.clone() for flat in self.net.flats]
         with uninterrupted():
             try:
                 self._load_best(range(len(self.members)))
                 for m, i in enumerate(self.members):
                     results[i] = self.result(m, "callback")
             finally:
-                for flat, values in zip(self.net.flats, kept, strict=True):
+                for flat, values in zip(self.net.flats, values_before, strict=True):
                     flat.values.copy_(values)
         return [result for result in results if result is not None]
 
     def result(self, m: int, reason: str) -> MemberResult:
-        """What a member would give if it ended as it is."""
+        """The result of a member if its training ended now."""
         parts, held_out = self.plans[m].val_parts, None
         if self.held_out is not None and parts is not None:
             held_out = self.held_out.member(m, len(parts))
@@ -722,10 +730,10 @@ class StackTraining(Trainable[MemberResult]):
         )
 
     def state(self, n_epochs: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """All that the stack has after so many epochs: arrays, and how far training is.
+        """The state of the stack after ``n_epochs``: arrays, and the progress of training.
 
         Members are named by their places in the stack as it was given; those that have ended have
-        their results, the others what they go on from too.
+        their results, the others also their training state.
         """
         arrays: dict[str, np.ndarray] = {}
         for i, result in enumerate(self.ended):
@@ -754,15 +762,15 @@ class StackTraining(Trainable[MemberResult]):
                 self.ended[i] = result_from_arrays(arrays, f"{i}.")
         self.keep(members)
         for m, i in enumerate(self.members):
-            found = result_from_arrays(arrays, f"{i}.")
-            self.net.load_member(m, found.state)
-            self.optimizer.load_member(m, found.optimizer)
-            assert found.next_learning_rate is not None
-            self.learning_rates[m] = found.next_learning_rate
-            self.records[m] = replace(found, state={}, optimizer={}, held_out=None)
-            if self.held_out is not None and found.held_out is not None:
+            result = result_from_arrays(arrays, f"{i}.")
+            self.net.load_member(m, result.state)
+            self.optimizer.load_member(m, result.optimizer)
+            assert result.next_learning_rate is not None
+            self.learning_rates[m] = result.next_learning_rate
+            self.records[m] = replace(result, state={}, optimizer={}, held_out=None)
+            if self.held_out is not None and result.held_out is not None:
                 best = torch.from_numpy(arrays[f"{i}.part_scores"])
-                self.held_out.load_member(m, best, found.held_out)
+                self.held_out.load_member(m, best, result.held_out)
             self.best_factor[m] = float(arrays[f"{i}.best_factor"])
             for name, best in zip(_BEST, self.best, strict=False):
                 best[m] = torch.from_numpy(arrays[f"{i}.{name}"])

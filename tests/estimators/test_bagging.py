@@ -361,7 +361,7 @@ def test_warm_starts_and_partial_fits_go_on_with_both():
     assert len(model._states) == 2
     assert model.history_["train_loss"].iloc[0] < before["train_loss"].iloc[0]
     # each validates on the rows that it has not seen in the first fit either
-    again = model.split_rows(model.check_data(NUMBERS, RESPONSE), FitMode(fresh=False))
+    again = model.split_rows(model.check_data(NUMBERS, RESPONSE), FitMode(is_new=False))
     for (_, val), (_, rows) in zip(splits, again, strict=True):
         assert_array_equal(val, rows)
     assert not hasattr(model, "oof_prediction_")  # the first fit chose its epochs by these rows
