@@ -1,4 +1,4 @@
-"""What is public of a table's columns: their bounds, categories and bins, and codes by these."""
+"""Public facts about the columns of a table: bounds, categories and bins, and codes by these."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Coder = CategoryColumn | NumberColumn | IdentifierColumn
 
 @dataclass(frozen=True)
 class PublicFacts:
-    """What the user says of the columns: by name, or by position in an array."""
+    """Facts about columns that the user gives: by name, or by position in an array."""
 
     bounds: Mapping[Any, Sequence[Any]]
     categories: Mapping[Any, Sequence[Any]]
@@ -60,20 +60,20 @@ class PublicFacts:
 
     def check(self, schema: TableSchema) -> None:
         """Refuse columns that the table lacks, or that are said to be two things."""
-        named = {
+        names_by_parameter = {
             "bounds": self.bounds,
             "categories": self.categories,
             "decimals": self.decimals,
             "identifiers": self.identifiers,
             "discrete_columns": self.discrete,
         }
-        for what, names in named.items():
+        for what, names in names_by_parameter.items():
             for name in names:
                 if name not in schema.keys:
                     raise ValueError(f"{what}: {no_column(name, schema.keys)}")
         for name in self.bounds:
             for what in ("categories", "identifiers", "discrete_columns"):
-                if name in named[what]:
+                if name in names_by_parameter[what]:
                     raise ValueError(f"{name!r} is in bounds and in {what}; leave it out of one")
         for name, decimals in self.decimals.items():
             if not isinstance(decimals, Integral) or abs(decimals) > _MOST_DECIMALS:
@@ -142,17 +142,17 @@ def refuse_unlearnable(
     facts: PublicFacts,
     learn: bool,
 ) -> None:
-    """Refuse columns of which neither bounds nor categories are known, where none are learned."""
-    open_ = [j for j, each in enumerate(coders) if each is None]
-    timed = [j for j in open_ if _is_time(columns[j].dtype)]
+    """Refuse columns whose bounds or categories are neither public nor learned."""
+    unknown = [j for j, coder in enumerate(coders) if coder is None]
+    timed = [j for j in unknown if _is_time(columns[j].dtype)]
     if timed:
         names = [schema.keys[j] for j in timed]
         raise ValueError(
             f"the bounds of dates and durations are not learned: give bounds of {names}, or leave "
             "them out"
         )
-    if open_ and not learn:
-        names = [schema.keys[j] for j in open_]
+    if unknown and not learn:
+        names = [schema.keys[j] for j in unknown]
         raise ValueError(
             f"{names} have neither bounds nor categories, and learn_domain=0 leaves no budget to "
             "learn them: give bounds={column: (low, high)} or categories={column: [...]} from "
@@ -238,20 +238,20 @@ def learn_bounds(
         step="bounds",
         columns=[name],
     )
-    held = occupied(noisy[:-1], _SURE_OF_BOUNDS * scale)
-    sure = held is not None
-    if held is None:
-        most = int(noisy[:-1].argmax())
-        held = slice(most, most + 1)
-    first, last = np.clip([held.start, held.stop - 1], 1, len(edges) - 1)
+    cells = occupied(noisy[:-1], _SURE_OF_BOUNDS * scale)
+    sure = cells is not None
+    if cells is None:
+        largest = int(noisy[:-1].argmax())
+        cells = slice(largest, largest + 1)
+    first, last = np.clip([cells.start, cells.stop - 1], 1, len(edges) - 1)
     low, high = float(edges[first - 1]), float(edges[last])
     dtype: Any = column.dtype
     if types.is_integer_dtype(dtype):
-        held_by = np.iinfo(getattr(dtype, "numpy_dtype", dtype))
-        low, high = max(int(np.floor(low)), held_by.min), min(int(np.ceil(high)), held_by.max)
+        limits = np.iinfo(getattr(dtype, "numpy_dtype", dtype))
+        low, high = max(int(np.floor(low)), limits.min), min(int(np.ceil(high)), limits.max)
         low, high = int(low), int(max(high, low + 1))
-    outside = n_rows[0] - noisy[held].sum() - noisy[-1]
-    noise = math.sqrt(n_rows[1] ** 2 + scale**2 * (held.stop - held.start + 1))
+    outside = n_rows[0] - noisy[cells].sum() - noisy[-1]
+    noise = math.sqrt(n_rows[1] ** 2 + scale**2 * (cells.stop - cells.start + 1))
     if not sure:
         warnings.warn(
             f"the noise hides all numbers of {label}: ({low:g}, {high:g}), its bounds learned "
@@ -288,16 +288,16 @@ def learn_categories(
         counts, rho, delta, ledger, max_rows=max_rows, step="categories", columns=[name]
     )
     # of equal values a dict keeps the first spelling
-    found = list(dict.fromkeys(spelling.value for spelling in sorted(released)))
+    categories = list(dict.fromkeys(spelling.value for spelling in sorted(released)))
     with suppress(TypeError):  # of kinds that do not compare
-        found = sorted(found)
-    if not found:
+        categories = sorted(categories)
+    if not categories:
         problem = f"no value of {label} has enough rows to be learned within the budget"
         fix = "give its categories, or leave the column out"
         if not may_miss(column.dtype):
             raise ValueError(f"{problem}, and {column.dtype} has no missing value; {fix}")
         warnings.warn(f"{problem}: all values will be missing; {fix}", stacklevel=5)
-    return given_categories(column.dtype, label, found, True)
+    return given_categories(column.dtype, label, categories, True)
 
 
 def _plain_value(value: Any) -> Any:
@@ -334,7 +334,7 @@ class _Spelling:
 
 
 def row_codes(coder: Coder, column: pd.Series, label: str) -> np.ndarray:
-    """The code of each row, by the row itself and what is public: (n,)."""
+    """The code of each row, (n,), which depends on this row and public facts only."""
     if isinstance(coder, NumberColumn):
         return coder.encode(column, label, np.random.default_rng(0))[1]  # nothing is drawn
     return coder.encode(column, label)
@@ -348,28 +348,28 @@ def finish_column(
     ``counts`` are noisy. Light bins are joined, and a missing value whose count is no more than
     noise is made in no row. ``fixed`` bins are kept.
     """
-    same = np.arange(len(counts))
+    codes = np.arange(len(counts))
     if isinstance(coder, IdentifierColumn):
-        return coder, same
+        return coder, codes
     noise = SURE * scale
     if isinstance(coder, NumberColumn):
         n = len(coder.mixture.weights)
         weights = np.maximum(counts[:n], 0)
-        # a bin is to be above the noise of the counts that it adds up
-        room = max(2, int(weights.sum() / max(noise, 1e-9)))
-        groups = same[:n] if fixed else merge_bins(coder, counts[:n], min(n_bins, room), noise)
-        joined = np.maximum(np.bincount(groups, weights), 1.0)
-        made = join_bins(coder, groups, joined)
-        few = coder.missing and counts[n] <= noise
-        codes = np.r_[groups, [int(groups.max()) + 1] * coder.missing].astype(np.int64)
-        return replace(made, rare=bool(few)), codes
-    n = len(coder.values)
-    whole = np.maximum(np.rint(counts), 1).astype(np.int64)
-    some = len(coder.keys)
-    if coder.missing and counts[n - 1] <= noise and some:  # joins those that are made in no row
-        kept = coder.values.iloc[:some].reset_index(drop=True)
-        rest = max(1, int(whole[some:].sum()))
-        made_counts = np.r_[whole[:some], rest]
-        codes = np.minimum(same, some)
-        return CategoryColumn(kept, False, made_counts, rare=True), codes
-    return replace(coder, counts=whole), same
+        # the count of a joined bin must exceed the noise of its parts
+        max_bins = max(2, int(weights.sum() / max(noise, 1e-9)))
+        groups = codes[:n]
+        if not fixed:
+            groups = merge_bins(coder, counts[:n], min(n_bins, max_bins), noise)
+        group_counts = np.maximum(np.bincount(groups, weights), 1.0)
+        is_rare = coder.missing and counts[n] <= noise
+        missing_code = [int(groups.max()) + 1] * coder.missing
+        joined = replace(join_bins(coder, groups, group_counts), rare=bool(is_rare))
+        return joined, np.r_[groups, missing_code].astype(np.int64)
+    n, n_keys = len(coder.values), len(coder.keys)
+    int_counts = np.maximum(np.rint(counts), 1).astype(np.int64)
+    if coder.missing and counts[n - 1] <= noise and n_keys:  # joins the codes of no row
+        values = coder.values.iloc[:n_keys].reset_index(drop=True)
+        other_count = max(1, int(int_counts[n_keys:].sum()))
+        counts_by_code = np.r_[int_counts[:n_keys], other_count]
+        return CategoryColumn(values, False, counts_by_code, rare=True), np.minimum(codes, n_keys)
+    return replace(coder, counts=int_counts), codes

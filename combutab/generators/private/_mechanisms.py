@@ -1,7 +1,7 @@
 """The mechanisms that read private rows, and the ledger that each of them charges.
 
-All noise is OpenDP's: integers, from the operating system's source of randomness. What is
-protected is a person, who has at most ``max_rows`` rows: two tables are neighbours if one has all
+All noise is OpenDP's: integers, from the operating system's source of randomness. The unit of
+privacy is a person, who has at most ``max_rows`` rows: two tables are neighbours if one has all
 rows of one more person. Each step charges the ledger before it draws.
 """
 
@@ -81,7 +81,7 @@ def _vectors(dp: Any) -> tuple[Any, Any]:
 
 
 class Ledger:
-    """What was spent of a privacy budget, step by step.
+    """The spending of a privacy budget, step by step.
 
     Budgets of zero-concentrated differential privacy add up; so do the deltas of thresholds
     (Bun and Steinke, 2016). A step that exceeds the budget is refused before it draws.
@@ -133,8 +133,9 @@ class Ledger:
             "rho": rho,
             "delta": delta,
         }
-        spent = math.fsum(each["rho"] for each in [*self.steps, entry])
-        spent_delta = math.fsum(each["delta"] for each in [*self.steps, entry])
+        steps = [*self.steps, entry]
+        spent = math.fsum(s["rho"] for s in steps)
+        spent_delta = math.fsum(s["delta"] for s in steps)
         if spent > self.rho or spent_delta > self.threshold_delta:
             raise RuntimeError(
                 f"{step} costs {rho=} and {delta=}, which with the steps before is {spent} and "
@@ -153,8 +154,8 @@ class Ledger:
             self.steps,
             columns=["step", "columns", "mechanism", "sensitivity", "scale", "rho", "delta"],
         )
-        left = self.delta - self.threshold_delta
-        frame["epsilon"] = [epsilon_of(rho, left) for rho in frame["rho"].cumsum()]
+        delta = self.delta - self.threshold_delta
+        frame["epsilon"] = [epsilon_of(rho, delta) for rho in frame["rho"].cumsum()]
         return frame
 
 
@@ -164,7 +165,7 @@ class Ledger:
 def bound_rows(persons: np.ndarray, max_rows: int) -> np.ndarray:
     """Keep at most ``max_rows`` rows of each person, drawn at random.
 
-    What is kept of one person does not depend on the others.
+    The rows of one person do not depend on those of others.
 
     Parameters
     ----------
@@ -183,8 +184,8 @@ def bound_rows(persons: np.ndarray, max_rows: int) -> np.ndarray:
     first = np.r_[True, grouped[1:] != grouped[:-1]] if len(order) else np.zeros(0, dtype=bool)
     starts = np.flatnonzero(first)
     rank = np.arange(len(order)) - np.repeat(starts, np.diff(np.r_[starts, len(order)]))
-    kept: np.ndarray = np.sort(order[rank < max_rows])
-    return kept
+    positions: np.ndarray = np.sort(order[rank < max_rows])
+    return positions
 
 
 def exact_counts(codes: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
@@ -230,7 +231,7 @@ def release_counts(
     ledger : Ledger
     max_rows : int
     step, columns
-        What the ledger is to say.
+        The entries of the ledger.
 
     Returns
     -------
@@ -263,7 +264,7 @@ def release_choice(
     weights: Sequence[int] | None = None,
     penalties: Sequence[float] | None = None,
 ) -> int:
-    """Choose the counts that lie furthest from what is expected, by the exponential mechanism.
+    """Choose the counts that lie furthest from the expected ones, by the exponential mechanism.
 
     The score of a candidate is its weight times (the L1 distance of its counts from the expected
     ones, minus its penalty). Another row changes a distance by 1 at most.
@@ -271,13 +272,13 @@ def release_choice(
     Parameters
     ----------
     counts, expected : sequences of ndarray
-        For each candidate the exact counts, and what public knowledge says of them.
+        For each candidate the exact counts, and those that public knowledge predicts.
     rho : float
         The budget to spend.
     ledger : Ledger
     max_rows : int
     step, columns
-        What the ledger is to say.
+        The entries of the ledger.
     weights : sequence of int, optional
         At least 1; by default all 1.
     penalties : sequence of float, optional
@@ -342,7 +343,7 @@ def release_categories(
     ledger : Ledger
     max_rows : int
     step, columns
-        What the ledger is to say.
+        The entries of the ledger.
 
     Returns
     -------
@@ -377,8 +378,8 @@ def release_categories(
     ledger.charge(step, columns, mechanism, max_rows, scale, spent, spent_delta)
     # the noise of a category does not depend on its name: numbers stand for those of any type
     names = list(counts)
-    kept = release({str(i): int(counts[name]) for i, name in enumerate(names)})
-    chosen = [names[int(i)] for i in kept]
+    released = release({str(i): int(counts[name]) for i, name in enumerate(names)})
+    chosen = [names[int(i)] for i in released]
     try:
         return sorted(chosen)
     except TypeError:

@@ -105,6 +105,17 @@ _FITTED = {
 }
 
 
+@dataclass(frozen=True)
+class _PrivateTable:
+    """Private columns, the public facts about them, and the ledger of their budget."""
+
+    schema: TableSchema
+    columns: Sequence[pd.Series]
+    facts: PublicFacts
+    max_rows: int  # of one person
+    ledger: Ledger
+
+
 @loadable
 @dataclass(eq=False, repr=False)
 class PrivateSynthesizer(
@@ -166,7 +177,7 @@ class PrivateSynthesizer(
     learning_rate : float, default=0.1
         Learning rate of Adam.
     epochs : int, default=30
-        Number of Adam steps after each round of measurements; ten times as many where all pairs are
+        Number of Adam steps after each round of measurements; 10 times this number if all pairs are
         measured at once.
     verbose : bool, default=False
         Whether to print a line per round.
@@ -269,7 +280,7 @@ class PrivateSynthesizer(
               spending, and then for the noisy number of rows, which takes 2 % of the budget.
             - If ``delta`` is not below one over the noisy number of rows.
             - If no value of a column whose categories are estimated has enough rows, and its dtype
-              cannot have missing values. What was measured before is spent.
+              cannot have missing values. The budget of earlier steps is spent.
         ImportError
             If OpenDP is not installed (``pip install opendp``).
         """
@@ -302,8 +313,8 @@ class PrivateSynthesizer(
             )
         max_rows = 1 if persons is None else int(self.max_rows_per_person)
         if persons is not None:
-            kept = bound_rows(persons, max_rows)
-            columns = [column.iloc[kept] for column in columns]
+            rows = bound_rows(persons, max_rows)
+            columns = [column.iloc[rows] for column in columns]
         with torch.enable_grad():
             self._fit(schema, columns, coders, facts, max_rows)
         return self
@@ -324,7 +335,7 @@ class PrivateSynthesizer(
     def _persons(
         self, person: Any, schema: TableSchema, columns: Sequence[pd.Series], identifiers: list[Any]
     ) -> np.ndarray | None:
-        """Whom each row belongs to, as numbers; a column of them becomes one of identifiers."""
+        """Number the person of each row; a column of persons is added to the identifiers."""
         if person is None:
             if self.max_rows_per_person != 1:
                 raise ValueError(
@@ -334,16 +345,16 @@ class PrivateSynthesizer(
             return None
         if isinstance(person, str) or np.ndim(person) == 0:
             j = schema.position(person)
-            own: Any = columns[j]
+            values: Any = columns[j]
             identifiers += [schema.keys[j]] * (schema.keys[j] not in identifiers)
         else:
-            own = np.asarray(person)
-            if own.shape != (len(columns[0]),):
+            values = np.asarray(person)
+            if values.shape != (len(columns[0]),):
                 raise ValueError(
-                    f"person has the shape {own.shape}, and X {len(columns[0])} rows; give one "
+                    f"person has the shape {values.shape}, and X {len(columns[0])} rows; give one "
                     "value for each row, or the name of a column"
                 )
-        codes, _ = pd.factorize(own)
+        codes, _ = pd.factorize(values)
         if (codes < 0).any():
             raise ValueError("person is missing in some rows; leave these rows out")
         return codes
@@ -354,77 +365,115 @@ class PrivateSynthesizer(
         self,
         schema: TableSchema,
         columns: Sequence[pd.Series],
-        coders: list[Coder | None],
+        public_coders: Sequence[Coder | None],
         facts: PublicFacts,
         max_rows: int,
     ) -> None:
-        open_ = [j for j, coder in enumerate(coders) if coder is None]
-        named = [j for j in open_ if is_discrete(columns[j], schema.keys[j], facts)]
-        ledger = Ledger(self.epsilon, self.delta, self.delta / 2 if named else 0.0)
-        learned = [j for j, each in enumerate(coders) if not isinstance(each, IdentifierColumn)]
-        names = [schema.keys[j] for j in learned]
-        self._check_budget(ledger, names, len(open_), max_rows)
-        exact = np.array([len(columns[0])])
-        options: dict[str, Any] = {"max_rows": max_rows, "step": "rows", "columns": []}
-        n_noisy, noise = release_counts(exact, _COUNTING * ledger.rho, ledger, **options)
-        self._check_budget(ledger, names, len(open_), max_rows, float(n_noisy[0]))
-        rho = ledger.rho_left
-        for j in open_:
-            name, label = schema.keys[j], schema.label(j)
-            part = self.learn_domain * rho / len(open_)
-            if j in named:
-                share = ledger.threshold_delta / len(named)
-                coders[j] = learn_categories(columns[j], label, name, part, share, ledger, max_rows)
-            else:
-                rows_ = float(n_noisy[0]), noise
-                found = learn_bounds(columns[j], label, name, part, ledger, max_rows, rows_)
-                dtype, decimals = columns[j].dtype, facts.decimals.get(name)
-                coders[j] = given_numbers(dtype, label, found, 256, decimals)
-        known = [coder for coder in coders if coder is not None]
-        codes = [row_codes(known[j], columns[j], schema.label(j)) for j in learned]
-
-        rest = ledger.rho_left
-        share = _ONE_WAY if len(learned) > 1 else 1.0
-        first = PrivateRows(
-            np.stack(codes, axis=1), [known[j].size for j in learned], names, max_rows, ledger
-        )
-        sizes, variances = [], []
-        for k, j in enumerate(learned):
-            counts, scale = first.measure([k], share * rest / len(learned), "column")
-            fixed = schema.keys[j] in facts.bounds and len(facts.bounds[schema.keys[j]]) > 2
-            known[j], into = finish_column(known[j], counts, scale, int(self.n_bins), fixed)
-            sizes.append(np.bincount(into, counts, known[j].size))
-            variances.append(np.bincount(into, minlength=known[j].size) * scale**2)
-            codes[k] = into[codes[k]]
-        totals = np.array([n_noisy[0], *(each.sum() for each in sizes)])
-        weights = 1 / np.array([noise**2, *(each.sum() for each in variances)])
-        n_rows = float(max(1.0, (totals * weights).sum() / weights.sum()))
-
-        ordered = [
-            len(known[j].mixture.weights) if isinstance(known[j], NumberColumn) else 0  # type: ignore[union-attr]
-            for j in learned
-        ]
-        levels = coarser_views(sizes, ordered)
+        learned = [j for j, c in enumerate(public_coders) if not isinstance(c, IdentifierColumn)]
+        unknown = [j for j, coder in enumerate(public_coders) if coder is None]
+        discrete = [j for j in unknown if is_discrete(columns[j], schema.keys[j], facts)]
+        ledger = Ledger(self.epsilon, self.delta, self.delta / 2 if discrete else 0.0)
+        table = _PrivateTable(schema, columns, facts, max_rows, ledger)
+        n_rows = self._count_rows(table, learned, len(unknown))
+        coders = self._learn_domain(table, public_coders, discrete, n_rows)
+        codes = [row_codes(coders[j], columns[j], schema.label(j)) for j in learned]
+        counts, variances = self._measure_columns(table, coders, learned, codes)
+        n_ordered = []
+        for j in learned:
+            coder = coders[j]
+            n_ordered.append(len(coder.mixture.weights) if isinstance(coder, NumberColumn) else 0)
+        levels = coarser_views(counts, n_ordered)
         views = [view for level in levels for view in level]
-        seed = seed_from(self.random_state)
+        self._seed, self._n_sampled = seed_from(self.random_state), 0
         fit = MixtureFit(
-            sizes,
+            counts,
             variances,
             views,
-            n_rows,
+            _combine_n_rows(n_rows, counts, variances),
             n_components=int(self.n_components),
             learning_rate=float(self.learning_rate),
-            key=fold_in(seed, Stream.WEIGHTS),
+            key=fold_in(self._seed, Stream.WEIGHTS),
         )
         rows = PrivateRows(
             np.stack([view.groups[codes[view.column]] for view in views], axis=1),
             [view.n_groups for view in views],
-            [names[view.column] for view in views],
+            [schema.keys[learned[view.column]] for view in views],
             max_rows,
             ledger,
         )
         losses = self._measure_pairs(fit, rows, _pairs_of(levels))
-        self._keep(schema, known, learned, fit, ledger, losses, n_rows, seed)
+        self._set_fitted(table, coders, fit, losses)
+
+    def _count_rows(
+        self, table: _PrivateTable, learned: Sequence[int], n_unknown: int
+    ) -> tuple[float, float]:
+        """Measure the number of rows; returns it with the standard deviation of its noise.
+
+        Raises ValueError if the budget is too small, before and after it is spent on the number.
+        """
+        ledger, max_rows = table.ledger, table.max_rows
+        names = [table.schema.keys[j] for j in learned]
+        self._check_budget(ledger, names, n_unknown, max_rows)
+        exact = np.array([len(table.columns[0])])
+        options: dict[str, Any] = {"max_rows": max_rows, "step": "rows", "columns": []}
+        n_rows, noise = release_counts(exact, _COUNTING * ledger.rho, ledger, **options)
+        self._check_budget(ledger, names, n_unknown, max_rows, float(n_rows[0]))
+        return float(n_rows[0]), noise
+
+    def _learn_domain(
+        self,
+        table: _PrivateTable,
+        coders: Sequence[Coder | None],
+        discrete: Sequence[int],
+        n_rows: tuple[float, float],
+    ) -> list[Coder]:
+        """Learn the categories of discrete columns and the bounds of others, if not public."""
+        ledger, max_rows = table.ledger, table.max_rows
+        n_unknown = sum(coder is None for coder in coders)
+        rho = self.learn_domain * ledger.rho_left / max(1, n_unknown)
+        all_coders: list[Coder] = []
+        for j, coder in enumerate(coders):
+            name, label, column = table.schema.keys[j], table.schema.label(j), table.columns[j]
+            if coder is not None:
+                all_coders.append(coder)
+            elif j in discrete:
+                delta = ledger.threshold_delta / len(discrete)
+                all_coders.append(
+                    learn_categories(column, label, name, rho, delta, ledger, max_rows)
+                )
+            else:
+                bounds = learn_bounds(column, label, name, rho, ledger, max_rows, n_rows)
+                decimals = table.facts.decimals.get(name)
+                all_coders.append(given_numbers(column.dtype, label, bounds, 256, decimals))
+        return all_coders
+
+    def _measure_columns(
+        self,
+        table: _PrivateTable,
+        coders: list[Coder],
+        learned: Sequence[int],
+        codes: list[np.ndarray],
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Measure the counts of the learned columns; returns them and the variances of their noise.
+
+        ``coders`` and ``codes`` become those of the columns with light bins joined.
+        """
+        names = [table.schema.keys[j] for j in learned]
+        sizes = [coders[j].size for j in learned]
+        rows = PrivateRows(np.stack(codes, axis=1), sizes, names, table.max_rows, table.ledger)
+        rho = (_ONE_WAY if len(learned) > 1 else 1.0) * table.ledger.rho_left / len(learned)
+        counts, variances = [], []
+        for k, (j, name) in enumerate(zip(learned, names, strict=True)):
+            noisy, scale = rows.measure([k], rho, "column")
+            has_bins = name in table.facts.bounds and len(table.facts.bounds[name]) > 2
+            coders[j], new_codes = finish_column(
+                coders[j], noisy, scale, int(self.n_bins), has_bins
+            )
+            size = coders[j].size
+            counts.append(np.bincount(new_codes, noisy, size))
+            variances.append(np.bincount(new_codes, minlength=size) * scale**2)
+            codes[k] = new_codes[codes[k]]
+        return counts, variances
 
     def _measure_pairs(
         self, fit: MixtureFit, rows: PrivateRows, candidates: list[tuple[int, int]]
@@ -478,28 +527,27 @@ class PrivateSynthesizer(
         planned = _PAIRS_PER_COLUMN * n_columns
         n_distinct = n_columns * (n_columns - 1) // 2
         at_once = min(-(-planned // _ROUNDS), n_distinct)
-        each = ledger.rho_left / planned
-        last = False
-        while not last:
-            left = ledger.rho_left
-            last = left < 2 * at_once * each
-            if last:
-                each = left / at_once
-            scale = rows.max_rows / math.sqrt(2 * (1 - _CHOOSING) * each)
+        rho = ledger.rho_left / planned
+        is_last = False
+        while not is_last:
+            is_last = ledger.rho_left < 2 * at_once * rho
+            if is_last:
+                rho = ledger.rho_left / at_once
+            scale = rows.max_rows / math.sqrt(2 * (1 - _CHOOSING) * rho)
             before = dict(zip(candidates, fit.expect(candidates), strict=True))
             chosen: list[tuple[int, int]] = []
-            taken: set[tuple[int, int]] = set()
+            chosen_columns: set[tuple[int, int]] = set()
             for _ in range(at_once):
-                free = [p for p in candidates if _columns_of(p, views) not in taken]
+                free = [p for p in candidates if _columns_of(p, views) not in chosen_columns]
                 penalties = [expected_noise(scale, before[p].size) for p in free]
                 best = rows.choose(
-                    free, [before[p] for p in free], _CHOOSING * each, "choice", None, penalties
+                    free, [before[p] for p in free], _CHOOSING * rho, "choice", None, penalties
                 )
                 chosen.append(free[best])
-                taken.add(_columns_of(free[best], views))
+                chosen_columns.add(_columns_of(free[best], views))
             for pair in chosen:
-                counts, own_scale = rows.measure(pair, (1 - _CHOOSING) * each, "pair")
-                marginals.append(Marginal(pair, counts, own_scale))
+                counts, pair_scale = rows.measure(pair, (1 - _CHOOSING) * rho, "pair")
+                marginals.append(Marginal(pair, counts, pair_scale))
             losses.append(fit.train(marginals, int(self.epochs)))
             after = fit.expect(chosen)
             small = [
@@ -512,8 +560,8 @@ class PrivateSynthesizer(
                     f"{1 - ledger.rho_left / ledger.rho:.0%} of the budget",
                     flush=True,
                 )
-            if sum(small) > len(small) / 2:  # what is left to learn is below the noise
-                each *= 4
+            if sum(small) > len(small) / 2:  # the remaining errors are below the noise
+                rho *= 4
         return marginals
 
     def _check_budget(
@@ -524,12 +572,12 @@ class PrivateSynthesizer(
         max_rows: int,
         n_rows: float | None = None,
     ) -> None:
-        """Refuse a budget whose noise hides the rows, of which two bins are to exceed it.
+        """Refuse a budget whose noise hides the rows: two bins must exceed it.
 
-        Without a noisy number of rows, there may be as many as delta allows.
+        If the number of rows is not measured yet, it is the largest number that delta allows.
         """
-        n, most = len(names), 1 / self.delta
-        if n_rows is not None and n_rows >= most:
+        n, max_n_rows = len(names), 1 / self.delta
+        if n_rows is not None and n_rows >= max_n_rows:
             raise ValueError(
                 f"delta={self.delta:g} must be well below one divided by the number of rows, about "
                 f"{n_rows:,.0f} (counted with noise): it would allow publishing a whole row. Use "
@@ -541,18 +589,18 @@ class PrivateSynthesizer(
         shares += [domain / n_open] if n_open else []
         noise = max_rows / math.sqrt(2 * min(shares) * (1 - _COUNTING) * ledger.rho)
         needed = 2 * SURE * noise
-        if needed <= (most if n_rows is None else n_rows):
+        if needed <= (max_n_rows if n_rows is None else n_rows):
             return
         unsure = max_rows / math.sqrt(2 * _COUNTING * ledger.rho)  # of a number with noise
-        some = most if n_rows is None else max(n_rows, unsure)
-        factor = ((needed + 2 * unsure) / some) ** 2
+        n_rows_known = max_n_rows if n_rows is None else max(n_rows, unsure)
+        factor = ((needed + 2 * unsure) / n_rows_known) ** 2
         enough = epsilon_of(factor * ledger.rho, ledger.delta - ledger.threshold_delta)
         ways = [f"epsilon={_rounded_up(enough):g} or more"] * (enough <= _MOST_EPSILON)
         ways += [f"at most {counted(int(n / factor), 'column')}"] * (n / factor >= 1)
         ways += ["a smaller max_rows_per_person"] * (max_rows > 1)
         first = ", ".join(map(repr, names[:3])) + f" and {n - 3} more" * (n > 3)
         hidden = "any one sample" if max_rows == 1 else "the rows of any one person"
-        rows = f"delta={self.delta:g} is for fewer than {most:,.0f} rows"
+        rows = f"delta={self.delta:g} is for fewer than {max_n_rows:,.0f} rows"
         if n_rows is not None:
             rows = f"there are about {max(0.0, n_rows):,.0f} (counted with noise)"
         raise ValueError(
@@ -563,39 +611,36 @@ class PrivateSynthesizer(
             f"{'Nothing was spent' if n_rows is None else _spent_on_rows(ledger)}"
         )
 
-    # ---- what follows from noisy counts --------------------------------------------------------
+    # ---- results of noisy counts ---------------------------------------------------------------
 
-    def _keep(
+    def _set_fitted(
         self,
-        schema: TableSchema,
+        table: _PrivateTable,
         coders: Sequence[Coder],
-        learned: Sequence[int],
         fit: MixtureFit,
-        ledger: Ledger,
         losses: Sequence[float],
-        n_rows: float,
-        seed: int,
     ) -> None:
-        identifiers = [each for each in coders if isinstance(each, IdentifierColumn)]
-        schema = _text_no_wider(schema, coders).wide_enough(identifiers)
+        """Set the learned encoder and mixture, and the ledger."""
+        identifiers = [coder for coder in coders if isinstance(coder, IdentifierColumn)]
+        schema = _text_no_wider(table.schema, coders).wide_enough(identifiers)
         encoder = ModeEncoder.of_columns(schema, coders)
         self._set_encoder(encoder, Rules(self.constraints or (), encoder))
+        learned = [j for j, c in enumerate(coders) if not isinstance(c, IdentifierColumn)]
         with torch.no_grad():
             parts = dict(zip(learned, fit.probabilities().split(fit.sizes, -1), strict=True))
-        table = torch.cat(
+        probabilities = torch.cat(
             [parts[span.column] for span in encoder.layout_.spans]
             or [torch.zeros(fit.n_components, 0)],
             -1,
         )
-        self._states = [{"probabilities": _allowed_only(table, encoder).numpy()}]
+        self._states = [{"probabilities": _allowed_only(probabilities, encoder).numpy()}]
         self.history_ = pd.DataFrame(
             {"member": 0, "epoch": np.arange(1, len(losses) + 1), "loss": losses}
         )
-        self.n_iter_, self.n_rows_ = len(losses), max(1, round(n_rows))
-        self._seed, self._n_sampled = seed, 0
-        # what is promised, not what the steps happened to spend: their number follows from noise
+        self.n_iter_, self.n_rows_ = len(losses), max(1, round(fit.n_rows))
+        # the budget, not the sum of the steps, whose number depends on noise
         self.epsilon_, self.delta_ = float(self.epsilon), float(self.delta)
-        frame = ledger.to_frame()
+        frame = table.ledger.to_frame()
         frame["columns"] = [list(names) for names in frame["columns"]]
         self._ledger = {str(name): column.tolist() for name, column in frame.items()}
 
@@ -642,9 +687,14 @@ class PrivateSynthesizer(
         return sampler
 
     def _draw_missing(
-        self, values: np.ndarray, codes: np.ndarray, known: np.ndarray, key: int, attempt: int = 0
+        self,
+        values: np.ndarray,
+        codes: np.ndarray,
+        is_known: np.ndarray,
+        key: int,
+        attempt: int = 0,
     ) -> Encoded:
-        return draw_beside(self.sampler(), values, codes, known, key)
+        return draw_beside(self.sampler(), values, codes, is_known, key)
 
     # ---- files and words -----------------------------------------------------------------------
 
@@ -695,10 +745,10 @@ class PrivateSynthesizer(
         }
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        made = super().__repr__(N_CHAR_MAX)
+        parameters = super().__repr__(N_CHAR_MAX)
         if not self.__sklearn_is_fitted__():
-            return made
-        return f"{made}  # fitted: epsilon={self.epsilon_:.3g}, delta={self.delta_:.3g}"
+            return parameters
+        return f"{parameters}  # fitted: epsilon={self.epsilon_:.3g}, delta={self.delta_:.3g}"
 
 
 def _text_no_wider(schema: TableSchema, coders: Sequence[Coder]) -> TableSchema:
@@ -706,9 +756,18 @@ def _text_no_wider(schema: TableSchema, coders: Sequence[Coder]) -> TableSchema:
     dtype = schema.array_dtype
     if dtype is None or dtype.kind not in "US":
         return schema
-    known = [value for c in coders if isinstance(c, CategoryColumn) for value in c.keys]
-    width = max((len(value) for value in known), default=1)
+    categories = [value for c in coders if isinstance(c, CategoryColumn) for value in c.keys]
+    width = max((len(value) for value in categories), default=1)
     return replace(schema, array_dtype=np.dtype(f"{dtype.kind}{max(1, width)}"))
+
+
+def _combine_n_rows(
+    n_rows: tuple[float, float], counts: Sequence[np.ndarray], variances: Sequence[np.ndarray]
+) -> float:
+    """Combine the measured number of rows with the sums of columns, for the least noise."""
+    totals = np.array([n_rows[0], *(column_counts.sum() for column_counts in counts)])
+    weights = 1 / np.array([n_rows[1] ** 2, *(variance.sum() for variance in variances)])
+    return float(max(1.0, (totals * weights).sum() / weights.sum()))
 
 
 def _spent_on_rows(ledger: Ledger) -> str:
@@ -720,16 +779,16 @@ def _spent_on_rows(ledger: Ledger) -> str:
 
 def _pairs_of(levels: Sequence[Sequence[View]]) -> list[tuple[int, int]]:
     """Pairs of views of one level that are not too large, each table of counts once."""
-    found: dict[tuple[int, int, int, int], tuple[int, int]] = {}
+    pairs: dict[tuple[int, int, int, int], tuple[int, int]] = {}
     first = 0
     for level in levels:
         for i, one in enumerate(level):
             for j in range(i + 1, len(level)):
                 sizes = one.n_groups, level[j].n_groups
                 if math.prod(sizes) <= _MAX_CELLS and min(sizes) > 1:
-                    found.setdefault((i, j, *sizes), (first + i, first + j))
+                    pairs.setdefault((i, j, *sizes), (first + i, first + j))
         first += len(level)
-    return list(found.values())
+    return list(pairs.values())
 
 
 def _columns_of(pair: tuple[int, int], views: Sequence[View]) -> tuple[int, int]:
