@@ -119,8 +119,8 @@ class RowSample:
     def _cut(self) -> None:
         order, rows, share = (np.concatenate(part) for part in zip(*self._parts, strict=True))
         if len(order) > self._n_rows:
-            kept = np.sort(np.argpartition(order, self._n_rows - 1)[: self._n_rows])
-            order, rows, share = order[kept], rows[kept], share[kept]
+            selected = np.sort(np.argpartition(order, self._n_rows - 1)[: self._n_rows])
+            order, rows, share = order[selected], rows[selected], share[selected]
         self._parts, self._held = [(order, rows, share)], len(order)
 
     def result(self) -> tuple[np.ndarray, np.ndarray]:
@@ -171,8 +171,8 @@ class TableLearner:
         block: Block = table.block(self._numeric, self._kinds)
         self._tolerance = np.maximum(self._tolerance, block.tolerance)
         for j, numbers in table.large_numbers(block, self._numeric, self._kinds).items():
-            held = [*self._large.get(j, []), *numbers]
-            self._large[j] = held[:: 1 + len(held) // _MAX_LARGE]
+            large = [*self._large.get(j, []), *numbers]
+            self._large[j] = large[:: 1 + len(large) // _MAX_LARGE]
         for piece in block.pieces():
             rows = block.rows(piece.start, piece.stop)
             share = None if weight is None else weight[piece]
@@ -184,9 +184,9 @@ class TableLearner:
         for j, counts in self.counts.items():
             counts.add(factors[j])
         for j, sample in self.texts.items():
-            known = factors[j].codes[factors[j].codes >= 0]
-            sample.add(np.array(factors[j].keys, dtype=object)[known], None)
-            self.lacking |= {j} if len(known) < table.n_rows else set()
+            codes = factors[j].codes[factors[j].codes >= 0]
+            sample.add(np.array(factors[j].keys, dtype=object)[codes], None)
+            self.lacking |= {j} if len(codes) < table.n_rows else set()
         self._check_distinct()
         return block, factors
 
@@ -208,24 +208,24 @@ class TableLearner:
         min_frequency: float,
         n_bins: int | None,
         numbers_of_dates: bool,
-        whole: Block | None = None,
+        block: Block | None = None,
         weight: np.ndarray | None = None,
         world: World = ONE_PROCESS,
     ) -> NumericScaler:
-        """Give the scaler of the numeric columns; refuse numbers that float64 has as one.
+        """Make the scaler of the numeric columns; raise ValueError for numbers beyond float64.
 
-        Quantiles are those of the ``whole`` table, with the weights of its rows, or of the sample.
+        Quantiles are those of the ``block``, with the weights of its rows, or of the sample.
         Without ``numbers_of_dates`` columns of dates become 0.
         """
         for j, numbers in self._large.items():
             refuse_equal(numbers, self._labels[j], self._kinds[j])
         stats = self._moments.result()
-        if whole is None:
+        if block is None:
             columns: list[np.ndarray] = [np.empty(0)] * len(self._numeric)
             if self._sample is not None:
                 columns, weight = _filled(*self._sample.result(), stats)
-            whole = Block(columns, len(columns[0]) if columns else 0)
-            whole.tolerance = self._tolerance
+            block = Block(columns, len(columns[0]) if columns else 0)
+            block.tolerance = self._tolerance
         bounds = {j: counts.bounds() for j, counts in self.dates.items()}
         ends = [bounds.get(j, (-LARGEST, LARGEST)) for j in self._numeric]
         low, high = np.array(ends).reshape(-1, 2).T
@@ -234,7 +234,7 @@ class TableLearner:
         dates = [kind == "datetime" and not numbers_of_dates for kind in kinds]
         scaler = make_scaler(
             stats,
-            whole,
+            block,
             method,
             booleans,
             np.array(dates, dtype=bool),
@@ -254,7 +254,7 @@ class TableLearner:
 def _filled(
     rows: np.ndarray, weight: np.ndarray, stats: Moments
 ) -> tuple[list[np.ndarray], np.ndarray | None]:
-    """Columns of a sample; one of which it has no value gets two a deviation from the mean."""
+    """Columns of a sample; a column without values gets two, a deviation from the mean."""
     columns = list(rows.T)
     empty = np.isnan(rows).all(axis=0) & ~np.isnan(stats.low)
     if empty.any():
@@ -370,7 +370,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         Largest number of categories that are one-hot encoded. Columns with more become codes.
     min_frequency : int or float, default=5
         Number of rows, or share of them, that must have a value for it to be stored. A UserWarning
-        names columns of which no category is. 1 stores all categories, and exact quantiles.
+        names columns without frequent categories. 1 stores all categories, and exact quantiles.
     n_bins : int or None, default=None
         Number of bins of equal frequency per numeric column whose edges are learned, in
         ``numeric_scaler_.edges``, for the piecewise linear embeddings of a network. `transform`
@@ -385,8 +385,8 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         is 0. Differences of two dates are not computed; add a column for them.
     text_features : {"auto", "ignore"}, default="auto"
         Encoding of free text. A column of string or object dtype is free text if it contains only
-        text, if more than half of the rows, and at least 20, have a text that no other row has, and
-        if texts have 5 words on average (a word has two letters or more and no digits, so that keys
+        text, if more than half of the rows, and at least 20, have a unique text, and if texts have
+        5 words on average (a word has two letters or more and no digits, so that keys
         such as "A-10293" have none and names of people too few). In a table that is read in parts,
         the first part decides. "auto" hashes n-grams of 3 and 4 characters within words, in the
         first 1,000 characters, to 8,192 numbers, weights them by tf-idf, and computes up to 30
@@ -634,8 +634,10 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         numbers = block.rows(0, block.n_rows)
         missing_mask(numbers, block.label)
         codes = [
-            each.encode(table.factors(each.column), table.label(each.column))
-            for each in self.category_maps_
+            category_map.encode(
+                table.factors(category_map.column), table.label(category_map.column)
+            )
+            for category_map in self.category_maps_
         ]
         return numbers, np.stack(codes, 1) if codes else np.empty((table.n_rows, 0), np.int64)
 
@@ -655,9 +657,9 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         inputs = _check_feature_names_in(self, input_features)
-        suffixes = {each.column: _suffixes(each) for each in self.category_maps_ if each.onehot}
-        suffixes |= {each.column: each.suffixes() for each in self.calendars_}
-        suffixes |= {each.column: each.suffixes() for each in self.text_maps_}
+        suffixes = {m.column: _suffixes(m) for m in self.category_maps_ if m.onehot}
+        suffixes |= {calendar.column: calendar.suffixes() for calendar in self.calendars_}
+        suffixes |= {text.column: text.suffixes() for text in self.text_maps_}
         names: list[str] = []
         for span in self.spans_:
             stem = inputs[span.column]
@@ -709,8 +711,10 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         encoder.n_features_in_ = len(kinds)
         if names is not None:
             encoder.feature_names_in_ = np.array(names, dtype=object)
-        own = map(tuple, (maps, calendars, texts))
-        encoder._set_fitted(list(map(ColumnKind, kinds)), tuple(state["units"]), scaler, *own)
+        fitted_columns = map(tuple, (maps, calendars, texts))
+        encoder._set_fitted(
+            list(map(ColumnKind, kinds)), tuple(state["units"]), scaler, *fitted_columns
+        )
         encoder.text_forms_ = tuple(state.get("forms", ()))
         if any(
             form.column >= len(kinds) or form.column_kind != kinds[form.column]
@@ -725,10 +729,10 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
             self.feature_names_in_ = owner.feature_names_in_
 
     def _check_zones(self, table: Table) -> None:
-        for each in self.calendars_:
-            zone, told = table.zone(each.column)
-            if told and each.parts:
-                each.check_zone(zone, table.label(each.column))
+        for calendar in self.calendars_:
+            zone, has_zone = table.zone(calendar.column)
+            if has_zone and calendar.parts:
+                calendar.check_zone(zone, table.label(calendar.column))
 
     def _warn_of_later_rows(self, block: Block) -> None:
         """Warn of dates that lie later than all those of fit by more than 2 % of their range."""
@@ -750,9 +754,9 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     def refuse_text(self) -> None:
         """Raise ValueError if a column is encoded as free text, naming it."""
         names = getattr(self, "feature_names_in_", None)
-        for each in self.text_maps_:
-            if each.width:
-                name = each.column if names is None else repr(names[each.column])
+        for text_map in self.text_maps_:
+            if text_map.width:
+                name = text_map.column if names is None else repr(names[text_map.column])
                 raise ValueError(
                     f"column {name} is free text, which torch modules and ONNX models do not "
                     "support; fit with text_features='ignore', or without the column"
@@ -775,21 +779,25 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-        said = dict(enumerate(map(str, self.kinds_)))
+        descriptions = dict(enumerate(map(str, self.kinds_)))
         for calendar in self.calendars_:
             number = ["number"] * self._takes_numbers()
             parts = ", ".join([*number, *calendar.parts]) or "left out"
-            said[calendar.column] = f"date: {parts}"
+            descriptions[calendar.column] = f"date: {parts}"
         for form in self.text_forms_:
-            said[form.column] += f" (from text such as {form.example()})"
-        for each in self.category_maps_:
-            into = f"{each.width} columns" if each.onehot else f"embedding of {each.width} codes"
-            said[each.column] = f"category: {into}"
+            descriptions[form.column] += f" (from text such as {form.example()})"
+        for category_map in self.category_maps_:
+            encoding = (
+                f"{category_map.width} columns"
+                if category_map.onehot
+                else f"embedding of {category_map.width} codes"
+            )
+            descriptions[category_map.column] = f"category: {encoding}"
         for text in self.text_maps_:
             n = len(text.components)
-            into = f"{n} columns from hashed n-grams of characters" if n else "left out"
-            said[text.column] = f"free text: {into}"
-        return {name: said[j] for j, name in enumerate(names)}
+            encoding = f"{n} columns from hashed n-grams of characters" if n else "left out"
+            descriptions[text.column] = f"free text: {encoding}"
+        return {name: descriptions[j] for j, name in enumerate(names)}
 
     def _takes_numbers(self) -> bool:
         """Whether dates become numbers, too."""
@@ -851,15 +859,17 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         kinds: Sequence[ColumnKind],
         labels: list[str],
         text_columns: Sequence[int],
-        *whole: Any,
+        *scaler_arguments: Any,
     ) -> None:
         maps = self._learn_maps(learner.counts, labels, learner.n_rows, text_columns)
         numbers = self._takes_numbers()
-        scaler = learner.scaler(self.numeric, self.min_frequency, self.n_bins, numbers, *whole)
-        least = rows_needed(self.min_frequency, learner.n_rows)
-        dates = (each.learn(j, self.date_features, least) for j, each in learner.dates.items())
+        scaler = learner.scaler(
+            self.numeric, self.min_frequency, self.n_bins, numbers, *scaler_arguments
+        )
+        min_count = rows_needed(self.min_frequency, learner.n_rows)
+        dates = (d.learn(j, self.date_features, min_count) for j, d in learner.dates.items())
         texts = tuple(
-            learn_text(j, sample.result()[0].tolist(), least, missing=j in learner.lacking)
+            learn_text(j, sample.result()[0].tolist(), min_count, missing=j in learner.lacking)
             if self.text_features == "auto"
             else ignored_text(j)
             for j, sample in learner.texts.items()
@@ -871,8 +881,8 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
                 f"free text only ({', '.join(empty)}); give other columns"
             )
         if empty and self.text_features == "auto":
-            named = ", ".join(empty)
-            problem = f"nothing is learned from {named}: free text without n-grams in common"
+            listed = ", ".join(empty)
+            problem = f"nothing is learned from {listed}: free text without n-grams in common"
             warnings.warn(UnlearnedWarning(problem, "", tuple(empty)), stacklevel=3)
         self._set_fitted(kinds, learner.units, scaler, maps, tuple(dates), texts)
 
@@ -883,17 +893,21 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         n_rows: int,
         text_columns: Sequence[int],
     ) -> tuple[CategoryMap, ...]:
-        """The categories that are kept; warnings name columns of which none is, and odd ones."""
+        """Learn the categories; warn about columns without a frequent one, and odd columns."""
         min_count = rows_needed(self.min_frequency, n_rows)
-        maps = tuple(each.learn(j, self.max_onehot, min_count) for j, each in counts.items())
-        lost = {m.column: counts[m.column].seen for m in maps if not m.keys}
-        lost = {j: seen for j, seen in lost.items() if len(seen) > 1}
-        read = {labels[j]: counts[j].seen for j in text_columns if j in counts and j not in lost}
-        for odd in odd_categories(read):
+        maps = tuple(c.learn(j, self.max_onehot, min_count) for j, c in counts.items())
+        unlearned_counts = {m.column: counts[m.column].seen for m in maps if not m.keys}
+        unlearned_counts = {j: seen for j, seen in unlearned_counts.items() if len(seen) > 1}
+        learned_counts = {
+            labels[j]: counts[j].seen
+            for j in text_columns
+            if j in counts and j not in unlearned_counts
+        }
+        for odd in odd_categories(learned_counts):
             warnings.warn(odd, stacklevel=2)
-        if lost:
-            named = {labels[j]: seen for j, seen in lost.items()}
-            for warning in unlearned(named, max(min_count, 2)):
+        if unlearned_counts:
+            by_label = {labels[j]: seen for j, seen in unlearned_counts.items()}
+            for warning in unlearned(by_label, max(min_count, 2)):
                 warnings.warn(warning, stacklevel=2)
         return maps
 
@@ -914,7 +928,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         self.text_maps_ = texts
         self.spans_ = _lay_out(self._numeric_columns(), scaler.missing, calendars, maps, texts)
         self.n_dense_ = max((s.slice.stop for s in self.spans_ if s.kind != "code"), default=0)
-        self.cardinalities_ = tuple(each.width for each in maps if not each.onehot)
+        self.cardinalities_ = tuple(m.width for m in maps if not m.onehot)
         self.categories_ = {m.column: [*m.keys, *([None] if m.missing else [])] for m in maps}
 
     def _set_forms(self, forms: Sequence[ColumnForm], labels: Sequence[str]) -> None:
@@ -952,19 +966,22 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
             if calendar.parts:
                 seconds = block.column(numeric.index(calendar.column))
                 for rows in block.pieces():
-                    place = spans[calendar.column].slice
-                    dense[rows, place] = calendar.encode(seconds[rows])
+                    columns = spans[calendar.column].slice
+                    dense[rows, columns] = calendar.encode(seconds[rows])
         for text in self.text_maps_:
             if text.width:
                 dense[:, spans[text.column].slice] = text.encode(factors[text.column])
-        for each in self.category_maps_:
-            named = None if label is None else label(each.column)
-            encoded, span = each.encode(factors[each.column], named), spans[each.column]
-            if each.onehot:
-                known = np.flatnonzero(encoded >= 0)
-                dense[known, span.slice.start + encoded[known]] = 1.0
-                if len(known) < len(encoded):
-                    dense[encoded < 0, span.slice] = each.frequencies
+        for category_map in self.category_maps_:
+            label_text = None if label is None else label(category_map.column)
+            encoded, span = (
+                category_map.encode(factors[category_map.column], label_text),
+                spans[category_map.column],
+            )
+            if category_map.onehot:
+                known_rows = np.flatnonzero(encoded >= 0)
+                dense[known_rows, span.slice.start + encoded[known_rows]] = 1.0
+                if len(known_rows) < len(encoded):
+                    dense[encoded < 0, span.slice] = category_map.frequencies
             else:
                 codes[:, span.slice.start] = encoded
         return EncodedTable(dense, codes)
@@ -1007,15 +1024,15 @@ def _lay_out(
     indicated = [j for j, had_missing in zip(numeric, missing, strict=True) if had_missing]
     widths: list[tuple[int, SpanKind, int]] = [(j, "numeric", 1) for j in numeric]
     widths += [(j, "indicator", 1) for j in indicated]
-    widths += [(each.column, "cyclic", each.width) for each in calendars if each.parts]
-    widths += [(each.column, "onehot", each.width) for each in maps if each.onehot]
-    widths += [(each.column, "text", each.width) for each in texts if each.width]
+    widths += [(c.column, "cyclic", c.width) for c in calendars if c.parts]
+    widths += [(m.column, "onehot", m.width) for m in maps if m.onehot]
+    widths += [(text.column, "text", text.width) for text in texts if text.width]
     ends = np.cumsum([width for _, _, width in widths], dtype=int).tolist()
     spans = [
         Span(column, kind, slice(end - width, end))
         for (column, kind, width), end in zip(widths, ends, strict=True)
     ]
-    coded = [each.column for each in maps if not each.onehot]
+    coded = [m.column for m in maps if not m.onehot]
     return (*spans, *(Span(column, "code", slice(i, i + 1)) for i, column in enumerate(coded)))
 
 
@@ -1025,25 +1042,29 @@ def _joined(encoded: EncodedTable) -> np.ndarray:
     return np.hstack([encoded.dense, encoded.codes.astype(np.float32)])
 
 
-def _suffixes(each: CategoryMap) -> list[str]:
-    return [str(key) for key in each.keys] + ["rare"] * each.rare + ["nan"] * each.missing
+def _suffixes(category_map: CategoryMap) -> list[str]:
+    return (
+        [str(key) for key in category_map.keys]
+        + ["rare"] * category_map.rare
+        + ["nan"] * category_map.missing
+    )
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
     """Names made distinct: 1 and "1" are two categories that would share one."""
-    taken = set(names)
+    given_names = set(names)
     seen: set[str] = set()
     result = []
     for name in names:
         candidate, n = name, 2
-        while candidate in seen or (candidate is not name and candidate in taken):
+        while candidate in seen or (candidate is not name and candidate in given_names):
             candidate, n = f"{name}_{n}", n + 1
         seen.add(candidate)
         result.append(candidate)
     return result
 
 
-# ---- What a fitted TableEncoder consists of, as a state declares it ------------------------------
+# ---- The declared fields of a fitted TableEncoder's state ---------------------------------------
 
 _ENCODED = ("number", "bool", "datetime", "timedelta", "category", "text")
 _STATE = {
@@ -1114,10 +1135,10 @@ def _check_state(
     names: list[str] | None,
     kinds: list[str],
     scaler: NumericScaler,
-    own: Mapping[str, Sequence[Any]],
+    fitted_columns: Mapping[str, Sequence[Any]],
 ) -> None:
-    """Refuse a state whose parts are not of one table, or that makes what is no number."""
-    numeric = sum(each not in ("category", "text") for each in kinds)
+    """Raise ValueError if parts of a state do not fit each other, or are not finite."""
+    numeric = sum(kind not in ("category", "text") for kind in kinds)
     arrays = {name: array for name, array in vars(scaler).items() if name != "method"}
     wrong = [
         name
@@ -1133,10 +1154,12 @@ def _check_state(
     lacks = (scaler.method == "quantile") != (len(scaler.knots) > 0)
     if lacks or any((np.diff(arrays[name], axis=0) < 0).any() for name in _QUANTILE_ARRAYS):
         raise ValueError("the encoder's state has quantiles that do not increase, or lacks them")
-    for what, name in _OWN.items():
-        if [each.column for each in own[what]] != [j for j, k in enumerate(kinds) if k == what]:
+    for kind_name, name in _OWN.items():
+        if [column.column for column in fitted_columns[kind_name]] != [
+            j for j, k in enumerate(kinds) if k == kind_name
+        ]:
             raise ValueError(f"the encoder's state has the {name} of other columns than its kinds")
-    if any(len({*each.keys}) != len(each.keys) for each in own["category"]):
+    if any(len({*m.keys}) != len(m.keys) for m in fitted_columns["category"]):
         raise ValueError("the encoder's state has a category twice")
     if names is not None and len({*names}) != len(kinds):
         raise ValueError(f"the encoder's state has {len(names)} names for {len(kinds)} columns")

@@ -39,19 +39,21 @@ def check_date_features(date_features: Any) -> None:
     """Raise ValueError if ``date_features`` is neither "auto" nor a list of parts of a date."""
     if isinstance(date_features, str) and date_features == "auto":
         return
-    known = ("number", *DATE_PARTS)
-    one = isinstance(date_features, str)
-    unknown = [name for name in ([date_features] if one else date_features) if name not in known]
-    if unknown or one:
+    allowed = ("number", *DATE_PARTS)
+    is_text = isinstance(date_features, str)
+    unknown = [
+        name for name in ([date_features] if is_text else date_features) if name not in allowed
+    ]
+    if unknown or is_text:
         raise ValueError(
-            f"date_features must be 'auto' or a list of {', '.join(map(repr, known))}, "
+            f"date_features must be 'auto' or a list of {', '.join(map(repr, allowed))}, "
             f"got {date_features!r}"
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Calendar:
-    """The parts of the date that a column of dates is encoded as, beside its number.
+    """The parts of dates that encode a column of dates, in addition to its number.
 
     ``zone`` names the time zone of the fitted column, "" if it had none, which counts as UTC.
     ``offsets`` are its distances from UTC in seconds: the first until ``changes[0]``, in seconds
@@ -75,12 +77,12 @@ class Calendar:
         return [f"{part}_{function}" for part in self.parts for function in ("sin", "cos")]
 
     def check(self) -> None:
-        """Raise ValueError if its arrays are not what a time zone has, or a part is there twice."""
+        """Raise ValueError if its arrays are not those of a time zone, or a part occurs twice."""
         arrays = (self.changes, self.offsets)
-        whole = self.changes.ndim == 1 and self.offsets.shape == (len(self.changes) + 1,)
+        shapes_fit = self.changes.ndim == 1 and self.offsets.shape == (len(self.changes) + 1,)
         if (
-            not whole
-            or any(each.dtype != np.float64 for each in arrays)
+            not shapes_fit
+            or any(array.dtype != np.float64 for array in arrays)
             or len({*self.parts}) < len(self.parts)
             or not (np.diff(self.changes) > 0).all()
             or not (np.abs(self.offsets) <= 2 * _DAY).all()
@@ -107,10 +109,10 @@ class Calendar:
 
     def encode(self, seconds: np.ndarray) -> np.ndarray:
         """Moments in seconds since 1970-01-01 UTC, (n,) -> (n, width); rows of NaN are zeros."""
-        known = ~np.isnan(seconds)
-        moments = np.where(known, seconds, 0.0)
+        is_known = ~np.isnan(seconds)
+        moments = np.where(is_known, seconds, 0.0)
         local = moments + self.offsets[np.searchsorted(self.changes, moments, side="right")]
-        return _circle(calendar_phases(local, self.parts)) * (known[:, None] & self.varied)
+        return _circle(calendar_phases(local, self.parts)) * (is_known[:, None] & self.varied)
 
 
 def _circle(phases: Sequence[np.ndarray]) -> np.ndarray:
@@ -176,7 +178,7 @@ def _quotient(x: Any, divisor: float) -> Any:
 
 
 class DateCounts:
-    """Counts what the dates of a column have of each part, over the pieces that are added."""
+    """Counts the values of each part of the dates of a column."""
 
     def __init__(self, zone: Any = None) -> None:
         self._zone = "" if zone is None else str(zone)
@@ -188,11 +190,11 @@ class DateCounts:
 
     def add(self, seconds: np.ndarray) -> None:
         """Take moments in seconds since 1970-01-01 UTC, (n,)."""
-        known = seconds[~np.isnan(seconds)]
-        if not len(known):
+        present = seconds[~np.isnan(seconds)]
+        if not len(present):
             return
-        self._low, self._high = min(self._low, known.min()), max(self._high, known.max())
-        local = known + self._offsets[np.searchsorted(self._changes, known, side="right")]
+        self._low, self._high = min(self._low, present.min()), max(self._high, present.max())
+        local = present + self._offsets[np.searchsorted(self._changes, present, side="right")]
         phases = calendar_phases(local, [*DATE_PARTS])
         circles = _circle(phases)
         self._lows = np.minimum(self._lows, circles.min(axis=0))
@@ -212,25 +214,29 @@ class DateCounts:
         return float(np.floor(self._low / unit) * unit), float(np.ceil(self._high / unit) * unit)
 
     def learn(self, column: int, date_features: Any, min_count: int) -> Calendar:
-        """The parts that are asked for, or of "auto" those that the dates have and cover.
+        """Learn the calendar: the parts in ``date_features``, or for "auto" those that vary.
 
         A part is left out if fewer than ``min_count`` dates, or than one in a hundred, have another
         value than most have, and if the dates span less than about two of its periods.
         """
         if isinstance(date_features, str):
-            parts = self._found(min_count)
+            parts = self._varied_parts(min_count)
         else:
             parts = tuple(dict.fromkeys(name for name in date_features if name != "number"))
         has_varied = (self._lows < self._highs).reshape(-1, 2)
-        places = [[*DATE_PARTS].index(part) for part in parts]
-        varied = has_varied[places].ravel()
+        indices = [[*DATE_PARTS].index(part) for part in parts]
+        varied = has_varied[indices].ravel()
         return Calendar(column, parts, self._zone, self._changes, self._offsets, varied)
 
-    def _found(self, min_count: int) -> tuple[str, ...]:
+    def _varied_parts(self, min_count: int) -> tuple[str, ...]:
         totals = self._counts.sum(axis=1)
-        others = totals - self._counts.max(axis=1)
-        least = np.maximum(min_count, _MIN_SHARE * totals)
-        varied = [part for part, enough in zip(DATE_PARTS, others >= least, strict=True) if enough]
+        n_other_values = totals - self._counts.max(axis=1)
+        min_other_values = np.maximum(min_count, _MIN_SHARE * totals)
+        varied = [
+            part
+            for part, is_varied in zip(DATE_PARTS, n_other_values >= min_other_values, strict=True)
+            if is_varied
+        ]
         # of months weekdays are by chance, and the day of the year is the month
         left_out = ("month",) if "day" in varied else ("dayofweek", "dayofyear")
         span = self._high - self._low
@@ -253,23 +259,23 @@ def _offsets(zone: Any) -> tuple[np.ndarray, np.ndarray]:
 
     first, last = (np.datetime64(year, "s").astype(np.int64) for year in _YEARS)
     grid = np.arange(first, last, _WEEK)
-    found = offset(grid)
-    places = np.flatnonzero(np.diff(found))
-    before, after = grid[places], grid[places + 1]
+    grid_offsets = offset(grid)
+    change_indices = np.flatnonzero(np.diff(grid_offsets))
+    before, after = grid[change_indices], grid[change_indices + 1]
     while (after - before > 1).any():
         middle = (before + after) // 2
-        late = offset(middle) != found[places]
+        late = offset(middle) != grid_offsets[change_indices]
         before, after = np.where(late, before, middle), np.where(late, middle, after)
-    return after.astype(np.float64), np.append(found[:1], found[places + 1])
+    return after.astype(np.float64), np.append(grid_offsets[:1], grid_offsets[change_indices + 1])
 
 
 # ---- Free text: weights of hashed n-grams of characters, and their main directions ---------------
 
 _MIN_WORDS = 5  # on average: names of people, titles and addresses have fewer
 _MIN_TEXTS = 20  # different ones
-_MIN_DISTINCT = 0.5  # of the rows have a text of their own
+_MIN_DISTINCT = 0.5  # of the rows have a unique text
 _N_LOOKED_AT = 500  # texts whose words are counted
-# of letters alone, so that the parts of a key are none; in writing without spaces two letters count
+# letters only, so that parts of keys are not words; two letters in writing without spaces
 _WORD = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]{2}|\b[^\W\d_]{2,}\b")
 _MAX_CHARACTERS = 1_000  # of a text
 _N_BUCKETS = 2**13  # of hashed n-grams
@@ -281,8 +287,8 @@ _CHUNK = 1_000  # texts that are encoded at a time
 def is_free_text(factors: Factors) -> bool:
     """Tell whether a column is free text.
 
-    It holds only text, more than half of the rows (and at least 20) have one of their own, and a
-    text has 5 words on average: sequences of two letters or more, without digits.
+    It holds only text, more than half of the rows (and at least 20) have a unique text, and a text
+    has 5 words on average: sequences of two letters or more, without digits.
     """
     texts = factors.keys[:: 1 + len(factors.keys) // _N_LOOKED_AT]
     if not texts or not all(isinstance(text, str) for text in texts):
@@ -309,7 +315,7 @@ class TextMap:
     components: np.ndarray  # (n_components, n_buckets) float32
     centre: np.ndarray  # (n_components,) float32
     scale: np.ndarray  # (n_components,) float32
-    missing: bool  # a column tells of missing texts
+    missing: bool  # whether a column indicates missing texts
 
     @property
     def width(self) -> int:
@@ -336,15 +342,15 @@ class TextMap:
 
     def encode(self, factors: Factors) -> np.ndarray:
         """A column -> (n, width) float32; missing and entirely unknown texts have the mean."""
-        found = np.zeros((len(factors.keys) + 1, self.width), dtype=np.float32)
+        encoded = np.zeros((len(factors.keys) + 1, self.width), dtype=np.float32)
         n = len(self.components)
         for start in range(0, len(factors.keys) if n else 0, _CHUNK):
             rows = _weighted(factors.keys[start : start + _CHUNK], self.weights)
             scaled = (np.asarray(rows @ self.components.T) - self.centre) / self.scale
             has_known = np.asarray(rows.sum(axis=1)).reshape(-1, 1) > 0  # n-grams
-            found[start : start + len(scaled), :n] = np.where(has_known, scaled, 0.0)
-        found[-1, n:] = 1.0  # gathered by code -1
-        return found[factors.codes]
+            encoded[start : start + len(scaled), :n] = np.where(has_known, scaled, 0.0)
+        encoded[-1, n:] = 1.0  # gathered by code -1
+        return encoded[factors.codes]
 
 
 def learn_text(column: int, texts: Sequence[str], min_count: int, *, missing: bool) -> TextMap:
@@ -368,11 +374,13 @@ def learn_text(column: int, texts: Sequence[str], min_count: int, *, missing: bo
     components = svd.components_.astype(np.float32)
     directions = np.asarray(rows @ components.T)
     scale = directions.std(axis=0)
-    kept = scale > 1e-4  # of rows of length 1; less is rounding
-    if not kept.any():
+    is_varied = scale > 1e-4  # of rows of length 1; less is rounding
+    if not is_varied.any():
         return ignored_text(column)
     centre = directions.mean(axis=0)
-    return TextMap(column, weights, components[kept], centre[kept], scale[kept], missing)
+    return TextMap(
+        column, weights, components[is_varied], centre[is_varied], scale[is_varied], missing
+    )
 
 
 def ignored_text(column: int) -> TextMap:

@@ -115,26 +115,26 @@ class RunningMoments:
         if (self._unit != 1).any():
             rows /= self._unit
         total = float(len(rows)) if weight is None else weight.sum()
-        here = np.full(len(self._count), total)
+        part_count = np.full(len(self._count), total)
         if missing is not None:
             rows[missing] = 0.0
             self._missing |= missing.any(axis=0)
-            here -= missing.sum(axis=0) if weight is None else weight @ missing
-            here[n_known == 0] = 0.0  # rounding leaves a little less, or more
+            part_count -= missing.sum(axis=0) if weight is None else weight @ missing
+            part_count[n_known == 0] = 0.0  # rounding leaves a little less, or more
         sums = rows.sum(axis=0) if weight is None else weight @ rows
-        mean = sums / np.where(here > 0, here, 1)
+        mean = sums / np.where(part_count > 0, part_count, 1)
         rows -= mean
         if missing is not None:
             rows[missing] = 0.0
-        after = np.where(self._count + here > 0, self._count + here, 1)
+        total_count = np.where(self._count + part_count > 0, self._count + part_count, 1)
         delta = mean - self._mean
-        self._mean += delta * (here / after)
+        self._mean += delta * (part_count / total_count)
         if weight is None:
             self._squares += np.einsum("ij,ij->j", rows, rows)
         else:
             self._squares += np.einsum("i,ij,ij->j", weight, rows, rows)
-        self._squares += delta**2 * (self._count * here / after)
-        self._count += here
+        self._squares += delta**2 * (self._count * part_count / total_count)
+        self._count += part_count
 
     def _choose_units(self) -> None:
         # Squares of values under 1e-154 vanish, and sums of those near 1e150 overflow: such columns
@@ -216,7 +216,7 @@ def make_scaler(
 
     `unscaled` marks the columns of truth values, `left_out` those that become 0; positive weights,
     (n_rows,), count in quantiles. Where the sample is all `n_rows` rows, nothing is estimated. With
-    `n_bins` it learns the edges of so many bins a column, too. Ranks, of which each has the whole
+    `n_bins` it also learns the edges of `n_bins` bins per column. Ranks, each with the whole
     sample, each find the quantiles of a part of the columns.
     """
     size = np.fmax(np.abs(stats.low), np.abs(stats.high))
@@ -245,10 +245,10 @@ def make_scaler(
             centre[j], scale[j] = median, width
     elif method == "quantile":
         knots, levels = np.zeros((_KNOTS, n_columns)), np.linspace(0, 1, _KNOTS)
-        found = _map_columns(
+        column_quantiles = _map_columns(
             scaled, lambda j: _quantiles(sample.column(j), weight, levels, group), world
         )
-        for j, values in zip(scaled, found, strict=True):
+        for j, values in zip(scaled, column_quantiles, strict=True):
             knots[:, j] = values
     edges = np.empty((0, n_columns))
     # where all values are missing, an indicator would be constant
@@ -305,24 +305,24 @@ def _quantiles(
     if weight is None:
         values = np.sort(column)  # NaN last
         values = values[: len(values) - int(np.isnan(values).sum())]
-        reached = np.arange(1.0, len(values) + 1)
+        cumulative = np.arange(1.0, len(values) + 1)
     else:
         order = np.argsort(column)
         order = order[: len(order) - int(np.isnan(column).sum())]
-        values, reached = column[order], np.cumsum(weight[order])
-    wanted = np.asarray(levels) * reached[-1]
+        values, cumulative = column[order], np.cumsum(weight[order])
+    targets = np.asarray(levels) * cumulative[-1]
     last = len(values) - 1
-    ends = [np.searchsorted(reached, wanted, side=side) for side in ("left", "right")]
+    ends = [np.searchsorted(cumulative, targets, side=side) for side in ("left", "right")]
     below, above = _shared_values(values, np.minimum(ends, last), group)
     return (below + above) / 2
 
 
 def _shared_values(values: np.ndarray, ranks: np.ndarray, group: int) -> np.ndarray:
-    """Values at these ranks of a sorted column, (n,), none of which is one row's own.
+    """Values at these ranks of a sorted column, (n,), without values of single rows.
 
     Each `group` neighbours, or a few more, have their mean, rounded to two digits of its distance
-    to the next; rows lie on the straight lines between those. What a whole group has stays as it
-    is. A column of fewer than two groups counts as a normal distribution.
+    to the next; rows lie on the straight lines between those. A value that a whole group has stays
+    as it is. A column of fewer than two groups counts as a normal distribution.
     """
     if group == 1:
         return values[ranks]
@@ -343,13 +343,15 @@ def _between_groups(values: np.ndarray, ranks: np.ndarray, group: int) -> np.nda
     gaps = np.minimum(gaps, np.roll(gaps, 1))  # of the nearer one, so that order is kept
     means = np.where(low == high, means, _rounded(means, gaps))
     middles = starts + (sizes - 1) / 2
-    found = np.interp(ranks, middles, means)
-    for end, beside in ((0, 1), (-1, -2)):  # straight on, where the ends are no point masses
+    interpolated = np.interp(ranks, middles, means)
+    for end, inner in ((0, 1), (-1, -2)):  # straight on, where the ends are no point masses
         if low[end] < high[end]:
-            slope = (means[end] - means[beside]) / (middles[end] - middles[beside])
-            beyond = (ranks - middles[end]) * (1 if end else -1) > 0
-            found = np.where(beyond, means[end] + (ranks - middles[end]) * slope, found)
-    return found
+            slope = (means[end] - means[inner]) / (middles[end] - middles[inner])
+            is_outside = (ranks - middles[end]) * (1 if end else -1) > 0
+            interpolated = np.where(
+                is_outside, means[end] + (ranks - middles[end]) * slope, interpolated
+            )
+    return interpolated
 
 
 def _rounded(values: np.ndarray, spread: np.ndarray) -> np.ndarray:
@@ -431,9 +433,9 @@ def _snapped_to_knots(column: np.ndarray, knots: np.ndarray) -> np.ndarray:
     single = column.astype(np.float32)
 
     def nearest(step: int) -> tuple[np.ndarray, np.ndarray]:
-        place = np.clip(first_above + min(step, 0), 0, last)
-        knot = knots[place]
-        repeated = knot == knots[np.clip(place + step, 0, last)]
+        index = np.clip(first_above + min(step, 0), 0, last)
+        knot = knots[index]
+        repeated = knot == knots[np.clip(index + step, 0, last)]
         return knot, repeated & ((single == knot) | (column == knot.astype(np.float32)))
 
     (below, is_below), (above, is_above) = nearest(-1), nearest(1)
