@@ -25,6 +25,7 @@ from combutab.cli._evaluate import evaluate
 from combutab.cli._explain import explain
 from combutab.cli._fit import fit
 from combutab.cli._impute import impute
+from combutab.cli._options import command_of
 from combutab.cli._predict import predict
 from combutab.cli._sample import sample
 from combutab.cli._synth import synth
@@ -88,16 +89,16 @@ def _combutab(
     """
 
 
-# Each has a line of its own in the list of commands, which is no wider than a terminal
+# One line for each command in the list of commands, which is no wider than a terminal
 for _command, _line in (
     (demo, "Show the main commands on a simulated table."),
-    (compare, "Compare activation functions on a table by cross-validation."),
-    (fit, "Fit a model that predicts one column of a table."),
-    (predict, "Predict the target of each row of a table."),
-    (explain, "Explain a fitted model: importances and attributions."),
-    (synth, "Train a generator and write a synthetic table."),
-    (sample, "Sample synthetic rows from a saved generator."),
-    (impute, "Fill the missing cells of a table."),
-    (evaluate, "Measure utility, fidelity and privacy of synthetic rows."),
+    (command_of(compare), "Compare activation functions on a table by cross-validation."),
+    (command_of(fit), "Fit a model that predicts one column of a table."),
+    (command_of(predict), "Predict the target of each row of a table."),
+    (command_of(explain), "Explain a fitted model: importances and attributions."),
+    (command_of(synth), "Train a generator and write a synthetic table."),
+    (command_of(sample), "Sample synthetic rows from a saved generator."),
+    (command_of(impute), "Fill the missing cells of a table."),
+    (command_of(evaluate), "Measure utility, fidelity and privacy of synthetic rows."),
 ):
     app.command(short_help=_line)(interruptible()(one_line_warnings()(_command)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
-    from combutab.cli._files import FileFormat, Reading
+    from combutab.cli._files import FileFormat
     from combutab.model_selection import ActivationComparison, ComparisonPlan
 
 FILES = (
@@ -32,6 +32,16 @@ BASELINES = "guess,linear,boosting"
 ACTIVATIONS = "relu,elu,selu,swish,nlrelu,gelu,combu,pln-4,la-silu,la-hardsilu"
 _CPU_RATE = 5e10  # floating-point operations a second in training, seen on two cores
 _LONG = 300.0  # seconds: said beforehand
+
+
+@dataclass(frozen=True)
+class _DataSet:
+    """A data set to compare on, and the format of its file."""
+
+    name: str
+    X: pd.DataFrame
+    y: pd.Series
+    forms: FileFormat
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,10 @@ class _Comparison:
         return self.folder / JOURNAL
 
 
-def compare(
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(_options.ReadOptions):
+    """The options of ``combutab compare``."""
+
     data: Annotated[
         Path | None,
         typer.Argument(
@@ -57,46 +70,35 @@ def compare(
             help=f"{_options.TABLE}. Without it, the comparison runs on two small data sets: wdbc "
             "(breast cancer, classification) and 600 rows of the impedance formula (regression).",
         ),
-    ] = None,
-    target: Annotated[str | None, typer.Option(help="Column of DATA to predict.")] = None,
-    task: _options.Task = "auto",
-    drop: _options.Drop = None,
-    drop_missing_target: _options.DropMissing = False,
-    sep: _options.Sep = None,
-    decimal: _options.Decimal = None,
-    thousands: _options.Thousands = None,
-    encoding: _options.Encoding = None,
-    header_row: _options.HeaderRow = None,
-    sheet: _options.Sheet = None,
-    missing: _options.Missing = None,
-    not_missing: _options.NotMissing = None,
+    ] = None
+    target: Annotated[str | None, typer.Option(help="Column of DATA to predict.")] = None
+    task: _options.Task = "auto"
+    drop: _options.Drop = None
+    drop_missing_target: _options.DropMissing = False
     activations: Annotated[
         str,
         typer.Option(
             help="Activation functions to compare, separated by commas; N in pln-N and pls-N is "
             "the number of units per group.",
-            callback=_options.check_activations,
             show_default=ACTIVATIONS.replace(",", ", "),
         ),
-    ] = ACTIVATIONS,
+    ] = ACTIVATIONS
     seeds: Annotated[
         int,
         typer.Option(
             help="Number of seeds: networks to train per fold and activation function.", min=1
         ),
-    ] = 5,
-    folds: Annotated[int, typer.Option(help="Number of cross-validation folds.", min=2)] = 5,
+    ] = 5
+    folds: Annotated[int, typer.Option(help="Number of cross-validation folds.", min=2)] = 5
     split: Annotated[
         str,
-        typer.Option(
-            metavar="<random|time:COLUMN|group:COLUMN>",
-            callback=_options.check_split,
-            help="How rows are split into folds. random: at random. group:COLUMN: rows with the "
+        _options.split_option(
+            "How rows are split into folds. random: at random. group:COLUMN: rows with the "
             "same value of the column are in one fold, and the column is not used as a feature. "
             "time:COLUMN: networks are trained on earlier and tested on later rows by a column of "
             "dates or numbers.",
         ),
-    ] = "random",
+    ] = "random"
     epochs: Annotated[
         int | None,
         typer.Option(
@@ -105,20 +107,20 @@ def compare(
             min=1,
             show_default="100; with --recipe paper: 80, fewer for large tables, at least 20",
         ),
-    ] = None,
+    ] = None
     hidden: Annotated[
         str,
         typer.Option(
             help="Widths of the hidden layers, such as 128,128, or auto for those of the recipe."
         ),
-    ] = "auto",
+    ] = "auto"
     recipe: Annotated[
         str,
         typer.Option(
             help="Networks and training settings: default (those of `combutab fit`) or paper "
             "(those of the CombU paper). Both train one network per seed."
         ),
-    ] = "default",
+    ] = "default"
     metric: Annotated[
         str | None,
         _options.metric_option(
@@ -126,23 +128,23 @@ def compare(
             show_default="accuracy, or roc_auc if one class has more than two thirds of the rows; "
             "r2 for regression",
         ),
-    ] = None,
+    ] = None
     test: Annotated[
         str,
         typer.Option(
             help="Significance test of the differences: corrected-t (corrected resampled t-test) "
             "or wilcoxon (signed-rank test). p-values are adjusted by Holm's method."
         ),
-    ] = "corrected-t",
+    ] = "corrected-t"
     baselines: Annotated[
         str,
         typer.Option(
             help="Baselines to score on the same folds, separated by commas: guess (ignores the "
             "features), linear (linear model) and boosting (gradient boosting); or none."
         ),
-    ] = BASELINES,
-    device: _options.Device = "auto",
-    seed: _options.Seed = 0,
+    ] = BASELINES
+    device: _options.Device = "auto"
+    seed: _options.Seed = 0
     jobs: Annotated[
         int | None,
         typer.Option(
@@ -150,7 +152,7 @@ def compare(
             min=1,
             show_default="number of CPU cores; 1 on a GPU",
         ),
-    ] = None,
+    ] = None
     cluster: Annotated[
         str | None,
         typer.Option(
@@ -158,7 +160,7 @@ def compare(
             help="Address of the scheduler of a Dask cluster that trains the networks, such as "
             "tcp://10.0.0.1:8786.",
         ),
-    ] = None,
+    ] = None
     out: Annotated[
         Path,
         typer.Option(
@@ -167,118 +169,142 @@ def compare(
             help="Folder to write the results to. After an interrupted run, the same command "
             "continues from the scores in the folder.",
         ),
-    ] = Path("combutab-compare"),
+    ] = Path("combutab-compare")
     force: Annotated[
         bool,
         typer.Option(
             "--force", help="Train all networks again, and overwrite the results in the folder."
         ),
-    ] = False,
+    ] = False
     report: Annotated[
         Path | None,
         typer.Option(
             help="HTML report to write, such as report.html. Without DATA one report is written "
             "per data set, with the name of the data set added to the file name.",
         ),
-    ] = None,
-) -> None:
+    ] = None
+
+
+def compare(options: CompareOptions) -> None:
     """Compare activation functions on a table by cross-validation.
 
     The command prints the mean score of each activation function with its 95 % confidence interval,
     says which differences are significant, and compares them with baselines such as gradient
     boosting. It saves the scores, a figure, and a model with the best activation function.
     """
-    if jobs is not None and cluster is not None:
+    if options.jobs is not None and options.cluster is not None:
         raise UserError(
             "--jobs cannot be used with --cluster, because it sets the threads of this machine; "
             "leave --jobs out"
         )
-    _options.check_folder(out)
-    if data is not None:
-        if target is None:
-            raise UserError(f"give the column of {data} to predict: --target COLUMN")
-        reading = _options.read_options(
-            sep, decimal, thousands, encoding, header_row, sheet, missing, not_missing
-        )
-        _options.check_table(data, reading, target=target, drop=drop)
-
-        tables = [_read_features_and_target(data, target, task, drop, reading, drop_missing_target)]
-    else:
-        given = {"--target": target, "--metric": metric, "--task": task if task != "auto" else None}
-        given["--split"] = split if split != "random" else None
-        for option, value in given.items():
-            if value is not None:
-                raise UserError(f"{option} {value} needs a table: combutab compare DATA")
-        tables = _default_tables()
+    _options.check_folder(options.out)
+    tables = _default_data(options) if options.data is None else [_read_data_set(options)]
 
     from joblib import cpu_count
 
     from combutab.core.device import resolve_device
-    from combutab.model_selection import ComparisonError, plan_comparison
 
-    comparisons = []
-    for name, X, y, forms in tables:
-        X, y, folding = _folding(X, y, split, folds)
-        with refusals(ComparisonError):
-            plan = plan_comparison(
-                X,
-                y,
-                task=task,
-                activations=[each.strip() for each in activations.split(",")],
-                seeds=seeds,
-                folds=folds,
-                epochs=epochs,
-                hidden=_widths(hidden),
-                scoring=metric,
-                test=test,
-                device=device,
-                random_state=seed,
-                baselines=[] if baselines == "none" else [n.strip() for n in baselines.split(",")],
-                recipe=recipe,
-                name=name,
-                **folding,
-            )
-        folder, page = out, report
-        if data is None:
-            folder = out / name
-            if report is not None and report.name:  # else a folder, refused with the other places
-                page = report.with_name(f"{report.stem}-{name}{report.suffix}")
-        comparisons.append(_Comparison(plan, forms, str(y.name), folder, page))
+    comparisons = [_plan(options, table) for table in tables]
     for comparison in comparisons:
-        _check_places(comparison, data)
-    for comparison in comparisons:
-        _check_holds_no_other(comparison, force)
-    with _workers(cluster):
+        _check_result_files(comparison, options.data)
+    if not options.force:
         for comparison in comparisons:
-            cores = cpu_count() if resolve_device(comparison.plan.device).type == "cpu" else 1
-            found = _run_or_resume(comparison, jobs or (None if cluster else cores), force)
-            _print(found)
-            _write(comparison, found)
+            _refuse_other_results(comparison)
+    with _workers(options.cluster):
+        for comparison in comparisons:
+            n_jobs = options.jobs
+            if n_jobs is None and options.cluster is None:
+                on_cpu = resolve_device(comparison.plan.device).type == "cpu"
+                n_jobs = cpu_count() if on_cpu else 1
+            results = _run_or_resume(comparison, n_jobs, options.force)
+            _print(results)
+            _write(comparison, results)
 
 
 # ---- input -------------------------------------------------------------------------------------
 
 
-def _read_features_and_target(
-    data: Path, target: str, task: str, drop: list[str] | None, reading: Reading, drop_missing: bool
-) -> tuple[str, pd.DataFrame, pd.Series, FileFormat]:
+def _read_data_set(options: CompareOptions) -> _DataSet:
+    data, target, reading = options.data, options.target, options.reading
+    if data is None or target is None:
+        raise UserError(f"give the column of {data} to predict: --target COLUMN")
+    _options.check_table(data, reading, target=target, drop=options.drop)
+
     from combutab.cli import _files
     from combutab.datasets import split_target
 
     table, forms = _files.read_file(data, reading)
-    table = _files.leave_out(table, drop, target, drop_missing)
-    # a Parquet file's columns may have names that are no text
-    names = {str(column): column for column in table.columns}
-    X, y = split_target(table, names.get(target, target))
-    _files.task_of(y, task, data, reading)
+    table = _files.leave_out(table, options.drop, target, options.drop_missing_target)
+    X, y = split_target(table, _options.find_target(target, table.columns))
+    _files.task_of(y, options.task, data, reading)
     _files.hint_at_odd_columns(table, reading, target=y.name)
-    return data.name.split(".")[0], X, y, forms
+    return _DataSet(data.name.split(".")[0], X, y, forms)
+
+
+def _default_data(options: CompareOptions) -> list[_DataSet]:
+    task = None if options.task == "auto" else options.task
+    split = None if options.split == "random" else options.split
+    for option, value in (
+        ("--target", options.target),
+        ("--metric", options.metric),
+        ("--task", task),
+        ("--split", split),
+    ):
+        if value is not None:
+            raise UserError(f"{option} {value} needs a table: combutab compare DATA")
+
+    import pandas as pd
+    from sklearn.datasets import load_breast_cancer, make_friedman2
+
+    from combutab.cli import _files
+
+    wdbc = load_breast_cancer(as_frame=True)
+    labels = wdbc.target.map(dict(enumerate(wdbc.target_names)))
+    circuits, impedance = make_friedman2(600, random_state=0)
+    columns = ["resistance", "angular frequency", "inductance", "capacitance"]
+    X = pd.DataFrame(circuits, columns=columns)
+    return [
+        _DataSet("wdbc", wdbc.data, labels, _files.FileFormat()),
+        _DataSet("impedance", X, pd.Series(impedance, name="impedance"), _files.FileFormat()),
+    ]
+
+
+def _plan(options: CompareOptions, data: _DataSet) -> _Comparison:
+    from combutab.model_selection import ComparisonError, plan_comparison
+
+    X, y, folding = _folding(data.X, data.y, options.split, options.folds)
+    baselines = options.baselines.split(",") if options.baselines != "none" else []
+    with refusals(ComparisonError):
+        plan = plan_comparison(
+            X,
+            y,
+            task=options.task,
+            activations=[name.strip() for name in options.activations.split(",")],
+            seeds=options.seeds,
+            folds=options.folds,
+            epochs=options.epochs,
+            hidden=_widths(options.hidden),
+            scoring=options.metric,
+            test=options.test,
+            device=options.device,
+            random_state=options.seed,
+            baselines=[name.strip() for name in baselines],
+            recipe=options.recipe,
+            name=data.name,
+            **folding,
+        )
+    folder, report = options.out, options.report
+    if options.data is None:
+        folder = options.out / data.name
+        if report is not None and report.name:  # otherwise a folder, which is refused later
+            report = report.with_name(f"{report.stem}-{data.name}{report.suffix}")
+    return _Comparison(plan, data.forms, str(y.name), folder, report)
 
 
 def _folding(
     X: pd.DataFrame, y: pd.Series, split: str, folds: int
 ) -> tuple[pd.DataFrame, pd.Series, dict[str, Any]]:
-    """Return the table, in the order of time if it is split so, and how its folds are made."""
+    """The table, in the order of time if it is split so, and how its folds are made."""
     from combutab.cli import _files
 
     if split == "random":
@@ -287,7 +313,7 @@ def _folding(
     if how == "group":
         return X.drop(columns=column), y, {"groups": X[column].astype(str).to_numpy()}
     order = X[column].argsort(kind="stable")
-    X, y = (each.iloc[order].reset_index(drop=True) for each in (X, y))
+    X, y = X.iloc[order].reset_index(drop=True), y.iloc[order].reset_index(drop=True)
     return X, y, {"cv": _periods(split, X[column].to_numpy(), folds)}
 
 
@@ -305,23 +331,6 @@ def _periods(split: str, times: np.ndarray, folds: int) -> Any:
     periods = Periods(folds)
     periods.name = split
     return periods
-
-
-def _default_tables() -> list[tuple[str, pd.DataFrame, pd.Series, FileFormat]]:
-    import pandas as pd
-    from sklearn.datasets import load_breast_cancer, make_friedman2
-
-    from combutab.cli import _files
-
-    wdbc = load_breast_cancer(as_frame=True)
-    labels = wdbc.target.map(dict(enumerate(wdbc.target_names)))
-    circuits, impedance = make_friedman2(600, random_state=0)
-    columns = ["resistance", "angular frequency", "inductance", "capacitance"]
-    parts = pd.DataFrame(circuits, columns=columns)
-    return [
-        ("wdbc", wdbc.data, labels, _files.FileFormat()),
-        ("impedance", parts, pd.Series(impedance, name="impedance"), _files.FileFormat()),
-    ]
 
 
 @contextmanager
@@ -354,35 +363,33 @@ def _widths(hidden: str) -> Any:
 # ---- training ----------------------------------------------------------------------------------
 
 
-def _check_places(comparison: _Comparison, data: Path | None) -> None:
-
+def _check_result_files(comparison: _Comparison, data: Path | None) -> None:
+    """Check that the results can be written, before they are computed."""
     files = {name: comparison.folder / name for name in FILES}
-    for place in files.values():
-        if place.is_dir():
-            raise UserError(f"cannot write {place}: it is a directory")
+    for path in files.values():
+        if path.is_dir():
+            raise UserError(f"cannot write {path}: it is a directory")
     _options.check_folder(comparison.folder)
     inputs = {} if data is None else {"DATA": data, **files}
     _options.check_outputs({"--report": comparison.report}, inputs or files, make_folders=True)
 
 
-def _check_holds_no_other(comparison: _Comparison, force: bool) -> None:
-    """Refuse a folder that holds what the run would not have come to."""
+def _refuse_other_results(comparison: _Comparison) -> None:
+    """Refuse a folder with results of another comparison."""
     from combutab.model_selection import checkpoint_differences
 
     folder, journal = comparison.folder, comparison.journal
-    if force:
-        return
     try:
         with refusals():
-            differs = checkpoint_differences(journal, comparison.plan)
+            difference = checkpoint_differences(journal, comparison.plan)
     except OSError as error:
         raise UserError(f"cannot read {journal}: {error.strerror or error}") from error
-    held = [name for name in FILES if (folder / name).exists()]
-    if differs is None and held:
-        differs = f"{held[0]} without {JOURNAL}"
-    if differs:
+    old_files = [name for name in FILES if (folder / name).exists()]
+    if difference is None and old_files:
+        difference = f"{old_files[0]} without {JOURNAL}"
+    if difference:
         raise UserError(
-            f"{folder} holds other results ({differs}); choose another folder with --out, or "
+            f"{folder} holds other results ({difference}); choose another folder with --out, or "
             "overwrite them with --force"
         )
 
@@ -412,33 +419,34 @@ def _announce(plan: ComparisonPlan) -> None:
 def _run_or_resume(
     comparison: _Comparison, n_jobs: int | None, force: bool
 ) -> ActivationComparison:
-    """Train and compare; what an interrupt leaves is told of."""
+    """Train and compare; after an interrupt, the error says which scores are kept."""
     from combutab.core.parallel import BrokenBackend, OtherVersions, WorkerDied
     from combutab.model_selection import ComparisonError, run_comparison
 
     plan, journal = comparison.plan, comparison.journal
-
-    def kept() -> str:
-        return (
-            f"the scores of {_n_networks(journal)} of {plan.n_networks} networks are kept in "
-            f"{journal}; the same command continues from them"
-        )
-
     try:
         _announce(plan)
         if force:
             journal.unlink(missing_ok=True)
-        if n_kept := _n_networks(journal):
-            echo(f"Continuing from {journal}, with {n_kept} networks trained", error=True)
+        if n_networks := _n_networks(journal):
+            echo(f"Continuing from {journal}, with {n_networks} networks trained", error=True)
         return run_comparison(plan, progress=True, n_jobs=n_jobs, checkpoint=journal)
     except KeyboardInterrupt:
-        nothing = "no network was finished, so no scores are kept"
-        done = kept() if _n_networks(journal) else nothing
-        raise KeyboardInterrupt(f"; {done}") from None
+        if _n_networks(journal):
+            raise KeyboardInterrupt(f"; {_kept_scores(comparison)}") from None
+        raise KeyboardInterrupt("; no network was finished, so no scores are kept") from None
     except ComparisonError as error:
         raise UserError(str(error)) from error
     except (BrokenBackend, OtherVersions, WorkerDied) as error:
-        raise UserError(f"{error}; {kept()}") from error
+        raise UserError(f"{error}; {_kept_scores(comparison)}") from error
+
+
+def _kept_scores(comparison: _Comparison) -> str:
+    journal, n_networks = comparison.journal, comparison.plan.n_networks
+    return (
+        f"the scores of {_n_networks(journal)} of {n_networks} networks are kept in {journal}; the "
+        "same command continues from them"
+    )
 
 
 def _n_networks(journal: Path) -> int:
@@ -452,55 +460,60 @@ def _n_networks(journal: Path) -> int:
 # ---- output ------------------------------------------------------------------------------------
 
 
-def _print(found: ActivationComparison) -> None:
+def _print(results: ActivationComparison) -> None:
     from rich.console import Console
 
     console = Console(markup=False, highlight=False, emoji=False)
     echo("")
-    echo(f"{found.data}: {found.measure.description}", wrap=True)
-    echo(found.design, wrap=True)
+    echo(f"{results.data}: {results.measure.description}", wrap=True)
+    echo(results.design, wrap=True)
     echo("")
-    console.print(comparison_table(found, console.width))
+    console.print(comparison_table(results, console.width))
     echo("")
-    for sentence in found.sentences.splitlines():
+    for sentence in results.sentences.splitlines():
         echo(sentence, wrap=True)
 
 
-def _write(comparison: _Comparison, found: ActivationComparison) -> None:
-    """Write all files together; what cannot be written is on the screen by now."""
-    from combutab.cli import _files
-    from combutab.core.files import whole_file, whole_files
-    from combutab.plotting import plot_comparison
+def _write(comparison: _Comparison, results: ActivationComparison) -> None:
+    """Write all files together; the results are on the screen already."""
+    from combutab.core.files import whole_file
 
     folder, report = comparison.folder, comparison.report
-    summary = found.summary.copy()
-    summary.insert(0, "data", found.data)
-    summary.insert(2, "metric", found.metric)
-    results, table, baselines, picture, model = FILES
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if report is not None:
-            report.parent.mkdir(parents=True, exist_ok=True)
-        # the page appears when the other files have
-        with nullcontext() if report is None else whole_file(report) as page:
-            if page is not None:
-                from combutab.reports import write_report
+        if report is None:
+            _write_files(comparison, results)
+        else:
+            from combutab.reports import write_report
 
-                write_report(found, page)
-            with whole_files(folder, FILES) as stage:
-                found.results.to_csv(stage / results, index=False)
-                summary.to_csv(stage / table, index=False)
-                found.baseline_results.to_csv(stage / baselines, index=False)
-                plot_comparison(found).savefig(stage / picture, dpi=150)
-                place = stage / model
-                _files.save_with_format(
-                    found.best_estimator, place, comparison.forms, comparison.target
-                )
+            report.parent.mkdir(parents=True, exist_ok=True)
+            with whole_file(report) as page:  # which appears after the other files
+                write_report(results, page)
+                _write_files(comparison, results)
     except OSError as error:
         raise _options.cannot_write(Path(error.filename or folder), error) from error
     echo(f"Wrote {', '.join(FILES)} to {folder}", wrap=True)
     if report is not None:
         echo(f"Wrote {report}")
+
+
+def _write_files(comparison: _Comparison, results: ActivationComparison) -> None:
+    from combutab.cli import _files
+    from combutab.core.files import whole_files
+    from combutab.plotting import plot_comparison
+
+    summary = results.summary.copy()
+    summary.insert(0, "data", results.data)
+    summary.insert(2, "metric", results.metric)
+    scores, means, baselines, picture, model = FILES
+    with whole_files(comparison.folder, FILES) as folder:
+        results.results.to_csv(folder / scores, index=False)
+        summary.to_csv(folder / means, index=False)
+        results.baseline_results.to_csv(folder / baselines, index=False)
+        plot_comparison(results).savefig(folder / picture, dpi=150)
+        _files.save_with_format(
+            results.best_estimator, folder / model, comparison.forms, comparison.target
+        )
 
 
 # ---- the scores as a table of a terminal -------------------------------------------------------
@@ -512,10 +525,11 @@ _DISPENSABLE = (
 )
 
 
-def comparison_table(found: ActivationComparison, width: int) -> Table:
-    """Activations, the best first, and baselines below; as many columns as there is room for.
+def comparison_table(results: ActivationComparison, width: int) -> Table:
+    """A table of the activations, the best first, and of the baselines below.
 
-    Names are whole: only where a name and its mean have no room on one line, it is folded.
+    It has all columns that fit into the width. A name is folded only if it does not fit beside
+    its mean.
     """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
@@ -523,31 +537,31 @@ def comparison_table(found: ActivationComparison, width: int) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    columns = _table_columns(found)
+    columns = _table_columns(results)
     console = Console(width=1000)
-    for left_out in ("", *_DISPENSABLE):
-        columns.pop(left_out, None)
+    for column in ("", *_DISPENSABLE):
+        columns.pop(column, None)
         table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
         name, *scores = columns
         table.add_column(name, overflow="fold")
         for header in scores:
             table.add_column(header, justify="right", no_wrap=True)
         for row, cells in enumerate(zip(*columns.values(), strict=True), 1):
-            table.add_row(*map(Text, cells), end_section=row == len(found.summary))
+            table.add_row(*map(Text, cells), end_section=row == len(results.summary))
         if Measurement.get(console, console.options, table).maximum <= width:
             break
     return table
 
 
-def _table_columns(found: ActivationComparison) -> dict[str, list[str]]:
+def _table_columns(results: ActivationComparison) -> dict[str, list[str]]:
     """Cells by header, activations first and then baselines."""
     import numpy as np
 
     from combutab.evaluation import interval_words
 
-    lines = [*found.summary.to_dict("records"), *found.baselines.to_dict("records")]
+    lines = [*results.summary.to_dict("records"), *results.baselines.to_dict("records")]
     others = lines[1:]
-    largest = float(found.summary["mean"].abs().max())  # is to have four digits
+    largest = float(results.summary["mean"].abs().max())  # is to have four digits
     digits = int(np.clip(3 - np.floor(np.log10(largest)), 0, 8)) if largest > 0 else 4
     columns = {
         "activation": [line.get("activation") or line["baseline"] for line in lines],
@@ -562,11 +576,11 @@ def _table_columns(found: ActivationComparison) -> dict[str, list[str]]:
             *(f"{line['p']:.4f}" if line["p"] >= 1e-4 else "< 0.0001" for line in others),
         ],
         "differs\nfrom best": [
-            "(best)" if found.winner else "–",
+            "(best)" if results.winner else "–",
             *("yes" if line["distinguishable"] else "no" for line in others),
         ],
     }
-    if "beats_guess" in found.summary:
-        answers = {True: "yes", False: "no", None: ""}
-        columns["beats\nguess"] = [answers[line.get("beats_guess")] for line in lines]
+    if "beats_guess" in results.summary:
+        words = {True: "yes", False: "no", None: ""}
+        columns["beats\nguess"] = [words[line.get("beats_guess")] for line in lines]
     return columns

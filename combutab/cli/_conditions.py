@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ import pandas as pd
 
 from combutab.cli._console import UserError, refusals, warn
 from combutab.cli._files import FileFormat
-from combutab.cli._options import CONDITION_FORMS, split_condition
+from combutab.cli._options import CONDITION_FORMS, RowOptions, split_condition
 from combutab.core.dates import write_dates
 from combutab.core.text import known_instead
 from combutab.generators import check_conditions
@@ -307,26 +306,28 @@ def _parse_duration(text: str) -> tuple[pd.Timedelta, pd.Timedelta]:
     return duration, duration
 
 
-def warn_if_unmet(
-    table: pd.DataFrame, conditions: Mapping[Any, Any], columns: ModeEncoder, data: Path
+def check_requests(
+    options: RowOptions, encoder: ModeEncoder, forms: FileFormat, table: pd.DataFrame
 ) -> None:
-    """Warn of conditions that no row of the table meets."""
-    met = np.ones(len(table), dtype=bool)
-    for name, wanted in conditions.items():
+    """Check --condition and --shares, and warn of conditions that no row of the table meets."""
+    conditions = parse_conditions(options.condition, encoder, forms)
+    parse_shares(options.shares, encoder, forms, conditions)
+    meets_all = np.ones(len(table), dtype=bool)
+    for name, values in conditions.items():
         column = table[name]
-        if isinstance(wanted, list):
-            if name not in columns.categories_ and wanted != [None]:
-                continue  # numbers, for which those near to them stand
-            missing = column.isna() if None in wanted else False
-            one = column.isin([value for value in wanted if value is not None]) | missing
+        if isinstance(values, tuple):
+            low, high = values
+            is_met = column.notna()
+            is_met &= True if low is None else column.ge(low).fillna(False)
+            is_met &= True if high is None else column.le(high).fillna(False)
+        elif name in encoder.categories_ or values == [None]:
+            is_met = column.isin([value for value in values if value is not None])
+            is_met |= column.isna() if None in values else False
         else:
-            low, high = wanted
-            one = column.notna()
-            one &= True if low is None else column.ge(low).fillna(False)
-            one &= True if high is None else column.le(high).fillna(False)
-        met &= one.to_numpy(dtype=bool)
-    if not met.any():
+            continue  # numbers are met by those near to them
+        meets_all &= is_met.to_numpy(dtype=bool)
+    if not meets_all.any():
         warn(
-            f"no row of {data} meets all conditions, so the generator may not find enough rows "
+            "no row of the table meets all conditions, so the generator may not find enough rows "
             "that meet them"
         )

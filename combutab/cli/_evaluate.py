@@ -1,10 +1,11 @@
-"""``combutab evaluate``: how good a synthetic table is, and what it gives away."""
+"""``combutab evaluate``: utility, fidelity and privacy of a synthetic table."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,7 @@ from combutab.cli._console import (
     spinner,
     warn,
 )
+from combutab.core.metrics import choose_metric
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,27 +36,30 @@ LEARNERS += ["catboost"]
 _ROLES = {"real": "REAL", "synthetic": "SYNTHETIC", "test": "--test"}
 
 
-def evaluate(
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(_options.ReadOptions):
+    """The options of ``combutab evaluate``."""
+
     real: Annotated[
         Path,
         typer.Argument(
             metavar="REAL",
             help=f"Table of the real rows that the generator was trained on: {_options.READABLE}.",
         ),
-    ],
+    ]
     synthetic: Annotated[
         Path,
         typer.Argument(
             metavar="SYNTHETIC", help="Table of the synthetic rows, with the same columns."
         ),
-    ],
+    ]
     target: Annotated[
         str | None,
         typer.Option(
             help="Column that models are trained to predict, to measure the utility of the "
             "synthetic rows."
         ),
-    ] = None,
+    ] = None
     test: Annotated[
         Path | None,
         typer.Option(
@@ -63,13 +68,13 @@ def evaluate(
             "tested on parts of REAL, and privacy is measured only by the "
             "number of copied rows and near copies."
         ),
-    ] = None,
+    ] = None
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="HTML report to write, such as report.html."),
-    ] = None,
-    task: _options.Task = "auto",
-    discrete: _options.Discrete = None,
+    ] = None
+    task: _options.Task = "auto"
+    discrete: _options.Discrete = None
     identifiers: Annotated[
         list[str] | None,
         _options.columns_option(
@@ -77,121 +82,143 @@ def evaluate(
             "left out of all scores, as are those that are detected.",
             show_default="detected",
         ),
-    ] = None,
-    drop: _options.Drop = None,
-    sep: _options.Sep = None,
-    decimal: _options.Decimal = None,
-    thousands: _options.Thousands = None,
-    encoding: _options.Encoding = None,
-    header_row: _options.HeaderRow = None,
-    sheet: _options.Sheet = None,
-    missing: _options.Missing = None,
-    not_missing: _options.NotMissing = None,
+    ] = None
+    drop: _options.Drop = None
     learners: Annotated[
         str,
         typer.Option(
             help="Models that are trained to predict the target: standard, or names separated by "
             f"commas: {', '.join(LEARNERS)}.",
-            callback=lambda text: text if text == "standard" else _options.each_of(LEARNERS, text),
         ),
-    ] = "standard",
+    ] = "standard"
     metric: Annotated[
         str | None,
         _options.metric_option("Metric of the utility", show_default="roc_auc; r2 for regression"),
-    ] = None,
+    ] = None
     model: Annotated[
         Path | None,
         typer.Option(
             help="Saved generator (`combutab synth --save`). The report lists its settings. "
             "Columns for which it makes new identifiers are left out of all scores."
         ),
-    ] = None,
+    ] = None
     min_frequency: Annotated[
         float,
         typer.Option(
             help="Smallest number of rows of REAL (5) or fraction of them (0.01) that must have a "
             "value for the report to show it."
         ),
-    ] = 5,
-    seed: _options.Seed = 0,
+    ] = 5
+    seed: _options.Seed = 0
     jobs: Annotated[
         int | None,
         typer.Option(
             help="Number of tables that are evaluated at the same time.", min=1, show_default="1"
         ),
-    ] = None,
-) -> None:
+    ] = None
+
+
+def evaluate(options: EvaluateOptions) -> None:
     """Evaluate synthetic rows: utility, fidelity and privacy.
 
     Utility: how well models that are trained on the synthetic rows predict real rows. Fidelity: how
     similar columns and pairs of columns are to those of the real table. Privacy: whether synthetic
     rows are copies of real rows, or closer to them than unseen real rows are.
     """
-    paths = {"real": real, "synthetic": synthetic} | ({} if test is None else {"test": test})
-    inputs = {_ROLES[role]: path for role, path in paths.items()}
-    _options.check_outputs({"--out": out}, {**inputs, "--model": model})
-    if task != "auto" and target is None:
-        raise UserError(f"--task {task} needs a column to predict: --target COLUMN")
-    if metric is not None and target is None:
-        raise UserError(f"--metric {metric} needs a column to predict: --target COLUMN")
-    reading = _options.read_options(
-        sep, decimal, thousands, encoding, header_row, sheet, missing, not_missing
-    )
-    _options.check_table(real, reading, target=target, discrete=discrete, identifiers=identifiers)
-    for path in list(paths.values())[1:]:
-        _options.check_table(path, reading)
-    if model is not None:
-        _options.check_model(model)
-    _check_same(paths)
+    paths = {"real": options.real, "synthetic": options.synthetic}
+    if options.test is not None:
+        paths["test"] = options.test
+    _check_evaluate_options(options, paths)
 
     from combutab.cli import _files, _generators
 
-    made = {} if model is None else _generators.read_description(model)
-    generator = None if model is None else _generators.load_generator(model, "cpu")[0]
-    read = {"real": _files.read_file(real, reading)}
-    for role, path in list(paths.items())[1:]:
-        read[role] = _files.read_file(path, reading, read["real"][1])
-    tables = _alike(read)
-    every = dict.fromkeys(column for table in tables.values() for column in table)
-    dropped = _options.find_columns("--drop", drop, every)
-    tables = {each: table.drop(columns=dropped, errors="ignore") for each, table in tables.items()}
-    columns = tables["real"].columns
-    if not len(columns):
-        raise UserError("--drop leaves out all columns of REAL; keep at least one")
-    column = None if target is None else _options.find_target(target, columns)
-    categorical = _options.find_columns("--discrete", discrete, columns)
-    ids = _options.find_columns("--identifiers", identifiers, columns)
-    if column in ids and column is not None:
-        raise UserError(f"--identifiers lists the target {str(column)!r}; name other columns")
-    if len(ids) == len(columns):
+    reading, min_frequency = options.reading, _options.read_frequency(options.min_frequency)
+    generator, description = None, {}
+    if options.model is not None:
+        description = _generators.read_description(options.model)
+        generator, _ = _generators.load_generator(options.model, "cpu")
+    tables = _read_tables(options, paths)
+    real = tables["real"]
+    target = None if options.target is None else _options.find_target(options.target, real.columns)
+    categorical = _options.find_columns("--discrete", options.discrete, real.columns)
+    identifiers = _options.find_columns("--identifiers", options.identifiers, real.columns)
+    if target is not None and target in identifiers:
+        raise UserError(f"--identifiers lists the target {str(target)!r}; name other columns")
+    if len(identifiers) == len(real.columns):
         raise UserError("--identifiers lists all columns of REAL; at least one other is needed")
-    kind = "classification" if column in categorical else task
-    if column not in (None, *categorical) and tables["real"][column].count():
-        kind = _files.task_of(tables["real"][column], task, real, reading, "--task classification")
-    _options.read_metric(metric, kind)
-    _files.hint_at_odd_columns(tables["real"], reading, identifiers=False)
-    names = [name.strip() for name in learners.split(",")]
-    found = evaluate_tables(
-        real_train=tables["real"],
+    task = "classification" if target in categorical else options.task
+    if target not in (None, *categorical) and real[target].count():
+        classify = "--task classification"
+        task = _files.task_of(real[target], task, options.real, reading, classify)
+    if options.metric is not None:
+        with refusals(prefix="--metric: "):
+            choose_metric(options.metric, task)
+    _files.hint_at_odd_columns(real, reading, identifiers=False)
+    learners = [name.strip() for name in options.learners.split(",")]
+    evaluation = evaluate_tables(
+        real_train=real,
         synthetic=tables["synthetic"],
         real_test=tables.get("test"),
-        target=column,
-        task=task,
+        target=target,
+        task=options.task,
         categorical=categorical,
-        scoring=metric,
-        learners=names[0] if len(names) == 1 else names,
-        identifiers=ids,
+        scoring=options.metric,
+        learners=learners[0] if len(learners) == 1 else learners,
+        identifiers=identifiers,
         generator=generator,
-        made=made,
+        made=description,
         names=file_names(paths),
-        min_frequency=_options.read_frequency(min_frequency),
-        random_state=seed,
-        n_jobs=jobs,
+        min_frequency=min_frequency,
+        random_state=options.seed,
+        n_jobs=options.jobs,
     )
-    write_and_print(found, out)
+    write_and_print(evaluation, options.out)
 
 
 # ---- input -------------------------------------------------------------------------------------
+
+
+def _check_evaluate_options(options: EvaluateOptions, paths: Mapping[str, Path]) -> None:
+    """Check the options that need no table, and the headers of the tables."""
+    _options.read_frequency(options.min_frequency)
+    inputs = {_ROLES[role]: path for role, path in paths.items()}
+    _options.check_outputs({"--out": options.out}, {**inputs, "--model": options.model})
+    task = None if options.task == "auto" else options.task
+    for option, value in (("--task", task), ("--metric", options.metric)):
+        if value is not None and options.target is None:
+            raise UserError(f"{option} {value} needs a column to predict: --target COLUMN")
+    reading = options.reading
+    _options.check_table(
+        options.real,
+        reading,
+        target=options.target,
+        discrete=options.discrete,
+        identifiers=options.identifiers,
+    )
+    for role, path in paths.items():
+        if role != "real":
+            _options.check_table(path, reading)
+    if options.model is not None:
+        _options.check_model(options.model)
+    _check_same(paths)
+
+
+def _read_tables(options: EvaluateOptions, paths: Mapping[str, Path]) -> dict[str, pd.DataFrame]:
+    """The tables in one format, without the columns that --drop names."""
+    from combutab.cli import _files
+
+    reading = options.reading
+    real, forms = _files.read_file(options.real, reading)
+    contents = {"real": (real, forms)}
+    for role, path in paths.items():
+        if role != "real":
+            contents[role] = _files.read_file(path, reading, forms)
+    tables = _in_one_format(contents)
+    columns = dict.fromkeys(column for table in tables.values() for column in table)
+    dropped = _options.find_columns("--drop", options.drop, columns)
+    if set(tables["real"]) <= set(dropped):
+        raise UserError("--drop leaves out all columns of REAL; keep at least one")
+    return {role: table.drop(columns=dropped, errors="ignore") for role, table in tables.items()}
 
 
 def file_names(paths: Mapping[str, Path]) -> dict[str, str]:
@@ -205,39 +232,42 @@ def file_names(paths: Mapping[str, Path]) -> dict[str, str]:
 
 def _check_same(paths: Mapping[str, Path]) -> None:
     """Refuse held-out rows that are not, and warn of a table that is compared with itself."""
-    places = {role: path.resolve() for role, path in paths.items()}
-    if places.get("test") == places["real"]:
+    files = {role: path.resolve() for role, path in paths.items()}
+    if files.get("test") == files["real"]:
         raise UserError(
             f"--test {paths['test']} is the same file as REAL; give real rows that the generator "
             "was not trained on, or leave --test out"
         )
     for role in ("real", "test"):
-        if places.get(role) == places["synthetic"]:
+        if files.get(role) == files["synthetic"]:
             warn(
                 f"SYNTHETIC is the same file as {_ROLES[role]}, {paths['synthetic']}: a table is "
                 "compared with itself"
             )
 
 
-def _alike(read: Mapping[str, tuple[pd.DataFrame, FileFormat]]) -> dict[str, pd.DataFrame]:
-    """Tables whose columns are named as the real one's, and whose dates are read as one form.
+def _in_one_format(
+    contents: Mapping[str, tuple[pd.DataFrame, FileFormat]],
+) -> dict[str, pd.DataFrame]:
+    """Tables whose columns are named as the real one's, and whose dates are read in one format.
 
-    The columns of a text file are text, those of a Parquet file may be numbers; dates that have one
-    form in another file could be of several in this one.
+    The names of columns are text in a text file, and may be numbers in a Parquet file. Dates that
+    have one format in another file may be ambiguous in this one.
     """
     from combutab.core.dates import read_dates
 
-    by_text = {str(column): column for column in read["real"][0]}
+    columns = {str(column): column for column in contents["real"][0]}
     tables = {}
-    for role, (table, forms) in read.items():
-        table = table.set_axis([by_text.get(str(name), name) for name in table], axis=1)
-        others = [other for key, (_, other) in read.items() if key != role]
+    for role, (table, forms) in contents.items():
+        table = table.set_axis([columns.get(str(name), name) for name in table], axis=1)
+        dates: dict[str, str] = {}
+        for other_role, (_, other_forms) in contents.items():
+            if other_role != role:
+                dates = other_forms.dates | dates
         for name in table:
-            known = [other.dates[str(name)] for other in others if str(name) in other.dates]
-            if known and str(name) not in forms.dates:
-                # what does not have this form is compared as what it is
-                with suppress(ValueError):
-                    table[name] = read_dates(table[name].astype("string"), known[0])
+            if str(name) in dates and str(name) not in forms.dates:
+                with suppress(ValueError):  # other values are compared as they are
+                    table[name] = read_dates(table[name].astype("string"), dates[str(name)])
         tables[role] = table
     return tables
 
@@ -246,10 +276,7 @@ def _alike(read: Mapping[str, tuple[pd.DataFrame, FileFormat]]) -> dict[str, pd.
 
 
 def evaluate_tables(**arguments: Any) -> SyntheticEvaluation:
-    """Call `evaluate_synthetic`, with what is done shown on a terminal.
-
-    Raises UserError with what the user can do something about.
-    """
+    """Call `evaluate_synthetic`, with its progress on a terminal; errors are UserErrors."""
     from rich.text import Text
 
     from combutab.reports import evaluate_synthetic
@@ -263,7 +290,7 @@ def evaluate_tables(**arguments: Any) -> SyntheticEvaluation:
         return evaluate_synthetic(**arguments, progress=show)
 
 
-def write_and_print(found: SyntheticEvaluation, path: Path | None) -> None:
+def write_and_print(evaluation: SyntheticEvaluation, path: Path | None) -> None:
     """Write the report, and print the findings with their numbers and notes below them.
 
     Raises UserError where the system refuses.
@@ -273,11 +300,11 @@ def write_and_print(found: SyntheticEvaluation, path: Path | None) -> None:
     if path is not None:
         started = time.perf_counter()
         try:
-            write_report(found, path)
+            write_report(evaluation, path)
         except OSError as error:
             raise _options.cannot_write(path, error) from error
         echo_on_terminal(f"Wrote {path} ({time.perf_counter() - started:.1f} s)")
-    for finding in found.findings:
+    for finding in evaluation.findings:
         level = "not known" if finding.level == "unknown" else finding.level
         figure = f", {finding.figure}" if finding.figure else ""
         echo(f"{finding.subject}: {level}{figure}. {finding.short}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,32 +11,30 @@ import typer
 
 from combutab.cli import _options
 from combutab.cli._console import UserError, echo, echo_on_terminal, hint, refusals, spinner
+from combutab.cli._predict import ModelData, ModelOptions, read_for_model
 from combutab.core.text import counted
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
-    from combutab.datasets.tables import TableFile
     from combutab.reports import ModelReport
 
 
 def _row_numbers(texts: list[str] | None) -> list[str] | None:
     for text in texts or ():
-        for each in text.split(","):
-            if not each.strip().isdecimal() or int(each) < 1:
+        for number in text.split(","):
+            if not number.strip().isdecimal() or int(number) < 1:
                 raise typer.BadParameter(
-                    f"{each.strip()!r} is not a row number; 1 is the first row below the header."
+                    f"{number.strip()!r} is not a row number; 1 is the first row below the header."
                 )
     return texts
 
 
-def explain(
-    model: Annotated[
-        Path,
-        typer.Argument(
-            metavar="MODEL", help="Model file, written by `combutab fit` or by the Python library."
-        ),
-    ],
+@dataclass(frozen=True, kw_only=True)
+class ExplainOptions(ModelOptions):
+    """The options of ``combutab explain``."""
+
     data: Annotated[
         Path,
         typer.Argument(
@@ -43,7 +42,7 @@ def explain(
             help="Table with the feature columns that the model was fitted on and the target, "
             f"preferably of rows that it was not trained on. {_options.READABLE}.",
         ),
-    ],
+    ]
     out: Annotated[
         Path | None,
         typer.Option(
@@ -52,14 +51,14 @@ def explain(
             help="HTML report to write, such as explain.html: scores, permutation importances, "
             "partial dependence plots and explained rows.",
         ),
-    ] = None,
+    ] = None
     target: Annotated[
         str | None,
         typer.Option(
             help="Column of DATA that holds the target.",
             show_default="the column that the model predicts",
         ),
-    ] = None,
+    ] = None
     rows: Annotated[
         list[str] | None,
         typer.Option(
@@ -68,14 +67,14 @@ def explain(
             help="Numbers of the rows of DATA whose predictions are to be explained column by "
             "column, separated by commas. 1 is the first row below the header.",
         ),
-    ] = None,
+    ] = None
     columns: Annotated[
         list[str] | None,
         _options.columns_option(
             "Columns to draw partial dependence plots of, separated by commas.",
             show_default="the six most important",
         ),
-    ] = None,
+    ] = None
     metric: Annotated[
         str | None,
         _options.metric_option(
@@ -83,31 +82,24 @@ def explain(
             scorers=True,
             show_default="roc_auc; r2 for regression",
         ),
-    ] = None,
+    ] = None
     repeats: Annotated[
         int,
         typer.Option(
             help="Number of bootstrap samples in which each column is shuffled.", min=2, max=1000
         ),
-    ] = 10,
+    ] = 10
     min_frequency: Annotated[
         float,
         typer.Option(
             help="Smallest number of rows (5) or fraction of the rows (0.01) that must have a "
             "category for the report to show it."
         ),
-    ] = 5,
-    sep: _options.Sep = None,
-    decimal: _options.Decimal = None,
-    thousands: _options.Thousands = None,
-    encoding: _options.Encoding = None,
-    header_row: _options.HeaderRow = None,
-    sheet: _options.Sheet = None,
-    missing: _options.Missing = None,
-    not_missing: _options.NotMissing = None,
-    seed: _options.Seed = 0,
-    device: _options.Device = "auto",
-) -> None:
+    ] = 5
+    seed: _options.Seed = 0
+
+
+def explain(options: ExplainOptions) -> None:
     """Explain a fitted model: permutation importances, partial dependence, attributions.
 
     The permutation importance of a column is the decrease of the score when the values of the
@@ -116,160 +108,155 @@ def explain(
     computed, but --out and --rows still work.
     """
     started = time.perf_counter()
-    least = _options.read_frequency(min_frequency)
-    _options.check_outputs({"--out": out}, {"MODEL": model, "DATA": data})
-    _options.check_model(model)
-    options = _options.read_options(
-        sep, decimal, thousands, encoding, header_row, sheet, missing, not_missing
-    )
-    options = _options.with_known_header(options, data, model)
-    _options.check_table(data, options, target=target, columns=columns)
+    out = options.out
+    min_frequency = _options.read_frequency(options.min_frequency)
+    _options.check_outputs({"--out": out}, {"MODEL": options.model, "DATA": options.data})
+    data = read_for_model(options, target=options.target, columns=options.columns)
+    if isinstance(data.target, list):
+        raise UserError(
+            f"{options.model} predicts {len(data.target)} columns, but only models of one column "
+            "can be explained; fit a model for each column"
+        )
 
     import numpy as np
     import pandas as pd
 
     from combutab.cli import _files
-    from combutab.cli._predict import fitted_columns
-    from combutab.datasets.tables import TableFile
-
-    table, own = _files.read_file(data, options, _files.read_format(model))
-
-    import combutab.estimators as estimators
     from combutab.evaluation import find_metric
     from combutab.reports import report_model, write_report
 
-    _files.check_device(device)
-    names = [name for name in estimators.__all__ if name.endswith(("Classifier", "Regressor"))]
-    estimator, forms, known = _files.load_with_format(
-        model, device, names, "cannot predict", "combutab fit"
-    )
-    if isinstance(known, list):
-        raise UserError(
-            f"{model} predicts {len(known)} columns, but only models of one column can be "
-            "explained; fit a model for each column"
-        )
+    estimator = data.estimator
     task = "classification" if hasattr(estimator, "classes_") else "regression"
     with refusals(prefix="--metric: "):
-        metric = metric and find_metric(metric, task).name
-    own = own if _options.is_text_file(data) else forms
-    file = TableFile(data, own.reading_of(data))
-    name = None if target is None else _options.find_target(target, table.columns)
-    if name is None and str(known) in map(str, table.columns):
-        name = _options.find_target(str(known), table.columns)
-    if name is None and out is None and rows is None:
-        lacking = "its target" if known is None else f"the target {known!r}"
-        raise UserError(
-            f"{data} does not have {lacking}, so no importances can be computed; name the target's "
-            "column with --target, or use --out or --rows for results that need no target"
-        )
-    X = fitted_columns(table, estimator.encoder_, forms, file)
+        metric = options.metric and find_metric(options.metric, task).name
+    target = _find_scored_target(options, data)
+    X = data.features
     X.index = pd.RangeIndex(1, len(X) + 1)
-    places = [int(each) for text in rows or () for each in text.split(",")]
-    for place in places:
-        if place > len(X):
-            raise UserError(f"--rows: there is no row {place}; {data} has {counted(len(X), 'row')}")
-    chosen = _options.find_columns("--columns", columns, X.columns) if columns else None
-    y, scored = None, X
-    if name is not None:
-        if len(getattr(estimator.target_, "names", ())) > 1:
-            raise UserError(
-                "only models of one target can be explained; fit a model for each target"
-            )
-        y, kept = _known_targets(table, name, estimator, file)
-        scored = X[kept]
-        if not kept.all():
-            n = int((~kept).sum())
-            hint(f"{counted(n, 'row')} without a target left out of the scores")
-    n_scored = counted(len(scored), "row")
-    with refusals(ValueError, TypeError, prefix=f"{data}: "), spinner("Explaining"):
-        found = report_model(
+    rows = [int(number) for text in options.rows or () for number in text.split(",")]
+    for row in rows:
+        if row > len(X):
+            n_rows = counted(len(X), "row")
+            raise UserError(f"--rows: there is no row {row}; {options.data} has {n_rows}")
+    columns = None
+    if options.columns:
+        columns = _options.find_columns("--columns", options.columns, X.columns)
+    X_scored, y = (X, None) if target is None else _scored_rows(X, target, data)
+    n_scored = counted(len(X_scored), "row")
+    with refusals(ValueError, TypeError, prefix=f"{options.data}: "), spinner("Explaining"):
+        report = report_model(
             estimator,
-            scored,
+            X_scored,
             y,
-            explain=X.loc[places] if places else None,
-            target=known if name is None else str(name),
-            scored=f"The scores and importances are computed on {n_scored} of {data.name}.",
-            file=model.name,
+            explain=X.loc[rows] if rows else None,
+            target=data.target if target is None else str(target),
+            scored=f"The scores and importances are computed on {n_scored} of {options.data.name}.",
+            file=options.model.name,
             scoring=metric,
-            n_repeats=repeats,
-            columns=chosen if out is not None else (),
-            min_frequency=least,
-            random_state=np.random.default_rng(seed),
+            n_repeats=options.repeats,
+            columns=columns if out is not None else (),
+            min_frequency=min_frequency,
+            random_state=np.random.default_rng(options.seed),
         )
         if out is not None:
-            _files.write_whole(out, lambda place: write_report(found, place))
-    _print_report(found)
+            _files.write_whole(out, lambda temporary: write_report(report, temporary))
+    _print_report(report)
     if out is not None:
         echo_on_terminal(f"Wrote {out} ({time.perf_counter() - started:.1f} s)")
 
 
-def _known_targets(
-    table: pd.DataFrame, name: Any, estimator: Any, file: TableFile
-) -> tuple[Any, Any]:
-    """The targets as the model knows them, and which rows have one."""
+def _find_scored_target(options: ExplainOptions, data: ModelData) -> Any:
+    """The column of the target; None if it is not in the table and no result needs it."""
+    columns = data.table.columns
+    if options.target is not None:
+        return _options.find_target(options.target, columns)
+    if str(data.target) in map(str, columns):
+        return _options.find_target(str(data.target), columns)
+    if options.out is None and options.rows is None:
+        missing = "its target" if data.target is None else f"the target {data.target!r}"
+        raise UserError(
+            f"{options.data} does not have {missing}, so no importances can be computed; name the "
+            "target's column with --target, or use --out or --rows for results that need no target"
+        )
+    return None
+
+
+def _scored_rows(X: pd.DataFrame, name: Any, data: ModelData) -> tuple[pd.DataFrame, Any]:
+    """The rows that have a target, and their targets."""
+    if len(getattr(data.estimator.target_, "names", ())) > 1:
+        raise UserError("only models of one target can be explained; fit a model for each target")
+    has_target = data.table[name].notna().to_numpy()
+    y = _read_targets(data, name, has_target)
+    if not has_target.all():
+        n_missing = int((~has_target).sum())
+        hint(f"{counted(n_missing, 'row')} without a target left out of the scores")
+    return X[has_target], y
+
+
+def _read_targets(data: ModelData, name: Any, has_target: np.ndarray) -> Any:
+    """The targets of some rows, in the values of the model."""
     import pandas as pd
 
     from combutab.preprocessing import read_numbers
 
-    column, path = table[name], file.path
-    kept = column.notna().to_numpy()
-    if not kept.any():
-        raise UserError(f"{path}: the target {str(column.name)!r} is empty in all rows")
-    classes = getattr(estimator, "classes_", None)
+    column, path = data.table[name], data.file.path
+    if not has_target.any():
+        raise UserError(f"{path}: the target {str(name)!r} is empty in all rows")
+    classes = getattr(data.estimator, "classes_", None)
     if classes is None:
-        with refusals(prefix=f"{path}: the target {str(column.name)!r}: "):
-            return read_numbers(column[kept]).to_numpy(), kept
+        with refusals(prefix=f"{path}: the target {str(name)!r}: "):
+            return read_numbers(column[has_target]).to_numpy()
     labels = classes.tolist()
     if all(isinstance(label, str) for label in labels) and column.dtype != object:
-        if file.is_text:  # numbers in this file, text in the model's
-            column = file.cells([list(table.columns).index(name)]).iloc[:, 0]
+        if data.file.is_text:  # numbers in this file, text in the model's
+            column = data.file.cells([list(data.table.columns).index(name)]).iloc[:, 0]
         column = column.astype(str)
-    values = column[kept].to_numpy(dtype=object)
+    values = column[has_target].to_numpy(dtype=object)
     for value in pd.unique(values):
         if value not in labels:
             raise UserError(
-                f"{path}: the target {str(column.name)!r} has the value {value!r}, which is not a "
+                f"{path}: the target {str(name)!r} has the value {value!r}, which is not a "
                 f"class of the model; its classes are {', '.join(map(repr, labels[:8]))}"
                 f"{', ...' if len(labels) > 8 else ''}"
             )
-    return values if classes.dtype == object else values.astype(classes.dtype), kept
+    return values if classes.dtype == object else values.astype(classes.dtype)
 
 
-def _print_report(found: ModelReport) -> None:
-    """Importances, and attributions of rows, as tables."""
+def _print_report(report: ModelReport) -> None:
+    """Print importances, and attributions of rows, as tables."""
     import pandas as pd
 
-    if found.importance is not None:
-        table, importance = found.importance.table, found.importance
+    if report.importance is not None:
+        table, importance = report.importance.table, report.importance
         echo(
             f"Permutation importance: {importance.effect} when a column is shuffled "
             f"({importance.scoring} {_four_digits(importance.score)}, "
             f"{counted(importance.n_rows, 'row')})"
         )
         echo("")
-        both = zip(table["low"], table["high"], strict=True)
-        ends = [f"{_four_digits(low)} to {_four_digits(high)}" for low, high in both]
-        shown = {"column": table["column"].astype(str)}
-        shown["importance"] = table["importance"].map(_four_digits)
-        _print_table(pd.DataFrame({**shown, "95 % interval": ends}))
-    if found.attributions is None:
+        bounds = zip(table["low"], table["high"], strict=True)
+        cells = {"column": table["column"].astype(str)}
+        cells["importance"] = table["importance"].map(_four_digits)
+        intervals = [f"{_four_digits(low)} to {_four_digits(high)}" for low, high in bounds]
+        _print_table(pd.DataFrame({**cells, "95 % interval": intervals}))
+    if report.attributions is None:
         return
-    every = found.attributions.table
-    for i, label in enumerate(found.attributions.values.index):
-        base, answer = found.attributions.base_values[i], found.attributions.predictions[i]
-        if i or found.importance is not None:
+    attributions = report.attributions
+    for i, label in enumerate(attributions.values.index):
+        if i or report.importance is not None:
             echo("")
+        prediction = _four_digits(attributions.predictions[i])
+        mean = _four_digits(attributions.base_values[i])
         echo(
-            f"Row {label}: {found.attributions.outputs[i]} {_four_digits(answer)} (mean of "
-            f"other rows: {_four_digits(base)}); contribution of each column to the difference"
+            f"Row {label}: {attributions.outputs[i]} {prediction} (mean of other rows: {mean}); "
+            "contribution of each column to the difference"
         )
         echo("")
-        own = every[every["row"] == label]
+        table = attributions.table[attributions.table["row"] == label]
         cells = {
-            "column": own["column"].astype(str),
-            "value": own["value"].map(_short_value).str.removesuffix(" 00:00:00"),
+            "column": table["column"].astype(str),
+            "value": table["value"].map(_short_value).str.removesuffix(" 00:00:00"),
         }
-        _print_table(pd.DataFrame({**cells, "attribution": own["attribution"].map(_four_digits)}))
+        _print_table(pd.DataFrame({**cells, "attribution": table["attribution"].map(_four_digits)}))
 
 
 def _short_value(value: Any) -> str:
@@ -281,11 +268,8 @@ def _four_digits(value: float) -> str:
 
 
 def _print_table(table: pd.DataFrame) -> None:
+    """Print a table with its first column to the left and the others to the right."""
     widths = [max(map(len, [str(name), *table[name]])) for name in table]
-    left = [0] + [1] * (table.shape[1] - 1)
     for row in [list(map(str, table.columns)), *table.to_numpy().tolist()]:
-        cells = [
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(row, widths, left, strict=True)
-        ]
-        echo("  ".join(cells).rstrip())
+        numbers = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        echo("  ".join([row[0].ljust(widths[0]), *numbers]).rstrip())

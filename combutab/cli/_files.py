@@ -122,11 +122,10 @@ def read_to_learn(
 
 
 def hint_before_learning(
-    table: pd.DataFrame, reading: Reading, forms: FileFormat, out: Path, guard: bool
+    table: pd.DataFrame, reading: Reading, forms: FileFormat, out: Path
 ) -> None:
-    """Say what of a table that a generator is to learn may be amiss, and note how to write it."""
+    """Give hints on a table that a generator will learn, and on the file that will be written."""
     hint_at_odd_columns(table, reading, identifiers=False)
-    forms.guarded = guard
     hint_at_formulas(table, forms, out)
 
 

@@ -8,6 +8,7 @@ import time
 import warnings
 from contextlib import AbstractContextManager, nullcontext, suppress
 from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from combutab.evaluation import Metric, PredictionScores
-    from combutab.reports import ModelReport
+    from combutab.cli._files import FileFormat
+    from combutab.evaluation import PredictionScores
 
 _MODELS = {"mlp": "MLP", "pack": "Pack", "tabm": "TabM"}  # the estimators' names begin so
 _PRESETS = ("fast", "default", "best")
@@ -52,30 +53,20 @@ _OPTIONS = {
 }
 _OF_PARAMETER = r"^The '(\w+)' parameter of \w+ "
 _WORDS = {"true": True, "false": False, "none": None}
-PARAMETERS = [  # all others, of estimators, which takes seconds to import
-    *("alpha", "bagging", "batch_size", "beta_1", "beta_2", "boosting", "calibration"),
-    *("categorical_features", "class_weight", "clip_predictions", "date_features", "dropout"),
-    *("early_stopping", "early_stopping_scoring", "embedding_dim", "epsilon"),
-    *("frequency_scale", "hidden_layer_sizes", "init", "label_smoothing", "learning_rate"),
-    *("learning_rate_factors", "learning_rate_init", "loss", "max_ensemble_size", "max_fun"),
-    *("max_grad_norm", "max_onehot", "min_frequency", "momentum", "n_bins", "n_frequencies"),
-    *("n_heads", "n_iter_no_change", "nesterovs_momentum", "normalization"),
-    *("numeric_embedding", "numeric_embedding_dim", "numeric_encoding", "power_t", "precision"),
-    *("proxy_norm", "quantiles", "regularization_schedule", "scale_inputs", "scale_target"),
-    *("scoring", "shuffle", "solver", "text_features", "tol", "track_metric"),
-    *("validation_fraction", "weight_decay"),
-]
-_NOT_SET = {"callbacks", "verbose", "warm_start", "n_jobs", "member_params"}
+_NOT_SET = {"callbacks", "verbose", "warm_start", "n_jobs", "member_params"}  # by any option
 
 
-def fit(
-    data: _options.Table,
+@dataclass(frozen=True, kw_only=True)
+class FitOptions(_options.ReadOptions):
+    """The options of ``combutab fit``."""
+
+    data: _options.Table
     target: Annotated[
         str,
         typer.Option(
             help="Column of DATA to predict, or several numeric columns separated by commas."
         ),
-    ],
+    ]
     out: Annotated[
         Path,
         typer.Option(
@@ -84,28 +75,26 @@ def fit(
             help="Model file to write, such as model.safetensors. `combutab predict` and `combutab "
             "explain` read it.",
         ),
-    ],
+    ]
     preset: Annotated[
         str,
-        typer.Option(
-            metavar=f"<{'|'.join(_PRESETS)}>",
-            callback=lambda name: _options.one_of([*_PRESETS], name),
-            help="How much to train: fast trains one network, default two, best an ensemble chosen "
+        _options.choice_option(
+            _PRESETS,
+            "How much to train: fast trains one network, default two, best an ensemble chosen "
             "from 16 different networks (--model pack).",
         ),
-    ] = "default",
+    ] = "default"
     model: Annotated[
         str | None,
-        typer.Option(
-            metavar=f"<{'|'.join(_MODELS)}>",
-            callback=lambda name: name and _options.one_of([*_MODELS], name),
-            help="Kind of model: mlp (neural networks with the same settings), pack (an ensemble "
+        _options.choice_option(
+            [*_MODELS],
+            "Kind of model: mlp (neural networks with the same settings), pack (an ensemble "
             "chosen from neural networks with different settings and boosted trees) or tabm (TabM: "
             "neural networks that share most of their weights).",
             show_default="mlp; pack with --preset best",
         ),
-    ] = None,
-    task: _options.Task = "auto",
+    ] = None
+    task: _options.Task = "auto"
     metric: Annotated[
         str | None,
         _options.metric_option(
@@ -113,17 +102,15 @@ def fit(
             scorers=True,
             show_default="roc_auc or r2 is listed first; the loss selects the epoch",
         ),
-    ] = None,
+    ] = None
     split: Annotated[
         str,
-        typer.Option(
-            metavar="<random|time:COLUMN|group:COLUMN>",
-            callback=_options.check_split,
-            help="Which validation rows are set aside. random: a random fifth. time:COLUMN: the "
+        _options.split_option(
+            "Which validation rows are set aside. random: a random fifth. time:COLUMN: the "
             "latest fifth by a column of dates or numbers. group:COLUMN: whole groups of rows with "
-            "the same value of the column, which is not used as a feature.",
+            "the same value of the column, which is not used as a feature."
         ),
-    ] = "random",
+    ] = "random"
     refit: Annotated[
         bool,
         typer.Option(
@@ -132,15 +119,14 @@ def fit(
             "the best epoch of the first training. Useful with --split time:COLUMN, where the "
             "latest rows are otherwise never trained on.",
         ),
-    ] = False,
+    ] = False
     activation: Annotated[
         str | None,
         typer.Option(
             help="Activation function of all hidden layers, such as relu, combu or pln-4.",
-            callback=_options.check_activations,
             show_default="mlp: combu; tabm: relu; pack: several",
         ),
-    ] = None,
+    ] = None
     members: Annotated[
         int | None,
         typer.Option(
@@ -149,9 +135,9 @@ def fit(
             min=1,
             show_default="mlp: 2, or 1 where no rows are set aside; tabm: 1; pack: 16",
         ),
-    ] = None,
-    epochs: Annotated[int | None, _options.epochs_option("mlp: 100; pack: 80; tabm: 200")] = None,
-    max_time: _options.MaxTime = None,
+    ] = None
+    epochs: Annotated[int | None, _options.epochs_option("mlp: 100; pack: 80; tabm: 200")] = None
+    max_time: _options.MaxTime = None
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -160,28 +146,43 @@ def fit(
             help="Parameter of the model, such as learning_rate_init=0.01 or dropout=0.3. Can be "
             "repeated.",
         ),
-    ] = None,
+    ] = None
     report: Annotated[
         Path | None,
         typer.Option(
             help="HTML report to write, such as model.html: scores of the model and of a baseline, "
             "permutation importances, how each column was encoded, and how to use the model."
         ),
-    ] = None,
-    discrete: _options.Discrete = None,
-    drop: _options.Drop = None,
-    drop_missing_target: _options.DropMissing = False,
-    sep: _options.Sep = None,
-    decimal: _options.Decimal = None,
-    thousands: _options.Thousands = None,
-    encoding: _options.Encoding = None,
-    header_row: _options.HeaderRow = None,
-    sheet: _options.Sheet = None,
-    missing: _options.Missing = None,
-    not_missing: _options.NotMissing = None,
-    seed: _options.Seed = 0,
-    device: _options.Device = "auto",
-) -> None:
+    ] = None
+    discrete: _options.Discrete = None
+    drop: _options.Drop = None
+    drop_missing_target: _options.DropMissing = False
+    seed: _options.Seed = 0
+    device: _options.Device = "auto"
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table to learn, and the format of its file."""
+
+    X: pd.DataFrame
+    y: np.ndarray
+    targets: list[str]
+    task: str
+    forms: FileFormat
+
+
+@dataclass(frozen=True)
+class _Split:
+    """The rows to learn without the split's column of groups, and which are set aside."""
+
+    X: pd.DataFrame
+    groups: np.ndarray | None = None
+    set_aside: str = ""  # in words, if they are not random
+    time_blocks: np.ndarray | None = None
+
+
+def fit(options: FitOptions) -> None:
     """Fit a model that predicts one column of a table from the others.
 
     If the table has at least 200 rows (50 for a pack), some are set aside for validation. The
@@ -190,17 +191,80 @@ def fit(
     written.
     """
     started = time.perf_counter()
-    model = _chosen_model(preset, model)
-    name = _MODELS[model]
-    given = _read_settings(settings or ())
-    _options.check_outputs({"OUT": out, "--report": report}, {"DATA": data})
-    _options.check_replaceable("--out", out)
-    by = [split.partition(":")[2]] if ":" in split else None
-    named: dict[str, Any] = {"drop": drop, "discrete": discrete, f"split {split}": by}
-    reading = _options.read_options(
-        sep, decimal, thousands, encoding, header_row, sheet, missing, not_missing
+    model = _model_name(options)
+    settings = _read_settings(options.settings or ())
+    data = _read_fit_data(options)
+
+    from combutab.cli import _files
+    from combutab.core.device import resolve_device
+
+    estimator = _build_estimator(options, model, settings, data)
+    split = _split_rows(estimator, data.X, options.split)
+    names = _files.list_names(data.targets)
+    echo_on_terminal(
+        f"{options.data.name}: {counted(len(split.X), 'row')}, {data.task} of {names} by "
+        f"{counted(split.X.shape[1], 'column')} with {model}, on {resolve_device(options.device)}"
     )
-    _options.check_table(data, reading, target=target, several=True, **named)
+    with noted_warnings() as training_warnings:
+        _train_with_progress(estimator, model, split.X, data.y, split.groups)
+    random_split: dict[str, Any] = {"cv": "auto"} if model == "pack" else {"validation_split": None}
+    for column, words in estimator.encoder_.describe_columns().items():
+        if words.startswith(("date", "free text")):
+            echo_on_terminal(f"{column!r}: {words}")
+    _save(copy(estimator).set_params(**random_split), options.out, data)
+    if options.split == "random" and len(data.targets) == 1:
+        _warn_of_time_order(split.X, data.y, data.task)
+    echo(f"{data.task.capitalize()} of {names} with {model}: {_trained(estimator)}")
+    scores = _print_scores(estimator, data, split, options.metric)
+    estimator.set_params(**random_split)
+    seconds = time.perf_counter() - started
+    refit = options.refit and scores is not None
+    if options.report is not None:
+        facts = {"Table": options.data.name, "Target": ", ".join(data.targets)}
+        facts["Rows"] = f"{len(split.X):,}"
+        if refit:
+            facts["Saved model"] = "trained again on all rows"
+        n_scored = "none" if scores is None else f"{scores.n_rows:,}, {options.split}"
+        facts |= {"Rows set aside": n_scored, "Date": time.strftime("%Y-%m-%d")}
+        facts["Time"] = f"{seconds:.1f} s"
+        with refusals(ValueError, prefix="--report: "), spinner("Writing the report"):
+            _write_model_report(
+                options.report,
+                estimator,
+                split.X,
+                data.y,
+                scores,
+                target=facts["Target"],
+                facts=facts,
+                warnings=training_warnings,
+                file=options.out.name,
+                scoring=options.metric,
+            )
+        echo_on_terminal(f"Wrote {options.report}")
+    if refit:
+        final, words = _for_all_rows(estimator)
+        kept = f"; {options.out} has the model of these scores"
+        _train_with_progress(final, model, split.X, data.y, interrupted=kept)
+        _save(final, options.out, data)
+        echo(
+            f"The model in {options.out} was trained again on all {len(split.X):,} rows, {words}. "
+            "The scores above are those of the first training, which did not use the rows set "
+            "aside."
+        )
+    seconds = time.perf_counter() - started
+    echo_on_terminal(f"Wrote the model to {options.out} ({seconds:.1f} s)")
+
+
+def _read_fit_data(options: FitOptions) -> _Table:
+    """Check the files, and read the features and the targets."""
+    data, reading, split = options.data, options.reading, options.split
+    _options.check_outputs({"OUT": options.out, "--report": options.report}, {"DATA": data})
+    _options.check_replaceable("--out", options.out)
+    columns: dict[str, Any] = {"discrete": options.discrete}
+    columns[f"split {split}"] = [split.partition(":")[2]] if ":" in split else None
+    _options.check_table(
+        data, reading, target=options.target, several=True, drop=options.drop, **columns
+    )
 
     import numpy as np
     import pandas as pd
@@ -211,111 +275,42 @@ def fit(
 
     table, forms = _files.read_file(data, reading)
     table.columns = pd.Index([str(name) for name in table.columns])
-    table = _files.leave_out(table, drop, target, drop_missing_target)
-    targets = _options.find_targets(target, table.columns)
-    Y = [split_target(table, name)[1] for name in targets]
+    table = _files.leave_out(table, options.drop, options.target, options.drop_missing_target)
+    targets = _options.find_targets(options.target, table.columns)
     X = table.drop(columns=targets)
     if not X.shape[1]:
         raise UserError("--target names all columns; leave at least one as a feature")
-    for column in _options.find_columns("--discrete", discrete, X.columns):
+    for column in _options.find_columns("--discrete", options.discrete, X.columns):
         X[column] = X[column].astype("category")
-    kinds = [_files.task_of(y, task, data, reading) for y in Y]
-    kind = kinds[0]
-    if len(Y) > 1 and "classification" in kinds:
+    Y = [split_target(table, name)[1] for name in targets]
+    tasks = [_files.task_of(y, options.task, data, reading) for y in Y]
+    if len(Y) > 1 and "classification" in tasks:
         raise UserError(
             f"several targets can only be predicted by regression, but "
-            f"{targets[kinds.index('classification')]!r} seems to hold classes; fit a model for "
+            f"{targets[tasks.index('classification')]!r} seems to hold classes; fit a model for "
             "each target, or use --task regression"
         )
-    numbers = [(read_numbers(y) if kind == "regression" else y).to_numpy() for y in Y]
-    labels = numbers[0] if len(Y) == 1 else np.column_stack(numbers)
-    _files.check_device(device)
+    arrays = [(read_numbers(y) if tasks[0] == "regression" else y).to_numpy() for y in Y]
     _files.hint_at_odd_columns(table, reading, target=targets)
+    y = arrays[0] if len(Y) == 1 else np.column_stack(arrays)
+    return _Table(X, y, targets, tasks[0], forms)
 
-    from combutab import estimators
-    from combutab.core.device import resolve_device
-    from combutab.core.scores import check_defined
-    from combutab.evaluation import find_metric
 
-    with refusals(prefix="--metric: "):
-        measure = None if metric is None else find_metric(metric, kind)
-        if measure is not None and kind == "regression":
-            check_defined(measure.name, labels)
-    plain, cls = (
-        getattr(estimators, each + ("Regressor" if kind == "regression" else "Classifier"))
-        for each in ("MLP", name)
+def _save(estimator: Any, path: Path, data: _Table) -> None:
+    from combutab.cli import _files
+
+    target = data.targets[0] if len(data.targets) == 1 else data.targets
+    _files.write_whole(
+        path, lambda temporary: _files.save_with_format(estimator, temporary, data.forms, target)
     )
-    options: dict[str, Any] = {"n_members": members, "max_iter": epochs, "max_time": max_time}
-    options |= {"random_state": seed, "device": device}
-    options |= {"activation": activation} if name != "Pack" else {}
-    if name == "Pack" and activation is not None:
-        options["activations"] = [activation]
-    if name == "MLP" and preset == "fast":
-        options["n_members"] = members or 1
-    options |= _settings(model, cls, plain, given)
-    options |= _scoring(cls, measure, labels)
-    estimator = cls(**{name: value for name, value in options.items() if value is not None})
-    X, groups, aside, blocks = _rows_of_split(estimator, X, split)
-    echo_on_terminal(
-        f"{data.name}: {counted(len(X), 'row')}, {kind} of {_files.list_names(targets)} by "
-        f"{counted(X.shape[1], 'column')} with {model}, on {resolve_device(device)}"
-    )
-    with noted_warnings() as noted:
-        _train_whole(estimator, model, X, labels, groups)
-    random_split: dict[str, Any] = {"cv": "auto"} if name == "Pack" else {"validation_split": None}
-    saved = copy(estimator).set_params(**random_split)
-    for column, words in estimator.encoder_.describe_columns().items():
-        if words.startswith(("date", "free text")):
-            echo_on_terminal(f"{column!r}: {words}")
-    kept = targets[0] if len(Y) == 1 else targets
-    _files.write_whole(out, lambda place: _files.save_with_format(saved, place, forms, kept))
-    if split == "random" and len(Y) == 1:
-        _warn_of_time_order(X, labels, kind)
-    echo(f"{kind.capitalize()} of {_files.list_names(targets)} with {model}: {_trained(estimator)}")
-    scores = _show_scores(estimator, labels, targets, metric, aside, blocks)
-    estimator.set_params(**random_split)
-    seconds = time.perf_counter() - started
-    if report is not None:
-        n_aside = "none" if scores is None else f"{scores.n_rows:,}, {split}"
-        facts = {"Table": data.name, "Target": ", ".join(targets), "Rows": f"{len(X):,}"}
-        facts |= (
-            {"Saved model": "trained again on all rows"} if refit and scores is not None else {}
-        )
-        facts |= {"Rows set aside": n_aside, "Date": time.strftime("%Y-%m-%d")}
-        facts["Time"] = f"{seconds:.1f} s"
-        with refusals(ValueError, prefix="--report: "), spinner("Writing the report"):
-            from combutab.reports import write_report
-
-            found = _report(
-                estimator,
-                X,
-                labels,
-                scores,
-                target=", ".join(targets),
-                facts=facts,
-                warnings=noted,
-                file=out.name,
-                scoring=metric,
-            )
-            _files.write_whole(report, lambda place: write_report(found, place))
-        echo_on_terminal(f"Wrote {report}")
-    if refit and scores is not None:
-        again, trained = _of_all_rows(estimator)
-        _train_whole(again, model, X, labels, kept=f"; {out} has the model of these scores")
-        _files.write_whole(out, lambda place: _files.save_with_format(again, place, forms, kept))
-        echo(
-            f"The model in {out} was trained again on all {len(X):,} rows, {trained}. The scores "
-            "above are those of the first training, which did not use the rows set aside."
-        )
-        seconds = time.perf_counter() - started
-    echo_on_terminal(f"Wrote the model to {out} ({seconds:.1f} s)")
 
 
 # ---- Options: the model, its parameters, and the metric ------------------------------------------
 
 
-def _chosen_model(preset: str, model: str | None) -> str:
+def _model_name(options: FitOptions) -> str:
     """The model by its name in ``--model``; raises UserError where the options disagree."""
+    preset, model = options.preset, options.model
     if (preset, model) in {("best", "mlp"), ("best", "tabm"), ("fast", "pack")}:
         raise UserError(
             f"--preset {preset} and --model {model} cannot be combined: --preset best uses "
@@ -327,9 +322,9 @@ def _chosen_model(preset: str, model: str | None) -> str:
 def _read_settings(texts: Sequence[str]) -> dict[str, Any]:
     """The parameters that ``--set`` gives, and their values.
 
-    Raises UserError if no estimator has such a parameter, or another option sets it.
+    Raises UserError if another option sets a parameter.
     """
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not value:
@@ -338,84 +333,109 @@ def _read_settings(texts: Sequence[str]) -> dict[str, Any]:
             )
         if name in _OPTIONS:
             raise UserError(f"--set {name} is not possible; use {_OPTIONS[name]} instead")
-        if name not in PARAMETERS:
-            hint = known_instead(name, PARAMETERS)
-            raise UserError(f"--set {name}: there is no such parameter; {hint}")
-        found[name] = _WORDS.get(value.lower(), value)
+        settings[name] = _WORDS.get(value.lower(), value)
         with suppress(ValueError, SyntaxError):  # of a word
-            found[name] = ast.literal_eval(value)
-    return found
+            settings[name] = ast.literal_eval(value)
+    return settings
 
 
-def _settings(model: str, cls: Any, plain: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of an estimator; a pack's members are of the class ``plain``.
+def _build_estimator(
+    options: FitOptions, model: str, settings: Mapping[str, Any], data: _Table
+) -> Any:
+    """The estimator that the options describe.
 
-    Raises UserError if it has no such parameter.
+    Raises UserError if it has no such parameter, or the metric is not one of the task.
     """
-    found: dict[str, Any] = {}
-    own = cls().get_params(deep=False)
-    members = plain().get_params(deep=False) if "member_params" in own else {}
-    for name, value in given.items():
-        if name in own:
-            found[name] = value
-        elif name in members:
-            found.setdefault("member_params", {})[name] = value
-        else:
-            known = [each for each in PARAMETERS if each in own | members]
+    from combutab import estimators
+    from combutab.cli import _files
+
+    _files.check_device(options.device)
+    suffix = "Regressor" if data.task == "regression" else "Classifier"
+    cls = getattr(estimators, _MODELS[model] + suffix)
+    members = options.members
+    if model == "mlp" and options.preset == "fast":
+        members = members or 1
+    parameters: dict[str, Any] = {"n_members": members, "max_iter": options.epochs}
+    parameters |= {"max_time": options.max_time, "random_state": options.seed}
+    parameters["device"] = options.device
+    if model == "pack":
+        parameters["activations"] = options.activation and [options.activation]
+    else:
+        parameters["activation"] = options.activation
+    parameters |= _parameters_of(model, cls, getattr(estimators, f"MLP{suffix}"), settings)
+    if options.metric is not None:
+        parameters |= _scoring(cls, options.metric, data)
+    return cls(**{name: value for name, value in parameters.items() if value is not None})
+
+
+def _parameters_of(
+    model: str, cls: Any, member_class: Any, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Parameters of an estimator, or of a pack's members."""
+    parameters: dict[str, Any] = {}
+    names = cls().get_params(deep=False)
+    member_names = member_class().get_params(deep=False) if "member_params" in names else {}
+    for name, value in settings.items():
+        if name in _NOT_SET or name not in names | member_names:
+            known_names = sorted((names | member_names).keys() - _NOT_SET - _OPTIONS.keys())
+            hint = known_instead(name, known_names)
             raise UserError(
-                f"--set {name}: the model {model} has no such parameter; "
-                f"{known_instead(name, known)}"
+                f"--set {name}: there is no such parameter of the model {model}; {hint}"
             )
-    return found
+        if name in names:
+            parameters[name] = value
+        else:
+            parameters.setdefault("member_params", {})[name] = value
+    return parameters
 
 
-def _scoring(cls: Any, metric: Metric | None, labels: np.ndarray) -> dict[str, Any]:
-    """The parameter that has epochs, or a pack's networks, chosen by a metric.
+def _scoring(cls: Any, name: str, data: _Table) -> dict[str, Any]:
+    """The parameter by which a metric chooses epochs, or a pack's networks.
 
-    The loss does as well for log loss, R2, RMSE and MSE.
+    Log loss, R2, RMSE and MSE need none, because the loss chooses the same.
     """
-    if metric is None or metric.name in ("log_loss", "r2", "rmse", "mse"):
+    from combutab.core.scores import check_defined
+    from combutab.evaluation import find_metric
+
+    with refusals(prefix="--metric: "):
+        metric = find_metric(name, data.task)
+        if data.task == "regression":
+            check_defined(metric.name, data.y)
+    if metric.name in ("log_loss", "r2", "rmse", "mse"):
         return {}
-    n_classes = (
-        len(set(labels.tolist())) if "Classifier" in cls.__name__ and labels.ndim == 1 else 2
-    )
-    which = "scoring" if hasattr(cls, "scoring") else "early_stopping_scoring"
-    return {which: metric.scorer_name(n_classes)}
+    n_classes = 2 if data.task == "regression" else len(set(data.y.tolist()))
+    parameter = "scoring" if hasattr(cls, "scoring") else "early_stopping_scoring"
+    return {parameter: metric.scorer_name(n_classes)}
 
 
 # ---- Rows that are set aside: the latest ones, or whole groups -----------------------------------
 
 
-def _rows_of_split(
-    estimator: Any, X: pd.DataFrame, split: str
-) -> tuple[pd.DataFrame, Any, str, np.ndarray | None]:
+def _split_rows(estimator: Any, X: pd.DataFrame, split: str) -> _Split:
     """Have an estimator set aside the rows that ``--split`` asks for.
-
-    Returns the table without the column of groups, the groups if there are any, which rows are set
-    aside in words, if they are not random ones, and the blocks of time of these rows.
 
     Raises UserError if there is no such column, or it does not order or group the rows.
     """
     from combutab.cli import _files
 
     if split == "random":
-        return X, None, "", None
+        return _Split(X)
     how, column = _files.column_of_split(X, split)
-    pack = hasattr(estimator, "cv")
+    is_pack = hasattr(estimator, "cv")
     if how == "time":
         latest = _latest(X[column], estimator.validation_fraction, split)
-        if pack:
+        if is_pack:
             estimator.set_params(cv=latest)
         else:
-            two = 2 if estimator.n_members == "auto" else estimator.n_members
-            estimator.set_params(validation_split=latest, n_members=two)
+            n_members = 2 if estimator.n_members == "auto" else estimator.n_members
+            estimator.set_params(validation_split=latest, n_members=n_members)
         first, last = X[column][latest].min(), X[column][latest].max()
         words = f"the latest by {column!r}, from {first} to {last}"
-        return X, None, words, _blocks(X[column], latest)
-    if not pack:
+        return _Split(X, set_aside=words, time_blocks=_blocks(X[column], latest))
+    if not is_pack:
         estimator.set_params(early_stopping=True)
     groups = X[column].astype(str).to_numpy()
-    return X.drop(columns=column), groups, f"whole groups of {column!r}", None
+    return _Split(X.drop(columns=column), groups, f"whole groups of {column!r}")
 
 
 def _blocks(times: pd.Series, latest: np.ndarray) -> np.ndarray:
@@ -446,7 +466,7 @@ def _latest(column: pd.Series, fraction: float, split: str) -> np.ndarray:
     return latest
 
 
-def _of_all_rows(estimator: Any) -> tuple[Any, str]:
+def _for_all_rows(estimator: Any) -> tuple[Any, str]:
     """An unfitted estimator that trains on all rows as a fitted one did, and how, in words.
 
     Networks train for the epochs that the best ones took, the median over them. A pack chooses
@@ -470,64 +490,80 @@ def _of_all_rows(estimator: Any) -> tuple[Any, str]:
     ), f"for {counted(n_epochs, 'epoch')}, the best epoch of the first training"
 
 
-_ENOUGH, _MOST = 500, 4000  # rows for a look at the order, at least and at most
-_MUCH = 0.1  # difference of R2 or ROC AUC that is worth a warning
+_MIN_ROWS, _MAX_ROWS = 500, 4000  # that the trees of the warning are trained and tested on
+_LARGE_DIFFERENCE = 0.1  # of R2 or ROC AUC
 
 
-def _warn_of_time_order(X: pd.DataFrame, y: np.ndarray, kind: str) -> None:
-    """Warn where rows are in the order of dates, and random rows say too much of later ones.
+def _warn_of_time_order(X: pd.DataFrame, y: np.ndarray, task: str) -> None:
+    """Warn if rows are in the order of dates, and later rows are much harder to predict.
 
     Small gradient-boosted trees are trained on the earliest four fifths of the rows, and on a
-    random four fifths: what they score on the others shows the difference within a second.
+    random four fifths. The difference of their scores on the other rows takes a second.
     """
     import numpy as np
     import pandas as pd
+
+    rows = np.arange(len(X))
+    if len(X) > _MAX_ROWS:
+        rows = np.linspace(0, len(X) - 1, _MAX_ROWS).astype(int)
+    name = _sorting_date(X)
+    if len(rows) < _MIN_ROWS or name is None:
+        return
+    table = X.iloc[rows]
+    by_time = np.argsort(table[name].to_numpy(), kind="stable")
+    at_random = np.random.default_rng(0).permutation(len(rows))
+    numbers = np.column_stack([_as_floats(column) for _, column in table.items()])
+    labels = y[rows].astype(float) if task == "regression" else pd.factorize(y[rows])[0]
+    later = _score_of_trees(numbers[by_time], labels[by_time], task)
+    random = _score_of_trees(numbers[at_random], labels[at_random], task)
+    if later is None or random is None:
+        return
+    if random["score"] - later["score"] > _LARGE_DIFFERENCE and random["low"] > later["high"]:
+        warn(
+            f"the rows are sorted by {name!r}. Boosted trees that are trained on the earlier rows "
+            f"have {later['title']} {later['score']:.2f} on the latest rows, but "
+            f"{random['score']:.2f} on random rows. The scores below may be too optimistic for "
+            f"future rows; use --split time:{name} to set the latest rows aside"
+        )
+
+
+def _sorting_date(X: pd.DataFrame) -> str | None:
+    """The first column of dates by which the rows are sorted."""
+    import pandas as pd
+
+    for name, column in X.items():
+        if not pd.api.types.is_datetime64_any_dtype(column.dtype):
+            continue
+        dates = column.dropna()
+        is_sorted = dates.is_monotonic_increasing or dates.is_monotonic_decreasing
+        if is_sorted and dates.nunique() > len(X) // 20:
+            return str(name)
+    return None
+
+
+def _score_of_trees(numbers: np.ndarray, labels: np.ndarray, task: str) -> Any:
+    """The score on the last fifth of the rows; None if all of its classes are new."""
+    import numpy as np
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     from combutab.core.threads import limit_openmp, tree_threads
     from combutab.evaluation import evaluate_predictions
 
-    rows = np.arange(len(X)) if len(X) <= _MOST else np.linspace(0, len(X) - 1, _MOST).astype(int)
-    if len(rows) < _ENOUGH:
-        return
-    dates = [
-        name
-        for name, column in X.items()
-        if pd.api.types.is_datetime64_any_dtype(column.dtype)
-        and column.nunique() > len(X) // 20
-        and (column.dropna().is_monotonic_increasing or column.dropna().is_monotonic_decreasing)
-    ]
-    if not dates:
-        return
-    named, table = str(dates[0]), X.iloc[rows]
-    order = np.argsort(table[named].to_numpy(), kind="stable")
-    numbers = np.column_stack([_as_floats(column) for _, column in table.items()])
-    labels = pd.factorize(y[rows])[0] if kind != "regression" else y[rows].astype(float)
-    trees: Any = HistGradientBoostingRegressor
-    if kind != "regression":
-        trees = HistGradientBoostingClassifier
-    n_train, found = len(rows) * 4 // 5, []
-    for places in (order, np.random.default_rng(0).permutation(len(rows))):
-        train, test = places[:n_train], places[n_train:]
-        test = test[np.isin(labels[test], labels[train])] if kind != "regression" else test
-        if not len(test):  # all classes of the latest rows are new
-            return
-        model = trees(max_iter=50, early_stopping=False, random_state=0)
-        with limit_openmp(tree_threads(numbers[train].size)):
-            model.fit(numbers[train], labels[train])
-        scoring = ["r2" if kind == "regression" else "roc_auc"]
-        scores = evaluate_predictions(
-            model, numbers[test], labels[test], scoring=scoring, n_resamples=50
-        )
-        found.append(scores.table.iloc[0])
-    later, random = found
-    if random["score"] - later["score"] > _MUCH and random["low"] > later["high"]:
-        warn(
-            f"the rows are sorted by {named!r}. Boosted trees that are trained on the earlier rows "
-            f"have {later['title']} {later['score']:.2f} on the latest rows, but "
-            f"{random['score']:.2f} on random rows. The scores below may be too optimistic for "
-            f"future rows; use --split time:{named} to set the latest rows aside"
-        )
+    train, test = np.split(np.arange(len(labels)), [len(labels) * 4 // 5])
+    cls: Any = HistGradientBoostingRegressor
+    metric = "r2"
+    if task != "regression":
+        cls, metric = HistGradientBoostingClassifier, "roc_auc"
+        test = test[np.isin(labels[test], labels[train])]
+    if not len(test):
+        return None
+    model = cls(max_iter=50, early_stopping=False, random_state=0)
+    with limit_openmp(tree_threads(numbers[train].size)):
+        model.fit(numbers[train], labels[train])
+    scores = evaluate_predictions(
+        model, numbers[test], labels[test], scoring=[metric], n_resamples=50
+    )
+    return scores.table.iloc[0]
 
 
 def _as_floats(column: pd.Series) -> np.ndarray:
@@ -574,34 +610,33 @@ class _NetworksBar:
         del self.bar, self.task
 
 
-def _train_whole(
+def _train_with_progress(
     estimator: Any,
     model: str,
     X: pd.DataFrame,
     y: np.ndarray,
-    groups: Any = None,
-    kept: str = "; nothing is kept",
+    groups: np.ndarray | None = None,
+    interrupted: str = "; nothing is kept",
 ) -> None:
+    """Fit an estimator, with its progress on a terminal; ``interrupted`` is said after Ctrl-C."""
     from combutab.training import ProgressBar
 
-    shown: AbstractContextManager[Any] = nullcontext()
+    progress: AbstractContextManager[Any] = nullcontext()
     if hasattr(estimator, "callbacks"):
-        bar = ProgressBar(model, transient=True)
-        estimator.set_params(callbacks=[bar])
+        estimator.set_params(callbacks=[ProgressBar(model, transient=True)])
     elif hasattr(estimator, "set_callbacks"):
         estimator.set_callbacks(_NetworksBar(model, estimator))
     else:  # scikit-learn before 1.9
-        shown = spinner(f"Training {estimator.n_members} networks")
+        progress = spinner(f"Training {estimator.n_members} networks")
     try:
-        with refusals(ValueError, TypeError), own_warnings(), no_early_ends():
+        with refusals(ValueError, TypeError), own_warnings(), no_early_ends(), progress:
             warnings.filterwarnings("always", category=UserWarning)
             warnings.filterwarnings("error", "Training interrupted", UserWarning)
-            with shown:
-                estimator.fit(X, y, groups=groups)
+            estimator.fit(X, y, groups=groups)
     except UserError as error:  # scikit-learn's words of a parameter, among them
         raise UserError(re.sub(_OF_PARAMETER, r"--set \1 ", str(error))) from error
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(kept) from None
+        raise KeyboardInterrupt(interrupted) from None
 
 
 def _trained(estimator: Any) -> str:
@@ -610,13 +645,8 @@ def _trained(estimator: Any) -> str:
     return f"{counted(n_networks, 'network')}, {counted(n_epochs, 'epoch')}"
 
 
-def _show_scores(
-    estimator: Any,
-    y: np.ndarray,
-    targets: list[str],
-    metric: str | None,
-    aside: str,
-    blocks: np.ndarray | None,
+def _print_scores(
+    estimator: Any, data: _Table, split: _Split, metric: str | None
 ) -> PredictionScores | None:
     """Print the scores on the rows that were set aside."""
     from combutab.evaluation import evaluate_held_out
@@ -628,54 +658,61 @@ def _show_scores(
         )
         return None
     with refusals(prefix="--metric: "):
-        found = evaluate_held_out(estimator, y, scoring=metric, groups=blocks)
-    if aside:
-        echo(f"The rows set aside are {aside}.")
-    for line in str(found).splitlines():
+        scores = evaluate_held_out(estimator, data.y, scoring=metric, groups=split.time_blocks)
+    if split.set_aside:
+        echo(f"The rows set aside are {split.set_aside}.")
+    for line in str(scores).splitlines():
         echo(line)
     echo("")
-    if len(targets) > 1:
-        echo(
-            f"Scores are means over the targets. R2 of each: {_each_score(estimator, y, targets)}."
-        )
-    if not found.beats_baseline:
-        echo(f"The model's {found.table['title'].iloc[0]} is not better than the baseline's.")
+    if len(data.targets) > 1:
+        echo(f"Scores are means over the targets. R2 of each: {_r2_words(estimator, data)}.")
+    if not scores.beats_baseline:
+        echo(f"The model's {scores.table['title'].iloc[0]} is not better than the baseline's.")
     echo(
         "No row was scored by a network that was trained on it, or by an epoch or an ensemble that "
         "was chosen with it. The scores are estimates of those on new rows."
     )
-    return found
+    return scores
 
 
-def _each_score(estimator: Any, y: np.ndarray, targets: list[str]) -> str:
+def _r2_words(estimator: Any, data: _Table) -> str:
+    """R2 of each target."""
     import numpy as np
     from sklearn.metrics import r2_score
 
-    answers = getattr(estimator, estimator.target_.held_out_name)
-    rows = ~np.isnan(answers).any(1)
-    scores = r2_score(y[rows], answers[rows], multioutput="raw_values")
-    return ", ".join(f"{name!r} {r2:.4g}" for name, r2 in zip(targets, scores, strict=True))
+    predictions = getattr(estimator, estimator.target_.held_out_name)
+    rows = ~np.isnan(predictions).any(1)
+    scores = r2_score(data.y[rows], predictions[rows], multioutput="raw_values")
+    return ", ".join(f"{name!r} {r2:.4g}" for name, r2 in zip(data.targets, scores, strict=True))
 
 
-def _report(
-    estimator: Any, X: pd.DataFrame, y: np.ndarray, scores: PredictionScores | None, **told: Any
-) -> ModelReport:
-    """The model card: of the rows that were set aside, or where there are none, of all."""
+def _write_model_report(
+    path: Path,
+    estimator: Any,
+    X: pd.DataFrame,
+    y: np.ndarray,
+    scores: PredictionScores | None,
+    **details: Any,
+) -> None:
+    """Write the report on the rows that were set aside, or else on all rows."""
+    from combutab.cli import _files
     from combutab.preprocessing import expecting_later_rows
-    from combutab.reports import report_model
+    from combutab.reports import report_model, write_report
 
     if scores is None or scores.rows is None:
         scored = (
             "No rows were set aside, so there are no scores. The importances are computed on the "
             "training rows. They show which columns the model uses, not which help on new rows."
         )
-        return report_model(estimator, X, y, with_scores=False, scored=scored, **told)
-    scored = (
-        "The scores are computed on the rows that were set aside. Each row was predicted only by "
-        "networks that were not trained on it, and by epochs that were chosen without it. The "
-        "importances are those of the saved model on the same rows, which can include training "
-        "rows of some of its networks."
-    )
-    rows = scores.rows
-    with expecting_later_rows():
-        return report_model(estimator, X.iloc[rows], y[rows], scores=scores, scored=scored, **told)
+        report = report_model(estimator, X, y, with_scores=False, scored=scored, **details)
+    else:
+        scored = (
+            "The scores are computed on the rows that were set aside. Each row was predicted only "
+            "by networks that were not trained on it, and by epochs that were chosen without it. "
+            "The importances are those of the saved model on the same rows, which can include "
+            "training rows of some of its networks."
+        )
+        X, y = X.iloc[scores.rows], y[scores.rows]
+        with expecting_later_rows():
+            report = report_model(estimator, X, y, scores=scores, scored=scored, **details)
+    _files.write_whole(path, lambda temporary: write_report(report, temporary))

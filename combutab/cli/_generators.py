@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
+from combutab.cli._conditions import parse_conditions, parse_shares
 from combutab.cli._console import UserError, echo_on_terminal, own_warnings, refusals, spinner
 from combutab.cli._files import (
     FileFormat,
@@ -24,7 +25,15 @@ from combutab.cli._files import (
     write_table,
     write_whole,
 )
-from combutab.cli._options import beside, cannot_write, ending, find_columns, read_frequency
+from combutab.cli._options import (
+    GeneratorOptions,
+    RowOptions,
+    cannot_write,
+    ending,
+    find_columns,
+    path_beside,
+    read_frequency,
+)
 from combutab.core.state import unpack
 from combutab.core.text import counted, describe_generator
 from combutab.generators import (
@@ -140,12 +149,22 @@ def hint_at_few_values(table: pd.DataFrame) -> None:
         )
 
 
-def make_generator(model: str, protection: Mapping[str, Any], **options: Any) -> Any:
-    """Make the generator of a name; options that are None are as it has them itself."""
-    kind = {name.lower(): kind for name, kind in find_generators().items()}[model]
-    given = {name: value for name, value in options.items() if value is not None}
-    bar = ProgressBar(kind.__name__, transient=True, estimate=True)
-    return kind(**given, **protection, callbacks=[bar])
+def make_generator(
+    options: GeneratorOptions, protection: Mapping[str, Any], rules: Any, **settings: Any
+) -> Any:
+    """Make the generator that options describe; those that are None have its own defaults."""
+    classes = {name.lower(): cls for name, cls in find_generators().items()}
+    cls = classes[options.model or "tabflow"]
+    settings |= {"epochs": options.epochs, "max_time": options.max_time, "constraints": rules}
+    parameters = {name: value for name, value in settings.items() if value is not None}
+    bar = ProgressBar(cls.__name__, transient=True, estimate=True)
+    return cls(
+        **parameters,
+        **protection,
+        random_state=options.seed,
+        device=options.device,
+        callbacks=[bar],
+    )
 
 
 # ---- The training, which Ctrl-C may end before its time, and the files that it leaves ------------
@@ -204,7 +223,7 @@ class TrainingRun(Callback):
 
     def place(self, path: Path) -> Path:
         """Return the path to write to: beside a file that is there, after Ctrl-C."""
-        return beside(path, "interrupted") if self.interrupted and path.exists() else path
+        return path_beside(path, "interrupted") if self.interrupted and path.exists() else path
 
     def add(self, what: str, path: Path) -> None:
         """Note that a file is written."""
@@ -241,13 +260,13 @@ def save_generator(generator: Any, path: Path | None, forms: FileFormat) -> None
 _NUMBERS_PER_CELL = 4  # that sampling holds at a time, about
 
 
-def is_streamed(out: Path, condition: list[str] | None, shares: list[str] | None) -> bool:
-    """Tell whether rows are written part by part, so that memory holds any number of them."""
-    return ending(out) == ".parquet" and not condition and not shares
+def is_streamed(out: Path, options: RowOptions) -> bool:
+    """Tell whether rows are written part by part, so that any number of them fits into memory."""
+    return ending(out) == ".parquet" and not options.condition and not options.shares
 
 
 def check_size(n_rows: int, n_columns: int) -> None:
-    """Refuse what no memory of this machine would hold."""
+    """Refuse more rows than fit into the memory of this machine."""
     try:
         np.empty((n_rows, _NUMBERS_PER_CELL * n_columns))
     except (MemoryError, ValueError) as error:  # the second: more than an array can count
@@ -257,7 +276,44 @@ def check_size(n_rows: int, n_columns: int) -> None:
         ) from error
 
 
-def stream_rows(generator: Any, forms: FileFormat, n_rows: int, seed: int, out: Path) -> None:
+def write_sample(
+    generator: Any,
+    forms: FileFormat,
+    options: RowOptions,
+    n_rows: int,
+    out: Path,
+    *,
+    in_parts: bool = True,
+) -> pd.DataFrame | None:
+    """Write the rows that options ask for; returns them if they were not written in parts."""
+    if in_parts and is_streamed(out, options):
+        _stream_rows(generator, forms, n_rows, options.seed, out)
+        return None
+    check_size(n_rows, generator.n_features_in_)
+    conditions = parse_conditions(options.condition, generator.encoder_, forms)
+    shares = parse_shares(options.shares, generator.encoder_, forms, conditions)
+    shortfall = ""
+    with spinner(f"Making {counted(n_rows, 'row')}"), refusals():
+        table: pd.DataFrame
+        try:
+            table = generator.sample(
+                n_rows, conditions=conditions, shares=shares, random_state=options.seed
+            )
+        except ShortfallError as error:
+            table = error.rows
+            shortfall = (
+                f"only {len(table):,} of {counted(n_rows, 'row')} that meet the conditions were "
+                "found"
+            )
+            if not len(table):
+                raise UserError(f"{shortfall}; relax the conditions") from error
+        write_table(table, forms, out)
+    if shortfall:
+        raise UserError(f"{shortfall}; they are in {out}. Ask for fewer, or relax the conditions")
+    return table
+
+
+def _stream_rows(generator: Any, forms: FileFormat, n_rows: int, seed: int, out: Path) -> None:
     """Write rows to a Parquet file, part by part."""
     with spinner(f"Making {counted(n_rows, 'row')}"), refusals():
         try:
@@ -266,32 +322,3 @@ def stream_rows(generator: Any, forms: FileFormat, n_rows: int, seed: int, out: 
                 generator.stream_rows(writer, n_rows, seed)
         except OSError as error:
             raise cannot_write(out, error) from error
-
-
-def write_rows(
-    generator: Any,
-    forms: FileFormat,
-    n_rows: int,
-    conditions: Mapping[Any, Any],
-    shares: Mapping[Any, Mapping[Any, float]],
-    seed: int,
-    out: Path,
-) -> pd.DataFrame:
-    """Write rows that meet conditions to a file, and return them; a UserError if some lack."""
-    missed = ""
-    with spinner(f"Making {counted(n_rows, 'row')}"), refusals():
-        table: pd.DataFrame
-        try:
-            table = generator.sample(
-                n_rows, conditions=conditions, shares=shares, random_state=seed
-            )
-        except ShortfallError as error:
-            table = error.rows
-            asked = counted(n_rows, "row")
-            missed = f"only {len(table):,} of {asked} that meet the conditions were found"
-            if not len(table):
-                raise UserError(f"{missed}; relax the conditions") from error
-        write_table(table, forms, out)
-    if missed:
-        raise UserError(f"{missed}; they are in {out}. Ask for fewer, or relax the conditions")
-    return table

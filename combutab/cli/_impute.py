@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,12 +17,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def impute(
+@dataclass(frozen=True, kw_only=True)
+class ImputeOptions(_options.GeneratorOptions):
+    """The options of ``combutab impute``."""
+
     data: Annotated[
         Path,
         typer.Argument(metavar="DATA", help=f"{_options.TABLE}. Its empty cells are filled."),
-    ],
-    out: _options.Out,
+    ]
     n_draws: Annotated[
         int,
         typer.Option(
@@ -30,77 +33,45 @@ def impute(
             "shows how uncertain it is.",
             min=1,
         ),
-    ] = 1,
-    model: _options.Generator = None,
+    ] = 1
     model_file: Annotated[
         Path | None,
         typer.Option(
             help="Saved generator of a table with the same columns (`combutab synth --save`). It "
             "fills the cells, and no generator is trained on DATA."
         ),
-    ] = None,
-    discrete: _options.Discrete = None,
-    min_frequency: _options.MinFrequency = None,
-    identifiers: _options.Identifiers = None,
-    drop: _options.Drop = None,
-    sep: _options.Sep = None,
-    decimal: _options.Decimal = None,
-    thousands: _options.Thousands = None,
-    encoding: _options.Encoding = None,
-    header_row: _options.HeaderRow = None,
-    sheet: _options.Sheet = None,
-    missing: _options.Missing = None,
-    not_missing: _options.NotMissing = None,
-    constraints: _options.Constraints = None,
-    epochs: Annotated[int | None, _options.epochs_option(_options.GENERATOR_EPOCHS)] = None,
-    max_time: _options.MaxTime = None,
-    seed: _options.Seed = 0,
-    device: _options.Device = "auto",
-    guard_formulas: _options.Guard = False,
-    save: _options.Save = None,
-) -> None:
+    ] = None
+
+
+def impute(options: ImputeOptions) -> None:
     """Impute the missing cells of a table with a generator that is trained on it.
 
     Each missing cell is drawn at random, given the other cells of its row. If Ctrl-C interrupts the
     training, the cells are filled by the generator as trained so far. A file that exists already is
     then kept: "-interrupted" is added to the name of the new one.
     """
-    training: dict[str, Any] = {
-        "--model": model,
-        "--discrete": discrete,
-        "--min-frequency": min_frequency,
-    }
-    training |= {"--identifiers": identifiers, "--epochs": epochs, "--max-time": max_time}
-    training |= {"--constraints": constraints, "--save": save}
-    for option, value in training.items():
-        if model_file is not None and value is not None:
-            raise UserError(
-                f"{option} applies to training, but {model_file} is trained already; leave "
-                f"{option} or --model-file out"
-            )
-
     started = time.perf_counter()
-    _options.check_ending(out)
-    places = [out] if n_draws == 1 else [_options.beside(out, str(i + 1)) for i in range(n_draws)]
-    inputs = {"DATA": data, "--model-file": model_file, "--constraints": constraints}
-    _options.check_outputs({"--save": save}, inputs)
-    for place in places:
-        _options.check_outputs({"OUT": place}, inputs | {"--save": save})
-    _options.check_replaceable("--save", save)
-    if model_file is not None:
-        _options.check_model(model_file)
-    named = None if identifiers == ["none"] else identifiers
-    reading = _options.read_options(
-        sep, decimal, thousands, encoding, header_row, sheet, missing, not_missing
+    data, out, model_file = options.data, options.out, options.model_file
+    n_draws = options.n_draws
+    paths = [out]
+    if n_draws > 1:
+        paths = [_options.path_beside(out, str(i + 1)) for i in range(n_draws)]
+    _check_impute_options(options, paths)
+    reading = _options.with_known_header(options.reading, data, model_file)
+    _options.check_table(
+        data,
+        reading,
+        drop=options.drop,
+        discrete=options.discrete,
+        identifiers=options.named_identifiers,
     )
-    reading = _options.with_known_header(reading, data, model_file)
-    _options.check_table(data, reading, drop=drop, discrete=discrete, identifiers=named)
 
     from combutab.cli import _files
 
     like = None if model_file is None else _files.read_format(model_file)
-    table, forms, listed = _files.read_to_learn(data, reading, drop, discrete, like)
-    _files.hint_before_learning(table, reading, forms, out, guard_formulas)
+    table, forms, listed = _files.read_to_learn(data, reading, options.drop, options.discrete, like)
+    forms.guarded = options.guard_formulas
+    _files.hint_before_learning(table, reading, forms, out)
     n_missing = int(table.isna().to_numpy().sum())
     if not n_missing:
         raise UserError(f"{data} has no missing cells to fill")
@@ -108,20 +79,19 @@ def impute(
     from combutab.cli import _generators
     from combutab.core.device import resolve_device
 
-    rules = _generators.read_rules(constraints)
-    _files.check_device(device)
+    rules = _generators.read_rules(options.constraints)
+    _files.check_device(options.device)
     if model_file is not None:
-        generator, _ = _generators.load_generator(model_file, device)
+        generator, _ = _generators.load_generator(model_file, options.device)
     else:
-        protection = _generators.read_protection(min_frequency, identifiers, table.columns)
-        columns = _generators.probe(table, listed, protection, to_save=save is not None)
-        options = {"epochs": epochs, "max_time": max_time, "random_state": seed, "device": device}
-        generator = _generators.make_generator(
-            model or "tabflow", protection, constraints=rules, **options
+        protection = _generators.read_protection(
+            options.min_frequency, options.identifiers, table.columns
         )
+        columns = _generators.probe(table, listed, protection, to_save=options.save is not None)
+        generator = _generators.make_generator(options, protection, rules)
         echo_on_terminal(
             f"{data.name}: {n_missing:,} of {table.size:,} cells are missing; "
-            f"{type(generator).__name__} on {resolve_device(device)}"
+            f"{type(generator).__name__} on {resolve_device(options.device)}"
         )
         if not listed:
             _generators.hint_at_few_values(table)
@@ -129,14 +99,36 @@ def impute(
     with run.reported():
         if model_file is None:
             run.fit(table, columns.discrete_columns)
-            run.save(save, forms)
-        places = [run.place(place) for place in places]
-        for filled, place in zip(_fill(generator, table, n_draws, seed), places, strict=True):
-            _files.write_table(filled, forms, place)
-            run.add("the filled table", place)
-        which = places[0] if n_draws == 1 else f"{places[0]} to {places[-1]}"
+            run.save(options.save, forms)
+        paths = [run.place(path) for path in paths]
+        tables = _fill(generator, table, n_draws, options.seed)
+        for filled, path in zip(tables, paths, strict=True):
+            _files.write_table(filled, forms, path)
+            run.add("the filled table", path)
+        names = paths[0] if n_draws == 1 else f"{paths[0]} to {paths[-1]}"
         seconds = time.perf_counter() - started
-        echo_on_terminal(f"Filled {counted(n_missing, 'cell')}: {which} ({seconds:.1f} s)")
+        echo_on_terminal(f"Filled {counted(n_missing, 'cell')}: {names} ({seconds:.1f} s)")
+
+
+def _check_impute_options(options: ImputeOptions, paths: list[Path]) -> None:
+    """Check that the options agree, and that the files can be written."""
+    model_file = options.model_file
+    fields = ("model", "discrete", "min_frequency", "identifiers", "epochs", "max_time")
+    if model_file is not None:
+        for option in _options.given_options(options, *fields, "constraints", "save"):
+            raise UserError(
+                f"{option} applies to training, but {model_file} is trained already; leave "
+                f"{option} or --model-file out"
+            )
+    _options.check_ending(options.out)
+    inputs = {"DATA": options.data, "--model-file": model_file}
+    inputs["--constraints"] = options.constraints
+    _options.check_outputs({"--save": options.save}, inputs)
+    for path in paths:
+        _options.check_outputs({"OUT": path}, inputs | {"--save": options.save})
+    _options.check_replaceable("--save", options.save)
+    if model_file is not None:
+        _options.check_model(model_file)
 
 
 def _fill(generator: Any, table: pd.DataFrame, n_draws: int, seed: int) -> list[pd.DataFrame]:

@@ -1,54 +1,64 @@
 """The options that several commands have, each declared once, and the checks of their values.
 
-Nothing here imports a heavy library, so that help and errors are printed at once.
+The options of a command are the fields of a dataclass, and those of its bases. Nothing here imports
+a heavy library, so that help and errors are printed at once.
 """
 
 from __future__ import annotations
 
-import codecs
 import fnmatch
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import wraps
+from inspect import Signature, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 from combutab.cli._console import UserError
-from combutab.core.metrics import METRICS, choose_metric, metric_names, named_metric, plain_name
-from combutab.core.text import did_you_mean, known_instead, no_column, parse_seconds
-from combutab.core.textfile import (
-    SEPARATORS,
-    Reading,
-    TableError,
-    check_separator,
-    read_header,
-    suggest_header,
-)
+from combutab.core.metrics import METRICS, metric_names
+from combutab.core.text import no_column, parse_seconds
+from combutab.core.textfile import SEPARATORS, Reading, read_header, suggest_header
 
 READABLE = ".csv, .tsv (both also with .gz), .parquet or .xlsx"
 TABLE = f"Table with a header line: {READABLE}"
 GENERATORS = ["ctgan", "tabflow", "tvae"]  # of combutab.generators, which takes seconds to import
-ACTIVATIONS = [  # of combutab.activations, as well
-    *("relu", "leaky_relu", "prelu", "elu", "selu", "celu", "pelu", "silu", "swish", "gelu"),
-    *("mish", "tanh", "sigmoid", "logistic", "hardsilu", "softplus", "nlrelu", "identity", "dyt"),
-    *("derf", "snake", "rational", "blend", "combu", "combu-random", "complex-combu", "pln"),
-    *("pln-4", "pln-8", "pls", "pls-2", "la-silu", "la-hardsilu"),
-]
-_SEP = 'Separator between the cells of a text file, such as ";", "|" or "tab".'
-_DECIMAL = 'Decimal mark of a text file: "," for numbers such as 0,125, "." for 0.125.'
-_THOUSANDS = 'Thousands separator of a text file, such as ",", "." or "space".'
-_ENCODING = "Character encoding of a text file, such as latin-1 or cp1252."
-_HEADER_ROW = "Line of the header in a text or Excel file, from 1."
-_SHEET = "Name or number of the sheet of an Excel file."
-_MISSING = (
-    "Text that stands for missing values besides empty cells, NA, nan, null and None, such as "
-    "'Not Available'. Can be repeated."
-)
-_NOT_MISSING = "NA, nan, null, None or N/A, where it is a value of text columns. Can be repeated."
+Options = TypeVar("Options")
+
+
+def command_of(run: Callable[[Options], None]) -> Callable[..., None]:
+    """Make a command of a function of one dataclass, whose fields are the command's options.
+
+    The fields of the class itself come first.
+    """
+    cls: Any = get_type_hints(run)["options"]
+    annotations = get_type_hints(cls, include_extras=True)
+    shared = {field.name for base in cls.__bases__ if is_dataclass(base) for field in fields(base)}
+    parameters = [
+        parameter.replace(annotation=annotations[name])
+        for name, parameter in signature(cls).parameters.items()
+    ]
+
+    @wraps(run)
+    def command(**values: Any) -> None:
+        run(cls(**values))
+
+    parameters.sort(key=lambda parameter: parameter.name in shared)
+    command.__dict__["__signature__"] = Signature(parameters)
+    command.__annotations__ = annotations
+    return command
+
+
+def given_options(options: Any, *names: str) -> list[str]:
+    """List the options of these fields that have a value."""
+    return [f"--{n.replace('_', '-')}" for n in names if getattr(options, n) is not None]
+
+
+# ---- Values of options ---------------------------------------------------------------------------
 
 
 def generator_names() -> list[str]:
@@ -58,114 +68,21 @@ def generator_names() -> list[str]:
     return sorted(name.lower() for name in names if name != "PrivateSynthesizer")  # by --epsilon
 
 
-def one_of(names: list[str], name: str) -> str:
-    """Return the one of the names that an option names in any case."""
+def one_of(names: Sequence[str], name: str) -> str:
+    """Return the one of the names that an option gives in any case."""
     if name.lower() not in names:
         raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, names))}.")
     return name.lower()
 
 
-def each_of(names: list[str], text: str) -> str:
-    """Return names that an option names, separated by commas."""
-    return ",".join(one_of(names, name.strip()) for name in text.split(","))
-
-
-def check_split(text: str) -> str:
-    """Return what --split names: random, or how and by which column rows are split."""
-    if text == "random" or re.fullmatch(r"(time|group):.+", text, re.DOTALL):
-        return text
-    raise typer.BadParameter(
-        f"{text!r} is not a way to split rows; give random, time:COLUMN or group:COLUMN."
+def choice_option(names: Sequence[str], help: str, **settings: Any) -> Any:
+    """An option that takes one of these names."""
+    return typer.Option(
+        metavar=f"<{'|'.join(names)}>",
+        callback=lambda name: name and one_of(names, name),
+        help=help,
+        **settings,
     )
-
-
-def check_activations(text: str | None) -> str | None:
-    """Find out whether activations that an option names, separated by commas, are known."""
-    package = sys.modules.get("combutab.activations")
-    known = ACTIVATIONS if package is None else list(package.ACTIVATIONS)
-    for name in () if text is None else text.split(","):
-        plain = re.sub("^(blend-)+", "", name.strip())
-        if plain not in known and not re.fullmatch(r"(pln|pls)-\d+", plain):
-            hint = did_you_mean(plain, known, n=1)
-            raise typer.BadParameter(
-                f"unknown activation {name.strip()!r}{f' ({hint})' if hint else ''}; known: "
-                f"{', '.join(known)}, pln-N, pls-N, blend-NAME"
-            )
-    return text
-
-
-def read_metric(name: str | None, task: str = "auto") -> str | None:
-    """Return the metric that --metric names; raises UserError if there is none for the task."""
-    try:
-        return name and choose_metric(name, task).name
-    except ValueError as error:
-        raise UserError(f"--metric: {error}") from error
-
-
-def _as_scorer(name: str | None) -> str | None:
-    """Find out whether a metric is known, to scikit-learn at least."""
-    if name is None or named_metric(name) is not None:
-        return name
-    from sklearn.metrics import get_scorer_names
-
-    scorers = get_scorer_names()
-    if plain_name(name) not in scorers:
-        hint = known_instead(plain_name(name), [*metric_names(), *scorers], n=12)
-        raise UserError(f"--metric: {name!r} is not a known metric; {hint}")
-    return name
-
-
-def _generator_name(name: str | None) -> str | None:
-    return None if name is None else one_of(generator_names(), name)
-
-
-def _seconds(text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        return parse_seconds(f"{text}s" if text[-1:].isdigit() else text)
-    except ValueError:
-        raise typer.BadParameter(
-            f"{text!r} is not a time; give a number of seconds, or a time such as 90s, 2min or 1h."
-        ) from None
-
-
-def _as_separator(text: str | None) -> str | None:
-    """Take the option as the separator itself; a tab is hard to write on a command line."""
-    separator = "\t" if text in ("tab", "\\t") else text
-    try:
-        return None if separator is None else check_separator(separator)
-    except TableError as error:
-        raise typer.BadParameter(f"{error}.") from None
-
-
-def _as_decimal(text: str | None) -> str | None:
-    if text in (None, ".", ","):
-        return text
-    raise typer.BadParameter(f'{text!r} is not a decimal mark; give "." or ",".')
-
-
-def _as_thousands(text: str | None) -> str | None:
-    if text in (None, ".", ",", "'", "space", " "):
-        return " " if text == "space" else text
-    raise typer.BadParameter(
-        f'{text!r} is not a thousands separator; give ".", ",", "\'" or "space".'
-    )
-
-
-def _as_encoding(text: str | None) -> str | None:
-    try:
-        return text if text is None or codecs.lookup(text) else None
-    except LookupError:
-        raise typer.BadParameter(
-            f"{text!r} is not a known encoding; give a name such as utf-8, latin-1 or cp1252."
-        ) from None
-
-
-def _as_device(text: str) -> str:
-    if re.fullmatch(r"auto|cpu(:0)?|cuda(:\d+)?", text):
-        return text
-    raise typer.BadParameter(f"{text!r} is not a device; give auto, cpu, cuda or cuda:N.")
 
 
 def columns_option(help: str, **settings: Any) -> Any:
@@ -176,13 +93,12 @@ def columns_option(help: str, **settings: Any) -> Any:
 def metric_option(help: str, *, scorers: bool = False, **settings: Any) -> Any:
     """--metric: a metric by its name, or also one of scikit-learn's scorers."""
     names = "; ".join(", ".join(metric_names(task)) for task in METRICS)
-    also = "; or another scorer of scikit-learn" if scorers else ""
-    callback = _as_scorer if scorers else lambda name: read_metric(name)
-    return typer.Option(help=f"{help}: {names}{also}.", callback=callback, **settings)
+    scorer = "; or another scorer of scikit-learn" if scorers else ""
+    return typer.Option(help=f"{help}: {names}{scorer}.", **settings)
 
 
 def epochs_option(default: str) -> Any:
-    """--epochs: the most that a training takes, and how many it takes by default."""
+    """--epochs: the maximum number of epochs, and the default in words."""
     return typer.Option(
         help="Maximum number of epochs (passes over the training rows).",
         min=1,
@@ -190,9 +106,76 @@ def epochs_option(default: str) -> Any:
     )
 
 
+def split_option(help: str) -> Any:
+    """--split: how rows are split, at random or by a column."""
+    return typer.Option(
+        metavar="<random|time:COLUMN|group:COLUMN>", callback=_check_split, help=help
+    )
+
+
+def _check_split(text: str) -> str:
+    if text == "random" or re.fullmatch(r"(time|group):.+", text, re.DOTALL):
+        return text
+    raise typer.BadParameter(
+        f"{text!r} is not a way to split rows; give random, time:COLUMN or group:COLUMN."
+    )
+
+
+def _generator_name(name: str | None) -> str | None:
+    return name and one_of(generator_names(), name)
+
+
+def _parse_time(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        return parse_seconds(f"{text}s" if text[-1:].isdigit() else text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is not a time; give a number of seconds, or a time such as 90s, 2min or 1h."
+        ) from None
+
+
+def _parse_mark(text: str | None) -> str | None:
+    """A separator: tabs and spaces are hard to write on a command line."""
+    return {"tab": "\t", "\\t": "\t", "space": " "}.get(text or "", text)
+
+
+def _parse_decimal(text: str | None) -> str | None:
+    return text and one_of(DECIMALS, text)
+
+
+def _parse_thousands(text: str | None) -> str | None:
+    mark = _parse_mark(text)
+    return mark and one_of(THOUSANDS, mark)
+
+
+def read_frequency(min_frequency: float | None) -> float:
+    """A number of rows as an integer, or a share of them; by default 5.
+
+    >>> read_frequency(5.0), read_frequency(0.01), read_frequency(None)
+    (5, 0.01, 5)
+    """
+    if min_frequency is None:
+        return 5
+    number: float = int(min_frequency) if min_frequency.is_integer() else min_frequency
+    if 0 < number < 1 or (isinstance(number, int) and number >= 1):
+        return number
+    raise UserError(
+        f"--min-frequency {min_frequency:g} is not possible; give a whole number of rows, at "
+        "least 1, or a share of the rows between 0 and 1"
+    )
+
+
+def _check_frequency(min_frequency: float | None) -> float | None:
+    read_frequency(min_frequency)
+    return min_frequency
+
+
+# ---- Options -------------------------------------------------------------------------------------
+
 GENERATOR_EPOCHS = "tabflow: enough for 20,000 training steps; ctgan, tvae: 300"
-
-
+DECIMALS, THOUSANDS = (".", ","), (".", ",", "'", " ")
 Table = Annotated[Path, typer.Argument(metavar="DATA", help=f"{TABLE}.")]
 Out = Annotated[
     Path,
@@ -208,25 +191,6 @@ Guard = Annotated[
         "formula.",
     ),
 ]
-Sep = Annotated[
-    str | None, typer.Option(help=_SEP, callback=_as_separator, show_default="detected")
-]
-Decimal = Annotated[
-    str | None, typer.Option(help=_DECIMAL, callback=_as_decimal, show_default="detected")
-]
-Thousands = Annotated[
-    str | None,
-    typer.Option(help=_THOUSANDS, callback=_as_thousands, show_default="detected"),
-]
-Encoding = Annotated[
-    str | None, typer.Option(help=_ENCODING, callback=_as_encoding, show_default="detected")
-]
-HeaderRow = Annotated[
-    int | None, typer.Option(help=_HEADER_ROW, min=1, show_default="the first line with a value")
-]
-Sheet = Annotated[str | None, typer.Option(help=_SHEET, show_default="the first sheet")]
-Missing = Annotated[list[str] | None, typer.Option(metavar="TEXT", help=_MISSING)]
-NotMissing = Annotated[list[str] | None, typer.Option(metavar="TEXT", help=_NOT_MISSING)]
 Drop = Annotated[
     list[str] | None,
     columns_option("Columns to leave out, separated by commas; 'street_*' matches several."),
@@ -244,20 +208,18 @@ Discrete = Annotated[
         "boolean columns are always categories."
     ),
 ]
-TASKS = ["auto", "classification", "regression"]
 Task = Annotated[
     str,
-    typer.Option(
-        help="Prediction task: classification, regression, or auto to infer it from the target.",
-        callback=lambda task: one_of(TASKS, task),
+    choice_option(
+        ("auto", "classification", "regression"),
+        "Prediction task: classification, regression, or auto to infer it from the target.",
     ),
 ]
 Device = Annotated[
     str,
     typer.Option(
         help="Device that computes: cpu, cuda, cuda:N for GPU number N, or auto for a GPU if there "
-        "is one.",
-        callback=_as_device,
+        "is one."
     ),
 ]
 Seed = Annotated[
@@ -268,102 +230,199 @@ Seed = Annotated[
         max=2**32 - 1,
     ),
 ]
-
 MaxTime = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        callback=_seconds,
+        callback=_parse_time,
         help="Time limit of the training, in seconds or as 90s, 2min or 1h. Training stops at the "
         "end of the epoch in which it is reached.",
         show_default="no limit",
     ),
 ]
-Generator = Annotated[
-    str | None,
-    typer.Option(
-        metavar=f"<{'|'.join(generator_names())}>",
-        callback=_generator_name,
-        help="Generator to train: TabFlow (autoregressive, with flow matching for numbers), CTGAN "
-        "(a GAN) or TVAE (a variational autoencoder).",
-        show_default="tabflow",
+Model = Annotated[
+    Path,
+    typer.Argument(
+        metavar="MODEL", help="Model file, written by `combutab fit` or by the Python library."
     ),
 ]
 
 
-def read_frequency(min_frequency: float | None) -> float:
-    """A number of rows as an integer, or a share of them; 5 where none is given.
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """How a table's file is read."""
 
-    >>> read_frequency(5.0), read_frequency(0.01), read_frequency(None)
-    (5, 0.01, 5)
-    """
-    if min_frequency is None:
-        return 5
-    least: float = int(min_frequency) if min_frequency.is_integer() else min_frequency
-    if 0 < least < 1 or (isinstance(least, int) and least >= 1):
-        return least
-    raise UserError(
-        f"--min-frequency {min_frequency:g} is not possible; give a whole number of rows, at "
-        "least 1, or a share of the rows between 0 and 1"
-    )
+    sep: Annotated[
+        str | None,
+        typer.Option(
+            help='Separator between the cells of a text file, such as ";", "|" or "tab".',
+            callback=_parse_mark,
+            show_default="detected",
+        ),
+    ] = None
+    decimal: Annotated[
+        str | None,
+        typer.Option(
+            help='Decimal mark of a text file: "," for numbers such as 0,125, "." for 0.125.',
+            callback=_parse_decimal,
+            show_default="detected",
+        ),
+    ] = None
+    thousands: Annotated[
+        str | None,
+        typer.Option(
+            help='Thousands separator of a text file, such as ",", "." or "space".',
+            callback=_parse_thousands,
+            show_default="detected",
+        ),
+    ] = None
+    encoding: Annotated[
+        str | None,
+        typer.Option(
+            help="Character encoding of a text file, such as latin-1 or cp1252.",
+            show_default="detected",
+        ),
+    ] = None
+    header_row: Annotated[
+        int | None,
+        typer.Option(
+            help="Line of the header in a text or Excel file, from 1.",
+            min=1,
+            show_default="the first line with a value",
+        ),
+    ] = None
+    sheet: Annotated[
+        str | None,
+        typer.Option(
+            help="Name or number of the sheet of an Excel file.", show_default="the first sheet"
+        ),
+    ] = None
+    missing: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT",
+            help="Text that stands for missing values besides empty cells, NA, nan, null and None, "
+            "such as 'Not Available'. Can be repeated.",
+        ),
+    ] = None
+    not_missing: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT",
+            help="NA, nan, null, None or N/A, where it is a value of text columns. Can be "
+            "repeated.",
+        ),
+    ] = None
+
+    @property
+    def reading(self) -> Reading:
+        """How the table is read; raises UserError if options contradict each other."""
+        decimal = self.decimal
+        if self.thousands in DECIMALS:
+            if decimal == self.thousands:
+                raise UserError(f"--decimal and --thousands cannot both be {decimal}")
+            decimal = "," if self.thousands == "." else "."
+        return Reading(
+            self.sep,
+            decimal,
+            self.encoding,
+            self.thousands,
+            self.header_row,
+            self.sheet,
+            tuple(self.missing or ()),
+            tuple(self.not_missing or ()),
+        )
 
 
-def _as_frequency(min_frequency: float | None) -> float | None:
-    read_frequency(min_frequency)
-    return min_frequency
+@dataclass(frozen=True, kw_only=True)
+class RowOptions:
+    """Which rows a generator makes, and how."""
+
+    condition: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CONDITION",
+            help='Condition that all written rows must meet: "city=Rome", "city=Rome|Oslo", '
+            '"age=30", "age=30..50" or "age=30..". Can be repeated for different columns.',
+        ),
+    ] = None
+    shares: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SHARES",
+            help='Shares of the written rows that have given values: "churn=yes:0.3|no:0.7", '
+            '"city=Rome:40%" or "age=..29:0.4|30..:0.6". If they add up to less than 1, the rest '
+            "have other values. Can be repeated for different columns.",
+        ),
+    ] = None
+    guard_formulas: Guard = False
+    seed: Seed = 0
+    device: Device = "auto"
 
 
-MinFrequency = Annotated[
-    float | None,
-    typer.Option(
-        help="Smallest number of rows (5) or fraction of the rows (0.01) that must have a value "
-        "for it to be written or saved. 1 keeps all values, and the exact minimum and maximum of "
-        "each numeric column.",
-        callback=_as_frequency,
-        show_default="5",
-    ),
-]
-Identifiers = Annotated[
-    list[str] | None,
-    columns_option(
-        "Columns that identify rows, such as a customer number, separated by commas. They get new "
-        "values. 'none' for no column.",
-        show_default="detected",
-    ),
-]
-Constraints = Annotated[
-    Path | None,
-    typer.Option(
-        help="JSON or YAML file of constraints that all written rows must meet, such as "
-        '[{"Inequality": ["start", "<", "end"]}]. All rows of DATA must meet them too.'
-    ),
-]
-Conditions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--condition",
-        metavar="CONDITION",
-        help='Condition that all written rows must meet: "city=Rome", "city=Rome|Oslo", "age=30", '
-        '"age=30..50" or "age=30..". Can be repeated for different columns.',
-    ),
-]
-Shares = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--shares",
-        metavar="SHARES",
-        help='Shares of the written rows that have given values: "churn=yes:0.3|no:0.7", '
-        '"city=Rome:40%" or "age=..29:0.4|30..:0.6". If they add up to less than 1, the rest have '
-        "other values. Can be repeated for different columns.",
-    ),
-]
-Save = Annotated[
-    Path | None,
-    typer.Option(
-        help="File in which to save the trained generator, such as generator.safetensors, as soon "
-        "as training ends. `combutab sample` makes more rows from it."
-    ),
-]
+@dataclass(frozen=True, kw_only=True)
+class GeneratorOptions(ReadOptions):
+    """How a generator is trained on a table, and what is written."""
+
+    data: Table
+    out: Out
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar=f"<{'|'.join(generator_names())}>",
+            callback=_generator_name,
+            help="Generator to train: TabFlow (autoregressive, with flow matching for numbers), "
+            "CTGAN (a GAN) or TVAE (a variational autoencoder).",
+            show_default="tabflow",
+        ),
+    ] = None
+    epochs: Annotated[
+        int | None,
+        epochs_option(GENERATOR_EPOCHS),
+    ] = None
+    max_time: MaxTime = None
+    discrete: Discrete = None
+    identifiers: Annotated[
+        list[str] | None,
+        columns_option(
+            "Columns that identify rows, such as a customer number, separated by commas. They get "
+            "new values. 'none' for no column.",
+            show_default="detected",
+        ),
+    ] = None
+    min_frequency: Annotated[
+        float | None,
+        typer.Option(
+            help="Smallest number of rows (5) or fraction of the rows (0.01) that must have a "
+            "value for it to be written or saved. 1 keeps all values, and the exact minimum and "
+            "maximum of each numeric column.",
+            callback=_check_frequency,
+            show_default="5",
+        ),
+    ] = None
+    drop: Drop = None
+    constraints: Annotated[
+        Path | None,
+        typer.Option(
+            help="JSON or YAML file of constraints that all written rows must meet, such as "
+            '[{"Inequality": ["start", "<", "end"]}]. All rows of DATA must meet them too.'
+        ),
+    ] = None
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            help="File in which to save the trained generator, such as generator.safetensors, as "
+            "soon as training ends. `combutab sample` makes more rows from it."
+        ),
+    ] = None
+    guard_formulas: Guard = False
+    seed: Seed = 0
+    device: Device = "auto"
+
+    @property
+    def named_identifiers(self) -> list[str] | None:
+        """The columns that --identifiers names."""
+        return None if self.identifiers == ["none"] else self.identifiers
 
 
 # ---- Checks that results can be written, before they are computed --------------------------------
@@ -375,36 +434,43 @@ def check_outputs(
     *,
     make_folders: bool = False,
 ) -> None:
-    """Find out whether files can be written, and that none is another one or an input.
+    """Check that files can be written, and that no file is another output or an input.
 
-    Those that are None are not asked for. Raises UserError with the name of the option.
+    Raises UserError with the name of the option.
     """
-    others = {name: path for name, path in inputs.items() if path is not None}
+    paths = {name: path for name, path in inputs.items() if path is not None}
     for name, path in outputs.items():
         if path is None:
             continue
-        folder = path.parent
-        missing = not make_folders and not folder.is_dir()
         try:
-            same = [each for each, place in others.items() if path.resolve() == place.resolve()]
-            faults = {
-                "it is a directory": path.is_dir(),
-                "it is read-only": path.exists() and not os.access(path, os.W_OK),
-                f"it is the same file as {''.join(same[:1])}; choose another file": bool(same),
-                f"{folder} is not a directory": missing and folder.exists(),
-                f"the folder {folder} does not exist; create it first": missing,
-            }
+            reason = _reason_against(path, paths, make_folders)
         except OSError as error:  # of a name that no file can have
             raise cannot_write(path, error) from error
-        for fault, found in faults.items():
-            if found:
-                raise UserError(f"cannot write {path}: {fault}")
-        check_folder(folder)
-        others[name] = path
+        if reason:
+            raise UserError(f"cannot write {path}: {reason}")
+        check_folder(path.parent)
+        paths[name] = path
+
+
+def _reason_against(path: Path, paths: Mapping[str, Path], make_folders: bool) -> str:
+    """Say why a file cannot be written; empty if it can."""
+    folder = path.parent
+    if path.is_dir():
+        return "it is a directory"
+    if path.exists() and not os.access(path, os.W_OK):
+        return "it is read-only"
+    for name, other_path in paths.items():
+        if path.resolve() == other_path.resolve():
+            return f"it is the same file as {name}; choose another file"
+    if make_folders or folder.is_dir():
+        return ""
+    if folder.exists():
+        return f"{folder} is not a directory"
+    return f"the folder {folder} does not exist; create it first"
 
 
 def check_folder(folder: Path) -> None:
-    """Find out whether files can be written to a folder that may have to be made."""
+    """Check that files can be written to a folder, which may not exist yet."""
     from combutab.core.files import check_writable
 
     existing = folder.absolute()
@@ -441,15 +507,15 @@ def find_columns(option: str, texts: Sequence[str] | None, columns: Iterable[Any
     ['x1', 'x2']
     """
     by_text = {str(column): column for column in columns}
-    found = []
+    selected: dict[str, Any] = {}
     for text in texts or ():
         for name in [text] if text in by_text else text.split(","):
             name = name if name in by_text else name.strip()
-            matching = [name] if name in by_text else fnmatch.filter(by_text, name)
-            if not matching:
+            names = [name] if name in by_text else fnmatch.filter(by_text, name)
+            if not names:
                 raise UserError(f"{option}: {no_column(name, by_text)}")
-            found += [by_text[each] for each in matching]
-    return list(dict.fromkeys(found))
+            selected |= {match: by_text[match] for match in names}
+    return list(selected.values())
 
 
 def find_target(text: str, columns: Iterable[Any]) -> Any:
@@ -467,9 +533,9 @@ def find_targets(text: str, columns: Iterable[Any], *, several: bool = True) -> 
     (['a', 'b'], ['a,b'])
     """
     columns = list(columns)
-    known = set(map(str, columns))
+    column_names = set(map(str, columns))
     names = list(dict.fromkeys(name.strip() for name in text.split(",")))
-    if text in known or known.isdisjoint(names):
+    if text in column_names or column_names.isdisjoint(names):
         names = [text]
     if len(names) > 1 and not several:
         raise UserError(
@@ -482,7 +548,7 @@ def find_targets(text: str, columns: Iterable[Any], *, several: bool = True) -> 
 def find_dropped(
     texts: Sequence[str] | None, columns: Iterable[Any], target: str | None = None
 ) -> list[Any]:
-    """Find the columns that --drop names, of which one is to be left, and the target."""
+    """Find the columns that --drop names; a target, or all columns, cannot be left out."""
     columns = list(columns)
     dropped = find_columns("--drop", texts, columns)
     for name in () if target is None else find_targets(target, columns):
@@ -504,52 +570,25 @@ CONDITION_FORMS = {
 
 
 def split_condition(option: str, text: str, columns: Iterable[Any]) -> tuple[str, str]:
-    """The name of a column and what is asked of it; of names with ``=`` in them, the longest."""
+    """The name of a column, which may contain ``=``, and its condition or shares."""
     parts = text.split("=")
     if len(parts) == 1:
         raise UserError(f"{option} {text!r} is not in the form {CONDITION_FORMS[option]}")
-    known = [str(column) for column in columns]
+    names = [str(column) for column in columns]
     for i in range(len(parts) - 1, 0, -1):
         for name in ("=".join(parts[:i]), "=".join(parts[:i]).strip()):
-            if name in known:
+            if name in names:
                 return name, "=".join(parts[i:])
     name = parts[0].strip()
-    raise UserError(f"{option} {text!r}: {no_column(name, known)}")
+    raise UserError(f"{option} {text!r}: {no_column(name, names)}")
 
 
-def check_asked(asked: Mapping[str, Sequence[str] | None], columns: Iterable[Any]) -> None:
-    """Find out whether there are the columns that --condition and --shares name."""
+def _check_requests(requests: Mapping[str, Sequence[str] | None], columns: Iterable[Any]) -> None:
+    """Check that the columns that --condition and --shares name exist."""
     columns = list(columns)
-    for option, texts in asked.items():
+    for option, texts in requests.items():
         for text in texts or ():
             split_condition(option, text, columns)
-
-
-def read_options(
-    sep: str | None,
-    decimal: str | None,
-    thousands: str | None,
-    encoding: str | None,
-    header_row: int | None,
-    sheet: str | None,
-    missing: Sequence[str] | None,
-    not_missing: Sequence[str] | None,
-) -> Reading:
-    """How the options say that a table is read; raises UserError if they contradict each other."""
-    if thousands in (".", ","):
-        if decimal == thousands:
-            raise UserError(f"--decimal and --thousands cannot both be {decimal}")
-        decimal = {".": ",", ",": "."}[thousands]
-    return Reading(
-        sep,
-        decimal,
-        encoding,
-        thousands,
-        header_row,
-        sheet,
-        tuple(missing or ()),
-        tuple(not_missing or ()),
-    )
 
 
 def check_table(
@@ -559,13 +598,13 @@ def check_table(
     target: str | None = None,
     several: bool = False,
     drop: Sequence[str] | None = None,
-    asked: Mapping[str, Sequence[str] | None] | None = None,
+    requests: Mapping[str, Sequence[str] | None] | None = None,
     **columns: Sequence[str] | None,
 ) -> None:
-    """Find out whether a table's file can be read and has the columns that options name.
+    """Check that a table's file can be read and has the columns that options name.
 
-    What is named in ``columns`` are those options, beside --target, which may name ``several``,
-    --drop and, in ``asked``, --condition and --shares. Only a text file's header is read; raises
+    ``requests`` are --condition and --shares, ``columns`` the values of other options that name
+    columns. --target may name ``several``. Only the header of a text file is read; raises
     TableError and UserError.
     """
     names = read_header(path, reading)
@@ -578,7 +617,7 @@ def check_table(
         names = [name for name in names if name not in dropped]
         for option, texts in columns.items():
             find_columns(f"--{option}", texts, names)
-        check_asked(asked or {}, names)
+        _check_requests(requests or {}, names)
     except UserError as error:
         suggestion = suggest_header(path, reading, target)
         if suggestion is None:
@@ -590,38 +629,38 @@ def check_table(
 
 
 def is_text_file(path: Path) -> bool:
-    """Tell from its name whether a table's file is of text, which --decimal and --sep are for."""
+    """Tell by its name whether a file is a text file, to which --decimal and --sep apply."""
     return path.name.lower().endswith(tuple(SEPARATORS))
 
 
 def ending(path: Path) -> str:
-    """The ending that says how a table's file is written.
+    """The ending of a table's file, which determines how it is written.
 
-    Raises UserError if it is none of those that are known.
+    Raises UserError if the ending is unknown.
     """
-    known = (*SEPARATORS, ".parquet")
-    for each in known:
-        if path.name.lower().endswith(each):
-            return each
-    raise UserError(f"cannot write {path}: use one of the file endings {', '.join(known)}")
+    endings = (*SEPARATORS, ".parquet")
+    for suffix in endings:
+        if path.name.lower().endswith(suffix):
+            return suffix
+    raise UserError(f"cannot write {path}: use one of the file endings {', '.join(endings)}")
 
 
-def beside(path: Path, what: str) -> Path:
-    """The path of a file like another one.
+def path_beside(path: Path, word: str) -> Path:
+    """The path of a file in the same folder, with a word added to its name.
 
-    >>> beside(Path("rows.csv.gz"), "1").name, beside(Path("model"), "interrupted").name
-    ('rows-1.csv.gz', 'model-interrupted')
+    >>> path_beside(Path("rows.csv.gz"), "1").name, path_beside(Path("model"), "last").name
+    ('rows-1.csv.gz', 'model-last')
     """
     try:
         end = len(ending(path))
     except UserError:
         end = len(path.suffix)
     stem = path.name[: len(path.name) - end]
-    return path.with_name(f"{stem}-{what}{path.name[len(stem) :]}")
+    return path.with_name(f"{stem}-{word}{path.name[len(stem) :]}")
 
 
 def check_ending(path: Path) -> None:
-    """Find out whether a table can be written to a file of this name.
+    """Check that a table can be written to a file of this name.
 
     Raises UserError if its ending is unknown, or the library for it is not installed.
     """
@@ -629,11 +668,11 @@ def check_ending(path: Path) -> None:
         try:
             import pyarrow  # noqa: F401
         except ImportError as error:
-            raise UserError("writing Parquet needs pyarrow: pip install pyarrow") from (error)
+            raise UserError("writing Parquet needs pyarrow: pip install pyarrow") from error
 
 
 def with_known_header(reading: Reading, data: Path, model: Path | None) -> Reading:
-    """Take the line of the header from the model's table, if no option names it."""
+    """Use the header's line in the model's table, if no option names one."""
     from combutab.core.files import read_model
 
     if model is None or reading.header_row is not None or not is_text_file(data):
@@ -646,10 +685,10 @@ def with_known_header(reading: Reading, data: Path, model: Path | None) -> Readi
     return replace(reading, header_row=row) if type(row) is int and row > 1 else reading
 
 
-def check_model(path: Path, asked: Mapping[str, Sequence[str] | None] | None = None) -> None:
-    """Find out whether a file is that of a model, before what loads it is imported.
+def check_model(path: Path, requests: Mapping[str, Sequence[str] | None] | None = None) -> None:
+    """Check that a file is that of a model, before the libraries that load it are imported.
 
-    Raises UserError if it is none, or --condition or --shares names a column that it has not.
+    Raises UserError if it is not, or --condition or --shares names a column that it does not have.
     """
     from combutab.core.files import read_model
 
@@ -659,21 +698,21 @@ def check_model(path: Path, asked: Mapping[str, Sequence[str] | None] | None = N
         raise UserError(str(error)) from error
     try:
         names, *_ = header["encoder"]["schema"]["@TableSchema"]["names"]["@index"]
-    except (KeyError, TypeError):  # of another model, or damaged: said where it is loaded
+    except (KeyError, TypeError):  # of another model, or damaged: loading raises the error
         return
-    check_asked(asked or {}, names)
+    _check_requests(requests or {}, names)
 
 
 def check_replaceable(option: str, path: Path | None) -> None:
-    """Let a model take the place of a model alone, not of a table or of a training's checkpoint."""
+    """Refuse to replace a table or a checkpoint by a model."""
     if path is None or not path.exists() or path.stat().st_size == 0:
         return
     from combutab.core.files import read_model
 
     try:
         header, _ = read_model(path, arrays=False)
-        what = "is a checkpoint of a training" if "checkpoint" in header else ""
+        fault = "is a checkpoint of a training" if "checkpoint" in header else ""
     except (OSError, ValueError, KeyError):
-        what = "is not a model file"
-    if what:
-        raise UserError(f"{option}: {path} exists and {what}; choose another file, or remove it")
+        fault = "is not a model file"
+    if fault:
+        raise UserError(f"{option}: {path} exists and {fault}; choose another file, or remove it")

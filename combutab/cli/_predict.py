@@ -1,8 +1,9 @@
-"""``combutab predict``: what a fitted model says of the rows of a table."""
+"""``combutab predict``: predictions of a fitted model for the rows of a table."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,13 +21,16 @@ if TYPE_CHECKING:
     from combutab.preprocessing import TableEncoder
 
 
-def predict(
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(_options.ReadOptions):
+    """A fitted model, and a table of rows to apply it to."""
+
     model: Annotated[
         Path,
         typer.Argument(
             metavar="MODEL", help="Model file, written by `combutab fit` or by the Python library."
         ),
-    ],
+    ]
     data: Annotated[
         Path,
         typer.Argument(
@@ -34,28 +38,45 @@ def predict(
             help="Table with the feature columns that the model was fitted on, in any order; other "
             f"columns are ignored. {_options.READABLE}.",
         ),
-    ],
-    out: _options.Out,
+    ]
+    device: _options.Device = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions(ModelOptions):
+    """The options of ``combutab predict``."""
+
+    out: _options.Out
     proba: Annotated[
         bool, typer.Option("--proba", help="Also write the predicted probability of each class.")
-    ] = False,
+    ] = False
     keep: Annotated[
         list[str] | None,
         _options.columns_option(
             "Columns of DATA to write beside the predictions, separated by commas; '*' for all."
         ),
-    ] = None,
-    sep: _options.Sep = None,
-    decimal: _options.Decimal = None,
-    thousands: _options.Thousands = None,
-    encoding: _options.Encoding = None,
-    header_row: _options.HeaderRow = None,
-    sheet: _options.Sheet = None,
-    missing: _options.Missing = None,
-    not_missing: _options.NotMissing = None,
-    device: _options.Device = "auto",
-    guard_formulas: _options.Guard = False,
-) -> None:
+    ] = None
+    guard_formulas: _options.Guard = False
+
+
+@dataclass(frozen=True)
+class ModelData:
+    """A loaded model, the format of its table, and a table of new rows."""
+
+    estimator: Any
+    forms: FileFormat
+    target: Targets
+    table: pd.DataFrame
+    table_forms: FileFormat
+    file: TableFile
+
+    @property
+    def features(self) -> pd.DataFrame:
+        """The features of the new rows, as the model was fitted on them."""
+        return _fitted_columns(self.table, self.estimator.encoder_, self.forms, self.file)
+
+
+def predict(options: PredictOptions) -> None:
     """Predict the target of each row of a table with a fitted model.
 
     Predictions are written in the order of the rows. Dates and amounts are read in the format of
@@ -63,79 +84,100 @@ def predict(
     they cannot be detected in DATA.
     """
     started = time.perf_counter()
+    out = options.out
     _options.check_ending(out)
-    _options.check_outputs({"OUT": out}, {"MODEL": model, "DATA": data})
-    _options.check_model(model)
-    options = _options.read_options(
-        sep, decimal, thousands, encoding, header_row, sheet, missing, not_missing
-    )
-    options = _options.with_known_header(options, data, model)
-    _options.check_table(data, options, keep=keep)
+    _options.check_outputs({"OUT": out}, {"MODEL": options.model, "DATA": options.data})
+    data = read_for_model(options, keep=options.keep)
 
     import pandas as pd
 
     from combutab.cli import _files
-    from combutab.datasets.tables import TableFile
 
-    table, own = _files.read_file(data, options, _files.read_format(model))
-
-    import combutab.estimators as estimators
-
-    _files.check_device(device)
-    names = [name for name in estimators.__all__ if name.endswith(("Classifier", "Regressor"))]
-    estimator, forms, target = _files.load_with_format(
-        model, device, names, "cannot predict", "combutab fit"
-    )
-    if proba and not hasattr(estimator, "classes_"):
+    estimator = data.estimator
+    if options.proba and not hasattr(estimator, "classes_"):
         raise UserError(
-            f"--proba needs a classifier, but {model} is a regressor; leave --proba out"
+            f"--proba needs a classifier, but {options.model} is a regressor; leave --proba out"
         )
-    own = own if _options.is_text_file(data) else forms
-    file = TableFile(data, own.reading_of(data))
-    kept = _cells_of(table, _options.find_columns("--keep", keep, table.columns), file)
-    X = fitted_columns(table, estimator.encoder_, forms, file)
-    with refusals(ValueError, TypeError, prefix=f"{data}: "):
-        predicted = estimator.predict(X)
-        probabilities = estimator.predict_proba(X) if proba else None
-    made = _predicted_table(predicted, probabilities, estimator, target)
-    clash = [name for name in made if name in kept]
-    if clash:
-        raise UserError(
-            f"--keep names {clash[0]!r}, which is also the name of a column of predictions; leave "
-            "it out of --keep"
-        )
-    table = pd.concat([kept, made], axis=1)
-    words = forms.truth.get(target) if isinstance(target, str) else None
-    first = str(made.columns[0])
-    form = _files.FileFormat(
-        truth={first: words} if words and made[first].dtype.kind == "b" else {},
-        sep=own.sep or (forms.sep if own.decimal == forms.decimal else None),
-        decimal=own.decimal,
-        guarded=guard_formulas,
-    )
-    _files.hint_at_formulas(table, form, out)
-    _files.write_table(table, form, out)
+    names = _options.find_columns("--keep", options.keep, data.table.columns)
+    columns = _cells_of(data.table, names, data.file)
+    X = data.features
+    with refusals(ValueError, TypeError, prefix=f"{options.data}: "):
+        y_pred = estimator.predict(X)
+        probabilities = estimator.predict_proba(X) if options.proba else None
+    predictions = _prediction_table(y_pred, probabilities, estimator, data.target)
+    for name in predictions:
+        if name in columns:
+            raise UserError(
+                f"--keep names {name!r}, which is also the name of a column of predictions; leave "
+                "it out of --keep"
+            )
+    table = pd.concat([columns, predictions], axis=1)
+    forms = _format_of_predictions(data, predictions)
+    forms.guarded = options.guard_formulas
+    _files.hint_at_formulas(table, forms, out)
+    _files.write_table(table, forms, out)
     seconds = time.perf_counter() - started
     echo_on_terminal(f"Wrote {len(table):,} predictions to {out} ({seconds:.1f} s)")
 
 
-def _predicted_table(
-    predicted: np.ndarray, probabilities: np.ndarray | None, estimator: Any, target: Targets
+def read_for_model(options: ModelOptions, target: str | None = None, **columns: Any) -> ModelData:
+    """Load a model, and read a table in the format of the model's table.
+
+    ``target`` and ``columns`` are options that name columns.
+    """
+    path, model = options.data, options.model
+    _options.check_model(model)
+    reading = _options.with_known_header(options.reading, path, model)
+    _options.check_table(path, reading, target=target, **columns)
+
+    from combutab.cli import _files
+
+    table, table_forms = _files.read_file(path, reading, _files.read_format(model))
+
+    from combutab import estimators
+    from combutab.datasets.tables import TableFile
+
+    _files.check_device(options.device)
+    names = [name for name in estimators.__all__ if name.endswith(("Classifier", "Regressor"))]
+    estimator, forms, known_target = _files.load_with_format(
+        model, options.device, names, "cannot predict", "combutab fit"
+    )
+    if not _options.is_text_file(path):
+        table_forms = forms
+    file = TableFile(path, table_forms.reading_of(path))
+    return ModelData(estimator, forms, known_target, table, table_forms, file)
+
+
+def _prediction_table(
+    y_pred: np.ndarray, probabilities: np.ndarray | None, estimator: Any, target: Targets
 ) -> pd.DataFrame:
     import pandas as pd
 
     name = f"predicted_{target}" if isinstance(target, str) else "predicted"
-    if predicted.ndim == 1:
-        columns = {name: predicted}
+    if y_pred.ndim == 1:
+        columns = {name: y_pred}
     else:
-        names = target if isinstance(target, list) else range(predicted.shape[1])
-        columns = {
-            f"{name}_{each}": column for each, column in zip(names, predicted.T, strict=True)
-        }
+        names = target if isinstance(target, list) else range(y_pred.shape[1])
+        columns = {f"{name}_{n}": column for n, column in zip(names, y_pred.T, strict=True)}
     if probabilities is not None:
         labels = estimator.classes_.tolist()
         columns |= {f"probability_{v}": p for v, p in zip(labels, probabilities.T, strict=True)}
     return pd.DataFrame(columns)
+
+
+def _format_of_predictions(data: ModelData, predictions: pd.DataFrame) -> FileFormat:
+    """The format of the table of new rows, with the model's words for true and false."""
+    from combutab.cli import _files
+
+    first = predictions.columns[0]
+    words = data.forms.truth.get(data.target) if isinstance(data.target, str) else None
+    forms = data.table_forms
+    sep = data.forms.sep if forms.decimal == data.forms.decimal else None
+    return _files.FileFormat(
+        truth={str(first): words} if words and predictions[first].dtype.kind == "b" else {},
+        sep=forms.sep or sep,
+        decimal=forms.decimal,
+    )
 
 
 # ---- New rows as the model's encoder takes them ------------------------------------------------
@@ -147,11 +189,11 @@ def _cells_of(table: pd.DataFrame, names: list[Any], file: TableFile) -> pd.Data
 
     if not file.is_text or not names:
         return table[names]
-    places = table.columns.get_indexer(pd.Index(names)).tolist()
-    return file.cells(places, only_empty=True)[names]
+    positions = table.columns.get_indexer(pd.Index(names)).tolist()
+    return file.cells(positions, only_empty=True)[names]
 
 
-def fitted_columns(
+def _fitted_columns(
     table: pd.DataFrame, encoder: TableEncoder, forms: FileFormat, file: TableFile
 ) -> pd.DataFrame:
     """The columns that the model was fitted with, in their order, and read as they were then."""
@@ -170,36 +212,38 @@ def fitted_columns(
             )
         table = table.set_axis(range(table.shape[1]), axis=1)
         names = list(table.columns)
-    places = {str(name): j for j, name in enumerate(table.columns)}
+    positions = {str(name): j for j, name in enumerate(table.columns)}
     for name in map(str, names):
-        if name not in places:
+        if name not in positions:
             raise UserError(
-                f"{path}: {no_column(name, places)}; the model was fitted on this column"
+                f"{path}: {no_column(name, positions)}; the model was fitted on this column"
             )
-    maps = {each.column: each for each in encoder.category_maps_}
+    maps = {category_map.column: category_map for category_map in encoder.category_maps_}
     columns = {}
     for j, name in enumerate(names):
-        place = places[str(name)]
-        column = table.iloc[:, place]
-        of_text = j in maps and any(isinstance(key, str) for key in maps[j].keys)
-        of_text = of_text or encoder.kinds_[j] == "text"
-        read = column_kind(column) != ColumnKind.TEXT and column.notna().any()  # as something else
-        dated = encoder.kinds_[j] == "datetime" and name in forms.dates
-        if file.is_text and ((of_text and read) or dated):
-            cells = file.cells([place]).iloc[:, 0]
-            column = _dates_as_fitted(cells, column, forms.dates[name], path) if dated else cells
-        elif of_text and pd.api.types.is_numeric_dtype(column.dtype) and read:
+        position = positions[str(name)]
+        column = table.iloc[:, position]
+        kind = encoder.kinds_[j]
+        was_text = j in maps and any(isinstance(key, str) for key in maps[j].keys)
+        was_text = was_text or kind == "text"
+        is_text = column_kind(column) == ColumnKind.TEXT or column.isna().all()
+        if file.is_text and kind == "datetime" and name in forms.dates:
+            cells = file.cells([position]).iloc[:, 0]
+            column = _dates_as_fitted(cells, column, forms.dates[name], path)
+        elif file.is_text and was_text and not is_text:
+            column = file.cells([position]).iloc[:, 0]
+        elif was_text and pd.api.types.is_numeric_dtype(column.dtype) and not is_text:
             raise UserError(
                 f"{path}: column {name!r} holds numbers, but held text when the model was fitted; "
                 "write it as text"
             )
-        elif encoder.kinds_[j] == "number" and column_kind(column) == ColumnKind.TEXT:
+        elif kind == "number" and column_kind(column) == ColumnKind.TEXT:
             texts = column.dropna().astype(str)
-            odd = texts[pd.to_numeric(texts, errors="coerce").isna()]
-            if len(odd):
+            no_numbers = texts[pd.to_numeric(texts, errors="coerce").isna()]
+            if len(no_numbers):
                 raise UserError(
-                    f"{path}: column {name!r} holds text such as {odd.iloc[0]!r:.40}, but held "
-                    "numbers when the model was fitted; correct these cells"
+                    f"{path}: column {name!r} holds text such as {no_numbers.iloc[0]!r:.40}, but "
+                    "held numbers when the model was fitted; correct these cells"
                 )
         columns[name] = column
     return pd.DataFrame(columns)

@@ -4,48 +4,108 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from combutab.cli import _options
 from combutab.cli._console import UserError, echo, echo_on_terminal, refusals
 from combutab.core.text import counted
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_NEEDS = "is for a differentially private generator: --epsilon 1"
+    from combutab.cli._files import FileFormat
+
 _LOOKS = "reads rows without noise, which breaks the guarantee of --epsilon; leave it out"
 _UNUSED = "has no effect with --epsilon; leave it out"
 
 
-def check_private_options(
-    epsilon: float | None,
-    private: Mapping[str, Any],
-    looking: Mapping[str, Any],
-    unused: Mapping[str, Any],
-) -> None:
-    """Refuse options that need --epsilon, or break what it promises, before a table is read.
+@dataclass(frozen=True, kw_only=True)
+class PrivateOptions(_options.RowOptions, _options.GeneratorOptions):
+    """The options of a generator that may be differentially private."""
 
-    ``private`` are those that need it, ``looking`` those that read rows otherwise, ``unused`` the
-    others that it does not go with; values are None where an option is not given.
+    rows: Annotated[
+        int | None,
+        typer.Option(help="Number of rows to write.", min=1, show_default="as many as DATA has"),
+    ] = None
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            help="Train a differentially private generator with this privacy budget: 1 is strict, "
+            "10 is loose. Needs OpenDP. Bounds and categories of columns are estimated "
+            "with noise, unless --bounds and --categories give them.",
+        ),
+    ] = None
+    delta: Annotated[
+        float | None,
+        typer.Option(
+            help="With --epsilon: probability with which the privacy guarantee may fail.",
+            show_default="1e-6",
+        ),
+    ] = None
+    bounds: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=LOW..HIGH",
+            help="With --epsilon: lower and upper bound of a column, known without looking at the "
+            'table, such as "age=0..120" or "since=2000-01-01..2030-12-31". Can be repeated.',
+        ),
+    ] = None
+    categories: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=ONE|OTHER",
+            help="With --epsilon: categories of a column, known without looking at the table, such "
+            'as "city=Rome|Oslo", or a JSON file with a list for each column. Can be repeated.',
+        ),
+    ] = None
+    person: Annotated[
+        str | None,
+        typer.Option(
+            help="With --epsilon: column that identifies the person whom a row belongs to. All "
+            "rows of a person are protected together.",
+        ),
+    ] = None
+    rows_per_person: Annotated[
+        int | None,
+        typer.Option(
+            help="With --person: maximum number of rows used per person.",
+            min=1,
+            show_default="1",
+        ),
+    ] = None
+
+
+def check_private_options(
+    options: PrivateOptions, looking: Sequence[str], unused: Sequence[str]
+) -> None:
+    """Refuse options that need --epsilon, or break its guarantee, before a table is read.
+
+    ``looking`` are the given options that read rows without noise, ``unused`` those without an
+    effect.
     """
-    if epsilon is None:
-        for option, value in private.items():
-            if value is not None:
-                raise UserError(f"{option} {_NEEDS}")
+    fields = ("delta", "bounds", "categories", "person", "rows_per_person")
+    private = _options.given_options(options, *fields)
+    if options.epsilon is None:
+        if private:
+            raise UserError(f"{private[0]} is for a differentially private generator: --epsilon 1")
         return
-    for reasons, why in ((looking, _LOOKS), (unused, _UNUSED)):
-        for option, value in reasons.items():
-            if value is not None:
-                raise UserError(f"{option} {why}")
-    if private["--rows-per-person"] is not None and private["--person"] is None:
+    for option in looking:
+        raise UserError(f"{option} {_LOOKS}")
+    for option in unused:
+        raise UserError(f"{option} {_UNUSED}")
+    if options.rows_per_person is not None and options.person is None:
         raise UserError("--rows-per-person needs --person COLUMN")
-    for option in ("--bounds", "--categories"):
-        for text in private[option] or ():
-            if "=" not in text and not (option == "--categories" and Path(text).is_file()):
-                form = "COLUMN=LOW..HIGH" if option == "--bounds" else "COLUMN=ONE|OTHER, or a file"
-                raise UserError(f"{option} {text} is not {form}")
+    for text in options.bounds or ():
+        if "=" not in text:
+            raise UserError(f"--bounds {text} is not COLUMN=LOW..HIGH")
+    for text in options.categories or ():
+        if "=" not in text and not Path(text).is_file():
+            raise UserError(f"--categories {text} is not COLUMN=ONE|OTHER, or a file")
 
 
 def read_bounds(texts: Sequence[str] | None, table: pd.DataFrame) -> dict[Any, tuple[Any, Any]]:
@@ -55,11 +115,11 @@ def read_bounds(texts: Sequence[str] | None, table: pd.DataFrame) -> dict[Any, t
     >>> read_bounds(["age=0..120"], pd.DataFrame({"age": [1, 2]}))
     {'age': (0, 120)}
     """
-    found: dict[Any, tuple[Any, Any]] = {}
+    bounds: dict[Any, tuple[Any, Any]] = {}
     for text in texts or ():
         name, _, value = text.rpartition("=")
         ends: list[Any] = value.split("..")
-        column = _column_of("--bounds", name, table)
+        column = _find_column("--bounds", name, table)
         kind = getattr(table[column].dtype, "kind", "O")
         if len(ends) != 2 or not all(end.strip() for end in ends):
             raise UserError(f"--bounds {text} is not COLUMN=LOW..HIGH, such as age=0..120")
@@ -71,8 +131,8 @@ def read_bounds(texts: Sequence[str] | None, table: pd.DataFrame) -> dict[Any, t
                 raise UserError(
                     f"--bounds {text}: {name} has {what}, so give such bounds"
                 ) from error
-        found[column] = (ends[0], ends[1])
-    return found
+        bounds[column] = (ends[0], ends[1])
+    return bounds
 
 
 def read_categories(texts: Sequence[str] | None, table: pd.DataFrame) -> dict[Any, list[Any]]:
@@ -82,7 +142,7 @@ def read_categories(texts: Sequence[str] | None, table: pd.DataFrame) -> dict[An
     >>> read_categories(["size=1|2"], pd.DataFrame({"size": [1, 2]}))
     {'size': [1, 2]}
     """
-    found: dict[Any, list[Any]] = {}
+    categories: dict[Any, list[Any]] = {}
     for text in texts or ():
         if "=" not in text:
             try:
@@ -93,10 +153,10 @@ def read_categories(texts: Sequence[str] | None, table: pd.DataFrame) -> dict[An
                 raise UserError(
                     f'--categories {text} must hold lists by column, such as {{"city": ["Rome"]}}'
                 )
-            found |= {_column_of("--categories", n, table): v for n, v in read.items()}
+            categories |= {_find_column("--categories", n, table): v for n, v in read.items()}
             continue
         name, _, value = text.partition("=")
-        column = _column_of("--categories", name, table)
+        column = _find_column("--categories", name, table)
         values: list[Any] = value.split("|")
         if getattr(table[column].dtype, "kind", "O") in "iuf":
             try:
@@ -105,65 +165,58 @@ def read_categories(texts: Sequence[str] | None, table: pd.DataFrame) -> dict[An
                 raise UserError(
                     f"--categories {text}: {name} has numbers, so give numbers"
                 ) from error
-        found[column] = values
-    return found
+        categories[column] = values
+    return categories
 
 
-def _column_of(option: str, name: str, table: pd.DataFrame) -> Any:
-    from combutab.cli._options import find_columns
-
-    found = find_columns(option, [name], table.columns)
-    if len(found) != 1:
+def _find_column(option: str, name: str, table: pd.DataFrame) -> Any:
+    columns = _options.find_columns(option, [name], table.columns)
+    if len(columns) != 1:
         raise UserError(f"{option} {name} must name one column")
-    return found[0]
+    return columns[0]
 
 
-def describe_promise(epsilon: float, delta: float, whom: str) -> str:
+def describe_promise(epsilon: float, delta: float, unit: str) -> str:
     """Describe in words what (epsilon, delta) promises.
 
     >>> describe_promise(1.0, 1e-6, "row")[:75]
     'The rows are (1, 1e-06)-differentially private: an attacker who knows all o'
     """
-    most = 1 / (1 + math.exp(-epsilon))
+    certainty = 100 / (1 + math.exp(-epsilon))
     return (
         f"The rows are ({epsilon:g}, {delta:g})-differentially private: an attacker who knows all "
-        f"other rows can increase the certainty of a guess about one {whom} from 50 % to at most "
-        f"{100 * most:.0f} %, except with a probability of {delta:g}. Budgets add up: each release "
+        f"other rows can increase the certainty of a guess about one {unit} from 50 % to at most "
+        f"{certainty:.0f} %, except with a probability of {delta:g}. Budgets add up: each release "
         "of the same table adds its own."
     )
 
 
 def synthesize(
-    table: pd.DataFrame,
-    forms: Any,
-    out: Path,
-    *,
-    params: dict[str, Any],
-    person: str | None,
-    discrete: list[Any],
-    rows: int | None,
-    condition: list[str] | None,
-    shares: list[str] | None,
-    seed: int,
-    save: Path | None,
+    table: pd.DataFrame, forms: FileFormat, discrete: list[Any], options: PrivateOptions
 ) -> None:
     """Fit a private generator, and write rows and the generator's file."""
     from combutab.cli import _generators
-    from combutab.cli._conditions import parse_conditions, parse_shares
     from combutab.generators import PrivateSynthesizer
 
-    whose = None if person is None else _column_of("--person", person, table)
+    identifiers = options.named_identifiers
+    parameters: dict[str, Any] = {
+        "epsilon": options.epsilon,
+        "delta": options.delta,
+        "max_rows_per_person": options.rows_per_person,
+        "epochs": options.epochs,
+        "bounds": read_bounds(options.bounds, table),
+        "categories": read_categories(options.categories, table),
+        "identifiers": _options.find_columns("--identifiers", identifiers, table.columns),
+        "constraints": _generators.read_rules(options.constraints),
+        "random_state": options.seed,
+    }
+    person = None if options.person is None else _find_column("--person", options.person, table)
     with refusals(ValueError, TypeError, ImportError):
-        model = PrivateSynthesizer(**params, random_state=seed)
-        model.fit(table, person=whose, discrete_columns=discrete or "auto")
-    conditions = parse_conditions(condition, model.encoder_, forms)
-    wanted = parse_shares(shares, model.encoder_, forms, conditions)
-    _generators.save_generator(model, save, forms)
-    n_rows = model.n_rows_ if rows is None else rows
-    if _generators.is_streamed(out, condition, shares):
-        _generators.stream_rows(model, forms, n_rows, seed, out)
-    else:
-        _generators.check_size(n_rows, table.shape[1])
-        _generators.write_rows(model, forms, n_rows, conditions, wanted, seed, out)
-    echo_on_terminal(f"Wrote {counted(n_rows, 'row')} to {out}")
-    echo(describe_promise(model.epsilon_, model.delta_, "row" if whose is None else "person"))
+        model = PrivateSynthesizer(**{n: v for n, v in parameters.items() if v is not None})
+        model.fit(table, person=person, discrete_columns=discrete or "auto")
+    _generators.save_generator(model, options.save, forms)
+    n_rows = model.n_rows_ if options.rows is None else options.rows
+    _generators.write_sample(model, forms, options, n_rows, options.out)
+    echo_on_terminal(f"Wrote {counted(n_rows, 'row')} to {options.out}")
+    unit = "row" if person is None else "person"
+    echo(describe_promise(model.epsilon_, model.delta_, unit))

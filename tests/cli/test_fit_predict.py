@@ -332,7 +332,7 @@ def test_parameters_and_time_as_options(series, capsys):
         ),
         (
             ["--set", "droput=0.3"],
-            "--set droput: there is no such parameter; did you mean 'dropout'",
+            "--set droput: there is no such parameter of the model mlp; did you mean 'dropout'",
         ),
         (
             ["--set", "dropout"],
@@ -459,7 +459,7 @@ def test_the_option_that_an_error_names_is_a_way_out(
     fit = ["fit", "target.csv", "--target", "y", "-o", "t.safetensors"]
     assert says in complaint(*fit)
     learned = []
-    fit_estimator = "combutab.cli._fit._train_whole"
+    fit_estimator = "combutab.cli._fit._train_with_progress"
     monkeypatch.setattr(fit_estimator, lambda *given: learned.append(given))
     with pytest.raises(AttributeError):  # of an estimator that is not fitted
         main([*fit, *option])

@@ -42,16 +42,16 @@ REFUSED = {
         --hidden 128, -> --hidden must be 'auto' or widths such as 128,128, got '128,'
         --activations relu,reloo -> unknown activation 'reloo' (did you mean 'relu'?)
         --activations 'relu, relu' -> activation 'relu' is named twice
-        --device abacus -> 'abacus' is not a device; give auto, cpu, cuda or cuda:N
+        --device abacus -> --device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got 'abacus'
         --task ranking -> 'ranking' is not one of 'auto', 'classification', 'regression'
         --task regression -> the target 'dear' has text that is not numbers
         --metric mae -> --metric: 'mae' is a metric of regression, and the task is classification
         --metric acuracy -> --metric: 'acuracy' is not a known metric; did you mean 'accuracy'?
         --drop b -> --drop: there is no column 'b'
         --drop dear -> --drop leaves out 'dear', which is the column
-        --decimal ';' -> '--decimal': ';' is not a decimal mark; give
+        --decimal ';' -> '--decimal': ';' is not one of '.', ','
         --sep ';;' -> sep must be a single character, such as ; or tab, got ';;'
-        --encoding latin-99 -> 'latin-99' is not a known encoding; give a name such as
+        --encoding latin-99 -> 'latin-99' is not a known encoding; use a name such as
         --out real.csv -> cannot write to real.csv: ...real.csv is not a directory
         --out taken -> cannot write taken/results.csv: it is a directory
         --out dangling/x -> cannot write to dangling/x: ...dangling is a broken link
@@ -89,7 +89,7 @@ REFUSED = {
         --drop city --condition city=Rome -> there is no column 'city'
         --condition city -> --condition 'city' is not in the form COLUMN=VALUE
         --condition city=q -> 'city' has no value 'q'; there are 'Oslo', 'Rome'
-        --device abacus -> 'abacus' is not a device; give auto, cpu, cuda or cuda:N
+        --device abacus -> --device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got 'abacus'
         --max-time=-5 -> Invalid value for '--max-time'...'-5' is not a time; give a number of
         --target dear -> --target dear needs a report: --report report.html
         --holdout 0.1 -> --holdout 0.1 needs a report: --report report.html
@@ -241,7 +241,7 @@ def test_refused(complaint, command, options, says):
     [
         (f"{SYNTH} --activation reloo", "unknown activation 'reloo' (did you mean 'relu'?)"),
         (f"{SYNTH} --batch-size 64", "pac=10 must divide --batch-size=64: ... --batch-size=60"),
-        (f"{EVALUATE} --target dear --learners oracle", "'oracle' is not one of 'linear', "),
+        (f"{EVALUATE} --target dear --learners oracle", "unknown learner 'oracle'"),
         (f"{FIT} dear --activation rleu", "did you mean 'relu'"),
     ],
 )
@@ -415,13 +415,10 @@ WITHOUT_PANDAS = """
     fit real.csv --target dear -o m --discrete nope
     fit real.csv --target dear -o no/m
     fit real.csv --target dear -o note
-    fit real.csv --target dear -o m --activation reloo
-    fit real.csv --target dear -o m --device abacus
     fit real.csv --target dear -o m --task guess
     fit zip.csv --target dear -o m
     fit real.csv --target dear -o m --split time:nope
     fit real.csv --target dear -o m --split nope
-    fit real.csv --target dear -o m --set droput=0.1
     fit real.csv --target dear -o m --set n_members=3
     fit real.csv --target dear -o m --set dropout
     fit real.csv --target dear,nope -o m
@@ -455,13 +452,9 @@ WITHOUT_PANDAS = """
     evaluate real.csv none.csv
     evaluate real.csv made.csv --target deer
     evaluate real.csv made.csv --test none.csv
-    evaluate real.csv made.csv --learners oracle
     compare none.csv --target dear
     compare real.csv --target deer
-    compare real.csv --target dear --activations relu,reloo
     compare real.csv --target dear --folds 1
-    compare real.csv --target dear --metric nope
-    evaluate real.csv made.csv --target dear --metric nope
     compare real.csv --target dear --out note
 """
 WITHOUT_TORCH = """
@@ -470,7 +463,6 @@ WITHOUT_TORCH = """
     fit gaps.csv --target dear -o m
     fit short.csv --target dear -o m
     fit days.csv --target day -o m
-    fit real.csv --target dear -o m --metric nope
     synth days.csv -o o.csv --report r --target day
     synth short.csv -o o.csv
     impute real.csv -o o.csv

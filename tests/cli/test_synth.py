@@ -151,7 +151,7 @@ def test_conditions_that_no_row_meets_are_told_of_before_the_training(
     Path("t.csv").write_text("a,b\n1,x\n2,x\n3,y\n4,\n5,y\n")
     options = [f"--condition={condition}" for condition in conditions] + ["--min-frequency=1"]
     assert main(["synth", "t.csv", "-o", "out.csv", *QUICK, *options]) == 130
-    assert ("no row of t.csv meets all conditions" in capsys.readouterr().err) == told
+    assert ("no row of the table meets all conditions" in capsys.readouterr().err) == told
 
 
 # ---- a terminal, and the end by force ----------------------------------------------------------
