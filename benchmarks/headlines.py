@@ -50,31 +50,39 @@ def _predictions() -> Iterator[Table]:
     samples = {}
     rows = stored("quality", "quality_predictions")
     rows = rows[rows["rows"].isin(SIZES)]
-    for size, every in rows.groupby("rows"):
-        own, full = predictions.same_splits(every)
-        first = own[own["model"].isin(full)]
-        samples[f"{size} rows"] = predictions.ratios(first)
-        n, n_splits = first["data"].nunique(), first["split"].nunique()
+    for size, size_rows in rows.groupby("rows"):
+        shared_rows, complete_models = predictions.same_splits(size_rows)
+        complete_rows = shared_rows[shared_rows["model"].isin(complete_models)]
+        samples[f"{size} rows"] = predictions.ratios(complete_rows)
+        n, n_splits = complete_rows["data"].nunique(), complete_rows["split"].nunique()
         splits = "one split" if n_splits == 1 else f"{n_splits} splits"
-        yield f"At most {size} training rows, {n} tables, {splits}", predictions.summary(first)
-    size, own = USUAL, predictions.same_splits(rows[rows["rows"] == USUAL])[0]
-    few = own[own["data"].isin(known_names())]
-    counts = few.groupby("model")["data"].nunique()
-    few = few[few["model"].isin(counts.index[counts == counts.max()])]
-    models = few.groupby(["data", "split"])["model"].transform("nunique")
-    few = few[models == models.max()]  # splits that all of them have
+        yield (
+            f"At most {size} training rows, {n} tables, {splits}",
+            predictions.summary(complete_rows),
+        )
+    size, shared_rows = USUAL, predictions.same_splits(rows[rows["rows"] == USUAL])[0]
+    paper_rows = shared_rows[shared_rows["data"].isin(known_names())]
+    counts = paper_rows.groupby("model")["data"].nunique()
+    paper_rows = paper_rows[paper_rows["model"].isin(counts.index[counts == counts.max()])]
+    models = paper_rows.groupby(["data", "split"])["model"].transform("nunique")
+    paper_rows = paper_rows[models == models.max()]  # splits that all of them have
     caption = f"At most {size} training rows, the CombU paper's 8 tables, more models"
-    yield caption, predictions.summary(few)
+    yield caption, predictions.summary(paper_rows)
     bars = predictions.bars(samples)
     judged = bars[list(samples)].stack()
     met, n = judged.str.contains(": met").sum(), (judged != "not judged").sum()
     yield f"Target values set for the means; they meet {met} of {n}", bars
-    for each, every in rows.groupby("rows"):
-        yield f"At most {each} rows, as ratios to our defaults", predictions.beside_defaults(every)
-    limited = own.loc[own["model"] == "combutab Pack, 5 s", "data"]
-    packs = own[own["data"].isin(limited) & own["model"].str.match("combutab( Pack.*)?$")]
+    for n_rows, size_rows in rows.groupby("rows"):
+        yield (
+            f"At most {n_rows} rows, as ratios to our defaults",
+            predictions.beside_defaults(size_rows),
+        )
+    limited = shared_rows.loc[shared_rows["model"] == "combutab Pack, 5 s", "data"]
+    pack_rows = shared_rows[
+        shared_rows["data"].isin(limited) & shared_rows["model"].str.match("combutab( Pack.*)?$")
+    ]
     caption = f"Packs with a time limit, at most {size} rows, as ratios to our defaults"
-    yield caption, predictions.beside_defaults(packs)
+    yield caption, predictions.beside_defaults(pack_rows)
     errors = samples[f"{size} rows"]["error"].rename_axis("table")
     behind = errors[errors["combutab"] >= BEHIND].sort_values("combutab")
     best = behind[list(predictions.BEST_OF)].idxmin(axis=1)
@@ -88,8 +96,11 @@ def _fit() -> Iterator[Table]:
 
     Above 1 ours is faster. "614 x 8, 3 x 128" means 614 rows, 8 columns, 3 layers of 128 units.
     """
-    found = stored("speed", "speed_fit").set_index("size")
-    yield "Seconds as ratios to ours, by rows x columns and network", found.filter(like=" / ours").T
+    timings = stored("speed", "speed_fit").set_index("size")
+    yield (
+        "Seconds as ratios to ours, by rows x columns and network",
+        timings.filter(like=" / ours").T,
+    )
 
 
 def _step() -> Iterator[Table]:
@@ -97,15 +108,15 @@ def _step() -> Iterator[Table]:
 
     Target values are upper limits; "peak MiB" is the memory of the step.
     """
-    found = stored("speed", "speed_step").set_index("contender")
-    found = found[found["target"].notna() | found.index.str.startswith("torch")]
-    for dropout, own in found.groupby("dropout"):
-        own = own[["ratio", "target", "peak_mb"]].set_axis(
+    timings = stored("speed", "speed_step").set_index("contender")
+    timings = timings[timings["target"].notna() | timings.index.str.startswith("torch")]
+    for dropout, steps in timings.groupby("dropout"):
+        steps = steps[["ratio", "target", "peak_mb"]].set_axis(
             ["ratio", "target value", "peak MiB"], axis=1
         )
-        most = own["target value"]
-        met = np.where(most.isna(), "", np.where(own["ratio"] <= most, "met", "missed"))
-        yield f"Dropout {dropout:g}", own.assign(met=met)
+        targets = steps["target value"]
+        met = np.where(targets.isna(), "", np.where(steps["ratio"] <= targets, "met", "missed"))
+        yield f"Dropout {dropout:g}", steps.assign(met=met)
 
 
 def _predict() -> Iterator[Table]:
@@ -114,10 +125,10 @@ def _predict() -> Iterator[Table]:
     "scikit-learn, array / this" is above 1 where this model is faster than scikit-learn on an
     array. "3 x 128" means 3 layers of 128 units.
     """
-    found = stored("speed", "speed_predict")
-    found["seconds"] = found["seconds"].map("{:.3g}".format)
-    for network, own in found.groupby("network"):
-        yield f"{network}", own.drop(columns="network").set_index("model")
+    timings = stored("speed", "speed_predict")
+    timings["seconds"] = timings["seconds"].map("{:.3g}".format)
+    for network, network_times in timings.groupby("network"):
+        yield f"{network}", network_times.drop(columns="network").set_index("model")
 
 
 def _search() -> Iterator[Table]:
@@ -125,8 +136,8 @@ def _search() -> Iterator[Table]:
 
     `first` includes the start of processes; `again` is a second search in the same processes.
     """
-    for data, own in stored("speed", "speed_search").groupby("data"):
-        yield f"{data}", own.set_index("search")[["first / ours", "again / ours"]]
+    for data, searches in stored("speed", "speed_search").groupby("data"):
+        yield f"{data}", searches.set_index("search")[["first / ours", "again / ours"]]
 
 
 def _imports() -> Iterator[Table]:
@@ -142,12 +153,12 @@ def _generator_seconds() -> Iterator[Table]:
 
     "before" are the seconds of a fit before its first epoch (preprocessing).
     """
-    found = stored("speed", "speed_generators").set_index("data")
-    yield "On two real tables", found.filter(like=": ctgan / ours").T
-    found = stored("speed", "speed_generators_growth").drop(columns=["Unnamed: 0", "n_columns"])
+    timings = stored("speed", "speed_generators").set_index("data")
+    yield "On two real tables", timings.filter(like=": ctgan / ours").T
+    timings = stored("speed", "speed_generators_growth").drop(columns=["Unnamed: 0", "n_columns"])
     keys = ["grows", "model", "n_rows", "n_categories"]
-    wide = found.pivot(index=keys, columns="package", values=["before, s", "epoch, s", "note"])
-    wide.columns = [" ".join(each) for each in wide]
+    wide = timings.pivot(index=keys, columns="package", values=["before, s", "epoch, s", "note"])
+    wide.columns = [" ".join(parts) for parts in wide]
     wide["epoch, ctgan / ours"] = wide["epoch, s ctgan"] / wide["epoch, s combutab"]
     wide = wide.drop(columns="note combutab").reset_index().set_index("model")
     yield "On simulated tables, by rows and categories", wide
@@ -155,12 +166,12 @@ def _generator_seconds() -> Iterator[Table]:
 
 def _growth() -> Iterator[Table]:
     """A fit of 20 float32 columns by rows, and scaling exponents (1 is linear)."""
-    found = stored("speed", "scaling")
-    rows = found[found["dimension"].isin(["rows", "streamed"])].set_index("dimension")
+    points = stored("speed", "scaling")
+    rows = points[points["dimension"].isin(["rows", "streamed"])].set_index("dimension")
     rows = rows.iloc[:, :3].assign(tables=rows["megabytes"] * 1e6 / (rows["size"] * TABLE_BYTES))
     rows = rows.rename(columns={"tables": "memory / the table's"})
     yield "One epoch; streamed: from Parquet files", rows
-    yield "Exponents, over the upper half of the range", exponents(found)
+    yield "Exponents, over the upper half of the range", exponents(points)
 
 
 def _synthetic() -> Iterator[Table]:
@@ -176,18 +187,21 @@ def _synthetic() -> Iterator[Table]:
     rows = stored("quality", "quality_generators")
     rows = rows[rows["error"].isna()]
     large = rows[rows["n_train"] >= generators.ENOUGH_ROWS]
-    for own in (rows, large):
-        names = ", ".join(dict.fromkeys(own["data"]))
-        yield f"Means over {own['data'].nunique()} tables: {names}", generators.summary(own)
-    found = {}
+    for table_rows in (rows, large):
+        names = ", ".join(dict.fromkeys(table_rows["data"]))
+        yield (
+            f"Means over {table_rows['data'].nunique()} tables: {names}",
+            generators.summary(table_rows),
+        )
+    comparisons = {}
     for model in dict.fromkeys(large["model"]):
-        same = large[large["data"].isin(large.loc[large["model"] == model, "data"])]
-        both = generators.summary(same)[["gap / TVAE, boosting", "c2st"]]
-        found[model] = [same["data"].nunique(), *both.loc[model], *both.loc[TABFLOW]]
+        shared_rows = large[large["data"].isin(large.loc[large["model"] == model, "data"])]
+        means = generators.summary(shared_rows)[["gap / TVAE, boosting", "c2st"]]
+        comparisons[model] = [shared_rows["data"].nunique(), *means.loc[model], *means.loc[TABFLOW]]
     columns = ["tables", "gap", "C2ST", "gap of TabFlow", "C2ST of TabFlow"]
     yield (
         "TabFlow on the tables of each generator, at least 1,000 training rows",
-        (pd.DataFrame.from_dict(found, orient="index", columns=columns)),
+        (pd.DataFrame.from_dict(comparisons, orient="index", columns=columns)),
     )
 
 
@@ -213,8 +227,8 @@ def _diffusion() -> Iterator[Table]:
     over five seeds by TabPC's authors (arXiv 2603.23016).
     """
     ours = stored("quality", "quality_diffusion_sets")
-    found = pd.concat([ours, diffusion_sets.published()])
-    wide = found.pivot_table("xgb_c2st", "model", "data", sort=False)
+    scores = pd.concat([ours, diffusion_sets.published()])
+    wide = scores.pivot_table("xgb_c2st", "model", "data", sort=False)
     yield f"By table; TabFlow has run on {ours['data'].nunique()} of {wide.shape[1]}", wide
 
 
@@ -224,22 +238,25 @@ def _imputation() -> Iterator[Table]:
     Above 1 ours is better. Brackets are 95 % bootstrap intervals over rows. "wrong" is the share of
     categories that differ from the true ones.
     """
-    found = stored("quality", "quality_imputation")
-    n, most = found["data"].nunique(), found["rows"].max()
-    yield f"Means over {n} tables of at most {most:,} rows", imputation.summary(found)
-    shown = ["rmse_ratio", "wrong_ratio"]
-    for data, own in found.groupby("data", sort=False):
-        own = own.set_index("model")
-        cells = {imputation.WORDS[n]: imputation.with_ends(own, n) for n in shown}
-        yield f"{data}", pd.DataFrame(cells, own.index).assign(seconds=own["seconds"])
+    scores = stored("quality", "quality_imputation")
+    n, max_rows = scores["data"].nunique(), scores["rows"].max()
+    yield f"Means over {n} tables of at most {max_rows:,} rows", imputation.summary(scores)
+    measures = ["rmse_ratio", "wrong_ratio"]
+    for data, data_scores in scores.groupby("data", sort=False):
+        data_scores = data_scores.set_index("model")
+        cells = {imputation.WORDS[n]: imputation.with_ends(data_scores, n) for n in measures}
+        yield (
+            f"{data}",
+            pd.DataFrame(cells, data_scores.index).assign(seconds=data_scores["seconds"]),
+        )
 
 
 def _real_tables() -> Iterator[Table]:
     """Dates and free text: R2 on the test rows, one seed."""
-    found = stored("quality", "quality_real_tables")
-    wide = found.pivot(index="model", columns="data", values="r2")
+    scores = stored("quality", "quality_real_tables")
+    wide = scores.pivot(index="model", columns="data", values="r2")
     yield "By table", wide
-    yield "Seconds", found.pivot(index="model", columns="data", values="seconds")
+    yield "Seconds", scores.pivot(index="model", columns="data", values="seconds")
 
 
 def _laws() -> Iterator[Table]:
@@ -248,13 +265,13 @@ def _laws() -> Iterator[Table]:
     "default there" is the default network on the same equations as the model. At 2,000 rows these
     are a subset, spread evenly over all equations, whose size depends on the model.
     """
-    found = stored("formulas", "formulas_share")
-    found["learned, %"] = 100.0 * (found["r2"] > 0.999)
-    found["outside, %"] = 100.0 * (found["r2_outside"] > 0.999)
-    default = found[found["model"] == "default"].set_index(["equation", "rows", "noise"])
-    found = found.join(default["learned, %"].rename("default there, %"), [*default.index.names])
-    for (n_rows, noise), own in found.groupby(["rows", "noise"]):
-        by_model = own.dropna(subset="default there, %").groupby("model", sort=False)
+    scores = stored("formulas", "formulas_share")
+    scores["learned, %"] = 100.0 * (scores["r2"] > 0.999)
+    scores["outside, %"] = 100.0 * (scores["r2_outside"] > 0.999)
+    default = scores[scores["model"] == "default"].set_index(["equation", "rows", "noise"])
+    scores = scores.join(default["learned, %"].rename("default there, %"), [*default.index.names])
+    for (n_rows, noise), group in scores.groupby(["rows", "noise"]):
+        by_model = group.dropna(subset="default there, %").groupby("model", sort=False)
         shares = by_model[["learned, %", "default there, %", "outside, %"]].mean()
         shares.insert(0, "equations", by_model.size())
         yield f"{n_rows:,} rows, noise {noise:g}", shares
@@ -280,19 +297,21 @@ SECTIONS = {
 
 def page() -> Page:
     """Compute the page."""
-    made = Page(
+    result = Page(
         "HEADLINES",
         "Headline numbers",
         "python -m benchmarks.headlines",
         "From the rows in `*/results/`. Their pages name the machine and the versions.",
     )
     for title, section in SECTIONS.items():
-        made.heading(title)
-        made.text(*(" ".join(each.split()) for each in str(section.__doc__).split("\n\n")))
+        result.heading(title)
+        result.text(
+            *(" ".join(paragraph.split()) for paragraph in str(section.__doc__).split("\n\n"))
+        )
         for caption, table in section():
-            with made.details(caption):
-                made.table([table.index.name or "", *table], lines(table.astype(object), number))
-    return made
+            with result.details(caption):
+                result.table([table.index.name or "", *table], lines(table.astype(object), number))
+    return result
 
 
 if __name__ == "__main__":

@@ -54,10 +54,10 @@ class Job:
 
     def missing(self, has: Callable[[Row], bool]) -> Job | None:
         """What is to be run where ``has`` tells which rows are there."""
-        left = [not has(row) for row in self.wanted]
+        is_missing = [not has(row) for row in self.wanted]
         if not self.fits:
-            return self if any(left) else None
-        fits, wanted = (list(compress(each, left)) for each in (self.fits, self.wanted))
+            return self if any(is_missing) else None
+        fits, wanted = (list(compress(items, is_missing)) for items in (self.fits, self.wanted))
         return replace(self, wanted=wanted, run=partial(self.run, fits)) if fits else None
 
 
@@ -221,18 +221,18 @@ def made_on(tables: Iterable[pd.DataFrame]) -> str | None:
     >>> made_on([pd.DataFrame({"cpu": ["A", "B"], "torch": ["2.9", "2.9"]})])
     'Rows made on A and B; torch 2.9'
     """
-    found: dict[str, list[str]] = {}
+    machines: dict[str, list[str]] = {}
     for name in MACHINE:
         values = {str(v) for table in tables if name in table for v in table[name].dropna()}
         if values - {""}:
-            found[name] = sorted(values - {""})
-    if "cpu" not in found:
+            machines[name] = sorted(values - {""})
+    if "cpu" not in machines:
         return None
-    if all(values == [versions(name)[name]] for name, values in found.items()):
+    if all(values == [versions(name)[name]] for name, values in machines.items()):
         return describe_machine()
     names = {"python": "Python", **VERSIONED}
-    told = [f"{names.get(n, n)} {' and '.join(found[n])}" for n in found if n != "cpu"]
-    return f"Rows made on {' and '.join(found['cpu'])}; {', '.join(told)}"
+    notes = [f"{names.get(n, n)} {' and '.join(machines[n])}" for n in machines if n != "cpu"]
+    return f"Rows made on {' and '.join(machines['cpu'])}; {', '.join(notes)}"
 
 
 @lru_cache
@@ -252,5 +252,5 @@ def versions(*more: str) -> Row:
         except metadata.PackageNotFoundError:
             return ""
 
-    known = {"combutab": combutab.__version__, "torch": torch.__version__}
-    return known | {name: of(name) for name in more}
+    package_versions = {"combutab": combutab.__version__, "torch": torch.__version__}
+    return package_versions | {name: of(name) for name in more}

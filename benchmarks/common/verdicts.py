@@ -136,10 +136,12 @@ def claims_table(claims: Iterable[Claim], samples: Mapping[str, Any]) -> str:
     """Judge claims on samples of rows, by name: a Markdown table with a column for each sample."""
     lines = []
     for claim in claims:
-        found = [claim.verdict(rows) for rows in samples.values()]
+        claim_verdicts = [claim.verdict(rows) for rows in samples.values()]
         how = [claim.measure, f"unit: {claim.unit}"][not claim.measure :]
         how += [f"margin {claim.margin:g}"] * (claim.margin > 0)
-        lines.append([claim.where, claim.text, "; ".join(how), *(v or "not judged" for v in found)])
+        lines.append(
+            [claim.where, claim.text, "; ".join(how), *(v or "not judged" for v in claim_verdicts)]
+        )
     return markdown_table(["where", "claim", "measure", *samples], lines)
 
 
@@ -148,9 +150,9 @@ def counted(words: Iterable[str]) -> str:
     >>> counted(["holds", "not decided", "holds"])
     'holds 2, not decided 1'
     """
-    found = Counter(words)
-    ordered = dict.fromkeys([HOLDS, FAILS, UNDECIDED, *found])
-    return ", ".join(f"{word} {found[word]}" for word in ordered if found[word])
+    counts = Counter(words)
+    ordered = dict.fromkeys([HOLDS, FAILS, UNDECIDED, *counts])
+    return ", ".join(f"{word} {counts[word]}" for word in ordered if counts[word])
 
 
 def add_claims(page: Page, claims: Sequence[Claim], samples: Mapping[str, Any]) -> None:
@@ -162,7 +164,9 @@ def add_claims(page: Page, claims: Sequence[Claim], samples: Mapping[str, Any]) 
     page.text(f"Verdicts: {counted(re.findall(r'[*][*](.+?)[*][*]', table))}.")
     if many:
         words = [re.findall(r"[*][*](.+?)[*][*]|not judged", row) for row in table.splitlines()[2:]]
-        lines = [[claim.text, *own] for claim, own in zip(claims, words, strict=True)]
+        lines = [
+            [claim.text, *claim_words] for claim, claim_words in zip(claims, words, strict=True)
+        ]
         page.table(["claim", *samples], lines)
     with page.details("The claims with their measures and intervals") if many else nullcontext():
         page.text(table)
@@ -243,10 +247,12 @@ def best_of(
     sign = 1 if greater_is_better else -1
     wide, sizes = sign * scores, {"n_train": n_train, "n_test": n_test}
     chosen = str(wide.mean().idxmax()) if name is None else name
-    others = [other for other in wide if other != chosen]
-    found = {other: beats(wide[chosen], wide[other], **sizes) for other in others}
-    rival = min(others, key=lambda other: found[other].estimate)
-    nearest, note = found[rival], f"nearest rival: {rival}"
+    rivals = [rival_name for rival_name in wide if rival_name != chosen]
+    comparisons = {
+        rival_name: beats(wide[chosen], wide[rival_name], **sizes) for rival_name in rivals
+    }
+    rival = min(rivals, key=lambda rival_name: comparisons[rival_name].estimate)
+    nearest, note = comparisons[rival], f"nearest rival: {rival}"
     if name is None:
         note = f"chosen by the rows: {chosen}; {note}"
     if wide.isna().to_numpy().any():
@@ -254,13 +260,15 @@ def best_of(
     if len(wide) < MIN_UNITS:
         return replace(nearest, note=f"{note}; {nearest.note}")
     if name is None:
-        pairs = [(chosen, other) for other in others] + list(combinations(others, 2))
-        p = holm([_p_value(beats(wide[a], wide[b], **sizes)) for a, b in pairs])[: len(others)]
+        pairs = [(chosen, rival_name) for rival_name in rivals] + list(combinations(rivals, 2))
+        p = holm([_p_value(beats(wide[a], wide[b], **sizes)) for a, b in pairs])[: len(rivals)]
         note = f"{note}; Holm p {p_text(max(p))}"
         return replace(nearest, word=HOLDS if max(p) < ALPHA else UNDECIDED, note=note)
-    p = holm([_p_value(verdict) for verdict in found.values()])
-    beaten = [q for q, v in zip(p, found.values(), strict=True) if q < ALPHA and v.estimate < 0]
-    beats_all = all(verdict.word == HOLDS for verdict in found.values())
+    p = holm([_p_value(verdict) for verdict in comparisons.values()])
+    beaten = [
+        q for q, v in zip(p, comparisons.values(), strict=True) if q < ALPHA and v.estimate < 0
+    ]
+    beats_all = all(verdict.word == HOLDS for verdict in comparisons.values())
     return replace(nearest, word=HOLDS if beats_all else FAILS if beaten else UNDECIDED, note=note)
 
 

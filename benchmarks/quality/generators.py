@@ -74,48 +74,59 @@ MODELS = tuple(name for name in SYNTHESIZERS if name not in SLOW)
 
 
 def measure(
-    model: str, data: str, split: int, seed: int, most: int, data_home: str | None, quick: bool
+    model: str, data: str, split: int, seed: int, max_rows: int, data_home: str | None, quick: bool
 ) -> Found:
     """Train one model and judge its rows in this process."""
     warnings.filterwarnings("ignore")
     table, target, classify = read_rows(data, data_home)
     order = np.random.default_rng(split).permutation(len(table))
     test, train = np.split(order, [len(table) // 5])
-    train = train[:most]
-    real, held = (table.iloc[rows].reset_index(drop=True) for rows in (train, test[: len(train)]))
+    train = train[:max_rows]
+    real, test_rows = (
+        table.iloc[rows].reset_index(drop=True) for rows in (train, test[: len(train)])
+    )
     task = Task(real, target, classify, seed, quick)
     rows, costs = make_rows(SYNTHESIZERS[model], task, time.perf_counter)
-    found = {"task": task.kind, "n_train": len(real), "n_test": len(held)}
+    result = {"task": task.kind, "n_train": len(real), "n_test": len(test_rows)}
     rows = rows[list(table)].reset_index(drop=True)
-    return found | dict(zip(COSTS, costs, strict=True)) | judge(task, held, rows)
+    return result | dict(zip(COSTS, costs, strict=True)) | judge(task, test_rows, rows)
 
 
-def judge(task: Task, held: pd.DataFrame, rows: pd.DataFrame) -> dict[str, float]:
+def judge(task: Task, test: pd.DataFrame, rows: pd.DataFrame) -> dict[str, float]:
     """Scores of synthetic rows."""
-    given: dict[str, Any] = {"synthetic": rows, "random_state": task.seed}
+    options: dict[str, Any] = {"synthetic": rows, "random_state": task.seed}
     real: dict[str, Any] = {"real_train": task.table, "task": task.kind, "target": task.target}
-    learned = ml_efficacy(real_test=held, learners=list(LEARNERS.values()), **real, **given)
-    taught = learned[learned["source"] == "synthetic"].set_index(["learner", "metric"])["mean"]
-    found = {
-        f"{own}_{metric}": taught[learner, metric]
-        for own, learner in LEARNERS.items()
+    learned = ml_efficacy(real_test=test, learners=list(LEARNERS.values()), **real, **options)
+    learned_scores = learned[learned["source"] == "synthetic"].set_index(["learner", "metric"])[
+        "mean"
+    ]
+    scores = {
+        f"{learner_name}_{metric}": learned_scores[learner, metric]
+        for learner_name, learner in LEARNERS.items()
         for metric in METRICS[task.kind]
     }
-    few = given | {"synthetic": rows[: len(held)]}
-    told = detection(real=held, learners=LEARNERS["boosting"], **few)
-    given["categorical"] = [task.target] if task.classify else []
-    alike = fidelity(real=held, **given | {"max_rows": 2})  # without support, which is not shown
-    means = alike[alike["greater_is_better"]].groupby("aspect")["mean"].mean()
-    near = privacy(real_train=task.table, holdout=held, **given).set_index("measure")["mean"]
-    found |= {"c2st": told["mean"].item(), "c2st_se": told["se"].item()}
-    found |= {"shapes": means["shape"], "pairs": means.get("pairs", np.nan)}
-    return {n: float(v) for n, v in (found | {"closest": near["share_closer_to_train"]}).items()}
+    c2st_options = options | {"synthetic": rows[: len(test)]}
+    c2st = detection(real=test, learners=LEARNERS["boosting"], **c2st_options)
+    options["categorical"] = [task.target] if task.classify else []
+    similarities = fidelity(
+        real=test, **options | {"max_rows": 2}
+    )  # without support, which is not shown
+    means = similarities[similarities["greater_is_better"]].groupby("aspect")["mean"].mean()
+    privacy_scores = privacy(real_train=task.table, holdout=test, **options).set_index("measure")[
+        "mean"
+    ]
+    scores |= {"c2st": c2st["mean"].item(), "c2st_se": c2st["se"].item()}
+    scores |= {"shapes": means["shape"], "pairs": means.get("pairs", np.nan)}
+    return {
+        n: float(v)
+        for n, v in (scores | {"closest": privacy_scores["share_closer_to_train"]}).items()
+    }
 
 
-def run_apart(measure: str, given: tuple[Any, ...], quick: bool) -> list[Row]:
+def run_apart(measure: str, arguments: tuple[Any, ...], quick: bool) -> list[Row]:
     """Measure in a process of its own, or here for a quick form; the row of results."""
     try:
-        return [call_apart(measure, *given, here=quick)]
+        return [call_apart(measure, *arguments, here=quick)]
     except subprocess.CalledProcessError as error:  # a peer's failure is a result
         last = [f"ended with status {error.returncode}", *error.stderr.splitlines()][-1]
         return [{"error": last[:200]}]
@@ -125,12 +136,15 @@ def _jobs(arguments: Arguments) -> Iterator[Job]:
     names, home = wanted(arguments)
     models = installed(arguments.models)
     quick = arguments.quick
-    most = 200 if quick else arguments.rows
+    max_rows = 200 if quick else arguments.rows
     n_splits, n_seeds = (1, 1) if quick else (arguments.splits, arguments.seeds)
     for data, split, seed, model in product(names, range(n_splits), range(n_seeds), models):
-        row = dict(zip(SETTINGS, (data, split, seed, model, most), strict=True))
-        given = (model, data, split, seed, most, home, quick)
-        yield Job([row], partial(run_apart, "benchmarks.quality.generators:measure", given, quick))
+        row = dict(zip(SETTINGS, (data, split, seed, model, max_rows), strict=True))
+        measure_arguments = (model, data, split, seed, max_rows, home, quick)
+        yield Job(
+            [row],
+            partial(run_apart, "benchmarks.quality.generators:measure", measure_arguments, quick),
+        )
 
 
 # ---- the page ----------------------------------------------------------------------------------
@@ -146,19 +160,19 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     keys = ["data", "model"]
     table = rows.groupby(keys, sort=False)[[*LIKENESS, *COSTS, "n_test"]].mean()
     tasks = rows.groupby(keys, sort=False)["task"].first()
-    found = {"tables": tasks.groupby("model", sort=False).size()}
-    for own in LEARNERS:
-        errors = rows[f"{own}_mae"].fillna(1.0 - rows[f"{own}_accuracy"])
+    columns = {"tables": tasks.groupby("model", sort=False).size()}
+    for learner in LEARNERS:
+        errors = rows[f"{learner}_mae"].fillna(1.0 - rows[f"{learner}_accuracy"])
         error = errors.groupby([rows[key] for key in keys], sort=False).mean()
-        real, least = _of(error, REAL), 0.5 / table["n_test"]
-        gaps = (error - real).clip(lower=np.maximum(LEAST * real, least))
-        found[f"gap / TVAE, {own}"] = _means(gaps / _of(gaps, TVAE))
+        real, half_row = _of(error, REAL), 0.5 / table["n_test"]
+        gaps = (error - real).clip(lower=np.maximum(LEAST * real, half_row))
+        columns[f"gap / TVAE, {learner}"] = _means(gaps / _of(gaps, TVAE))
     by_model = table.groupby("model", sort=False)
-    found |= {name: by_model[name].mean() for name in ("c2st", "shapes", "pairs", "closest")}
+    columns |= {name: by_model[name].mean() for name in ("c2st", "shapes", "pairs", "closest")}
     timed = rows.groupby([*keys, "cpu"], sort=False)["fit_seconds"].mean()
-    found["fit / TVAE"] = _means(timed / _of(timed, TVAE))
-    found |= {name: by_model[name].median() for name in ("sample_seconds", "megabytes")}
-    return pd.DataFrame(found).sort_values("c2st")
+    columns["fit / TVAE"] = _means(timed / _of(timed, TVAE))
+    columns |= {name: by_model[name].median() for name in ("sample_seconds", "megabytes")}
+    return pd.DataFrame(columns).sort_values("c2st")
 
 
 def _of(values: pd.Series, model: str) -> pd.Series:
@@ -191,13 +205,13 @@ def _write(page: Page, _: Arguments, rows: pd.DataFrame) -> None:
         )
         _add_summary(page, large)
     page.heading("By table")
-    for data, own in rows.groupby("data", sort=False):
-        n_train, n_test, task = own[["n_train", "n_test", "task"]].iloc[0]
-        shown = [f"{learner}_{metric}" for learner in LEARNERS for metric in METRICS[task]]
-        shown += [name for name in (*LIKENESS, *COSTS) if name != "c2st_se"]
-        cells = own.groupby("model", sort=False)[shown].agg(_spread)
+    for data, data_rows in rows.groupby("data", sort=False):
+        n_train, n_test, task = data_rows[["n_train", "n_test", "task"]].iloc[0]
+        columns = [f"{learner}_{metric}" for learner in LEARNERS for metric in METRICS[task]]
+        columns += [name for name in (*LIKENESS, *COSTS) if name != "c2st_se"]
+        cells = data_rows.groupby("model", sort=False)[columns].agg(_spread)
         with page.details(f"{data}: {n_train} training rows, {n_test} test rows"):
-            page.table(["model", *map(_words, shown)], lines(cells))
+            page.table(["model", *map(_words, columns)], lines(cells))
     add_failures(page, failed, SETTINGS)
 
 
@@ -208,8 +222,8 @@ def add_failures(page: Page, failed: pd.DataFrame, settings: Sequence[str]) -> N
 
 
 def _add_summary(page: Page, rows: pd.DataFrame) -> None:
-    found = summary(rows)
-    page.table(["model", *map(_words, found)], lines(found.astype(object), number))
+    table = summary(rows)
+    page.table(["model", *map(_words, table)], lines(table.astype(object), number))
 
 
 def _spread(values: pd.Series) -> str:
@@ -223,9 +237,9 @@ def _words(name: str) -> str:
     >>> _words("boosting_log_loss"), _words("fit_seconds")
     ('boosting, log loss', 'fit seconds')
     """
-    own, _, metric = name.partition("_")
-    if own in LEARNERS:
-        return f"{own}, {WORDS.get(metric, metric)}"
+    learner, _, metric = name.partition("_")
+    if learner in LEARNERS:
+        return f"{learner}, {WORDS.get(metric, metric)}"
     return WORDS.get(name, name.replace("_", " "))
 
 

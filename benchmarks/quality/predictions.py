@@ -106,8 +106,8 @@ def make(model: str, classify: bool, n_threads: int, seed: int, **changes: Any) 
     if model == "combutab, paper":
         changes = combutab.paper_recipe(kind_of(classify), **changes)
     if model in MINE:
-        both, own = MINE[model]
-        return both[not classify](**{**own, **changes}, random_state=seed)
+        classes, defaults = MINE[model]
+        return classes[not classify](**{**defaults, **changes}, random_state=seed)
     if model == "scikit-learn MLP":
         net = getattr(neural_network, f"MLP{kind}")(random_state=seed)
         onehot = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
@@ -128,52 +128,52 @@ def make(model: str, classify: bool, n_threads: int, seed: int, **changes: Any) 
 
 
 def measure(
-    model: str, name: str, split: int, most: int, data_home: str | None, quick: bool
+    model: str, name: str, split: int, max_rows: int, data_home: str | None, quick: bool
 ) -> dict[str, float]:
     """Fit and score one model in this process."""
     warnings.filterwarnings("ignore")
     n_threads = torch.get_num_threads()
     X, y, classify = load(name, data_home)
-    train, test = split_rows(X, split, most)
+    train, test = split_rows(X, split, max_rows)
     fit_X, fit_y, test_X, test_y = X.iloc[train], y.iloc[train], X.iloc[test], y.iloc[test]
     options: dict[str, Any] = {}
-    both = [fit_X, test_X]
+    parts = [fit_X, test_X]
     if model in ("CatBoost", "RealMLP-TD", "TabM-D"):
         texts = list(X.select_dtypes("category"))
-        both = [
+        parts = [
             part.assign(**{c: part[c].astype(object).fillna("missing").astype(str) for c in texts})
-            for part in both
+            for part in parts
         ]
         options = {("cat_features" if model == "CatBoost" else "cat_col_names"): texts}
         if model != "CatBoost":  # the only one of them that takes missing numbers
             means = fit_X.mean(numeric_only=True)
             truths = dict.fromkeys(X.select_dtypes("bool"), float)
-            both = [part.fillna(means).astype(truths) for part in both]
+            parts = [part.fillna(means).astype(truths) for part in parts]
     if model == "HistGradientBoosting":  # which takes no column of more categories than these
         many = [c for c in X.select_dtypes("category") if X[c].nunique() > MOST_CATEGORIES]
-        both = [part.assign(**{c: part[c].cat.codes for c in many}) for part in both]
-    fit_X, test_X = both
+        parts = [part.assign(**{c: part[c].cat.codes for c in many}) for part in parts]
+    fit_X, test_X = parts
     if classify:  # some take numbers alone
         classes, codes = np.unique(np.asarray(y).astype(str), return_inverse=True)
         fit_y, test_y = codes[train], codes[test]
-        known = np.unique(fit_y)
+        known_classes = np.unique(fit_y)
     short = {"max_iter": 2} if model in MINE else {}
     estimator = make(model, classify, n_threads, split, **(short if quick else {}))
     small = fit_X.iloc[:200], (fit_y[:200] if classify else fit_y.iloc[:200])
     if model not in PACKAGES:  # what is loaded once is no part of a fit
         make(model, classify, n_threads, split, **short).fit(*small)
     seconds, peak = seconds_and_peak(partial(estimator.fit, fit_X, fit_y, **options))
-    found = {"seconds": seconds, "megabytes": peak * 2**20 / 1e6}
+    result = {"seconds": seconds, "megabytes": peak * 2**20 / 1e6}
     if not classify:
         residual = np.asarray(estimator.predict(test_X), float).reshape(-1) - test_y.to_numpy(float)
-        return found | {"test_error": float(np.sqrt(np.mean(residual**2)))}
+        return result | {"test_error": float(np.sqrt(np.mean(residual**2)))}
     scores = np.zeros((len(test_y), len(classes)))
-    scores[:, known] = estimator.predict_proba(test_X)
+    scores[:, known_classes] = estimator.predict_proba(test_X)
     loss = float(log_loss(test_y, scores, labels=range(len(classes))))
-    return found | {"test_error": float((scores.argmax(1) != test_y).mean()), "log_loss": loss}
+    return result | {"test_error": float((scores.argmax(1) != test_y).mean()), "log_loss": loss}
 
 
-def split_rows(X: pd.DataFrame, split: int, most: int) -> tuple[np.ndarray, np.ndarray]:
+def split_rows(X: pd.DataFrame, split: int, max_rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Training and test rows, equal ones on one side; at most so many to train on."""
     groups = X.groupby(list(X.columns), dropna=False, observed=True, sort=False).ngroup()
     train, test = next(
@@ -181,14 +181,14 @@ def split_rows(X: pd.DataFrame, split: int, most: int) -> tuple[np.ndarray, np.n
     )
     if len(test) > MOST_TEST:
         test = np.sort(np.random.default_rng(split).choice(test, MOST_TEST, replace=False))
-    return np.random.default_rng(split).permutation(train)[:most], test
+    return np.random.default_rng(split).permutation(train)[:max_rows], test
 
 
 def _run(fit: tuple[Any, ...], sizes: Row, arguments: Arguments) -> list[Row]:
-    found = call_apart("benchmarks.quality.predictions:measure", *fit, here=arguments.quick)
+    result = call_apart("benchmarks.quality.predictions:measure", *fit, here=arguments.quick)
     if arguments.untimed:
-        del found["seconds"]
-    return [sizes | found]
+        del result["seconds"]
+    return [sizes | result]
 
 
 def _jobs(arguments: Arguments) -> Iterator[Job]:
@@ -196,15 +196,15 @@ def _jobs(arguments: Arguments) -> Iterator[Job]:
     models = [m for m in arguments.models if m not in PACKAGES or find_spec(PACKAGES[m])]
     sizes = [200] if arguments.quick else sorted(arguments.rows)
     n_splits = 1 if arguments.quick else arguments.splits
-    for split, most, name in product(range(n_splits), sizes, names):
+    for split, max_rows, name in product(range(n_splits), sizes, names):
         X, _, classify = load(name, home)
-        train, test = split_rows(X, split, most)
-        if any(len(train) <= size < most for size in sizes):
+        train, test = split_rows(X, split, max_rows)
+        if any(len(train) <= size < max_rows for size in sizes):
             continue  # all its rows were there already
         counts = {"task": kind_of(classify), "n_train": len(train), "n_test": len(test)}
         for model in models:
-            row = dict(zip(SETTINGS, (name, split, model, most), strict=True))
-            run = partial(_run, (model, name, split, most, home, arguments.quick), counts)
+            row = dict(zip(SETTINGS, (name, split, model, max_rows), strict=True))
+            run = partial(_run, (model, name, split, max_rows, home, arguments.quick), counts)
             yield Job([row], partial(run, arguments))
 
 
@@ -227,29 +227,29 @@ def ratios(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """
     rows = _comparable(rows)
     errors = _over_best(rows, "test_error")
-    found = {"error": errors}
-    for task, own in rows.groupby("task"):
-        found[str(task)] = errors[errors.index.isin(own["data"])]
-    found["log loss"] = _over_best(rows, "log_loss")
+    tables = {"error": errors}
+    for task, task_rows in rows.groupby("task"):
+        tables[str(task)] = errors[errors.index.isin(task_rows["data"])]
+    tables["log loss"] = _over_best(rows, "log_loss")
     seconds = rows.pivot_table("seconds", ["data", "split"], "model")
     if REALMLP in seconds:
         logs = np.log(seconds.div(seconds[REALMLP], axis=0)).groupby("data").mean()
-        found[SECONDS] = np.exp(logs)
-    return found
+        tables[SECONDS] = np.exp(logs)
+    return tables
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
     """A row for each model: means of its ratios with intervals, ranks, medians of seconds."""
-    found = {
-        name: each.apply(lambda one: _ratio(np.log(one.dropna())))
-        for name, each in ratios(rows).items()
+    columns = {
+        name: model_ratios.apply(lambda table_ratios: _ratio(np.log(table_ratios.dropna())))
+        for name, model_ratios in ratios(rows).items()
     }
-    found["median error"] = ratios(rows)["error"].median().map("{:.3f}".format)
+    columns["median error"] = ratios(rows)["error"].median().map("{:.3f}".format)
     ranks = rows.groupby(["data", "split"])["test_error"].rank()
     costs = _comparable(rows).groupby("model")[["seconds", "megabytes"]].median()
-    found["mean rank"] = ranks.groupby(rows["model"]).mean().map(number)
-    found |= {"seconds": costs["seconds"].map(number), "MB": costs["megabytes"].map(number)}
-    return pd.DataFrame(found).sort_values("error")
+    columns["mean rank"] = ranks.groupby(rows["model"]).mean().map(number)
+    columns |= {"seconds": costs["seconds"].map(number), "MB": costs["megabytes"].map(number)}
+    return pd.DataFrame(columns).sort_values("error")
 
 
 def beside_defaults(rows: pd.DataFrame) -> pd.DataFrame:
@@ -258,15 +258,17 @@ def beside_defaults(rows: pd.DataFrame) -> pd.DataFrame:
     Errors and log losses are means over splits, their ratios geometric means over tables with an
     interval of a bootstrap over tables. p-values are Wilcoxon's, over tables, by Holm.
     """
-    rows, found = _comparable(rows), {}
+    rows, comparisons = _comparable(rows), {}
     for model in rows["model"].unique():
-        both = rows[rows["model"].isin([model, DEFAULTS])]
-        both = both[both.groupby(["data", "split"])["model"].transform("nunique") == 2]
-        means = both.groupby(["data", "model"])[list(MEASURES[:3])].mean().unstack("model")
+        pair_rows = rows[rows["model"].isin([model, DEFAULTS])]
+        pair_rows = pair_rows[
+            pair_rows.groupby(["data", "split"])["model"].transform("nunique") == 2
+        ]
+        means = pair_rows.groupby(["data", "model"])[list(MEASURES[:3])].mean().unstack("model")
         if len(means) > 1:
             logs = np.log(means.xs(model, axis=1, level=1) / means.xs(DEFAULTS, axis=1, level=1))
             errors = logs["test_error"]
-            found[model] = {
+            comparisons[model] = {
                 "tables": len(logs),
                 "error": _ratio(errors),
                 "log loss": _ratio(logs["log_loss"].dropna()),
@@ -274,18 +276,18 @@ def beside_defaults(rows: pd.DataFrame) -> pd.DataFrame:
                 "better / worse": f"{(errors < 0).sum()} / {(errors > 0).sum()}",
                 "p": wilcoxon(errors, np.zeros(len(errors))).pvalue,
             }
-    table = pd.DataFrame.from_dict(found, orient="index")
-    return table.assign(p=[f"{p:.2g}" for p in holm(table["p"])]) if found else table
+    table = pd.DataFrame.from_dict(comparisons, orient="index")
+    return table.assign(p=[f"{p:.2g}" for p in holm(table["p"])]) if comparisons else table
 
 
 def _comparable(rows: pd.DataFrame) -> pd.DataFrame:
     """No mistake counts as half of one; no seconds are of a split on which ours were not timed."""
-    least = np.where(rows["task"] == "classification", 0.5 / rows["n_test"], 0.0)
+    min_error = np.where(rows["task"] == "classification", 0.5 / rows["n_test"], 0.0)
     ours = rows["seconds"].where(rows["model"] == DEFAULTS).groupby([rows["data"], rows["split"]])
     timed = ours.transform("count") > 0
     if DEFAULTS in set(rows["model"]):
         rows = rows.assign(seconds=rows["seconds"].where(timed))
-    return rows.assign(test_error=rows["test_error"].clip(lower=least))
+    return rows.assign(test_error=rows["test_error"].clip(lower=min_error))
 
 
 def _ratio(logs: pd.Series) -> str:
@@ -314,21 +316,21 @@ def bars(samples: dict[str, dict[str, pd.DataFrame]]) -> pd.DataFrame:
     A row for each bar and a column for each sample of ratios by name.
     """
 
-    def judged(found: dict[str, pd.DataFrame], model: str, column: str, most: float) -> str:
-        if column not in found or not {model, *BEST_OF} <= set(found[column]):
+    def judge(sample: dict[str, pd.DataFrame], model: str, column: str, target: float) -> str:
+        if column not in sample or not {model, *BEST_OF} <= set(sample[column]):
             return "not judged"
-        logs = np.log(found[column][model])
-        word = "met" if logs.mean() <= np.log(most) else "missed"
-        verdict = beats(logs, np.log(most), greater_is_better=False)
+        logs = np.log(sample[column][model])
+        word = "met" if logs.mean() <= np.log(target) else "missed"
+        verdict = beats(logs, np.log(target), greater_is_better=False)
         return f"{np.exp(logs.mean()):.3f}: {word} ({verdict.word} over {verdict.n_units} tables)"
 
-    told = [
-        {"model": model, "target value": f"{column} at most {most:g}"}
-        | {name: judged(found, model, column, most) for name, found in samples.items()}
-        for model, own in BARS.items()
-        for column, most in own.items()
+    table_rows = [
+        {"model": model, "target value": f"{column} at most {target:g}"}
+        | {name: judge(sample, model, column, target) for name, sample in samples.items()}
+        for model, targets in BARS.items()
+        for column, target in targets.items()
     ]
-    return pd.DataFrame(told).set_index("model")
+    return pd.DataFrame(table_rows).set_index("model")
 
 
 def _picture(samples: dict[str, pd.DataFrame]) -> Figure:
@@ -359,24 +361,29 @@ def _write(page: Page, _: Arguments, rows: pd.DataFrame) -> None:
     missing = [name for name in PEERS if name not in set(rows["model"])]
     page.text(*[f"Not run: {', '.join(missing)}."] * bool(missing))
     samples, fits, sizes = {}, {}, list(rows.groupby("rows"))
-    for size, every in sizes:
-        own, full = same_splits(every)
-        first = own[own["model"].isin(full)]
-        found, pairs = summary(first), beside_defaults(every)
-        samples[f"{size} rows"], fits[f"at most {size:,} training rows"] = ratios(first), first
+    for size, size_rows in sizes:
+        shared_rows, complete_models = same_splits(size_rows)
+        complete_rows = shared_rows[shared_rows["model"].isin(complete_models)]
+        table, comparisons = summary(complete_rows), beside_defaults(size_rows)
+        samples[f"{size} rows"], fits[f"at most {size:,} training rows"] = (
+            ratios(complete_rows),
+            complete_rows,
+        )
         page.heading(f"At most {size} training rows")
-        page.text(f"Tables: {own['data'].nunique()}, splits: {own['split'].nunique()}.")
-        page.table(["model", *found], lines(found))
-        if len(pairs):
-            page.table([f"model / {DEFAULTS}", *pairs], lines(pairs))
+        page.text(
+            f"Tables: {shared_rows['data'].nunique()}, splits: {shared_rows['split'].nunique()}."
+        )
+        page.table(["model", *table], lines(table))
+        if len(comparisons):
+            page.table([f"model / {DEFAULTS}", *comparisons], lines(comparisons))
     if rows["seconds"].notna().any():
         page.heading("Error by seconds")
         page.figure(_picture(fits), "Mean test error with its interval by seconds of a fit")
     page.heading("Target values")
     page.table(["model", "target value", *samples], lines(bars(samples)))
-    for size, every in sizes:
+    for size, size_rows in sizes:
         for name, form in (("test_error", ".4g"), ("log_loss", ".3f")):
-            wide = same_splits(every)[0].pivot_table(name, "data", "model", sort=False)
+            wide = same_splits(size_rows)[0].pivot_table(name, "data", "model", sort=False)
             with page.details(f"{size} rows: {name.replace('_', ' ')} by table"):
                 page.table(["data", *wide], lines(wide, partial(number, form=form)))
 

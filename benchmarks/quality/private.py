@@ -95,18 +95,18 @@ class Domain:
     edges : dict of column to ndarray
         Ends of the bins of numbers.
     categories : dict of column to list
-    whole : set of columns
+    integers : set of columns
         Numbers that are integers.
     """
 
     edges: dict[str, np.ndarray]
     categories: dict[str, list[Any]]
-    whole: set[str]
+    integers: set[str]
 
     @classmethod
     def of(cls, table: pd.DataFrame, n_bins: int) -> Domain:
         """Read bounds and categories off the whole file."""
-        edges, whole = {}, set()
+        edges, integers = {}, set()
         for name in table.select_dtypes("number"):
             low, high = table[name].quantile([0.01, 0.99], interpolation="nearest")
             values = table[name].dropna().clip(low, high).unique()
@@ -114,55 +114,59 @@ class Domain:
                 continue  # its values are categories
             edges[name] = np.linspace(low, high, n_bins + 1)
             if (values % 1 == 0).all():
-                whole.add(name)
+                integers.add(name)
                 edges[name] = np.unique(edges[name].round())
-        rest = [name for name in table if name not in edges]
-        kinds = {n: list(_texts(table[n]).value_counts().index[:MOST_CATEGORIES]) for n in rest}
-        return cls(edges, kinds, whole)
+        categorical = [name for name in table if name not in edges]
+        categories = {
+            n: list(_texts(table[n]).value_counts().index[:MOST_CATEGORIES]) for n in categorical
+        }
+        return cls(edges, categories, integers)
 
     def bound(self, table: pd.DataFrame) -> pd.DataFrame:
         """Clip numbers; rare categories become "other"."""
         columns = {}
-        for name, own in table.items():
+        for name, values in table.items():
             if name in self.edges:
-                own = own.clip(self.edges[name][0], self.edges[name][-1])
-                whole = name in self.whole and own.notna().all()
-                columns[name] = own.round().astype("int64") if whole else own
+                values = values.clip(self.edges[name][0], self.edges[name][-1])
+                is_integer = name in self.integers and values.notna().all()
+                columns[name] = values.round().astype("int64") if is_integer else values
             else:
-                known, texts = self.categories[name], _texts(own)
-                texts = texts.where(texts.isin(known) | own.isna(), "other")
-                columns[name] = pd.Categorical(texts, categories=[*known, "other"])
+                categories, texts = self.categories[name], _texts(values)
+                texts = texts.where(texts.isin(categories) | values.isna(), "other")
+                columns[name] = pd.Categorical(texts, categories=[*categories, "other"])
         return pd.DataFrame(columns)
 
     def sizes(self) -> np.ndarray:
         """Codes of each column, numbers first: bins or categories, "other", and the gap."""
-        kinds = [len(known) + 2 for known in self.categories.values()]
+        kinds = [len(categories) + 2 for categories in self.categories.values()]
         return np.array([*(len(e) for e in self.edges.values()), *kinds])
 
     def encode(self, table: pd.DataFrame) -> np.ndarray:
         """Bounded rows as codes, (n, n_columns)."""
         codes = []
         for name, edges in self.edges.items():
-            own = table[name].to_numpy(float)
-            bins = np.clip(np.searchsorted(edges, own, side="right") - 1, 0, len(edges) - 2)
-            codes.append(np.where(np.isnan(own), len(edges) - 1, bins))
-        for name, known in self.categories.items():
-            own = table[name].cat.codes.to_numpy()
-            codes.append(np.where(own < 0, len(known) + 1, own))
+            values = table[name].to_numpy(float)
+            bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
+            codes.append(np.where(np.isnan(values), len(edges) - 1, bins))
+        for name, categories in self.categories.items():
+            values = table[name].cat.codes.to_numpy()
+            codes.append(np.where(values < 0, len(categories) + 1, values))
         return np.column_stack(codes)
 
     def decode(self, codes: np.ndarray, columns: list[str], seed: int) -> pd.DataFrame:
         """Rows drawn uniformly within their bins."""
         rng, rows = np.random.default_rng(seed), {}
-        for (name, edges), own in zip(self.edges.items(), codes.T, strict=False):
-            at = np.minimum(own, len(edges) - 2)
-            values = edges[at] + rng.random(len(own)) * (edges[at + 1] - edges[at])
-            values = np.floor(values) if name in self.whole else values
-            rows[name] = np.where(own == len(edges) - 1, np.nan, values)
-        rest = codes.T[len(self.edges) :]
-        for (name, known), own in zip(self.categories.items(), rest, strict=True):
-            kept = np.where(own == len(known) + 1, -1, own)
-            rows[name] = pd.Categorical.from_codes(kept, [*known, "other"])
+        for (name, edges), column_codes in zip(self.edges.items(), codes.T, strict=False):
+            at = np.minimum(column_codes, len(edges) - 2)
+            values = edges[at] + rng.random(len(column_codes)) * (edges[at + 1] - edges[at])
+            values = np.floor(values) if name in self.integers else values
+            rows[name] = np.where(column_codes == len(edges) - 1, np.nan, values)
+        category_codes = codes.T[len(self.edges) :]
+        for (name, categories), column_codes in zip(
+            self.categories.items(), category_codes, strict=True
+        ):
+            category_index = np.where(column_codes == len(categories) + 1, -1, column_codes)
+            rows[name] = pd.Categorical.from_codes(category_index, [*categories, "other"])
         return pd.DataFrame(rows)[columns]
 
 
@@ -177,14 +181,14 @@ def pair_distance(first: np.ndarray, second: np.ndarray, sizes: np.ndarray) -> f
     >>> pair_distance(zeros, mixed, np.array([2, 2]))
     0.25
     """
-    found = []
+    distances = []
     for i, j in itertools.combinations(range(len(sizes)), 2):
         shares = [
             np.bincount(t[:, i] * sizes[j] + t[:, j], minlength=sizes[i] * sizes[j]) / len(t)
             for t in (first, second)
         ]
-        found.append(np.abs(shares[0] - shares[1]).sum() / 2)
-    return float(np.mean(found))
+        distances.append(np.abs(shares[0] - shares[1]).sum() / 2)
+    return float(np.mean(distances))
 
 
 # ---- one run -----------------------------------------------------------------------------------
@@ -201,30 +205,30 @@ def measure(row: Row, home: str, python: str, limit: float, quick: bool) -> Foun
     domain = Domain.of(table, row["bins"])
     order = np.random.default_rng(seed).permutation(len(table))
     bounded = domain.bound(table).iloc[order].reset_index(drop=True)
-    held = bounded[: len(table) // 5]
-    real = bounded[len(held) :][: row["rows"]].reset_index(drop=True)
+    test = bounded[: len(table) // 5]
+    real = bounded[len(test) :][: row["rows"]].reset_index(drop=True)
     codes, sizes = domain.encode(real), domain.sizes()
     task = Task(real, target, classify, seed, quick)
     if model in PEERS:
         words = [PEERS[model], row["epsilon"], f"{DELTA}", str(seed)]
-        made, seconds, grown = _peer([python, PEER, *words], limit, codes, sizes)
-        rows = domain.decode(made, list(real), seed)
+        peer_codes, seconds, megabytes = _peer([python, PEER, *words], limit, codes, sizes)
+        rows = domain.decode(peer_codes, list(real), seed)
     else:
         ours = partial(_private, domain, row["epsilon"], model == OWN_BINS), "combutab"
         maker = SYNTHESIZERS[OPEN[model]] if model in OPEN else ours
-        rows, (*both, grown) = make_rows(maker, task, time.process_time)
-        rows, seconds = domain.bound(rows), sum(both)
-    found: Found = {"task": task.kind, "n_train": len(real), "n_test": len(held)}
-    found |= {"pairs": pair_distance(codes, domain.encode(rows), sizes)}
-    return found | judge(task, held, rows) | {"seconds": seconds, "megabytes": grown}
+        rows, (*costs, megabytes) = make_rows(maker, task, time.process_time)
+        rows, seconds = domain.bound(rows), sum(costs)
+    result: Found = {"task": task.kind, "n_train": len(real), "n_test": len(test)}
+    result |= {"pairs": pair_distance(codes, domain.encode(rows), sizes)}
+    return result | judge(task, test, rows) | {"seconds": seconds, "megabytes": megabytes}
 
 
 def _private(domain: Domain, epsilon: str, own_bins: bool, task: Task) -> Sample:
-    floats = [name for name in domain.whole if task.table[name].dtype.kind == "f"]
+    floats = [name for name in domain.integers if task.table[name].dtype.kind == "f"]
     bounds = {name: (e[0], e[-1]) if own_bins else e for name, e in domain.edges.items()}
-    known = {"bounds": bounds, "decimals": dict.fromkeys(floats, 0)}
+    public_facts = {"bounds": bounds, "decimals": dict.fromkeys(floats, 0)}
     budget = {"epsilon": float(epsilon), "delta": DELTA, "random_state": task.seed}
-    model = combutab.PrivateSynthesizer(**budget, **known, **task.short(epochs=2))
+    model = combutab.PrivateSynthesizer(**budget, **public_facts, **task.short(epochs=2))
     return model.fit(task.table).sample
 
 
@@ -233,22 +237,22 @@ def _peer(
 ) -> tuple[np.ndarray, float, float]:
     """Codes that a peer made, its seconds, and by how many MB it grew."""
     with tempfile.TemporaryDirectory() as folder:
-        given, out = Path(folder) / "in.npz", Path(folder) / "out.npz"
-        np.savez(given, codes=codes, sizes=sizes)
-        subprocess.run([*command, str(given), str(out)], check=True, timeout=limit)
-        found = np.load(out)
-        return found["codes"], float(found["seconds"]), float(found["mebibytes"]) * 2**20 / 1e6
+        input_file, output_file = Path(folder) / "in.npz", Path(folder) / "out.npz"
+        np.savez(input_file, codes=codes, sizes=sizes)
+        subprocess.run([*command, str(input_file), str(output_file)], check=True, timeout=limit)
+        output = np.load(output_file)
+        return output["codes"], float(output["seconds"]), float(output["mebibytes"]) * 2**20 / 1e6
 
 
-def judge(task: Task, held: pd.DataFrame, rows: pd.DataFrame) -> dict[str, float]:
+def judge(task: Task, test: pd.DataFrame, rows: pd.DataFrame) -> dict[str, float]:
     """What boosting learns from synthetic rows, and how well it tells them from real ones."""
     boosting = {"learners": "hist_gradient_boosting", "random_state": task.seed}
-    real = {"real_train": task.table, "real_test": held, "target": task.target, "task": task.kind}
+    real = {"real_train": task.table, "real_test": test, "target": task.target, "task": task.kind}
     learned = ml_efficacy(synthetic=rows, **real, **boosting).set_index(["source", "metric"])
     metric = "roc_auc" if task.classify else "r2"
-    own, best = (float(learned.loc[(of, metric), "mean"]) for of in ("synthetic", "real"))
-    told = detection(real=held, synthetic=rows[: len(held)], **boosting)["mean"].item()
-    return {"boosting": own, "real": best, "c2st": float(told)}
+    score, best = (float(learned.loc[(of, metric), "mean"]) for of in ("synthetic", "real"))
+    c2st = detection(real=test, synthetic=rows[: len(test)], **boosting)["mean"].item()
+    return {"boosting": score, "real": best, "c2st": float(c2st)}
 
 
 def _jobs(arguments: Arguments) -> Iterator[Job]:
@@ -260,19 +264,26 @@ def _jobs(arguments: Arguments) -> Iterator[Job]:
     sizes = [*zip(arguments.rows, arguments.columns, strict=True)]
     sizes, levels = ([(200, 6)], [10.0]) if quick else (sizes, arguments.epsilons)
     runs = range(1 if quick else arguments.runs)
-    for run, (most, width), epsilon, name, model in itertools.product(
+    for run, (n_rows, width), epsilon, name, model in itertools.product(
         runs, sizes, levels, names, models
     ):
         if model in OPEN and epsilon != levels[0]:
             continue  # they have no epsilon
         if model == AIM and width > MOST_OF_AIM:
             continue
-        shown = "none" if model in OPEN else f"{epsilon:g}"
+        epsilon_text = "none" if model in OPEN else f"{epsilon:g}"
         row = dict(
-            zip(SETTINGS, (name, run, shown, model, most, width, arguments.bins), strict=True)
+            zip(
+                SETTINGS,
+                (name, run, epsilon_text, model, n_rows, width, arguments.bins),
+                strict=True,
+            )
         )
-        given = (row, home, arguments.dpmm, arguments.limit, quick)
-        yield Job([row], partial(run_apart, "benchmarks.quality.private:measure", given, quick))
+        measure_arguments = (row, home, arguments.dpmm, arguments.limit, quick)
+        yield Job(
+            [row],
+            partial(run_apart, "benchmarks.quality.private:measure", measure_arguments, quick),
+        )
 
 
 # ---- the page ----------------------------------------------------------------------------------
@@ -299,49 +310,54 @@ def _against(peer: str, score: str, allowance: float = 0.0) -> Callable[[pd.Data
 
 def beside_peers(rows: pd.DataFrame) -> pd.DataFrame:
     """Means over tables of ours and each peer, in the runs that both have, and target values."""
-    found = []
+    table_rows = []
     for peer in PEERS:
         pairs, boosting = (same_runs(rows, score, peer) for score in ("pairs", "boosting"))
         runs = rows[rows["model"] == peer].groupby(["columns", "epsilon"])["run"].nunique()
         for at in sorted(
             pairs.index.droplevel("data").unique(), key=lambda at: (at[0], float(at[1]))
         ):
-            own, learned = pairs.loc[at], boosting.loc[at]
-            nearer, n = (own[OURS] <= own[peer]).sum(), len(own)
-            close = (learned[OURS] >= learned[peer] - LOSS).sum()
-            found.append({"peer": peer, "columns": _width(at[0]), "epsilon": at[1], "tables": n})
-            found[-1] |= {"runs": runs[at]}
-            for score, each in (("pairs", own), ("boosting", learned)):
-                found[-1] |= {score: each[OURS].mean(), f"{score}, peer": each[peer].mean()}
-            judged = peer == AIM and n == len(USUAL)
-            told = (
-                _met(nearer, n, MOST * n * judged),
-                _met(close, n, n * (judged and float(at[1]) == 1)),
+            pair_scores, boosting_scores = pairs.loc[at], boosting.loc[at]
+            nearer, n = (pair_scores[OURS] <= pair_scores[peer]).sum(), len(pair_scores)
+            close = (boosting_scores[OURS] >= boosting_scores[peer] - LOSS).sum()
+            table_rows.append(
+                {"peer": peer, "columns": _width(at[0]), "epsilon": at[1], "tables": n}
             )
-            found[-1] |= dict(zip(BARS, told, strict=True))
-    return pd.DataFrame(found).set_index("peer") if found else pd.DataFrame()
+            table_rows[-1] |= {"runs": runs[at]}
+            for score, scores in (("pairs", pair_scores), ("boosting", boosting_scores)):
+                table_rows[-1] |= {
+                    score: scores[OURS].mean(),
+                    f"{score}, peer": scores[peer].mean(),
+                }
+            is_judged = peer == AIM and n == len(USUAL)
+            verdicts = (
+                _met(nearer, n, MOST * n * is_judged),
+                _met(close, n, n * (is_judged and float(at[1]) == 1)),
+            )
+            table_rows[-1] |= dict(zip(BARS, verdicts, strict=True))
+    return pd.DataFrame(table_rows).set_index("peer") if table_rows else pd.DataFrame()
 
 
 def without_privacy(rows: pd.DataFrame) -> pd.DataFrame:
     """Means over tables of the models without privacy, over all runs."""
-    found = []
-    for (model, width), own in rows[rows["model"].isin(OPEN)].groupby(["model", "columns"]):
-        scores = own.groupby("data")[["pairs", "boosting"]].mean()
-        found.append({"model": model, "columns": _width(width), "tables": len(scores)})
-        found[-1] |= {"runs": own["run"].nunique(), **scores.mean()}
-    return pd.DataFrame(found).set_index("model") if found else pd.DataFrame()
+    table_rows = []
+    for (model, width), model_rows in rows[rows["model"].isin(OPEN)].groupby(["model", "columns"]):
+        scores = model_rows.groupby("data")[["pairs", "boosting"]].mean()
+        table_rows.append({"model": model, "columns": _width(width), "tables": len(scores)})
+        table_rows[-1] |= {"runs": model_rows["run"].nunique(), **scores.mean()}
+    return pd.DataFrame(table_rows).set_index("model") if table_rows else pd.DataFrame()
 
 
 def _width(columns: int) -> str:
     return f"{columns}" if columns < ALL else "all"
 
 
-def _met(count: int, n: int, least: float) -> str:
+def _met(count: int, n: int, target: float) -> str:
     """
     >>> _met(4, 7, 5), _met(4, 7, 0)
     ('4 of 7: missed', '4 of 7')
     """
-    return f"{count} of {n}" + (": met" if count >= least else ": missed") * bool(least)
+    return f"{count} of {n}" + (": met" if count >= target else ": missed") * bool(target)
 
 
 CLAIMS = [
@@ -364,25 +380,25 @@ def _write(page: Page, _: Arguments, rows: pd.DataFrame) -> None:
     missing = [model for model in MODELS if model not in set(rows["model"])]
     page.text(*[f"Not run: {'; '.join(missing)}."] * bool(missing))
     levels = rows[rows["epsilon"] != "none"].groupby(["columns", "epsilon"], sort=False)
-    shown = {f"{_width(w)} columns, epsilon {e}": own for (w, e), own in levels}
-    add_claims(page, CLAIMS, shown)
-    for title, own in (
+    samples = {f"{_width(w)} columns, epsilon {e}": group for (w, e), group in levels}
+    add_claims(page, CLAIMS, samples)
+    for title, group in (
         ("Means over tables, in the runs that both have:", beside_peers(rows)),
         ("Without privacy:", without_privacy(rows)),
     ):
-        if len(own):
+        if len(group):
             page.text(title)
-            page.table([own.index.name, *own], lines(own.astype(object), number))
+            page.table([group.index.name, *group], lines(group.astype(object), number))
     page.heading("By table")
-    for (name, width), own in rows.groupby(["data", "columns"], sort=False):
-        first = own.iloc[0]
+    for (name, width), group in rows.groupby(["data", "columns"], sort=False):
+        first = group.iloc[0]
         kind = "R2" if first["task"] == "regression" else "ROC AUC"
         counts = f"{first['n_train']} training rows, {first['n_test']} test rows"
         summary = f"{name}, {_width(width)} columns: {counts}"
-        with page.details(f"{summary}; {kind} {own['real'].mean():.3f} after the training rows"):
+        with page.details(f"{summary}; {kind} {group['real'].mean():.3f} after the training rows"):
             cells = [
                 [*key, *map(_cell, (one[column] for column in SHOWN))]
-                for key, one in own.groupby(["epsilon", "model"], sort=False)
+                for key, one in group.groupby(["epsilon", "model"], sort=False)
             ]
             page.table(["epsilon", "model", *(WORDS.get(c, c) for c in SHOWN)], cells)
     add_failures(page, failed, SETTINGS)
