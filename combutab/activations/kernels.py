@@ -29,7 +29,7 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 
 def known(cls: ModuleClass) -> ModuleClass:
-    """Register a module class whose instances (not those of subclasses) compute what it defines."""
+    """Register a module class. Instances of its subclasses may compute something else."""
     _KNOWN.add(cls)
     return cls
 
@@ -598,7 +598,7 @@ class Blocks:
 
     Reductions over a last axis of 2 to 16 numbers are slow on a CPU; a product with ones in
     diagonal blocks is several times faster and broadcasts on its way. A block holds the widest
-    run of groups, up to 16 units, that divides a row: products never cross rows, so what is in
+    run of groups, up to 16 units, that divides a row: products never cross rows, so a value in
     one sample (or member) cannot reach another, not even a NaN.
     """
 

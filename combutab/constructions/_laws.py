@@ -168,8 +168,8 @@ def polynomial_network(
 
     Two hidden layers (Eq. 10): one NLReLU unit per variable, one ELU and one ReLU unit per term.
 
-    NOTE[DIFF]: the theorem's domain has negative numbers, of which ln x is not defined; here they
-    are shifted, and only their whole powers can be taken.
+    NOTE[DIFF]: the theorem's domain has negative numbers, for which ln x is not defined; here they
+    are shifted, and only their integer powers can be taken.
 
     Parameters
     ----------
