@@ -7,6 +7,7 @@ from combutab.generators._patch import patch_ctgan
 from combutab.generators._suggestions import Suggestions, suggest_constraints
 from combutab.generators._tabflow import TabFlow
 from combutab.generators._tvae import TVAE
+from combutab.generators.completion import ShortfallError
 from combutab.generators.conditions import check_conditions
 from combutab.generators.constraints import (
     Constraint,
@@ -21,7 +22,6 @@ from combutab.generators.constraints import (
     write_constraints,
 )
 from combutab.generators.private import PrivateSynthesizer
-from combutab.generators.sampling import ShortfallError
 
 __all__ = [
     "CTGAN",

@@ -110,7 +110,7 @@ def extend_bounds(coder: Coder, values: pd.Series) -> Coder:
 def hold_values(coder: Coder, values: pd.Series) -> tuple[pd.Series, np.ndarray]:
     """Values in the dtype and format of a column, and which of them it can have, (n,) bool."""
     if isinstance(coder, CategoryColumn):
-        codes = np.array([coder.codes.get(each, -1) for each in values.astype(object)], dtype=int)
+        codes = np.array([coder.codes.get(value, -1) for value in values.astype(object)], dtype=int)
         return coder.decode(np.maximum(codes, 0)), codes >= 0
     assert isinstance(coder, NumberColumn)
     if number_kind(coder.bounds.dtype) != "number":

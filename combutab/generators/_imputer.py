@@ -28,39 +28,41 @@ from combutab.generators._resampling import rows_as_array
 from combutab.generators._tabflow import TabFlow
 from combutab.preprocessing import IncompleteTable, ModeTable, NumberColumn, as_numpy, as_pandas
 
-# ---- The best guess of missing cells: what a generator expects, corrected by what is linear ------
+# ---- Conditional means of missing cells: a generator's, corrected by linear regressions ----------
 
-_MOST_ROWS = 5000  # that lines are fitted to
+_MOST_ROWS = 5000  # to which regressions are fitted
 _FEWEST_ROWS = 20
-_MOST_COLUMNS = 50  # that a line is of: those nearest to its own
-_ROUNDS = 5  # in which each column is found anew from the others
+_MOST_COLUMNS = 50  # in a regression: those most correlated with the target
+_ROUNDS = 5  # in which each column is predicted from the others
 
 
 @dataclass(frozen=True)
 class _Line:
-    """A regression of a column on others and on what is expected of it, within the known ends."""
+    """A regression of a column on others and on its expected values, within the known range."""
 
     model: BayesianRidge
     near: np.ndarray
     low: float
     high: float
 
-    def correct(self, k: int, lost: np.ndarray, filled: np.ndarray, expected: np.ndarray) -> None:
-        """Put what is predicted into the lost cells of column k."""
-        rows = lost[:, k]
+    def correct(
+        self, k: int, is_missing: np.ndarray, filled: np.ndarray, expected: np.ndarray
+    ) -> None:
+        """Put predictions into the missing cells of column k."""
+        rows = is_missing[:, k]
         if rows.any():
-            found = self.model.predict(_beside(filled[rows], expected[rows], k, self.near))
-            filled[rows, k] = np.clip(found, self.low, self.high)
+            predictions = self.model.predict(_beside(filled[rows], expected[rows], k, self.near))
+            filled[rows, k] = np.clip(predictions, self.low, self.high)
 
 
 def _fit_line(x: np.ndarray, filled: np.ndarray, expected: np.ndarray, k: int) -> _Line | None:
     """Fit a line to the known cells of column k of x; None if these are too few."""
-    there = ~np.isnan(x[:, k])
-    if there.sum() < _FEWEST_ROWS:
+    is_present = ~np.isnan(x[:, k])
+    if is_present.sum() < _FEWEST_ROWS:
         return None
-    own, near = x[there, k], _most_correlated(filled, k)
-    model = BayesianRidge().fit(_beside(filled[there], expected[there], k, near), own)
-    return _Line(model, near, float(own.min()), float(own.max()))
+    target, near = x[is_present, k], _most_correlated(filled, k)
+    model = BayesianRidge().fit(_beside(filled[is_present], expected[is_present], k, near), target)
+    return _Line(model, near, float(target.min()), float(target.max()))
 
 
 def _beside(filled: np.ndarray, expected: np.ndarray, k: int, near: np.ndarray) -> np.ndarray:
@@ -79,12 +81,12 @@ def _most_correlated(filled: np.ndarray, k: int) -> np.ndarray:
 
 
 class ConditionalMean:
-    """What to put into missing cells: expected numbers, and the most probable categories.
+    """Fills missing cells with expected numbers and the most probable categories.
 
-    A generator that draws codes beside given ones tells how probable each code is. Numbers are
-    further brought to Bayesian ridge regressions on the other numbers and on what the generator
-    expects, each fitted to the cells that are known, as if these were missing: of what is linear
-    they know more than bins do. They are found in turn, several rounds.
+    The probabilities of codes are those of a generator that draws columns given others. Numbers
+    are then predicted by Bayesian ridge regressions on the other numbers and on the generator's
+    expectations, fitted to the known cells. Regressions represent linear relations more exactly
+    than bins. The columns are predicted one after another, in several rounds.
 
     Parameters
     ----------
@@ -109,8 +111,8 @@ class ConditionalMean:
         table = IncompleteTable(model.encoder_, model.rules_.learned.extend(X))
         n_rows = len(table.missing)
         rows = np.sort(np.random.default_rng(seed).permutation(n_rows)[:_MOST_ROWS])
-        encoded, known = table.encode(seed, rows)
-        x, codes = self._read(encoded, known), np.where(known, encoded.codes, -1)
+        encoded, is_known = table.encode(seed, rows)
+        x, codes = self._read(encoded, is_known), np.where(is_known, encoded.codes, -1)
         expected = np.empty_like(x)
         for k, i in enumerate(self._numbers):
             hidden = codes.copy()
@@ -119,41 +121,41 @@ class ConditionalMean:
         filled = np.where(np.isnan(x), expected, x)
         mean, sd = filled.mean(axis=0), filled.std(axis=0)
         self._mean, self._sd = mean, np.where(sd > 0, sd, 1.0)
-        x, expected, filled = (self._standardise(each) for each in (x, expected, filled))
-        lost = np.isnan(x)
+        x, expected, filled = (self._standardise(part) for part in (x, expected, filled))
+        is_missing = np.isnan(x)
         self._lines: dict[int, _Line] = {}
         for _ in range(_ROUNDS):
             for k in range(x.shape[1]):
                 if (line := _fit_line(x, filled, expected, k)) is not None:
                     self._lines[k] = line
-                    line.correct(k, lost, filled, expected)
+                    line.correct(k, is_missing, filled, expected)
 
     def fill(self, X: Any, seed: int) -> Any:
         """The table without missing cells; ``seed`` draws the modes that known numbers are in."""
         table = IncompleteTable(self.model.encoder_, self.model.rules_.learned.extend(X))
-        encoded, known = table.encode(seed)
-        codes, numbers = self._expect(np.where(known, encoded.codes, -1))
-        codes = np.where(known, encoded.codes, codes)
-        x, expected = (self._standardise(each) for each in (self._read(encoded, known), numbers))
-        lost = np.isnan(x)
-        filled = np.where(lost, expected, x)
+        encoded, is_known = table.encode(seed)
+        codes, numbers = self._expect(np.where(is_known, encoded.codes, -1))
+        codes = np.where(is_known, encoded.codes, codes)
+        x, expected = (self._standardise(part) for part in (self._read(encoded, is_known), numbers))
+        is_missing = np.isnan(x)
+        filled = np.where(is_missing, expected, x)
         for _ in range(_ROUNDS if len(filled) else 0):
             for k, line in self._lines.items():
-                line.correct(k, lost, filled, expected)
+                line.correct(k, is_missing, filled, expected)
         filled = filled * self._sd + self._mean
-        found = {i: filled[:, k] for k, i in enumerate(self._numbers)}
-        made = decode_numbers(self.model.encoder_, encoded.values, codes, found)
-        return self.model.fill_by(X, made, seed) if self.model.rules_ else table.fill(made)
+        numbers_by_span = {i: filled[:, k] for k, i in enumerate(self._numbers)}
+        decoded = decode_numbers(self.model.encoder_, encoded.values, codes, numbers_by_span)
+        return self.model.fill_by(X, decoded, seed) if self.model.rules_ else table.fill(decoded)
 
     def _standardise(self, x: np.ndarray) -> np.ndarray:
         return (x - self._mean) / self._sd
 
-    def _read(self, table: ModeTable, known: np.ndarray) -> np.ndarray:
+    def _read(self, table: ModeTable, is_known: np.ndarray) -> np.ndarray:
         """Known numbers as their formats count them, NaN for others: (n, n_numbers)."""
         x = np.full((len(table.codes), len(self._numbers)), np.nan)
         for k, (i, column) in enumerate(self._numbers.items()):
-            own, index = known[:, i], self.model.encoder_.layout_.spans[i].value_index
-            x[own, k] = column.mixture.unscale(table.values[own, index], table.codes[own, i])
+            rows, index = is_known[:, i], self.model.encoder_.layout_.spans[i].value_index
+            x[rows, k] = column.mixture.unscale(table.values[rows, index], table.codes[rows, i])
         return x
 
     def _expect(
@@ -162,12 +164,12 @@ class ConditionalMean:
         """The most probable codes, (n, n_spans), and the expected numbers, (n, n_numbers)."""
         best = np.zeros_like(codes)
         numbers = np.zeros((len(codes), len(self._numbers)))
-        place = {i: k for k, i in enumerate(self._numbers)}
+        positions = {i: k for k, i in enumerate(self._numbers)}
         for rows, i, shares in self.model.code_probabilities(codes, spans):
             best[rows, i] = shares.argmax(axis=1)
-            if i in place:
+            if i in positions:
                 means = self._numbers[i].mixture.means
-                numbers[rows, place[i]] = shares[:, : len(means)] @ means
+                numbers[rows, positions[i]] = shares[:, : len(means)] @ means
         return best, numbers
 
 
@@ -187,7 +189,7 @@ class TabFlowImputer(CallbackSupport, OneToOneFeatureMixin, TransformerMixin, Ba
     ----------
     generator : TabFlow, TVAE, CTGAN or None, default=None
         The generator to fit on the table; None is ``TabFlow()``. It is cloned. The clone gets the
-        ``random_state`` of the imputer if its own is None.
+        ``random_state`` of the imputer if the generator's is None.
     n_draws : int or None, default=None
         Number of samples per missing cell. The imputed cell is their mean, or the most frequent
         category. 1 preserves the variance of the column. None imputes the best prediction: the most

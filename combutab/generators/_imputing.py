@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from combutab.core.rng import Stream, fold_in, random_uniform
 from combutab.generators._relations import Columns, PartialRows
 from combutab.generators._rules import Rules
-from combutab.generators.completion import DrawnRows, Search
+from combutab.generators.completion import Completion, DrawnRows, report_shortfall
 from combutab.generators.conditions import write_column
 from combutab.generators.constraints import read_columns, refuse_broken
 from combutab.generators.sampling import (
@@ -22,7 +22,6 @@ from combutab.generators.sampling import (
     DirectSampler,
     Encoded,
     Sampler,
-    ShortfallError,
     check_arguments,
     invert,
     join,
@@ -40,112 +39,122 @@ from combutab.preprocessing import (
     put_cells,
 )
 
-_MAX_TRIES = 20  # rows drawn for each that is to meet constraints
+_MAX_TRIES = 20  # candidates for each row that has to meet constraints
 
 
-class Cells:
-    """The rows of a table that miss cells, and how they are filled under constraints.
+class MissingCells:
+    """The rows of a table with missing cells, and how they are filled under constraints.
 
     ``draw`` is (values, codes, known, key, attempt) -> values and codes of complete rows.
     """
 
     def __init__(self, rules: Rules, X: Any, draw: Callable[..., Encoded], key: int) -> None:
-        self.rules, self._given, self._draw, self._key = rules, X, draw, key
+        self.rules, self._X, self._draw, self._key = rules, X, draw, key
         encoder = rules.encoder
-        widened = rules.learned.extend(X)
-        self.table = IncompleteTable(encoder, widened)
-        encoded, self.known = self.table.encode(fold_in(key, Stream.KNOWN))
+        extended = rules.learned.extend(X)
+        self.table = IncompleteTable(encoder, extended)
+        encoded, self.is_known = self.table.encode(fold_in(key, Stream.KNOWN))
         self.values, self.codes = encoded.values, encoded.codes
         if not rules:
             return
-        columns, rows = read_columns(widened), self.table.rows
+        columns, rows = read_columns(extended), self.table.rows
         refuse_broken(rules.constraints, rules.names, [columns], "the table", partial=True)
-        whole = np.setdiff1d(np.arange(len(self.table.missing)), rows)
-        self._whole = {name: column.iloc[whole] for name, column in columns.items()}
+        complete_rows = np.setdiff1d(np.arange(len(self.table.missing)), rows)
+        self._complete_rows = {n: column.iloc[complete_rows] for n, column in columns.items()}
         self._cells = {name: column.iloc[rows] for name, column in columns.items()}
-        there = ~self.table.missing[rows]
-        self._there = dict(zip(encoder.schema_.keys, there.T, strict=True))
+        self._fixed = dict(zip(encoder.schema_.keys, ~self.table.missing[rows].T, strict=True))
 
-    def fill(self, drawn: Encoded, better: Any = None) -> Any:
-        """The table with cells of rows as they are drawn, or of ``better`` decoded ones.
+    def fill(self, drawn: Encoded, decoded: Any = None) -> Any:
+        """Fill the table with the cells of drawn rows, or of ``decoded`` ones instead of these.
 
-        Rows that break a constraint are drawn anew.
+        Rows that break a constraint are drawn again.
 
-        Raises ShortfallError if there is none that meets them.
+        Raises ShortfallError if no drawn row meets the constraints.
         """
         rules, encoder = self.rules, self.rules.encoder
-        made = encoder.decode(*drawn) if better is None else better
+        if decoded is None:
+            decoded = encoder.decode(*drawn)
         if not rules or not len(self.table.rows):
-            return rules.learned.drop(self.table.fill(made))
-        search = Search(rules, kept=True)
-        search.take_columns(self._whole)
-        every = positions = np.arange(len(self.table.rows))
-        self._beyond, is_redrawn = np.zeros((2, len(every)), dtype=bool)
-        first = DrawnRows(*drawn, np.zeros(len(every), dtype=bool))
-        columns = self._complete(every, made, drawn[1])
-        reserved = search.reserve(columns, self._there)
-        first_columns = [columns]
+            return rules.learned.drop(self.table.fill(decoded))
+        columns = self._complete_under_constraints(drawn, decoded)
+        filled = rules.learned.drop(self.table.fill(pd.DataFrame(columns)))
+        return fill_polars(self._X, filled) if is_polars(self._X) else filled
+
+    def _complete_under_constraints(self, drawn: Encoded, decoded: Any) -> dict[Any, pd.Series]:
+        """The columns of the rows; rows are drawn again until they meet the constraints."""
+        completion = Completion(self.rules, compares_identifiers=True)
+        completion.use_columns(self._complete_rows)
+        n = len(self.table.rows)
+        positions, is_redrawn, may_exceed = np.arange(n), np.zeros(n, bool), np.zeros(n, bool)
+        columns = self._complete(positions, decoded, drawn[1], may_exceed)
+        reserved = completion.reserve(columns, self._fixed)
 
         def draw(rows: np.ndarray, key: int, attempt: int) -> DrawnRows:
-            at = positions[rows]
-            is_redrawn[at] = True
-            known = self.values[at], self.codes[at], self.known[at]
-            values, codes = self._draw(*known, key, attempt)
-            codes = np.where(self.known[at], self.codes[at], codes)
-            codes = rules.combine(codes, self.known[at], key)
-            return DrawnRows(values, codes, np.zeros(len(at), dtype=bool))
+            table_rows = positions[rows]
+            is_redrawn[table_rows] = True
+            is_known = self.is_known[table_rows]
+            fixed_codes = self.codes[table_rows]
+            values, codes = self._draw(self.values[table_rows], fixed_codes, is_known, key, attempt)
+            codes = self.rules.combine(np.where(is_known, fixed_codes, codes), is_known, key)
+            return DrawnRows(values, codes, np.zeros(len(rows), dtype=bool))
 
-        def complete(rows: np.ndarray, made: DrawnRows) -> tuple[Columns, np.ndarray]:
-            at = positions[rows]
-            if first_columns:
-                return first_columns.pop(), self._judged(at, made)
-            table = encoder.decode(made.values, made.codes)
-            return self._complete(at, table, made.codes), self._judged(at, made)
+        def finish(rows: np.ndarray, candidates: DrawnRows) -> tuple[Columns, np.ndarray]:
+            table_rows, codes = positions[rows], candidates.codes
+            if not is_redrawn.any():  # the first rows are complete
+                return columns, self._checked_codes(table_rows, codes)
+            table = self.rules.encoder.decode(candidates.values, codes)
+            completed = self._complete(table_rows, table, codes, may_exceed)
+            return completed, self._checked_codes(table_rows, codes)
 
-        found = search.redraw(first, draw, complete, self._key, _MAX_TRIES, reserved)
-        if found.missed.any():  # given cells may ask for more than the columns had
-            positions = np.flatnonzero(found.missed)
-            self._beyond[positions] = True
-            again = replace(found[positions], missed=np.zeros(len(positions), dtype=bool))
-            last = search.redraw(again, draw, complete, self._key, 1, reserved[positions])
-            found.values[positions], found.codes[positions] = last.values, last.codes
-            found.missed[positions] = last.missed
-        if found.missed.any():
-            at = self.table.rows[found.missed]
-            raise ShortfallError(
-                f"{len(at)} rows could not be filled so that they meet the constraints, the "
-                f"first at {at[0]} (the first row is 0): {search.explain()}; correct their "
-                "known cells, or leave the constraint out"
+        first = DrawnRows(*drawn, np.zeros(n, dtype=bool))
+        rows = completion.complete(first, draw, finish, self._key, _MAX_TRIES, reserved)
+        if rows.missed.any():  # known cells may require values beyond the bounds of columns
+            positions = np.flatnonzero(rows.missed)
+            may_exceed[positions] = True
+            again = replace(rows[positions], missed=np.zeros(len(positions), dtype=bool))
+            reserved = reserved[positions]
+            again = completion.complete(again, draw, finish, self._key, 1, reserved)
+            rows.values[positions], rows.codes[positions] = again.values, again.codes
+            rows.missed[positions] = again.missed
+        if rows.missed.any():
+            missed = self.table.rows[rows.missed]
+            report_shortfall(
+                f"{len(missed)} rows could not be filled so that they meet the constraints, the "
+                f"first at {missed[0]} (the first row is 0)",
+                completion,
+                "correct their known cells, or leave the constraint out",
             )
         if is_redrawn.any():
-            new = self._complete(every, encoder.decode(found.values, found.codes), found.codes)
+            table = self.rules.encoder.decode(rows.values, rows.codes)
+            new = self._complete(np.arange(n), table, rows.codes, may_exceed)
             for name, column in columns.items():
                 columns[name] = put_cells(column, is_redrawn, new[name][is_redrawn])
-        filled = rules.learned.drop(self.table.fill(pd.DataFrame(columns)))
-        return fill_polars(self._given, filled) if is_polars(self._given) else filled
+        return columns
 
-    def _complete(self, rows: np.ndarray, made: Any, codes: np.ndarray) -> dict[Any, pd.Series]:
-        """The columns of decoded rows with the cells that are given, and what follows from them."""
-        columns, given = self.rules.columns_of(made), {}
+    def _complete(
+        self, rows: np.ndarray, decoded: Any, codes: np.ndarray, may_exceed: np.ndarray
+    ) -> dict[Any, pd.Series]:
+        """Put the fixed cells into decoded rows, and compute the cells that follow from them."""
+        columns, fixed = self.rules.columns_of(decoded), {}
         for name, column in columns.items():
-            given[name] = there = self._there[name][rows]
-            if there.any():
-                cells = self._cells[name].iloc[rows[there]]
-                columns[name] = put_cells(column, there, cells)
+            fixed[name] = is_fixed = self._fixed[name][rows]
+            if is_fixed.any():
+                cells = self._cells[name].iloc[rows[is_fixed]]
+                columns[name] = put_cells(column, is_fixed, cells)
             if isinstance(self.rules.coders[name], IdentifierColumn):
-                columns[name] = columns[name].mask(~there)  # they are made when all are known
-        picks = pd.util.hash_pandas_object(pd.DataFrame(codes), index=False).to_numpy()
-        partial = PartialRows(
-            columns, self.rules.coders, given, None, picks % 2**32, self._beyond[rows]
+                columns[name] = columns[name].mask(~is_fixed)  # made when all rows are complete
+        picks = pd.util.hash_pandas_object(pd.DataFrame(codes), index=False).to_numpy() % 2**32
+        coders = self.rules.coders
+        return self.rules.complete(
+            PartialRows(columns, coders, fixed, picks=picks, may_exceed=may_exceed[rows])
         )
-        return self.rules.complete(partial)
 
-    def _judged(self, rows: np.ndarray, made: DrawnRows) -> np.ndarray:
-        """Codes of the rows, -1 of a cell that is given and has none."""
-        codes = np.where(self.known[rows], self.codes[rows], made.codes)
+    def _checked_codes(self, rows: np.ndarray, drawn_codes: np.ndarray) -> np.ndarray:
+        """Codes of the rows; -1 for a fixed cell whose value has no code."""
+        codes = np.where(self.is_known[rows], self.codes[rows], drawn_codes)
         for i, span in enumerate(self.rules.encoder.layout_.spans):
             name = self.rules.encoder.schema_.keys[span.column]
-            codes[self._there[name][rows] & ~self.known[rows, i], i] = -1
+            codes[self._fixed[name][rows] & ~self.is_known[rows, i], i] = -1
         return codes
 
 
@@ -227,94 +236,100 @@ class Imputing:
         """
         check_arguments(self, "impute", n_draws=n_draws)
         table, X = X, self.rules_.forms.read(as_pandas(X)) if self.rules_.forms.forms else X
-        cells, drawn = self._draw_cells(X, n_draws, random_state)
-        filled = [self.rules_.forms.fill(as_pandas(table), cells.fill(each)) for each in drawn]
+        cells, draws = self._draw_cells(X, n_draws, random_state)
+        filled = [self.rules_.forms.fill(as_pandas(table), cells.fill(drawn)) for drawn in draws]
         return filled[0] if n_draws == 1 else filled
 
     def impute_mean(self, X: Any, n_draws: int, random_state: Any) -> Any:
         """Fill missing cells by the mean of several draws, or their most frequent category.
 
-        Dates and times of X are those that `Rules.read_forms` gives.
+        Dates and times of X are in the dtypes that the generator has learned.
         """
-        cells, drawn = self._draw_cells(X, n_draws, random_state)
+        cells, draws = self._draw_cells(X, n_draws, random_state)
         encoder = self.encoder_
-        values, codes = drawn[0][0], drawn[0][1].copy()
+        values, codes = draws[0][0], draws[0][1].copy()
         means: dict[int, np.ndarray] = {}
         for i, span in enumerate(encoder.layout_.spans if n_draws > 1 else ()):
             coder = encoder.columns_[span.column]
             if isinstance(coder, NumberColumn):
-                columns = [coder.decode(v[:, span.value_index], c[:, i]) for v, c in drawn]
+                columns = [coder.decode(v[:, span.value_index], c[:, i]) for v, c in draws]
                 numbers, missing = zip(*(coder.format.read(c, "") for c in columns), strict=True)
                 means[i] = np.where(np.any(missing, axis=0), np.nan, np.mean(numbers, axis=0))
             else:
-                codes[:, i] = _most_frequent([c[:, i] for _, c in drawn])
-        return cells.fill(drawn[0], decode_numbers(encoder, values, codes, means))
+                codes[:, i] = _most_frequent([c[:, i] for _, c in draws])
+        return cells.fill(draws[0], decode_numbers(encoder, values, codes, means))
 
-    def fill_by(self, X: Any, made: Any, random_state: Any) -> Any:
-        """The table with cells of decoded rows, or draws where these break a constraint."""
-        cells, drawn = self._draw_cells(X, 1, random_state)
-        return cells.fill(drawn[0], made)
+    def fill_by(self, X: Any, decoded: Any, random_state: Any) -> Any:
+        """Fill missing cells with those of decoded rows, or draw rows that break a constraint."""
+        cells, draws = self._draw_cells(X, 1, random_state)
+        return cells.fill(draws[0], decoded)
 
-    def _draw_cells(self, X: Any, n_draws: int, random_state: Any) -> tuple[Cells, list[Encoded]]:
-        """Draw the rows of a table that miss cells, each time complete."""
+    def _draw_cells(
+        self, X: Any, n_draws: int, random_state: Any
+    ) -> tuple[MissingCells, list[Encoded]]:
+        """Draw the rows of a table with missing cells, ``n_draws`` times."""
         check_is_fitted(self)
         key = self.sample_key(random_state)
-        cells = Cells(self.rules_, X, self._draw_missing, key)
-        values, codes, known = cells.values, cells.codes, cells.known
-        if known.all():  # no row misses a cell, or of constant columns alone
+        cells = MissingCells(self.rules_, X, self._draw_missing, key)
+        values, codes, is_known = cells.values, cells.codes, cells.is_known
+        if is_known.all():  # only constant columns have missing cells, if any
             return cells, [(values, codes)] * n_draws
         return cells, [
-            self._draw_missing(values, codes, known, fold_in(key, Stream.DRAW, d))
+            self._draw_missing(values, codes, is_known, fold_in(key, Stream.DRAW, d))
             for d in range(n_draws)
         ]
 
     def _draw_missing(
-        self, values: np.ndarray, codes: np.ndarray, known: np.ndarray, key: int, attempt: int = 0
+        self,
+        values: np.ndarray,
+        codes: np.ndarray,
+        is_known: np.ndarray,
+        key: int,
+        attempt: int = 0,
     ) -> Encoded:
-        """Complete encoded rows of which some spans are known, (n, n_spans) bool.
+        """Complete encoded rows with some known spans, (n, n_spans) bool.
 
-        Returns values (n, n_values) and codes (n, n_spans), whose unknown spans have a value that
-        is not missing wherever the column has one. The known ones need not be kept. A later
-        ``attempt`` looks further.
+        Returns values (n, n_values) and codes (n, n_spans), whose unknown spans are not missing if
+        the column has values. The known ones need not be kept. Later attempts use more donors.
         """
         n_neighbors = _NEIGHBORS * 2 ** min(attempt, 20)
-        return draw_nearest(self.sampler(), values, codes, known, key, n_neighbors)
+        return draw_nearest(self.sampler(), values, codes, is_known, key, n_neighbors)
 
 
 def decode_numbers(
     encoder: ModeEncoder, values: np.ndarray, codes: np.ndarray, numbers: Mapping[int, np.ndarray]
 ) -> Any:
-    """Decode rows of which some spans are these numbers, as their formats count them.
+    """Decode rows with other numbers in some spans, in the units of their formats.
 
-    NaN is a missing one. They are rounded only where their column is not of floats.
+    NaN is a missing number. Numbers are rounded only in columns that are not of floats.
     """
-    made = encoder.decode(values, codes)
-    for i, own in numbers.items():
+    table = encoder.decode(values, codes)
+    for i, span_numbers in numbers.items():
         j = encoder.layout_.spans[i].column
-        exact: Any = encoder.columns_[j].format  # type: ignore[union-attr]
-        if hasattr(exact, "decimals"):
-            exact = replace(exact, decimals=None)
-        missing = np.isnan(own)
-        column = exact.write(np.where(missing, 0.0, own), missing)
-        write_column(made, encoder.schema_.keys[j], column)
-    return made
+        format: Any = encoder.columns_[j].format  # type: ignore[union-attr]
+        if hasattr(format, "decimals"):
+            format = replace(format, decimals=None)
+        missing = np.isnan(span_numbers)
+        column = format.write(np.where(missing, 0.0, span_numbers), missing)
+        write_column(table, encoder.schema_.keys[j], column)
+    return table
 
 
 def _most_frequent(draws: Sequence[np.ndarray]) -> np.ndarray:
-    """The most frequent of the draws of each row, the first drawn of several: (n,)."""
+    """The most frequent draw of each row, or the first of several: (n,)."""
     rows = np.stack(draws, axis=1)
-    counts = np.stack([(rows == each[:, None]).sum(axis=1) for each in draws], axis=1)
-    most: np.ndarray = rows[np.arange(len(rows)), counts.argmax(axis=1)]
-    return most
+    counts = np.stack([(rows == draw[:, None]).sum(axis=1) for draw in draws], axis=1)
+    most_frequent: np.ndarray = rows[np.arange(len(rows)), counts.argmax(axis=1)]
+    return most_frequent
 
 
-# ---- Missing cells from synthetic rows that are near to a row's known cells: a hot deck ----------
+# ---- Missing cells from similar synthetic rows: hot-deck imputation ------------------------------
 
-_FEWEST, _MOST = 5000, 10_000  # donors
+_MIN_DONORS, _MAX_DONORS = 5000, 10_000
 _NEIGHBORS = 5
-_DISTANCES = 2**22  # held at a time
-_FAR = 4.0  # standard deviations: no number is further away; unequal categories are at one
-_JITTER = 1e-4  # decides between donors that are equally near
+_DISTANCES = 2**22  # in memory together
+_MAX_DISTANCE = 4.0  # of two numbers, in standard deviations; that of unequal categories is 1
+_JITTER = 1e-4  # decides between equally near donors
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,17 +342,17 @@ class Donors:
     missing: np.ndarray
 
     @classmethod
-    def make(cls, sampler: Sampler[Any], n: int, key: int) -> Donors:
-        """Generate n rows, without missing values where the network can do without."""
+    def draw(cls, sampler: Sampler[Any], n: int, key: int) -> Donors:
+        """Draw n rows, without missing values if the network can do that."""
         present = present_codes(sampler.encoder)
         parts = []
-        for made in range(0, n, sampler.chunk):
-            size = min(sampler.chunk, n - made)
+        for start in range(0, n, sampler.chunk):
+            size = min(sampler.chunk, n - start)
             free = np.full(size, FREE)
-            chunk_key = fold_in(key, Stream.CHUNK, made)
+            chunk_key = fold_in(key, Stream.CHUNK, start)
             parts.append(sampler.generate_allowed(size, free, free, chunk_key, present)[:2])
         values, codes = join(parts)
-        if sampler.rules:  # what follows from others does so in donors, too
+        if sampler.rules:
             values, codes = sampler.rules.consistent(values, codes, key)
         return cls(sampler.encoder, values, codes, codes == missing_codes(sampler.encoder))
 
@@ -345,45 +360,41 @@ class Donors:
         self,
         values: np.ndarray,
         codes: np.ndarray,
-        known: np.ndarray,
+        is_known: np.ndarray,
         key: int,
         n_neighbors: int = _NEIGHBORS,
     ) -> np.ndarray:
         """Draw a donor for each row among the nearest, (n,)."""
-        n, n_donors = len(codes), len(self.codes)
-        spans = range(known.shape[1])
-        numbers = {i: x for i in spans if (x := self._standardised(i, values, codes))}
-        shift, pick = (
-            random_uniform([fold_in(key, Stream.DONORS, 0)], 2 * n)[0].numpy().reshape(2, n)
-        )
-        tie = random_uniform([fold_in(key, Stream.DONORS, 1)], n_donors)[0].numpy()
-        tie = np.tile((tie * _JITTER).astype(np.float32), 2)
-        shift = (shift * n_donors).astype(int)
-        lacks = np.float32((_FAR + 1) * len(spans)) * self.missing.T.astype(np.float32)
-        chosen = np.empty(n, dtype=np.intp)
+        n, n_donors, n_spans = len(codes), len(self.codes), is_known.shape[1]
+        numbers = {i: self._standardize(i, values, codes) for i in range(n_spans)}
+        draws = random_uniform([fold_in(key, Stream.DONORS, 0)], 2 * n)[0].numpy()
+        shift, pick = (draws[:n] * n_donors).astype(int), draws[n:]
+        jitter = random_uniform([fold_in(key, Stream.DONORS, 1)], n_donors)[0].numpy()
+        jitter = np.tile((jitter * _JITTER).astype(np.float32), 2)
+        penalty = np.float32((_MAX_DISTANCE + 1) * n_spans) * self.missing.T.astype(np.float32)
+        donors = np.empty(n, dtype=np.intp)
         step = max(1, _DISTANCES // n_donors)
         for start in range(0, n, step):
             rows = slice(start, min(start + step, n))
-            # each row has an order of its own of those that are equally near
-            away = np.stack([tie[s : s + n_donors] for s in shift[rows]])
-            away += (~known[rows]).astype(np.float32) @ lacks
-            for i in spans:
-                if not known[rows, i].any():
+            # the order of equally near donors differs between rows
+            distances = np.stack([jitter[s : s + n_donors] for s in shift[rows]])
+            distances += (~is_known[rows]).astype(np.float32) @ penalty
+            for i in range(n_spans):
+                if not is_known[rows, i].any():
                     continue
-                if i in numbers:
-                    asked, had = numbers[i]
-                    distance = np.minimum(np.abs(asked[rows, None] - had), np.float32(_FAR))
+                if (pair := numbers[i]) is not None:
+                    distance = np.abs(pair[0][rows, None] - pair[1])
+                    distance = np.minimum(distance, np.float32(_MAX_DISTANCE))
                     distance[:, self.missing[:, i]] = 1.0
                 else:
                     distance = (codes[rows, i, None] != self.codes[:, i]).astype(np.float32)
-                distance *= known[rows, i, None]
-                away += distance
+                distances += distance * is_known[rows, i, None]
             k = min(n_neighbors, n_donors)
-            nearest = np.argpartition(away, k - 1, axis=1)[:, :k]
-            chosen[rows] = nearest[np.arange(len(away)), (pick[rows] * k).astype(int)]
-        return chosen
+            nearest = np.argpartition(distances, k - 1, axis=1)[:, :k]
+            donors[rows] = nearest[np.arange(len(distances)), (pick[rows] * k).astype(int)]
+        return donors
 
-    def _standardised(
+    def _standardize(
         self, i: int, values: np.ndarray, codes: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Numbers of rows and donors in the donors' standard deviations; None for categories."""
@@ -391,46 +402,49 @@ class Donors:
         coder = self.encoder.columns_[span.column]
         if not isinstance(coder, NumberColumn):
             return None
-        asked, had = (
+        row_numbers, donor_numbers = (
             coder.format.read(coder.decode(v[:, span.value_index], c[:, i]), "")[0]
             for v, c in ((values, codes), (self.values, self.codes))
         )
-        some = had[~self.missing[:, i]]
-        centre, sd = (some.mean(), some.std()) if len(some) else (0.0, 0.0)
-        asked, had = ((np.asarray(x) - centre) / (sd or 1.0) for x in (asked, had))
-        return asked.astype(np.float32), had.astype(np.float32)
+        present = donor_numbers[~self.missing[:, i]]
+        mean, scale = (present.mean(), present.std() or 1.0) if len(present) else (0.0, 1.0)
+        row_numbers, donor_numbers = (
+            ((np.asarray(x) - mean) / scale).astype(np.float32)
+            for x in (row_numbers, donor_numbers)
+        )
+        return row_numbers, donor_numbers
 
 
 def present_codes(encoder: ModeEncoder) -> dict[int, tuple[int, ...]]:
-    """The codes that a missing cell may get, of spans of which it may not get all."""
-    layout, found = encoder.layout_, {}
+    """The codes that a missing cell may get, by span; spans with all codes allowed are left out."""
+    layout, allowed = encoder.layout_, {}
     for i, missing in enumerate(missing_codes(encoder).tolist()):
-        others = set(range(layout.sizes[i])) - {missing}
-        others -= {code for span, code in layout.suppressed if span == i}
-        if missing >= 0 and others:
-            found[i] = tuple(sorted(others))
-    return found
+        codes = set(range(layout.sizes[i])) - {missing}
+        codes -= {code for span, code in layout.suppressed if span == i}
+        if missing >= 0 and codes:
+            allowed[i] = tuple(sorted(codes))
+    return allowed
 
 
 def draw_nearest(
     sampler: Sampler[Any],
     values: np.ndarray,
     codes: np.ndarray,
-    known: np.ndarray,
+    is_known: np.ndarray,
     key: int,
     n_neighbors: int = _NEIGHBORS,
 ) -> Encoded:
-    """Complete encoded rows by the cells of synthetic rows.
+    """Complete encoded rows with the cells of synthetic rows.
 
     The donor of a row is one of the ``n_neighbors`` synthetic rows nearest by its known cells:
     by the number of unequal categories and the numbers' distances in standard deviations. Rows
-    that have a value in all cells that are wanted come first.
+    with a value in all missing cells come first.
 
     Parameters
     ----------
     sampler : Sampler
     values, codes : ndarray of shapes (n, n_values) and (n, n_spans)
-    known : ndarray of shape (n, n_spans), bool
+    is_known : ndarray of shape (n, n_spans), bool
     key, n_neighbors : int
 
     Returns
@@ -439,37 +453,37 @@ def draw_nearest(
         no values
     """
     encoder = sampler.encoder
-    donors = Donors.make(sampler, min(max(_FEWEST, 2 * len(codes)), _MOST), key)
-    chosen = donors.choose(values, codes, known, key, n_neighbors)
-    drawn, drawn_values = np.where(known, codes, donors.codes[chosen]), values.copy()
+    n_donors = min(max(_MIN_DONORS, 2 * len(codes)), _MAX_DONORS)
+    donors = Donors.draw(sampler, n_donors, key)
+    choice = donors.choose(values, codes, is_known, key, n_neighbors)
+    drawn, drawn_values = np.where(is_known, codes, donors.codes[choice]), values.copy()
     present = present_codes(encoder)
     for i, span in enumerate(encoder.layout_.spans):
-        wanted = ~known[:, i]
-        if span.value_index is not None:
-            here = donors.values[chosen[wanted], span.value_index]
-            drawn_values[wanted, span.value_index] = here
-        lacking = np.flatnonzero(wanted & donors.missing[chosen, i])
-        if len(lacking) and i in present:
-            uniform = random_uniform([fold_in(key, Stream.CODES, i)], len(lacking))[0].numpy()
-            own, coder = np.array(present[i]), encoder.columns_[span.column]
+        unknown, index = ~is_known[:, i], span.value_index
+        if index is not None:
+            drawn_values[unknown, index] = donors.values[choice[unknown], index]
+        rows = np.flatnonzero(unknown & donors.missing[choice, i])
+        if len(rows) and i in present:
+            uniform = random_uniform([fold_in(key, Stream.CODES, i)], len(rows))[0].numpy()
+            allowed, coder = np.array(present[i]), encoder.columns_[span.column]
             modes = coder.mixture.weights if isinstance(coder, NumberColumn) else None
-            counts = encoder.category_counts_[i] if modes is None else modes
-            drawn[lacking, i] = own[invert(counts[own], uniform)]
-            if span.value_index is not None:
-                drawn_values[lacking, span.value_index] = 0.0  # the middle of a mode
+            weights = encoder.category_counts_[i] if modes is None else modes
+            drawn[rows, i] = allowed[invert(weights[allowed], uniform)]
+            if index is not None:
+                drawn_values[rows, index] = 0.0  # the middle of a mode
     return drawn_values, drawn
 
 
-def draw_beside(
-    sampler: Sampler[Any], values: np.ndarray, codes: np.ndarray, known: np.ndarray, key: int
+def draw_conditionally(
+    sampler: Sampler[Any], values: np.ndarray, codes: np.ndarray, is_known: np.ndarray, key: int
 ) -> Encoded:
-    """Complete encoded rows by a network that draws columns beside others; as `draw_nearest`."""
+    """Complete encoded rows by a network that draws columns given others; see `draw_nearest`."""
     present = present_codes(sampler.encoder)
     assert isinstance(sampler, DirectSampler)
-    allowed = {i: own for i, own in present.items() if not known[:, i].all()}
-    given = np.full(values.shape, np.nan, dtype=np.float32)
+    allowed = {i: present[i] for i in present if not is_known[:, i].all()}
+    fixed = np.full(values.shape, np.nan, dtype=np.float32)
     for i, span in enumerate(sampler.encoder.layout_.spans):
         if span.value_index is not None:
-            own = known[:, i]
-            given[own, span.value_index] = values[own, span.value_index]
-    return sampler.complete(np.where(known, codes, FREE), given, key, allowed)
+            rows = is_known[:, i]
+            fixed[rows, span.value_index] = values[rows, span.value_index]
+    return sampler.complete(np.where(is_known, codes, FREE), fixed, key, allowed)

@@ -118,8 +118,8 @@ class LearnedColumns:
         first, second = (columns[source] for source in self.sources[name])
         if are_integers(first, second):
             floats = [as_floats(first), as_floats(second)]
-            most = np.nanmax(np.abs([*floats, floats[0] - floats[1]]), initial=0.0)
-            if most >= 2**63:
+            largest = np.nanmax(np.abs([*floats, floats[0] - floats[1]]), initial=0.0)
+            if largest >= 2**63:
                 raise ValueError(
                     f"{name!r} cannot be learned: its numbers need more than 64 bits with a sign; "
                     "convert the columns to floats, or leave the constraint out"
@@ -238,10 +238,10 @@ def order_relations(
         candidates = constraint.relations(learned.names, learned.differences.get(i))
         if not _add_first(candidates, relations) and constraint.computes_column:
             pairs = zip(constraints, columns, strict=True)
-            others = [c for c, names in pairs if c.computes_column and names & columns[i]]
+            conflicting = [c for c, names in pairs if c.computes_column and names & columns[i]]
+            listed = " and ".join(map(repr, conflicting))
             raise ValueError(
-                f"{' and '.join(map(repr, others))} compute the same columns from one another; "
-                "leave one of them out"
+                f"{listed} compute the same columns from one another; leave one of them out"
             )
     for name, (column, source) in learned.repetitions.items():
         if coders is None or all(isinstance(coders[n], NumberColumn) for n in (column, source)):

@@ -102,8 +102,8 @@ def _combine(first: pd.Series, second: pd.Series, sign: int) -> pd.Series:
         count_decimals(y.to_numpy(), second.dtype),
     ]
     total = x + sign * y
-    known = [count for count in decimals if count is not None]
-    return total.round(max(known)) if len(known) == len(decimals) else total
+    counts = [count for count in decimals if count is not None]
+    return total.round(max(counts)) if len(counts) == len(decimals) else total
 
 
 def are_integers(*columns: pd.Series) -> bool:
@@ -128,7 +128,7 @@ class PartialRows:
         By column, the cells that keep their values if another column can follow from them.
     picks : ndarray of int, (n,), optional
         Random numbers that decide which one of several columns is set.
-    beyond : ndarray of bool, (n,), optional
+    may_exceed : ndarray of bool, (n,), optional
         The rows in which computed values may lie beyond the bounds of their column.
     """
 
@@ -139,14 +139,14 @@ class PartialRows:
         fixed: Mapping[Any, np.ndarray],
         bounded: Mapping[Any, np.ndarray] | None = None,
         picks: np.ndarray | None = None,
-        beyond: np.ndarray | bool = False,
+        may_exceed: np.ndarray | bool = False,
     ) -> None:
         self.columns, self.coders = dict(columns), coders
         no_row = np.zeros(len(next(iter(columns.values()))), dtype=bool)
         self.has_fixed, self.has_bounded = bool(fixed), bool(bounded)
         self.fixed = {name: fixed.get(name, no_row).copy() for name in columns}
         self.bounded = {name: (bounded or {}).get(name, no_row) for name in columns}
-        self.picks, self.beyond = picks, beyond
+        self.picks, self.may_exceed = picks, may_exceed
 
     def write(
         self, name: Any, rows: np.ndarray, values: Any, *, implied: bool = False
@@ -179,8 +179,8 @@ class PartialRows:
 
     def write_implied(self, relation: Relation) -> None:
         """Compute the target of a relation in the rows where all its sources are fixed."""
-        known = np.all([self.fixed[name] for name in relation.sources], axis=0)
-        rows = known & ~self.fixed[relation.target] & relation.rows(self.columns)
+        is_known = np.all([self.fixed[name] for name in relation.sources], axis=0)
+        rows = is_known & ~self.fixed[relation.target] & relation.rows(self.columns)
         values = relation.compute(self.columns)
         self.fixed[relation.target] |= self.write(relation.target, rows, values, implied=True)
 
@@ -197,10 +197,10 @@ class PartialRows:
             values = relation.solve(name, self.columns) if open_rows.any() else None
             if values is None:
                 continue
-            others = [self.fixed[source] for source in relation.sources if source != name]
-            known = np.all(others, axis=0) | self.beyond
-            written = self.write(name, open_rows & known, values, implied=True)
-            written |= self.write(name, open_rows & ~known, values)
+            other_sources = [self.fixed[source] for source in relation.sources if source != name]
+            is_known = np.all(other_sources, axis=0) | self.may_exceed
+            written = self.write(name, open_rows & is_known, values, implied=True)
+            written |= self.write(name, open_rows & ~is_known, values)
             self.fixed[name] |= written
             self.fixed[target] |= written
             rows &= ~written

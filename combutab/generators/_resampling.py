@@ -28,7 +28,7 @@ class Resampling:
     min_frequency: float
     fit: Callable[..., Any]
     sample: Callable[..., Any]
-    _beside: Sequence[pd.DataFrame] = ()  # rows, while it resamples
+    _existing_rows: Sequence[pd.DataFrame] = ()  # of the result, while it resamples
 
     def fit_resample(
         self, X: Any, y: Any, *, sampling_strategy: Any = "auto", discrete_columns: Any = "auto"
@@ -76,9 +76,9 @@ class Resampling:
         >>> X_new.shape, np.unique(y_new, return_counts=True)[1].tolist()
         ((160, 2), [80, 80])
         """
-        given = as_pandas(X)
-        table, labels = _as_frame(given), _as_labels(y, len(given))
-        is_frame = isinstance(given, pd.DataFrame)
+        X_pandas = as_pandas(X)
+        table, labels = _as_frame(X_pandas), _as_labels(y, len(X_pandas))
+        is_frame = isinstance(X_pandas, pd.DataFrame)
         name = _free_name(table, labels) if is_frame else table.shape[1]
         codes, classes = pd.factorize(labels.astype(object), sort=True)
         lacking = _lacking(classes, np.bincount(codes), sampling_strategy)
@@ -87,21 +87,20 @@ class Resampling:
         self._refuse_rare(target, [classes[code] for code in lacking])
         if not isinstance(discrete_columns, str):
             n = table.shape[1]
-            listed = [each if is_frame else each % n for each in discrete_columns]
+            listed = [column if is_frame else column % n for column in discrete_columns]
             discrete_columns = [*listed, name]
         self.fit(pd.concat([table, target], axis=1), discrete_columns=discrete_columns)
-        made = []
-        beside = self._beside = [pd.concat([table, target], axis=1)]
+        parts = self._existing_rows = [pd.concat([table, target], axis=1)]
         try:
             for code, n in lacking.items():
-                beside.append(self.sample(n, conditions={name: classes[code]}))
-                made.append(beside[-1].drop(columns=name))
+                parts.append(self.sample(n, conditions={name: classes[code]}))
         finally:
-            del self._beside
-        new = pd.concat(made, ignore_index=True) if made else table[:0]
+            del self._existing_rows
+        new_parts = [part.drop(columns=name) for part in parts[1:]]
+        new = pd.concat(new_parts, ignore_index=True) if new_parts else table[:0]
         first = [int((codes == code).argmax()) for code in lacking]
         again = np.repeat(np.array(first, dtype=np.intp), list(lacking.values()))
-        longer = _lengthen_polars(X, new) if is_polars(X) else _lengthen_table(given, table, new)
+        longer = _lengthen_polars(X, new) if is_polars(X) else _lengthen_table(X_pandas, table, new)
         return longer, _lengthen_labels(y, labels, again)
 
     def _refuse_rare(self, target: pd.Series, classes: list[Any]) -> None:
@@ -109,10 +108,10 @@ class Resampling:
         encoder = ModeEncoder(min_frequency=self.min_frequency).fit(target.to_frame())
         (coder,) = encoder.columns_
         assert isinstance(coder, CategoryColumn)
-        for each in classes:
-            if each not in coder.codes:
+        for label in classes:
+            if label not in coder.codes:
                 raise ValueError(
-                    f"class {each!r} has {(target == each).sum()} rows, too few to be learned "
+                    f"class {label!r} has {(target == label).sum()} rows, too few to be learned "
                     f"with min_frequency={self.min_frequency}; lower it, or leave the class out "
                     "of sampling_strategy={class: rows, ...}"
                 )
@@ -172,37 +171,37 @@ def _lacking(classes: Any, counts: np.ndarray, sampling_strategy: Any) -> dict[i
             "sampling_strategy must be 'auto' or a dict such as {class: rows}, got "
             f"{sampling_strategy!r}"
         )
-    for each, n in sampling_strategy.items():
-        if each not in had:
+    for label, n in sampling_strategy.items():
+        if label not in had:
             raise ValueError(
-                f"sampling_strategy has the class {each!r}, which is not in y; y has "
+                f"sampling_strategy has the class {label!r}, which is not in y; y has "
                 f"{', '.join(map(repr, classes[:10]))}"
             )
-        if not isinstance(n, Integral) or n < had[each]:
+        if not isinstance(n, Integral) or n < had[label]:
             raise ValueError(
-                f"sampling_strategy has {n!r} rows for class {each!r}, which has {had[each]} rows "
-                f"already; rows are only added, so give at least {had[each]}"
+                f"sampling_strategy has {n!r} rows for class {label!r}, which has {had[label]} "
+                f"rows already; rows are only added, so give at least {had[label]}"
             )
-    code = {each: i for i, each in enumerate(classes)}
+    code = {label: i for i, label in enumerate(classes)}
     return {code[c]: int(n - had[c]) for c, n in sampling_strategy.items() if n > had[c]}
 
 
-def _lengthen_table(given: Any, table: pd.DataFrame, new: pd.DataFrame) -> Any:
+def _lengthen_table(X: Any, table: pd.DataFrame, new: pd.DataFrame) -> Any:
     """The rows that were given and new ones, in the type of the former."""
-    if isinstance(given, pd.DataFrame):
+    if isinstance(X, pd.DataFrame):
         columns = [append_cells(table.iloc[:, j], new.iloc[:, j]) for j in range(table.shape[1])]
         return pd.DataFrame(dict(enumerate(columns))).set_axis(table.columns, axis=1)
-    array = rows_as_array(given)
+    array = rows_as_array(X)
     if array.dtype.kind == "U":  # longer ones may be made
         return np.concatenate([array, new.to_numpy(dtype=str)])
     return np.concatenate([array, new.to_numpy(dtype=object).astype(array.dtype)])
 
 
-def _lengthen_polars(given: Any, new: pd.DataFrame) -> Any:
+def _lengthen_polars(X: Any, new: pd.DataFrame) -> Any:
     import polars as pl
 
-    cells = [polars_cells(new.iloc[:, j], each.dtype) for j, each in enumerate(given)]
-    return pl.concat([given, pl.DataFrame(cells)], how="vertical_relaxed")
+    cells = [polars_cells(new.iloc[:, j], column.dtype) for j, column in enumerate(X)]
+    return pl.concat([X, pl.DataFrame(cells)], how="vertical_relaxed")
 
 
 def _lengthen_labels(y: Any, labels: pd.Series, again: np.ndarray) -> Any:

@@ -96,13 +96,13 @@ class Combinations:
             codes = np.unique(self.codes[possible, k]).tolist()
             by_span[span] = Codes(name, span, tuple(codes))
 
-    def replace(self, codes: np.ndarray, known: np.ndarray, rng: np.random.Generator) -> None:
+    def replace(self, codes: np.ndarray, is_fixed: np.ndarray, rng: np.random.Generator) -> None:
         """Replace other combinations in encoded rows, in place, by random ones with these counts.
 
-        Codes that are ``known``, (n, n_spans) bool, stay.
+        Codes that are ``is_fixed``, (n, n_spans) bool, stay.
         """
         for row in np.flatnonzero(~self.holds(codes)):
-            is_known = known[row, self.spans]
+            is_known = is_fixed[row, self.spans]
             row_codes = codes[row, self.spans]
             fits = (self.codes[:, is_known] == row_codes[is_known]).all(axis=1)
             if fits.any():
@@ -211,7 +211,7 @@ class Rules:
     # ---- files ---------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """Describe what was learned for the constraints, for a file."""
+        """Describe the learned parts of the constraints, for a file."""
         return {
             "differences": {str(i): name for i, name in self.learned.differences.items()},
             "repetitions": [
@@ -346,17 +346,17 @@ class Rules:
         n = len(next(iter(columns.values())))
         return np.stack(is_met) if is_met else np.ones((0, n), dtype=bool)
 
-    def combine(self, codes: np.ndarray, known: np.ndarray, seed: int) -> np.ndarray:
+    def combine(self, codes: np.ndarray, is_fixed: np.ndarray, seed: int) -> np.ndarray:
         """Codes with fixed combinations instead of others; known ones, (n, n_spans) bool, stay."""
         codes, rng = codes.copy(), np.random.default_rng(seed)
         for combinations in self.combinations.values():
-            combinations.replace(codes, known, rng)
+            combinations.replace(codes, is_fixed, rng)
         return codes
 
     # ---- requests ------------------------------------------------------------------------------
 
     def restrict(self, conditions: Sequence[Condition]) -> list[Condition]:
-        """Conditions, and what follows from them for the columns of fixed combinations.
+        """Conditions, and those that they imply for the columns of fixed combinations.
 
         Raises ValueError if they leave no combination, or contradict a constraint.
         """
@@ -452,14 +452,18 @@ class Rules:
                 continue
             for cells, n in conditions.groupby(shared, dropna=False, observed=True).size().items():
                 values = cells if isinstance(cells, tuple) and len(shared) > 1 else (cells,)
-                known = {
+                fixed_values = {
                     name: value
                     for name, value in zip(shared, values, strict=True)
                     if pd.notna(value)
                 }
-                n_max = math.prod(self._count_values(n, None) for n in names if n not in known)
+                n_max = math.prod(
+                    self._count_values(n, None) for n in names if n not in fixed_values
+                )
                 if n > n_max:
-                    listed = ", ".join(f"{name!r} = {value!r}" for name, value in known.items())
+                    listed = ", ".join(
+                        f"{name!r} = {value!r}" for name, value in fixed_values.items()
+                    )
                     raise ValueError(
                         f"{n:,} rows of conditions have {listed}, but {constraint!r} allows only "
                         f"{n_max:,.0f} of them; leave the others out, or the constraint"

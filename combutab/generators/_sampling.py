@@ -6,7 +6,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, Generic
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,8 +17,9 @@ from combutab.core.device import guard_forks
 from combutab.core.rng import Stream, fold_in, seed_from
 from combutab.generators._relations import Columns
 from combutab.generators._rules import Rules
-from combutab.generators.completion import DrawnRows
+from combutab.generators.completion import DrawnRows, report_shortfall
 from combutab.generators.conditions import (
+    Condition,
     read_conditions,
     read_each,
     warn_of_others,
@@ -31,9 +32,8 @@ from combutab.generators.sampling import (
     RowWriter,
     Sampler,
     check_arguments,
-    fall_short,
 )
-from combutab.generators.shares import draw_shares, given_values, read_shares
+from combutab.generators.shares import ColumnShares, draw_shares, given_values, read_shares
 from combutab.preprocessing import (
     IdentifierColumn,
     ModeEncoder,
@@ -43,6 +43,27 @@ from combutab.preprocessing import (
 )
 
 
+class Request(NamedTuple):
+    """A request for rows in the encoder's terms."""
+
+    n: int
+    conditions: Sequence[Condition]
+    shares: Sequence[ColumnShares]
+
+
+def _merge_conditions(column: Any, value: Any, conditions: Any) -> Any:
+    """The conditions of a call with one condition, or with several."""
+    if column is None:
+        if value is not None:
+            raise ValueError(f"condition_value={value!r} needs a condition_column")
+        return conditions
+    if conditions is not None:
+        raise ValueError(
+            f"conditions are given twice: {column!r} and {conditions!r}; put all into conditions"
+        )
+    return column if isinstance(column, Mapping) else {column: value}
+
+
 class Sampling(Generic[NetworkT]):
     """A fitted generator whose rows a network of the given class makes."""
 
@@ -50,14 +71,14 @@ class Sampling(Generic[NetworkT]):
 
     # what fit leaves
     encoder_: ModeEncoder
-    rules_: Rules  # what the constraints have come to
+    rules_: Rules  # the constraints in the encoder's terms
     n_features_in_: int
     feature_names_in_: np.ndarray  # where all names are strings
     _states: list[dict[str, np.ndarray]]  # of the network that makes rows, by member
     _seed: int
     _n_sampled: int  # calls of sample without a random state
-    _made_sampler: tuple[Any, torch.device, Sampler[NetworkT]] | None = None
-    _beside: Sequence[pd.DataFrame] = ()  # rows that those drawn are added to
+    _cached_sampler: tuple[Any, torch.device, Sampler[NetworkT]] | None = None
+    _existing_rows: Sequence[pd.DataFrame] = ()  # rows that sampled rows are added to
 
     # ---- hooks -------------------------------------------------------------------------------
 
@@ -179,8 +200,8 @@ class Sampling(Generic[NetworkT]):
                 raise ValueError(
                     f"{n=} does not fit seed_data, which has {len(seed_data)} rows; leave n out"
                 )
-            others = (condition_column, condition_value, conditions, balance, shares, out)
-            if any(each is not None for each in others):
+            excluded = (condition_column, condition_value, conditions, balance, shares, out)
+            if any(argument is not None for argument in excluded):
                 raise ValueError(
                     "seed_data cannot be combined with conditions, balance, shares or out; put "
                     "conditions into columns of seed_data, and write the returned rows to a file"
@@ -188,64 +209,72 @@ class Sampling(Generic[NetworkT]):
             return self._sample_each(seed_data, random_state, on_shortfall, max_tries, nearest=True)
         if n is None:
             raise ValueError("n must be a whole number of rows, got None; give it, or seed_data")
-        if condition_column is not None and conditions is not None:
-            raise ValueError(
-                f"conditions are given twice: {condition_column!r} and {conditions!r}; put all "
-                "into conditions"
-            )
-        if isinstance(condition_column, Mapping):
-            conditions = condition_column
-        elif condition_column is not None:
-            conditions = {condition_column: condition_value}
-        elif condition_value is not None:
-            raise ValueError(f"condition_value={condition_value!r} needs a condition_column")
-        for given in (conditions, shares):
-            self.rules_.refuse_unknown(list(given) if isinstance(given, Mapping) else [])
+        conditions = _merge_conditions(condition_column, condition_value, conditions)
+        request = self._read_request(int(n), conditions, shares, balance)
+        with nullcontext() if out is None else parquet_parts(out) as file:
+            if file is None:
+                return self._draw_request(request, random_state, on_shortfall, max_tries)
+            writer = RowWriter(self.rules_, file)
+            if request.conditions or request.shares:
+                self._draw_request(request, random_state, on_shortfall, max_tries, writer)
+            else:
+                self.stream_rows(writer, request.n, random_state)
+        return None
+
+    def _read_request(self, n: int, conditions: Any, shares: Any, balance: Any) -> Request:
+        """Check conditions and shares, and express them in the encoder's terms."""
+        rules = self.rules_
+        for mapping in (conditions, shares):
+            rules.refuse_unknown(list(mapping) if isinstance(mapping, Mapping) else [])
         if isinstance(conditions, Mapping):
             conditions = {
-                name: self.rules_.forms.read_condition(name, value)
-                for name, value in conditions.items()
+                name: rules.forms.read_condition(name, value) for name, value in conditions.items()
             }
         if isinstance(shares, Mapping):
-            shares = {
-                name: self.rules_.forms.read_shares(name, parts) for name, parts in shares.items()
-            }
-        wanted = read_conditions(self.encoder_, {} if conditions is None else conditions)
-        ordered = read_shares(self.encoder_, shares, balance, wanted, self.rules_)
-        n = int(n)
-        self.rules_.refuse_more(n, wanted)
-        with nullcontext() if out is None else parquet_parts(out) as file:
-            writer, table = None if file is None else RowWriter(self.rules_, file), None
-            if writer is not None and not wanted and not ordered:
-                return self.stream_rows(writer, n, random_state)
-            key = self.sample_key(random_state)
-            sampler, asked = self.sampler(), [each.column for each in wanted]
-            fixed = [*wanted, *given_values(ordered)]
-            search = sampler.search(fixed, [part for each in ordered for part in each.conditions])
-            if search is not None:
-                for rows in self._beside:
-                    search.take_columns(read_columns(self.rules_.forms.read(rows)))
-            if not ordered:
-                values, codes, n_made = sampler.draw(n, wanted, key, max_tries, search)
-            else:
-                asked += [each.column for each in ordered]
-                drawn = draw_shares(sampler, n, ordered, wanted, key, max_tries, search)
-                values, codes, n_made = drawn
-            lacking = len(codes) < n
-            if writer is not None and not (lacking and on_shortfall == "error"):
-                writer.write_all(values, codes, fixed)
-            else:
-                table = self.rules_.forms.write(self.rules_.decode(values, codes, fixed))
-            if lacking:
-                why = "" if search is None else f": {search.explain()}"
-                fall_short(
-                    f"only {len(codes)} of {n_made} rows met the conditions {asked}"
-                    f"{' and the constraints' if search else ''}, {n} were asked for{why}",
-                    table,
-                    on_shortfall,
-                    f"; ask for fewer, relax the conditions, or raise {max_tries=}"
-                    f"{self._advice_on_rare_rows()}",
-                )
+            shares = {name: rules.forms.read_shares(name, parts) for name, parts in shares.items()}
+        read = read_conditions(self.encoder_, {} if conditions is None else conditions)
+        column_shares = read_shares(self.encoder_, shares, balance, read, rules)
+        rules.refuse_more(n, read)
+        return Request(n, read, column_shares)
+
+    def _draw_request(
+        self,
+        request: Request,
+        random_state: Any,
+        on_shortfall: str,
+        max_tries: int,
+        writer: RowWriter | None = None,
+    ) -> Any:
+        """Draw the rows of a request; returns them as a table, or writes them."""
+        n, conditions, shares = request.n, request.conditions, request.shares
+        key, sampler = self.sample_key(random_state), self.sampler()
+        fixed = [*conditions, *given_values(shares)]
+        groups = [group for column in shares for group in column.conditions]
+        completion = sampler.completion(fixed, groups)
+        if completion is not None:
+            for rows in self._existing_rows:
+                completion.use_columns(read_columns(self.rules_.forms.read(rows)))
+        if shares:
+            drawn = draw_shares(sampler, n, shares, conditions, key, max_tries, completion)
+        else:
+            drawn = sampler.draw(n, conditions, key, max_tries, completion)
+        values, codes, n_tried = drawn
+        is_short, table = len(codes) < n, None
+        if writer is not None and not (is_short and on_shortfall == "error"):
+            writer.write_all(values, codes, fixed)
+        else:
+            table = self.rules_.forms.write(self.rules_.decode(values, codes, fixed))
+        if is_short:
+            columns = [c.column for c in conditions] + [c.column for c in shares]
+            requirements = f"the conditions {columns}{' and the constraints' if completion else ''}"
+            report_shortfall(
+                f"only {len(codes)} of {n_tried} rows met {requirements}, {n} were asked for",
+                completion,
+                f"ask for fewer, relax the conditions, or raise {max_tries=}"
+                f"{self._advice_on_rare_rows()}",
+                table,
+                on_shortfall,
+            )
         return table
 
     def sample_from(
@@ -283,68 +312,68 @@ class Sampling(Generic[NetworkT]):
     def _sample_each(
         self, conditions: Any, random_state: Any, on_shortfall: str, max_tries: int, nearest: bool
     ) -> Any:
-        """Draw a row for each of conditions; see `read_each` for ``nearest``."""
+        """Draw a row for each row of conditions; see `read_each` for ``nearest``."""
         conditions = as_pandas(conditions)
         if not isinstance(conditions, pd.DataFrame):
             name = "seed_data" if nearest else "conditions"
             raise ValueError(f"{name} must be a DataFrame, got {type(conditions).__name__}")
-        self.rules_.refuse_unknown(list(conditions))
-        conditions = self.rules_.forms.read(conditions)
-        patterns, which, others = read_each(self.encoder_, conditions, nearest)
-        key, sampler, rules = self.sample_key(random_state), self.sampler(), self.rules_
-        written, identified = dict(others), False  # missing identifiers beside given ones are new
-        for name, given in others.items():
+        rules = self.rules_
+        rules.refuse_unknown(list(conditions))
+        conditions = rules.forms.read(conditions)
+        patterns, which, unsampled = read_each(self.encoder_, conditions, nearest)
+        key, sampler = self.sample_key(random_state), self.sampler()
+        written, has_identifiers = dict(unsampled), False
+        for name, cells in unsampled.items():
             if isinstance(coder := rules.coders[name], IdentifierColumn):
-                column = given.astype(object).reindex(range(len(conditions)))
-                written[name] = put_cells(column, column.isna().to_numpy(), coder.beside(column))
-                identified = True
+                column = cells.astype(object).reindex(range(len(conditions)))
+                new = coder.beside(column)  # for rows without one
+                written[name] = put_cells(column, column.isna().to_numpy(), new)
+                has_identifiers = True
         if rules:
             parts = [read_columns(conditions)]
             refuse_broken(rules.constraints, rules.names, parts, "conditions", partial=True)
             rules.refuse_more_each(conditions)
             patterns = rules.restrict_each(patterns)
 
-        def write(rows: np.ndarray, made: DrawnRows) -> Any:
-            table = self.encoder_.decode(made.values, made.codes)
+        def draw(rows: np.ndarray, draw_key: int, attempt: int) -> DrawnRows:
+            return sampler.draw_each(patterns, which[rows], draw_key, max_tries)
+
+        def decode(rows: np.ndarray, drawn: DrawnRows) -> Any:
+            table = self.encoder_.decode(drawn.values, drawn.codes)
             write_each(table, patterns, which[rows])
             return write_others(table, written, rows) if written else table
 
-        values, codes, missed = sampler.draw_each(patterns, which, key, max_tries)
-        made = DrawnRows(values, codes, missed)
-        if (search := sampler.search(kept=identified)) is not None:
+        def finish(rows: np.ndarray, drawn: DrawnRows) -> tuple[Columns, np.ndarray]:
+            return rules.complete_each(decode(rows, drawn), conditions, rows), drawn.codes
 
-            def draw(rows: np.ndarray, own_key: int, attempt: int) -> DrawnRows:
-                return DrawnRows(*sampler.draw_each(patterns, which[rows], own_key, max_tries))
-
-            def complete(rows: np.ndarray, made: DrawnRows) -> tuple[Columns, np.ndarray]:
-                return rules.complete_each(write(rows, made), conditions, rows), made.codes
-
-            drawn = np.flatnonzero(~missed)
-            reserved = np.zeros((len(missed), search.n_unique), dtype=bool)
-            if search.n_unique and len(drawn):
-                there = {
-                    name: cells.notna().to_numpy()[drawn] for name, cells in conditions.items()
-                }
-                reserved[drawn] = search.reserve(complete(drawn, made[drawn])[0], there)
-            made = search.redraw(made, draw, complete, key, max_tries, reserved)
-        missed = made.missed
-        kept = np.flatnonzero(~missed)
-        table = write(kept, made[kept])
+        drawn = draw(np.arange(len(which)), key, 0)
+        completion = sampler.completion(compares_identifiers=has_identifiers)
+        if completion is not None:
+            rows = np.flatnonzero(~drawn.missed)
+            reserved = np.zeros((len(which), completion.n_unique), dtype=bool)
+            if completion.n_unique and len(rows):
+                fixed = {name: cells.notna().to_numpy()[rows] for name, cells in conditions.items()}
+                reserved[rows] = completion.reserve(finish(rows, drawn[rows])[0], fixed)
+            drawn = completion.complete(drawn, draw, finish, key, max_tries, reserved)
+        rows = np.flatnonzero(~drawn.missed)
+        table = decode(rows, drawn[rows])
         if rules:
-            table = rules.put(table, rules.complete_each(table, conditions, kept))
-        if others:
-            warn_of_others(others)
+            table = rules.put(table, rules.complete_each(table, conditions, rows))
+        if unsampled:
+            warn_of_others(unsampled)
         table = rules.forms.write(table)
         if isinstance(table, pd.DataFrame):
-            table = table.set_index(conditions.index[~missed])
-        if missed.any():
-            first = conditions.iloc[int(missed.argmax())].dropna().to_dict()
-            fall_short(
-                f"{missed.sum()} of {len(missed)} rows of conditions could not be met, the first "
-                f"{first}{'' if search is None else f': {search.explain()}'}",
+            table = table.set_index(conditions.index[rows])
+        if drawn.missed.any():
+            first = conditions.iloc[int(drawn.missed.argmax())].dropna().to_dict()
+            n_missed = int(drawn.missed.sum())
+            report_shortfall(
+                f"{n_missed} of {len(which)} rows of conditions could not be met, the first "
+                f"{first}",
+                completion,
+                f"relax these conditions, or raise {max_tries=}{self._advice_on_rare_rows()}",
                 table,
                 on_shortfall,
-                f"; relax these conditions, or raise {max_tries=}{self._advice_on_rare_rows()}",
             )
         return table
 
@@ -356,13 +385,13 @@ class Sampling(Generic[NetworkT]):
         return fold_in(self._seed, Stream.SAMPLE, self._n_sampled - 1)
 
     def sampler(self) -> Sampler[NetworkT]:
-        """Return the sampler, with the network that was learned, made once for a device."""
+        """Return the sampler of the learned network; it is cached for a device."""
         guard_forks()
         device = self._find_device()
-        made = self._made_sampler
-        if made is None or made[0] is not self._states or made[1] != device:
-            made = self._made_sampler = (self._states, device, self._make_sampler(device))
-        return made[2]
+        cached = self._cached_sampler
+        if cached is None or cached[0] is not self._states or cached[1] != device:
+            cached = self._cached_sampler = (self._states, device, self._make_sampler(device))
+        return cached[2]
 
     def stream_rows(self, writer: RowWriter, n: int, random_state: Any = None) -> None:
         """Write the n rows that ``sample`` draws without conditions, part by part."""
@@ -370,13 +399,13 @@ class Sampling(Generic[NetworkT]):
 
     @property
     def _rules(self) -> dict[str, Any]:
-        """What a file has of the constraints beside the parameter."""
+        """The learned parts of the constraints, for a file."""
         return self.rules_.to_dict()
 
     def __getstate__(self) -> dict[str, Any]:
-        held: Any = super().__getstate__()
-        state = dict(held)
-        state.pop("_made_sampler", None)  # a copy makes its own
+        parent_state: Any = super().__getstate__()
+        state = dict(parent_state)
+        state.pop("_cached_sampler", None)  # a copy makes its own
         return state
 
     def set_random_state(self, random_state: Any) -> None:

@@ -56,7 +56,8 @@ class Suggestions(list[Constraint]):
         width = max(len(f"{n:,}") for n in [*self.support, 10**4])
         lines = [f"{'support':>{width}}  constraint"]
         pairs = zip(self.support, self, strict=False)
-        return "\n".join([*lines, *(f"{n:>{max(width, 7)},}  {each!r}" for n, each in pairs)])
+        lines += [f"{n:>{max(width, 7)},}  {constraint!r}" for n, constraint in pairs]
+        return "\n".join(lines)
 
 
 def suggest_constraints(X: Any, *, min_support: int = 30) -> Suggestions:
@@ -101,21 +102,21 @@ def suggest_constraints(X: Any, *, min_support: int = 30) -> Suggestions:
         for name, column in columns.items()
         if column.notna().any() and find_identifiers(column.rename(name)) is None
     }
-    found: dict[Constraint, int] = {}
+    candidates: dict[Constraint, int] = {}
     finder = _Finder(columns, min_support)
     for kind in (finder.sums, finder.formulas, finder.inequalities, finder.combinations):
-        for constraint, support in kind(list(found)):
-            found[constraint] = support
+        for constraint, n_rows in kind(list(candidates)):
+            candidates[constraint] = n_rows
     for kind in (finder.one_hot, finder.nulls, finder.unique):
-        for constraint, support in kind(list(found)):
-            found[constraint] = support
-    whole = read_columns(X)
-    kept = {each: n for each, n in found.items() if each.holds(whole).all()}
-    return Suggestions(kept, kept.values())
+        for constraint, n_rows in kind(list(candidates)):
+            candidates[constraint] = n_rows
+    all_columns = read_columns(X)
+    valid = {c: n for c, n in candidates.items() if c.holds(all_columns).all()}
+    return Suggestions(valid, valid.values())
 
 
 class _Finder:
-    """What the columns of one table have in common; each method gives constraints and support."""
+    """Finds constraints on the columns of a table; each method gives constraints and support."""
 
     def __init__(self, columns: Columns, min_support: int) -> None:
         self.columns, self.min_support = columns, min_support
@@ -137,20 +138,20 @@ class _Finder:
     def _add_codes(self, name: Any, column: pd.Series) -> None:
         try:
             codes, values = pd.factorize(column)
-        except TypeError:  # of what has no order or hash
+        except TypeError:  # values without an order or a hash
             return
         if len(values) > 1:
             self.discrete[name] = codes
 
-    def sums(self, known: Sequence[Constraint]) -> Iterator[tuple[Constraint, int]]:
+    def sums(self, constraints: Sequence[Constraint]) -> Iterator[tuple[Constraint, int]]:
         """Columns that are the sum of two others, or of more."""
-        found = set()
-        for total, one, other in self._triples(np.add):
-            found.add(total)
-            yield Sum((one, other), total), self._support(total, one, other)
-        yield from self._longer_sums(found)
+        totals = set()
+        for total, first, second in self._triples(np.add):
+            totals.add(total)
+            yield Sum((first, second), total), self._support(total, first, second)
+        yield from self._longer_sums(totals)
 
-    def _longer_sums(self, found: set[Any]) -> Iterator[tuple[Constraint, int]]:
+    def _longer_sums(self, totals: set[Any]) -> Iterator[tuple[Constraint, int]]:
         from scipy.optimize import nnls
 
         names = [name for name in list(self.numbers)[:_MAX_COLUMNS] if self._varies(name)]
@@ -162,22 +163,22 @@ class _Finder:
             return
         scale = np.abs(x).max(axis=0)
         for k, total in enumerate(names):
-            if total in found or not self._is_fine(total):
+            if total in totals or not self._is_fine(total):
                 continue
-            others = [j for j in range(len(names)) if j != k]
-            weights, _ = nnls(x[:, others] / scale[k], x[:, k] / scale[k])
-            parts = [names[j] for j, w in zip(others, weights, strict=True) if w > 0.5]
+            candidates = [j for j in range(len(names)) if j != k]
+            weights, _ = nnls(x[:, candidates] / scale[k], x[:, k] / scale[k])
+            parts = [names[j] for j, w in zip(candidates, weights, strict=True) if w > 0.5]
             if len(parts) < 3 or np.abs(weights - (weights > 0.5)).max() > 1e-4:
                 continue
-            wanted = np.sum([self.numbers[name] for name in parts], axis=0)
-            if self._equals(total, wanted) and all(map(self._is_used, parts)):
+            expected = np.sum([self.numbers[name] for name in parts], axis=0)
+            if self._equals(total, expected) and all(map(self._is_used, parts)):
                 yield Sum(tuple(parts), total), self._support(total, *parts)
 
-    def formulas(self, known: Sequence[Constraint]) -> Iterator[tuple[Constraint, int]]:
+    def formulas(self, constraints: Sequence[Constraint]) -> Iterator[tuple[Constraint, int]]:
         """Columns that are the product of two others, or the days between dates."""
-        for target, one, other in self._triples(np.multiply):
-            if (text := _expression("{} * {}", one, other)) is not None:
-                yield Formula(target, text), self._support(target, one, other)
+        for target, first, second in self._triples(np.multiply):
+            if (text := _expression("{} * {}", first, second)) is not None:
+                yield Formula(target, text), self._support(target, first, second)
         for low, high in itertools.permutations(self.moments, 2):
             try:
                 spans: Any = self.moments[high] - self.moments[low]
@@ -197,26 +198,28 @@ class _Finder:
         if len(names) < 3 or not targets:
             return
         x = np.column_stack([self.numbers[name] for name in names])
-        whole = np.flatnonzero(~np.isnan(x).any(axis=1))
-        probes = whole[np.linspace(0, len(whole) - 1, _PROBES).astype(int)] if len(whole) else whole
-        places = {name: j for j, name in enumerate(names)}
-        for i, one in enumerate(names):
+        complete_rows = np.flatnonzero(~np.isnan(x).any(axis=1))
+        probes = complete_rows
+        if len(probes):
+            probes = complete_rows[np.linspace(0, len(probes) - 1, _PROBES).astype(int)]
+        positions = {name: j for j, name in enumerate(names)}
+        for i, first in enumerate(names):
             joined = join(x[:, [i]][probes], x[probes, i + 1 :])  # (n_probes, others)
             for target in targets:
-                if target == one:
+                if target == first:
                     continue
-                y = x[probes, places[target]][:, None]
+                y = x[probes, positions[target]][:, None]
                 near = np.abs(joined - y) <= self._open(target) + 1e-9 * np.abs(y)
                 for j in np.flatnonzero(near.all(axis=0)):
-                    other = names[i + 1 + j]
-                    if other == target or not (self._is_used(one) and self._is_used(other)):
+                    second = names[i + 1 + j]
+                    if second == target or not (self._is_used(first) and self._is_used(second)):
                         continue
-                    if self._equals(target, join(self.numbers[one], self.numbers[other])):
-                        yield target, one, other
+                    if self._equals(target, join(self.numbers[first], self.numbers[second])):
+                        yield target, first, second
 
-    def inequalities(self, known: Sequence[Constraint]) -> Iterator[tuple[Constraint, int]]:
+    def inequalities(self, constraints: Sequence[Constraint]) -> Iterator[tuple[Constraint, int]]:
         """Columns that are less than another in all rows, though their ranges overlap."""
-        computed = [set(each.find_columns(self.columns)) for each in known]
+        computed = [set(constraint.find_columns(self.columns)) for constraint in constraints]
         kinds: list[dict[Any, np.ndarray]] = [
             {name: x for name, x in self.numbers.items() if len(np.unique(x)) > 2},
             {
@@ -230,8 +233,8 @@ class _Finder:
             for low, high in itertools.permutations(kind, 2):
                 if any({low, high} <= names for names in computed):
                     continue
-                there = ~(pd.isna(kind[low]) | pd.isna(kind[high]))
-                x, y = kind[low][there], kind[high][there]
+                is_present = ~(pd.isna(kind[low]) | pd.isna(kind[high]))
+                x, y = kind[low][is_present], kind[high][is_present]
                 if len(x) < self.min_support or not (x <= y).all() or (x == y).all():
                     continue
                 if self._n_above(x, y) >= max(_MIN_BROKEN, len(x) / 100):
@@ -248,34 +251,34 @@ class _Finder:
         ordered = np.sort(y[::step])
         return float(np.searchsorted(ordered, x[::step], "left").mean() / len(ordered) * len(x))
 
-    def combinations(self, known: Sequence[Constraint]) -> Iterator[tuple[Constraint, int]]:
-        """Discrete columns of which one decides on the other."""
+    def combinations(self, constraints: Sequence[Constraint]) -> Iterator[tuple[Constraint, int]]:
+        """Pairs of discrete columns in which the value of one determines that of the other."""
         decides = set()
-        for one, other in itertools.permutations(self.discrete, 2):
-            a, b = self.discrete[one], self.discrete[other]
-            there = (a >= 0) & (b >= 0)
-            pairs = pd.MultiIndex.from_arrays([a[there], b[there]]).unique()
-            n_a, n_b = len(np.unique(a[there])), len(np.unique(b[there]))
+        for first, second in itertools.permutations(self.discrete, 2):
+            a, b = self.discrete[first], self.discrete[second]
+            is_present = (a >= 0) & (b >= 0)
+            pairs = pd.MultiIndex.from_arrays([a[is_present], b[is_present]]).unique()
+            n_a, n_b = len(np.unique(a[is_present])), len(np.unique(b[is_present]))
             if n_a < 2 or n_b < 2 or len(pairs) > n_a:
                 continue
-            if there.sum() >= max(self.min_support, _MIN_BROKEN + 5 * n_a):
-                decides.add((one, other))
-        told = set()
-        for one, other in decides:
-            between = (mid for mid in self.discrete if mid not in (one, other))
+            if is_present.sum() >= max(self.min_support, _MIN_BROKEN + 5 * n_a):
+                decides.add((first, second))
+        determined = set()
+        for first, second in decides:
+            between = (mid for mid in self.discrete if mid not in (first, second))
             if any(
-                (one, mid) in decides and (mid, other) in decides and (mid, one) not in decides
+                (first, mid) in decides and (mid, second) in decides and (mid, first) not in decides
                 for mid in between
             ):
                 continue  # follows from two others
-            told.add(frozenset((one, other)))
+            determined.add(frozenset((first, second)))
         names = list(self.discrete)
-        for pair in sorted(told, key=lambda pair: sorted(map(names.index, pair))):
-            one, other = sorted(pair, key=names.index)
-            yield FixedCombinations(one, other), self._support(one, other)
+        for pair in sorted(determined, key=lambda pair: sorted(map(names.index, pair))):
+            first, second = sorted(pair, key=names.index)
+            yield FixedCombinations(first, second), self._support(first, second)
 
-    def one_hot(self, known: Sequence[Constraint]) -> Iterator[tuple[Constraint, int]]:
-        """Columns beside each other of which exactly one is set."""
+    def one_hot(self, constraints: Sequence[Constraint]) -> Iterator[tuple[Constraint, int]]:
+        """Neighbouring columns in which exactly one is set."""
         masks = []
         for name, column in self.columns.items():
             x = as_operand(column)
@@ -290,8 +293,8 @@ class _Finder:
         start = 0
         while start < len(masks):
             group, covered, kind = [], None, masks[start][2]
-            for name, mask, own in masks[start:]:
-                if not kind or own != kind or mask.sum() < 5:
+            for name, mask, mask_kind in masks[start:]:
+                if not kind or mask_kind != kind or mask.sum() < 5:
                     break
                 if covered is not None and (covered & mask).any():
                     break
@@ -304,15 +307,15 @@ class _Finder:
             else:
                 start += 1
 
-    def nulls(self, known: Sequence[Constraint]) -> Iterator[tuple[Constraint, int]]:
+    def nulls(self, constraints: Sequence[Constraint]) -> Iterator[tuple[Constraint, int]]:
         """Columns that are missing for some values of another."""
         for name, column in self.columns.items():
             absent = column.isna().to_numpy(dtype=bool)
             if not absent.any() or absent.all():
                 continue
-            for other, codes in self.discrete.items():
-                values = self._values(other, codes)
-                if other == name or len(values) > _MAX_VALUES or (codes < 0).any():
+            for condition_name, codes in self.discrete.items():
+                values = self._values(condition_name, codes)
+                if condition_name == name or len(values) > _MAX_VALUES or (codes < 0).any():
                     continue
                 always = [c for c in range(len(values)) if absent[codes == c].all()]
                 rows = np.isin(codes, always)
@@ -321,41 +324,41 @@ class _Finder:
                 if not always or support < self.min_support or chance > -_MIN_BROKEN:
                     continue
                 listed = ", ".join(repr(values[c]) for c in always)
-                if (column_name := _expression("{}", other)) is not None:
+                if (column_name := _expression("{}", condition_name)) is not None:
                     among = f"== {listed}" if len(always) == 1 else f"in ({listed})"
                     yield Null(name, when=f"{column_name} {among}"), support
 
-    def unique(self, known: Sequence[Constraint]) -> Iterator[tuple[Constraint, int]]:
+    def unique(self, constraints: Sequence[Constraint]) -> Iterator[tuple[Constraint, int]]:
         """Two columns whose values are never the same together, though each repeats."""
         codes = dict(self.discrete)
         for name, x in self.numbers.items():
-            there = x[~np.isnan(x)]
-            if (there == np.rint(there)).all():
+            present = x[~np.isnan(x)]
+            if (present == np.rint(present)).all():
                 codes[name] = pd.factorize(x)[0]
-        for one, other in itertools.combinations(codes, 2):
-            a, b = codes[one], codes[other]
-            there = (a >= 0) & (b >= 0)
-            n = int(there.sum())
+        for first, second in itertools.combinations(codes, 2):
+            a, b = codes[first], codes[second]
+            is_present = (a >= 0) & (b >= 0)
+            n = int(is_present.sum())
             if n < self.min_support:
                 continue
-            shares = [np.bincount(each[there]) / n for each in (a, b)]
+            shares = [np.bincount(x[is_present]) / n for x in (a, b)]
             if any(len(share) > n / 2 for share in shares):
                 continue
             alike = n * (n - 1) / 2 * float(np.prod([(share**2).sum() for share in shares]))
-            labels = a[there].astype(np.int64) * (int(b.max()) + 1) + b[there]
+            labels = a[is_present].astype(np.int64) * (int(b.max()) + 1) + b[is_present]
             if alike >= _MIN_BROKEN and len(np.unique(labels)) == n:
-                yield Unique(one, other), n
+                yield Unique(first, second), n
 
     def _values(self, name: Any, codes: np.ndarray) -> list[Any]:
         """The values that codes count, as an expression has them; none if it cannot."""
         column = self.columns[name]
         first = [column.iloc[int(np.argmax(codes == c))] for c in range(codes.max() + 1)]
-        values = [each.item() if isinstance(each, np.generic) else each for each in first]
-        return values if all(isinstance(each, str | bool) for each in values) else [None] * 99
+        values = [value.item() if isinstance(value, np.generic) else value for value in first]
+        return values if all(isinstance(value, str | bool) for value in values) else [None] * 99
 
     def _support(self, *names: Any) -> int:
-        there = [self.columns[name].notna().to_numpy(dtype=bool) for name in names]
-        return int(np.all(there, axis=0).sum())
+        masks = [self.columns[name].notna().to_numpy(dtype=bool) for name in names]
+        return int(np.all(masks, axis=0).sum())
 
     def _varies(self, name: Any) -> bool:
         x = self.numbers[name]
@@ -367,25 +370,25 @@ class _Finder:
         return int((np.nan_to_num(x) != 0).sum()) >= self.min_support / 2
 
     def _is_fine(self, name: Any) -> bool:
-        """Whether a column has so many values that a formula for them is not met by chance."""
+        """Whether a column has too many values for a formula to hold by chance."""
         x = self.numbers[name][~np.isnan(self.numbers[name])]
         spread = float(x.std()) if len(x) else 0.0
         return len(np.unique(x)) >= _MIN_VALUES and spread > _FINE * self._open(name)
 
     def _open(self, name: Any) -> float:
-        """What the rounding of a column leaves open: half of its last decimal."""
+        """The largest rounding error of a column: half of its last decimal."""
         if name not in self._opens:
             decimals = count_decimals(self.numbers[name], self.columns[name].dtype)
             self._opens[name] = 0.0 if decimals is None else (0.5 + 1e-6) * 10.0**-decimals
         return self._opens[name]
 
-    def _equals(self, name: Any, wanted: np.ndarray) -> bool:
+    def _equals(self, name: Any, expected: np.ndarray) -> bool:
         x = self.numbers[name]
-        there = ~(np.isnan(x) | np.isnan(wanted))
-        if there.sum() < self.min_support:
+        is_present = ~(np.isnan(x) | np.isnan(expected))
+        if is_present.sum() < self.min_support:
             return False
-        dtype, scale = self.columns[name].dtype, np.abs(x[there]).max()
-        numbers = pd.Series(x[there]), pd.Series(wanted[there])
+        dtype, scale = self.columns[name].dtype, np.abs(x[is_present]).max()
+        numbers = pd.Series(x[is_present]), pd.Series(expected[is_present])
         return bool(equal_numbers(*numbers, dtype, scale=scale).all())
 
 

@@ -21,7 +21,7 @@ from combutab.core.parameters import COUNT, INFINITE, NOT_NEGATIVE, POSITIVE, SH
 from combutab.core.rng import Stream, fold_in, normals, random_permutations, uniforms
 from combutab.core.threads import limit_threads, network_threads
 from combutab.generators._base import BaseGenerator
-from combutab.generators._imputing import draw_beside, present_codes
+from combutab.generators._imputing import draw_conditionally, present_codes
 from combutab.generators._training import (
     DrawnBlocks,
     GeneratorPlan,
@@ -661,7 +661,7 @@ precision, callbacks
         key: int,
         attempt: int = 0,
     ) -> tuple[np.ndarray, np.ndarray]:
-        return draw_beside(self.sampler(), values, codes, is_known, key)
+        return draw_conditionally(self.sampler(), values, codes, is_known, key)
 
     def code_probabilities(
         self, codes: np.ndarray, span_indices: Sequence[int] | None = None

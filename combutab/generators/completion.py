@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +15,49 @@ from combutab.core.rng import Stream, fold_in
 from combutab.generators._relations import Columns
 from combutab.generators._rules import Rules
 from combutab.generators.conditions import RANGES, Condition, all_met, write_points
-from combutab.generators.constraints import read_columns
 
-_AT_ONCE = 5000  # rows that are drawn again together, about
-_BEFORE_SWAPS = 6  # times that rows are drawn again before they exchange values
+CHUNK = 5000  # rows that are drawn together, about
+_BEFORE_SWAPS = 6  # attempts before rows exchange values
+
+
+class ShortfallError(ValueError):
+    """Too few rows that meet the conditions were found.
+
+    Attributes
+    ----------
+    rows : DataFrame or array
+        The rows that were found, in the form that ``sample`` returns.
+    """
+
+    def __init__(self, message: str, rows: Any = None) -> None:
+        super().__init__(message)
+        self.rows = rows
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.rows)
+
+
+def report_shortfall(
+    problem: str,
+    completion: Completion | None,
+    advice: str,
+    rows: Any = None,
+    on_shortfall: str = "error",
+) -> None:
+    """Raise an error about rows that were not found, or warn and return those that were."""
+    reason = "" if completion is None else completion.explain()
+    message = f"{problem}: {reason}" if reason else problem
+    if on_shortfall == "return":
+        warnings.warn(message, stacklevel=4)
+        return
+    if rows is not None and len(rows):
+        message += "; the rows found are the error's .rows, and on_shortfall='return' returns them"
+    raise ShortfallError(f"{message}; {advice}", rows)
+
+
+def row_budget(n: int, max_tries: int) -> int:
+    """The number of candidates that are drawn for n rows, at most; after that, rows are missing."""
+    return max_tries * max(n, CHUNK)
 
 
 @dataclass(frozen=True)
@@ -32,304 +72,353 @@ class DrawnRows:
         return DrawnRows(self.values[rows], self.codes[rows], self.missed[rows])
 
 
-class Search:
-    """One call's rows: which meet all constraints, what those that do not broke, what is unique.
+@dataclass(frozen=True)
+class UniqueValues:
+    """The values of rows that no two rows may share, for each `Unique`.
 
-    ``conditions`` are those that `Rules.decode` will be told. Rows with new identifiers are unique:
-    only where those of a table are ``kept`` are they looked at.
+    Parameters
+    ----------
+    labels : ndarray of shape (n, n_unique), uint64
+        A number for the values of each row.
+    is_compared : ndarray of shape (n, n_unique), bool
+        Whether the row may not share them; rows with missing cells may.
+    """
+
+    labels: np.ndarray
+    is_compared: np.ndarray
+
+    @classmethod
+    def empty(cls, n: int, n_unique: int) -> UniqueValues:
+        """Values of rows that are not compared."""
+        return cls(np.zeros((n, n_unique), dtype=np.uint64), np.zeros((n, n_unique), dtype=bool))
+
+    def __getitem__(self, rows: np.ndarray) -> UniqueValues:
+        return UniqueValues(self.labels[rows], self.is_compared[rows])
+
+    def append(self, values: UniqueValues) -> UniqueValues:
+        """These rows and further ones."""
+        labels = np.concatenate([self.labels, values.labels])
+        return UniqueValues(labels, np.concatenate([self.is_compared, values.is_compared]))
+
+
+class Completion:
+    """The rows of one request: which candidates meet the constraints, and which values are used.
+
+    Parameters
+    ----------
+    rules : Rules
+    conditions : sequence of Condition
+        The conditions that the rows are decoded with; see `Rules.decode`.
+    compares_identifiers : bool
+        Whether rows have identifiers of a table; new identifiers are always unique.
+    allows_equal : bool
+        Whether rows may have equal unique values, because not all of them are kept.
     """
 
     def __init__(
-        self, rules: Rules, conditions: Sequence[Condition] = (), kept: bool = False
+        self,
+        rules: Rules,
+        conditions: Sequence[Condition] = (),
+        compares_identifiers: bool = False,
+        allows_equal: bool = False,
     ) -> None:
         self.rules, self._conditions = rules, conditions
         self._unique: list[Any] = [
             constraint
             for constraint, _ in rules.unique
-            if kept or not rules.has_identifiers(constraint)
+            if compares_identifiers or not rules.has_identifiers(constraint)
         ]
-        self.n_judged, self.n_unique = 0, len(self._unique)
-        k = len(rules.constraints) + 1  # the conditions are the last
-        self._together = np.zeros((k, k))
-        self._taken: list[set[int]] = [set() for _ in self._unique]
+        self.n_checked, self.n_unique = 0, len(self._unique)
+        n_requirements = len(rules.constraints) + 1  # the conditions are the last
+        self._n_met = np.zeros((n_requirements, n_requirements))  # by both of a pair
+        self._used: list[set[int]] = [set() for _ in self._unique if not allows_equal]
 
-    def judge(
+    def pilot(self) -> Completion:
+        """A completion for rows that may have equal unique values."""
+        return Completion(self.rules, self._conditions, allows_equal=True)
+
+    # ---- candidates ----------------------------------------------------------------------------
+
+    def check(
         self,
         values: np.ndarray,
         codes: np.ndarray,
         conditions: Sequence[Condition],
         checked: Sequence[Condition],
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Find the rows, (n,), that meet constraints and conditions, and what is unique in them.
+    ) -> tuple[np.ndarray, UniqueValues]:
+        """Find the encoded rows that meet constraints and conditions, (n,), and unique values.
 
-        ``checked`` are the conditions that they need not meet. The second is a number for each
-        row's values of each `Unique`, (n, n_unique); the third says where these are to differ.
+        ``checked`` are the conditions that the network's rows need not meet.
         """
         rules = self.rules
         table = rules.encoder.decode(values, codes)
-        met = all_met([each for each in checked if not isinstance(each, RANGES)], codes, table)
-        rows = np.flatnonzero(met)
-        table = table.iloc[rows] if isinstance(table, pd.DataFrame) else table[rows]
+        is_met = all_met([c for c in checked if not isinstance(c, RANGES)], codes, table)
+        rows = np.flatnonzero(is_met)
         if isinstance(table, pd.DataFrame):
-            table = table.reset_index(drop=True)
+            table = table.iloc[rows].reset_index(drop=True)
+        else:
+            table = table[rows]
         write_points(table, conditions)
         columns = rules.complete(rules.partial_rows(rules.columns_of(table), self._conditions))
-        inside = np.ones(len(rows), dtype=bool)
-        frame = pd.DataFrame(
-            {each.column: columns[each.column] for each in conditions if isinstance(each, RANGES)}
-        )
-        for each in conditions:
-            if isinstance(each, RANGES):
-                inside &= each.met(codes, frame)
-        found = self.count(columns, codes[rows], inside)
-        made = [np.zeros((len(met), *each.shape[1:]), dtype=each.dtype) for each in found]
-        for every, part in zip(made, found, strict=True):
-            every[rows] = part
-        return made[0], made[1], made[2]
+        ranges = [condition for condition in conditions if isinstance(condition, RANGES)]
+        frame = pd.DataFrame({condition.column: columns[condition.column] for condition in ranges})
+        in_ranges = all_met(ranges, codes[rows], frame)
+        is_met[rows], row_values = self.check_columns(columns, codes[rows], in_ranges)
+        unique_values = UniqueValues.empty(len(codes), self.n_unique)
+        unique_values.labels[rows] = row_values.labels
+        unique_values.is_compared[rows] = row_values.is_compared
+        return is_met, unique_values
 
-    def count(
-        self, columns: Columns, codes: np.ndarray, met: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The same of completed columns, of which some meet the conditions."""
-        rules = self.rules
-        each = rules.met(columns, codes)
-        for i, constraint in enumerate(rules.constraints):
+    def check_columns(
+        self, columns: Columns, codes: np.ndarray, meets_conditions: np.ndarray
+    ) -> tuple[np.ndarray, UniqueValues]:
+        """Find the completed rows that meet constraints and conditions, (n,), and unique values."""
+        is_met = self.rules.met(columns, codes)
+        for i, constraint in enumerate(self.rules.constraints):
             if constraint.compares_rows:
-                each[i] = True  # until it is known which rows are kept
-        every = np.vstack([each, met]).astype(float)
-        self._together += every @ every.T
-        self.n_judged += len(met)
-        return each.all(axis=0) & met, *self._labels(columns, len(met))
-
-    def labels(self, values: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What `judge` finds unique in rows: two arrays of shape (n, n_unique)."""
-        table = self.rules.decode(values, codes, self._conditions) if self.n_unique else None
-        return self._labels({} if table is None else read_columns(table), len(codes))
-
-    def _labels(self, columns: Columns, n: int) -> tuple[np.ndarray, np.ndarray]:
-        labels = np.zeros((n, self.n_unique), dtype=np.uint64)
-        differ = np.zeros(labels.shape, dtype=bool)
-        for u, unique in enumerate(self._unique):
-            labels[:, u], differ[:, u] = unique.labels(columns)
-        return labels, differ
-
-    def pilot(self) -> Search:
-        """A search by the same rules for rows that may be equal, as not all of them are kept."""
-        found = Search(self.rules, self._conditions)
-        found._taken = []
-        return found
-
-    def unseen(self, labels: np.ndarray, differ: np.ndarray) -> np.ndarray:
-        """Find the rows, (n,), whose unique values are in no row before, nor taken."""
-        fresh = np.ones(len(labels), dtype=bool)
-        for u, taken in enumerate(self._taken):
-            rows = np.flatnonzero(fresh & differ[:, u])
-            own = pd.Series(labels[rows, u])
-            fresh[rows[own.duplicated() | own.isin(taken)]] = False
-        return fresh
-
-    def take(self, labels: np.ndarray, differ: np.ndarray) -> None:
-        """Note that rows are kept, which no later one may equal."""
-        for u, taken in enumerate(self._taken):
-            taken.update(labels[differ[:, u], u].tolist())
-
-    def take_columns(self, columns: Columns) -> None:
-        """The same of the columns of a table."""
-        for taken, unique in zip(self._taken, self._unique, strict=True):
-            labels, differ = unique.labels(columns)
-            taken.update(labels[differ].tolist())
-
-    def reserve(self, columns: Columns, given: Mapping[Any, np.ndarray]) -> np.ndarray:
-        """Take the unique values of rows where all of them are given, before rows are drawn.
-
-        ``given`` tells by column which cells are given, (n,) bool. Returns the rows whose values
-        are now reserved for them, (n, n_unique) bool; of equal rows only the first.
-        """
-        n = len(next(iter(columns.values())))
-        reserved = np.zeros((n, self.n_unique), dtype=bool)
-        for u, unique in enumerate(self._unique):
-            names = unique.find_columns(self.rules.names)
-            if any(name not in given for name in names):
-                continue
-            labels, differ = unique.labels(columns)
-            rows = np.flatnonzero(np.all([given[name] for name in names], axis=0) & differ)
-            values = pd.Series(labels[rows])
-            rows = rows[~(values.duplicated() | values.isin(self._taken[u])).to_numpy()]
-            reserved[rows, u] = True
-            self._taken[u].update(labels[rows].tolist())
-        return reserved
+                is_met[i] = True  # decided when rows are selected
+        requirements = np.vstack([is_met, meets_conditions]).astype(float)
+        self._n_met += requirements @ requirements.T
+        self.n_checked += len(meets_conditions)
+        unique_values = self.unique_values(columns, len(meets_conditions))
+        return is_met.all(axis=0) & meets_conditions, unique_values
 
     def explain(self) -> str:
-        """Say which constraints the rows broke, those in conflict first."""
+        """Name the constraints that the candidates violated, those in conflict first."""
         names = [*map(repr, self.rules.constraints), "the conditions"]
-        alone = np.diag(self._together)
-        if not self.n_judged:
+        n_met = np.diag(self._n_met)
+        if not self.n_checked:
             return ""
-        never = [name for name, n in zip(names, alone, strict=True) if not n]
-        if never:
-            return f"no row of {self.n_judged:,} that were tried met {' or '.join(never)}"
-        pairs = np.argwhere(np.triu(self._together == 0, 1))
-        if len(pairs):
-            i, j = pairs[0]
-            return f"no row of {self.n_judged:,} that were tried met both {names[i]} and {names[j]}"
-        shares = sorted(zip(alone / self.n_judged, names, strict=True))
+        never_met = [name for name, n in zip(names, n_met, strict=True) if not n]
+        if never_met:
+            return f"no row of {self.n_checked:,} that were tried met {' or '.join(never_met)}"
+        conflicts = np.argwhere(np.triu(self._n_met == 0, 1))
+        if len(conflicts):
+            i, j = conflicts[0]
+            both = f"both {names[i]} and {names[j]}"
+            return f"no row of {self.n_checked:,} that were tried met {both}"
+        shares = sorted(zip(n_met / self.n_checked, names, strict=True))
         rare = [f"{name} ({share:.2%})" for share, name in shares if share < 0.5][:3]
-        told = f"{self.n_judged:,} rows were tried"
+        reason = f"{self.n_checked:,} rows were tried"
         if self._unique:
-            told += f"; no two may be equal in {' or '.join(map(repr, self._unique))}"
-        return told + (f"; few met {', '.join(rare)}" if rare else "")
+            reason += f"; no two may be equal in {' or '.join(map(repr, self._unique))}"
+        return reason + (f"; few met {', '.join(rare)}" if rare else "")
 
-    def redraw(
+    # ---- unique values -------------------------------------------------------------------------
+
+    def unique_values(self, columns: Columns, n: int) -> UniqueValues:
+        """The unique values of n completed rows."""
+        values = UniqueValues.empty(n, self.n_unique)
+        for u, unique in enumerate(self._unique):
+            values.labels[:, u], values.is_compared[:, u] = unique.labels(columns)
+        return values
+
+    def find_unused(self, values: UniqueValues) -> np.ndarray:
+        """Find the rows, (n,), whose unique values neither an earlier row nor a used one has."""
+        is_unused = np.ones(len(values.labels), dtype=bool)
+        for u, used in enumerate(self._used):
+            rows = np.flatnonzero(is_unused & values.is_compared[:, u])
+            labels = pd.Series(values.labels[rows, u])
+            is_unused[rows[labels.duplicated() | labels.isin(used)]] = False
+        return is_unused
+
+    def use(self, values: UniqueValues) -> None:
+        """Note the unique values of rows that are kept, which no later row may have."""
+        for u, used in enumerate(self._used):
+            used.update(values.labels[values.is_compared[:, u], u].tolist())
+
+    def use_columns(self, columns: Columns) -> None:
+        """Note the unique values of a table."""
+        self.use(self.unique_values(columns, len(next(iter(columns.values()), ()))))
+
+    def reserve(self, columns: Columns, fixed: Mapping[Any, np.ndarray]) -> np.ndarray:
+        """Reserve the unique values of rows that are fixed in all of their columns.
+
+        ``fixed`` has the fixed cells by column, (n,) bool. Returns the rows whose values are
+        reserved for them, (n, n_unique) bool; if rows are equal, only the first.
+        """
+        values = self.unique_values(columns, len(next(iter(columns.values()))))
+        reserved = np.zeros(values.labels.shape, dtype=bool)
+        for u, unique in enumerate(self._unique):
+            names = unique.find_columns(self.rules.names)
+            if any(name not in fixed for name in names):
+                continue
+            is_fixed = np.all([fixed[name] for name in names], axis=0)
+            rows = np.flatnonzero(is_fixed & values.is_compared[:, u])
+            labels = pd.Series(values.labels[rows, u])
+            rows = rows[~(labels.duplicated() | labels.isin(self._used[u])).to_numpy()]
+            reserved[rows, u] = True
+            self._used[u].update(values.labels[rows, u].tolist())
+        return reserved
+
+    # ---- rows with fixed cells -----------------------------------------------------------------
+
+    def complete(
         self,
-        made: DrawnRows,
+        drawn: DrawnRows,
         draw: Callable[[np.ndarray, int, int], DrawnRows],
-        complete: Callable[[np.ndarray, DrawnRows], tuple[Columns, np.ndarray]],
+        finish: Callable[[np.ndarray, DrawnRows], tuple[Columns, np.ndarray]],
         key: int,
         max_tries: int,
         reserved: np.ndarray | None = None,
     ) -> DrawnRows:
-        """Draw rows anew, each by itself, until they meet the constraints.
+        """Draw each row again until it meets the constraints.
 
-        After some attempts values are exchanged between rows, so that those are found that only
-        suit all rows together.
+        After some attempts rows exchange values, to find those that suit all rows together.
 
         Parameters
         ----------
-        made : DrawnRows
-            As they were drawn at first.
+        drawn : DrawnRows
+            The first candidate of each row; rows that are missed are not drawn again.
         draw : callable
-            (positions, key, attempt) -> rows in the place of those there.
-        complete : callable
-            (positions, rows) -> their columns, and their codes as `Rules.met` has them.
+            (positions, key, attempt) -> candidates for the rows at these positions.
+        finish : callable
+            (positions, candidates) -> their completed columns, and their codes for `Rules.met`.
         key, max_tries : int
         reserved : ndarray of bool, (n, n_unique), optional
-            The rows whose unique values are given, as `reserve` found them.
+            The result of `reserve`.
 
         Returns
         -------
-        DrawnRows : those that were never met are missed
+        DrawnRows
+            Rows for which no candidate met the constraints are missed.
         """
-        n, lost = len(made.missed), made.missed  # by a search that was as long
-        values, codes, left = made.values.copy(), made.codes.copy(), ~lost
-        rows, n_made, attempt = np.arange(n), 0, 0
+        n = len(drawn.missed)
+        values, codes, pending = drawn.values.copy(), drawn.codes.copy(), ~drawn.missed
         if reserved is None:
             reserved = np.zeros((n, self.n_unique), dtype=bool)
         owners: list[dict[int, int]] = [{} for _ in range(self.n_unique)]  # label -> row
+        rows, candidates, attempt, n_tried = np.arange(n), drawn, 0, 0
         while True:
-            n_made += max(1, len(rows))
-            rows, made = rows[~made.missed], made[~made.missed]
-            columns, row_codes = complete(rows, made)
-            met, labels, differ = self.count(columns, row_codes, np.ones(len(rows), dtype=bool))
-            differ &= ~reserved[rows]
-            candidates = np.flatnonzero(met)
-            if attempt >= _BEFORE_SWAPS and self.n_unique == 1 and differ[candidates].all():
-                place = self._match(rows, candidates, labels, owners[0], left)
-            else:
-                place = self._choose(rows, candidates, labels, differ)
-            if attempt >= _BEFORE_SWAPS and self.n_unique > 1:
-                candidates = candidates[~np.isin(rows[candidates], rows[place])]
-                swapped = self._swap(rows, candidates, labels, differ, owners, left)
-                place = np.concatenate([place, swapped])
+            n_tried += max(1, len(rows))
+            rows, candidates = rows[~candidates.missed], candidates[~candidates.missed]
+            columns, row_codes = finish(rows, candidates)
+            is_met, unique = self.check_columns(columns, row_codes, np.ones(len(rows), dtype=bool))
+            unique = UniqueValues(unique.labels, unique.is_compared & ~reserved[rows])
+            selected = self._select(rows, is_met, unique, owners, pending, attempt)
             for u, owner in enumerate(owners):
-                labelled = place[differ[place, u]]
-                owner.update(
-                    zip(labels[labelled, u].tolist(), rows[labelled].tolist(), strict=True)
-                )
-            here = rows[place]
-            values[here], codes[here], left[here] = made.values[place], made.codes[place], False
-            still = np.flatnonzero(left)
-            if not len(still) or n_made > max_tries * max(n, _AT_ONCE):
-                return DrawnRows(values, codes, left | lost)
+                compared = selected[unique.is_compared[selected, u]]
+                labels = unique.labels[compared, u].tolist()
+                owner.update(zip(labels, rows[compared].tolist(), strict=True))
+            accepted = rows[selected]
+            values[accepted], codes[accepted] = (
+                candidates.values[selected],
+                candidates.codes[selected],
+            )
+            pending[accepted] = False
+            open_rows = np.flatnonzero(pending)
+            if not len(open_rows) or n_tried > row_budget(n, max_tries):
+                return DrawnRows(values, codes, pending | drawn.missed)
             attempt += 1
             if attempt >= _BEFORE_SWAPS and self.n_unique == 1:
-                both = np.union1d(still, list(owners[0].values())).astype(still.dtype)
-                still = both if len(both) <= _AT_ONCE else still
-            rows = np.repeat(still, max(1, min(2**attempt, _AT_ONCE // len(still))))
-            made = draw(rows, fold_in(key, Stream.REDRAWN, attempt), attempt)
+                owned = np.union1d(open_rows, list(owners[0].values())).astype(open_rows.dtype)
+                open_rows = owned if len(owned) <= CHUNK else open_rows
+            n_copies = max(1, min(2**attempt, CHUNK // len(open_rows)))
+            rows = np.repeat(open_rows, n_copies)
+            candidates = draw(rows, fold_in(key, Stream.REDRAWN, attempt), attempt)
 
-    def _choose(
-        self, rows: np.ndarray, candidates: np.ndarray, labels: np.ndarray, differ: np.ndarray
+    def _select(
+        self,
+        rows: np.ndarray,
+        is_met: np.ndarray,
+        unique: UniqueValues,
+        owners: list[dict[int, int]],
+        pending: np.ndarray,
+        attempt: int,
     ) -> np.ndarray:
-        """Take the first candidate of each row whose unique values are free; returns these.
+        """Select at most one candidate for each row; rows that lose theirs are ``pending`` again.
 
-        ``candidates`` are positions in the other arrays, and ``rows`` those that they are for.
+        ``rows`` are the rows that the candidates are for. ``owners`` has the drawn row that has
+        each label, for each `Unique`. Returns the positions of the selected candidates.
         """
-        chosen: list[np.ndarray] = []
-        while len(candidates):
-            first = candidates[~pd.Series(rows[candidates]).duplicated().to_numpy()]
-            fresh = first[self.unseen(labels[first], differ[first])]
-            self.take(labels[fresh], differ[fresh])
-            chosen.append(fresh)
-            candidates = np.setdiff1d(candidates, first, assume_unique=True)
-            candidates = candidates[~np.isin(rows[candidates], rows[fresh])]
-            for u, taken in enumerate(self._taken):
-                is_free = ~pd.Series(labels[candidates, u]).isin(taken).to_numpy(dtype=bool)
-                candidates = candidates[is_free | ~differ[candidates, u]]
-        return np.concatenate([*chosen, np.empty(0, dtype=np.intp)])
+        valid = np.flatnonzero(is_met)
+        if attempt < _BEFORE_SWAPS or not self.n_unique:
+            return self._select_first(rows, valid, unique)
+        if self.n_unique == 1 and unique.is_compared[valid].all():
+            return self._match(rows, valid, unique, owners[0], pending)
+        selected = self._select_first(rows, valid, unique)
+        if self.n_unique == 1:
+            return selected
+        valid = valid[~np.isin(rows[valid], rows[selected])]
+        return np.concatenate([selected, self._swap(rows, valid, unique, owners, pending)])
+
+    def _select_first(
+        self, rows: np.ndarray, valid: np.ndarray, unique: UniqueValues
+    ) -> np.ndarray:
+        """Select the first valid candidate of each row whose unique values are not used."""
+        selected: list[np.ndarray] = []
+        while len(valid):
+            first = valid[~pd.Series(rows[valid]).duplicated().to_numpy()]
+            accepted = first[self.find_unused(unique[first])]
+            self.use(unique[accepted])
+            selected.append(accepted)
+            valid = np.setdiff1d(valid, first, assume_unique=True)
+            valid = valid[~np.isin(rows[valid], rows[accepted])]
+            for u, used in enumerate(self._used):
+                is_used = pd.Series(unique.labels[valid, u]).isin(used).to_numpy(dtype=bool)
+                valid = valid[~(is_used & unique.is_compared[valid, u])]
+        return np.concatenate([*selected, np.empty(0, dtype=np.intp)])
 
     def _match(
         self,
         rows: np.ndarray,
-        candidates: np.ndarray,
-        labels: np.ndarray,
+        valid: np.ndarray,
+        unique: UniqueValues,
         owner: dict[int, int],
-        left: np.ndarray,
+        pending: np.ndarray,
     ) -> np.ndarray:
-        """Distribute the values of one `Unique` over as many rows as possible, drawn ones too.
-
-        ``owner`` has the row of each label that a drawn row has. Rows that get another value, or
-        none, are ``left``. Returns the candidates that are taken.
-        """
+        """Distribute the values of one `Unique` over the largest number of rows, drawn ones too."""
         from scipy.sparse.csgraph import maximum_bipartite_matching
 
-        fixed = self._taken[0] - owner.keys()
-        drawn = pd.DataFrame({"row": rows[candidates], "label": labels[candidates, 0]})
-        drawn["place"] = candidates
-        now = pd.DataFrame({"row": list(owner.values()), "label": list(owner)}, dtype=np.uint64)
-        edges = pd.concat([now.astype({"row": rows.dtype}).assign(place=-1), drawn])
+        fixed = self._used[0] - owner.keys()
+        new = pd.DataFrame({"row": rows[valid], "label": unique.labels[valid, 0]})
+        new["candidate"] = valid
+        old = pd.DataFrame({"row": list(owner.values()), "label": list(owner)}, dtype=np.uint64)
+        edges = pd.concat([old.astype({"row": rows.dtype}).assign(candidate=-1), new])
         edges = edges[~edges["label"].isin(fixed)].drop_duplicates(["row", "label"])
         if edges.empty:
             return np.empty(0, dtype=np.intp)
-        row_codes, row_of = pd.factorize(edges["row"])
+        row_codes, distinct_rows = pd.factorize(edges["row"])
         label_codes, _ = pd.factorize(edges["label"])
         graph = sparse.csr_array((np.ones(len(edges), dtype=np.int8), (row_codes, label_codes)))
         label_of_row = maximum_bipartite_matching(graph, perm_type="column")
         matched = edges[label_of_row[row_codes] == label_codes]
-        left[row_of] = True
-        left[matched["row"]] = False
+        pending[distinct_rows] = True
+        pending[matched["row"]] = False
         owner.clear()
         owner.update(zip(matched["label"].tolist(), matched["row"].tolist(), strict=True))
-        self._taken[0] = fixed | owner.keys()
-        return matched.loc[matched["place"] >= 0, "place"].to_numpy(dtype=np.intp)
+        self._used[0] = fixed | owner.keys()
+        is_new = matched["candidate"] >= 0
+        return matched.loc[is_new, "candidate"].to_numpy(dtype=np.intp)
 
     def _swap(
         self,
         rows: np.ndarray,
-        candidates: np.ndarray,
-        labels: np.ndarray,
-        differ: np.ndarray,
+        valid: np.ndarray,
+        unique: UniqueValues,
         owners: Sequence[dict[int, int]],
-        left: np.ndarray,
+        pending: np.ndarray,
     ) -> np.ndarray:
-        """Take a candidate for each row whose values only drawn rows have; these are ``left`` then.
+        """Select a candidate for each row whose unique values are used by drawn rows only.
 
-        ``owners`` has the drawn row of each label, for each `Unique`. Returns the candidates.
+        The drawn rows that have these values lose them.
         """
-        chosen: list[int] = []
-        for place in candidates[~pd.Series(rows[candidates]).duplicated().to_numpy()].tolist():
-            own_labels = {u: int(labels[place, u]) for u in np.flatnonzero(differ[place]).tolist()}
-            conflicts = {u: label for u, label in own_labels.items() if label in self._taken[u]}
+        selected: list[int] = []
+        for candidate in valid[~pd.Series(rows[valid]).duplicated().to_numpy()].tolist():
+            compared = np.flatnonzero(unique.is_compared[candidate]).tolist()
+            labels = {u: int(unique.labels[candidate, u]) for u in compared}
+            conflicts = {u: label for u, label in labels.items() if label in self._used[u]}
             if any(label not in owners[u] for u, label in conflicts.items()):
                 continue
             for row in {owners[u][label] for u, label in conflicts.items()}:
-                left[row] = True
-                for owner, taken in zip(owners, self._taken, strict=True):
-                    released = [label for label, holder in owner.items() if holder == row]
-                    taken.difference_update(released)
+                pending[row] = True
+                for owner, used in zip(owners, self._used, strict=True):
+                    released = [label for label, owning_row in owner.items() if owning_row == row]
+                    used.difference_update(released)
                     for label in released:
                         del owner[label]
-            for u, label in own_labels.items():
-                self._taken[u].add(label)
-                owners[u][label] = int(rows[place])
-            chosen.append(place)
-        return np.array(chosen, dtype=np.intp)
+            for u, label in labels.items():
+                self._used[u].add(label)
+                owners[u][label] = int(rows[candidate])
+            selected.append(candidate)
+        return np.array(selected, dtype=np.intp)

@@ -25,7 +25,7 @@ from combutab.preprocessing import (
 
 # ---- Conditions on sampled rows as codes and ranges, and the rows that meet them -----------------
 
-NEAREST = 100  # one row in so many may be given a number that it is near to
+NEAREST = 100  # one row in this many may get a number that it is near to
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ class Outside:
         """Find the rows that meet it, given the decoded table."""
         present = column_of(table, self.column).notna().to_numpy(dtype=bool)
         met = present | self.missing
-        for each in self.ranges:
-            met &= ~each.met(codes, table)
+        for excluded in self.ranges:
+            met &= ~excluded.met(codes, table)
         return met
 
     def single_value(self, coder: Any) -> None:
@@ -96,28 +96,28 @@ class Outside:
 
 @dataclass(frozen=True, eq=False)
 class PointConditions:
-    """Numbers of a continuous column, any of which will do, and a missing value perhaps.
+    """Numbers of a continuous column, any of which meets it, and possibly a missing value.
 
-    Rows may never have exactly such a number: it is written into the rows whose numbers are
-    nearest to it.
+    Sampled rows may never have exactly this number. It is written into the rows with the nearest
+    numbers.
     """
 
     column: Any
     coder: NumberColumn
     values: pd.Series  # of the column's dtype
-    missing: bool = False  # whether a missing value will do
+    missing: bool = False  # whether a missing value meets it
 
     def single_value(self, coder: Any) -> pd.Series | None:
         """See `Codes`."""
         return self.values if len(self.values) == 1 and not self.missing else None
 
     def distances(self, table: pd.DataFrame | np.ndarray) -> np.ndarray:  # (n,)
-        """Return each row's distance from these numbers; infinite for one that will not do."""
+        """Return each row's distance from these numbers; infinite if it may not be missing."""
         away, missing = self._away(column_of(table, self.column))
         return np.where(missing, 0.0 if self.missing else np.inf, away.min(axis=1))
 
     def write(self, table: Any) -> None:
-        """Put the nearest number that is wanted into each row, but for missing ones."""
+        """Put the nearest requested number into each row that is not missing."""
         column = column_of(table, self.column)
         away, missing = self._away(column)
         nearest = self.values.take(away.argmin(axis=1)).set_axis(column.index)
@@ -134,39 +134,39 @@ RANGES = (Range, Outside)  # conditions on decoded numbers
 
 
 def write_points(table: Any, conditions: Sequence[Condition]) -> None:
-    """Put the numbers that are asked for into rows that meet the same conditions."""
-    for each in conditions:
-        if isinstance(each, PointConditions):
-            each.write(table)
+    """Put requested numbers into rows that meet the same conditions."""
+    for condition in conditions:
+        if isinstance(condition, PointConditions):
+            condition.write(table)
 
 
 def write_each(table: Any, patterns: Sequence[Sequence[Condition]], which: np.ndarray) -> None:
-    """Put into rows of different conditions the numbers that each is asked for.
+    """Put requested numbers into rows that meet different conditions.
 
     The pattern of row i is ``patterns[which[i]]``, with points of one value each.
     """
     by_column: dict[Any, tuple[list[int], list[pd.Series]]] = {}
     for p, pattern in enumerate(patterns):
-        for each in pattern:
-            if isinstance(each, PointConditions):
-                places, values = by_column.setdefault(each.column, ([], []))
-                places.append(p)
-                values.append(each.values)
-    for name, (places, values) in by_column.items():
-        place = np.full(len(patterns), -1)
-        place[places] = range(len(places))
-        here = place[which]
+        for condition in pattern:
+            if isinstance(condition, PointConditions):
+                indices, values = by_column.setdefault(condition.column, ([], []))
+                indices.append(p)
+                values.append(condition.values)
+    for name, (indices, values) in by_column.items():
+        value_of_pattern = np.full(len(patterns), -1)
+        value_of_pattern[indices] = range(len(indices))
+        value_of_row = value_of_pattern[which]
         column = column_of(table, name)
-        numbers = pd.concat(values, ignore_index=True).take(np.maximum(here, 0))
+        numbers = pd.concat(values, ignore_index=True).take(np.maximum(value_of_row, 0))
         numbers = numbers.set_axis(column.index)
-        write_column(table, name, numbers.where(here >= 0, column))
+        write_column(table, name, numbers.where(value_of_row >= 0, column))
 
 
-def warn_of_others(others: Mapping[Any, pd.Series]) -> None:
-    """Warn that cells that rows are never made with are kept."""
-    name, cells = next(iter(others.items()))
+def warn_of_others(cells_by_column: Mapping[Any, pd.Series]) -> None:
+    """Warn that values that are never sampled are kept."""
+    name, cells = next(iter(cells_by_column.items()))
     first = cells.iloc[0]
-    n = len({row for each in others.values() for row in each.index})
+    n = len({row for column in cells_by_column.values() for row in column.index})
     warnings.warn(
         f"seed_data has values that are never sampled, such as "
         f"{first.item() if isinstance(first, np.generic) else first!r} in {name!r} (rows with "
@@ -176,14 +176,14 @@ def warn_of_others(others: Mapping[Any, pd.Series]) -> None:
     )
 
 
-def write_others(table: Any, others: Mapping[Any, pd.Series], rows: np.ndarray) -> Any:
-    """The table with cells that rows are never made with.
+def write_others(table: Any, cells_by_column: Mapping[Any, pd.Series], rows: np.ndarray) -> Any:
+    """The table with values that are never sampled.
 
-    ``others`` are as `read_each` gives them, and ``rows`` the positions of the table's rows there.
+    The cells are those of `read_each`, and ``rows`` the positions of the table's rows in it.
     """
-    for name, cells in others.items():
-        there = np.isin(rows, cells.index)
-        column = put_cells(column_of(table, name), there, cells.loc[rows[there]])
+    for name, cells in cells_by_column.items():
+        has_cell = np.isin(rows, cells.index)
+        column = put_cells(column_of(table, name), has_cell, cells.loc[rows[has_cell]])
         if isinstance(table, np.ndarray):
             table = table.astype(np.result_type(table, column.to_numpy()))
         write_column(table, name, column)
@@ -210,16 +210,16 @@ def write_column(table: Any, name: Any, column: pd.Series) -> None:
 
 
 def all_met(conditions: Sequence[Condition], codes: np.ndarray, table: Any) -> np.ndarray:
-    """Find the rows that meet all conditions, (n,): of points, those with the nearest numbers.
+    """Find the rows that meet all conditions, (n,), or have the numbers nearest to points.
 
     The decoded table is needed where there are ranges or points.
     """
     met, points = np.ones(len(codes), dtype=bool), []
-    for each in conditions:
-        if isinstance(each, PointConditions):
-            points.append(each.distances(table))
+    for condition in conditions:
+        if isinstance(condition, PointConditions):
+            points.append(condition.distances(table))
         else:
-            met &= each.met(codes, table)
+            met &= condition.met(codes, table)
     return met & _nearest_rows(np.stack(points)) if points else met
 
 
@@ -286,9 +286,9 @@ def read_each(
 ) -> tuple[list[list[Condition]], np.ndarray, dict[Any, pd.Series]]:
     """Read rows of conditions: the different ones, and which of them each row is, (n,).
 
-    A missing value asks for nothing. With ``nearest`` a number that rows are never made with asks
-    for the nearest one that they are, and such a category for nothing: the third that is returned
-    has these cells by column, with the positions of their rows as index.
+    A missing value is no condition. With ``nearest``, a number that is never sampled stands for the
+    nearest one that is, and such a category is no condition. The third result has these cells by
+    column, with the positions of their rows as index.
 
     Raises ValueError if there is no such column or value, or a column is there twice.
     """
@@ -298,7 +298,7 @@ def read_each(
         raise ValueError(f"{name} has the columns {twice} more than once")
     codes = np.zeros((len(conditions), conditions.shape[1]), dtype=np.intp)
     read: list[list[Condition | None]] = []
-    others: dict[Any, pd.Series] = {}
+    unsampled: dict[Any, pd.Series] = {}
     for j, column in enumerate(conditions.columns):
         try:
             codes[:, j], values = pd.factorize(conditions.iloc[:, j])  # -1 for a missing value
@@ -317,17 +317,21 @@ def read_each(
                 read[j][code], cells[code] = _read_nearest(encoder, column, value)
         rows = np.flatnonzero(np.isin(codes[:, j], list(cells)))
         if len(rows):
-            others[column] = pd.Series([cells[code] for code in codes[rows, j]], index=rows)
+            unsampled[column] = pd.Series([cells[code] for code in codes[rows, j]], index=rows)
     patterns, which = np.unique(codes, axis=0, return_inverse=True)
     read_patterns = [
-        [each for column, code in zip(read, pattern, strict=True) if (each := column[code])]
+        [
+            condition
+            for column, code in zip(read, pattern, strict=True)
+            if (condition := column[code])
+        ]
         for pattern in patterns
     ]
-    return read_patterns, which.reshape(-1), others
+    return read_patterns, which.reshape(-1), unsampled
 
 
 def _read_nearest(encoder: ModeEncoder, column: Any, value: Any) -> tuple[Condition | None, Any]:
-    """The condition nearest to a value that no row is made with, and the value as its column's."""
+    """The condition nearest to a value that is never sampled, and the value itself."""
     coder = encoder.columns_[encoder.schema_.position(column)]
     if not isinstance(coder, NumberColumn):
         return None, value
@@ -336,8 +340,10 @@ def _read_nearest(encoder: ModeEncoder, column: Any, value: Any) -> tuple[Condit
         raise ValueError(
             f"{column!r} is given as {value!r}; leave such cells missing, or bound them"
         )
-    least, most = map(python_scalar, coder.bounds)
-    return PointConditions(column, coder, _as_written(coder, min(max(number, least), most))), number
+    lowest, highest = map(python_scalar, coder.bounds)
+    return PointConditions(
+        column, coder, _as_written(coder, min(max(number, lowest), highest))
+    ), number
 
 
 def _read_condition(encoder: ModeEncoder, column: Any, value: Any) -> Condition | None:
@@ -376,35 +382,37 @@ def _read_numbers(
         )
     if not numbers:
         return Codes(column, span_of(encoder, j), (coder.size - 1,))
-    held = pd.concat([_as_held(column, coder, value) for value in numbers], ignore_index=True)
-    return PointConditions(column, coder, held, missing)
+    values_of_column = pd.concat(
+        [_as_held(column, coder, value) for value in numbers], ignore_index=True
+    )
+    return PointConditions(column, coder, values_of_column, missing)
 
 
 def _as_held(column: Any, coder: NumberColumn, value: Any) -> pd.Series:
-    """A number as its column holds it, a Series of one.
+    """Convert a number to the dtype of its column, a Series of one.
 
     Raises ValueError if the column cannot hold it: the error has the nearest one that it can.
     """
     number = _as_number(column, coder, value)
-    least, most = map(python_scalar, coder.bounds)
-    if not least <= number <= most:
-        raise ValueError(f"{column!r} is never {value!r}: its values lie in {least} to {most}")
-    held = _as_written(coder, number)
+    lowest, highest = map(python_scalar, coder.bounds)
+    if not lowest <= number <= highest:
+        raise ValueError(f"{column!r} is never {value!r}: its values lie in {lowest} to {highest}")
+    column_value = _as_written(coder, number)
     if getattr(coder.format, "step", 0) == 1:  # of all whole numbers or ticks: not by way of floats
-        whole = number if _is_moment(coder.bounds.dtype) else round(number)
-        held = pd.Series([whole]).astype(coder.format.dtype)
+        integer = number if _is_moment(coder.bounds.dtype) else round(number)
+        column_value = pd.Series([integer]).astype(coder.format.dtype)
     if getattr(coder.format, "decimals", 0) is None:  # of any number of digits: as it is
-        held = pd.Series([number]).astype(coder.format.dtype)
-    elif not _same_number(python_scalar(held.iloc[0]), number):
+        column_value = pd.Series([number]).astype(coder.format.dtype)
+    elif not _same_number(python_scalar(column_value.iloc[0]), number):
         raise ValueError(
-            f"{column!r} is never {value!r}, because its values are rounded; use {held.iloc[0]}, "
-            "or a range (low, high)"
+            f"{column!r} is never {value!r}, because its values are rounded; use "
+            f"{column_value.iloc[0]}, or a range (low, high)"
         )
-    return held
+    return column_value
 
 
 def _as_number(column: Any, coder: NumberColumn, value: Any) -> Any:
-    """A value as a number, date or duration of a column; raises ValueError if it is none."""
+    """Convert a value to a number, date or duration of a column; raises ValueError if it fails."""
     number = _as_value(value, coder.bounds)
     if pd.isna(number):
         raise ValueError(
@@ -414,16 +422,16 @@ def _as_number(column: Any, coder: NumberColumn, value: Any) -> Any:
 
 
 def _as_written(coder: NumberColumn, number: Any) -> pd.Series:
-    """The number that a column has in the place of one within its bounds, a Series of one."""
+    """Round a number within a column's bounds as the column does, a Series of one."""
     return coder.format.write(offset_of(coder, number), np.zeros(1, dtype=bool))
 
 
-def _same_number(held: Any, number: Any) -> bool:
-    """Compare two numbers but for how floats are held: 0.1 + 0.2 is 0.3."""
-    if isinstance(held, float | np.floating | Decimal):
-        eps = np.finfo(held.dtype if isinstance(held, np.floating) else float).eps
-        return bool(abs(float(held) - float(number)) <= 4 * eps * abs(float(number)))
-    return bool(held == number)
+def _same_number(column_value: Any, number: Any) -> bool:
+    """Compare two numbers up to the rounding of floats: 0.1 + 0.2 is 0.3."""
+    if isinstance(column_value, float | np.floating | Decimal):
+        eps = np.finfo(column_value.dtype if isinstance(column_value, np.floating) else float).eps
+        return bool(abs(float(column_value) - float(number)) <= 4 * eps * abs(float(number)))
+    return bool(column_value == number)
 
 
 def read_range(encoder: ModeEncoder, column: Any, ends: tuple[Any, ...]) -> Range | None:
@@ -446,23 +454,25 @@ def read_range(encoder: ModeEncoder, column: Any, ends: tuple[Any, ...]) -> Rang
     low, high = (None if end is None else range_end(column, end, values) for end in ends)
     if low is not None and high is not None and low > high:
         raise ValueError(f"the range {ends!r} of {column!r} is empty")
-    least, most = map(python_scalar, values)
-    beyond = (low is not None and low > most) or (high is not None and high < least)
-    if not beyond:  # an end outside is open: a column of dates may not hold it
-        low = None if low is None or low <= least else low
-        high = None if high is None or high >= most else high
-    between = not beyond and isinstance(coder, NumberColumn) and not _holds_any(coder, low, high)
-    if beyond or between:
+    lowest, highest = map(python_scalar, values)
+    is_outside = (low is not None and low > highest) or (high is not None and high < lowest)
+    if not is_outside:  # an end outside is open: a column of dates may not hold it
+        low = None if low is None or low <= lowest else low
+        high = None if high is None or high >= highest else high
+    between = (
+        not is_outside and isinstance(coder, NumberColumn) and not _holds_any(coder, low, high)
+    )
+    if is_outside or between:
         rounded = ", rounded" if between else ""
         raise ValueError(
-            f"no value of {column!r} lies in the range {ends!r}: they lie in {least} to "
-            f"{most}{rounded}"
+            f"no value of {column!r} lies in the range {ends!r}: they lie in {lowest} to "
+            f"{highest}{rounded}"
         )
     return None if isinstance(coder, CategoryColumn) else Range(column, low, high)
 
 
 def _holds_any(coder: NumberColumn, low: Any, high: Any) -> bool:
-    """Tell whether a column has a number in a range that reaches into its bounds."""
+    """Whether a column can have a number in a range that overlaps its bounds."""
     if low is None or high is None:
         return True
     ends = np.concatenate([offset_of(coder, end) for end in (low, high)])
@@ -472,12 +482,12 @@ def _holds_any(coder: NumberColumn, low: Any, high: Any) -> bool:
 
 
 def offset_of(coder: NumberColumn, value: Any) -> np.ndarray:
-    """A number as the column's format counts it, (1,), whether or not the column can hold it."""
+    """A number in the units of the column's format, (1,), even if the column cannot have it."""
     format = coder.format
     if _is_moment(coder.bounds.dtype):
         return format.read(pd.Series([value]).astype(format.dtype), "")[0]
     low, exponent = float(format.low), getattr(format, "exponent", 0)
-    if not exponent and abs(low) >= 2**53:  # float64 would round it beside so large an offset
+    if not exponent and abs(low) >= 2**53:  # float64 would round it with such a large offset
         return np.array([float(int(value) - int(format.low))])
     return np.ldexp([float(value)], -exponent) - np.ldexp(low, -exponent)
 
@@ -494,9 +504,9 @@ def range_end(column: Any, value: Any, values: pd.Series) -> Any:
 
 
 def _as_value(value: Any, values: pd.Series) -> Any:
-    """A number, date, duration or time as those in a column; NaT for what is none."""
-    other = bool | np.bool_ | np.timedelta64  # the last is a whole number to numpy
-    number = isinstance(value, Real | Decimal) and not isinstance(value, other)
+    """Convert a value to the number, date, duration or time of a column; NaT for other values."""
+    excluded = bool | np.bool_ | np.timedelta64  # the last is a whole number to numpy
+    number = isinstance(value, Real | Decimal) and not isinstance(value, excluded)
     try:
         if types.is_datetime64_any_dtype(values.dtype):
             moment: Any = pd.NaT if number else pd.Timestamp(value)
@@ -523,19 +533,19 @@ def on_clocks(moment: pd.Timestamp, zone: Any) -> pd.Timestamp:
     '2024-03-31T03:00:00+02:00'
     """
     day = moment == moment.normalize()
-    found: Any = moment.tz_localize(
+    shown_moment: Any = moment.tz_localize(
         zone, ambiguous=True if day else "NaT", nonexistent="shift_forward" if day else "NaT"
     )
-    if found is pd.NaT:
+    if shown_moment is pd.NaT:
         raise ValueError(
             f"the clocks of {zone}, which were changed that day, showed {moment} twice or never; "
             f"give it with its offset, such as {moment}+00:00"
         )
-    return found
+    return shown_moment
 
 
 def python_scalar(value: Any) -> Any:
-    """A value of a column, where that of a date without a time is one with it."""
+    """Convert a date without a time to one with a time."""
     return pd.Timestamp(value) if isinstance(value, date) else value
 
 

@@ -65,12 +65,12 @@ def read_columns(X: Any) -> dict[Any, pd.Series]:
 
 
 def find_column(name: Any, columns: Iterable[Any]) -> Any:
-    """The column of a name; text stands for a name or position that is no text, too.
+    """The column of a name; text also matches names and positions that are not text.
 
-    Raises ValueError if there is none; the error has the nearest names.
+    Raises ValueError if it does not exist; the error has the nearest names.
     """
     listed = list(columns)
-    by_text = {str(each): each for each in listed}
+    by_text = {str(column): column for column in listed}
     if isinstance(name, Hashable) and not isinstance(name, float | bool):
         if name in listed:
             return listed[listed.index(name)]
@@ -156,7 +156,7 @@ class Constraint(ABC):
 
     def parameters(self) -> dict[str, Any]:
         """The parameters by name."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
     def arguments(self) -> list[Any]:
         """The parameters in order."""
@@ -178,8 +178,8 @@ def _packed(value: Any) -> Any:
 def _check_names(what: str, names: Iterable[Any], n_min: int) -> tuple[Any, ...]:
     listed = [names] if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
     listed = [name.item() if isinstance(name, np.generic) else name for name in listed]
-    named = all(isinstance(each, Hashable) for each in listed)
-    if len(listed) < n_min or not named or len(set(listed)) < len(listed):
+    is_hashable = all(isinstance(name, Hashable) for name in listed)
+    if len(listed) < n_min or not is_hashable or len(set(listed)) < len(listed):
         raise ValueError(
             f"{what} takes {n_min} or more different columns, got {', '.join(map(repr, listed))}"
         )
@@ -203,7 +203,7 @@ class _OfColumns(Constraint):
     def find_columns(self, names: Iterable[Any]) -> tuple[Any, ...]:
         """See `Constraint`."""
         names = list(names)
-        return tuple(find_column(each, names) for each in self.columns)
+        return tuple(find_column(name, names) for name in self.columns)
 
     def arguments(self) -> list[Any]:
         """See `Constraint`."""
@@ -213,7 +213,7 @@ class _OfColumns(Constraint):
         """See `Constraint`."""
         return {type(self).__name__: _packed(self.columns)}
 
-    def _own(self, columns: Columns) -> list[pd.Series]:
+    def _find(self, columns: Columns) -> list[pd.Series]:
         return [columns[name] for name in self.find_columns(columns)]
 
 
@@ -265,21 +265,21 @@ class Inequality(Constraint):
     def find_columns(self, names: Iterable[Any]) -> tuple[Any, ...]:
         """See `Constraint`; one column if the right side is a constant."""
         names = list(names)
-        left = find_column(self.left, names)
+        column = find_column(self.left, names)
         try:
-            return left, find_column(self.right, names)
+            return column, find_column(self.right, names)
         except ValueError:
             if isinstance(self.right, str) and _read_text(self.right) is None:
                 raise
-            return (left,)
+            return (column,)
 
     def sides(self, names: Iterable[Any]) -> tuple[Any, Any] | None:
         """See `Constraint`."""
         columns = self.find_columns(names)
         if len(columns) == 1:
             return None
-        left, right = columns
-        return (left, right) if self.operator[0] == "<" else (right, left)
+        first, second = columns
+        return (first, second) if self.operator[0] == "<" else (second, first)
 
     def relations(self, names: Sequence[Any], difference: Any = None) -> list[Relation]:
         """See `Constraint`."""
@@ -311,37 +311,40 @@ class Inequality(Constraint):
 
     def holds(self, columns: Columns, decimals: int | None = None) -> np.ndarray:
         """See `Constraint`."""
-        found = self.find_columns(columns)
-        left = _as_comparable(columns[found[0]])
-        right: Any = self.right
-        if len(found) == 2:
-            right = _as_comparable(columns[found[1]])
-            left, right = _same_numbers(left, right), _same_numbers(right, left)
+        names = self.find_columns(columns)
+        values = _as_comparable(columns[names[0]])
+        bound: Any = self.right
+        if len(names) == 2:
+            bound = _as_comparable(columns[names[1]])
+            values, bound = _same_numbers(values, bound), _same_numbers(bound, values)
         else:
-            right = _constant(right, left)
-            left = _same_numbers(left, right)
-        absent = left.isna() | (right.isna() if isinstance(right, pd.Series) else False)
+            bound = _constant(bound, values)
+            values = _same_numbers(values, bound)
+        is_missing = values.isna() | (bound.isna() if isinstance(bound, pd.Series) else False)
         try:
-            if types.is_bool_dtype(left.dtype) or types.infer_dtype(left, skipna=True) == "string":
+            if (
+                types.is_bool_dtype(values.dtype)
+                or types.infer_dtype(values, skipna=True) == "string"
+            ):
                 raise TypeError
-            if absent.any():  # objects that are missing cannot be compared
-                there = np.flatnonzero(~absent)
-                left = left.iloc[there].infer_objects()
-                right = right.iloc[there] if isinstance(right, pd.Series) else right
-            met = _OPERATORS[self.operator](left, right)
+            if is_missing.any():  # objects that are missing cannot be compared
+                present_rows = np.flatnonzero(~is_missing)
+                values = values.iloc[present_rows].infer_objects()
+                bound = bound.iloc[present_rows] if isinstance(bound, pd.Series) else bound
+            met = _OPERATORS[self.operator](values, bound)
         except TypeError:
-            kinds = " and ".join(f"{name!r} is {columns[name].dtype}" for name in found)
+            kinds = " and ".join(f"{name!r} is {columns[name].dtype}" for name in names)
             raise ValueError(
                 f"{self!r} compares numbers, dates or durations with their like, but {kinds}; "
                 "convert with astype, or leave the constraint out"
             ) from None
-        result = np.ones(len(absent), dtype=bool)
-        result[~absent] = met.to_numpy(dtype=bool)
+        result = np.ones(len(is_missing), dtype=bool)
+        result[~is_missing] = met.to_numpy(dtype=bool)
         return result
 
 
 def _read_text(text: Any) -> Any:
-    """A date or a duration; None for what is neither."""
+    """Read text as a date or a duration; None for other text."""
     for kind in (pd.Timestamp, pd.Timedelta):
         try:
             return kind(text)
@@ -393,7 +396,7 @@ def _constant(value: Any, column: pd.Series) -> Any:
 
 
 def _as_comparable(column: pd.Series) -> pd.Series:
-    """A column whose values can be compared: categories and objects as what they are."""
+    """Convert categories and objects to a dtype whose values can be compared."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.astype(object)
     column = column.infer_objects().reset_index(drop=True)
@@ -413,15 +416,15 @@ def _has_decimals(column: Any) -> bool:
     )
 
 
-def _same_numbers(column: pd.Series, other: Any) -> pd.Series:
+def _same_numbers(column: pd.Series, operand: Any) -> pd.Series:
     """A column as numbers that are compared exactly with another column or a constant.
 
-    Decimals are compared with floats as floats. Large integers would be rounded beside floats.
+    Decimals are compared with floats as floats. Large integers would be rounded as floats.
     """
-    if _has_decimals(column) and not (isinstance(other, int | Decimal) or _has_decimals(other)):
+    if _has_decimals(column) and not (isinstance(operand, int | Decimal) or _has_decimals(operand)):
         return as_operand(column)
     is_whole = types.is_integer_dtype(column.dtype)
-    is_float = isinstance(other, float) or types.is_float_dtype(getattr(other, "dtype", object))
+    is_float = isinstance(operand, float) or types.is_float_dtype(getattr(operand, "dtype", object))
     if is_whole and is_float and (column.dropna().astype("float64").abs() >= 2**53).any():
         return column.astype(object)
     return column
@@ -438,7 +441,7 @@ class Computed(Constraint):
 
     @abstractmethod
     def compute(self, columns: Columns) -> Any:
-        """What the column must be, (n,)."""
+        """Compute the column, (n,)."""
 
     @abstractmethod
     def rounding_scale(self, columns: Columns) -> Any:
@@ -446,7 +449,7 @@ class Computed(Constraint):
 
     @abstractmethod
     def solve(self, name: Any, columns: Columns) -> Any:
-        """What another column must be, (n,), if the others are given; None if that is not found."""
+        """Compute another column, (n,), from the others; None if that is not possible."""
 
     def relations(self, names: Sequence[Any], difference: Any = None) -> list[Relation]:
         """See `Constraint`; if the target is computed otherwise, the last source is, and so on."""
@@ -455,8 +458,8 @@ class Computed(Constraint):
             ComputedRelation(target, tuple(sources), tuple(sources), self, target)
         ]
         for source in reversed(sources):
-            others = tuple(name for name in (target, *sources) if name != source)
-            relations.append(ComputedRelation(source, others, (target,), self, target))
+            remaining = tuple(name for name in (target, *sources) if name != source)
+            relations.append(ComputedRelation(source, remaining, (target,), self, target))
         return relations
 
     def holds(self, columns: Columns, decimals: int | None = None) -> np.ndarray:
@@ -536,7 +539,7 @@ class Sum(Computed):
     def find_columns(self, names: Iterable[Any]) -> tuple[Any, ...]:
         """See `Constraint`; the total is the first."""
         names = list(names)
-        return tuple(find_column(each, names) for each in (self.total, *self.columns))
+        return tuple(find_column(name, names) for name in (self.total, *self.columns))
 
     def find_target(self, names: Iterable[Any]) -> Any:
         """See `Computed`."""
@@ -549,8 +552,8 @@ class Sum(Computed):
     def solve(self, name: Any, columns: Columns) -> Any:
         """See `Computed`."""
         total, *parts = self.find_columns(columns)
-        rest = [each for each in parts if each != name]
-        return subtract(exact_operand(columns[total]), self._add(rest, columns))
+        remaining = [part for part in parts if part != name]
+        return subtract(exact_operand(columns[total]), self._add(remaining, columns))
 
     def rounding_scale(self, columns: Columns) -> Any:
         """See `Computed`."""
@@ -613,7 +616,7 @@ class Formula(Computed):
     def find_columns(self, names: Iterable[Any]) -> tuple[Any, ...]:
         """See `Constraint`; the computed column is the first."""
         names = list(names)
-        return tuple(find_column(each, names) for each in (self.column, *self._parsed.names))
+        return tuple(find_column(name, names) for name in (self.column, *self._parsed.names))
 
     def find_target(self, names: Iterable[Any]) -> Any:
         """See `Computed`."""
@@ -669,7 +672,7 @@ class FixedCombinations(_OfColumns):
 
     def holds(self, columns: Columns, decimals: int | None = None) -> np.ndarray:
         """See `Constraint`."""
-        return np.ones(len(self._own(columns)[0]), dtype=bool)
+        return np.ones(len(self._find(columns)[0]), dtype=bool)
 
 
 class Unique(_OfColumns):
@@ -698,19 +701,19 @@ class Unique(_OfColumns):
 
     def holds(self, columns: Columns, decimals: int | None = None) -> np.ndarray:
         """See `Constraint`; the first of several equal rows meets it."""
-        labels, there = self.labels(columns)
-        return np.asarray(~pd.Series(labels).duplicated().to_numpy() | ~there)
+        labels, is_compared = self.labels(columns)
+        return np.asarray(~pd.Series(labels).duplicated().to_numpy() | ~is_compared)
 
     def labels(self, columns: Columns) -> tuple[np.ndarray, np.ndarray]:
         """A 64-bit hash of each row's values, and whether none of them is missing; (n,) each."""
-        own = self._own(columns)
-        there = np.all([column.notna().to_numpy(dtype=bool) for column in own], axis=0)
-        frame = pd.DataFrame({i: hash_values(column) for i, column in enumerate(own)})
-        return pd.util.hash_pandas_object(frame, index=False).to_numpy(), there
+        cells = self._find(columns)
+        is_compared = np.all([column.notna().to_numpy(dtype=bool) for column in cells], axis=0)
+        frame = pd.DataFrame({i: hash_values(column) for i, column in enumerate(cells)})
+        return pd.util.hash_pandas_object(frame, index=False).to_numpy(), is_compared
 
 
 def hash_values(column: pd.Series) -> np.ndarray:
-    """A 64-bit hash of each value, (n,), the same whatever holds it and whatever is beside it.
+    """A 64-bit hash of each value, (n,), independent of the dtype and of the other values.
 
     Equal numbers, and equal moments of any unit or time zone, have the same hash.
 
@@ -797,7 +800,7 @@ def _last_bits(value: Any) -> float:
 class OneOf(_OfColumns):
     """Exactly one of several columns is set, which means not missing, 0 or False.
 
-    Use it for one-hot columns, and for columns of which exactly one applies, such as "hourly_rate"
+    Use it for one-hot columns, and for alternatives that exclude each other, such as "hourly_rate"
     and "fixed_price".
 
     Parameters
@@ -816,8 +819,8 @@ class OneOf(_OfColumns):
 
     def holds(self, columns: Columns, decimals: int | None = None) -> np.ndarray:
         """See `Constraint`."""
-        own = self._own(columns)
-        return np.asarray(np.sum([is_set_in(column) for column in own], axis=0) == 1)
+        cells = self._find(columns)
+        return np.asarray(np.sum([is_set_in(column) for column in cells], axis=0) == 1)
 
     def propagate(self, rows: PartialRows) -> None:
         """See `Constraint`; rows without a fixed set cell get one by their ``picks``."""
@@ -892,7 +895,7 @@ class Null(Constraint):
     def find_columns(self, names: Iterable[Any]) -> tuple[Any, ...]:
         """See `Constraint`; the column that is missing is the first."""
         names = list(names)
-        return tuple(find_column(each, names) for each in (self.column, *self._parsed.names))
+        return tuple(find_column(name, names) for name in (self.column, *self._parsed.names))
 
     def relations(self, names: Sequence[Any], difference: Any = None) -> list[Relation]:
         """See `Constraint`."""
@@ -999,11 +1002,11 @@ def _make(cls: Any, arguments: Any) -> Constraint:
 
 
 for _cls in CONSTRAINTS.values():
-    add_kind(_cls, _cls.__name__, lambda each: each.arguments(), partial(_make, _cls))
+    add_kind(_cls, _cls.__name__, lambda constraint: constraint.arguments(), partial(_make, _cls))
 
 
 def constraints_from_dicts(listed: Any) -> list[Constraint]:
-    """Make constraints of what a file has: ``[{"Inequality": ["start", "<", "end"]}, ...]``.
+    """Make constraints from a file's list: ``[{"Inequality": ["start", "<", "end"]}, ...]``.
 
     Each is an object of one key, the name of the class, whose value has the parameters, in order or
     by name.
@@ -1020,23 +1023,23 @@ def constraints_from_dicts(listed: Any) -> list[Constraint]:
             'constraints are a list such as [{"Inequality": ["start", "<", "end"]}], got '
             f"{type(listed).__name__}"
         )
-    found = []
-    for i, each in enumerate(listed):
-        if not isinstance(each, dict) or len(each) != 1:
+    constraints = []
+    for i, entry in enumerate(listed):
+        if not isinstance(entry, dict) or len(entry) != 1:
             raise ValueError(
-                f"constraint {i + 1} must have one key, the name of its kind, got {each!r:.200}"
+                f"constraint {i + 1} must have one key, the name of its kind, got {entry!r:.200}"
             )
-        ((name, arguments),) = each.items()
+        ((name, arguments),) = entry.items()
         name = "Null" if name is None else name  # YAML's null
         if name not in CONSTRAINTS:
             raise ValueError(
                 f"constraint {i + 1}: there is no {name!r}; {known_instead(name, CONSTRAINTS)}"
             )
         try:
-            found.append(_make(CONSTRAINTS[name], unpack(arguments)))
+            constraints.append(_make(CONSTRAINTS[name], unpack(arguments)))
         except (TypeError, ValueError) as error:
             raise ValueError(f"constraint {i + 1} ({name}): {one_line(error)}") from error
-    return found
+    return constraints
 
 
 def read_constraints(path: str | os.PathLike[str]) -> list[Constraint]:
@@ -1099,13 +1102,13 @@ def write_constraints(constraints: Iterable[Constraint], path: str | os.PathLike
     ValueError
         If the file has another ending.
     """
-    listed = [each.to_dict() for each in constraints]
+    listed = [constraint.to_dict() for constraint in constraints]
     if _is_yaml(Path(path)):
         text = _yaml().safe_dump(listed, sort_keys=False, allow_unicode=True)
     else:
         text = json.dumps(listed, indent=2, ensure_ascii=False) + "\n"
-    with whole_file(path) as place:
-        place.write_text(text, encoding="utf-8")
+    with whole_file(path) as file:
+        file.write_text(text, encoding="utf-8")
 
 
 def _is_yaml(path: Path) -> bool:

@@ -23,7 +23,7 @@ _FORMS = (
     "names of columns (in backticks if they are not identifiers), numbers, text in quotes, "
     "arithmetic, comparisons, in (...), is None, and, or, not"
 )
-_MAX_LENGTH = 10_000  # characters; what is parsed nests no deeper than Python's stack
+_MAX_LENGTH = 10_000  # characters; longer expressions may be nested deeper than Python's stack
 _MAX_DEPTH = 100
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -67,8 +67,8 @@ class Expression:
     Raises
     ------
     ValueError
-        If it is no expression, or has what is none of these: numbers, text, names, arithmetic,
-        comparisons, ``in``, ``is None``, ``and``, ``or``, ``not``.
+        If it is not valid, or has other parts than numbers, text, names, arithmetic, comparisons,
+        ``in``, ``is None``, ``and``, ``or``, ``not``.
 
     Examples
     --------
@@ -157,7 +157,7 @@ class Expression:
     def evaluate(self, columns: Mapping[str, pd.Series]) -> Value:
         """Compute it of columns of equal index; where one is missing, so is the result.
 
-        A comparison with a missing value is not met, but for ``is None``.
+        Comparisons with a missing value are false, except ``is None``.
 
         Raises
         ------
@@ -171,40 +171,40 @@ class Expression:
             raise ValueError(f"{self.text!r} cannot be computed: {kinds} ({error})") from error
 
     def truth(self, columns: Mapping[str, pd.Series], n: int) -> np.ndarray:
-        """Where it is true, (n,) bool; a ValueError if it is none that can be."""
+        """Find the rows where it is true, (n,) bool; raises ValueError if it is not boolean."""
         return _truth(self.evaluate(columns), n)
 
     def solve(self, name: str, value: pd.Series, columns: Mapping[str, pd.Series]) -> Value:
-        """What a column must be for the expression to be a value, beside the other columns.
+        """Compute a column from the value of the expression and the other columns.
 
-        None where it is not found: the column is there twice, or within a power, say.
+        Returns None if that is not possible, because the column occurs twice or within a power.
         """
-        node, found = self._tree, exact_operand(value)
+        node, result = self._tree, exact_operand(value)
         if sum(isinstance(n, ast.Name) and self._is(n, name) for n in ast.walk(node)) != 1:
             return None
         try:
             while not isinstance(node, ast.Name):
                 match node:
                     case ast.UnaryOp(op=ast.USub(), operand=inner):
-                        node, found = inner, -found
+                        node, result = inner, -result
                     case ast.UnaryOp(op=ast.UAdd(), operand=inner):
                         node = inner
                     case ast.BinOp(left=left, op=op, right=right):
                         within = any(
                             isinstance(n, ast.Name) and self._is(n, name) for n in ast.walk(left)
                         )
-                        other = self._value(right if within else left, columns)
+                        operand = self._value(right if within else left, columns)
                         match op:
                             case ast.Add():
-                                found = _compute(ast.Sub(), found, other)
+                                result = _compute(ast.Sub(), result, operand)
                             case ast.Sub() if within:
-                                found = _compute(ast.Add(), found, other)
+                                result = _compute(ast.Add(), result, operand)
                             case ast.Mult():
-                                found = _compute(ast.Div(), found, other)
+                                result = _compute(ast.Div(), result, operand)
                             case ast.Div() if within:
-                                found = _compute(ast.Mult(), found, other)
+                                result = _compute(ast.Mult(), result, operand)
                             case ast.Sub() | ast.Div():
-                                found = _compute(op, other, found)
+                                result = _compute(op, operand, result)
                             case _:
                                 return None
                         node = left if within else right
@@ -212,7 +212,7 @@ class Expression:
                         return None
         except (TypeError, ArithmeticError):
             return None
-        return found
+        return result
 
     def rounding_scale(self, columns: Mapping[str, pd.Series]) -> Any:
         """How large the numbers are whose rounding as float64 the result may have, by row.
@@ -230,17 +230,19 @@ class Expression:
         if isinstance(node, ast.UnaryOp):
             return self._scale(node.operand, columns)
         if isinstance(node, ast.BinOp):
-            left, right = (self._scale(side, columns) for side in (node.left, node.right))
+            left_scale, right_scale = (
+                self._scale(side, columns) for side in (node.left, node.right)
+            )
             values = [self._value(side, columns) for side in (node.left, node.right)]
             sizes = [np.abs(as_floats(side)) if is_number(side) else 0.0 for side in values]
-            exact = exact & (left == 0) & (right == 0)
+            exact = exact & (left_scale == 0) & (right_scale == 0)
             match node.op:
                 case ast.Mult():
-                    scale = left * sizes[1] + sizes[0] * right
+                    scale = left_scale * sizes[1] + sizes[0] * right_scale
                 case ast.Div() if is_number(values[1]):
-                    scale = (left + size * right) / sizes[1]
+                    scale = (left_scale + size * right_scale) / sizes[1]
                 case _:
-                    scale = left + right
+                    scale = left_scale + right_scale
         return np.where(exact, 0.0, np.fmax(size, scale))
 
     def _is(self, node: ast.Name, name: str) -> bool:
@@ -257,41 +259,41 @@ class Expression:
             case ast.UnaryOp(op=ast.Not(), operand=inner):
                 return ~pd.Series(_truth(self._value(inner, columns), _length(columns)))
             case ast.UnaryOp(op=op, operand=inner):
-                found = self._value(inner, columns)
-                return -found if isinstance(op, ast.USub) else found
+                operand = self._value(inner, columns)
+                return -operand if isinstance(op, ast.USub) else operand
             case ast.BoolOp(op=op, values=values):
                 n = _length(columns)
-                truths = [_truth(self._value(each, columns), n) for each in values]
+                truths = [_truth(self._value(part, columns), n) for part in values]
                 join = np.logical_and if isinstance(op, ast.And) else np.logical_or
                 return pd.Series(np.asarray(join.reduce(truths)))
             case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as op]):
                 column = self._value(left, columns)
                 met = np.broadcast_to(pd.isna(column), _length(columns))
                 return pd.Series(met if isinstance(op, ast.Is) else ~met)
-            case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[other]):
+            case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[listed]):
                 column = self._value(left, columns)
-                among = pd.Series(column).isin(ast.literal_eval(other)).to_numpy()
-                met = (among if isinstance(op, ast.In) else ~among) & ~pd.isna(column)
+                is_listed = pd.Series(column).isin(ast.literal_eval(listed)).to_numpy()
+                met = (is_listed if isinstance(op, ast.In) else ~is_listed) & ~pd.isna(column)
                 return pd.Series(met)
-            case ast.Compare(left=left, ops=compared, comparators=others):
-                sides = [self._value(each, columns) for each in (left, *others)]
+            case ast.Compare(left=left, ops=compared, comparators=operands):
+                sides = [self._value(part, columns) for part in (left, *operands)]
                 n = _length(columns)
                 met = np.ones(n, dtype=bool)
-                for one, sign, other in zip(sides, compared, sides[1:], strict=False):
-                    met &= _truth(_COMPARISONS[type(sign)](one, other), n)
-                    met &= ~np.broadcast_to(pd.isna(one) | pd.isna(other), n)
+                for first, sign, second in zip(sides, compared, sides[1:], strict=False):
+                    met &= _truth(_COMPARISONS[type(sign)](first, second), n)
+                    met &= ~np.broadcast_to(pd.isna(first) | pd.isna(second), n)
                 return pd.Series(met)
         raise AssertionError(ast.dump(node))
 
 
-def _compute(op: ast.operator, one: Value, other: Value) -> Value:
-    """Arithmetic in which booleans count as 0 and 1, and text beside dates as a duration."""
+def _compute(op: ast.operator, first: Value, second: Value) -> Value:
+    """Arithmetic with booleans as 0 and 1, and with text as a duration if the partner is a date."""
     sides = []
-    for side, beside in ((one, other), (other, one)):
+    for side, partner in ((first, second), (second, first)):
         if isinstance(side, pd.Series) and types.is_bool_dtype(side.dtype):
             side = _plain_floats(side)
-        elif isinstance(side, str) and isinstance(beside, pd.Series):
-            kind = getattr(beside.dtype, "kind", "O")
+        elif isinstance(side, str) and isinstance(partner, pd.Series):
+            kind = getattr(partner.dtype, "kind", "O")
             side = pd.Timedelta(side) if kind in "mM" else side
         sides.append(side)
     if all(is_number(side) for side in sides):
@@ -299,23 +301,23 @@ def _compute(op: ast.operator, one: Value, other: Value) -> Value:
     return _ARITHMETIC[type(op)](*sides)
 
 
-def add(one: pd.Series, other: pd.Series) -> pd.Series:
+def add(first: pd.Series, second: pd.Series) -> pd.Series:
     """Add columns of numbers or durations; integers exactly.
 
     >>> add(pd.Series([2**53, 2**70], dtype=object), pd.Series([1.0, 1.0])).tolist()
     [9007199254740993, 1180591620717411303425]
     """
-    return _compute(ast.Add(), one, other)
+    return _compute(ast.Add(), first, second)
 
 
-def subtract(one: pd.Series, other: pd.Series) -> pd.Series:
+def subtract(first: pd.Series, second: pd.Series) -> pd.Series:
     """Subtract columns as `add` adds them."""
-    return _compute(ast.Sub(), one, other)
+    return _compute(ast.Sub(), first, second)
 
 
-def _compute_numbers(op: ast.operator, one: Value, other: Value) -> Value:
+def _compute_numbers(op: ast.operator, first: Value, second: Value) -> Value:
     """Arithmetic of numbers as float64, or as Python's integers where these would be rounded."""
-    floats = [as_floats(side) for side in (one, other)]
+    floats = [as_floats(side) for side in (first, second)]
     operation = _ARITHMETIC[type(op)]
     result = operation(*(pd.Series(x) if np.ndim(x) else x for x in floats))
     numbers = as_floats(result)
@@ -326,7 +328,9 @@ def _compute_numbers(op: ast.operator, one: Value, other: Value) -> Value:
         return result
     exact = pd.Series(result).astype(object)
     for row in rows.tolist():
-        parts = [_as_integer(s.iloc[row] if isinstance(s, pd.Series) else s) for s in (one, other)]
+        parts = [
+            _as_integer(s.iloc[row] if isinstance(s, pd.Series) else s) for s in (first, second)
+        ]
         value = _compute_integers(op, *parts)
         exact.iloc[row] = exact.iloc[row] if value is None else value
     return exact
@@ -339,19 +343,19 @@ def _as_integer(number: Any) -> int | None:
     return int(number) if abs(number) <= _EXACT and number == int(number) else None
 
 
-def _compute_integers(op: ast.operator, one: int | None, other: int | None) -> int | None:
-    """Exact arithmetic of integers; None where the result is none, or has very many digits."""
-    if one is None or other is None:
+def _compute_integers(op: ast.operator, first: int | None, second: int | None) -> int | None:
+    """Exact arithmetic of integers; None if the result is not an integer, or is very long."""
+    if first is None or second is None:
         return None
     match op:
         case ast.Add() | ast.Sub() | ast.Mult():
-            return int(_ARITHMETIC[type(op)](one, other))
-        case ast.FloorDiv() | ast.Mod() if other:
-            return int(_ARITHMETIC[type(op)](one, other))
-        case ast.Div() if other and one % other == 0:
-            return one // other
-        case ast.Pow() if 0 <= other <= _MAX_POWER and abs(one) < 2**_MAX_POWER:
-            return int(one**other)
+            return int(_ARITHMETIC[type(op)](first, second))
+        case ast.FloorDiv() | ast.Mod() if second:
+            return int(_ARITHMETIC[type(op)](first, second))
+        case ast.Div() if second and first % second == 0:
+            return first // second
+        case ast.Pow() if 0 <= second <= _MAX_POWER and abs(first) < 2**_MAX_POWER:
+            return int(first**second)
     return None
 
 
@@ -391,7 +395,7 @@ def _constants(node: ast.expr) -> bool:
         values = ast.literal_eval(node)
     except ValueError:
         return False
-    return all(isinstance(each, bool | int | float | str) for each in values)
+    return all(isinstance(value, bool | int | float | str) for value in values)
 
 
 def _length(columns: Mapping[str, pd.Series]) -> int:

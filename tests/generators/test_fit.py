@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from combutab.activations import CombU
-from combutab.generators import CTGAN, TVAE, TabFlow, sampling
+from combutab.generators import CTGAN, TVAE, TabFlow, completion, sampling
 from tests.generators.small import EVERY, RATES, make
 
 RNG = np.random.default_rng(0)
@@ -295,7 +295,8 @@ def test_rare_ranges_are_given_up_soon(fitted, monkeypatch):
         return values, codes, np.zeros_like(mass)  # never the one that is asked for
 
     monkeypatch.setattr(type(fitted)._sampler_class, name, counted)
-    monkeypatch.setattr(sampling, "_CHUNK", 10)
+    for module in (completion, sampling):
+        monkeypatch.setattr(module, "CHUNK", 10)
     fitted = copy.copy(fitted)  # makes a sampler of its own
     with pytest.raises(ValueError, match=r"only 0 of \d+ rows met .*'kind'.*10000 were asked"):
         fitted.sample(10_000, "kind", "c")

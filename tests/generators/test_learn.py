@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from combutab import load
-from combutab.generators import CTGAN, TVAE
+from combutab.generators import CTGAN, TVAE, completion, sampling
 from combutab.generators.sampling import FREE
 
 RNG = np.random.default_rng(0)
@@ -107,9 +107,8 @@ def test_rows_of_many_conditions_at_once(n_members):
 
 
 def test_rows_of_conditions_that_are_never_met(monkeypatch):
-    from combutab.generators import sampling
-
-    monkeypatch.setattr(sampling, "_CHUNK", 1)
+    for module in (completion, sampling):
+        monkeypatch.setattr(module, "CHUNK", 1)
     model = TVAE(epochs=1, random_state=0).fit(RARE)
     says = r"of 30 rows of conditions.*first.*'rare': 'seldom'.*argmax=False makes rare values more"
     with pytest.raises(ValueError, match=says):

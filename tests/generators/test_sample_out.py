@@ -40,7 +40,7 @@ def model(request):
 
 @pytest.fixture
 def small_parts():
-    with mock.patch.object(sampling, "PART", 50), mock.patch.object(sampling, "_CHUNK", 30):
+    with mock.patch.object(sampling, "PART", 50), mock.patch.object(sampling, "CHUNK", 30):
         yield
 
 

@@ -15,7 +15,7 @@ from scipy.stats import kstest
 
 from combutab import CTGAN, TVAE, TabFlow
 from combutab.cli import main
-from combutab.generators import ShortfallError, sampling
+from combutab.generators import ShortfallError, completion, sampling
 from combutab.generators.conditions import read_conditions
 from combutab.generators.sampling import Sampler, Samples
 from combutab.nn import RowSpans
@@ -218,7 +218,8 @@ def test_settings_of_the_search_are_checked(fitted):
 
 
 def test_what_was_found_is_not_lost(monkeypatch):
-    monkeypatch.setattr(sampling, "_CHUNK", 100)
+    for module in (completion, sampling):
+        monkeypatch.setattr(module, "CHUNK", 100)
     model = make(TVAE).fit(TABLE)
     conditions = {"kind": "a", "age": (30, 33), "price": (52, None)}
     with pytest.raises(ShortfallError, match=r"on_shortfall='return'.*max_tries=9") as caught:
@@ -261,7 +262,8 @@ def test_the_command_takes_numbers_and_writes_what_it_found(folder, capsys, monk
     assert capsys.readouterr().err == ""  # no warning of a number that no row has
     assert main(["sample", "model", "-o", "more.csv", "--rows", "9", "--condition=age=30|41"]) == 0
     assert set(pd.read_csv("more.csv")["age"]) <= {30, 41}
-    monkeypatch.setattr(sampling, "_CHUNK", 100)
+    for module in (completion, sampling):
+        monkeypatch.setattr(module, "CHUNK", 100)
     rare = ["--condition", "age=30..33", "--condition", "when=2024-01-10..2024-01-11"]
     assert main(["sample", "model", "-o", "some.csv", "--rows", "300", *rare]) == 2
     found = pd.read_csv("some.csv")

@@ -32,7 +32,7 @@ from combutab.core.parameters import (
 from combutab.core.rng import Stream, fold_in, seed_from
 from combutab.core.text import counted
 from combutab.generators._base import check_constraints
-from combutab.generators._imputing import Imputing, draw_beside
+from combutab.generators._imputing import Imputing, draw_conditionally
 from combutab.generators._learned_columns import LearnedColumns, order_relations
 from combutab.generators._rules import Rules
 from combutab.generators._sampling import Sampling
@@ -694,7 +694,7 @@ class PrivateSynthesizer(
         key: int,
         attempt: int = 0,
     ) -> Encoded:
-        return draw_beside(self.sampler(), values, codes, is_known, key)
+        return draw_conditionally(self.sampler(), values, codes, is_known, key)
 
     # ---- files and words -----------------------------------------------------------------------
 
