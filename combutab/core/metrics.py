@@ -119,8 +119,8 @@ def plain_name(name: str) -> str:
     >>> plain_name("ROC AUC"), plain_name("macro-F1")
     ('roc_auc', 'f1_macro')
     """
-    wanted = re.sub(r"[\s-]+", "_", name.strip().lower())
-    return _ALSO.get(wanted, wanted)
+    normalized = re.sub(r"[\s-]+", "_", name.strip().lower())
+    return _ALSO.get(normalized, normalized)
 
 
 def named_metric(name: str, task: str = "auto") -> Metric | None:
@@ -131,14 +131,14 @@ def named_metric(name: str, task: str = "auto") -> Metric | None:
     >>> named_metric("Neg_Mean_Absolute_Error").title
     'MAE'
     """
-    wanted = plain_name(name)
-    for own, metrics in METRICS.items():
+    normalized = plain_name(name)
+    for metric_task, metrics in METRICS.items():
         of_scorers = {metric.scorer: metric for metric in metrics.values()}
         of_scorers |= {m.scorer_multiclass: m for m in metrics.values() if m.scorer_multiclass}
-        metric = metrics.get(wanted) or of_scorers.get(wanted)
+        metric = metrics.get(normalized) or of_scorers.get(normalized)
         if metric is not None:
-            if task not in ("auto", own):
-                raise ValueError(f"{name!r} is a metric of {own}, and the task is {task}")
+            if task not in ("auto", metric_task):
+                raise ValueError(f"{name!r} is a metric of {metric_task}, and the task is {task}")
             return metric
     return None
 
@@ -149,7 +149,12 @@ def metric_names(task: str = "auto") -> list[str]:
     >>> metric_names("regression")
     ['r2', 'mae', 'rmse', 'mse', 'mape']
     """
-    return [name for own, metrics in METRICS.items() if task in ("auto", own) for name in metrics]
+    return [
+        name
+        for metric_task, metrics in METRICS.items()
+        if task in ("auto", metric_task)
+        for name in metrics
+    ]
 
 
 def choose_metric(name: str, task: str = "auto") -> Metric:

@@ -85,7 +85,7 @@ def make_target_scorer(scoring: str, y: np.ndarray, task: str) -> Scorer:
 
 
 def class_scorer(name: str, classes: np.ndarray, counts: np.ndarray) -> Scorer:
-    """The scorer of this name for classes with so many rows.
+    """The scorer of this name, for classes with these numbers of rows.
 
     Of two classes, the positive one is 1 or True, or else the rarer one. ROC AUC and average
     precision of more classes are means over the classes that the rows have.
@@ -172,13 +172,13 @@ def find_metric(name: str, task: str) -> Metric:
     metric = named_metric(name, task)
     if metric is not None:
         return metric
-    wanted = plain_name(name)
+    normalized = plain_name(name)
     try:
-        scorer = metrics.get_scorer(wanted)
+        scorer = metrics.get_scorer(normalized)
     except (ValueError, KeyError):
-        names = [known for known in metric_names(task) if known not in NOT_SHOWN]
+        names = [metric_name for metric_name in metric_names(task) if metric_name not in NOT_SHOWN]
         raise ValueError(
-            f"{name!r} is not a known metric; {known_instead(wanted, names)} (or any scorer of "
+            f"{name!r} is not a known metric; {known_instead(normalized, names)} (or any scorer of "
             "scikit-learn)"
         ) from None
 
@@ -187,11 +187,11 @@ def find_metric(name: str, task: str) -> Metric:
     def values(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
         model = _Numbers if task == "regression" else _MODELS[response_method]
         value = float(scorer(model(predicted, p), np.arange(len(y))[:, None], y))
-        return -value if wanted.startswith("neg_") else value
+        return -value if normalized.startswith("neg_") else value
 
-    title = wanted.removeprefix("neg_").replace("_", " ")
+    title = normalized.removeprefix("neg_").replace("_", " ")
     return Metric(
-        *(wanted, title, wanted, not wanted.startswith("neg_")),
+        *(normalized, title, normalized, not normalized.startswith("neg_")),
         low=-np.inf,
         response_method=response_method,
         computed_by=values,

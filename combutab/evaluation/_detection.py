@@ -124,8 +124,8 @@ def detection(
     )
     rows = [
         {"learner": name, "metric": "roc_auc", "source": source, "table": label, "area": area}
-        for (label, source), found in zip(sources.items(), results, strict=True)
-        for name, areas in found.items()
+        for (label, source), scores_of_sample in zip(sources.items(), results, strict=True)
+        for name, areas in scores_of_sample.items()
         for area in areas
     ]
     sizes = {label: len(aligned[label]) for label in sources}
@@ -153,7 +153,7 @@ def _fold_areas(
 
 
 def _deal(rows: pd.DataFrame, labels: np.ndarray, n_splits: int, seed: int) -> np.ndarray:
-    """The fold of each row: rare equal rows in one, and of both tables as many in each."""
+    """The fold of each row; rare equal rows share one, and the tables have as many rows in each."""
     hashes = pd.util.hash_pandas_object(rows, index=False).to_numpy()
     _, group, counts = np.unique(hashes, return_inverse=True, return_counts=True)
     alone = counts[group] > _RARE
@@ -199,6 +199,8 @@ def _summarise_folds(areas: pd.DataFrame, n_real: int, sizes: Mapping[str, int])
 def _area_error(area: float, n: int, m: int) -> float:
     """Of an area under the ROC curve of n and m rows, by Hanley and McNeil (1982)."""
     area = min(max(area, 0.5), 1.0 - 1.0 / (n + m))  # one of 1 in few rows is not certain
-    one, two = area / (2 - area), 2 * area**2 / (1 + area)
-    squares = area * (1 - area) + (m - 1) * (one - area**2) + (n - 1) * (two - area**2)
+    tied_synthetic, tied_real = area / (2 - area), 2 * area**2 / (1 + area)
+    squares = (
+        area * (1 - area) + (m - 1) * (tied_synthetic - area**2) + (n - 1) * (tied_real - area**2)
+    )
     return math.sqrt(squares / (n * m))

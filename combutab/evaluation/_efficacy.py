@@ -54,9 +54,9 @@ def _make_learner(name: str, task: Task) -> Any:
         from combutab.estimators import MLPClassifier, MLPRegressor, paper_recipe
 
         kind = MLPClassifier if task == "classification" else MLPRegressor
-        # as the other learners' encoding: what is learned here is not kept
-        own = {"activation": "relu", "early_stopping": True, "min_frequency": 1}
-        return kind(**paper_recipe(task, **own))
+        # The encoding is as that of the other learners, because the network is not stored.
+        settings = {"activation": "relu", "early_stopping": True, "min_frequency": 1}
+        return kind(**paper_recipe(task, **settings))
     library, classifier, regressor, parameters = _LIBRARY_LEARNERS[name]
     try:
         module = import_module(library)
@@ -73,13 +73,13 @@ def make_learners(learners: Learners, task: Task, *, random_state: int) -> dict[
     learner's library.
     """
     if isinstance(learners, Mapping):
-        made = {str(name): clone(estimator) for name, estimator in learners.items()}
-        _check_task(made, task)
+        estimators = {str(name): clone(estimator) for name, estimator in learners.items()}
+        _check_task(estimators, task)
     else:
-        made = {name: _make_learner(name, task) for name in _learner_names(learners)}
-    if not made:
+        estimators = {name: _make_learner(name, task) for name in _learner_names(learners)}
+    if not estimators:
         raise ValueError("learners is empty; name at least one, or take 'standard'")
-    return {name: _seeded(learner, random_state) for name, learner in made.items()}
+    return {name: _seeded(learner, random_state) for name, learner in estimators.items()}
 
 
 def _learner_names(learners: str | Sequence[str]) -> list[str]:
@@ -105,7 +105,7 @@ def _check_task(learners: Mapping[str, Any], task: Task) -> None:
 
 
 def _seeded(learner: Any, random_state: int) -> Any:
-    """Set the random states that are None, also those of the learner's parts."""
+    """Set the random states that are None, also those of nested estimators."""
     open_ones = {
         name: random_state % 2**32  # scikit-learn takes no more
         for name, value in learner.get_params().items()
@@ -133,7 +133,7 @@ def label_tables(synthetic: Tables) -> dict[str, tuple[str, Any]]:
 
     Tables without a name are samples of "synthetic".
 
-    Raises ValueError if there is none, or a name is that of the real rows.
+    Raises ValueError without tables, or for a name of the real rows.
     """
     groups = synthetic if isinstance(synthetic, Mapping) else {"synthetic": synthetic}
     labelled: dict[str, tuple[str, Any]] = {}
@@ -165,21 +165,21 @@ def align_synthetic(
 
 
 def by_source(
-    found: Iterable[tuple[Hashable, str, Any]],
+    measured: Iterable[tuple[Hashable, str, Any]],
 ) -> Iterator[tuple[Any, str, list[Any]]]:
-    """Each measure and source, as first met, and what was found of the source's samples."""
+    """Group values by measure and source, in the order of their first occurrence."""
     groups: dict[Hashable, dict[str, list[Any]]] = {}
-    for measure, source, each in found:
-        groups.setdefault(measure, {}).setdefault(source, []).append(each)
+    for measure, source, value in measured:
+        groups.setdefault(measure, {}).setdefault(source, []).append(value)
     for measure, sources in groups.items():
         for source, samples in sources.items():
             yield measure, source, samples
 
 
-def at_least(value: int, least: int, name: str) -> int:
+def at_least(value: int, minimum: int, name: str) -> int:
     """The value of a parameter, if it is an integer and no less."""
-    if not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+    if not isinstance(value, int | np.integer) or value < minimum:
+        raise ValueError(f"{name} must be an integer of at least {minimum}, got {value!r}")
     return int(value)
 
 
@@ -217,9 +217,9 @@ def no_word_of_names() -> Iterator[None]:
         yield
 
 
-def encode_features(train: Any, *others: Any) -> list[np.ndarray]:
+def encode_features(train: Any, *tables: Any) -> list[np.ndarray]:
     """Features as float32 arrays of equal width; all that is learned is learned from ``train``."""
-    # what is learned here is not kept; parts of dates would hide near copies among more columns
+    # The encoder is not stored; parts of dates would hide near copies among more columns.
     encoder = TableEncoder(min_frequency=1, date_features=["number"])
     with no_word_of_names():
         first = encoder.fit_encode(train)
@@ -227,7 +227,7 @@ def encode_features(train: Any, *others: Any) -> list[np.ndarray]:
     return [
         # codes of many categories between 0 and 1, of the size of the scaled columns
         np.hstack([encoded.dense, encoded.codes.astype(np.float32) / sizes])
-        for encoded in (first, *(encoder.encode(other, fitted=True) for other in others))
+        for encoded in (first, *(encoder.encode(table, fitted=True) for table in tables))
     ]
 
 
@@ -267,12 +267,12 @@ class Problem:
 
     def side(self, table: pd.DataFrame) -> Side:
         """Features and target of the rows that have one."""
-        known = table[table[self.target].notna()]
-        y, dtype = known[self.target], "float64"
+        labelled = table[table[self.target].notna()]
+        y, dtype = labelled[self.target], "float64"
         if self.task == "classification":
             y, dtype = y.cat.codes, "intp"
-        X = with_text_names(known.drop(columns=self.target)).reset_index(drop=True)
-        return Side(X, y.to_numpy(dtype=dtype), len(table) - len(known))
+        X = with_text_names(labelled.drop(columns=self.target)).reset_index(drop=True)
+        return Side(X, y.to_numpy(dtype=dtype), len(table) - len(labelled))
 
 
 @dataclass(frozen=True)
@@ -302,7 +302,7 @@ class Split:
 def score_learner(
     learner: Any, split: Split, problem: Problem
 ) -> tuple[Scores, list[str], dict[str, np.ndarray]]:
-    """Scores of a learner on the test rows, what is to be known of them, and some on resamples."""
+    """Scores of a learner on the test rows, notes on them, and scores on bootstrap samples."""
     with limit_tree_threads(learner, split.X):
         return _score_learner(learner, split, problem)
 
@@ -321,11 +321,13 @@ def _score_learner(
             warnings.simplefilter("always")
             with no_word_of_names():
                 fitted = (_fit_classes if is_class else _fit_quantities)(learner, split, notes)
-        for each in caught:
-            if issubclass(each.category, ConvergenceWarning):
+        for warning in caught:
+            if issubclass(warning.category, ConvergenceWarning):
                 notes.append("the training did not converge")
             else:
-                warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+                warnings.warn_explicit(
+                    warning.message, warning.category, warning.filename, warning.lineno
+                )
     scores, again = (_score_classes if is_class else _score_quantities)(
         fitted, split, problem, notes
     )
@@ -415,26 +417,26 @@ def _curve_scores(
     for code in [1] if n_classes == 2 else range(n_classes):
         hit, chance = (truth == code)[resamples], chances[:, code][resamples]
         n, m = hit.sum(axis=1), (~hit).sum(axis=1)
-        known = (n > 0) & (m > 0)
+        has_both = (n > 0) & (m > 0)
         ranks = np.where(hit, rankdata(chance, axis=1), 0.0).sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
-            areas.append(np.where(known, (ranks - n * (n + 1) / 2) / (n * m), np.nan))
+            areas.append(np.where(has_both, (ranks - n * (n + 1) / 2) / (n * m), np.nan))
             order = np.argsort(-chance, axis=1)
-            found = np.take_along_axis(hit, order, axis=1)
+            sorted_hits = np.take_along_axis(hit, order, axis=1)
             # rows that have at least a row's chance, and how many of them are hits
-            least = rankdata(-chance, method="max", axis=1).astype(np.intp)
-            least = np.take_along_axis(least, order, axis=1)
-            hits = np.take_along_axis(found.cumsum(axis=1), least - 1, axis=1)
-            precision = (found * hits / least).sum(axis=1) / n
-        precisions.append(np.where(known, precision, np.nan))
+            n_as_likely = rankdata(-chance, method="max", axis=1).astype(np.intp)
+            n_as_likely = np.take_along_axis(n_as_likely, order, axis=1)
+            hits = np.take_along_axis(sorted_hits.cumsum(axis=1), n_as_likely - 1, axis=1)
+            precision = (sorted_hits * hits / n_as_likely).sum(axis=1) / n
+        precisions.append(np.where(has_both, precision, np.nan))
     return _mean_of_known(areas), _mean_of_known(precisions)
 
 
 def _mean_of_known(scores: list[np.ndarray]) -> np.ndarray:
     """The mean over classes of the scores that are known; NaN of none."""
-    there = ~np.isnan(scores)
-    total = np.where(there, scores, 0.0).sum(axis=0)
-    return np.where(there.any(axis=0), total / np.maximum(there.sum(axis=0), 1), np.nan)
+    is_known = ~np.isnan(scores)
+    total = np.where(is_known, scores, 0.0).sum(axis=0)
+    return np.where(is_known.any(axis=0), total / np.maximum(is_known.sum(axis=0), 1), np.nan)
 
 
 def _predict_classes(
@@ -461,8 +463,8 @@ def _score_quantities(
     if fitted is None:
         predicted = np.full(len(truth), split.y[0])
     else:
-        own = np.asarray(fitted.predict(split.X_test), dtype=np.float64).ravel()
-        predicted = split.y.mean() + split.y.std() * own
+        scaled = np.asarray(fitted.predict(split.X_test), dtype=np.float64).ravel()
+        predicted = split.y.mean() + split.y.std() * scaled
     if not np.isfinite(predicted).all():
         raise ValueError("predictions are not finite")
     truth, predicted = truth / problem.scale, predicted / problem.scale
@@ -472,12 +474,12 @@ def _score_quantities(
         scores["r2"] = np.nan
     if split.resamples is None:
         return scores, {}
-    off, drawn = np.abs(predicted - truth)[split.resamples], truth[split.resamples]
-    mse, variances = (off**2).mean(axis=1), drawn.var(axis=1)
-    differ, zeros = variances > 0, (drawn == 0).any(axis=1)
-    again = {"mae": off.mean(axis=1), "mse": mse, "rmse": np.sqrt(mse)}
+    errors, drawn_targets = np.abs(predicted - truth)[split.resamples], truth[split.resamples]
+    mse, variances = (errors**2).mean(axis=1), drawn_targets.var(axis=1)
+    differ, zeros = variances > 0, (drawn_targets == 0).any(axis=1)
+    again = {"mae": errors.mean(axis=1), "mse": mse, "rmse": np.sqrt(mse)}
     again["r2"] = np.where(differ, 1.0 - mse / np.where(differ, variances, 1.0), np.nan)
-    shares = off / np.where(drawn == 0, 1.0, np.abs(drawn))
+    shares = errors / np.where(drawn_targets == 0, 1.0, np.abs(drawn_targets))
     return scores, again | {"mape": np.where(zeros, np.nan, shares.mean(axis=1))}
 
 
@@ -591,8 +593,8 @@ def ml_efficacy(
     )
     rows = [
         {"source": source, **row}
-        for source, found in zip(sources.values(), results, strict=True)
-        for row in found
+        for source, scores in zip(sources.values(), results, strict=True)
+        for row in scores
     ]
     table = _summarise_samples(pd.DataFrame(rows))
     return table if resamples is None else _with_errors(table, rows, resamples, len(test.y))
@@ -616,7 +618,9 @@ def make_problem(
             raise ValueError(f"no row of {name} has a target: {target!r} is missing in all of them")
     real = [table[target] for name, table in aligned.tables.items() if name in _REAL_TABLES]
     if task == "auto":
-        if aligned.kinds[target] == "category":  # by what it was before: text may be no labels
+        if (
+            aligned.kinds[target] == "category"
+        ):  # The values before the alignment show whether text is labels.
             column = pd.DataFrame(as_pandas(tables[reference]))[target]
             infer_task(column, name=f"the target {target!r}")
         task = infer_task(pd.concat(real).dropna())
@@ -687,7 +691,7 @@ def _with_errors(
     for row in rows:
         scores = np.full(n_resamples, np.nan) if row["again"] is None else row["again"]
         again.setdefault((row["learner"], row["metric"], row["source"]), []).append(scores)
-    means = {key: np.mean(each, axis=0) for key, each in again.items()}
+    means = {key: np.mean(samples, axis=0) for key, samples in again.items()}
     errors, gaps = [], []
     for key in zip(table["learner"], table["metric"], table["source"], strict=True):
         errors.append(_deviation(means[key]))
@@ -697,8 +701,8 @@ def _with_errors(
 
 
 def _deviation(values: np.ndarray) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.std(ddof=1)) if len(known) > 1 else np.nan
+    finite = values[~np.isnan(values)]
+    return float(finite.std(ddof=1)) if len(finite) > 1 else np.nan
 
 
 def _summarise_samples(scores: pd.DataFrame) -> pd.DataFrame:
@@ -713,8 +717,8 @@ def _summarise_samples(scores: pd.DataFrame) -> pd.DataFrame:
     }
     table = ordered(pd.DataFrame(columns).reset_index(), scores, keys)
     real = table[table["source"] == REAL].set_index(["learner", "metric"])["mean"]
-    behind = real.loc[list(zip(table["learner"], table["metric"], strict=True))].to_numpy()
-    known = METRICS["classification"] | METRICS["regression"]
-    sign = table["metric"].map(lambda name: 1.0 if known[name].greater_is_better else -1.0)
-    table["gap"] = sign * (behind - table["mean"]) + 0.0  # not -0
+    real_means = real.loc[list(zip(table["learner"], table["metric"], strict=True))].to_numpy()
+    metrics = METRICS["classification"] | METRICS["regression"]
+    sign = table["metric"].map(lambda name: 1.0 if metrics[name].greater_is_better else -1.0)
+    table["gap"] = sign * (real_means - table["mean"]) + 0.0  # not -0
     return table[[*keys, "mean", "sd", "gap", "n_tables", "note"]]

@@ -73,7 +73,7 @@ def spread(values: np.ndarray) -> float:
 def column_scores(tables: AlignedTables, name: str, *, aspect: str) -> Iterator[Measured]:
     """Score each column by the measures of an aspect, of its present values in both tables."""
     for column, kind in tables.kinds.items():
-        real, synthetic = (_present(tables[each][column], kind) for each in ("real", name))
+        real, synthetic = (_present(tables[label][column], kind) for label in ("real", name))
         kinds = "category" if kind == "category" else "number"
         for measure, compare in _OF_COLUMNS[aspect, kinds].items():
             if not len(real):
@@ -104,8 +104,8 @@ def missing_values(tables: AlignedTables, name: str) -> Iterator[Measured]:
 
 
 def _present(column: pd.Series, kind: Kind) -> np.ndarray:
-    known = column.dropna()
-    return codes_of(known) if kind == "category" else numbers_of(known)
+    values = column.dropna()
+    return codes_of(values) if kind == "category" else numbers_of(values)
 
 
 def _ks_complement(a: np.ndarray, b: np.ndarray) -> float:
@@ -161,9 +161,10 @@ def pair_trends(tables: AlignedTables, name: str, *, n_bins: int) -> Iterator[Me
     """Score each pair of columns by how alike its dependence is in the two tables."""
     numeric = set(tables.columns("number", "datetime"))
     real, synthetic = (
-        {column: numbers_of(tables[each][column]) for column in numeric} for each in ("real", name)
+        {column: numbers_of(tables[label][column]) for column in numeric}
+        for label in ("real", name)
     )
-    real_codes, made_codes = (_codes(tables, each, real, n_bins) for each in ("real", name))
+    real_codes, made_codes = (_codes(tables, label, real, n_bins) for label in ("real", name))
     for pair in combinations(tables.kinds, 2):
         if numeric.issuperset(pair):
             value, note = _correlation_similarity(
@@ -171,8 +172,8 @@ def pair_trends(tables: AlignedTables, name: str, *, n_bins: int) -> Iterator[Me
             )
             yield Measured("correlation", value, *pair, note)
         else:
-            one, other = pair  # as one code
-            a, b = (of[one] * (1 << 31) + of[other] for of in (real_codes, made_codes))
+            first, second = pair  # as one code
+            a, b = (of[first] * (1 << 31) + of[second] for of in (real_codes, made_codes))
             yield Measured("contingency", 1.0 - total_variation(a, b), *pair)
 
 
@@ -190,10 +191,12 @@ def _codes(tables: AlignedTables, name: str, real: Numbers, n_bins: int) -> Numb
 
 def _binned(values: np.ndarray, real: np.ndarray, n_bins: int) -> np.ndarray:
     """Bins of equal counts of the real values, the first and the last without end."""
-    known = real[~np.isnan(real)]
-    if not len(known):
+    real_values = real[~np.isnan(real)]
+    if not len(real_values):
         return (~np.isnan(values)).astype(np.int64)
-    edges = np.unique(np.quantile(known, np.arange(1, n_bins) / n_bins, method="inverted_cdf"))
+    edges = np.unique(
+        np.quantile(real_values, np.arange(1, n_bins) / n_bins, method="inverted_cdf")
+    )
     bins = np.searchsorted(edges, values, side="left") + 1  # an edge is the last of its bin
     return np.where(np.isnan(values), 0, bins)
 
@@ -244,9 +247,9 @@ def support(tables: AlignedTables, name: str, *, max_rows: int, seed: int) -> It
             yield Measured(measure, np.nan, note="fewer than 2 rows")
         return
     rng = np.random.default_rng(seed)
-    rows = [rng.permutation(len(tables[each]))[:n_rows] for each in ("real", name)]
+    rows = [rng.permutation(len(tables[label]))[:n_rows] for label in ("real", name)]
     real, synthetic = (
-        each[chosen] for each, chosen in zip(_embed(tables, name), rows, strict=True)
+        points[sampled] for points, sampled in zip(_embed(tables, name), rows, strict=True)
     )
     yield Measured("alpha_precision", _integrated(_precision(real, synthetic)))
     yield Measured("beta_recall", _integrated(_recall(real, synthetic)))
@@ -272,7 +275,7 @@ def _recall(real: np.ndarray, synthetic: np.ndarray) -> np.ndarray:
     k = min(_NEIGHBOURS, len(real) - 1)
     near = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(real).kneighbors()[0][:, -1]
     nearest = NearestNeighbors(n_neighbors=1, algorithm="brute").fit(synthetic)
-    distance, which = (each[:, 0] for each in nearest.kneighbors(real))
+    distance, which = (neighbours[:, 0] for neighbours in nearest.kneighbors(real))
     radii = _radii(synthetic, synthetic.mean(axis=0))
     # the two distances are rounded otherwise where a row is there twice
     covered = distance <= near + 1e-6
@@ -284,16 +287,16 @@ def _radii(rows: np.ndarray, centre: np.ndarray) -> np.ndarray:
     return np.sqrt(((rows - centre) ** 2).sum(axis=1)).round(9)
 
 
-def _within(radii: np.ndarray, others: np.ndarray) -> np.ndarray:
+def _within(radii: np.ndarray, points: np.ndarray) -> np.ndarray:
     """Return how far each of the others is inside the ball of each share of the radii.
 
     (level, other): 0 or 1, and between them where several radii are equal: each level has its part
     of them, or no level but 1 would hold its share of a table of few distinct rows.
     """
     ordered = np.sort(radii)
-    low = np.searchsorted(ordered, others, side="left") / len(ordered)
-    high = np.searchsorted(ordered, others, side="right") / len(ordered)
-    width = np.maximum(high - low, 1e-12)  # 0 for a radius that is none of them
+    low = np.searchsorted(ordered, points, side="left") / len(ordered)
+    high = np.searchsorted(ordered, points, side="right") / len(ordered)
+    width = np.maximum(high - low, 1e-12)  # 0 for any other radius
     return np.clip((_LEVELS[:, None] - low) / width, 0.0, 1.0)
 
 
@@ -318,8 +321,8 @@ def _embed(tables: AlignedTables, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _number_points(real: pd.Series, synthetic: pd.Series) -> tuple[np.ndarray, np.ndarray]:
     a, b = numbers_of(real), numbers_of(synthetic)
-    known = a[~np.isnan(a)]
-    mean, unit = float(known.mean()) if len(known) else 0.0, spread(known)
+    numbers = a[~np.isnan(a)]
+    mean, unit = float(numbers.mean()) if len(numbers) else 0.0, spread(numbers)
 
     def points(values: np.ndarray) -> np.ndarray:
         absent = np.isnan(values)
@@ -332,11 +335,11 @@ def _number_points(real: pd.Series, synthetic: pd.Series) -> tuple[np.ndarray, n
 def _category_points(real: pd.Series, synthetic: pd.Series) -> tuple[np.ndarray, np.ndarray]:
     a, b = codes_of(real) + 1, codes_of(synthetic) + 1  # a missing value is category 0
     counts = np.bincount(a, minlength=len(real.cat.categories) + 1)
-    place = np.full(len(counts), min(_CATEGORIES, len(counts)))  # of the rare ones: one for all
+    bins = np.full(len(counts), min(_CATEGORIES, len(counts)))  # of the rare ones: one for all
     frequent = np.argsort(-counts, kind="stable")[:_CATEGORIES]
-    place[frequent] = np.arange(len(frequent))
-    onehot = np.eye(place.max() + 1) * np.sqrt(0.5)
-    return onehot[place[a]], onehot[place[b]]
+    bins[frequent] = np.arange(len(frequent))
+    onehot = np.eye(bins.max() + 1) * np.sqrt(0.5)
+    return onehot[bins[a]], onehot[bins[b]]
 
 
 # ---- Fidelity scores of synthetic tables ---------------------------------------------------------
@@ -469,16 +472,16 @@ def fidelity(
         ),
     }
     aligned, sources = align_synthetic({REAL: real}, synthetic, categorical)
-    found = (
-        ((aspect, each.measure, each.column, each.other_column), source, each)
+    scored = (
+        ((aspect, score.measure, score.column, score.other_column), source, score)
         for aspect, measure in aspects.items()
         for label, source in sources.items()
-        for each in measure(aligned, label)
+        for score in measure(aligned, label)
     )
     rows = []
-    for measured, source, samples in by_source(found):
-        notes = "; ".join(dict.fromkeys(each.note for each in samples if each.note))
-        scores = mean_and_sd([each.value for each in samples])
+    for measured, source, samples in by_source(scored):
+        notes = "; ".join(dict.fromkeys(score.note for score in samples if score.note))
+        scores = mean_and_sd([score.value for score in samples])
         rows.append((*measured, source, *scores, measured[1] not in _DISTANCES, notes))
     table = pd.DataFrame(rows, columns=_COLUMNS)
     for name in ("column", "other_column"):  # None stays None, and a position an integer

@@ -21,7 +21,7 @@ _FEWEST_SQUARES = 20
 
 @dataclass(frozen=True, eq=False)
 class Bootstrap:
-    """Bootstrap samples of scored rows, and what an interval needs to know of the rows.
+    """Bootstrap samples of scored rows, and facts about the rows that intervals depend on.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Bootstrap:
         y: np.ndarray,
         predictions: tuple[np.ndarray, np.ndarray],
     ) -> tuple[float, float]:
-        """Compute the interval of a score; NaN where there is none.
+        """Compute the interval of a score; NaN if it has no interval.
 
         The standard error is that of the bootstrap, on a scale on which scores near a bound of the
         metric vary evenly: the log odds of shares, and the logarithm of errors. Quantiles are those
@@ -145,7 +145,7 @@ def draw_samples(
 
 
 def reason_for_no_interval(positions: np.ndarray | None, n_rows: int, n_groups: int | None) -> str:
-    """Say why scores of so many rows or groups have no interval; "" if they have one.
+    """Give the reason why scores have no interval, by the number of rows; empty if they have one.
 
     ``positions`` are the classes of the rows, as numbers, or 0 and 1 for each of several labels.
     """

@@ -87,33 +87,41 @@ class Space:
         """The rows of an aligned table."""
         n_rows = len(table)
         numbers = np.empty((n_rows, len(self.places)))
-        for j, (column, places) in enumerate(self.places.items()):
-            numbers[:, j] = places(numbers_of(table[column]))
+        for j, (column, category_positions) in enumerate(self.places.items()):
+            numbers[:, j] = category_positions(numbers_of(table[column]))
         codes = np.empty((n_rows, len(self.codes)), dtype=np.int64)
         for j, (column, rank) in enumerate(self.codes.items()):
             codes[:, j] = rank[codes_of(table[column]) + 1]
-        left, right = self._features(numbers)
-        onehot = [codes[:, [j]] == each for j, each in enumerate(self.dense)]
+        left_features, right = self._features(numbers)
+        onehot = [codes[:, [j]] == code for j, code in enumerate(self.dense)]
         dense = np.hstack([np.empty((n_rows, 0)), *onehot]).astype(np.float32)
-        return RowPoints(numbers, codes, left, right, dense, self._rare(codes))
+        return RowPoints(numbers, codes, left_features, right, dense, self._rare(codes))
 
     def _features(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         # (x - y)^2 = x^2 + y^2 - 2xy of places; with p and q for "is there", and places 0 where
         # they are not: x^2 q - 2xy + p (y^2 + 1 - q) + (1 - p) q, which is 1 if one is missing
         x, y = numbers[:, ~self.holes] - 0.5, numbers[:, self.holes] - 0.5
-        there = ~np.isnan(y)
-        y = np.where(there, y, 0.0)
+        is_known = ~np.isnan(y)
+        y = np.where(is_known, y, 0.0)
         one = np.ones((len(numbers), 1))
         square = (x**2).sum(axis=1, keepdims=True)
-        left = [square, one, x, y**2, y, there, ~there]
-        right = [one, square + len(self.codes), -2.0 * x, there, -2.0 * y, y**2 + ~there, there]
-        return np.hstack(left), np.hstack(right)
+        left_columns = [square, one, x, y**2, y, is_known, ~is_known]
+        right = [
+            one,
+            square + len(self.codes),
+            -2.0 * x,
+            is_known,
+            -2.0 * y,
+            y**2 + ~is_known,
+            is_known,
+        ]
+        return np.hstack(left_columns), np.hstack(right)
 
     def _rare(self, codes: np.ndarray) -> Any:
         starts = np.cumsum([0] + [max(len(rank) - _DENSE, 0) for rank in self.codes.values()])
         rows, columns = np.nonzero(codes >= _DENSE)
-        places = codes[rows, columns] - _DENSE + starts[columns]
-        entries = (np.ones(len(rows), dtype=np.float32), (rows, places))
+        positions = codes[rows, columns] - _DENSE + starts[columns]
+        entries = (np.ones(len(rows), dtype=np.float32), (rows, positions))
         return scipy.sparse.csr_array(entries, shape=(len(codes), int(starts[-1])))
 
 
@@ -126,8 +134,8 @@ class _Places:
     """
 
     def __init__(self, column: np.ndarray) -> None:
-        known = column[~np.isnan(column)]
-        self.values, counts = np.unique(known if len(known) else np.zeros(1), return_counts=True)
+        values = column[~np.isnan(column)]
+        self.values, counts = np.unique(values if len(values) else np.zeros(1), return_counts=True)
         self.shares = (np.cumsum(counts) - counts / 2) / counts.sum()
 
     def __call__(self, column: np.ndarray) -> np.ndarray:
@@ -169,7 +177,7 @@ def nearest_rows(a: RowPoints, b: RowPoints, k: int, *, n_jobs: int | None = Non
     rare = [b.rare[block].T.tocsr() for block in blocks]
 
     def of_rows(rows: slice) -> np.ndarray:
-        found, places, own_rare = [], [], a.rare[rows]
+        nearest, candidates, own_rare = [], [], a.rare[rows]
         for block, of_block in zip(blocks, rare, strict=True):
             squared = a.left[rows] @ b.right[block].T
             squared -= a.dense[rows] @ b.dense[block].T  # the categories that two rows share
@@ -177,14 +185,14 @@ def nearest_rows(a: RowPoints, b: RowPoints, k: int, *, n_jobs: int | None = Non
                 both = (own_rare @ of_block).tocoo()
                 squared[both.coords] -= both.data
             for _ in range(min(_KEPT, squared.shape[1])):
-                least = squared.argmin(axis=1)[:, None]
-                found.append(np.take_along_axis(squared, least, axis=1))
-                places.append(block.start + least)
-                np.put_along_axis(squared, least, np.inf, axis=1)
-        squared = np.hstack(found)
+                smallest = squared.argmin(axis=1)[:, None]
+                nearest.append(np.take_along_axis(squared, smallest, axis=1))
+                candidates.append(block.start + smallest)
+                np.put_along_axis(squared, smallest, np.inf, axis=1)
+        squared = np.hstack(nearest)
         n_best = min(_CANDIDATES, squared.shape[1])
         best = np.argpartition(squared, n_best - 1, axis=1)[:, :n_best]
-        exact = _row_distances(a, rows, b, np.take_along_axis(np.hstack(places), best, axis=1))
+        exact = _row_distances(a, rows, b, np.take_along_axis(np.hstack(candidates), best, axis=1))
         none = np.full((len(exact), k), np.inf)
         return np.sort(np.hstack([exact, none]), axis=1)[:, :k]
 
@@ -196,13 +204,13 @@ def nearest_rows(a: RowPoints, b: RowPoints, k: int, *, n_jobs: int | None = Non
     return np.concatenate(parts)
 
 
-def _row_distances(a: RowPoints, rows: slice, b: RowPoints, others: np.ndarray) -> np.ndarray:
+def _row_distances(a: RowPoints, rows: slice, b: RowPoints, other_rows: np.ndarray) -> np.ndarray:
     """Distances of some rows of a to rows of b at these positions, (n_rows, n_others)."""
     numbers, codes = a.numbers[rows, None], a.codes[rows, None]
-    off = numbers - b.numbers[others]  # (rows, others, numbers)
-    one_missing = np.isnan(numbers) != np.isnan(b.numbers[others])
+    off = numbers - b.numbers[other_rows]  # (rows, others, numbers)
+    one_missing = np.isnan(numbers) != np.isnan(b.numbers[other_rows])
     squared = (np.where(np.isnan(off), one_missing, off) ** 2).sum(axis=2)
-    squared += (codes != b.codes[others]).sum(axis=2)
+    squared += (codes != b.codes[other_rows]).sum(axis=2)
     return np.sqrt(squared / a.n_columns)
 
 
@@ -330,13 +338,13 @@ def privacy(
     real = {_TRAIN: real_train, _HOLDOUT: holdout}
     aligned, sources = align_synthetic(real, synthetic, categorical)
     judge = _Judge(aligned, max_rows, seed_from(random_state), n_jobs)
-    found = (
+    measured = (
         (measure, source, (value, reference))
         for label, source in sources.items()
         for measure, value, reference in judge.measures(label)
     )
     rows = []
-    for measure, source, pairs in by_source(found):
+    for measure, source, pairs in by_source(measured):
         values, references = zip(*pairs, strict=True)
         note = judge.note if measure not in _COPIES else ""
         about = (float(np.mean(references)), measure in _LESS_IS_SAFER, note)
@@ -440,7 +448,7 @@ def _n_near(
 
 
 def _drawn_rows(table: pd.DataFrame, n_rows: int, seed: int) -> pd.DataFrame:
-    """Return at most so many rows, drawn from the seed and the table alone."""
+    """Draw at most ``n_rows`` rows, which depend on the seed and the table only."""
     if len(table) <= n_rows:
         return table
     return table.iloc[np.random.default_rng(seed).permutation(len(table))[:n_rows]]
@@ -452,7 +460,7 @@ class _Judge:
     def __init__(self, tables: AlignedTables, max_rows: int, seed: int, n_jobs: int | None) -> None:
         self.tables, self.max_rows, self.seed, self.n_jobs = tables, max_rows, seed, n_jobs
         n_rows = min(len(tables[_TRAIN]), len(tables[_HOLDOUT]), max_rows)
-        parts = [_drawn_rows(tables[each], n_rows, seed) for each in (_TRAIN, _HOLDOUT)]
+        parts = [_drawn_rows(tables[label], n_rows, seed) for label in (_TRAIN, _HOLDOUT)]
         # Both alike: where the rows trained on are sparse by chance, their places alone would be
         # narrow, and the rows that fall there, all others, be near to each other.
         self.space = Space(tables, pd.concat(parts, ignore_index=True))
@@ -469,14 +477,20 @@ class _Judge:
 
         synthetic = self.space.points(_drawn_rows(self.tables[name], self.max_rows, self.seed))
         real = self.train, self.holdout
-        train, holdout = (nearest_rows(synthetic, each, 2, n_jobs=self.n_jobs) for each in real)
+        train, holdout = (
+            nearest_rows(synthetic, real_rows, 2, n_jobs=self.n_jobs) for real_rows in real
+        )
         near, far = train[:, 0], holdout[:, 0]
         yield "share_closer_to_train", float(((near < far) + 0.5 * (near == far)).mean()), 0.5
         for short, q in (("median", 0.5), ("p05", 0.05)):
             yield f"dcr_{short}", float(np.quantile(near, q)), float(np.quantile(far, q))
-        ratios, others = _ratios(train), _ratios(holdout)
+        ratios, other_ratios = _ratios(train), _ratios(holdout)
         for short, q in (("median", 0.5), ("p05", 0.05)):
-            yield f"nndr_{short}", float(np.quantile(ratios, q)), float(np.quantile(others, q))
+            yield (
+                f"nndr_{short}",
+                float(np.quantile(ratios, q)),
+                float(np.quantile(other_ratios, q)),
+            )
         keys = self._keys(name)
         copied = np.isin(keys, self.keys)
         yield "copies", float(copied.sum()), self.known * len(copied)
@@ -484,7 +498,9 @@ class _Judge:
         unseen = float(np.isin(keys, self.holdout_keys).sum())
         yield "holdout_copies", unseen, self.holdout_known * len(keys)
         members = np.repeat([1, 0], [len(self.train), len(self.holdout)])
-        nearness = [-nearest_rows(each, synthetic, 1, n_jobs=self.n_jobs)[:, 0] for each in real]
+        nearness = [
+            -nearest_rows(real_rows, synthetic, 1, n_jobs=self.n_jobs)[:, 0] for real_rows in real
+        ]
         yield "membership_auc", float(roc_auc_score(members, np.concatenate(nearness))), 0.5
 
     def _keys(self, name: str) -> np.ndarray:

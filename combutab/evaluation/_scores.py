@@ -1,4 +1,4 @@
-"""Scores of predictions on rows that were not trained on, with a baseline's beside them."""
+"""Scores of predictions on rows that were not trained on, and of a baseline."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from combutab.core.splits import group_codes
 from combutab.core.text import counted
 from combutab.evaluation._intervals import Bootstrap, draw_samples, reason_for_no_interval
 
-# ---- Scores, and what they are computed from -----------------------------------------------------
+# ---- Scores of predictions -----------------------------------------------------------------------
 
 _FEW = 10  # classes, for a confusion matrix
 _QUANTILES = (0.25, 0.5, 0.75, 0.9, 0.95, 1.0)
@@ -103,17 +103,19 @@ class PredictionScores:
         for _, row in self.table.iterrows():
             cells = {"score": _written(row["score"]), "baseline": _written(row["baseline"])}
             if np.isfinite(self.table["low"]).any():
-                known = np.isfinite(row["low"])
-                interval = f"{_written(row['low'])} to {_written(row['high'])}" if known else ""
+                has_interval = np.isfinite(row["low"])
+                interval = (
+                    f"{_written(row['low'])} to {_written(row['high'])}" if has_interval else ""
+                )
                 cells = {"score": cells["score"], "95 % interval": interval, **cells}
             rows[row["title"]] = cells
         return pd.DataFrame.from_dict(rows, orient="index")
 
     @property
     def _head(self) -> str:
-        aside = "" if self.rows is None else " set aside"
+        set_aside = "" if self.rows is None else " set aside"
         rows = counted(self.n_rows, "row")
-        head = f"Scores on {rows}{aside}. The baseline predicts {self.baseline}."
+        head = f"Scores on {rows}{set_aside}. The baseline predicts {self.baseline}."
         if self.no_interval:
             head = f"{head} There are {self.no_interval}."
         if self.y_true.ndim > 1 or self.classes is None or len(self.classes) != 2:
@@ -154,8 +156,8 @@ def _written(value: float) -> str:
 
 
 def _written_errors(errors: pd.DataFrame) -> pd.DataFrame:
-    shown = errors.map(_written)
-    return shown.set_axis([f"{100 * share:g} %" for share in errors.index])
+    formatted = errors.map(_written)
+    return formatted.set_axis([f"{100 * share:g} %" for share in errors.index])
 
 
 def evaluate_predictions(
@@ -349,7 +351,7 @@ def _resampling(
     n_rows: int,
     inflation: float = 1.0,
 ) -> tuple[Bootstrap, str]:
-    """Bootstrap samples of scored rows, and why there are none where there are none."""
+    """Bootstrap samples of the scored rows, or the reason why there are none."""
     n_groups = None if groups is None else len(np.unique(groups))
     if not n_resamples or n_rows >= _TOO_MANY:
         return Bootstrap([], n_rows), ""
@@ -425,8 +427,8 @@ def _class_scores(
         description = "the frequencies of the labels"
     else:
         train_positions = pd.Index(classes).get_indexer(pd.Index(train))
-        known = train_positions[train_positions >= 0]
-        baseline = guess_targets("", known, len(y), len(classes))
+        known_positions = train_positions[train_positions >= 0]
+        baseline = guess_targets("", known_positions, len(y), len(classes))
         label = classes.tolist()[baseline[0][0]]
         description = f"the class frequencies (most frequent: {label!r})"
         if len(classes) == 2:

@@ -1,4 +1,4 @@
-"""Intervals, tests and ranks of scores on the same resamples, and sentences of what they found."""
+"""Intervals, tests and ranks of scores on the same resamples, and their results in sentences."""
 
 from __future__ import annotations
 
@@ -375,7 +375,7 @@ def _signed_rank_tail(ranks: NDArray[np.float64], at_most: float) -> float:
     return float(distribution[: round(2.0 * at_most) + 1].sum())
 
 
-# ---- Mean ranks, and all models beside the best: which are not significantly different from it
+# ---- Mean ranks, and tests of all models against the best one ------------------------------------
 
 TESTS = ("corrected-t", "wilcoxon")
 
@@ -498,12 +498,12 @@ def compare_with_best(
     table = pd.DataFrame(rows)
     table["mean_rank"] = mean_ranks(wide, greater_is_better=greater_is_better).to_numpy()
 
-    best, *others = (wide[name].to_numpy() for name in wide)
+    best, *other_scores = (wide[name].to_numpy() for name in wide)
     raw = [
-        corrected_resampled_ttest(best, other, n_train=n_train, n_test=n_test).pvalue
+        corrected_resampled_ttest(best, scores_of_other, n_train=n_train, n_test=n_test).pvalue
         if test == "corrected-t"
-        else wilcoxon(best, other).pvalue
-        for other in others
+        else wilcoxon(best, scores_of_other).pvalue
+        for scores_of_other in other_scores
     ]
     table["p"] = [np.nan, *holm(raw)]
     table["distinguishable"] = table["p"] < alpha
@@ -631,13 +631,13 @@ def compare_pairs(
         raise ValueError(f"at least 2 values of {group!r} are needed to compare, got 1")
     wide = best_first(wide, greater_is_better=greater_is_better)
     rows = []
-    for (name, a), (other, b) in itertools.combinations(wide.items(), 2):
+    for (name, a), (second_name, b) in itertools.combinations(wide.items(), 2):
         interval = bootstrap_interval(a - b, confidence=1.0 - alpha, random_state=random_state)
         corrected = corrected_resampled_ttest(a, b, n_train=n_train, n_test=n_test)
         rows.append(
             {
                 group: name,
-                f"other_{group}": other,
+                f"other_{group}": second_name,
                 "difference": interval.mean,
                 "bootstrap_low": interval.low,
                 "bootstrap_high": interval.high,
@@ -773,9 +773,9 @@ def nemenyi(
     ranks = mean_ranks(scores, greater_is_better=greater_is_better)
     ranks = ranks.iloc[np.argsort(ranks.to_numpy(), kind="stable")]
     names, values = ranks.index, ranks.to_numpy()
-    apart = np.abs(values[:, None] - values)
+    rank_differences = np.abs(values[:, None] - values)
     p = stats.studentized_range.sf(
-        apart / _rank_scale(len(names), len(scores)), len(names), math.inf
+        rank_differences / _rank_scale(len(names), len(scores)), len(names), math.inf
     )
     critical = critical_difference(len(names), len(scores), alpha)
     return NemenyiResult(
@@ -783,7 +783,9 @@ def nemenyi(
         friedman=test,
         critical_difference=critical,
         p=pd.DataFrame(p, index=names, columns=names),
-        cliques=maximal_cliques(pd.DataFrame(apart <= critical, index=names, columns=names)),
+        cliques=maximal_cliques(
+            pd.DataFrame(rank_differences <= critical, index=names, columns=names)
+        ),
         alpha=alpha,
         n_rows=len(scores),
         rows=_what_rows_are(scores.index),
@@ -809,11 +811,11 @@ def maximal_cliques(alike: pd.DataFrame) -> tuple[Clique, ...]:
     Communications of the ACM 16, 1973.
     """
     neighbours = [set(np.flatnonzero(row)) - {i} for i, row in enumerate(alike.to_numpy())]
-    found: list[list[int]] = []
+    cliques: list[list[int]] = []
 
     def grow(clique: set[int], candidates: set[int], seen: set[int]) -> None:
         if not candidates and not seen:
-            found.append(sorted(clique))
+            cliques.append(sorted(clique))
             return
         # Of a pivot and its neighbours, a group without the pivot holds a stranger to it
         pivot = max(candidates | seen, key=lambda i: len(neighbours[i] & candidates))
@@ -823,7 +825,7 @@ def maximal_cliques(alike: pd.DataFrame) -> tuple[Clique, ...]:
 
     grow(set(), set(range(len(alike))), set())
     labels = list(alike.index)
-    return tuple(tuple(labels[i] for i in clique) for clique in sorted(found) if len(clique) > 1)
+    return tuple(tuple(labels[i] for i in clique) for clique in sorted(cliques) if len(clique) > 1)
 
 
 def plural(word: str) -> str:
@@ -839,7 +841,7 @@ def _what_rows_are(index: pd.Index) -> str:
     return "data sets" if index.name is None else plural(str(index.name).replace("_", " "))
 
 
-# ---- What the tests found, in sentences ----------------------------------------------------------
+# ---- Results of the tests in sentences -----------------------------------------------------------
 
 
 def summarise(comparison: pd.DataFrame, *, score: str = "score", alpha: float = 0.05) -> str:
@@ -871,21 +873,21 @@ def summarise(comparison: pd.DataFrame, *, score: str = "score", alpha: float = 
     Significantly different from combu at the 5 % level: relu (p = 0.00053).
     """
     group = comparison.columns[0]
-    best, others = comparison.iloc[0], comparison.iloc[1:]
+    best, others_table = comparison.iloc[0], comparison.iloc[1:]
     k, name = int(best["n_resamples"]), best[group]
     ends = interval_words(best["low"], best["high"])
     interval = f" ({100 * (1 - alpha):g} % interval {ends}) over" if ends else ", the same in all"
     lines = [f"{name} has the best mean {score}: {best['mean']:.4g}{interval} {k} resamples."]
     for verdict, differ in (("Not significantly", False), ("Significantly", True)):
-        rows = others[others["distinguishable"].astype(bool) == differ]
+        rows = others_table[others_table["distinguishable"].astype(bool) == differ]
         if len(rows):
             names = zip(rows[group], rows["p"], strict=True)
-            listed = ", ".join(f"{other} ({p_words(p)})" for other, p in names)
+            listed = ", ".join(f"{other_name} ({p_words(p)})" for other_name, p in names)
             lines.append(
                 f"{verdict} different from {name} at the {100 * alpha:g} % level: {listed}."
             )
     if best["test"] == "wilcoxon":
-        lines += _wilcoxon_is_blind(k, len(others), alpha)
+        lines += _wilcoxon_is_blind(k, len(others_table), alpha)
     return "\n".join(lines)
 
 
@@ -921,12 +923,12 @@ def summarise_nemenyi(result: NemenyiResult) -> str:
     )
     none = f"no {model} is significantly different from any other"
     losers = [tuple(ranks.index[ranks - rank > result.critical_difference]) for rank in ranks]
-    found = (
+    conclusion = (
         f": the {models} differ" if result.differ else f" finds no difference between the {models}"
     )
     listed = ", ".join(f"{name} {rank:.2f}" for name, rank in ranks.items())
     lines = [
-        f"Friedman's test over {rows}{found} (p {p}).",
+        f"Friedman's test over {rows}{conclusion} (p {p}).",
         f"Mean ranks, 1 is the best: {listed}.",
     ]
     if not result.differ:
@@ -986,7 +988,7 @@ def summarise_pairs(pairs: pd.DataFrame, *, score: str = "score", alpha: float =
     With 4 resamples and 3 comparison(s) the Wilcoxon test cannot find any difference: its adjusted
     p-value is at least 0.38. More resamples are needed.
     """
-    group, other = pairs.columns[:2]
+    group, second = pairs.columns[:2]
     model, n_resamples = _word(group), int(pairs["n_resamples"].iloc[0])
     differ = pairs["distinguishable"].astype(bool)
     design = (
@@ -997,7 +999,7 @@ def summarise_pairs(pairs: pd.DataFrame, *, score: str = "score", alpha: float =
         first = pairs.nsmallest(1, "p_corrected_t").iloc[0]
         lines = [
             f"No {model} is significantly different from any other {design}.",
-            f"The smallest p-value is that of {first[group]} and {first[other]} "
+            f"The smallest p-value is that of {first[group]} and {first[second]} "
             f"({p_words(first['p_corrected_t'])}).",
         ]
     else:
@@ -1006,16 +1008,18 @@ def summarise_pairs(pairs: pd.DataFrame, *, score: str = "score", alpha: float =
             f"{design}."
         ]
         if not differ.all():
-            names = list(dict.fromkeys([*pairs[group], *pairs[other]]))
+            names = list(dict.fromkeys([*pairs[group], *pairs[second]]))
             alike = np.zeros((len(names), len(names)), dtype=bool)
-            for pair in pairs.loc[~differ, [group, other]].to_numpy():
-                one, two = map(names.index, pair)
-                alike[one, two] = alike[two, one] = True
+            for pair in pairs.loc[~differ, [group, second]].to_numpy():
+                first_position, second_position = map(names.index, pair)
+                alike[first_position, second_position] = alike[second_position, first_position] = (
+                    True
+                )
             cliques = maximal_cliques(pd.DataFrame(alike, index=names, columns=names))
             listed = _listed_cliques(cliques)
             lines.append(f"These are not significantly different: {listed}.")
         for name, rows in pairs[differ].groupby(group, sort=False):
-            columns = (rows[each] for each in (other, "difference", "p_corrected_t"))
+            columns = (rows[column] for column in (second, "difference", "p_corrected_t"))
             worse = (
                 f"{loser} ({score} {by:+.3g}, {p_words(p)})"
                 for loser, by, p in zip(*columns, strict=True)
@@ -1080,13 +1084,13 @@ def p_words(p: float) -> str:
 
 
 def _wilcoxon_is_blind(n_resamples: int, n_comparisons: int, alpha: float) -> list[str]:
-    """Say so, where even the smallest exact p-value is no less than alpha after Holm."""
-    least = min(1.0, n_comparisons * 2.0 ** (1 - n_resamples))
-    if not n_comparisons or least < alpha:
+    """Warn if even the smallest possible p-value, adjusted by Holm, is not below alpha."""
+    smallest = min(1.0, n_comparisons * 2.0 ** (1 - n_resamples))
+    if not n_comparisons or smallest < alpha:
         return []
     return [
         f"With {n_resamples} resamples and {n_comparisons} comparison(s) the Wilcoxon test cannot "
-        f"find any difference: its adjusted p-value is at least {least:.2g}. More resamples are "
+        f"find any difference: its adjusted p-value is at least {smallest:.2g}. More resamples are "
         "needed."
     ]
 
@@ -1104,5 +1108,5 @@ def _listed_cliques(cliques: Iterable[Clique]) -> str:
 
 
 def _enumerated(names: Iterable[object]) -> str:
-    *others, last = map(str, names)
-    return f"{', '.join(others)} and {last}" if others else last
+    *first_names, last_name = map(str, names)
+    return f"{', '.join(first_names)} and {last_name}" if first_names else last_name

@@ -31,7 +31,7 @@ from combutab.core.text import counted, known_instead, no_column
 from combutab.evaluation import find_metric
 from combutab.preprocessing import ColumnKind, as_numpy, as_pandas, column_kind
 
-# ---- What is explained: a table as a frame, and which number a model gives for a row -------------
+# ---- The explained table as a data frame, and the explained output of the model ------------------
 
 
 def as_frame(estimator: Any, X: Any, name: str = "X") -> pd.DataFrame:
@@ -45,9 +45,9 @@ def as_frame(estimator: Any, X: Any, name: str = "X") -> pd.DataFrame:
         X = X.toarray()
     if not isinstance(X, pd.DataFrame):
         X = pd.DataFrame(np.asarray(X))
-        known = getattr(estimator, "feature_names_in_", None)
-        if known is not None and len(known) == X.shape[1]:
-            X.columns = pd.Index(known)
+        feature_names = getattr(estimator, "feature_names_in_", None)
+        if feature_names is not None and len(feature_names) == X.shape[1]:
+            X.columns = pd.Index(feature_names)
     if not len(X):
         raise ValueError(f"{name} has no rows")
     if not X.columns.is_unique:
@@ -115,16 +115,16 @@ class Outputs:
         return self.labels.index(target)
 
 
-def sampled_rows(n_rows: int, most: int | None, rng: np.random.Generator) -> np.ndarray:
-    """Positions of all rows, or of so many, drawn without replacement, in order."""
-    if most is None or n_rows <= most:
+def sampled_rows(n_rows: int, max_rows: int | None, rng: np.random.Generator) -> np.ndarray:
+    """Positions of all rows, or of ``max_rows`` of them drawn without replacement, in order."""
+    if max_rows is None or n_rows <= max_rows:
         return np.arange(n_rows)
-    return np.sort(rng.choice(n_rows, most, replace=False))
+    return np.sort(rng.choice(n_rows, max_rows, replace=False))
 
 
-def _check_least(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+def _check_least(name: str, value: Any, minimum: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < minimum:
+        raise ValueError(f"{name} must be an integer of at least {minimum}, got {value!r}")
 
 
 # ---- Permutation importance ----------------------------------------------------------------------
@@ -247,19 +247,25 @@ def permutation_importance(
     rows, scores, n_rows = np.arange(len(X)), [], min(len(X), max_samples)
     decreases = np.empty((n_repeats, X.shape[1]))
     for repeat in range(n_repeats):
-        seed, shuffle = (int(each) for each in rng.integers(2**31, size=2))
+        seed, shuffle = (int(number) for number in rng.integers(2**31, size=2))
         drawn = resample(rows, n_samples=n_rows, stratify=strata, random_state=seed)
-        sample, own = X.iloc[drawn].reset_index(drop=True), labels[drawn]
-        scores.append(float(scorer(estimator, sample, own)))
+        sample, sample_labels = X.iloc[drawn].reset_index(drop=True), labels[drawn]
+        scores.append(float(scorer(estimator, sample, sample_labels)))
         if not np.isfinite(scores[-1]):
             raise ValueError(
                 f"{name} is {scores[-1]} on {counted(len(X), 'row')}; use another metric, or more "
                 "rows"
             )
-        found = inspection.permutation_importance(
-            estimator, sample, own, scoring=scorer, n_repeats=1, n_jobs=n_jobs, random_state=shuffle
+        result = inspection.permutation_importance(
+            estimator,
+            sample,
+            sample_labels,
+            scoring=scorer,
+            n_repeats=1,
+            n_jobs=n_jobs,
+            random_state=shuffle,
         )
-        decreases[repeat] = found.importances[:, 0]
+        decreases[repeat] = result.importances[:, 0]
     mean, spread = decreases.mean(0), decreases.std(0, ddof=1)
     # of one bootstrap sample: what new rows would bring
     half = stats.t.ppf(0.975, n_repeats - 1) * spread
@@ -360,9 +366,9 @@ class PartialDependence:
         parts = []
         for name, rows in zip(self.average.columns, self.individual, strict=True):
             low, high = np.quantile(rows, [0.05, 0.95], axis=0)
-            given = {"column": self.column, "value": self.values, "output": name}
-            found = {"mean": self.average[name].to_numpy(), "low": low, "high": high}
-            parts.append(pd.DataFrame({**given, **found}))
+            index_columns = {"column": self.column, "value": self.values, "output": name}
+            predictions = {"mean": self.average[name].to_numpy(), "low": low, "high": high}
+            parts.append(pd.DataFrame({**index_columns, **predictions}))
         return pd.concat(parts, ignore_index=True)
 
 
@@ -440,30 +446,32 @@ def partial_dependence(
         if name not in frame.columns:
             raise ValueError(no_column(name, frame.columns))
     outputs = Outputs.of(estimator, frame)
-    names, place = outputs.names, outputs.find(target)
+    names, position = outputs.names, outputs.find(target)
     if (
-        outputs.multilabel and len(names) == 2 and place == 0
+        outputs.multilabel and len(names) == 2 and position == 0
     ):  # which scikit-learn takes for two classes
         raise ValueError(
             f"of two labels there is the partial dependence of the second only, got {target=}; fit "
             "a classifier for this label"
         )
     rows = sampled_rows(len(frame), max_samples, as_generator(random_state))
-    found = []
+    results = []
     for name in chosen:
         values, categorical = _values_to_set(estimator, frame, name, n_values)
         if values:
             individual = _set_in_turn(estimator, frame.iloc[rows], name, values, categorical)
-            own = names if len(individual) > 1 else [names[-1]]  # of two classes, the second
-            if place is not None and len(individual) > 1:
-                individual, own = individual[place : place + 1], [names[place]]
-            elif place == 0 and len(names) == 2:
+            output_names = (
+                names if len(individual) > 1 else [names[-1]]
+            )  # of two classes, the second
+            if position is not None and len(individual) > 1:
+                individual, output_names = individual[position : position + 1], [names[position]]
+            elif position == 0 and len(names) == 2:
                 has_probabilities = hasattr(estimator, "predict_proba")
                 individual = 1 - individual if has_probabilities else -individual
-                own = [names[0]]
-            average = pd.DataFrame(individual.mean(1).T, columns=own)
-            found.append(PartialDependence(name, values, categorical, average, individual))
-    return found
+                output_names = [names[0]]
+            average = pd.DataFrame(individual.mean(1).T, columns=output_names)
+            results.append(PartialDependence(name, values, categorical, average, individual))
+    return results
 
 
 def _values_to_set(
@@ -472,8 +480,8 @@ def _values_to_set(
     """The values that a column is set to, and whether they are categories."""
     column = frame[name].dropna()
     kinds = getattr(getattr(estimator, "encoder_", None), "kinds_", None)
-    place = int(frame.columns.get_indexer(pd.Index([name]))[0])
-    kind = column_kind(column) if kinds is None else kinds[place]
+    position = int(frame.columns.get_indexer(pd.Index([name]))[0])
+    kind = column_kind(column) if kinds is None else kinds[position]
     ordered = kind in (ColumnKind.NUMBER, ColumnKind.DATETIME, ColumnKind.TIMEDELTA)
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.astype(object)
@@ -493,7 +501,7 @@ def _set_in_turn(
     estimator: Any, frame: pd.DataFrame, name: Hashable, values: list[Any], categorical: bool
 ) -> np.ndarray:
     """Predictions with a column set to each value: (n_outputs, n_rows, n_values)."""
-    place = int(frame.columns.get_indexer(pd.Index([name]))[0])
+    position = int(frame.columns.get_indexer(pd.Index([name]))[0])
     grid = np.empty(len(values), dtype=object)
     grid[:] = values
     if column_kind(frame[name], by_dtype=True) == ColumnKind.NUMBER:
@@ -504,13 +512,13 @@ def _set_in_turn(
     with warnings.catch_warnings():
         # a value in all rows may be one that fit has not kept
         warnings.filterwarnings("ignore", "hardly a row of", UserWarning)
-        found = inspection.partial_dependence(
+        result = inspection.partial_dependence(
             estimator,
             frame,
-            [place],
-            custom_values={place: grid},
+            [position],
+            custom_values={position: grid},
             kind="individual",
             method="brute",
         )
-    individual: np.ndarray = np.asarray(found["individual"], dtype=np.float64)
+    individual: np.ndarray = np.asarray(result["individual"], dtype=np.float64)
     return individual

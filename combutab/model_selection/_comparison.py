@@ -185,8 +185,8 @@ def shown_range(
     (0.2, 0.8)
     """
     folds = results.groupby(["activation", "fold"])[metric].mean()
-    known = folds[folds.index.get_level_values("activation").isin(summary["activation"])]
-    values = np.concatenate([known, summary["low"], summary["high"]])
+    complete_folds = folds[folds.index.get_level_values("activation").isin(summary["activation"])]
+    values = np.concatenate([complete_folds, summary["low"], summary["high"]])
     low, high = float(values.min()), float(values.max())
     room = _WIDER * ((high - low) or 0.05 * abs(low) or 0.5)
     for _, line in baselines.iterrows():
@@ -239,7 +239,7 @@ class _NetworkCounter(Callback):
         self.finished = 0.0
 
     def count(self, n_networks: float) -> None:
-        """Take note that so many networks are trained, here and in other threads."""
+        """Set the number of networks that are trained, here and in other threads."""
         self.finished = n_networks
         self.progress(n_networks)
 
@@ -396,7 +396,7 @@ def _boosting(plan: ComparisonPlan, n_dense: int, cardinalities: Sequence[int]) 
     )
 
 
-# ---- Activations beside baselines: who beats the guess, and what is to be said of it -------------
+# ---- Tests of activations against baselines, and the result in sentences -------------------------
 
 _ALPHA = 0.05
 
@@ -416,12 +416,14 @@ def judge(
         str(name): rows.sort_values("fold")[plan.metric].to_numpy()
         for name, rows in scored.groupby("baseline", sort=False)
     }
-    known = {name: scores for name, scores in by_name.items() if np.isfinite(scores).all()}
+    complete = {name: scores for name, scores in by_name.items() if np.isfinite(scores).all()}
     best = next(iter(nets.values()))
-    others = [name for name in known if name != "guess"]
-    p = dict(zip(others, holm([plan.p_value(best, known[name]) for name in others]), strict=True))
-    if "guess" in known:
-        p["guess"] = holm([plan.p_value(scores, known["guess"]) for scores in nets.values()])[0]
+    learners = [name for name in complete if name != "guess"]
+    p = dict(
+        zip(learners, holm([plan.p_value(best, complete[name]) for name in learners]), strict=True)
+    )
+    if "guess" in complete:
+        p["guess"] = holm([plan.p_value(scores, complete["guess"]) for scores in nets.values()])[0]
         metric = plan.guess_metric
         guess = scored[scored["baseline"] == "guess"].sort_values("fold")[metric].to_numpy()
         tested = _fold_means(results, summary, metric).values()
@@ -429,12 +431,12 @@ def judge(
         better = [plan.is_better(scores.mean(), guess.mean(), metric) for scores in tested]
         summary = summary.assign(p_guess=p_guess, beats_guess=(p_guess < _ALPHA) & better)
     rows = []
-    for name, scores in known.items():
+    for name, scores in complete.items():
         interval = corrected_interval(scores, n_train=plan.n_train, n_test=plan.n_test)
         low, high = np.clip([interval.low, interval.high], plan.measure.low, plan.measure.high)
         rows.append({"baseline": name, "mean": interval.mean, "low": low, "high": high})
     table = pd.DataFrame(rows, columns=["baseline", "mean", "low", "high"])
-    table["p"] = [float(p[name]) for name in known]
+    table["p"] = [float(p[name]) for name in complete]
     table["distinguishable"] = table["p"] < _ALPHA
     table["n_resamples"] = len(plan.splits)
     table["test"] = plan.test
@@ -452,9 +454,10 @@ def _fold_means(results: pd.DataFrame, summary: pd.DataFrame, metric: str) -> di
 def other_measures(
     plan: ComparisonPlan, summary: pd.DataFrame, results: pd.DataFrame, scored: pd.DataFrame
 ) -> str:
-    """Name the measures by which an activation beats the guess, where the best does not by the own.
+    """Name the metrics by which an activation beats the guess, if the best one does not.
 
-    All activations and measures are tested together, with Holm's correction; "" if there is none.
+    All activations and metrics are tested together, with Holm's correction. The sentence is empty
+    if there is no such metric.
     """
     if "beats_guess" not in summary or summary["beats_guess"].iloc[0]:
         return ""
@@ -472,8 +475,8 @@ def other_measures(
     for (metric, ahead, _, words), p in zip(tested, corrected, strict=True):
         if p < _ALPHA and ahead > best.get(metric, (0.0, ""))[0]:
             best[metric] = ahead, f"{words}, {p_words(p)})"
-    named = _and(f"by {words}" for _, words in best.values()) if best else ""
-    return f"Some activation is significantly better than guessing {named}." if best else ""
+    listing = _and(f"by {words}" for _, words in best.values()) if best else ""
+    return f"Some activation is significantly better than guessing {listing}." if best else ""
 
 
 def sentences(
@@ -485,13 +488,13 @@ def sentences(
     others_beat: str,
 ) -> list[str]:
     """Say the summary in sentences, the verdict first; ``others_beat`` is `other_measures`."""
-    first, *others = summarise(summary, score=plan.measure.title).splitlines()
+    first, *other_lines = summarise(summary, score=plan.measure.title).splitlines()
     guesses = scored[scored["baseline"] == "guess"]
     lines = [first]
     if "beats_guess" in summary:
         lines = _guess_sentences(plan, first, summary, results, guesses, others_beat)
     lines += _learner_sentences(plan, summary, baselines[baselines["baseline"] != "guess"])
-    lines += [*others, _measures_sentence(plan, summary, results, guesses)]
+    lines += [*other_lines, _measures_sentence(plan, summary, results, guesses)]
     return [*lines, *_constant_sentences(plan, results)]
 
 
@@ -540,7 +543,7 @@ def _guess_sentences(
 
 
 def _no_better_words(plan: ComparisonPlan, best: pd.Series, guess: float) -> list[str]:
-    """Say so where the guess is as good by the metric, which goes by predicted labels."""
+    """Sentence for a guess that is as good by a metric of predicted labels."""
     if plan.is_better(best["mean"], guess):
         return []
     return [
@@ -554,20 +557,22 @@ def _measures_sentence(
 ) -> str:
     """Give the best activation's mean by the other measures, and their units."""
     best = summary["activation"].iloc[0]
-    named: list[str] = []
+    scores_listed: list[str] = []
     units: dict[str, list[str]] = {}
     for metric, measure in METRICS[plan.task].items():
         score = _mean_score(results, best, metric)
         if metric not in (plan.metric, *NOT_SHOWN) and np.isfinite(score):
             guess = f" (guessing {guesses[metric].mean():.3g})" if len(guesses) else ""
-            named.append(f"{measure.title} {score:.4g}{guess}")
+            scores_listed.append(f"{measure.title} {score:.4g}{guess}")
             if measure.unit:
                 units.setdefault(measure.unit, []).append(measure.title)
-    told = [
+    units_listed = [
         f"{_and(titles)} {'are' if len(titles) > 1 else 'is'} in {unit}"
         for unit, titles in units.items()
     ]
-    return f"Other metrics of {best}: {_and(named)}." + (f" {_and(told)}." if told else "")
+    return f"Other metrics of {best}: {_and(scores_listed)}." + (
+        f" {_and(units_listed)}." if units_listed else ""
+    )
 
 
 def _mean_score(results: pd.DataFrame, activation: str, metric: str) -> float:
@@ -575,32 +580,32 @@ def _mean_score(results: pd.DataFrame, activation: str, metric: str) -> float:
 
 
 def _beating_words(what: str, rows: pd.DataFrame) -> list[str]:
-    named = (
+    names_and_p = (
         f"{name} ({p_words(p)})"
         for name, p in zip(rows["activation"], rows["p_guess"], strict=True)
     )
-    return [f"{what}: {', '.join(named)}."] if len(rows) else []
+    return [f"{what}: {', '.join(names_and_p)}."] if len(rows) else []
 
 
 def _learner_sentences(
     plan: ComparisonPlan, summary: pd.DataFrame, learners: pd.DataFrame
 ) -> list[str]:
-    """The best activation beside the baselines that learn."""
+    """Compare the best activation with the trained baselines."""
     best = summary.iloc[0]
     better = learners["mean"].map(lambda mean: plan.is_better(mean, best["mean"]))
-    apart = learners["distinguishable"].astype(bool)
+    differs = learners["distinguishable"].astype(bool)
     lines = []
     for rows, verdict in (
-        (learners[apart & better], f"Better than {best['activation']}"),
-        (learners[~apart], f"Baselines not significantly different from {best['activation']}"),
-        (learners[apart & ~better], f"Worse than {best['activation']}"),
+        (learners[differs & better], f"Better than {best['activation']}"),
+        (learners[~differs], f"Baselines not significantly different from {best['activation']}"),
+        (learners[differs & ~better], f"Worse than {best['activation']}"),
     ):
-        named = [
+        names_and_scores = [
             f"{name} {mean:.4g} ({p_words(p)})"
             for name, mean, p in rows[["baseline", "mean", "p"]].to_numpy()
         ]
-        if named:
-            lines.append(f"{verdict}: {', '.join(named)}.")
+        if names_and_scores:
+            lines.append(f"{verdict}: {', '.join(names_and_scores)}.")
     return lines
 
 
@@ -758,17 +763,17 @@ def _train_and_score(
     train = [plan.rows(rows) for rows, _ in plan.splits]
     test = [plan.rows(rows) for _, rows in plan.splits]
     groups = [plan.groups_of(rows) for rows, _ in plan.splits]
-    places: list[dict[str, Any]] = [
+    keys: list[dict[str, Any]] = [
         {"activation": name, "fold": fold, "seed": seed}
         for name in plan.activations
         for fold in range(len(plan.splits))
         for seed in range(plan.seeds)
     ]
-    records = [journal.get(**place) for place in places]
-    kept = {i for i, record in enumerate(records) if record is not None}
+    records = [journal.get(**key) for key in keys]
+    stored = {i for i, record in enumerate(records) if record is not None}
     tasks = [
         FitTask(plan.estimator(name, fold, seed), X, y, data_key=fold, groups=groups[fold])
-        for name, fold, seed in (place.values() for place in places)
+        for name, fold, seed in (key.values() for key in keys)
         for X, y in (train[fold],)
     ]
     bugs: list[Exception] = []
@@ -776,14 +781,14 @@ def _train_and_score(
     def keep(outcomes: Mapping[int, FitOutcome]) -> None:
         new = []
         for i, outcome in outcomes.items():
-            place, estimator = places[i], tasks[i].estimator
-            if i not in kept:
+            key, estimator = keys[i], tasks[i].estimator
+            if i not in stored:
                 try:
-                    scores = _scored_record(plan, estimator, outcome, *test[place["fold"]])
+                    scores = _scored_record(plan, estimator, outcome, *test[key["fold"]])
                 except Exception as bug:  # raised once the others are kept
                     bugs.append(bug)
                     continue
-                new.append(place | scores)
+                new.append(key | scores)
                 records[i] = new[-1]
             estimator.__dict__.clear()  # let go: all networks' copies take memory
         journal.add(new)
@@ -798,7 +803,7 @@ def _train_and_score(
             callbacks=callbacks,
             on_progress=counter.count,
             on_fitted=keep,
-            skip=kept,
+            skip=stored,
         )
     if bugs:
         raise bugs[0]

@@ -28,7 +28,7 @@ Record = dict[str, Any]
 
 
 class Journal:
-    """A file of one JSON a line: what is compared, then a record a fit; without a path, nothing.
+    """A file of JSON lines: the plan, then one record per fit; without a path, nothing is stored.
 
     Nothing is written before the first record. A last line that was cut off is left out. Raises
     ComparisonError if the file is of other data, settings or versions, or no such file.
@@ -64,8 +64,8 @@ class Journal:
         try:
             if not self.path.exists():
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                with whole_file(self.path) as place:
-                    place.write_bytes(json.dumps(self._head).encode() + b"\n")
+                with whole_file(self.path) as temporary:
+                    temporary.write_bytes(json.dumps(self._head).encode() + b"\n")
             with self.path.open("ab") as file:
                 file.write(text.encode())
                 file.flush()
@@ -169,7 +169,7 @@ def _activation_digest(plan: ComparisonPlan) -> str:
     return digest.hexdigest()
 
 
-def _differing(path: Path, lines: list[bytes], wanted: dict[str, Any]) -> str:
+def _differing(path: Path, lines: list[bytes], expected: dict[str, Any]) -> str:
     try:
         head = json.loads(lines[0]) if lines else None
     except ValueError:
@@ -180,7 +180,7 @@ def _differing(path: Path, lines: list[bytes], wanted: dict[str, Any]) -> str:
         )
     return ", ".join(
         _difference(name, head.get(name), value)
-        for name, value in wanted.items()
+        for name, value in expected.items()
         if head.get(name) != value
     )
 

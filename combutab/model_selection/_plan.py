@@ -56,7 +56,7 @@ class ComparisonError(ValueError):
 
 
 def read_target(y: Any, n_rows: int) -> pd.Series:
-    """Read a target of so many rows, complete and not constant."""
+    """Check a target: the number of rows, no missing values, and at least two values."""
     if hasattr(y, "to_pandas"):
         y = y.to_pandas()
     values = y if isinstance(y, pd.Series) else np.asarray(y)
@@ -169,8 +169,8 @@ def group_folds(
 
 
 def _check_class_sizes(classes: np.ndarray, counts: np.ndarray, folds: int) -> None:
-    # A class spreads its rows over as many test folds. With two rows or more, each training set
-    # has some of it, and the comparison is sound; a single row is never trained on when tested.
+    # The rows of a class are in different test folds. With two rows or more, each training set has
+    # some of them, and the comparison is sound; a single row is never trained on when tested.
     single = classes[counts == 1]
     if len(single):
         raise ComparisonError(
@@ -234,8 +234,7 @@ def _fold_without_a_class(y: np.ndarray, splits: Sequence[Split]) -> int | None:
     return next(lacking, None)
 
 
-# ---- Check what a comparison is asked for, and settle what was left to choose, before any
-# training
+# ---- Settings of a comparison, checked before any training ---------------------------------------
 
 Test = Literal["corrected-t", "wilcoxon"]
 Recipe = Literal["default", "paper"]
@@ -322,8 +321,8 @@ class ComparisonPlan:
     def settings(self) -> dict[str, Any]:
         """The settings by name, with the values that were chosen for defaults."""
         names = ("recipe", "seeds", "epochs", "hidden", "split", "test", "device", "random_state")
-        found = {name: getattr(self, name) for name in (*names, "baselines")}
-        return found | {"folds": len(self.splits)}
+        values = {name: getattr(self, name) for name in (*names, "baselines")}
+        return values | {"folds": len(self.splits)}
 
     @property
     def epoch_words(self) -> str:
@@ -389,7 +388,7 @@ class ComparisonPlan:
 
     def estimator(self, activation: str, *key: int) -> BaseMLP:
         """Make an unfitted network; ``key`` (fold, seed) and ``random_state`` set its seed."""
-        # A fold's networks have seeds of their own: shared ones would tie the folds together.
+        # Each fold has other seeds: with the same seeds the folds would depend on each other.
         # The activations share them, as they share the folds: their differences are paired.
         fixed = {"n_iter_no_change": float("inf")} if self.recipe == "paper" else {}
         return _make_estimator(
@@ -412,12 +411,12 @@ def epoch_words(settings: Mapping[str, Any]) -> str:
     'up to 100 epochs'
     """
     epochs = int(settings["epochs"])
-    most = "up to " if settings.get("recipe") == "default" else ""
-    return f"{most}{epochs} epoch{'s' * (epochs > 1)}"
+    limit = "up to " if settings.get("recipe") == "default" else ""
+    return f"{limit}{epochs} epoch{'s' * (epochs > 1)}"
 
 
 def default_epochs(n_train: float) -> int:
-    """Epochs of the paper's recipe for so many training rows: 80, or about 600 steps, at least 20.
+    """Epochs of the paper's recipe by the training rows: 80, or about 600 steps, at least 20.
 
     >>> default_epochs(455), default_epochs(8844), default_epochs(10**6)
     (80, 33, 20)
@@ -468,8 +467,8 @@ def plan_comparison(
     counts = {"seeds": (seeds, 1), "folds": (folds, 2), "random_state": (random_state, 0)}
     if epochs is not None:
         counts["epochs"] = epochs, 1
-    for option, (value, least) in counts.items():
-        _check_count(option, value, least)
+    for option, (value, minimum) in counts.items():
+        _check_count(option, value, minimum)
     _check_choice("test", test, get_args(Test))
     _check_choice("recipe", recipe, get_args(Recipe))
     recipe = cast(Recipe, recipe)
@@ -512,10 +511,10 @@ def plan_comparison(
     check_metric(metric, target, splits)
     n_train = float(np.mean([len(train) for train, _ in splits]))
     params = dict(estimator_params or {})
-    for given in params.keys() & _OWN_PARAMS.keys():
+    for reserved in params.keys() & _OWN_PARAMS.keys():
         raise ComparisonError(
-            f"estimator_params has {given!r}, which the comparison sets: use {_OWN_PARAMS[given]}= "
-            "of the comparison"
+            f"estimator_params has {reserved!r}, which the comparison sets: use "
+            f"{_OWN_PARAMS[reserved]}= of the comparison"
         )
     stops_early = recipe == "default" and min(len(train) for train, _ in splits) >= _AUTO_ROWS
     if isinstance(cv, TimeSeriesSplit) and stops_early:
@@ -554,14 +553,14 @@ def _make_estimator(task: Task, recipe: Recipe, **params: Any) -> BaseMLP:
     return MLPClassifier(**params) if task == "classification" else MLPRegressor(**params)
 
 
-def _check_count(name: str, value: Any, least: int) -> None:
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise ComparisonError(f"{name} must be a whole number of at least {least}, got {value!r}")
+def _check_count(name: str, value: Any, minimum: int) -> None:
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < minimum:
+        raise ComparisonError(f"{name} must be a whole number of at least {minimum}, got {value!r}")
 
 
-def _check_choice(name: str, value: Any, known: Sequence[str], when: str = "") -> None:
-    if value not in known:
-        raise ComparisonError(f"{name} must be one of {', '.join(known)}{when}, got {value!r}")
+def _check_choice(name: str, value: Any, choices: Sequence[str], when: str = "") -> None:
+    if value not in choices:
+        raise ComparisonError(f"{name} must be one of {', '.join(choices)}{when}, got {value!r}")
 
 
 def _hidden_widths(hidden: Any, start: BaseMLP, n_train: float) -> tuple[int, ...]:
@@ -597,16 +596,16 @@ def _activations(
             if spec in activations[:i]:
                 raise ComparisonError(f"activation {spec!r} is named twice")
         activations = {spec: spec for spec in activations}
-    named = {str(name): spec for name, spec in activations.items()}
-    if not named:
+    by_name = {str(name): spec for name, spec in activations.items()}
+    if not by_name:
         raise ComparisonError("activations must name at least one activation, got none")
-    for factory in named.values():
+    for factory in by_name.values():
         for width in set(hidden):
             try:
                 build_activation(factory, width)
             except (ValueError, TypeError) as error:
                 raise ComparisonError(str(error)) from error
-    return named
+    return by_name
 
 
 def _known_baselines(baselines: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -620,7 +619,7 @@ def _known_baselines(baselines: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _n_inputs(X: Any, task: Task, recipe: Recipe, params: dict[str, Any]) -> int:
-    """Columns once encoded; what the encoder or the estimator refuses is found out here."""
+    """Number of encoded columns; errors of the encoder or the estimator are raised here."""
     try:
         estimator = _make_estimator(task, recipe, **params).checked()
         encoder = estimator.make_encoder()

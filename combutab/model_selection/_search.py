@@ -139,17 +139,17 @@ class StackedGridSearchCV(GridSearchCV):
 
     def _html_repr(self) -> str:
         """The diagram of scikit-learn and, once fitted, the candidates' scores below it."""
-        shown: str = super()._html_repr()
+        diagram: str = super()._html_repr()
         results = getattr(self, "cv_results_", {})
         name = self.refit if isinstance(self.refit, str) else "score"
         if f"mean_test_{name}" not in results:
-            return shown
+            return diagram
         table = pd.DataFrame(results)
         mean, deviation = table[f"mean_test_{name}"], table[f"std_test_{name}"]
         best = table.assign(low=mean - deviation, high=mean + deviation).dropna(subset="low")
         best = best.sort_values(f"rank_test_{name}", kind="stable").head(_SHOWN)
         if best.empty:
-            return shown
+            return diagram
         rows = [
             ChartRow(", ".join(f"{n}={v}" for n, v in params.items()) or "as given", *numbers)
             for params, *numbers in best[["params", f"mean_test_{name}", "low", "high"]].to_numpy()
@@ -157,20 +157,20 @@ class StackedGridSearchCV(GridSearchCV):
         caption = "Mean test score over the folds and its standard deviation."
         title = f"{len(table)} candidates, {len(rows)} of them shown, the best first"
         chart = interval_chart(rows, (best["low"].min(), best["high"].max()), caption)
-        return shown + result_html(title, [], chart, caption)
+        return diagram + result_html(title, [], chart, caption)
 
     def _obstacle(self, params: dict[str, Any], candidates: list[dict[str, Any]]) -> str | None:
         """Say why this search cannot be stacked; None if it can."""
         if not isinstance(self.estimator, BaseMLP):
             return f"{type(self.estimator).__name__} is not an estimator of combutab that stacks"
-        known = set(self.estimator.get_params())
+        parameters = set(self.estimator.get_params())
         searched = {name for candidate in candidates for name in candidate}
-        unknown = sorted(searched - known)
+        unknown = sorted(searched - parameters)
         if unknown:
             return f"{unknown} are not parameters of {type(self.estimator).__name__}"
-        others = sorted(set(params) - {"sample_weight", "groups"})
-        if others:
-            return f"fit was given {others} (it can stack with sample_weight and groups only)"
+        other_params = sorted(set(params) - {"sample_weight", "groups"})
+        if other_params:
+            return f"fit was given {other_params} (it can stack with sample_weight and groups only)"
         if get_config().get("enable_metadata_routing") and params:
             return "metadata routing is on"
         watched = has_callbacks(self) or has_callbacks(self.estimator) or self.estimator.callbacks
@@ -225,11 +225,11 @@ class _Trained(FrozenEstimator):
     def set_params(self, **params: Any) -> Self:
         """Check that these are the parameters that were trained."""
         plain = plain_parameters(self.estimator)
-        wanted = {name: value for name, value in params.items() if name in plain}
-        trained = {name: plain[name] for name in wanted}
-        if repr(wanted) != repr(trained):
+        searched = {name: value for name, value in params.items() if name in plain}
+        trained = {name: plain[name] for name in searched}
+        if repr(searched) != repr(trained):
             raise RuntimeError(
-                f"GridSearchCV asked for a fit of {wanted}, but {trained} was trained"
+                f"GridSearchCV asked for a fit of {searched}, but {trained} was trained"
             )
         return self
 

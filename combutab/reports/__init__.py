@@ -1,4 +1,4 @@
-"""Reports: what was found, as a page that a person reads."""
+"""Reports of models, comparisons and synthetic tables as HTML pages."""
 
 from combutab.reports._findings import Finding
 from combutab.reports._model import ModelReport, report_model

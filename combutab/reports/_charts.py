@@ -35,7 +35,7 @@ def least_rows(min_frequency: float, n_rows: int) -> int:
 
 
 def shown_values(real: Sequence[pd.Series], synthetic: pd.Series, min_rows: int) -> pd.Index:
-    """Values of at least ``min_rows`` real rows, or only of as many synthetic rows."""
+    """Values of ``min_rows`` or more real rows, or of no real row and as many synthetic rows."""
     counts = pd.concat([column.dropna().astype(object) for column in real]).value_counts()
     invented = synthetic.dropna().astype(object).value_counts()
     invented = invented[~invented.index.isin(counts.index)]

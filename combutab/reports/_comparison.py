@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # ---- The verdict of a comparison for a reader in a hurry: three questions, a card each -----------
 
 _NAMED = 3  # names in a sentence before the others are counted
-# What a score says of a model, and the score by itself
+# The score of a model in a sentence, and the format of the number
 _PHRASES = {
     "accuracy": ("predicts the correct class for {} of the test rows", "{:.1%}"),
     "balanced_accuracy": ("has a balanced accuracy of {} on the test rows", "{:.1%}"),
@@ -50,7 +50,7 @@ _PHRASES = {
 
 @dataclass(frozen=True)
 class Card:
-    """One question's answer; ``level`` is its sign and colour, ``word`` what it is called."""
+    """The answer to one question; ``level`` sets its icon and colour, ``word`` is its label."""
 
     subject: str
     level: str
@@ -60,9 +60,9 @@ class Card:
     notes: tuple[str, ...] = ()
 
 
-def verdict_cards(found: ActivationComparison) -> list[Card]:
+def verdict_cards(comparison: ActivationComparison) -> list[Card]:
     """Answer which activation is best, whether it learned, and whether it is worth a network."""
-    cards = [_best_card(found), _guess_card(found), _learners_card(found)]
+    cards = [_best_card(comparison), _guess_card(comparison), _learners_card(comparison)]
     return [card for card in cards if card is not None]
 
 
@@ -77,72 +77,74 @@ def _score_told(metric: str, value: float) -> str:
     return _PHRASES[metric][0].format(_score_in_words(metric, value))
 
 
-def _best_card(found: ActivationComparison) -> Card:
-    best, rest = found.best, found.summary.iloc[1:]
-    apart = rest["distinguishable"].astype(bool)
-    near, behind = rest["activation"][~apart], rest["activation"][apart]
-    if not len(rest):
-        why, level, word = "alone", "unknown", "only one"
-    elif apart.all():
-        why, level, word = "clear", "good", "clear"
-    elif apart.any():
-        why, level, word = "close", "fair", "several"
+def _best_card(comparison: ActivationComparison) -> Card:
+    best, contenders = comparison.best, comparison.summary.iloc[1:]
+    differs = contenders["distinguishable"].astype(bool)
+    near, behind = contenders["activation"][~differs], contenders["activation"][differs]
+    if not len(contenders):
+        case, level, word = "alone", "unknown", "only one"
+    elif differs.all():
+        case, level, word = "clear", "good", "clear"
+    elif differs.any():
+        case, level, word = "close", "fair", "several"
     else:
-        why, level, word = "open", "unknown", "not decided"
+        case, level, word = "open", "unknown", "not decided"
     lists = {"near": near, "behind": behind, "together": [best, *near]}
-    names = {name: _first_names(each) for name, each in lists.items()}
-    short, *said = say("best_card", why=why, best=_first_names([best]), **names)
+    names = {name: _first_names(activations) for name, activations in lists.items()}
+    short, *said = say("best_card", why=case, best=_first_names([best]), **names)
     return Card("Best activation", level, word, short, tuple(said))
 
 
-def _guess_card(found: ActivationComparison) -> Card:
-    line, metric = found.summary.iloc[0], found.guess_metric
-    label = METRICS[found.task][metric].title
-    low, high = (_score_in_words(found.metric, line[end]) for end in ("low", "high"))
-    score, scored = _score_told(found.metric, line["mean"]), found.baseline_results
+def _guess_card(comparison: ActivationComparison) -> Card:
+    line, metric = comparison.summary.iloc[0], comparison.guess_metric
+    label = METRICS[comparison.task][metric].title
+    low, high = (_score_in_words(comparison.metric, line[end]) for end in ("low", "high"))
+    score, scored = _score_told(comparison.metric, line["mean"]), comparison.baseline_results
     guess = scored[scored.get("baseline", pd.Series(dtype=str)) == "guess"]
-    subject, others = "Better than guessing", found.other_measures
+    subject, other_measures = "Better than guessing", comparison.other_measures
     if not len(guess):
         why, level, word = "unknown", "unknown", "not tested"
-    elif found.winner:
-        why, level, word = "yes", "good", "yes" if metric == found.metric else f"by {label}"
+    elif comparison.winner:
+        why, level, word = "yes", "good", "yes" if metric == comparison.metric else f"by {label}"
     else:
-        why = "best" if found.summary["beats_guess"].any() else "none"
-        level, word = ("fair", f"not by {label}") if others else ("poor", "no")
-    if metric != found.metric:
-        of_best = found.results.loc[found.results["activation"] == found.best, metric]
+        why = "best" if comparison.summary["beats_guess"].any() else "none"
+        level, word = ("fair", f"not by {label}") if other_measures else ("poor", "no")
+    if metric != comparison.metric:
+        of_best = comparison.results.loc[
+            comparison.results["activation"] == comparison.best, metric
+        ]
         score += f" and {_score_told(metric, float(of_best.mean()))}"
     short, *said = say(
         "guess_card",
         why=why,
-        best=_first_names([found.best]),
+        best=_first_names([comparison.best]),
         score=score,
         label=label,
-        others=others,
+        others=other_measures,
         guess=GUESSES[metric],
         guessing=_score_told(metric, float(guess[metric].mean())) if len(guess) else "",
         around=(low, high) if low != high else (),
-        measure=found.measure.title,
+        measure=comparison.measure.title,
     )
     return Card(subject, level, word, short, tuple(said))
 
 
-def _learners_card(found: ActivationComparison) -> Card | None:
-    if found.baselines.empty:
+def _learners_card(comparison: ActivationComparison) -> Card | None:
+    if comparison.baselines.empty:
         return None
-    table = found.baselines[found.baselines["baseline"] != "guess"]
+    table = comparison.baselines[comparison.baselines["baseline"] != "guess"]
     if table.empty:
         return None
-    mean, names = float(found.summary["mean"].iloc[0]), table["baseline"]
-    apart = table["distinguishable"].to_numpy(dtype=bool)
-    ahead = np.asarray((table["mean"] > mean) == found.measure.greater_is_better)
-    if (apart & ahead).any():
-        which, why, level, word = names[apart & ahead], "ahead", "poor", "no"
-    elif apart.all():
+    mean, names = float(comparison.summary["mean"].iloc[0]), table["baseline"]
+    differs = table["distinguishable"].to_numpy(dtype=bool)
+    is_better = np.asarray((table["mean"] > mean) == comparison.measure.greater_is_better)
+    if (differs & is_better).any():
+        which, why, level, word = names[differs & is_better], "ahead", "poor", "no"
+    elif differs.all():
         which, why, level, word = names, "behind", "good", "yes"
     else:
-        which, why, level, word = names[~apart], "near", "fair", "not significantly"
-    best, label = _first_names([found.best]), found.measure.title
+        which, why, level, word = names[~differs], "near", "fair", "not significantly"
+    best, label = _first_names([comparison.best]), comparison.measure.title
     scores = [(best, mean), *table[["baseline", "mean"]].itertuples(index=False)]
     short, *said = say(
         "learners_card",
@@ -152,7 +154,7 @@ def _learners_card(found: ActivationComparison) -> Card | None:
         n=len(which),
         label=label[0].upper() + label[1:],
         scores=", ".join(
-            f"{name} {_score_in_words(found.metric, score)}" for name, score in scores
+            f"{name} {_score_in_words(comparison.metric, score)}" for name, score in scores
         ),
     )
     return Card("Better than other models", level, word, short, tuple(said))
@@ -160,22 +162,22 @@ def _learners_card(found: ActivationComparison) -> Card | None:
 
 def _first_names(names: Any) -> str:
     """Join names; of many, the first and how many more."""
-    known = [" ".join(str(name).split()) for name in names]
-    more = len(known) - _NAMED
-    if more > 1:
-        return f"{', '.join(known[:_NAMED])} and {more} more"
-    return " and ".join([", ".join(known[:-1]), known[-1]]) if len(known) > 1 else "".join(known)
+    texts = [" ".join(str(name).split()) for name in names]
+    n_more = len(texts) - _NAMED
+    if n_more > 1:
+        return f"{', '.join(texts[:_NAMED])} and {n_more} more"
+    return " and ".join([", ".join(texts[:-1]), texts[-1]]) if len(texts) > 1 else "".join(texts)
 
 
 # ---- The dot plot of a comparison as a part of its page ------------------------------------------
 
-_NAME = 24  # letters of a name beside the plot
+_NAME = 24  # letters of a name at the axis of the plot
 
 
-def dot_plot(found: ActivationComparison) -> Markup:
-    """Draw `plot_comparison` with what the page does not say itself, and short names."""
+def dot_plot(comparison: ActivationComparison) -> Markup:
+    """Draw `plot_comparison` without title, and with short names."""
     with svg_style():
-        figure = plot_comparison(found)
+        figure = plot_comparison(comparison)
         (axes,) = figure.axes
         axes.set_title("", loc="left")
         axes.set_ylabel("")
@@ -184,22 +186,22 @@ def dot_plot(found: ActivationComparison) -> Markup:
             for label in axes.get_yticklabels()
         ]
         axes.set_yticks(axes.get_yticks(), names, parse_math=False)
-        title = f"Scores of the activations: {found.measure.description}"
-        return inline_svg(figure, title, _description(found), kind="fixed")
+        title = f"Scores of the activations: {comparison.measure.description}"
+        return inline_svg(figure, title, _description(comparison), kind="fixed")
 
 
-def _description(found: ActivationComparison) -> str:
-    """Say what the picture shows: each mean with its interval and its verdict."""
-    said = []
-    for kind, table in (("activation", found.summary), ("baseline", found.baselines)):
+def _description(comparison: ActivationComparison) -> str:
+    """Describe the plot in text: each mean, its interval and the result of the test."""
+    descriptions = []
+    for kind, table in (("activation", comparison.summary), ("baseline", comparison.baselines)):
         for _, line in table.iterrows():
             ends = interval_words(line["low"], line["high"])
-            said.append(
+            descriptions.append(
                 f"{line[kind]}{', a baseline' * (kind == 'baseline')}: mean {line['mean']:.4g}, "
                 + (f"interval {ends}" if ends else "the same score in all folds")
                 + ", significantly different from the best" * bool(line["distinguishable"])
             )
-    return "; ".join(said)
+    return "; ".join(descriptions)
 
 
 # ---- The page of a comparison of activations -----------------------------------------------------
@@ -209,9 +211,9 @@ _NARROW = 0.01  # of the largest mean: an interval that three digits would not s
 _VERDICTS = {True: "significantly different", False: "not significantly different"}
 
 
-def comparison_page(found: ActivationComparison) -> str:
-    """Render one self-contained HTML page of what was found."""
-    settings = found.settings
+def comparison_page(comparison: ActivationComparison) -> str:
+    """Render the comparison as one self-contained HTML page."""
+    settings = comparison.settings
     return render(
         "comparison.html",
         version=__version__,
@@ -221,20 +223,20 @@ def comparison_page(found: ActivationComparison) -> str:
             ("made", "Settings"),
             ("reading", "How to read"),
         ],
-        found=found,
-        measure=found.measure,
-        cards=verdict_cards(found),
-        sentences=found.sentences.splitlines(),
-        summary=_score_rows(found, found.summary),
-        guessed="p_guess" in found.summary,
-        baselines=_score_rows(found, found.baselines),
-        guess=GUESSES[found.guess_metric],
-        guess_label=METRICS[found.task][found.guess_metric].title
-        if found.guess_metric != found.metric
+        found=comparison,
+        measure=comparison.measure,
+        cards=verdict_cards(comparison),
+        sentences=comparison.sentences.splitlines(),
+        summary=_score_rows(comparison, comparison.summary),
+        guessed="p_guess" in comparison.summary,
+        baselines=_score_rows(comparison, comparison.baselines),
+        guess=GUESSES[comparison.guess_metric],
+        guess_label=METRICS[comparison.task][comparison.guess_metric].title
+        if comparison.guess_metric != comparison.metric
         else "",
-        picture=dot_plot(found),
-        folds=_fold_table(found),
-        other=_other(found),
+        picture=dot_plot(comparison),
+        folds=_fold_table(comparison),
+        other=_other(comparison),
         made={
             **settings,
             "test": _TESTS[settings["test"]],
@@ -242,14 +244,14 @@ def comparison_page(found: ActivationComparison) -> str:
             "baselines": ", ".join(settings["baselines"]) or "none",
         },
         versions=versions(),
-        test=str(found.summary["test"].iloc[0]),
+        test=str(comparison.summary["test"].iloc[0]),
     )
 
 
-def _score_rows(found: ActivationComparison, table: pd.DataFrame) -> list[dict[str, str]]:
-    """A row an activation or a baseline, the best first; ``verdict`` says what the test found."""
-    digits = _digits(found)
-    best = "best" if found.winner else "best mean, not better than guessing"
+def _score_rows(comparison: ActivationComparison, table: pd.DataFrame) -> list[dict[str, str]]:
+    """One row per activation or baseline, the best first; ``verdict`` is the result of the test."""
+    digits = _digits(comparison)
+    best = "best" if comparison.winner else "best mean, not better than guessing"
     return [
         {
             "name": str(line.iloc[0]),
@@ -265,41 +267,49 @@ def _score_rows(found: ActivationComparison, table: pd.DataFrame) -> list[dict[s
     ]
 
 
-def _fold_table(found: ActivationComparison) -> dict[str, Any]:
+def _fold_table(comparison: ActivationComparison) -> dict[str, Any]:
     """Each fold's score, the mean of its seeds: the dots of the chart as numbers."""
-    wide = found.results.pivot_table(index="activation", columns="fold", values=found.metric)
-    wide = wide.loc[found.summary["activation"]]
+    wide = comparison.results.pivot_table(
+        index="activation", columns="fold", values=comparison.metric
+    )
+    wide = wide.loc[comparison.summary["activation"]]
     return {
         "names": [str(int(fold) + 1) for fold in wide.columns],
-        "rows": _number_rows(wide, [_digits(found)] * wide.shape[1]),
+        "rows": _number_rows(wide, [_digits(comparison)] * wide.shape[1]),
     }
 
 
-def _other(found: ActivationComparison) -> dict[str, Any]:
+def _other(comparison: ActivationComparison) -> dict[str, Any]:
     """Means of the measures, the compared one first."""
-    known = METRICS[found.task]
-    others = (name for name in known if name not in (found.metric, *NOT_SHOWN))
-    metrics = [found.metric, *others]
-    means = found.results.groupby("activation")[metrics].mean().loc[found.summary["activation"]]
-    digits = [_decimals_shown(means[name]) + 1 for name in metrics]  # small ones beside large
+    task_metrics = METRICS[comparison.task]
+    other_metrics = (name for name in task_metrics if name not in (comparison.metric, *NOT_SHOWN))
+    metrics = [comparison.metric, *other_metrics]
+    means = (
+        comparison.results.groupby("activation")[metrics]
+        .mean()
+        .loc[comparison.summary["activation"]]
+    )
+    digits = [
+        _decimals_shown(means[name]) + 1 for name in metrics
+    ]  # columns can have small and large values
     rows = _number_rows(means, digits)
-    if not found.baselines.empty:
-        means = found.baseline_results.groupby("baseline")[metrics].mean()
-        rows += _number_rows(means.loc[found.baselines["baseline"]], digits)
-    return {"measures": [known[name] for name in metrics], "rows": rows}
+    if not comparison.baselines.empty:
+        means = comparison.baseline_results.groupby("baseline")[metrics].mean()
+        rows += _number_rows(means.loc[comparison.baselines["baseline"]], digits)
+    return {"measures": [task_metrics[name] for name in metrics], "rows": rows}
 
 
 def _number_rows(table: pd.DataFrame, decimals: Sequence[int]) -> list[tuple[str, list[str]]]:
-    """Each row's name and numbers, with so many decimals in each column."""
+    """The name and numbers of each row; ``decimals`` has a number per column."""
     return [
         (str(name), [_fixed(value, n) for value, n in zip(row, decimals, strict=True)])
         for name, row in table.iterrows()
     ]
 
 
-def _digits(found: ActivationComparison) -> int:
+def _digits(comparison: ActivationComparison) -> int:
     """Decimals of the scores: one more where an interval is narrow."""
-    summary = found.summary
+    summary = comparison.summary
     narrow = (summary["high"] - summary["low"]).min() < _NARROW * summary["mean"].abs().max()
     return _decimals_shown(summary["mean"]) + bool(narrow)
 

@@ -55,9 +55,15 @@ class Counts(NamedTuple):
         synthetic rows depend on neither table, so do those that are repeated (Fisher's exact test).
         """
         is_repeated = self.synthetic > 0
-        here, there = (self.real == 1) & (self.other == 0), (self.real == 0) & (self.other == 1)
-        n_here, n_there = int((here & is_repeated).sum()), int((there & is_repeated).sum())
-        n_rows = int(here.sum()), int(there.sum())
+        only_in_real, only_in_other = (
+            (self.real == 1) & (self.other == 0),
+            (self.real == 0) & (self.other == 1),
+        )
+        n_here, n_there = (
+            int((only_in_real & is_repeated).sum()),
+            int((only_in_other & is_repeated).sum()),
+        )
+        n_rows = int(only_in_real.sum()), int(only_in_other.sum())
         return _upper_tail(n_here, sum(n_rows), n_rows[0], n_here + n_there), n_there > 0
 
 
@@ -69,10 +75,10 @@ class RowKeys:
     """A random number for each value of aligned tables: rows are equal if their sums are."""
 
     def __init__(
-        self, real: pd.DataFrame, synthetic: pd.DataFrame, other: pd.DataFrame | None = None
+        self, real: pd.DataFrame, synthetic: pd.DataFrame, other_real: pd.DataFrame | None = None
     ) -> None:
         rng = np.random.default_rng(0)
-        tables = [real, synthetic, real[:0] if other is None else other]
+        tables = [real, synthetic, real[:0] if other_real is None else other_real]
         self.ends = np.cumsum([len(table) for table in tables])
         self.columns = real.columns.tolist()
         self.values = np.empty((len(self.columns), self.ends[-1]), dtype=np.uint64)
@@ -296,15 +302,15 @@ class RowComparison:
             n_by_chance = self.isolated.n_by_chance
             test = self.compare((), self.isolated, n_by_chance, n_by_chance == 0)
             checked.append(self._beside_shuffled((), test, self.isolated))
-        whole, exact = self.by_set[()], tests[()]
+        all_counts, exact = self.by_set[()], tests[()]
         signs = [test for test in checked if test.beyond_chance]
         is_unlike = self._none_nearly_alike(())
         # one real row that is repeated many times counts as two rows in the tests
-        n_copies = int(whole.synthetic[whole.real == 1].sum())
+        n_copies = int(all_counts.synthetic[all_counts.real == 1].sum())
         if not signs and is_unlike and not exact.is_even and n_copies >= FEWEST_COPIES:
             signs = [replace(exact, rows=n_copies)]
         return Copies(
-            rows=int(whole.synthetic[whole.real > 0].sum()),
+            rows=int(all_counts.synthetic[all_counts.real > 0].sum()),
             exact=exact,
             signs=tuple(signs),
             is_unlike=is_unlike,
@@ -314,8 +320,8 @@ class RowComparison:
         """Say whether no two real rows are equal if one more column is left out."""
         wider = [
             counts.n_alike
-            for places, counts in self.by_set.items()
-            if len(places) == len(left_out) + 1 and set(left_out) <= set(places)
+            for columns, counts in self.by_set.items()
+            if len(columns) == len(left_out) + 1 and set(left_out) <= set(columns)
         ]
         if not left_out and not wider:  # one or two columns
             return self.by_set[()].n_alike == 0
@@ -338,9 +344,9 @@ class RowComparison:
     def compare(
         self, left_out: tuple[int, ...], counts: Counts, n_by_chance: int, is_alone: bool
     ) -> Repeated:
-        whole = self.by_set[()]
-        n_synthetic = whole.synthetic.sum()
-        n_real = whole.real.sum() / 2 + whole.other.sum()
+        all_counts = self.by_set[()]
+        n_synthetic = all_counts.synthetic.sum()
+        n_real = all_counts.real.sum() / 2 + all_counts.other.sum()
         rows = counts.n_repeated
         side_pvalue, is_other_repeated = counts.side_pvalue
         return Repeated(
@@ -351,7 +357,7 @@ class RowComparison:
             side_pvalue=side_pvalue,
             is_even=is_other_repeated and side_pvalue >= EXPLAINED,
             is_alone=is_alone,
-            alpha=ALPHA / sum(len(places) == len(left_out) for places in self.by_set),
+            alpha=ALPHA / sum(len(columns) == len(left_out) for columns in self.by_set),
         )
 
     def _beside_shuffled(
@@ -393,21 +399,21 @@ def find_copied_values(
     """
     copied: dict[Hashable, Repeated] = {}
     for column in train.columns:
-        known = [
+        frames = [
             None if table is None else table[[column]].dropna()
             for table in (train, synthetic, test)
         ]
-        if known[0] is None or known[1] is None or not len(known[0]) or not len(known[1]):
+        if frames[0] is None or frames[1] is None or not len(frames[0]) or not len(frames[1]):
             continue
-        keys = RowKeys(known[0], known[1], known[2])
+        keys = RowKeys(frames[0], frames[1], frames[2])
         counts = keys.counts(keys.total)
         is_text = isinstance(train[column].dtype, pd.CategoricalDtype)
         distinct = _DISTINCT_TEXTS if is_text else _DISTINCT_NUMBERS
-        if (counts.real == 1).sum() < distinct * len(known[0]):
+        if (counts.real == 1).sum() < distinct * len(frames[0]):
             continue
-        if _is_dense(known[0][column]) and (not is_text or not counts.other.sum()):
+        if _is_dense(frames[0][column]) and (not is_text or not counts.other.sum()):
             continue  # such as days or running numbers, which rows may share by chance
-        rows, n_synthetic = counts.n_repeated, len(known[1])
+        rows, n_synthetic = counts.n_repeated, len(frames[1])
         # Identifiers never repeat in one table, but another table may have the same ones.
         has_other = bool(counts.other.sum())
         n_by_chance = int(counts.other[counts.real == 1].sum()) if has_other else counts.n_by_chance

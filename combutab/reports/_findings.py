@@ -130,7 +130,7 @@ def percent(share: float) -> str:
 
 
 def level_within(value: float, off: float, good: float, fair: float) -> str:
-    """The level of a value that is known give or take so much: "unknown" from poor to good.
+    """The level of a value with an error; "unknown" if its interval reaches from poor to good.
 
     >>> level_within(0.5, 0.1, 0.9, 0.75), level_within(0.5, 0.45, 0.9, 0.75)
     ('poor', 'unknown')
@@ -161,7 +161,7 @@ def points(share: float) -> str:
 
 # ---- Judge whether rows of the real tables, or single values of them, are copied -----------------
 
-TRAINING, HELD_OUT_ROWS = "training", "held-out"  # what the rows of the real tables are called
+TRAINING, HELD_OUT_ROWS = "training", "held-out"  # names of the real rows in sentences
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class NearCopies:
     share, reference : float
         Of the synthetic rows, and of other real rows.
     pvalue : float
-        How probable such a share is by chance.
+        Probability of such a share by chance.
     """
 
     near: int
@@ -196,7 +196,7 @@ class NearCopies:
 
 @dataclass(frozen=True)
 class Disclosed:
-    """What a synthetic table has of one real table.
+    """Copies and near copies of one real table in a synthetic table.
 
     Attributes
     ----------
@@ -222,8 +222,8 @@ class Disclosed:
 
     @property
     def worst(self) -> Hashable | None:
-        """The column of which most values are copied beyond chance."""
-        excess = {name: each.rows - each.expected for name, each in self.values.items()}
+        """The column with the most copied values beyond chance."""
+        excess = {name: repeated.rows - repeated.expected for name, repeated in self.values.items()}
         return max(excess, key=lambda name: excess[name], default=None)
 
 
@@ -345,7 +345,7 @@ def _listed(names: Sequence[Hashable]) -> str:
 # ---- Judge whether a synthetic table looks like the real one -------------------------------------
 
 _LITTLE = 0.005  # beyond what chance takes from a column
-_FEW_ROWS = 0.05  # from where it is told how far chance may move a share
+_FEW_ROWS = 0.05  # error of a share from which the sentence has it
 _WEAK = 0.4  # association up to which ties that few rows do not show are called weak
 
 
@@ -359,7 +359,7 @@ def judge_fidelity(
     n_test: int = 0,
     left_out: Sequence[Hashable] = (),
 ) -> Finding:
-    """Say how well rows are told apart, and how alike pairs of columns and columns are.
+    """Judge how well rows can be distinguished, and the similarity of columns and of pairs.
 
     ``alike`` and ``detection`` are of `fidelity` and `detection`, with the source `SYNTHETIC` and
     perhaps `HELD_OUT`; the latter may be empty. There are ``n_train`` rows in the real table,
@@ -369,80 +369,84 @@ def judge_fidelity(
     if column_losses(alike, SYNTHETIC).empty:
         why = "Not known: the real table has no values to compare with."
         return Finding("fidelity", "unknown", why)
-    told = two_sample(detection, SYNTHETIC, min(n_train, n_made))
+    detected = two_sample(detection, SYNTHETIC, min(n_train, n_made))
     real = two_sample(detection, HELD_OUT, min(n_train, n_test))
-    rows, pairs = _judge_rows(told, real), _judge_pairs(alike, yardsticks)
+    rows, pairs = _judge_rows(detected, real), _judge_pairs(alike, yardsticks)
     level = worst_level([level for level, _ in (rows, pairs) if level])
     # no level comes of single columns: those drawn each for itself match as well
     sentences = [*rows[1], *pairs[1], *_judge_columns(alike, yardsticks)]
     if level == "unknown":
         sentences[0] = f"not known, with {counted(min(n_train, n_made), 'row')}: {sentences[0]}"
     differ = real is not None and real.n_rows >= FEW and real.area >= TOLD_FAIR
-    notes = say("fidelity_notes", level=level, told=told, differ=differ, left_out=_listed(left_out))
-    sentence = " ".join(f"{each[0].upper()}{each[1:]}." for each in sentences)
+    notes = say(
+        "fidelity_notes", level=level, told=detected, differ=differ, left_out=_listed(left_out)
+    )
+    sentence = " ".join(
+        f"{sentence_text[0].upper()}{sentence_text[1:]}." for sentence_text in sentences
+    )
     return Finding("fidelity", level, sentence, tuple(notes))
 
 
 def _judge_columns(alike: pd.DataFrame, yardsticks: Yardsticks) -> list[str]:
     losses, held_out = (column_losses(alike, source) for source in (SYNTHETIC, HELD_OUT))
     chance = yardsticks.chance
-    beyond = {name: loss - chance.get(name, 0.0) for name, loss in losses.items()}
-    worst = max(beyond, key=lambda name: beyond[name])  # not an identifier, which none can meet
-    tell = len(losses) > 1 and beyond[worst] > _LITTLE
+    excess = {name: loss - chance.get(name, 0.0) for name, loss in losses.items()}
+    worst = max(excess, key=lambda name: excess[name])  # not an identifier, which none can meet
+    names_worst = len(losses) > 1 and excess[worst] > _LITTLE
     return say(
         "single_columns",
         matched=percent(1.0 - losses.mean()),
         by_chance=percent(1.0 - sum(chance.values()) / len(chance)) if chance else "",
         held_out=percent(1.0 - held_out.mean()) if len(held_out) else "",
-        worst=repr(str(worst)) if tell else "",
+        worst=repr(str(worst)) if names_worst else "",
         least=percent(1.0 - dict(losses)[worst]),
     )
 
 
 def _judge_pairs(alike: pd.DataFrame, yardsticks: Yardsticks) -> tuple[str, list[str]]:
-    """The level, "" for none, and what is said of it."""
+    """The level of pairs of columns (empty for none), and sentences."""
     losses = pair_losses(alike, SYNTHETIC)
     if losses.empty:
         return "", []
     strongest = yardsticks.strongest
-    level, kept, off = "", 0.0, 0.0
+    level, share, error = "", 0.0, 0.0
     if yardsticks.ties:
-        kept = yardsticks.kept(losses)
-        off = yardsticks.kept_off(kept)
-        level, why = level_within(kept, off, TIES_GOOD, TIES_FAIR), "tied"
+        share = yardsticks.kept(losses)
+        error = yardsticks.kept_off(share)
+        level, why = level_within(share, error, TIES_GOOD, TIES_FAIR), "tied"
     elif strongest <= _WEAK:
         why = "untied" if strongest <= UNTIED else "weak"
     else:
         level = why = "unknown"
-    give_or_take = _give_or_take(off) if off >= _FEW_ROWS else ""
-    facts = {"kept": percent(kept), "off": give_or_take, "level": level, "untied": UNTIED}
+    give_or_take = _give_or_take(error) if error >= _FEW_ROWS else ""
+    facts = {"kept": percent(share), "off": give_or_take, "level": level, "untied": UNTIED}
     return level, say("pairs_of_columns", why=why, **facts)
 
 
-def _judge_rows(told: TwoSample | None, real: TwoSample | None) -> tuple[str, list[str]]:
-    """The level of whole rows, and what is said of it."""
+def _judge_rows(detected: TwoSample | None, real: TwoSample | None) -> tuple[str, list[str]]:
+    """The level of complete rows, and sentences."""
     level = "unknown"
-    if told is not None:
-        few = told.n_rows < FEW
-        off = (4 if few else 2) * told.error
-        level = level_within(1.0 - told.area, off, 1.0 - TOLD_GOOD, 1.0 - TOLD_FAIR)
+    if detected is not None:
+        few = detected.n_rows < FEW
+        error = (4 if few else 2) * detected.error
+        level = level_within(1.0 - detected.area, error, 1.0 - TOLD_GOOD, 1.0 - TOLD_FAIR)
         if few and level != "poor":
             level = "unknown"  # a learner that tells nothing has had too few rows to learn it from
-    return level, say("whole_rows", told=told, real=real, learner=LEARNERS[C2ST], level=level)
+    return level, say("whole_rows", told=detected, real=real, learner=LEARNERS[C2ST], level=level)
 
 
 def _give_or_take(off: float) -> str:
     return f" (± {points(off)})"
 
 
-# ---- Judge whether learners get from synthetic rows what they get from real ones -----------------
+# ---- Utility: skill of models that are trained on synthetic rows ---------------------------------
 
 REAL = "real"  # a source of ml_efficacy
 NOTHING = "Models trained on the synthetic rows predict no better than guessing."
 # whose errors go by the rows of the rarer classes
 _BY_CLASS = ("roc_auc", "balanced_accuracy", "average_precision", "f1", "f1_macro")
 _SOME = 0.1  # skill over guessing that is no longer next to nothing
-_ROUGH = 0.005  # two standard errors of the share that is kept, from where they are told
+_ROUGH = 0.005  # two standard errors of the retained share, from which the sentence has them
 
 
 @dataclass(frozen=True)
@@ -468,7 +472,7 @@ class _Skill:
 
     @property
     def sign(self) -> int:
-        """-1 for a metric of which less is better."""
+        """-1 for a metric that is better if smaller, else 1."""
         return 1 if self.metric.greater_is_better else -1
 
     @property
@@ -481,12 +485,12 @@ class _Skill:
 
     @property
     def may_be_some(self) -> bool:
-        """Tell whether the real rows may hold what is worth telling, for all that is known."""
+        """Whether models of the real rows may have skill, within two standard errors."""
         return not self.over_guessing + 2 * self.error < _SOME
 
     @property
     def kept(self) -> float:
-        """The share of the skill that is kept: below 0 of what is worse than guessing."""
+        """The retained share of the skill; negative if the score is worse than guessing."""
         return self.sign * (self.synthetic - self.guess) / self.over_guessing
 
     def off(self, share: float) -> float:
@@ -509,7 +513,7 @@ class _Skill:
 
     @property
     def difference(self) -> str:
-        """What is lost by training on the synthetic rows, with its interval."""
+        """Difference of the scores of synthetic and real training rows, with its interval."""
         gap = self.synthetic - self.real
         low, high = gap - 2 * self.gap_error, gap + 2 * self.gap_error
         return f"{gap:+.3f} (95 % interval {low:+.3f} to {high:+.3f})"
@@ -526,7 +530,7 @@ def judge_utility(
     seen: bool,
     again: pd.DataFrame | None = None,
 ) -> Finding:
-    """Say which share of the skill over guessing is kept by learning from the synthetic rows.
+    """Judge the share of the skill over guessing that models of the synthetic rows retain.
 
     ``efficacy`` is of `ml_efficacy`, with the sources "real" and "synthetic", tested on ``n_test``
     rows; ``metric`` is the one that decides, ``guess`` is what guessing has of it, ``n_rare`` the
@@ -538,7 +542,7 @@ def judge_utility(
     if again is not None:
         skill = _with_chance(skill, again)
     rows = counted(n_test, "real row" if seen else "held-out real row")
-    level, headline, share, off, figure = "unknown", "", "", "", ""
+    level, headline, share, error_text, figure = "unknown", "", "", "", ""
     if n_test < FEWEST:
         why = "few"
     elif math.isnan(skill.real):
@@ -549,16 +553,16 @@ def judge_utility(
         why = "no score"
     else:
         why, level = "kept", skill.level
-        around = skill.off(min(max(skill.kept, 0.0), 1.0))
-        ends = np.array([skill.kept, skill.kept - around, skill.kept + around])
-        kept, low, high = np.clip(ends, 0.0, 1.0).tolist()
-        share = {0.0: "nothing", 1.0: "all"}.get(kept, percent(kept))
-        rough = max(kept - low, high - kept)
-        off = _give_or_take(rough) if rough > _ROUGH else ""
-        headline = NOTHING if level == "poor" and kept == 0 else ""
+        error = skill.off(min(max(skill.kept, 0.0), 1.0))
+        ends = np.array([skill.kept, skill.kept - error, skill.kept + error])
+        kept_share, low, high = np.clip(ends, 0.0, 1.0).tolist()
+        share = {0.0: "nothing", 1.0: "all"}.get(kept_share, percent(kept_share))
+        rough = max(kept_share - low, high - kept_share)
+        error_text = _give_or_take(rough) if rough > _ROUGH else ""
+        headline = NOTHING if level == "poor" and kept_share == 0 else ""
         figure = f"difference of {skill.label} {skill.difference}"
     facts = {"skill": skill, "name": repr(str(target)), "rows": rows, "n_test": n_test}
-    sentences = say("utility", why=why, level=level, share=share, off=off, **facts)
+    sentences = say("utility", why=why, level=level, share=share, off=error_text, **facts)
     notes = say("utility_notes", seen=seen, note=skill.note if why == "kept" else "")
     return Finding("utility", level, " ".join(sentences), tuple(notes), headline, figure)
 
@@ -571,34 +575,41 @@ def best_learner(efficacy: pd.DataFrame, metric: Metric) -> str:
 
 
 def _with_chance(skill: _Skill, again: pd.DataFrame) -> _Skill:
-    """Add to a gap's error how far the score is from those after learning from rows drawn anew.
+    """Add to the error of a gap the spread of scores over bootstrap samples of the training rows.
 
-    What learns from rows without a tie to the target still has some skill by chance, however many
-    rows it is tested on. What is worse than guessing counts as guessing: R2 has no lower end.
+    Models of rows without information on the target still have some skill by chance, for any number
+    of test rows. Scores below that of guessing count as guessing, because R2 has no lower end.
     """
-    own = again[(again["metric"] == skill.metric.name) & (again["learner"] == skill.learner)]
-    scores = skill.sign * (own.loc[own["source"] != REAL, "mean"] - skill.guess).to_numpy()
-    made = max(skill.sign * (skill.synthetic - skill.guess), 0.0)
-    by_chance = float(np.sqrt(((np.maximum(scores, 0.0) - made) ** 2).mean()))
+    learner_rows = again[
+        (again["metric"] == skill.metric.name) & (again["learner"] == skill.learner)
+    ]
+    scores = (
+        skill.sign
+        * (learner_rows.loc[learner_rows["source"] != REAL, "mean"] - skill.guess).to_numpy()
+    )
+    synthetic_skill = max(skill.sign * (skill.synthetic - skill.guess), 0.0)
+    by_chance = float(np.sqrt(((np.maximum(scores, 0.0) - synthetic_skill) ** 2).mean()))
     return replace(skill, gap_error=math.hypot(skill.gap_error, by_chance))
 
 
 def _best(efficacy: pd.DataFrame, metric: Metric, guess: float, n: float, n_test: int) -> _Skill:
     learner = best_learner(efficacy, metric)
-    own = efficacy[(efficacy["metric"] == metric.name) & (efficacy["learner"] == learner)]
-    real, taught = (own[own["source"] == source].iloc[0] for source in (REAL, SYNTHETIC))
+    learner_rows = efficacy[(efficacy["metric"] == metric.name) & (efficacy["learner"] == learner)]
+    real, synthetic = (
+        learner_rows[learner_rows["source"] == source].iloc[0] for source in (REAL, SYNTHETIC)
+    )
     score = float(real["mean"])
     error = _score_error(metric, score, n)
     return _Skill(
         metric,
         learner,
         score,
-        float(taught["mean"]),
+        float(synthetic["mean"]),
         guess,
         max(error, float(np.nan_to_num(real["se"]))),
         # of scores that are equal in a few rows, the difference is not certain either
-        max(error if n_test < FEW else 0.0, float(np.nan_to_num(taught["gap_se"]))),
-        str(taught["note"]),
+        max(error if n_test < FEW else 0.0, float(np.nan_to_num(synthetic["gap_se"]))),
+        str(synthetic["note"]),
     )
 
 

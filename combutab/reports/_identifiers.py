@@ -41,11 +41,11 @@ def identifies_rows(raw: pd.Series, real: pd.Series, synthetic: pd.Series) -> bo
     True
     """
     if types.is_integer_dtype(raw.dtype) and not raw.dropna().duplicated().any():
-        known = raw.dropna()
-        if len(known) >= _FEWEST and int(known.max()) - int(known.min()) >= _SPAN:
+        values = raw.dropna()
+        if len(values) >= _FEWEST and int(values.max()) - int(values.min()) >= _SPAN:
             return True
         # Numbers that start at 0 leave room for new ones above them.
-        raw = raw - (known.min() if len(known) else 0)
+        raw = raw - (values.min() if len(values) else 0)
     return find_identifiers(raw) is not None or is_identifier(real) or _are_new(real, synthetic)
 
 
@@ -57,14 +57,14 @@ def is_identifier(column: pd.Series) -> bool:
     >>> is_identifier(pd.Series(np.linspace(0.0, 1.0, 500)))
     False
     """
-    known = column.dropna()
+    values = column.dropna()
     kind = column.dtype.kind
-    if kind == "f" and (known.abs() < _EXACT).all() and (known == known.round()).all():
-        known = known.astype(np.int64)
-    if find_identifiers(known) is not None:
+    if kind == "f" and (values.abs() < _EXACT).all() and (values == values.round()).all():
+        values = values.astype(np.int64)
+    if find_identifiers(values) is not None:
         return True
     # Text that differs in most rows is associated with every column.
-    many = len(known) >= _FEWEST_TEXTS and known.nunique() > 0.5 * len(known)
+    many = len(values) >= _FEWEST_TEXTS and values.nunique() > 0.5 * len(values)
     return kind not in "fM" and many
 
 
@@ -75,17 +75,22 @@ def _are_new(real: pd.Series, synthetic: pd.Series) -> bool:
     """
     if real.dtype.kind != "f" or synthetic.dtype.kind != "f":
         return False
-    known, new = real.dropna().to_numpy(), synthetic.dropna().to_numpy()
-    if min(len(known), len(new)) < _FEWEST:
+    real_values, synthetic_values = real.dropna().to_numpy(), synthetic.dropna().to_numpy()
+    if min(len(real_values), len(synthetic_values)) < _FEWEST:
         return False
-    if (known != np.rint(known)).any() or (new != np.rint(new)).any():
+    if (real_values != np.rint(real_values)).any() or (
+        synthetic_values != np.rint(synthetic_values)
+    ).any():
         return False
-    low, high = known.min(), known.max()
-    is_unique = len(np.unique(known)) >= _UNIQUE * len(known)
-    is_new = len(np.unique(new)) >= _UNIQUE * len(new)
-    if not (is_unique and is_new) or ((new >= low) & (new <= high)).mean() > _INSIDE:
+    low, high = real_values.min(), real_values.max()
+    is_unique = len(np.unique(real_values)) >= _UNIQUE * len(real_values)
+    is_new = len(np.unique(synthetic_values)) >= _UNIQUE * len(synthetic_values)
+    if (
+        not (is_unique and is_new)
+        or ((synthetic_values >= low) & (synthetic_values <= high)).mean() > _INSIDE
+    ):
         return False
-    return bool(kstest((known - low) / (high - low), "uniform").statistic <= _UNIFORM)
+    return bool(kstest((real_values - low) / (high - low), "uniform").statistic <= _UNIFORM)
 
 
 def check_identifiers(

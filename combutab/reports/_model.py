@@ -1,4 +1,4 @@
-"""The report of a fitted model: what it learned from, how good it is, what it goes by."""
+"""The report of a fitted model: its training, its scores and its explanations."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class ModelReport:
 
     @property
     def title(self) -> str:
-        """What is predicted."""
+        """Title of the page."""
         return "Prediction" if self.target is None else f"Prediction of {self.target}"
 
 
@@ -170,7 +170,7 @@ def report_model(
     """
     frame = as_pandas(X)
     frame = frame if isinstance(frame, pd.DataFrame) else pd.DataFrame(np.asarray(frame))
-    least = least_rows(min_frequency, len(frame))
+    min_rows = least_rows(min_frequency, len(frame))
     rng = as_generator(random_state)
     if target is None and getattr(y, "name", None) is not None:
         target = str(y.name)
@@ -185,7 +185,9 @@ def report_model(
         columns = list(frame) if importance is None else importance.table["column"].tolist()
         columns = columns[:_CURVES]
     dependences = partial_dependence(estimator, X, columns, random_state=rng)
-    given = None if explain is None else attributions(estimator, explain, X, random_state=rng)
+    row_attributions = (
+        None if explain is None else attributions(estimator, explain, X, random_state=rng)
+    )
     return ModelReport(
         type(estimator).__name__,
         target,
@@ -193,8 +195,8 @@ def report_model(
         scored or f"The scores and importances are computed on {counted(len(frame), 'row')}.",
         scores,
         importance,
-        [_shown_values(each, frame, least) for each in dependences],
-        given,
+        [_shown_values(dependence, frame, min_rows) for dependence in dependences],
+        row_attributions,
         column_table(estimator, frame),
         list(dict.fromkeys(map(str, warnings))),
         file,
@@ -202,22 +204,24 @@ def report_model(
     )
 
 
-def _shown_values(found: PartialDependence, frame: pd.DataFrame, least: int) -> PartialDependence:
+def _shown_values(
+    dependence: PartialDependence, frame: pd.DataFrame, min_rows: int
+) -> PartialDependence:
     """Without the categories that too few rows have."""
-    if not found.categorical:
-        return found
-    counts = frame[found.column].value_counts()
-    kept = [i for i, value in enumerate(found.values) if counts.get(value, 0) >= least]
+    if not dependence.categorical:
+        return dependence
+    counts = frame[dependence.column].value_counts()
+    positions = [i for i, value in enumerate(dependence.values) if counts.get(value, 0) >= min_rows]
     return replace(
-        found,
-        values=[found.values[i] for i in kept],
-        average=found.average.iloc[kept].reset_index(drop=True),
-        individual=found.individual[:, :, kept],
+        dependence,
+        values=[dependence.values[i] for i in positions],
+        average=dependence.average.iloc[positions].reset_index(drop=True),
+        individual=dependence.individual[:, :, positions],
     )
 
 
 def model_facts(estimator: Any) -> dict[str, str]:
-    """What a fitted estimator says of itself: epochs, networks, parameters, versions."""
+    """Facts about a fitted estimator: epochs, networks, parameters, versions."""
     facts = {"Model": type(estimator).__name__}
     if hasattr(estimator, "n_features_in_"):
         facts["Feature columns"] = f"{estimator.n_features_in_:,}"
@@ -226,8 +230,8 @@ def model_facts(estimator: Any) -> dict[str, str]:
         facts["Classes"] = f"{len(classes):,}"
     members = getattr(estimator, "members_", None)
     if members is not None:
-        chosen = int((members["weight"] > 0).sum())
-        facts["Members"] = f"{len(members):,} trained, {chosen:,} of them in the ensemble"
+        n_selected = int((members["weight"] > 0).sum())
+        facts["Members"] = f"{len(members):,} trained, {n_selected:,} of them in the ensemble"
     elif hasattr(estimator, "history_"):
         facts["Networks"] = f"{max(1, estimator.history_['member'].nunique()):,}"
     if hasattr(estimator, "n_iter_"):
@@ -241,7 +245,9 @@ def model_facts(estimator: Any) -> dict[str, str]:
         and not _is_default(value, defaults[name].default)
     ]
     facts["Non-default parameters"] = ", ".join(changed)[:1000] or "none"
-    facts["Versions"] = ", ".join(f"{name} {each}" for name, each in versions().items())
+    facts["Versions"] = ", ".join(
+        f"{name} {library_version}" for name, library_version in versions().items()
+    )
     return facts
 
 
@@ -253,7 +259,7 @@ def _is_default(value: Any, default: Any) -> bool:
 
 
 def column_table(estimator: Any, X: pd.DataFrame) -> pd.DataFrame:
-    """One row per column of a table: its kind, its missing values, and what it is encoded as."""
+    """One row per column of a table: its kind, its missing values and its encoding."""
     encoder = getattr(estimator, "encoder_", None)
     missing = X.isna().mean().to_numpy()
     if encoder is None or len(encoder.kinds_) != X.shape[1]:
@@ -262,8 +268,8 @@ def column_table(estimator: Any, X: pd.DataFrame) -> pd.DataFrame:
         kinds, maps = list(map(str, encoder.kinds_)), {m.column: m for m in encoder.category_maps_}
         words = list(encoder.describe_columns().values())
         became = [_became(encoder, maps.get(j), j, words[j]) for j in range(X.shape[1])]
-    found = {"column": list(X.columns), "kind": kinds, "missing": missing, "became": became}
-    return pd.DataFrame(found)
+    columns = {"column": list(X.columns), "kind": kinds, "missing": missing, "became": became}
+    return pd.DataFrame(columns)
 
 
 def _became(encoder: Any, categories: Any, column: int, words: str) -> str:
@@ -276,30 +282,32 @@ def _became(encoder: Any, categories: Any, column: int, words: str) -> str:
         plural = "" if width == 1 else "s"
         return f"{width} input{plural}" + ", one of them marks missing values" * indicated
     n = len(categories.keys)
-    kept = f"{n:,} categor{'y' if n == 1 else 'ies'}"
+    description = f"{n:,} categor{'y' if n == 1 else 'ies'}"
     if not n:
         return "not used: no category is frequent enough"
-    kept += ", rarer ones joined into one" if categories.rare or not categories.onehot else ""
-    return f"{kept}; {'one-hot' if categories.onehot else 'embedding'}"
+    description += (
+        ", rarer ones joined into one" if categories.rare or not categories.onehot else ""
+    )
+    return f"{description}; {'one-hot' if categories.onehot else 'embedding'}"
 
 
 # ---- The page ------------------------------------------------------------------------------------
 
 
-def model_page(found: ModelReport) -> str:
-    """Render one self-contained HTML page of what there is to tell of a model."""
+def model_page(report: ModelReport) -> str:
+    """Render the report of a model as one self-contained HTML page."""
     with svg_style():
         figures = {
-            "importance": _importance_figure(found.importance),
-            "dependences": _dependence_figure(found.dependences),
-            "fit": _fit_figure(found.scores),
-            "rows": _row_figures(found.attributions),
+            "importance": _importance_figure(report.importance),
+            "dependences": _dependence_figure(report.dependences),
+            "fit": _fit_figure(report.scores),
+            "rows": _row_figures(report.attributions),
         }
     sections = [
-        ("scores", "Scores", found.scores),
-        ("importance", "Importance", found.importance),
-        ("dependence", "Dependence", found.dependences),
-        ("rows", "Rows", found.attributions),
+        ("scores", "Scores", report.scores),
+        ("importance", "Importance", report.importance),
+        ("dependence", "Dependence", report.dependences),
+        ("rows", "Rows", report.attributions),
         ("columns", "Columns", True),
         ("use", "How to use", True),
         ("reading", "How to read", True),
@@ -307,20 +315,20 @@ def model_page(found: ModelReport) -> str:
     return render(
         "model.html",
         version=__version__,
-        sections=[(anchor, name) for anchor, name, there in sections if there],
-        found=found,
+        sections=[(anchor, name) for anchor, name, has_content in sections if has_content],
+        found=report,
         figures=figures,
-        score_rows=[] if found.scores is None else found.scores.formatted().reset_index()
+        score_rows=[] if report.scores is None else report.scores.formatted().reset_index()
         .rename(columns={"index": "metric", "95 % interval": "interval"}).to_dict("records"),
-        verdict=_verdict(found.scores),
+        verdict=_verdict(report.scores),
         said={
-            "importance": _importance_said(found.importance),
-            "dependences": _dependences_said(found.dependences),
-            "rows": _rows_said(found.attributions),
+            "importance": _importance_said(report.importance),
+            "dependences": _dependences_said(report.dependences),
+            "rows": _rows_said(report.attributions),
         },
-        confusion=_confusion_rows(found.scores),
-        errors=_errors(found.scores),
-        least=found.min_frequency,
+        confusion=_confusion_rows(report.scores),
+        errors=_errors(report.scores),
+        least=report.min_frequency,
     )  # fmt: skip
 
 
@@ -330,19 +338,19 @@ def _verdict(scores: PredictionScores | None) -> str:
         return ""
     row: Any = scores.table.loc[scores.metric]
     title, score, baseline = row["title"], row["score"], row["baseline"]
-    beside = f"{title} is {number(score)}, and {number(baseline)} for the baseline"
+    scores_text = f"{title} is {number(score)}, and {number(baseline)} for the baseline"
     if not scores.beats_baseline:
-        return f"The model is no better than the baseline: {beside}."
+        return f"The model is no better than the baseline: {scores_text}."
     if scores.no_interval:
-        return f"{beside}. Whether the model is better is uncertain: {scores.no_interval}."
+        return f"{scores_text}. Whether the model is better is uncertain: {scores.no_interval}."
     ends = (row["low"], row["high"])
     near = ends[0] <= baseline <= ends[1]
     if near:
         return (
-            f"The model may be no better than the baseline: {beside}, which is within the 95 % "
-            "interval."
+            f"The model may be no better than the baseline: {scores_text}, which is within the "
+            "95 % interval."
         )
-    return f"The model is better than the baseline: {beside}."
+    return f"The model is better than the baseline: {scores_text}."
 
 
 def _confusion_rows(scores: PredictionScores | None) -> dict[str, Any] | None:
@@ -361,32 +369,32 @@ def _errors(scores: PredictionScores | None) -> list[tuple[str, str, str]]:
     table = scores.errors[scores.errors.index < 1]
     numbers = table[["model", "baseline"]].to_numpy(dtype=float)
     return [
-        (f"{100 * share:g} %", number(own), number(other))
-        for share, (own, other) in zip(table.index.to_numpy(float), numbers, strict=True)
+        (f"{100 * share:g} %", number(error), number(baseline_error))
+        for share, (error, baseline_error) in zip(table.index.to_numpy(float), numbers, strict=True)
     ]
 
 
-def _importance_said(found: PermutationImportance | None) -> str:
+def _importance_said(importance: PermutationImportance | None) -> str:
     """Which columns matter most."""
-    if found is None:
+    if importance is None:
         return ""
-    names = found.table.loc[found.table["low"] > 0, "column"].astype(str).tolist()
+    names = importance.table.loc[importance.table["low"] > 0, "column"].astype(str).tolist()
     if not names:
         return "No column has an importance whose 95 % interval is above 0."
-    most, n = ", ".join(names[:3]), len(found.table)
+    first_names, n = ", ".join(names[:3]), len(importance.table)
     verb = "has" if len(names) == 1 else "have"
     return (
-        f"Most important: {most}. {len(names)} of {counted(n, 'column')} {verb} an importance "
-        "whose 95 % interval is above 0."
+        f"Most important: {first_names}. {len(names)} of {counted(n, 'column')} {verb} an "
+        "importance whose 95 % interval is above 0."
     )
 
 
-def _dependences_said(found: Sequence[PartialDependence]) -> str:
+def _dependences_said(dependences: Sequence[PartialDependence]) -> str:
     """The column with which the mean prediction changes most."""
     spans = [
-        (float(np.ptp(column.to_numpy(dtype=float))), each.column, name, column)
-        for each in found
-        for name, column in each.average.items()
+        (float(np.ptp(column.to_numpy(dtype=float))), dependence.column, name, column)
+        for dependence in dependences
+        for name, column in dependence.average.items()
         if len(column)
     ]
     if not spans:
@@ -396,66 +404,68 @@ def _dependences_said(found: Sequence[PartialDependence]) -> str:
     return f"Largest effect: {column}, where the mean {name} ranges from {low} to {high}."
 
 
-def _rows_said(found: Attributions | None) -> list[str]:
-    """Of each row the prediction, and the column that adds most to it."""
-    said = []
-    for i in range(0 if found is None else len(found.values)):
-        assert found is not None
-        values = found.values.iloc[i].to_numpy(dtype=float)
-        most = int(np.abs(values).argmax())
-        answer, base = float(found.predictions[i]), float(found.base_values[i])
-        said.append(
-            f"Row {found.values.index[i]}: {found.outputs[i]} {number(answer)} (mean of other "
-            f"rows: {number(base)}). Largest contribution: {found.values.columns[most]}, "
-            f"{number(float(values[most]))}."
+def _rows_said(explained: Attributions | None) -> list[str]:
+    """The prediction of each row, and the column with the largest contribution."""
+    sentences = []
+    for i in range(0 if explained is None else len(explained.values)):
+        assert explained is not None
+        values = explained.values.iloc[i].to_numpy(dtype=float)
+        largest = int(np.abs(values).argmax())
+        answer, base = float(explained.predictions[i]), float(explained.base_values[i])
+        sentences.append(
+            f"Row {explained.values.index[i]}: {explained.outputs[i]} {number(answer)} (mean of "
+            f"other rows: {number(base)}). Largest contribution: "
+            f"{explained.values.columns[largest]}, {number(float(values[largest]))}."
         )
-    return said
+    return sentences
 
 
-def _importance_figure(found: PermutationImportance | None) -> Markup | str:
-    if found is None:
+def _importance_figure(importance: PermutationImportance | None) -> Markup | str:
+    if importance is None:
         return ""
-    figure = PermutationImportanceDisplay.from_results(found).figure_
-    numbers = found.table[["importance", "low", "high"]].to_numpy(dtype=float)[:20]
-    told = [
+    figure = PermutationImportanceDisplay.from_results(importance).figure_
+    numbers = importance.table[["importance", "low", "high"]].to_numpy(dtype=float)[:20]
+    descriptions = [
         f"{name}: {number(mean)}, from {number(low)} to {number(high)}"
-        for name, (mean, low, high) in zip(found.table["column"], numbers, strict=False)
+        for name, (mean, low, high) in zip(importance.table["column"], numbers, strict=False)
     ]
-    return inline_svg(figure, "Permutation importance", "; ".join(told), kind="fixed")
+    return inline_svg(figure, "Permutation importance", "; ".join(descriptions), kind="fixed")
 
 
-def _dependence_figure(found: list[PartialDependence]) -> Markup | str:
-    shown = [each for each in found if each.values]
-    if not shown:
+def _dependence_figure(dependences: list[PartialDependence]) -> Markup | str:
+    nonempty = [dependence for dependence in dependences if dependence.values]
+    if not nonempty:
         return ""
-    figure = PartialDependenceDisplay.from_results(shown, n_lines=_LINES).figure_
-    told = []
-    for each in shown:
-        for name, column in each.average.items():
+    figure = PartialDependenceDisplay.from_results(nonempty, n_lines=_LINES).figure_
+    descriptions = []
+    for dependence in nonempty:
+        for name, column in dependence.average.items():
             mean = column.to_numpy(dtype=float)
-            told.append(f"{each.column}: mean {name} from {number(mean.min())} to "
+            descriptions.append(f"{dependence.column}: mean {name} from {number(mean.min())} to "
                         f"{number(mean.max())}")  # fmt: skip
-    return inline_svg(figure, "Partial dependence", "; ".join(told), kind="fixed")
+    return inline_svg(figure, "Partial dependence", "; ".join(descriptions), kind="fixed")
 
 
-def _row_figures(found: Attributions | None) -> list[Markup]:
-    if found is None:
+def _row_figures(explained: Attributions | None) -> list[Markup]:
+    if explained is None:
         return []
     figures = []
-    for i, label in enumerate(found.values.index):
-        values = found.values.iloc[i]
+    for i, label in enumerate(explained.values.index):
+        values = explained.values.iloc[i]
         values = values.iloc[np.argsort(-values.abs().to_numpy(), kind="stable")]
         largest = zip(values.index[:10], values.to_numpy(float)[:10].tolist(), strict=True)
-        told = [f"{name}: {number(each)}" for name, each in largest]
-        figure = AttributionDisplay.from_results(found, i).figure_
+        descriptions = [f"{name}: {number(value)}" for name, value in largest]
+        figure = AttributionDisplay.from_results(explained, i).figure_
         figures.append(
-            inline_svg(figure, f"Attributions of row {label}", "; ".join(told), kind="fixed")
+            inline_svg(
+                figure, f"Attributions of row {label}", "; ".join(descriptions), kind="fixed"
+            )
         )
     return figures
 
 
 def _fit_figure(scores: PredictionScores | None) -> tuple[Markup, str] | None:
-    """A calibration curve, or predicted and true numbers: the picture, and what it shows."""
+    """A calibration curve, or a plot of predicted and true numbers, and its title."""
     if scores is None or scores.n_rows < _ENOUGH or scores.y_true.ndim > 1:
         return None
     if scores.y_proba is not None and scores.classes is not None:
@@ -475,8 +485,8 @@ def _fit_figure(scores: PredictionScores | None) -> tuple[Markup, str] | None:
         limits = None
     else:
         return None
-    figure, told = _grouped(np.asarray(x, float), np.asarray(hit, float), names, limits)
-    return inline_svg(figure, title, told, kind="fixed"), title
+    figure, description = _grouped(np.asarray(x, float), np.asarray(hit, float), names, limits)
+    return inline_svg(figure, title, description, kind="fixed"), title
 
 
 def _grouped(
@@ -504,5 +514,5 @@ def _grouped(
     axes.set_xlabel(names[0], parse_math=False)
     axes.set_ylabel(names[1], parse_math=False)
     axes.spines[["top", "right"]].set_visible(False)
-    told = "; ".join(f"{number(a)}: {number(b)}" for a, b in zip(at, mean, strict=True))
-    return figure, f"Means of groups of rows: {told}"
+    points = "; ".join(f"{number(a)}: {number(b)}" for a, b in zip(at, mean, strict=True))
+    return figure, f"Means of groups of rows: {points}"

@@ -52,7 +52,7 @@ def without_control(text: str) -> str:
     >>> without_control("red" + chr(27))
     'red\\\\x1b'
     """
-    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+    return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
 
 
 @cache
@@ -162,28 +162,30 @@ def inline_svg(figure: Figure, title: str, description: str, *, kind: str = "") 
     with matplotlib.rc_context({"svg.hashsalt": title}):  # no two pictures share an id
         figure.savefig(drawn, format="svg", metadata={"Date": None})
     svg = ElementTree.fromstring(drawn.getvalue())
-    used = {each.get(_HREF, "")[1:] for each in svg.iter(f"{_SVG}use")}
+    used = {node.get(_HREF, "")[1:] for node in svg.iter(f"{_SVG}use")}
     for parent in list(svg.iter()):
         for child in [*parent.findall(f"{_SVG}metadata"), *parent.findall(f"{_SVG}style")]:
             parent.remove(child)
-    for each in svg.iter():
-        each.tag = each.tag.removeprefix(_SVG)
-        attributes = dict(each.attrib)
-        each.attrib.clear()
+    for node in svg.iter():
+        node.tag = node.tag.removeprefix(_SVG)
+        attributes = dict(node.attrib)
+        node.attrib.clear()
         for name, value in attributes.items():
             if name == "style":
-                _set_style(each, value)
+                _set_style(node, value)
             elif name != "clip-path" and (name != "id" or value in used):
-                each.set("href" if name == _HREF else name, " ".join(value.split()))
+                node.set("href" if name == _HREF else name, " ".join(value.split()))
     # names in a font wider than matplotlib's begin further to the left
-    ends = [each for each in svg.iter("text") if "text-anchor: end" in each.get("style", "")]
-    left = min((float(each.get("x", 0)) - _text_width(each.text or "") for each in ends), default=0)
-    left = min(0, math.floor(left))
+    ends = [node for node in svg.iter("text") if "text-anchor: end" in node.get("style", "")]
+    left_edge = min(
+        (float(node.get("x", 0)) - _text_width(node.text or "") for node in ends), default=0
+    )
+    left_edge = min(0, math.floor(left_edge))
     _, _, width, height = map(float, svg.get("viewBox", "").split())
     svg.attrib = {
         "role": "img",
-        "width": f"{(width - left) * 4 / 3:.0f}",  # of points
-        "viewBox": f"{left} 0 {width - left:g} {height:g}",
+        "width": f"{(width - left_edge) * 4 / 3:.0f}",  # of points
+        "viewBox": f"{left_edge} 0 {width - left_edge:g} {height:g}",
         "class": kind,
     }
     for i, (tag, text) in enumerate({"title": title, "desc": description}.items()):

@@ -1,4 +1,4 @@
-"""All that is known of a synthetic table, in one record."""
+"""Evaluation of a synthetic table: utility, fidelity and privacy."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ from combutab.reports._yardsticks import measure_yardsticks, share_by_chance
 
 _NAMES = {"real": "real table", "synthetic": "synthetic table", "test": "held-out real table"}
 _PARTS = 5  # of the real rows, each tested on in turn where there are no held-out rows
-_ENOUGH = 5000  # real rows of which one such part is enough, and below which all take turns
+_ENOUGH = 5000  # real rows from which one part is enough; with fewer, each part is tested on
 _OVERLAP = 0.05  # of the held-out rows; with more of them among the others, they are not held out
 _FOLDS = 5
 _RESAMPLES = 100  # of the rows that learners are tested on, for what chance may do
@@ -144,12 +144,13 @@ class SyntheticEvaluation:
     least_rows: int
 
     def _repr_html_(self) -> str:
-        """The findings in a notebook, with the learners' scores beside each other."""
+        """The findings in a notebook, with a chart of the scores of the learners."""
         sentences = [
-            f"{each.subject.capitalize()}: {' '.join([each.sentence, *each.notes])} ({each.level})"
-            for each in self.findings
+            f"{finding.subject.capitalize()}: "
+            f"{' '.join([finding.sentence, *finding.notes])} ({finding.level})"
+            for finding in self.findings
         ]
-        title = f"{self.names['synthetic']}: {' '.join(each.short for each in self.findings)}"
+        title = f"{self.names['synthetic']}: {' '.join(finding.short for finding in self.findings)}"
         chart, caption = "", ""
         if self.efficacy is not None:
             metric = str(self.metric)
@@ -287,76 +288,82 @@ def evaluate_synthetic(
     >>> [(finding.subject, finding.level) for finding in found.findings]
     [('utility', 'unknown'), ('fidelity', 'good'), ('privacy', 'good')]
     """
-    named = _NAMES | dict(names or {})
-    described = _describe(generator) | dict(made or {})
-    given = {"real": real_train, "synthetic": synthetic}
-    given |= {} if real_test is None else {"test": real_test}
+    table_names = _NAMES | dict(names or {})
+    generator_settings = _describe(generator) | dict(made or {})
+    tables = {"real": real_train, "synthetic": synthetic}
+    tables |= {} if real_test is None else {"test": real_test}
     clock = _Clock(progress)
     options: dict[str, Any] = {"random_state": random_state, "n_jobs": n_jobs}
-    whole, left_out = _align_and_identify(given, named, categorical, identifiers, generator, target)
-    _check_target(whole, target, task)
-    if task == "auto" and target not in (None, *categorical) and whole["real"][target].count():
+    all_columns, left_out = _align_and_identify(
+        tables, table_names, categorical, identifiers, generator, target
+    )
+    _check_target(all_columns, target, task)
+    if (
+        task == "auto"
+        and target not in (None, *categorical)
+        and all_columns["real"][target].count()
+    ):
         column = pd.DataFrame(as_pandas(real_train))[target]
         infer_task(column, name=f"the target {target!r}")  # of text that is no label, an error
-    least = least_rows(min_frequency, len(whole["real"]))
-    aligned = _without(whole, left_out)
+    min_rows = least_rows(min_frequency, len(all_columns["real"]))
+    aligned = _without(all_columns, left_out)
     utility = _evaluate_utility(aligned, target, task, scoring, learners, clock, options)
     if utility.task == "classification":  # the target becomes a category
-        whole = _align(given, named, [*categorical, *left_out, target])
-        aligned = _without(whole, left_out)
+        all_columns = _align(tables, table_names, [*categorical, *left_out, target])
+        aligned = _without(all_columns, left_out)
 
     train, rows, test = aligned["real"], aligned["synthetic"], aligned.tables.get("test")
     sources = {SYNTHETIC: rows} | ({} if test is None else {HELD_OUT: test})
     categories = aligned.columns("category")
     with clock("fidelity", "comparing columns and pairs of columns"):
-        alike = fidelity(
+        fidelity_scores = fidelity(
             real=train, synthetic=sources, categorical=categories, random_state=random_state
         )
         yardsticks = measure_yardsticks(
             train, n_rows=len(rows), kinds=aligned.kinds, random_state=random_state
         )
     with clock("detection", "distinguishing synthetic rows from real rows"):
-        detected = _run_detection(train, sources, options)
+        detection_scores = _run_detection(train, sources, options)
     n_test = 0 if test is None else len(test)
-    real_told = two_sample(detected, HELD_OUT, min(len(train), n_test))
+    real_told = two_sample(detection_scores, HELD_OUT, min(len(train), n_test))
     with clock("privacy", "comparing synthetic rows with real rows"):
-        near, copies, privacy_finding = _evaluate_privacy(
-            whole, left_out, {"categorical": categories, **options}, real_told
+        privacy_scores, copies, privacy_finding = _evaluate_privacy(
+            all_columns, left_out, {"categorical": categories, **options}, real_told
         )
     return SyntheticEvaluation(
-        train=whole["real"],
-        synthetic=whole["synthetic"],
-        test=whole.tables.get("test"),
-        kinds=whole.kinds,
+        train=all_columns["real"],
+        synthetic=all_columns["synthetic"],
+        test=all_columns.tables.get("test"),
+        kinds=all_columns.kinds,
         identifiers=tuple(left_out),
         target=target,
         task=utility.task,
         metric=utility.metric,
         guess=utility.guess,
         efficacy=utility.efficacy,
-        fidelity=alike,
-        detection=detected,
-        privacy=near,
+        fidelity=fidelity_scores,
+        detection=detection_scores,
+        privacy=privacy_scores,
         copies=copies,
         findings=(
             utility.finding,
             judge_fidelity(
-                alike,
-                detected,
+                fidelity_scores,
+                detection_scores,
                 yardsticks,
                 n_train=len(train),
                 n_made=len(rows),
                 n_test=n_test,
                 left_out=left_out,
             ),
-            _with_promise(privacy_finding, described.get("Differential privacy")),
+            _with_promise(privacy_finding, generator_settings.get("Differential privacy")),
         ),
-        made=described,
+        made=generator_settings,
         versions=versions(),
         seed=random_state,
         seconds=clock.seconds,
-        names=named,
-        least_rows=least,
+        names=table_names,
+        least_rows=min_rows,
     )
 
 
@@ -364,7 +371,7 @@ def evaluate_synthetic(
 
 
 def _align_and_identify(
-    given: Mapping[str, Any],
+    tables: Mapping[str, Any],
     names: Mapping[str, str],
     categorical: Collection[Hashable],
     identifiers: Collection[Hashable] | None,
@@ -375,24 +382,28 @@ def _align_and_identify(
 
     As categories, integers of 64 bits stay exact, and may be compared with text.
     """
-    raw = pd.DataFrame(as_pandas(given["real"]))
+    raw = pd.DataFrame(as_pandas(tables["real"]))
     columns: list[Hashable] = [*raw.columns]
-    named: list[Hashable] = check_identifiers(identifiers or (), columns, target)
+    known_identifiers: list[Hashable] = check_identifiers(identifiers or (), columns, target)
     replaced = replaced_columns(generator)
-    named += [name for name in columns if name in replaced and name not in (*named, target)]
-    aligned = _align(given, names, [*categorical, *named])
+    known_identifiers += [
+        name for name in columns if name in replaced and name not in (*known_identifiers, target)
+    ]
+    aligned = _align(tables, names, [*categorical, *known_identifiers])
     detected: list[Hashable] = [
         name
         for name in columns
-        if name not in (*named, *categorical, target)
+        if name not in (*known_identifiers, *categorical, target)
         and identifies_rows(raw[name], aligned["real"][name], aligned["synthetic"][name])
     ]
-    found: list[Hashable] = [name for name in columns if name in (*named, *detected)]
-    if len(found) == len(columns):  # something must be left to compare
-        found = named if len(named) < len(columns) else []
-    if set(found) - set(named):
-        aligned = _align(given, names, [*categorical, *found])
-    return aligned, found
+    identifier_columns: list[Hashable] = [
+        name for name in columns if name in (*known_identifiers, *detected)
+    ]
+    if len(identifier_columns) == len(columns):  # something must be left to compare
+        identifier_columns = known_identifiers if len(known_identifiers) < len(columns) else []
+    if set(identifier_columns) - set(known_identifiers):
+        aligned = _align(tables, names, [*categorical, *identifier_columns])
+    return aligned, identifier_columns
 
 
 def _without(aligned: AlignedTables, columns: Collection[Hashable]) -> AlignedTables:
@@ -410,7 +421,7 @@ def _without(aligned: AlignedTables, columns: Collection[Hashable]) -> AlignedTa
 
 @dataclass(frozen=True)
 class _Utility:
-    """The finding on utility, and what it is based on."""
+    """The finding on utility, and the scores that it is based on."""
 
     finding: Finding
     task: Task | None = None
@@ -434,11 +445,11 @@ def _evaluate_utility(
         assert unjudged is not None
         return _Utility(unjudged)
     real_tables = {role: table for role, table in aligned.tables.items() if role != "synthetic"}
-    known = pd.concat([table[target] for table in real_tables.values()]).dropna()
-    goal: Task = infer_task(known) if task == "auto" else task
+    targets = pd.concat([table[target] for table in real_tables.values()]).dropna()
+    goal: Task = infer_task(targets) if task == "auto" else task
     try:
         metric = choose_metric(scoring or next(iter(METRICS[goal])), goal)
-        check_defined(metric.name, known)
+        check_defined(metric.name, targets)
     except ValueError as error:
         raise ValueError(f"scoring: {error}") from error
     if goal == "classification":
@@ -461,7 +472,7 @@ def _evaluate_utility(
 
 
 def _evaluate_privacy(
-    whole: AlignedTables,
+    all_columns: AlignedTables,
     identifiers: list[Hashable],
     compared: Mapping[str, Any],
     real_told: TwoSample | None,
@@ -471,11 +482,13 @@ def _evaluate_privacy(
     ``compared`` has parameters of `privacy`, and ``real_told`` is the two-sample test of held-out
     rows against training rows.
     """
-    aligned = _without(whole, identifiers)
+    aligned = _without(all_columns, identifiers)
     train, rows, test = aligned["real"], aligned["synthetic"], aligned.tables.get("test")
-    near, share_error, n_seen = None, 0.0, 0
+    privacy_scores, share_error, n_seen = None, 0.0, 0
     if test is not None:
-        near = privacy(real_train=train, synthetic=rows, holdout=test, max_rows=_MOST, **compared)
+        privacy_scores = privacy(
+            real_train=train, synthetic=rows, holdout=test, max_rows=_MOST, **compared
+        )
         share_error = share_by_chance(train, test, rows, **compared)
         n_seen = _seen(train, test)
     tables = [(TRAINING, "real", "test")]
@@ -484,14 +497,16 @@ def _evaluate_privacy(
     differ = real_told is not None and real_told.differ
     is_controlled = test is not None and not n_seen and not differ
     disclosed = []
-    for rows_of, role, other in tables:
-        other_role = other if is_controlled else None
-        values_role = other if test is not None and not n_seen else None
+    for rows_of, role, control_role in tables:
+        other_role = control_role if is_controlled else None
+        values_role = control_role if test is not None and not n_seen else None
         disclosed.append(
-            _compare_with(whole, (role, other_role, values_role), rows_of, identifiers, compared)
+            _compare_with(
+                all_columns, (role, other_role, values_role), rows_of, identifiers, compared
+            )
         )
     finding = judge_privacy(
-        near,
+        privacy_scores,
         disclosed,
         n_made=len(rows),
         n_compared=0 if test is None else min(len(train), len(test), _MOST),
@@ -500,39 +515,43 @@ def _evaluate_privacy(
         real=real_told,
         left_out=identifiers,
     )
-    return near, disclosed[0].copies.rows, finding
+    return privacy_scores, disclosed[0].copies.rows, finding
 
 
 def _compare_with(
-    whole: AlignedTables,
+    all_columns: AlignedTables,
     roles: tuple[str, str | None, str | None],
     rows_of: str,
     identifiers: list[Hashable],
     compared: Mapping[str, Any],
 ) -> Disclosed:
-    """What the synthetic rows repeat of one real table.
+    """Copies and near copies of one real table in the synthetic rows.
 
     ``roles`` are those of this table, and of the tables that show what chance does: to rows, and to
     values of one column.
     """
-    real, synthetic = (whole[role].drop(columns=identifiers) for role in (roles[0], "synthetic"))
-    control = None if roles[1] is None else whole[roles[1]].drop(columns=identifiers)
-    near = near_copies(real_train=real, synthetic=synthetic, holdout=control, **compared)
-    counted = near.loc[0, ["near", "share", "reference", "pvalue"]]
+    real, synthetic = (
+        all_columns[role].drop(columns=identifiers) for role in (roles[0], "synthetic")
+    )
+    control = None if roles[1] is None else all_columns[roles[1]].drop(columns=identifiers)
+    copies = near_copies(real_train=real, synthetic=synthetic, holdout=control, **compared)
+    near_counts = copies.loc[0, ["near", "share", "reference", "pvalue"]]
     values = find_copied_values(
-        whole[roles[0]], whole["synthetic"], None if roles[2] is None else whole[roles[2]]
+        all_columns[roles[0]],
+        all_columns["synthetic"],
+        None if roles[2] is None else all_columns[roles[2]],
     )
     return Disclosed(
         rows_of,
         find_copies(real, synthetic, control),
         values,
-        NearCopies(*counted),
-        [name for name in values if whole.kinds[name] == "category"],
+        NearCopies(*near_counts),
+        [name for name in values if all_columns.kinds[name] == "category"],
     )
 
 
 def _describe(generator: Any) -> dict[str, str]:
-    """Describe a fitted generator: what it is, what it promises, and its parameters."""
+    """Describe a fitted generator: its class, its guarantees and its parameters."""
     if generator is None:
         return {}
     if not (hasattr(generator, "get_params") and hasattr(generator, "sample")):
@@ -548,7 +567,7 @@ def _describe(generator: Any) -> dict[str, str]:
 
 
 def _with_promise(finding: Finding, promise: str | None) -> Finding:
-    """The finding of privacy, with a note on what the fit of the generator promises."""
+    """The finding on privacy, with a note on the differential privacy of the generator."""
     if promise is None:
         return finding
     note = f"Differential privacy of the generator: {promise}."
@@ -560,7 +579,7 @@ def _with_promise(finding: Finding, promise: str | None) -> Finding:
 
 
 class _Clock:
-    """Tells what is done next, and measures how long it takes."""
+    """Reports the progress, and measures the time of each part."""
 
     def __init__(self, progress: Callable[[str], None] | None) -> None:
         self.progress = progress
@@ -576,20 +595,20 @@ class _Clock:
 
 
 def _align(
-    given: Mapping[str, Any], names: Mapping[str, str], categorical: Collection[Hashable]
+    raw_tables: Mapping[str, Any], names: Mapping[str, str], categorical: Collection[Hashable]
 ) -> AlignedTables:
     """The tables by their roles."""
-    called = {role: names[role] for role in given}
-    if len(set(called.values())) < len(called):
-        called = {role: role for role in given}
-    # by what the reader calls them, for the errors
-    tables = {called[role]: table for role, table in given.items()}
-    found = align_tables(tables, reference=called["real"], categorical=categorical)
-    for name, table in found.tables.items():
-        for column in found.columns("number"):  # the learners would refuse them, after some work
+    display_names = {role: names[role] for role in raw_tables}
+    if len(set(display_names.values())) < len(display_names):
+        display_names = {role: role for role in raw_tables}
+    # errors have the names that the user knows
+    tables = {display_names[role]: table for role, table in raw_tables.items()}
+    aligned = align_tables(tables, reference=display_names["real"], categorical=categorical)
+    for name, table in aligned.tables.items():
+        for column in aligned.columns("number"):  # the learners would refuse them, after some work
             refuse_large(float(table[column].abs().max()), f"column {column!r} of {name}")
-    by_role = {role: found[name] for role, name in called.items()}
-    return AlignedTables(by_role, found.kinds, found.n_known)
+    by_role = {role: aligned[name] for role, name in display_names.items()}
+    return AlignedTables(by_role, aligned.kinds, aligned.n_known)
 
 
 def _check_target(aligned: AlignedTables, target: Hashable | None, task: str) -> None:
@@ -621,10 +640,10 @@ def _unjudged(aligned: AlignedTables, target: Hashable | None) -> Finding | None
 
 
 def _draw_anew(table: pd.DataFrame, target: Hashable, seed: int) -> dict[str, pd.DataFrame]:
-    """As many rows of a table as have the target, drawn with replacement, several times."""
+    """Bootstrap samples of the rows that have a target."""
     table, rng = table[table[target].notna()], np.random.default_rng(seed)
-    drawn = [rng.integers(len(table), size=len(table)) for _ in range(_DRAWN_ANEW)]
-    return {f"anew {k}": table.iloc[rows].reset_index(drop=True) for k, rows in enumerate(drawn)}
+    samples = [rng.integers(len(table), size=len(table)) for _ in range(_DRAWN_ANEW)]
+    return {f"anew {k}": table.iloc[rows].reset_index(drop=True) for k, rows in enumerate(samples)}
 
 
 def _judge_utility(
@@ -639,20 +658,20 @@ def _judge_utility(
     *,
     seen: bool,
 ) -> tuple[Finding, pd.DataFrame, float]:
-    """The finding, the scores that it is of, and what guessing has of the metric."""
+    """The finding, its scores, and the score of guessing."""
     score = partial(_efficacy_of_splits, splits, target=target, **options)
     with clock("ml_efficacy", "training models on real and on synthetic rows"):
         efficacy = score(synthetic=synthetic, task=task, learners=learners, n_resamples=_RESAMPLES)
-    known = pd.concat([test[target] for _, test in splits]).dropna()
-    most = 0 if task == "regression" else int(known.value_counts().max())
+    targets = pd.concat([test[target] for _, test in splits]).dropna()
+    n_most_frequent = 0 if task == "regression" else int(targets.value_counts().max())
     judge = partial(
         judge_utility,
         efficacy,
         target=target,
         metric=metric,
-        guess=_guess_score(metric, known, splits[0][0][target]),
-        n_test=len(known),
-        n_rare=len(known) - most,
+        guess=_guess_score(metric, targets, splits[0][0][target]),
+        n_test=len(targets),
+        n_rare=len(targets) - n_most_frequent,
         seen=seen,
     )
     finding = judge()
@@ -672,29 +691,33 @@ def _parts_in_turn(
     table: pd.DataFrame, target: Hashable, seed: int
 ) -> list[tuple[pd.DataFrame, pd.DataFrame]]:
     """Real rows to learn from and to be tested on, parts in turn; of rows that have a target."""
-    known = table[table[target].notna()]
-    order = np.random.default_rng(seed).permutation(len(known))
-    parts = np.array_split(order, min(_PARTS, len(known)))
-    taken = parts[:1] if len(known) >= _ENOUGH else parts
-    return [(known.iloc[np.setdiff1d(order, part)], known.iloc[part]) for part in taken]
+    labelled = table[table[target].notna()]
+    order = np.random.default_rng(seed).permutation(len(labelled))
+    parts = np.array_split(order, min(_PARTS, len(labelled)))
+    test_parts = parts[:1] if len(labelled) >= _ENOUGH else parts
+    return [(labelled.iloc[np.setdiff1d(order, part)], labelled.iloc[part]) for part in test_parts]
 
 
 def _efficacy_of_splits(
     splits: list[tuple[pd.DataFrame, pd.DataFrame]], **options: Any
 ) -> pd.DataFrame:
     """The mean of `ml_efficacy` over splits whose test rows are different ones."""
-    found = [ml_efficacy(real_train=train, real_test=test, **options) for train, test in splits]
-    if len(found) == 1:
-        return found[0]
-    table = pd.concat(found, ignore_index=True)
+    tables = [ml_efficacy(real_train=train, real_test=test, **options) for train, test in splits]
+    if len(tables) == 1:
+        return tables[0]
+    table = pd.concat(tables, ignore_index=True)
     groups = table.groupby(["learner", "metric", "source"], sort=False)
     combined = groups[["mean", "sd", "gap"]].mean()
     for name in ("se", "gap_se"):
         if name in table:  # of the mean of independent errors
-            combined[name] = groups[name].agg(lambda each: np.sqrt((each**2).mean() / len(each)))
+            combined[name] = groups[name].agg(
+                lambda values: np.sqrt((values**2).mean() / len(values))
+            )
     combined["n_tables"] = groups["n_tables"].first()
-    combined["note"] = groups["note"].agg(lambda each: "; ".join(dict.fromkeys(filter(None, each))))
-    return combined.reset_index()[[*found[0].columns]]
+    combined["note"] = groups["note"].agg(
+        lambda values: "; ".join(dict.fromkeys(filter(None, values)))
+    )
+    return combined.reset_index()[[*tables[0].columns]]
 
 
 def _guess_score(metric: Metric, tested: pd.Series, real: pd.Series) -> float:

@@ -21,7 +21,7 @@ _FIRST = 12  # columns that are drawn before the fold
 _MAPPED = 25  # columns of a heat map
 _PAIRS = 10  # pairs in the table of the worst
 _ALIKE = 0.1  # association by which maps may differ and look the same
-_NAME = 18  # letters of a name beside a heat map
+_NAME = 18  # letters of a name at a heat map
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class _Column:
         return inline_svg(self.chart.outlines.draw(), title, self.chart.outlines.words)
 
 
-def synthetic_page(found: SyntheticEvaluation) -> str:
-    """One self-contained HTML page of what was found."""
-    columns = _column_parts(found)
+def synthetic_page(evaluation: SyntheticEvaluation) -> str:
+    """Render the evaluation as one self-contained HTML page."""
+    columns = _column_parts(evaluation)
     sections = [("rows", "Whole rows"), ("columns", "Columns"), ("pairs", "Pairs of columns")]
-    if found.efficacy is not None:
+    if evaluation.efficacy is not None:
         sections.insert(0, ("utility", "Utility"))
     sections += [("privacy", "Privacy"), ("made", "Settings"), ("reading", "How to read")]
     with svg_style():
@@ -55,47 +55,49 @@ def synthetic_page(found: SyntheticEvaluation) -> str:
             "synthetic.html",
             version=__version__,
             sections=sections,
-            found=found,
-            findings=found.findings,
-            efficacy=_efficacy(found),
+            found=evaluation,
+            findings=evaluation.findings,
+            efficacy=_efficacy(evaluation),
             columns=columns[:_FIRST],
             more_columns=columns[_FIRST:],
-            column_table=_column_table(found),
-            heat=_heat(found),
-            pairs=_worst_pairs(found),
-            rows=_row_scores(found),
-            privacy=_privacy(found),
+            column_table=_column_table(evaluation),
+            heat=_heat(evaluation),
+            pairs=_worst_pairs(evaluation),
+            rows=_row_scores(evaluation),
+            privacy=_privacy(evaluation),
             limits=_findings,
-            least=found.least_rows,
+            least=evaluation.least_rows,
         )
 
 
 # ---- utility -----------------------------------------------------------------------------------
 
 
-def _efficacy(found: SyntheticEvaluation) -> dict[str, Any] | None:
+def _efficacy(evaluation: SyntheticEvaluation) -> dict[str, Any] | None:
     """The main score of each learner, bars of it, and all other scores."""
-    if found.efficacy is None:
+    if evaluation.efficacy is None:
         return None
     rows: dict[tuple[str, str], dict[str, Any]] = {}  # by learner and metric
-    for each in found.efficacy.to_dict("records"):
-        row = rows.setdefault((each["learner"], each["metric"]), {})
-        row["real" if each["source"] == "real" else "synthetic"] = each["mean"]
-        row |= {"gap": each["gap"], "gap_se": each["gap_se"]}  # of the last, the synthetic rows
+    for score in evaluation.efficacy.to_dict("records"):
+        row = rows.setdefault((score["learner"], score["metric"]), {})
+        row["real" if score["source"] == "real" else "synthetic"] = score["mean"]
+        row |= {"gap": score["gap"], "gap_se": score["gap_se"]}  # of the last, the synthetic rows
     scores = [
         {
             "learner": LEARNERS.get(learner, learner).removeprefix("a "),
             "metric": metric,
-            "metric_name": _with_unit(METRICS[str(found.task)][metric]),
+            "metric_name": _with_unit(METRICS[str(evaluation.task)][metric]),
             **row,
         }
         for (learner, metric), row in rows.items()
     ]
-    main = METRICS[str(found.task)][str(found.metric)]
-    shown = [each for each in scores if each["metric"] == main.name]
-    best = best_learner(found.efficacy, main)
-    top = max([1.0, *(row[kind] for row in shown for kind in ("real", "synthetic"))])
-    noted = found.efficacy[found.efficacy["note"] != ""].drop_duplicates(["learner", "source"])
+    main = METRICS[str(evaluation.task)][str(evaluation.metric)]
+    main_scores = [score for score in scores if score["metric"] == main.name]
+    best = best_learner(evaluation.efficacy, main)
+    top = max([1.0, *(row[kind] for row in main_scores for kind in ("real", "synthetic"))])
+    noted = evaluation.efficacy[evaluation.efficacy["note"] != ""].drop_duplicates(
+        ["learner", "source"]
+    )
     notes = [
         f"{LEARNERS.get(row['learner'], row['learner'])}, trained on the {row['source']} rows: "
         f"{row['note']}."
@@ -104,11 +106,13 @@ def _efficacy(found: SyntheticEvaluation) -> dict[str, Any] | None:
     return {
         "main": _with_unit(main),
         "best": next(
-            row for row in shown if row["learner"] == LEARNERS.get(best, best).removeprefix("a ")
+            row
+            for row in main_scores
+            if row["learner"] == LEARNERS.get(best, best).removeprefix("a ")
         ),
         "top": float(np.nan_to_num(top, nan=1.0)),
-        "shown": shown,
-        "guess": found.guess,
+        "shown": main_scores,
+        "guess": evaluation.guess,
         "all": scores,
         "notes": notes,
     }
@@ -121,42 +125,42 @@ def _with_unit(metric: Metric) -> str:
 # ---- fidelity ----------------------------------------------------------------------------------
 
 
-def _fidelity_rows(found: SyntheticEvaluation, *measures: str) -> list[dict[Hashable, Any]]:
-    """The fidelity rows of some measures, worst first, with the held-out rows' value beside."""
-    table = found.fidelity[found.fidelity["measure"].isin(measures)]
-    synthetic, held = (
+def _fidelity_rows(evaluation: SyntheticEvaluation, *measures: str) -> list[dict[Hashable, Any]]:
+    """The fidelity rows of some measures, worst first, with the value of the held-out rows."""
+    table = evaluation.fidelity[evaluation.fidelity["measure"].isin(measures)]
+    synthetic, held_out = (
         table[table["source"] == source].to_dict("records") for source in (SYNTHETIC, HELD_OUT)
     )
     keys = ("measure", "column", "other_column")
-    scores = {tuple(row[key] for key in keys): row["mean"] for row in held}
+    scores = {tuple(row[key] for key in keys): row["mean"] for row in held_out}
     for row in synthetic:
         row["held_out"] = scores.get(tuple(row[key] for key in keys), np.nan)
     return sorted(synthetic, key=lambda row: (np.isnan(row["mean"]), row["mean"]))
 
 
-def _column_parts(found: SyntheticEvaluation) -> list[_Column]:
+def _column_parts(evaluation: SyntheticEvaluation) -> list[_Column]:
     columns = []
-    for row in _fidelity_rows(found, "ks", "tv"):
-        chart, why = _chart_or_reason(found, row["column"])
+    for row in _fidelity_rows(evaluation, "ks", "tv"):
+        chart, why = _chart_or_reason(evaluation, row["column"])
         columns.append(_Column(str(row["column"]), row["mean"], row["held_out"], chart, why))
     return columns
 
 
-def _chart_or_reason(found: SyntheticEvaluation, column: Hashable) -> tuple[Chart | None, str]:
-    """The chart, or why there is none."""
-    real, synthetic = found.train[column], found.synthetic[column]
+def _chart_or_reason(evaluation: SyntheticEvaluation, column: Hashable) -> tuple[Chart | None, str]:
+    """The chart of a column, or the reason why it has none."""
+    real, synthetic = evaluation.train[column], evaluation.synthetic[column]
     if not real.count() or not synthetic.count():
         return None, f"No {'synthetic' if real.count() else 'real'} row has a value."
-    draw: Any = category_bars if found.kinds[column] == "category" else histogram
-    others = [] if found.test is None else [found.test[column]]
-    chart = draw(real, synthetic, others, min_rows=found.least_rows)
+    draw: Any = category_bars if evaluation.kinds[column] == "category" else histogram
+    other_columns = [] if evaluation.test is None else [evaluation.test[column]]
+    chart = draw(real, synthetic, other_columns, min_rows=evaluation.least_rows)
     return (
         chart,
-        "" if chart else f"Not shown: too few values are shared by {found.least_rows} rows.",
+        "" if chart else f"Not shown: too few values are shared by {evaluation.least_rows} rows.",
     )
 
 
-def _column_table(found: SyntheticEvaluation) -> list[dict[str, Any]]:
+def _column_table(evaluation: SyntheticEvaluation) -> list[dict[str, Any]]:
     """All measures of each column, in the table's order."""
     parts = {
         "shape": ("ks", "tv"),
@@ -166,25 +170,30 @@ def _column_table(found: SyntheticEvaluation) -> list[dict[str, Any]]:
         "missing": ("missing_share",),
     }
     scores = {
-        part: {row["column"]: row["mean"] for row in _fidelity_rows(found, *measures)}
+        part: {row["column"]: row["mean"] for row in _fidelity_rows(evaluation, *measures)}
         for part, measures in parts.items()
     }
     return [
         {"name": str(column), **{part: scores[part].get(column, np.nan) for part in parts}}
-        for column in found.train.columns
-        if column not in found.identifiers
+        for column in evaluation.train.columns
+        if column not in evaluation.identifiers
     ]
 
 
-def _heat(found: SyntheticEvaluation) -> dict[str, Any] | None:
+def _heat(evaluation: SyntheticEvaluation) -> dict[str, Any] | None:
     """Associations of the real columns and of the synthetic ones; of many columns, the worst."""
-    columns: list[Hashable] = [name for name in found.train if name not in found.identifiers]
+    columns: list[Hashable] = [
+        name for name in evaluation.train if name not in evaluation.identifiers
+    ]
     if len(columns) < 2:
         return None
     left_out = len(columns) - _MAPPED
     if left_out > 0:
-        columns = _worst_columns(found, columns)
-    maps = [associations(table, columns, found.kinds) for table in (found.train, found.synthetic)]
+        columns = _worst_columns(evaluation, columns)
+    maps = [
+        associations(table, columns, evaluation.kinds)
+        for table in (evaluation.train, evaluation.synthetic)
+    ]
     names = [str(column) for column in columns]
     return {
         "labels": [shorten_middle(name, _NAME) for name in names],
@@ -197,13 +206,13 @@ def _heat(found: SyntheticEvaluation) -> dict[str, Any] | None:
     }
 
 
-def _worst_columns(found: SyntheticEvaluation, columns: Sequence[Hashable]) -> list[Hashable]:
+def _worst_columns(evaluation: SyntheticEvaluation, columns: Sequence[Hashable]) -> list[Hashable]:
     """The columns whose pairs are met worst on average, in the table's order."""
     scores: dict[Hashable, list[float]] = {column: [] for column in columns}
-    for row in _fidelity_rows(found, "correlation", "contingency"):
+    for row in _fidelity_rows(evaluation, "correlation", "contingency"):
         for end in {row["column"], row["other_column"]} & scores.keys():  # the map has not all
             scores[end].append(row["mean"])
-    means = {c: float(np.mean(each)) if each else np.nan for c, each in scores.items()}
+    means = {c: float(np.mean(values)) if values else np.nan for c, values in scores.items()}
     worst = sorted(columns, key=lambda column: (np.isnan(means[column]), means[column]))
     return [column for column in columns if column in worst[:_MAPPED]]
 
@@ -217,27 +226,27 @@ def _greatest_difference(
     k = int(differences.argmax())
     if differences[k] < _ALIKE:
         return None
-    a, b = (float(np.nan_to_num(each[i[k], j[k]])) for each in (real, synthetic))
+    a, b = (float(np.nan_to_num(association[i[k], j[k]])) for association in (real, synthetic))
     return names[j[k]], names[i[k]], a, b
 
 
-def _worst_pairs(found: SyntheticEvaluation) -> list[dict[Hashable, Any]]:
-    return _fidelity_rows(found, "correlation", "contingency")[:_PAIRS]
+def _worst_pairs(evaluation: SyntheticEvaluation) -> list[dict[Hashable, Any]]:
+    return _fidelity_rows(evaluation, "correlation", "contingency")[:_PAIRS]
 
 
-def _row_scores(found: SyntheticEvaluation) -> list[dict[str, Any]]:
+def _row_scores(evaluation: SyntheticEvaluation) -> list[dict[str, Any]]:
     """Return the scores of whole rows: detection, support, which values are missing together."""
-    areas = found.detection.set_index(["learner", "source"])[["mean", "se"]]
+    areas = evaluation.detection.set_index(["learner", "source"])[["mean", "se"]]
     areas = areas.map(lambda area: "–" if np.isnan(area) else f"{area:.3f}")
     rows: list[dict[str, Any]] = []
-    for learner in sorted(found.detection["learner"].unique(), key=lambda name: name != C2ST):
+    for learner in sorted(evaluation.detection["learner"].unique(), key=lambda name: name != C2ST):
         value, held_out = (areas["mean"].get((learner, s), "–") for s in (SYNTHETIC, HELD_OUT))
         error = areas["se"].get((learner, SYNTHETIC), "–")
         what = {"measure": "c2st" if learner == C2ST else "detection", "learner": LEARNERS[learner]}
         rows.append({**what, "value": value, "error": error, "held_out": held_out})
     for measure in ("alpha_precision", "beta_recall", "missing_pattern"):
-        for each in _fidelity_rows(found, measure):
-            value, held_out = (_percent(each[key]) for key in ("mean", "held_out"))
+        for row in _fidelity_rows(evaluation, measure):
+            value, held_out = (_percent(row[key]) for key in ("mean", "held_out"))
             rows.append({"measure": measure, "value": value, "error": "–", "held_out": held_out})
     return rows
 
@@ -249,11 +258,11 @@ def _percent(share: float) -> str:
 # ---- privacy -----------------------------------------------------------------------------------
 
 
-def _privacy(found: SyntheticEvaluation) -> dict[str, list[str]] | None:
+def _privacy(evaluation: SyntheticEvaluation) -> dict[str, list[str]] | None:
     """The value and the reference of each measure."""
-    if found.privacy is None:
+    if evaluation.privacy is None:
         return None
-    table = found.privacy.set_index("measure")[["mean", "reference"]]
+    table = evaluation.privacy.set_index("measure")[["mean", "reference"]]
     return {
         measure: list(map(_percent if measure == "share_closer_to_train" else number, row))
         for measure, row in zip(table.index, table.to_numpy().tolist(), strict=True)

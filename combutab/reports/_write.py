@@ -80,5 +80,5 @@ def write_report(found: Any, path: str | os.PathLike[str], X: Any = None, y: Any
     ``write_report(clf, "model.html", X_test, y_test)`` for a fitted classifier.
     """
     page = render_report(found, X, y)
-    with whole_file(path) as place:
-        place.write_text(page, encoding="utf-8")
+    with whole_file(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")

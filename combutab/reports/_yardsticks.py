@@ -1,4 +1,4 @@
-"""Reference values of the scores: real rows beside other real rows, and beside shuffled ones."""
+"""Reference values of the scores, from real rows compared with other real and shuffled rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def associations(
     """
     values = [_association_values(table[name], kinds[name]) for name in columns]
     discrete = [kinds[name] == "category" for name in columns]
-    found = np.full((len(columns), len(columns)), np.nan)
+    strengths = np.full((len(columns), len(columns)), np.nan)
     for i in range(len(columns)):
         for j in range(i + 1):
             a, b = values[i], values[j]
@@ -44,8 +44,8 @@ def associations(
                 strength = _correlation_ratio(*((a, b) if discrete[i] else (b, a)))
             else:
                 strength = _pearson(a, b)
-            found[i, j] = found[j, i] = strength
-    return found
+            strengths[i, j] = strengths[j, i] = strength
+    return strengths
 
 
 def _association_values(column: pd.Series, kind: str) -> np.ndarray:
@@ -54,8 +54,8 @@ def _association_values(column: pd.Series, kind: str) -> np.ndarray:
         codes = column.cat.codes.to_numpy().astype(float)
         return np.where(codes < 0, np.nan, codes)
     if kind == "datetime":
-        whole = column.to_numpy().astype("datetime64[us]")
-        return np.where(np.isnat(whole), np.nan, whole.astype(np.int64).astype(float))
+        microseconds = column.to_numpy().astype("datetime64[us]")
+        return np.where(np.isnat(microseconds), np.nan, microseconds.astype(np.int64).astype(float))
     return column.to_numpy(dtype=float)
 
 
@@ -63,7 +63,7 @@ def _pearson(a: np.ndarray, b: np.ndarray) -> float:
     if _has_one_value(a) or _has_one_value(b):
         return np.nan
     # ratios first: the squares of microseconds would lose the digits
-    a, b = ((each - each.mean()) / np.abs(each - each.mean()).max() for each in (a, b))
+    a, b = ((values - values.mean()) / np.abs(values - values.mean()).max() for values in (a, b))
     return float(np.clip((a @ b) / np.sqrt((a @ a) * (b @ b)), -1.0, 1.0))
 
 
@@ -75,7 +75,7 @@ def _correlation_ratio(groups: np.ndarray, numbers: np.ndarray) -> float:
 def _cramers_v(a: np.ndarray, b: np.ndarray) -> float:
     if _has_one_value(a) or _has_one_value(b):
         return np.nan
-    rows, columns = (np.unique(each, return_inverse=True)[1] for each in (a, b))
+    rows, columns = (np.unique(codes, return_inverse=True)[1] for codes in (a, b))
     n_rows, n_columns = int(rows.max()) + 1, int(columns.max()) + 1
     # only cells that hold a row count; of 100,000 categories all of them would not fit
     cells, counts = np.unique(rows * n_columns + columns, return_counts=True)
@@ -94,7 +94,7 @@ _MOST = 20_000  # rows that are halved: of more, chance does too little to be lo
 _CELLS = 400_000  # of the tables that are drawn, together
 _DRAWS = (4, 12)  # at least and at most
 _TIED = 0.01  # of a pair's score, from where real rows are above shuffled ones
-_ERRORS = 2.0  # standard errors above zero of a tie, and of what is told of the ties
+_ERRORS = 2.0  # standard errors of an association and of the retained share
 _ROUGH = 12.5  # rows of a part of whose spread half is unknown
 _SPLITS = 20  # of the real rows, for the share that chance makes
 _SPLIT_ROWS = 3000  # of each table; of more, chance does less: the deviation is rather too large
@@ -108,7 +108,7 @@ class Yardsticks:
     Attributes
     ----------
     chance : mapping of column to float
-        What real rows lose beside other real ones, in tables of these sizes.
+        Loss of real rows compared with other real rows, in tables of these sizes.
     ties : mapping of pair of columns to (float, float)
         Of the pairs with something to do with each other, beyond doubt: what they lose if their
         columns are shuffled, and if they are real.
@@ -126,26 +126,30 @@ class Yardsticks:
     def kept(self, losses: pd.Series) -> float:
         """The share of what ties columns together, from 0 (as shuffled) to 1 (as real)."""
         shuffled, real = np.array(list(self.ties.values())).T
-        found = losses.reindex(pd.Index(list(self.ties), tupleize_cols=False)).to_numpy(dtype=float)
-        return float(np.clip(np.nansum(shuffled - found) / (shuffled - real).sum(), 0.0, 1.0))
+        synthetic = losses.reindex(pd.Index(list(self.ties), tupleize_cols=False)).to_numpy(
+            dtype=float
+        )
+        return float(np.clip(np.nansum(shuffled - synthetic) / (shuffled - real).sum(), 0.0, 1.0))
 
-    def kept_off(self, kept: float) -> float:
+    def kept_off(self, kept_share: float) -> float:
         """Return how far chance may move the share that `kept` gives."""
         nothing, everything = self.ties_off
-        return (1.0 - kept) * nothing + kept * everything
+        return (1.0 - kept_share) * nothing + kept_share * everything
 
 
-def column_losses(found: pd.DataFrame, source: str) -> pd.Series:
+def column_losses(table: pd.DataFrame, source: str) -> pd.Series:
     """Return each column's loss: 1 minus the worse of its score and that of its missing share."""
-    chosen = found["aspect"].isin(["shape"]) | (found["measure"] == "missing_share")
-    rows = found[chosen & found["greater_is_better"] & (found["source"] == source)]
+    chosen = table["aspect"].isin(["shape"]) | (table["measure"] == "missing_share")
+    rows = table[chosen & table["greater_is_better"] & (table["source"] == source)]
     scores = rows.dropna(subset="mean").groupby("column", sort=False)["mean"].min()
     return 1.0 - scores
 
 
-def pair_losses(found: pd.DataFrame, source: str) -> pd.Series:
+def pair_losses(scores: pd.DataFrame, source: str) -> pd.Series:
     """1 minus the score of each pair of columns."""
-    rows = found[(found["aspect"] == "pairs") & (found["source"] == source)].dropna(subset="mean")
+    rows = scores[(scores["aspect"] == "pairs") & (scores["source"] == source)].dropna(
+        subset="mean"
+    )
     pairs = list(zip(rows["column"], rows["other_column"], strict=True))
     return pd.Series(1.0 - rows["mean"].to_numpy(), index=pd.Index(pairs, tupleize_cols=False))
 
@@ -170,14 +174,14 @@ def measure_yardsticks(
     n_draws = int(np.clip(_CELLS // (n * train.shape[1]), *_DRAWS))
     drawn = [_compare_halves(train, n, part, kinds, rng) for _ in range(n_draws)]
 
-    losses = {i: column_losses(each, _AGAIN) for i, each in enumerate(drawn)}
+    losses = {i: column_losses(comparison, _AGAIN) for i, comparison in enumerate(drawn)}
     columns = pd.concat(losses, axis=1)
     numbers = [kinds[column] != "category" for column in columns.index]
     columns = columns.mul(np.where(numbers, scale, 1.0), axis=0)
     chance = dict(columns.mean(axis=1).fillna(0.0))
 
     real, shuffled = (
-        pd.concat([pair_losses(each, source) for each in drawn], axis=1)
+        pd.concat([pair_losses(comparison, source) for comparison in drawn], axis=1)
         for source in (_AGAIN, _SHUFFLED)
     )
     ties, ties_off = _ties(real.dropna(), shuffled.dropna(), scale, part)
@@ -224,14 +228,14 @@ def _ties(
     ties = {pair: (float(far.iloc[i]), float(near.iloc[i])) for i, pair in enumerate(far.index)}
     # of few rows the spread is known no better than the ties are
     unit = _ERRORS * (1 + _ROUGH / n) * scale / float((far - near).sum())
-    nothing, everything = (unit * float(each.sum().std(ddof=1)) for each in (shuffled, real))
+    nothing, everything = (unit * float(losses.sum().std(ddof=1)) for losses in (shuffled, real))
     return ties, (nothing, everything)
 
 
 def _strongest_association(train: pd.DataFrame, kinds: Mapping[Hashable, str]) -> float:
-    found = np.abs(associations(train, list(train.columns), kinds))
-    found = found[np.tril_indices(len(found), -1)]
-    return float(np.nanmax(found, initial=0.0))
+    strengths = np.abs(associations(train, list(train.columns), kinds))
+    strengths = strengths[np.tril_indices(len(strengths), -1)]
+    return float(np.nanmax(strengths, initial=0.0))
 
 
 def share_by_chance(
