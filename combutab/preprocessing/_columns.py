@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-# ---- The kind of a column, told by its dtype, and by its values where the dtype is open ----------
+# ---- The kind of a column: by its dtype, and for objects by its values --------------------------
 
 
 class ColumnKind(StrEnum):
@@ -220,22 +220,22 @@ def large_numbers(column: pd.Series, floats: np.ndarray, kind: ColumnKind) -> li
     of_time = kind in (ColumnKind.DATETIME, ColumnKind.TIMEDELTA)
     if not of_time and getattr(dtype, "kind", "O") in "fb" and not isinstance(dtype, pd.ArrowDtype):
         return []
-    least = _LARGEST_EXACT / (10**9 if of_time else 1)
-    large = np.flatnonzero((np.abs(floats) >= least) & np.isfinite(floats))
+    threshold = _LARGEST_EXACT / (10**9 if of_time else 1)
+    large = np.flatnonzero((np.abs(floats) >= threshold) & np.isfinite(floats))
     large = large[:: 1 + len(large) // _N_SAMPLED]
     if not len(large):
         return []
-    some = column.iloc[large]
+    large_values = column.iloc[large]
     if not of_time:
-        values = (v.item() if isinstance(v, np.generic) else v for v in some.astype(object))
+        values = (v.item() if isinstance(v, np.generic) else v for v in large_values.astype(object))
         return [Fraction(value) for value in values]
-    ticks = _read_times(some, kind, "")
+    ticks = _read_times(large_values, kind, "")
     per_second = _TICKS_PER_SECOND[np.datetime_data(ticks.dtype)[0]]
     return [Fraction(tick, per_second) for tick in ticks.view(np.int64).tolist()]
 
 
 def refuse_equal(values: Sequence[Fraction], label: str, kind: ColumnKind) -> None:
-    """Refuse a column whose numbers differ by less than float64 can show beside their size.
+    """Raise ValueError if differences between numbers of a column are below float64's precision.
 
     ``values`` are those of `large_numbers`.
     """
@@ -255,9 +255,9 @@ def refuse_equal(values: Sequence[Fraction], label: str, kind: ColumnKind) -> No
             f"which float64 cannot tell apart {size:.3g} seconds from zero; subtract the first "
             "one, which leaves short durations, or leave the column out"
         )
-    shown = int(first) if first.denominator == 1 else float(first)
+    example = int(first) if first.denominator == 1 else float(first)
     raise ValueError(
-        f"{label} holds numbers such as {shown}, of which float64 (exact to 2**53) cannot tell "
+        f"{label} holds numbers such as {example}, of which float64 (exact to 2**53) cannot tell "
         "neighbours apart; subtract the smallest one first, leave the column out, or make it "
         "categorical (list it in categorical_features)"
     )
@@ -266,13 +266,13 @@ def refuse_equal(values: Sequence[Fraction], label: str, kind: ColumnKind) -> No
 def _parse_numbers(column: pd.Series, kind: ColumnKind, label: str) -> np.ndarray:
     refuse_objects(column, label)
     values = column.to_numpy(dtype=object)
-    held = column_kind(column)
-    if held in (ColumnKind.DATETIME, ColumnKind.TIMEDELTA):
+    actual_kind = column_kind(column)
+    if actual_kind in (ColumnKind.DATETIME, ColumnKind.TIMEDELTA):
         raise ValueError(
             f"{label} holds numbers, got dates or times such as {_example(values)!r}; convert them "
             "to numbers, or fit on a table where the column has this dtype"
         )
-    if held == ColumnKind.COMPLEX:
+    if actual_kind == ColumnKind.COMPLEX:
         raise_complex(label)
     result = np.full(len(values), np.nan)
     present = ~pd.isna(values)
@@ -372,8 +372,8 @@ def time_zone(column: pd.Series) -> tuple[Any, bool]:
     if types.is_object_dtype(dtype):
         dtype = column.infer_objects().dtype
     arrow = getattr(dtype, "pyarrow_dtype", dtype)
-    told = dtype.kind == "M" or isinstance(dtype, pd.PeriodDtype)
-    return getattr(arrow, "tz", None), told
+    has_dates = dtype.kind == "M" or isinstance(dtype, pd.PeriodDtype)
+    return getattr(arrow, "tz", None), has_dates
 
 
 def _parse_times(column: pd.Series, label: str, what: str) -> pd.Series:
@@ -437,13 +437,13 @@ Key = bool | int | float | str | bytes | pd.Timestamp | pd.Timedelta
 
 _PLAIN_TYPES = {"string": str, "integer": int}
 _MAX_LENGTH = 40  # characters: no number, and no date
-# Python's float takes more than what a table has for a number; a leading zero is of a name
+# Python's float() accepts other texts, too; a text with a leading zero is a name
 _PLAIN_NUMBER = re.compile(
     r"[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]{1,3})?", re.IGNORECASE
 )
 _ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9].*)?")
 _DURATION_TEXT = re.compile(r"(-?[0-9]+ days?,? ?[+-]?)?([0-9]{1,2}:[0-9]{2}:[0-9.]+)?|-?P[0-9].*")
-_MIN_EXPECTED = 10  # rows, of which hardly any category is known, that are worth a warning
+_MIN_EXPECTED = 10  # rows, at least, for a warning of unknown categories
 _MIN_KNOWN = 0.1
 
 
@@ -521,64 +521,68 @@ class CategoryMap:
         """
         first = 0 if self.onehot else 1
         unseen, missing = self._others()
-        places = [self._position.get(key) for key in factors.keys]
-        if None in places:
-            both = zip(factors.keys, places, strict=True)
-            places = [self._equivalent(key) if place is None else place for key, place in both]
-        if label is not None and None in places:
-            self._compare(factors, places, label)
-        # One look-up a distinct value, then a gather a row.
-        table = np.empty(len(places) + 1, dtype=np.int64)
-        table[:-1] = [unseen if place is None else first + place for place in places]
+        positions = [self._position.get(key) for key in factors.keys]
+        if None in positions:
+            pairs = zip(factors.keys, positions, strict=True)
+            positions = [
+                self._equivalent(key) if position is None else position for key, position in pairs
+            ]
+        if label is not None and None in positions:
+            self._compare(factors, positions, label)
+        # One look-up per distinct value, then one gather.
+        table = np.empty(len(positions) + 1, dtype=np.int64)
+        table[:-1] = [unseen if position is None else first + position for position in positions]
         table[-1] = missing  # gathered by code -1
         return table[factors.codes]
 
     @cached_property
-    def _places_by_meaning(self) -> dict[tuple[str, Any], int | None]:
-        """What the keys mean -> the place of the key; None where several mean it."""
-        found: dict[tuple[str, Any], int | None] = {}
+    def _position_of_meaning(self) -> dict[tuple[str, Any], int | None]:
+        """Meaning of a key -> its position; None if several keys have this meaning."""
+        positions: dict[tuple[str, Any], int | None] = {}
         for key, i in self._position.items():
             for reading in _meanings(key):
-                found[reading] = i if found.get(reading, i) == i else None
-        return found
+                positions[reading] = i if positions.get(reading, i) == i else None
+        return positions
 
     @cached_property
     def _is_text(self) -> bool:
         return all(isinstance(key, str) for key in self.keys)
 
     def _equivalent(self, key: Key) -> int | None:
-        """The place of the one key that means the same as this value, which equals none."""
+        """Find the position of the only key with the meaning of an unknown value, or None."""
         of_text = isinstance(key, str | bytes)
         if isinstance(key, str) and self._is_text:
             return None
-        found = set()
+        candidates = set()
         for kind, value in _meanings(key):
-            if (kind, value) not in self._places_by_meaning:
+            if (kind, value) not in self._position_of_meaning:
                 continue
-            place = self._places_by_meaning[kind, value]
+            position = self._position_of_meaning[kind, value]
             # of two texts, "1" and "1.0", each stands for itself
             if (
                 kind == "text"
-                or place is None
-                or not (of_text and isinstance(self.keys[place], str | bytes))
+                or position is None
+                or not (of_text and isinstance(self.keys[position], str | bytes))
             ):
-                found.add(place)
-        return found.pop() if len(found) == 1 else None
+                candidates.add(position)
+        return candidates.pop() if len(candidates) == 1 else None
 
-    def _compare(self, factors: Factors, places: list[int | None], label: str) -> None:
+    def _compare(self, factors: Factors, positions: list[int | None], label: str) -> None:
         """Warn of a column that has hardly a known category; refuse one that can have none."""
-        unknown = [key for key, place in zip(factors.keys, places, strict=True) if place is None]
+        unknown = [
+            key for key, position in zip(factors.keys, positions, strict=True) if position is None
+        ]
         if not self.keys:
             return
-        if len(unknown) == len(places) and not self._may_mean(unknown):
+        if len(unknown) == len(positions) and not self._may_mean(unknown):
             raise ValueError(
                 f"{label} has values such as {_quoted(unknown[:1])}, but fit has seen categories "
                 f"such as {_quoted(self.keys[:1])}; convert it to what it was in fit"
             )
-        counts = np.bincount(factors.codes + 1, minlength=len(places) + 1)[1:]
-        known = np.array([place is not None for place in places])
+        counts = np.bincount(factors.codes + 1, minlength=len(positions) + 1)[1:]
+        is_known = np.array([position is not None for position in positions])
         expected = self.share * counts.sum()
-        if expected >= _MIN_EXPECTED and counts[known].sum() < _MIN_KNOWN * expected:
+        if expected >= _MIN_EXPECTED and counts[is_known].sum() < _MIN_KNOWN * expected:
             warnings.warn(
                 f"hardly a row of {label} has a category that fit kept: it has {_quoted(unknown)}, "
                 f"and fit kept {_quoted(self.keys)}; all others count as unseen. If they mean the "
@@ -591,9 +595,11 @@ class CategoryMap:
         if any(isinstance(key, str | bytes) for key in keys):
             return True
         kinds = {kind for key in keys for kind, _ in _meanings(key)}
-        own = {kind for kind, _ in self._places_by_meaning}
+        known_kinds = {kind for kind, _ in self._position_of_meaning}
         of_time = {"date", "duration"}
-        return bool(kinds & own) or not (kinds & of_time or (own and own <= of_time))
+        return bool(kinds & known_kinds) or not (
+            kinds & of_time or (known_kinds and known_kinds <= of_time)
+        )
 
 
 class CategoryCounts:
@@ -624,7 +630,7 @@ class CategoryCounts:
         if not onehot:
             keys = [key for key in keys if self.seen[key] > 1]
             rare = len(keys) < len(self.seen)
-        # two standard deviations below what was counted: a category of few rows promises none
+        # two standard deviations below the counts: a rare category may not occur again
         counts = np.array([self.seen[key] for key in keys], dtype=np.float64)
         expected = np.maximum(counts - 2 * np.sqrt(counts), 0).sum()
         share = round(float(expected) / max(n_rows, 1), 2)
@@ -670,9 +676,9 @@ def distinct_values(column: pd.Series, label: str) -> tuple[np.ndarray, list[Any
     if isinstance(dtype, pd.CategoricalDtype):
         codes = column.cat.codes.to_numpy(np.intp)
         used = np.flatnonzero(np.bincount(codes + 1, minlength=1)[1:])
-        place = np.full(len(dtype.categories) + 1, -1)
-        place[used] = np.arange(len(used))
-        codes, uniques = place[codes], dtype.categories[used]
+        code_of_category = np.full(len(dtype.categories) + 1, -1)
+        code_of_category[used] = np.arange(len(used))
+        codes, uniques = code_of_category[codes], dtype.categories[used]
     else:
         if isinstance(dtype, pd.SparseDtype):
             column = column.astype(dtype.subtype)
@@ -683,10 +689,10 @@ def distinct_values(column: pd.Series, label: str) -> tuple[np.ndarray, list[Any
     if uniques.dtype.kind == "c":
         raise_complex(label)
     values = uniques.astype(object)
-    absent = np.asarray(pd.isna(values))
-    if absent.any():  # NaN inside a nullable column, which pandas keeps apart from NA
-        codes = np.append(np.where(absent, -1, np.cumsum(~absent) - 1), -1)[codes]
-        values = values[~absent]
+    is_missing = np.asarray(pd.isna(values))
+    if is_missing.any():  # NaN inside a nullable column, which pandas keeps apart from NA
+        codes = np.append(np.where(is_missing, -1, np.cumsum(~is_missing) - 1), -1)[codes]
+        values = values[~is_missing]
     return codes, values.tolist()
 
 
@@ -703,7 +709,7 @@ def factorize(column: pd.Series, label: str) -> Factors:
     """
     try:
         codes, values = distinct_values(column, label)
-    except (TypeError, NotImplementedError):  # of what is not hashable
+    except (TypeError, NotImplementedError):  # values that are not hashable
         refuse_objects(column, label)
         raise
     plain: type | None = _PLAIN_TYPES.get(types.infer_dtype(values, skipna=False))
@@ -724,15 +730,15 @@ def _is_opaque(value: Any) -> bool:
 
 
 def refuse_objects(column: pd.Series, label: str) -> None:
-    """Raise TypeError if a cell holds several values, or an object that is none; it names it."""
+    """Raise TypeError, with the cell, if a cell holds several values or an arbitrary object."""
     for i, value in enumerate(column):
         if _is_opaque(value):
             kind = "array" if isinstance(value, np.ndarray) else type(value).__name__
             kind = f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
-            shown = " ".join(repr(value).split())
-            shown = shown if len(shown) <= _MAX_LENGTH else f"{shown[:_MAX_LENGTH]}..."
+            text = " ".join(repr(value).split())
+            text = text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}..."
             raise TypeError(
-                f"{label}, data row {i + 1:,}, holds {kind}: {shown}; a cell must be one number, "
+                f"{label}, data row {i + 1:,}, holds {kind}: {text}; a cell must be one number, "
                 "text, date or boolean: make columns of what is in it, convert the column to "
                 "text, or leave it out"
             )
@@ -750,8 +756,8 @@ def _canonical_key(value: Any, label: str) -> Any:
         number = float(value)
         if np.isinf(number):
             raise_infinity([label])
-        whole = math.trunc(value)  # of a decimal, which float would round
-        return whole if value == whole else number
+        integer = math.trunc(value)  # of a decimal, which float would round
+        return integer if value == integer else number
     if isinstance(value, numbers.Complex):
         raise_complex(label)
     if isinstance(value, datetime.date | np.datetime64):
@@ -764,7 +770,7 @@ def _canonical_key(value: Any, label: str) -> Any:
 
 
 def _meanings(key: Key) -> list[tuple[str, Any]]:
-    """What a category means, as pairs of a kind and a value; most texts mean themselves alone.
+    """List the meanings of a category as pairs of a kind and a value; most texts have one.
 
     >>> _meanings("1.0"), _meanings("true"), _meanings(True)
     ([('text', '1.0'), ('number', 1)], [('text', 'true'), ('number', 1)], [('number', 1)])
@@ -793,9 +799,9 @@ def _meanings_of_text(text: str) -> list[tuple[str, Any]]:
     try:
         if _PLAIN_NUMBER.fullmatch(text):
             number = float(text)
-            whole, _, rest = text.partition(".")
-            if not rest.strip("0") and "e" not in text.lower():
-                return [("number", int(whole))]  # of any size
+            integer, _, decimals = text.partition(".")
+            if not decimals.strip("0") and "e" not in text.lower():
+                return [("number", int(integer))]  # of any size
             return [("number", number)] if math.isfinite(number) else []
         if _ISO_DATE.fullmatch(text):
             return [("date", _in_utc(pd.Timestamp(text)))]
@@ -809,8 +815,8 @@ def _meanings_of_text(text: str) -> list[tuple[str, Any]]:
 def _short_decimals(number: float) -> list[tuple[str, Any]]:
     """The decimals that a number in half or single precision stands for."""
     with np.errstate(over="ignore"):
-        held = [kind(number) for kind in (np.float16, np.float32)]
-    return [("number", float(str(each))) for each in held if float(each) == number]
+        rounded = [kind(number) for kind in (np.float16, np.float32)]
+    return [("number", float(str(value))) for value in rounded if float(value) == number]
 
 
 def _in_utc(moment: pd.Timestamp) -> pd.Timestamp:
@@ -822,8 +828,8 @@ def _quoted(keys: list[Key] | tuple[Key, ...], n: int = 3) -> str:
     texts = [
         repr(str(key) if isinstance(key, pd.Timestamp | pd.Timedelta) else key) for key in keys[:n]
     ]
-    shown = [text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}..." for text in texts]
-    return ", ".join(shown) + (", ..." if len(keys) > n else "")
+    quoted = [text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}..." for text in texts]
+    return ", ".join(quoted) + (", ..." if len(keys) > n else "")
 
 
 def _sort_key(key: Key) -> tuple[int, Any]:

@@ -74,19 +74,19 @@ def find_files(path: Paths, filesystem: Any = None) -> tuple[list[StoredFile], A
     """
     if isinstance(path, str | os.PathLike):
         return _find_at(find_place(path, filesystem), "file or folder")
-    found: list[StoredFile] = []
+    all_files: list[StoredFile] = []
     keys = arrow().schema([])
-    for each in path:
-        files, schema = _find_at(find_place(each, filesystem), "file")
-        if found and schema != keys:
+    for source in path:
+        files, schema = _find_at(find_place(source, filesystem), "file")
+        if all_files and schema != keys:
             raise ValueError(
-                f"the folders of {found[0].name} and of {files[0].name} are named after other "
+                f"the folders of {all_files[0].name} and of {files[0].name} are named after other "
                 "columns; name the folder above both"
             )
-        found, keys = found + files, schema
-    if not found:
+        all_files, keys = all_files + files, schema
+    if not all_files:
         raise ValueError("path is an empty list; name at least one Parquet file")
-    return found, keys
+    return all_files, keys
 
 
 @contextmanager
@@ -121,34 +121,36 @@ def find_place(path: str | os.PathLike[str], filesystem: Any = None) -> StoredFi
         return StoredFile(fs.LocalFileSystem(), Path(text).absolute().as_posix())
     scheme = text.partition("://")[0]
     try:
-        found, inner = fs.FileSystem.from_uri(text)
+        filesystem_of_uri, inner_path = fs.FileSystem.from_uri(text)
     except (arrow().ArrowException, OSError) as error:
         raise ValueError(
             f"there is no way to a {scheme}:// path here: {_on_one_line(error)}; pass a pyarrow or "
             "fsspec file system as filesystem, with a path on it"
         ) from error
-    return StoredFile(found, inner.rstrip("/"), "" if scheme == "file" else f"{scheme}://")
+    return StoredFile(
+        filesystem_of_uri, inner_path.rstrip("/"), "" if scheme == "file" else f"{scheme}://"
+    )
 
 
-def _find_at(place: StoredFile, what: str) -> tuple[list[StoredFile], Any]:
-    pa, base = arrow(), place.path
+def _find_at(source: StoredFile, noun: str) -> tuple[list[StoredFile], Any]:
+    pa, base = arrow(), source.path
     with named_errors(
-        f"look at {place.name}", OSError
+        f"look at {source.name}", OSError
     ):  # without rights, or a network that is down
-        info = place.filesystem.get_file_info(base)
+        info = source.filesystem.get_file_info(base)
         if info.type == pa.fs.FileType.File:
-            return [place], pa.schema([])
+            return [source], pa.schema([])
         if info.type == pa.fs.FileType.Directory:
-            paths = _parquet_below(place.filesystem, base)
-            what = f"*{_ENDING} file in the folder"
+            paths = _parquet_below(source.filesystem, base)
+            noun = f"*{_ENDING} file in the folder"
         elif any(sign in base for sign in _MAGIC):
-            base, paths = _files_of_pattern(place.filesystem, base)
-            what = "file of the pattern"
+            base, paths = _files_of_pattern(source.filesystem, base)
+            noun = "file of the pattern"
         else:
             paths = []
         if not paths:
-            raise FileNotFoundError(f"there is no {what} {place.name}")
-    return _partitioned(place, base, paths)
+            raise FileNotFoundError(f"there is no {noun} {source.name}")
+    return _partitioned(source, base, paths)
 
 
 def _parquet_below(filesystem: Any, folder: str) -> list[str]:
@@ -166,12 +168,12 @@ def _files_of_pattern(filesystem: Any, pattern: str) -> tuple[str, list[str]]:
     n = next(i for i, part in enumerate(parts) if any(sign in part for sign in _MAGIC))
     base = "/".join(parts[:n]) or "/" * pattern.startswith("/")
     with_hidden = _is_hidden(parts[n:])
-    found: set[str] = set()
+    matches: set[str] = set()
     for path, info in ArrowFSWrapper(filesystem).glob(pattern, detail=True).items():
         if with_hidden or not _is_hidden(_parts(path, base)):
             is_folder = info["type"] == "directory"
-            found.update(_parquet_below(filesystem, path) if is_folder else [path])
-    return base, sorted(found)
+            matches.update(_parquet_below(filesystem, path) if is_folder else [path])
+    return base, sorted(matches)
 
 
 def _parts(path: str, base: str) -> list[str]:
@@ -183,15 +185,15 @@ def _is_hidden(names: Sequence[str]) -> bool:
     return any(name.startswith((".", "_")) for name in names)
 
 
-def _partitioned(place: StoredFile, base: str, paths: list[str]) -> tuple[list[StoredFile], Any]:
+def _partitioned(source: StoredFile, base: str, paths: list[str]) -> tuple[list[StoredFile], Any]:
     """Files below a folder, with the columns that the names of their folders hold."""
-    pa, filesystem = arrow(), place.filesystem
+    pa, filesystem = arrow(), source.filesystem
     if not any("=" in part for path in paths for part in _parts(path, base)[:-1]):
-        return [replace(place, path=each) for each in paths], pa.schema([])
-    with named_errors(f"read {place.prefix}{paths[0]} as Parquet"):
+        return [replace(source, path=item) for item in paths], pa.schema([])
+    with named_errors(f"read {source.prefix}{paths[0]} as Parquet"):
         in_file = pa.parquet.read_schema(paths[0], filesystem=filesystem).names
-    with named_errors(f"read {place.prefix}{base} as one data set"):
-        found = pa.dataset.FileSystemDatasetFactory(
+    with named_errors(f"read {source.prefix}{base} as one data set"):
+        factory = pa.dataset.FileSystemDatasetFactory(
             filesystem,
             paths,
             pa.dataset.ParquetFileFormat(),
@@ -201,12 +203,14 @@ def _partitioned(place: StoredFile, base: str, paths: list[str]) -> tuple[list[S
             ),
         )
         # a text column of the files may be of large strings, those of folders never are
-        data = found.finish(pa.unify_schemas(found.inspect_schemas(), promote_options="permissive"))
+        data = factory.finish(
+            pa.unify_schemas(factory.inspect_schemas(), promote_options="permissive")
+        )
     files = []
     for fragment in data.get_fragments():
         keys = pa.dataset.get_partition_keys(fragment.partition_expression)
-        kept = {name: value for name, value in keys.items() if name not in in_file}
-        files.append(replace(place, path=fragment.path, keys=kept))
+        partition_keys = {name: value for name, value in keys.items() if name not in in_file}
+        files.append(replace(source, path=fragment.path, keys=partition_keys))
     names = list(files[0].keys)
     for file in files:
         if sorted(file.keys) != sorted(names):
@@ -214,7 +218,7 @@ def _partitioned(place: StoredFile, base: str, paths: list[str]) -> tuple[list[S
                 f"the folders of {files[0].name} and of {file.name} are named after other columns, "
                 f"{names} and {list(file.keys)}; all must be named after the same"
             )
-    return files, pa.schema([each for each in data.schema if each.name in names])
+    return files, pa.schema([item for item in data.schema if item.name in names])
 
 
 # ---- Parquet files as one table that is read in batches, any row group first ---------------------
@@ -222,11 +226,11 @@ def _partitioned(place: StoredFile, base: str, paths: list[str]) -> tuple[list[S
 _BUFFER = 1 << 16  # bytes of a column that are read at a time
 _FAR_BUFFER = 1 << 20  # from where each reading takes its time
 _MAX_EXACT_INT = 2**53  # float64 holds every integer up to here
-# What a column's reader holds: a page of (usually) 1 MB, compressed and not, and a dictionary.
+# Memory of a column's reader: a page of (usually) 1 MB, compressed and not, and a dictionary.
 _PAGES = 7 << 19
 _COLUMN_ROWS = 1 << 16  # of a whole column, read at a time
-# What a whole column takes while it is learned, as measured: a row of numbers or text; of dates or
-# a time zone; of objects of its own; a distinct text, and how many copies of its characters.
+# Measured memory of a column while it is learned: bytes per row of numbers or text, of dates, of
+# objects; bytes per distinct text, and copies of its characters.
 _VALUE_BYTES, _DATE_BYTES, _OBJECT_BYTES, _TEXT_BYTES, _TEXT_COPIES = 48, 80, 240, 200, 5
 
 
@@ -303,14 +307,17 @@ class ParquetTable:
             twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
             raise ValueError(f"{file.name} has more than one column named {twice}")
         first = {field.name: field.type for field in self._schema}
-        other = {field.name: field.type for field in schema}
-        if first.keys() != other.keys():
-            lacking, added = sorted(first.keys() - other.keys()), sorted(other.keys() - first)
+        other_types = {field.name: field.type for field in schema}
+        if first.keys() != other_types.keys():
+            lacking, added = (
+                sorted(first.keys() - other_types.keys()),
+                sorted(other_types.keys() - first),
+            )
             raise ValueError(
                 f"{file.name} has other columns than {self.files[0].name}: it lacks {lacking} and "
                 f"adds {added}; all files must have the same columns"
             )
-        for name, type_ in other.items():
+        for name, type_ in other_types.items():
             if type_ != first[name]:
                 raise ValueError(
                     f"column {name!r} is {type_} in {file.name}, but {first[name]} in "
@@ -357,16 +364,20 @@ class ParquetTable:
         """The metadata of a column, which the files hold, in each row group."""
         for metadata, _ in self._metadata.values():
             paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
-            place = paths.index(column)
+            position = paths.index(column)
             for index in range(metadata.num_row_groups):
-                yield metadata.row_group(index).column(place)
+                yield metadata.row_group(index).column(position)
 
     def n_missing(self, column: str) -> int:
         """Count the missing values of a column by the statistics in the files."""
         if column in self._keys.names:
             return sum(group.n_rows for group in self.groups if group.file.keys[column] is None)
         statistics = (part.statistics for part in self._parts(column))
-        return sum(each.null_count for each in statistics if each and each.has_null_count)
+        return sum(
+            column_statistics.null_count
+            for column_statistics in statistics
+            if column_statistics and column_statistics.has_null_count
+        )
 
     def reader_bytes(self, columns: Sequence[str]) -> int:
         """Estimate the memory in bytes for reading one row group."""
@@ -383,10 +394,10 @@ class ParquetTable:
         for column in columns:
             try:
                 size += 3 * self.type_of(column).bit_width / 8
-            except ValueError:  # text: what the files hold, and codes
+            except ValueError:  # text: its size in the files, and codes
                 inside = self._inside([column])
-                whole = sum(p.total_uncompressed_size for c in inside for p in self._parts(c))
-                size += 3 * (whole / self.n_rows) + 100
+                n_bytes = sum(p.total_uncompressed_size for c in inside for p in self._parts(c))
+                size += 3 * (n_bytes / self.n_rows) + 100
         return int(size) + 1
 
     def header(self, columns: Sequence[str]) -> pd.DataFrame:
@@ -399,10 +410,10 @@ class ParquetTable:
 
     def refuse_place(self, out: str | os.PathLike[str]) -> None:
         """Raise ValueError if ``out`` is one of the files of the table."""
-        place = find_place(out)
-        if any(f.filesystem == place.filesystem and f.path == place.path for f in self.files):
+        target = find_place(out)
+        if any(f.filesystem == target.filesystem and f.path == target.path for f in self.files):
             raise ValueError(
-                f"out={place.name!r} is one of the files that are read; choose another file"
+                f"out={target.name!r} is one of the files that are read; choose another file"
             )
 
     def release(self) -> None:
@@ -457,8 +468,8 @@ class ParquetTable:
         pa = arrow()
         empty = self._as_pandas(self.schema([name]).empty_table())[name]
         coded = empty.dtype == object and _is_one_of(self.type_of(name), *_TEXTS)
-        each = _row_bytes(pa.types, self.type_of(name))
-        parts, size = [], each * self.n_rows
+        value_bytes = _row_bytes(pa.types, self.type_of(name))
+        parts, size = [], value_bytes * self.n_rows
         check(name, size)
         for _, part in self.arrow_batches([name], _COLUMN_ROWS):
             if coded:  # a text that many rows share is held once
@@ -467,28 +478,30 @@ class ParquetTable:
                 size += codes.dictionary.nbytes
                 check(name, size)
             parts.append(part)
-        whole = pa.concat_tables(parts)
+        table = pa.concat_tables(parts)
         del parts
         if not coded:
-            column = self._as_pandas(whole)[name]
+            column = self._as_pandas(table)[name]
         else:
-            codes = whole.column(0).unify_dictionaries().combine_chunks()
+            codes = table.column(0).unify_dictionaries().combine_chunks()
             values = codes.dictionary
-            size = each * self.n_rows + _TEXT_BYTES * len(values) + _TEXT_COPIES * values.nbytes
+            size = (
+                value_bytes * self.n_rows + _TEXT_BYTES * len(values) + _TEXT_COPIES * values.nbytes
+            )
             check(name, size)
-            held = np.full(len(values) + 1, None, dtype=object)
-            held[:-1] = values.to_numpy(zero_copy_only=False)
-            places = codes.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)
-            column = pd.Series(held[places], name=name)
+            objects = np.full(len(values) + 1, None, dtype=object)
+            objects[:-1] = values.to_numpy(zero_copy_only=False)
+            positions = codes.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)
+            column = pd.Series(objects[positions], name=name)
             del codes
-        del whole
+        del table
         self.release()
         return column
 
     def _as_pandas(self, table: Any) -> pd.DataFrame:
-        # the metadata tell of the dtypes; what they say of an index is nothing to these columns
-        told = table.replace_schema_metadata(self._schema.metadata)
-        return told.to_pandas(use_threads=False, split_blocks=True).reset_index(drop=True)
+        # the metadata contain the dtypes; their index is ignored
+        typed = table.replace_schema_metadata(self._schema.metadata)
+        return typed.to_pandas(use_threads=False, split_blocks=True).reset_index(drop=True)
 
     def arrow_batches(
         self, columns: Sequence[str], n_rows: int, groups: Sequence[RowGroup] | None = None
@@ -528,7 +541,7 @@ class ParquetTable:
                 yield batch
 
     def _with_keys(self, batch: Any, file: StoredFile, columns: Sequence[str]) -> Any:
-        """A batch as a table of these columns, with what the file's folders hold of them."""
+        """Make a table of a batch, with the columns that the names of the file's folders hold."""
         pa = arrow()
         arrays = [
             pa.repeat(pa.scalar(file.keys[name], self.type_of(name)), len(batch))
@@ -588,7 +601,7 @@ _FIXED = ("dictionary", "boolean", "integer", "floating", "timestamp", "duration
 
 
 def _row_bytes(types: Any, type_: Any) -> int:
-    """What a row of a whole column takes while it is learned."""
+    """Estimate the bytes per row of a column while it is learned."""
     if _is_one_of(type_, "decimal", "time"):
         return _OBJECT_BYTES
     is_zoned = types.is_timestamp(type_) and type_.tz is not None
@@ -655,10 +668,10 @@ class ParquetParts:
 def _type(values: pd.Series) -> Any:
     """The Arrow type of a column; that of categories has room for those of any part."""
     pa = arrow()
-    found = pa.Array.from_pandas(values).type
-    if pa.types.is_dictionary(found):
-        return pa.dictionary(pa.int32(), found.value_type, found.ordered)
-    return found
+    arrow_type = pa.Array.from_pandas(values).type
+    if pa.types.is_dictionary(arrow_type):
+        return pa.dictionary(pa.int32(), arrow_type.value_type, arrow_type.ordered)
+    return arrow_type
 
 
 @contextmanager
@@ -676,23 +689,26 @@ def parquet_parts(out: str | os.PathLike[str]) -> Iterator[ParquetParts]:
     ValueError
         If the file system of a URI is unknown.
     """
-    place = find_place(out)
-    if not place.is_far:
-        asked = place.path if "://" in os.fspath(out) else out
-        with whole_file(asked) as made, _closing(ParquetParts(place.filesystem, str(made))) as own:
-            yield own
+    target = find_place(out)
+    if not target.is_far:
+        local_path = target.path if "://" in os.fspath(out) else out
+        with (
+            whole_file(local_path) as temporary_path,
+            _closing(ParquetParts(target.filesystem, str(temporary_path))) as writer,
+        ):
+            yield writer
         return
-    folder, _, last = place.path.rpartition("/")
-    aside = f"{folder}/.combutab-{secrets.token_hex(4)}-{last}"
+    folder, _, file_name = target.path.rpartition("/")
+    temporary_name = f"{folder}/.combutab-{secrets.token_hex(4)}-{file_name}"
     try:
-        with _closing(ParquetParts(place.filesystem, aside)) as own:
-            yield own
-        place.filesystem.move(aside, place.path)
+        with _closing(ParquetParts(target.filesystem, temporary_name)) as writer:
+            yield writer
+        target.filesystem.move(temporary_name, target.path)
     except BaseException as error:
         with uninterrupted(), suppress(arrow().ArrowException, OSError):
-            place.filesystem.delete_file(aside)
-        if isinstance(error, OSError) and place.name not in str(error):
-            raise OSError(error.errno, f"{place.name} cannot be written: {error}") from error
+            target.filesystem.delete_file(temporary_name)
+        if isinstance(error, OSError) and target.name not in str(error):
+            raise OSError(error.errno, f"{target.name} cannot be written: {error}") from error
         raise
 
 
