@@ -255,7 +255,28 @@ def _assemble(
     rows = _on_device(concatenated(tables), head)
     if head.spec.needs_rows:
         _start_from_rows(net, rows, plans, [i for i in range(len(stack)) if i not in states])
+    for i, place in enumerate(stack):
+        if i not in states:
+            train_rows = jobs[place.job].plans[place.member].rows
+            net.zero_inputs(i, *_unseen_inputs(jobs[place.job].rows, train_rows))
     return net, rows, plans
+
+
+def _unseen_inputs(rows: Rows, train_rows: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Find the dense columns and the codes that only other rows than the training rows have.
+
+    A dense column that is 0 in all training rows, such as that of a category, has no gradient.
+    """
+    columns = torch.arange(rows.dense.shape[1])
+    for part in train_rows.split(1000):
+        columns = columns[(rows.dense[part[:, None], columns] == 0).all(0)]
+    columns = columns[(rows.dense[:, columns] != 0).any(0)]
+    table = rows.dense.new_zeros(len(rows.dense), 0) if rows.codes is None else rows.codes
+    unseen = []
+    for column in table.T:
+        codes = column.unique()
+        unseen.append(codes[~torch.isin(codes, column[train_rows])])
+    return columns, unseen
 
 
 def concatenated(tables: Sequence[Rows]) -> Rows:

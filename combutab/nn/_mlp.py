@@ -486,6 +486,17 @@ class StackedMLP(ChainNetwork):
                 x = self.activations[i](x, None)
         self.train(True)
 
+    @torch.no_grad()
+    def zero_inputs(self, i: int, columns: Tensor, codes: Sequence[Tensor]) -> None:
+        n_numeric = self.spec.n_numeric
+        inputs = columns[columns >= n_numeric] + n_numeric * (self.spec.numeric.width - 1)
+        linear = self.linears[0]
+        assert isinstance(linear, StackedLinear) and isinstance(self.inputs, StackedInputs)
+        linear.weight[i, inputs] = 0.0
+        for embedding, unseen in zip(self.inputs.embeddings, codes, strict=True):
+            assert isinstance(embedding, StackedEmbedding)
+            embedding.weight[i, unseen] = 0.0
+
 
 # ---- TabM: perceptrons with many heads, whose weights differ by factors of rank one --------------
 

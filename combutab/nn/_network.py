@@ -400,6 +400,12 @@ class TableNetwork(StackedNetwork):
             Members whose weights are set.
         """
 
+    def zero_inputs(self, i: int, columns: Tensor, codes: Sequence[Tensor]) -> None:
+        """Set a member's weights of dense columns and of embedded codes to 0, where it has any.
+
+        ``codes`` are those of each column with codes.
+        """
+
     def scale_outputs(self, i: int, factor: float) -> None:
         """Multiply the raw outputs of member i permanently, as calibration does."""
         raise TypeError(f"{type(self).__name__} cannot scale its outputs; use calibration=None")

@@ -468,3 +468,18 @@ def test_two_targets_and_several_labels():
         model = cls(**QUICK).fit(NUMBERS, y)
         splits = splits_of(model, NUMBERS, y)
         check_that_rows_were_held_out(model, NUMBERS, [val for _, val in splits])
+
+
+@pytest.mark.parametrize("max_onehot", [0, 10])
+def test_categories_a_member_lacks_have_no_weights(max_onehot):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"number": rng.normal(size=90), "city": np.repeat(["a", "b", "c"], 30)})
+    parameters = BAGGED | {"max_onehot": max_onehot, "embedding_dim": 3}
+    model = MLPRegressor(**parameters).fit(X, rng.normal(size=90), groups=X["city"])
+    network = model.network()
+    weights = network.inputs.embeddings[0].weight[:, 1:4] if max_onehot == 0 else None
+    if weights is None:
+        weights = network.linears[0].weight[:, 1:4]
+    for member, is_zero in enumerate((weights == 0).all(2)):
+        lacking = X["city"][model.oof_folds_ == member].unique()
+        assert np.array(["a", "b", "c"])[is_zero.numpy()].tolist() == lacking.tolist()
