@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -13,6 +14,13 @@ _MIN_SHARE = 0.02  # of the test rows
 _MIN_ROWS = 5
 
 Splits = Sequence[tuple[np.ndarray, np.ndarray]]
+
+
+def warn_repeated_rows(X: Any, y: Any, splits: Splits, stacklevel: int = 3) -> None:
+    """Warn of test rows that are also training rows; the caller is at ``stacklevel``."""
+    n_repeated, n_test = count_repeated_rows(X, y, splits)
+    if n_repeated:
+        warnings.warn(repeated_rows_message(n_repeated, n_test), stacklevel=stacklevel)
 
 
 def repeated_rows_message(n_repeated: int, n_test: int) -> str:

@@ -19,7 +19,7 @@ from sklearn.utils.validation import _num_samples
 
 from combutab.core.device import resolve_device
 from combutab.core.metrics import METRICS, Metric, choose_metric
-from combutab.core.repeated import count_repeated_rows, repeated_rows_message
+from combutab.core.repeated import warn_repeated_rows
 from combutab.core.rng import Stream, fold_in
 from combutab.core.scorers import positive_class
 from combutab.core.scores import check_defined
@@ -504,9 +504,7 @@ def plan_comparison(
             split = split if by_group else getattr(cv, "name", type(cv).__name__)
         else:
             split = "as given"
-    n_repeated, n_test = count_repeated_rows(X, target, splits)
-    if n_repeated:
-        warnings.warn(repeated_rows_message(n_repeated, n_test), stacklevel=3)
+    warn_repeated_rows(X, target, splits, stacklevel=4)
     metric = metric or default_metric(target, resolved, splits)
     check_metric(metric, target, splits)
     n_train = float(np.mean([len(train) for train, _ in splits]))

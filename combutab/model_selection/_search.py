@@ -18,11 +18,12 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import _num_samples
 
 from combutab.core.html import ChartRow, interval_chart, result_html
+from combutab.core.repeated import warn_repeated_rows
 from combutab.core.scorers import make_target_scorer
 from combutab.core.tasks import has_callbacks
 from combutab.core.world import plain_parameters
 from combutab.estimators import BaseMLP, FitOutcome, FitTask, fit_stacked, refuse_text
-from combutab.preprocessing import is_polars, plain_labels
+from combutab.preprocessing import as_numpy, as_pandas, is_polars, plain_labels
 
 _SHOWN = 12  # candidates in a notebook
 
@@ -115,6 +116,8 @@ class StackedGridSearchCV(GridSearchCV):
         groups = params.get("groups")
         cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
         splits = list(cv.split(X, y, groups))
+        if y is not None:
+            warn_repeated_rows(as_pandas(as_numpy(X)), y, splits)
         tasks = self._tasks(X, y, params.get("sample_weight"), candidates, splits)
         outcomes = fit_stacked(tasks, n_jobs=self.n_jobs)
         trained = [

@@ -491,7 +491,8 @@ class StackedMLP(ChainNetwork):
         n_numeric = self.spec.n_numeric
         inputs = columns[columns >= n_numeric] + n_numeric * (self.spec.numeric.width - 1)
         linear = self.linears[0]
-        assert isinstance(linear, StackedLinear) and isinstance(self.inputs, StackedInputs)
+        assert isinstance(linear, StackedLinear)
+        assert isinstance(self.inputs, StackedInputs)
         linear.weight[i, inputs] = 0.0
         for embedding, unseen in zip(self.inputs.embeddings, codes, strict=True):
             assert isinstance(embedding, StackedEmbedding)

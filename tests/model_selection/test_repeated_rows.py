@@ -10,7 +10,7 @@ from sklearn.model_selection import KFold
 from combutab import MLPClassifier, PackClassifier
 from combutab.core.repeated import count_repeated_rows
 from combutab.evaluation import evaluate_held_out
-from combutab.model_selection import plan_comparison
+from combutab.model_selection import StackedGridSearchCV, plan_comparison
 
 RNG = np.random.default_rng(0)
 NOISE = pd.DataFrame(RNG.normal(size=(100, 4)), columns=list("abcd"))
@@ -81,3 +81,11 @@ def test_scores_of_a_pack_warn_of_copies():
     pack = PackClassifier(n_members=4, max_iter=1, cv=4, boosting=False, random_state=0).fit(X, y)
     with pytest.warns(UserWarning, match=r"of 400 test rows .* groups"):
         evaluate_held_out(pack, y)
+
+
+def test_a_search_warns_of_copies():
+    X, y = pd.concat([NOISE] * 4, ignore_index=True), np.tile(LABELS, 4)
+    network = MLPClassifier((4,), max_iter=1, n_members=1, random_state=0)
+    search = StackedGridSearchCV(network, {"alpha": [0.0]}, cv=KFold(5), refit=False)
+    with pytest.warns(UserWarning, match="400"):
+        search.fit(X, y)
