@@ -422,10 +422,11 @@ class Exports(BaseEstimator):
             error in the runtime, whose message names the column. Categories are text, with "" for
             missing values (float64 if all known categories are numbers). Text must match exactly:
             unlike in ``predict``, "1.0" is not the category 1, and "2024-01-01" is not the category
-            "2024-01-01 00:00:00". Columns without names are "x0", "x1", ...; if all of these are
-            numbers, there is one input "X" of shape (n, n_features). The outputs are those of
-            skl2onnx: "label", (n,), and "probabilities", (n, n_classes), for a classifier, and
-            "variable", (n, n_outputs), for a regressor.
+            "2024-01-01 00:00:00". A column that held dates as text in ``fit`` takes dates,
+            not text. Columns without names are "x0", "x1", ...; if all of these are numbers, there
+            is one input "X" of shape (n, n_features). The outputs are those of skl2onnx: "label",
+            (n,), and "probabilities", (n, n_classes), for a classifier, and "variable",
+            (n, n_outputs), for a regressor.
 
         Raises
         ------

@@ -406,8 +406,9 @@ class BaseGenerator(
         """Learn the distribution of a table in Parquet files that may be larger than memory.
 
         The result, and the sampled rows, are those of `fit` on the DataFrame that pandas reads,
-        independent of the memory limit. The columns are learned one after another. A column takes
-        about 50 bytes per row, and 200 bytes per distinct text. Then the rows are encoded in parts,
+        independent of the memory limit, except that dates stored as text are categories: store them
+        as dates. The columns are learned one after another. A column takes about 50 bytes per row,
+        and 200 bytes per distinct text. Then the rows are encoded in parts,
         with 8 bytes per number and 4 bytes per discrete value, in memory or in a temporary file.
         Training takes about 20 bytes more per row and member. CTGAN needs another 50 bytes per row
         and 8 bytes per discrete value.

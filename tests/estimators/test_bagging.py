@@ -440,7 +440,7 @@ def test_searches_and_stacked_fits_have_the_two_of_a_fit_alone():
     for task, variant in zip(tasks, variants, strict=True):
         alone = MLPRegressor(**QUICK | variant).fit(NUMBERS, RESPONSE)
         assert_allclose(task.estimator.predict(NUMBERS), alone.predict(NUMBERS), rtol=1e-9)
-    X, y = np.tile(NUMBERS, (2, 1)), np.tile(RESPONSE, 2)
+    X, y = np.concatenate([NUMBERS, NUMBERS + 0.01]), np.tile(RESPONSE, 2)
     grid = {"learning_rate_init": [1e-5, 0.02], "n_members": ["auto", 1]}
     search = StackedGridSearchCV(MLPRegressor(**QUICK), grid, cv=2).fit(X, y)
     plain = GridSearchCV(MLPRegressor(**QUICK), grid, cv=2).fit(X, y)

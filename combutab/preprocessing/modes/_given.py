@@ -88,7 +88,10 @@ def given_numbers(
         raise ValueError(f"{label} has whole numbers; so must its bounds, got {edges_text}")
     format = fit_format(column, label)
     if format is None:
-        raise ValueError(f"{label} has the dtype {dtype}, which has no bounds; give its categories")
+        raise ValueError(
+            f"{label} has the dtype {dtype}, which has no bounds; give its categories, or convert it "
+            "(pandas.to_datetime for dates, pandas.to_numeric for numbers)"
+        )
     if isinstance(format, FloatFormat):
         format = replace(format, decimals=decimals)
     offsets, _ = format.read(column, label)

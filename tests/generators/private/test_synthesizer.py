@@ -3,7 +3,7 @@
 import re
 import sys
 import warnings
-from datetime import timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -579,3 +579,10 @@ def test_the_longest_text_of_an_array_is_not_shown():
     array = np.array([["a", "b"][i] for i in ALTERNATE] + ["a very long text"])[:, None]
     model = PrivateSynthesizer(epsilon=5.0, epochs=1, n_components=5).fit(array)
     assert model.sample(5).dtype == np.dtype("<U1")
+
+
+def test_bounds_of_date_objects_name_a_conversion():
+    days = pd.Series([date(2024, 1, day) for day in range(1, 11)], dtype=object)
+    synthesizer = PrivateSynthesizer(bounds={"day": (days.min(), days.max())}, random_state=0)
+    with pytest.raises(ValueError, match="to_datetime"):
+        synthesizer.fit(pd.DataFrame({"day": days}))
