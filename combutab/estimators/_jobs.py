@@ -256,7 +256,7 @@ def _assemble(
     if head.spec.needs_rows:
         _start_from_rows(net, rows, plans, [i for i in range(len(stack)) if i not in states])
     for i, place in enumerate(stack):
-        if i not in states:
+        if i not in states and len(plans[i].rows):  # a stream has no rows yet
             train_rows = jobs[place.job].plans[place.member].rows
             net.zero_inputs(i, *_unseen_inputs(jobs[place.job].rows, train_rows))
     return net, rows, plans

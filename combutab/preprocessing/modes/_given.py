@@ -89,8 +89,8 @@ def given_numbers(
     format = fit_format(column, label)
     if format is None:
         raise ValueError(
-            f"{label} has the dtype {dtype}, which has no bounds; give its categories, or convert it "
-            "(pandas.to_datetime for dates, pandas.to_numeric for numbers)"
+            f"{label} has the dtype {dtype}, which has no bounds; give its categories, or "
+            "convert it (pandas.to_datetime for dates, pandas.to_numeric for numbers)"
         )
     if isinstance(format, FloatFormat):
         format = replace(format, decimals=decimals)
