@@ -362,7 +362,7 @@ class Checkpoint:
         self.path = Path(path)
         self._header = model_header(model)
         self.written = -np.inf  # after the first epoch it is written at once
-        self.noted = False
+        self.is_changed = False
         self._is_mine = current().number == 0
         content = broadcast(self._read(free) if self._is_mine else None)
         state, self.arrays = content or ({}, {})
@@ -430,7 +430,7 @@ class Checkpoint:
 
     def write(self) -> None:
         """Write the last state, unless it is written already."""
-        if not self.noted:
+        if not self.is_changed:
             return
         state = {"seed": self.seed, "table": self._table, "parts": self.parts}
         try:
@@ -441,7 +441,7 @@ class Checkpoint:
                 f"the training could not be written to {self.path}, and goes on: {error}",
                 stacklevel=2,
             )
-        self.noted, self.written = False, time.monotonic()
+        self.is_changed, self.written = False, time.monotonic()
 
 
 Restore = Callable[[dict[str, np.ndarray], dict[str, Any]], int]
@@ -459,7 +459,7 @@ class CheckpointPart:
         """Whether enough time has passed since the last write."""
         return time.monotonic() - self.file.written >= SECONDS
 
-    def take_up(self, restore: Restore) -> int:
+    def load(self, restore: Restore) -> int:
         """Restore the part, if it exists; returns its number of epochs."""
         if self.prefix not in self.file.parts:
             return 0
@@ -467,12 +467,12 @@ class CheckpointPart:
             arrays = with_prefix(self.file.arrays, self.prefix)
             return restore(arrays, self.file.parts[self.prefix])
 
-    def note(self, arrays: Mapping[str, np.ndarray], progress: Mapping[str, Any]) -> None:
-        """Store the state of the part, and write it if a write is due."""
+    def set_state(self, arrays: Mapping[str, np.ndarray], progress: Mapping[str, Any]) -> None:
+        """Set the state of the part, and write it if a write is due."""
         file, prefix = self.file, self.prefix
         remaining = {n: array for n, array in file.arrays.items() if not n.startswith(prefix)}
         file.arrays = remaining | {prefix + name: array for name, array in arrays.items()}
-        file.parts[prefix], file.noted = progress, True
+        file.parts[prefix], file.is_changed = progress, True
         if self.is_due:
             file.write()
 

@@ -138,14 +138,6 @@ def check_constraints(constraints: Sequence[Constraint] | None) -> None:
             )
 
 
-def _check_widths(name: str, widths: Any) -> tuple[int, ...]:
-    """Hidden widths as a tuple of ints; there may be none."""
-    listed = list(widths)
-    if any(not isinstance(w, Integral) or isinstance(w, bool) or w < 1 for w in listed):
-        raise ValueError(f"{name} must hold whole numbers of at least 1, got {widths!r}")
-    return tuple(int(w) for w in listed)
-
-
 # ---- The base of all generators -----------------------------------------------------------------
 
 
@@ -208,7 +200,7 @@ class BaseGenerator(
 ):
     """A generator of tables, whose rows a network of the given class makes.
 
-    To be one, a class has the parameters below and gives what is abstract here.
+    A subclass declares the parameters below, and defines the abstract methods.
     """
 
     # positional parameters, whose order differs between the classes
@@ -234,7 +226,15 @@ class BaseGenerator(
 
     def _all_widths(self) -> list[tuple[int, ...]]:
         """The hidden widths of each network."""
-        return [_check_widths(name, getattr(self, name)) for name in self.parameters_of("width")]
+        all_widths = []
+        for name in self.parameters_of("width"):
+            widths = list(getattr(self, name))
+            if any(not isinstance(w, Integral) or isinstance(w, bool) or w < 1 for w in widths):
+                raise ValueError(
+                    f"{name} must hold whole numbers of at least 1, got {getattr(self, name)!r}"
+                )
+            all_widths.append(tuple(map(int, widths)))
+        return all_widths
 
     @abstractmethod
     def _rates(self) -> dict[str, Rates]:
@@ -259,19 +259,19 @@ class BaseGenerator(
         """Rows that the network makes, of codes that are allowed."""
 
     def _n_epochs(self, n_rows: int) -> int:
-        """The number of epochs to train on so many rows, at most."""
+        """The largest number of epochs of a training on this number of rows."""
         return int(self.epochs)
 
     def _n_batch(self, n_rows: int) -> int:
-        """The rows of a step, of so many."""
+        """The batch size for a table of this number of rows."""
         return int(min(self.batch_size, n_rows))
 
     def _patience(self, n_rows: int) -> float:
-        """Epochs without improvement after which a training on so many rows stops."""
+        """Number of epochs without improvement after which a training stops."""
         return self.n_iter_no_change
 
     def _stops_early(self, n_rows: int) -> bool:
-        """Whether rows are held out of so many."""
+        """Whether rows of a table of this size are held out for early stopping."""
         return bool(self.early_stopping)
 
     def _n_weights(self, spans: RowSpans) -> int:
@@ -281,7 +281,7 @@ class BaseGenerator(
     def _training_bytes(
         self, spans: RowSpans, n_rows: int, n_members: int, n_copies: int = NETWORK_COPIES
     ) -> int:
-        """Estimate the memory that training takes beside the encoded rows.
+        """Estimate the memory that training takes in addition to the encoded rows.
 
         ``n_copies`` is how often the weights are held.
         """
@@ -605,7 +605,7 @@ class BaseGenerator(
         return rows.keep(order[n_held_out:].sort().values), held_out
 
     def _stack_key(self) -> Any:
-        """What the members of one stack have in common; see `fit_stack`."""
+        """A key that is equal for the members of one stack; see `fit_stack`."""
         if not isinstance(self.random_state, Integral):
             return id(self)  # encoders would draw different numbers
         common = {
@@ -662,7 +662,7 @@ class BaseGenerator(
         plans: Sequence[GeneratorPlan],
         file: Checkpoint | None,
     ) -> GeneratorStack:
-        """Build the networks of members, and what their training stops by."""
+        """Build the networks of members, and the measure for early stopping."""
         training = self._training(rows, table.spans, plans)
         if isinstance(current(), Ranks):
             check_rows_shared(training, type(self).__name__)
@@ -677,7 +677,7 @@ class BaseGenerator(
         return GeneratorStack(training, measure, self._patience(len(rows)), part)
 
     def _set_fitted(self, table: TrainingTable, results: Sequence[GeneratorResult]) -> None:
-        """Set what the members have learned; raises DivergedError if one of them diverged."""
+        """Set the results of the members; raises DivergedError if one of them diverged."""
         if any(result.reason == "diverged" for result in results):
             raise DivergedError(
                 f"training diverged with activation={self.activation!r}: a loss is not finite; "
@@ -755,7 +755,7 @@ class BaseGenerator(
         return _FITTED, {"as_fitted": model_header(self._as_fitted)["params"]}
 
     def _restore(self, saved: Saved) -> None:
-        """Take over what a file has, once its parts are known to belong together."""
+        """Set the content of a file, after a check that its parts belong together."""
         check_fields(saved.fitted, _FITTED, "what was fitted")
         rules = saved.fitted.pop("_rules")
         for name, value in saved.fitted.items():
@@ -800,18 +800,16 @@ class BaseGenerator(
     def _trained(self) -> str:
         """Describe how many epochs were trained, and why training ended."""
         epochs = self.history_["member"].value_counts() if len(self.history_) else [0]
-        least, most = min(epochs), max(epochs)
-        trained = f"{most:,}" if least == most else f"{least:,} to {most:,}"
-        return f"{trained} epoch{'s' * (most != 1)}{ENDS[self._ended]}"
+        smallest, largest = min(epochs), max(epochs)
+        trained = f"{largest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"
+        return f"{trained} epoch{'s' * (largest != 1)}{ENDS[self._ended]}"
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """The parameters, and of a fitted generator in a comment what it has learned from."""
-        made = super().__repr__(N_CHAR_MAX)
-        return (
-            f"{made}  # fitted: {self._table()}, {self._trained()}"
-            if self.__sklearn_is_fitted__()
-            else made
-        )
+        """The parameters; for a fitted generator also the size of its table and its epochs."""
+        parameters = super().__repr__(N_CHAR_MAX)
+        if not self.__sklearn_is_fitted__():
+            return parameters
+        return f"{parameters}  # fitted: {self._table()}, {self._trained()}"
 
     def _fit_facts(self) -> dict[str, str]:
         networks = f"{len(self._states)}"

@@ -22,7 +22,7 @@ _FITTED = 12  # copies of a sample, while modes are learned from it
 
 
 class _Widened:
-    """A table in files with the columns that are learned beside those of the files."""
+    """A table in files with additional columns that are learned."""
 
     def __init__(self, table: ParquetTable, learned: LearnedColumns) -> None:
         self._table, self._learned = table, learned
@@ -47,10 +47,10 @@ class _Widened:
 
 
 class ParquetSource:
-    """A table in files, in the place of one in memory.
+    """A table in Parquet files, with the methods that a fit needs.
 
-    Where encoded rows do not fit in ``memory_limit`` beside what training takes, they are kept in a
-    temporary file, of which the system holds in memory what there is room for.
+    If the encoded rows do not fit in ``memory_limit`` together with the training, they are stored
+    in a temporary file, which the system caches in free memory.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class ParquetSource:
         return self._table.n_rows
 
     def header(self) -> dict[Any, pd.Series]:
-        """The columns without rows, whose dtypes say what they hold."""
+        """The columns without rows, with their dtypes."""
         return read_columns(self._table.header(self._columns))
 
     def refuse_broken(self, constraints: Sequence[Constraint]) -> None:
@@ -89,9 +89,9 @@ class ParquetSource:
             self._more = learned.added
         return self
 
-    def spread(self, most: int) -> Columns:
-        """Evenly spaced rows, so many at most."""
-        step = row_step(len(self), most)
+    def spread(self, max_rows: int) -> Columns:
+        """At most ``max_rows`` evenly spaced rows."""
+        step = row_step(len(self), max_rows)
         parts = self._table.frames(self._columns, _ROWS)
         return read_columns(pd.concat([part.iloc[-first % step :: step] for first, part in parts]))
 
@@ -109,30 +109,30 @@ class ParquetSource:
 
         return encoder.fit_parquet(self._table, [*self._columns, *self._more], check)
 
-    def encode(self, encoder: ModeEncoder, beside: int) -> ModeTable:
-        """Encode all rows, a part at a time; training takes so many bytes ``beside`` them.
+    def encode(self, encoder: ModeEncoder, training_bytes: int) -> ModeTable:
+        """Encode all rows in parts; training takes ``training_bytes`` in addition to them.
 
         Raises ValueError if the limit is too small for that.
         """
-        layout, each = encoder.layout_, self._table.row_bytes(self._columns)
-        opened = self._table.reader_bytes(self._columns)
-        needed = RESERVE + max(beside, opened + _FEWEST * each)
+        layout, row_bytes = encoder.layout_, self._table.row_bytes(self._columns)
+        reader_bytes = self._table.reader_bytes(self._columns)
+        needed = RESERVE + max(training_bytes, reader_bytes + _FEWEST * row_bytes)
         instead = "use fewer columns, members or units, or a smaller batch_size"
         check_limit(self._limit, needed, f"training on {len(self):,} rows", instead)
-        n_read = min(_ROWS, max(_FEWEST, (self._limit - RESERVE - opened) // 4 // each))
-        beside = RESERVE + max(beside, opened + n_read * each)
-        values = self._empty((len(self), layout.n_values), np.dtype(np.float32), layout, beside)
-        codes = self._empty((len(self), len(layout.spans)), np.dtype(np.int32), layout, beside)
+        n_read = min(_ROWS, max(_FEWEST, (self._limit - RESERVE - reader_bytes) // 4 // row_bytes))
+        used = RESERVE + max(training_bytes, reader_bytes + n_read * row_bytes)
+        values = self._empty((len(self), layout.n_values), np.dtype(np.float32), layout, used)
+        codes = self._empty((len(self), len(layout.spans)), np.dtype(np.int32), layout, used)
         encoder.encode_parquet(self._table, n_read, values, codes)
         self._table.release()
         return ModeTable(values, codes)
 
     def _empty(
-        self, shape: tuple[int, int], dtype: np.dtype, layout: RowLayout, beside: int
+        self, shape: tuple[int, int], dtype: np.dtype, layout: RowLayout, used: int
     ) -> np.ndarray:
-        whole = 4 * len(self) * (layout.n_values + len(layout.spans))
+        table_bytes = 4 * len(self) * (layout.n_values + len(layout.spans))
         size = dtype.itemsize * shape[0] * shape[1]
-        if whole + beside <= self._limit or not size:
+        if table_bytes + used <= self._limit or not size:
             return np.empty(shape, dtype)
         with tempfile.TemporaryFile(prefix="combutab-") as file:  # the mapping outlives it
             if hasattr(os, "posix_fallocate"):  # a full disk is an error now, not later
@@ -141,7 +141,7 @@ class ParquetSource:
                 except OSError as error:
                     raise OSError(
                         error.errno,
-                        f"the encoded rows take {whole:,} bytes, more than memory_limit="
+                        f"the encoded rows take {table_bytes:,} bytes, more than memory_limit="
                         f"{self._limit:,} leaves, and there is no space for them in "
                         f"{tempfile.gettempdir()} ({error.strerror}); raise memory_limit, or set "
                         "TMPDIR",

@@ -152,8 +152,8 @@ MAX_ROWS = 1000  # held out
 def energy_distance(rows: TableRows, sampler: Sampler[NetworkT], keys: Sequence[int]) -> Measure:
     """Return a function that gives the energy distance of each member's rows to others, (M,).
 
-    The sampler is about the network in training. There is a key a member, for the same noise each
-    time, so that the distances differ by the weights.
+    The sampler uses the network in training. Each member has one key, and therefore the same noise
+    in each epoch: distances differ by the weights only.
     """
     within = _mean_distance(rows.values, rows.codes)
 
@@ -358,7 +358,7 @@ class GeneratorStack(Trainable[GeneratorResult]):
 
     @property
     def stopped(self) -> np.ndarray:
-        """Find the members all of whose parts have ended."""
+        """Find the members whose parts have all ended."""
         return np.all(self.ended, axis=0) & bool(self.parts)
 
     @property
@@ -378,8 +378,8 @@ class GeneratorStack(Trainable[GeneratorResult]):
 
     def begin(self) -> int:
         """See `Trainable`."""
-        n_done = 0 if self.file is None else self.file.take_up(self.restore)
-        self._keep_states()
+        n_done = 0 if self.file is None else self.file.load(self.restore)
+        self._set_states()
         return n_done
 
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -414,7 +414,7 @@ class GeneratorStack(Trainable[GeneratorResult]):
                 raise ValueError(f"it has losses {name} of other epochs than {n_epochs}")
             self.curves[name] = list(arrays[key])
         for epoch in range(n_epochs):
-            self._take({name: values[epoch] for name, values in self.curves.items()})
+            self._add_epoch({name: values[epoch] for name, values in self.curves.items()})
         if self.diverged.all():  # then nothing is written
             raise ValueError("its losses are not finite")
         for m in self.members:
@@ -450,16 +450,16 @@ class GeneratorStack(Trainable[GeneratorResult]):
 
     def record(self, losses: dict[str, np.ndarray], scores: np.ndarray | None) -> None:
         """See `Trainable`."""
-        better = self._take(losses)
+        better = self._add_epoch(losses)
         for part, members in zip(self.parts.values(), better, strict=True):
             for m in np.flatnonzero(members):
                 state = self.training.sampled.member_state(int(m))
                 self.best_states[m] |= {n: v for n, v in state.items() if n.startswith(part)}
         for name, values in losses.items():
             self.curves.setdefault(name, []).append(values)
-        self._keep_states()
+        self._set_states()
         if self.file is not None and not self.diverged.all():
-            self.file.note(*self.state())
+            self.file.set_state(*self.state())
 
     def _has_ended(self, name: str) -> np.ndarray:
         """The members whose part with this curve had ended before the epoch, (M,)."""
@@ -467,8 +467,8 @@ class GeneratorStack(Trainable[GeneratorResult]):
         is_part = [part == about for part in self.parts.values()]
         return np.all(self.ended[is_part], axis=0) if any(is_part) else self.stopped
 
-    def _take(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Add an epoch to the curves; returns which parts of which members improved."""
+    def _add_epoch(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Count an epoch and its statistics; returns the parts that improved, (n_parts, M)."""
         for name in columns.keys() - self.parts.keys():
             self.diverged |= ~np.isfinite(columns[name]) & ~self._has_ended(name)
         going = ~self.ended
@@ -492,7 +492,7 @@ class GeneratorStack(Trainable[GeneratorResult]):
         """See `Trainable`."""
         return [self._result(m, state) for m, state in enumerate(self.states)]
 
-    def _keep_states(self) -> None:
+    def _set_states(self) -> None:
         """Copy the result of each member if training ended now."""
         network = self.training.sampled
         self.states = [network.member_state(m) | s for m, s in enumerate(self.best_states)]

@@ -434,14 +434,14 @@ class StackFile(Protocol):
     def is_due(self) -> bool:
         """Tell whether the checkpoint is old enough to be written again."""
 
-    def take_up(self, restore: Callable[[Arrays, dict[str, Any]], int]) -> int:
+    def load(self, restore: Callable[[Arrays, dict[str, Any]], int]) -> int:
         """Restore the checkpoint, if there is one; returns its number of epochs, else 0."""
 
-    def note(self, arrays: Arrays, progress: Mapping[str, Any]) -> None:
-        """Keep a state and the progress of training in memory; write them if it is time."""
+    def set_state(self, arrays: Arrays, progress: Mapping[str, Any]) -> None:
+        """Set the state and the progress of the training; write them if a write is due."""
 
     def write(self) -> None:
-        """Write the state that was noted last."""
+        """Write the last state."""
 
 
 def result_arrays(prefix: str, result: MemberResult) -> dict[str, np.ndarray]:
@@ -534,7 +534,7 @@ class StackTraining(Trainable[MemberResult]):
 
     def begin(self) -> int:
         """See `Trainable`."""
-        n_done = 0 if self.file is None else self.file.take_up(self.restore)
+        n_done = 0 if self.file is None else self.file.load(self.restore)
         if self.scorer is not None and any(p.start for p in self.plans):
             # the weights of an earlier call stay the best until an epoch is better
             for m, score in enumerate(self.scorer.scores(self.net).tolist()):
@@ -678,7 +678,7 @@ class StackTraining(Trainable[MemberResult]):
         last = stop or not self.members
         if self.file is not None and (last or self.file.is_due):
             with uninterrupted():
-                self.file.note(*self.state(n_epochs))
+                self.file.set_state(*self.state(n_epochs))
                 if last:
                     self.file.write()
 

@@ -35,7 +35,7 @@ class DateTransformer(BaseTransformer):
     """Dates as dates, which the model reads itself: their resolution, bounds and missing values.
 
     ``datetime_format`` is that of dates held as text or numbers, None leaves the reading to pandas;
-    ``enforce_min_max_values`` is not used: the model has bounds of its own.
+    ``enforce_min_max_values`` is not used: the model has other bounds.
     """
 
     INPUT_SDTYPE = "datetime"
@@ -76,11 +76,11 @@ _TRIES = 5000  # more rows than are asked for, to look for those that meet condi
 def rows_that_meet(
     model: BaseGenerator[Any], n_rows: int, codes: Mapping[int, int], numbers: Mapping[Any, Any]
 ) -> pd.DataFrame:
-    """Draw at most n_rows rows, those that a few tries give: SDV asks again for the rest.
+    """Draw at most n_rows rows in a few tries; SDV repeats the call for missing rows.
 
-    Of ``codes``, by span, the network is asked for all if it draws beside given ones, else for the
-    rarest; the rows have all. None is asked for ``numbers``, None for a missing one: the rows are
-    the nearest ones, of which SDV keeps those that are near enough.
+    All rows have the ``codes`` (by span). A network that draws codes one by one receives all of
+    them as conditions, others receive the rarest. The rows have the values nearest to ``numbers``
+    (None for a missing value), of which SDV selects those that are near enough.
     """
     n_tries = n_rows + _TRIES
     if not numbers:
@@ -94,24 +94,24 @@ def _draw_rows(
     """Draw at most n_rows rows that have the codes, out of about n_tries."""
     sampler, key = model.sampler(), model.sample_key(None)
     if isinstance(sampler, DirectSampler):
-        given = np.full((n_rows, sampler.spans.n_spans), FREE)
-        given[:, list(codes)] = list(codes.values())
+        given_codes = np.full((n_rows, sampler.spans.n_spans), FREE)
+        given_codes[:, list(codes)] = list(codes.values())
         no_values = np.full((n_rows, sampler.spans.n_values), np.nan, dtype=np.float32)
-        return model.encoder_.decode(*sampler.complete(given, no_values, key))
+        return model.encoder_.decode(*sampler.complete(given_codes, no_values, key))
     counts = model.encoder_.category_counts_
     span, code = min(codes.items(), key=lambda item: counts[item[0]][item[1]], default=(FREE, FREE))
     parts: list[Encoded] = []
     n_made = 0
     while sum(len(met) for _, met in parts) < n_rows and n_made < n_tries:
         chunk = min(sampler.chunk, n_tries - n_made if n_made else n_rows)
-        asked = np.full(chunk, span), np.full(chunk, code)
+        condition = np.full(chunk, span), np.full(chunk, code)
         chunk_key = fold_in(key, Stream.CHUNK, n_made)
-        new_values, new_codes = sampler.generate(chunk, *asked, chunk_key)
+        new_values, new_codes = sampler.generate(chunk, *condition, chunk_key)
         met = (new_codes[:, list(codes)] == list(codes.values())).all(axis=1)
         parts.append((new_values[met], new_codes[met]))
         n_made += chunk
-    values, found = join(parts)
-    return model.encoder_.decode(values[:n_rows], found[:n_rows])
+    values, drawn_codes = join(parts)
+    return model.encoder_.decode(values[:n_rows], drawn_codes[:n_rows])
 
 
 def nearest(table: pd.DataFrame, numbers: Mapping[Any, Any], n_rows: int) -> pd.DataFrame:
@@ -151,28 +151,28 @@ class _Synthesizer(BaseSingleTableSynthesizer):
         cls._model_class = model_class
         theirs = signature(super().__init__).parameters
         models = {
-            name: each
-            for name, each in signature(model_class).parameters.items()
+            name: parameter
+            for name, parameter in signature(model_class).parameters.items()
             if name != "constraints"  # SDV's own are added by add_constraints
         }
-        first = [models.get(name, each) for name, each in theirs.items()]
-        own = [each for name, each in models.items() if name not in theirs]
-        parameters = Signature([*first, *own])
+        first = [models.get(name, parameter) for name, parameter in theirs.items()]
+        more = [parameter for name, parameter in models.items() if name not in theirs]
+        parameters = Signature([*first, *more])
 
         def __init__(self: _Synthesizer, *args: Any, **kwargs: Any) -> None:
-            given = parameters.bind(self, *args, **kwargs)
-            given.apply_defaults()
-            self._begin(given.arguments)
+            bound = parameters.bind(self, *args, **kwargs)
+            bound.apply_defaults()
+            self._begin(bound.arguments)
 
         __init__.__signature__ = parameters  # type: ignore[attr-defined]
         cls.__init__ = __init__  # type: ignore[method-assign,assignment]
 
-    def _begin(self, given: dict[str, Any]) -> None:
-        """Give SDV's synthesizer its parameters, and keep ours as it keeps its own."""
+    def _begin(self, arguments: dict[str, Any]) -> None:
+        """Pass SDV's synthesizer its parameters, and set ours in the same way."""
         theirs = signature(super().__init__).parameters
-        super().__init__(**{name: given[name] for name in theirs})
+        super().__init__(**{name: arguments[name] for name in theirs})
         models = signature(self._model_class).parameters
-        self._model_kwargs = {name: given[name] for name in models if name in given}
+        self._model_kwargs = {name: arguments[name] for name in models if name in arguments}
         self.__dict__.update(self._model_kwargs)
 
     @property
@@ -211,7 +211,7 @@ class _Synthesizer(BaseSingleTableSynthesizer):
         for column, value in (conditions or {}).items():
             value = None if value is _Missing.VALUE else value
             if column not in encoder.schema_.keys or len(encoder.categories_.get(column, ())) == 1:
-                continue  # SDV compares what comes out
+                continue  # SDV compares the results
             if isinstance(encoder.columns_[encoder.schema_.position(column)], NumberColumn):
                 numbers[column] = value
                 continue
@@ -271,7 +271,7 @@ class CTGANSynthesizer(_Synthesizer, sdv.single_table.CTGANSynthesizer, model_cl
     """SDV's ``CTGANSynthesizer`` around `combutab.CTGAN`.
 
     It is used as SDV's, in its place. What differs: any activation; conditions on discrete columns
-    go to the generator; missing numbers and dates are learned, with what they depend on; a fit can
+    go to the generator; missing numbers and dates are learned with their dependences; a fit can
     be repeated (``random_state``); pandas' categories are taken; and a thousand categories are no
     cause for alarm.
 
