@@ -1,4 +1,4 @@
-"""The command as a whole: its sub-commands, and the exit codes of its errors."""
+"""The command ``combutab``: its subcommands, and the exit codes of its errors."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ app = typer.Typer(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit code: 0, 2 after a user's error, 130 after Ctrl-C."""
-    if argv is None:  # the command alone, whose process is its own
+    """Run the command and return the exit code: 0, 2 after an error, 130 after Ctrl-C."""
+    if argv is None:  # run as a program, not called from Python
         sys.excepthook = print_traceback
     usage_error: Any = typer.BadParameter.__base__
     try:
@@ -62,8 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return int(code or 0)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         print(f"combutab {__version__}")
         raise typer.Exit
 

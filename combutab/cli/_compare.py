@@ -1,4 +1,4 @@
-"""``combutab compare``: the best activation for a table."""
+"""``combutab compare``: compare activation functions on a table by cross-validation."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ FILES = (
     *("results.csv", "summary.csv", "baselines.csv", "comparison.png"),
     "best_model.safetensors",
 )
-JOURNAL = "journal.jsonl"  # beside them: what they are of, and scores to go on from
-# BASELINES and DEFAULT_ACTIVATIONS of model_selection, which to import would take seconds
+JOURNAL = "journal.jsonl"  # the settings of the comparison, and the scores to continue from
+# BASELINES and DEFAULT_ACTIVATIONS of model_selection, whose import would take seconds
 BASELINES = "guess,linear,boosting"
 ACTIVATIONS = "relu,elu,selu,swish,nlrelu,gelu,combu,pln-4,la-silu,la-hardsilu"
-_CPU_RATE = 5e10  # floating-point operations a second in training, seen on two cores
-_LONG = 300.0  # seconds: said beforehand
+_CPU_RATE = 5e10  # floating-point operations per second in training, measured on two cores
+_LONG_SECONDS = 300.0  # longer trainings are announced with their duration
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class _DataSet:
 
 @dataclass(frozen=True)
 class _Comparison:
-    """A comparison on one data set, and where its results go."""
+    """The plan of a comparison on one data set, and the files of its results."""
 
     plan: ComparisonPlan
     forms: FileFormat
@@ -296,7 +296,7 @@ def _plan(options: CompareOptions, data: _DataSet) -> _Comparison:
     folder, report = options.out, options.report
     if options.data is None:
         folder = options.out / data.name
-        if report is not None and report.name:  # otherwise a folder, which is refused later
+        if report is not None and report.name:  # a folder is refused later
             report = report.with_name(f"{report.stem}-{data.name}{report.suffix}")
     return _Comparison(plan, data.forms, str(y.name), folder, report)
 
@@ -304,13 +304,13 @@ def _plan(options: CompareOptions, data: _DataSet) -> _Comparison:
 def _folding(
     X: pd.DataFrame, y: pd.Series, split: str, folds: int
 ) -> tuple[pd.DataFrame, pd.Series, dict[str, Any]]:
-    """The table, in the order of time if it is split so, and how its folds are made."""
+    """Return the table, sorted by time for a time split, and the parameters of its folds."""
     from combutab.cli import _files
 
     if split == "random":
         return X, y, {}
-    how, column = _files.column_of_split(X, split)
-    if how == "group":
+    method, column = _files.column_of_split(X, split)
+    if method == "group":
         return X.drop(columns=column), y, {"groups": X[column].astype(str).to_numpy()}
     order = X[column].argsort(kind="stable")
     X, y = X.iloc[order].reset_index(drop=True), y.iloc[order].reset_index(drop=True)
@@ -318,7 +318,7 @@ def _folding(
 
 
 def _periods(split: str, times: np.ndarray, folds: int) -> Any:
-    """Make scikit-learn's splitter by time; it is called as the option."""
+    """Build a time-series splitter of scikit-learn; its name is the value of the option."""
     from sklearn.model_selection import TimeSeriesSplit
 
     class Periods(TimeSeriesSplit):
@@ -326,7 +326,8 @@ def _periods(split: str, times: np.ndarray, folds: int) -> Any:
 
         def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[Any]:
             for train, test in super().split(X):
-                yield train[times[train] < times[test[0]]], test  # rows of one time: on one side
+                # rows of the same time are not split between training and test
+                yield train[times[train] < times[test[0]]], test
 
     periods = Periods(folds)
     periods.name = split
@@ -335,7 +336,7 @@ def _periods(split: str, times: np.ndarray, folds: int) -> Any:
 
 @contextmanager
 def _workers(cluster: str | None) -> Iterator[None]:
-    """Let a Dask cluster's workers train, if a scheduler's address is given."""
+    """Train on the workers of a Dask cluster, if the address of its scheduler is given."""
     if cluster is None:
         yield
         return
@@ -356,8 +357,12 @@ def _workers(cluster: str | None) -> Iterator[None]:
 
 
 def _widths(hidden: str) -> Any:
-    parts = hidden.split(",")
-    return [int(part) for part in parts] if all(p.strip().isdecimal() for p in parts) else hidden
+    widths = hidden.split(",")
+    return (
+        [int(part) for part in widths]
+        if all(width.strip().isdecimal() for width in widths)
+        else hidden
+    )
 
 
 # ---- training ----------------------------------------------------------------------------------
@@ -375,7 +380,7 @@ def _check_result_files(comparison: _Comparison, data: Path | None) -> None:
 
 
 def _refuse_other_results(comparison: _Comparison) -> None:
-    """Refuse a folder with results of another comparison."""
+    """Raise UserError if the folder holds results of another comparison."""
     from combutab.model_selection import checkpoint_differences
 
     folder, journal = comparison.folder, comparison.journal
@@ -400,7 +405,7 @@ def _announce(plan: ComparisonPlan) -> None:
         (len(plan.splits), "fold"),
         (plan.seeds, "seed"),
     )
-    product = " x ".join(counted(n, what) for n, what in counts)
+    product = " x ".join(counted(n, noun) for n, noun in counts)
     echo(
         f"{plan.data}: {counted(len(plan.y), 'row')}, {plan.task}; training {plan.n_networks} "
         f"networks ({product}), hidden layers {'-'.join(map(str, plan.hidden))}, "
@@ -408,7 +413,7 @@ def _announce(plan: ComparisonPlan) -> None:
         error=True,
     )
     seconds = plan.operations / _CPU_RATE
-    if seconds > _LONG and plan.device == "cpu":
+    if seconds > _LONG_SECONDS and plan.device == "cpu":
         echo(
             f"This may take about {seconds / 60:.0f} minutes on two cores. To shorten it, use "
             "--seeds 1, --folds 3, --epochs 10, --hidden 128,128, or --device cuda.",
@@ -419,7 +424,7 @@ def _announce(plan: ComparisonPlan) -> None:
 def _run_or_resume(
     comparison: _Comparison, n_jobs: int | None, force: bool
 ) -> ActivationComparison:
-    """Train and compare; after an interrupt, the error says which scores are kept."""
+    """Train the networks and compare; an error or interrupt names the file of the saved scores."""
     from combutab.core.parallel import BrokenBackend, OtherVersions, WorkerDied
     from combutab.model_selection import ComparisonError, run_comparison
 
@@ -475,7 +480,7 @@ def _print(results: ActivationComparison) -> None:
 
 
 def _write(comparison: _Comparison, results: ActivationComparison) -> None:
-    """Write all files together; the results are on the screen already."""
+    """Write all files together, after the results were printed."""
     from combutab.core.files import whole_file
 
     folder, report = comparison.folder, comparison.report
@@ -487,8 +492,8 @@ def _write(comparison: _Comparison, results: ActivationComparison) -> None:
             from combutab.reports import write_report
 
             report.parent.mkdir(parents=True, exist_ok=True)
-            with whole_file(report) as page:  # which appears after the other files
-                write_report(results, page)
+            with whole_file(report) as temporary_path:  # replaces the report after the other files
+                write_report(results, temporary_path)
                 _write_files(comparison, results)
     except OSError as error:
         raise _options.cannot_write(Path(error.filename or folder), error) from error
@@ -505,20 +510,20 @@ def _write_files(comparison: _Comparison, results: ActivationComparison) -> None
     summary = results.summary.copy()
     summary.insert(0, "data", results.data)
     summary.insert(2, "metric", results.metric)
-    scores, means, baselines, picture, model = FILES
+    scores_file, summary_file, baselines_file, figure_file, model_file = FILES
     with whole_files(comparison.folder, FILES) as folder:
-        results.results.to_csv(folder / scores, index=False)
-        summary.to_csv(folder / means, index=False)
-        results.baseline_results.to_csv(folder / baselines, index=False)
-        plot_comparison(results).savefig(folder / picture, dpi=150)
+        results.results.to_csv(folder / scores_file, index=False)
+        summary.to_csv(folder / summary_file, index=False)
+        results.baseline_results.to_csv(folder / baselines_file, index=False)
+        plot_comparison(results).savefig(folder / figure_file, dpi=150)
         _files.save_with_format(
-            results.best_estimator, folder / model, comparison.forms, comparison.target
+            results.best_estimator, folder / model_file, comparison.forms, comparison.target
         )
 
 
-# ---- the scores as a table of a terminal -------------------------------------------------------
+# ---- printing the scores as a table ------------------------------------------------------------
 
-# The order in which columns are left out where there is little room
+# Columns that are left out on narrow terminals, in this order
 _DISPENSABLE = (
     *("mean\nrank", "p-value\n(Holm)", "differs\nfrom best", "beats\nguess"),
     "95 % interval",
@@ -526,10 +531,10 @@ _DISPENSABLE = (
 
 
 def comparison_table(results: ActivationComparison, width: int) -> Table:
-    """A table of the activations, the best first, and of the baselines below.
+    """Build a table of the activation functions, best first, followed by the baselines.
 
-    It has all columns that fit into the width. A name is folded only if it does not fit beside
-    its mean.
+    The table has all columns that fit into the width. A name is wrapped only if it does not fit
+    into a line with its mean.
     """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
@@ -554,33 +559,32 @@ def comparison_table(results: ActivationComparison, width: int) -> Table:
 
 
 def _table_columns(results: ActivationComparison) -> dict[str, list[str]]:
-    """Cells by header, activations first and then baselines."""
+    """Format the cells of each column: first the activation functions, then the baselines."""
     import numpy as np
 
     from combutab.evaluation import interval_words
 
-    lines = [*results.summary.to_dict("records"), *results.baselines.to_dict("records")]
-    others = lines[1:]
-    largest = float(results.summary["mean"].abs().max())  # is to have four digits
+    rows = [*results.summary.to_dict("records"), *results.baselines.to_dict("records")]
+    other_rows = rows[1:]
+    largest = float(results.summary["mean"].abs().max())  # is shown with four digits
     digits = int(np.clip(3 - np.floor(np.log10(largest)), 0, 8)) if largest > 0 else 4
     columns = {
-        "activation": [line.get("activation") or line["baseline"] for line in lines],
-        "mean": [f"{line['mean']:,.{digits}f}" for line in lines],
+        "activation": [row.get("activation") or row["baseline"] for row in rows],
+        "mean": [f"{row['mean']:,.{digits}f}" for row in rows],
         "95 % interval": [
-            interval_words(line["low"], line["high"], digits) or "same in all folds"
-            for line in lines
+            interval_words(row["low"], row["high"], digits) or "same in all folds" for row in rows
         ],
-        "mean\nrank": [f"{line['mean_rank']:.2f}" if "mean_rank" in line else "" for line in lines],
+        "mean\nrank": [f"{row['mean_rank']:.2f}" if "mean_rank" in row else "" for row in rows],
         "p-value\n(Holm)": [
             "",
-            *(f"{line['p']:.4f}" if line["p"] >= 1e-4 else "< 0.0001" for line in others),
+            *(f"{row['p']:.4f}" if row["p"] >= 1e-4 else "< 0.0001" for row in other_rows),
         ],
         "differs\nfrom best": [
             "(best)" if results.winner else "–",
-            *("yes" if line["distinguishable"] else "no" for line in others),
+            *("yes" if row["distinguishable"] else "no" for row in other_rows),
         ],
     }
     if "beats_guess" in results.summary:
         words = {True: "yes", False: "no", None: ""}
-        columns["beats\nguess"] = [words[line.get("beats_guess")] for line in lines]
+        columns["beats\nguess"] = [words[row.get("beats_guess")] for row in rows]
     return columns

@@ -1,4 +1,4 @@
-"""Conditions and shares on the command line, such as ``age=30..50`` and ``city=A:0.3|B:0.7``."""
+"""Parse --condition and --shares, such as ``age=30..50`` and ``city=A:0.3|B:0.7``."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ from combutab.generators.shares import read_shares
 from combutab.preprocessing import IdentifierColumn, ModeEncoder, NumberColumn
 from combutab.preprocessing.amounts import Form as AmountForm
 
-# a value may have a "|" and a ":" itself
+# a value may contain "|" and ":"
 _SHARE = re.compile(r"(.*?):\s*(\d*\.?\d+)\s*(%?)\s*(?:\||$)")
 _ISO = "%Y-%m-%d"
-Parse = Callable[[str], tuple[Any, Any]]  # the first and the last value that a text stands for
+Parse = Callable[[str], tuple[Any, Any]]  # maps a text to the first and the last value it means
 
 
 def parse_conditions(
     texts: Sequence[str] | None, encoder: ModeEncoder, forms: FileFormat
 ) -> dict[Any, list[Any] | tuple[Any, Any]]:
-    """Read conditions for a generator's ``sample``; those that all rows meet are left out.
+    """Parse conditions for a generator's ``sample``; those that all rows meet are left out.
 
-    A condition is ``COLUMN=VALUE``, ``COLUMN=ONE|OTHER`` (nothing stands for a missing value) or
-    ``COLUMN=LOW..HIGH`` (numbers and dates; both ends included, and either may be left out). A day
-    stands for all times of that day. ``forms`` are those of the file's dates and truth values.
+    A condition is ``COLUMN=VALUE``, ``COLUMN=ONE|OTHER`` (an empty value means a missing one) or
+    ``COLUMN=LOW..HIGH`` (numbers and dates; both ends are included, and either may be omitted). A
+    day means all times of that day. ``forms`` is the format of the file's dates and booleans.
 
-    Raises UserError if a condition is none of these, or names a column or value that there is not.
+    Raises UserError if a condition has another form, or if its column or value does not exist.
 
     >>> encoder = ModeEncoder().fit(pd.DataFrame({"age": [30, 40, 50], "city": list("aab")}))
     >>> parse_conditions(["age=35..", "city=b"], encoder, FileFormat())
     {'age': (35, None), 'city': ['b']}
     """
-    found: dict[Any, list[Any] | tuple[Any, Any]] = {}
-    for key, value in _asked_of_columns("--condition", texts, encoder):
+    conditions: dict[Any, list[Any] | tuple[Any, Any]] = {}
+    for key, value in _split_requests("--condition", texts, encoder):
         name, column = str(key), encoder.columns_[encoder.schema_.position(key)]
         if isinstance(column, NumberColumn):
-            found[key] = _continuous_values(name, value, column.bounds, forms)
+            conditions[key] = _continuous_values(name, value, column.bounds, forms)
             continue
-        chosen = _discrete_values(name, value, encoder.categories_[key], forms)
+        values = _discrete_values(name, value, encoder.categories_[key], forms)
         if len(encoder.categories_[key]) > 1:
-            found[key] = chosen
+            conditions[key] = values
     with refusals():
-        check_conditions(encoder, found)
-    return found
+        check_conditions(encoder, conditions)
+    return conditions
 
 
 def parse_shares(
@@ -64,70 +64,75 @@ def parse_shares(
     forms: FileFormat,
     conditions: Mapping[Any, Any],
 ) -> dict[Any, dict[Any, float]]:
-    """Read the shares of values for a generator's ``sample``.
+    """Parse the shares of values for a generator's ``sample``.
 
-    They are ``COLUMN=VALUE:SHARE|VALUE:SHARE``, with values as in conditions, and shares such as
+    The form is ``COLUMN=VALUE:SHARE|VALUE:SHARE``, with values as in conditions, and shares such as
     ``0.3`` or ``30%``.
 
-    Raises UserError if shares are none of these or cannot be met, or if there is no such column or
-    value.
+    Raises UserError if shares have another form or cannot be met, or if the column or a value does
+    not exist.
 
     >>> encoder = ModeEncoder().fit(pd.DataFrame({"age": [30, 40, 50], "city": list("aab")}))
     >>> parse_shares(["age=..35:0.2|40..:0.8", "city=b:30%"], encoder, FileFormat(), {})
     {'age': {(None, 35): 0.2, (40, None): 0.8}, 'city': {('b',): 0.3}}
     """
-    found: dict[Any, dict[Any, float]] = {}
-    for key, text in _asked_of_columns("--shares", texts, encoder):
+    shares: dict[Any, dict[Any, float]] = {}
+    for key, text in _split_requests("--shares", texts, encoder):
         name, column = str(key), encoder.columns_[encoder.schema_.position(key)]
-        found[key] = own = {}
+        shares[key] = column_shares = {}
         for value, share in _split_shares(name, text):
-            chosen: tuple[Any, ...] | None
+            value_key: tuple[Any, ...] | None
             if isinstance(column, NumberColumn):
-                one = _continuous_values(name, value, column.bounds, forms)
-                if isinstance(one, list) and len(one) > 1:
+                parsed_value = _continuous_values(name, value, column.bounds, forms)
+                if isinstance(parsed_value, list) and len(parsed_value) > 1:
                     raise UserError(
                         f"--shares: {value!r} of {name!r} stands for several numbers; give a range"
                     )
-                if isinstance(one, tuple):
-                    chosen = one
+                if isinstance(parsed_value, tuple):
+                    value_key = parsed_value
                 else:
-                    chosen = None if one[0] is None else (one[0], one[0])
+                    value_key = (
+                        None if parsed_value[0] is None else (parsed_value[0], parsed_value[0])
+                    )
             else:
-                chosen = tuple(_discrete_values(name, value, encoder.categories_[key], forms))
-            if chosen in own:
+                value_key = tuple(_discrete_values(name, value, encoder.categories_[key], forms))
+            if value_key in column_shares:
                 raise UserError(f"--shares names {value!r} of {name!r} twice; give it once")
-            own[chosen] = share
+            column_shares[value_key] = share
     with refusals():
-        read_shares(encoder, found, conditions=read_conditions(encoder, conditions))
-    return found
+        read_shares(encoder, shares, conditions=read_conditions(encoder, conditions))
+    return shares
 
 
 def _split_shares(name: str, text: str) -> list[tuple[str, float]]:
-    """The values, with their shares, that a text gives."""
-    found: list[tuple[str, float]] = []
+    """Split a text into values and their shares."""
+    shares: list[tuple[str, float]] = []
     start = 0
-    while start < len(text) or not found:
-        part = _SHARE.match(text, start)
-        if part is None:
+    while start < len(text) or not shares:
+        match = _SHARE.match(text, start)
+        if match is None:
             raise UserError(
                 f"--shares '{name}={text}' is not in the form {CONDITION_FORMS['--shares']}"
             )
-        value, number, percent = part.groups()
-        found.append((value, float(number) / 100 if percent else float(number)))
-        start = part.end()
-    return found
+        value, number, percent = match.groups()
+        shares.append((value, float(number) / 100 if percent else float(number)))
+        start = match.end()
+    return shares
 
 
-def _asked_of_columns(
+def _split_requests(
     option: str, texts: Sequence[str] | None, encoder: ModeEncoder
 ) -> Iterator[tuple[Any, str]]:
-    """The keys of columns that texts ``COLUMN=...`` name, each once, and what is asked of them."""
-    names, seen = [str(key) for key in encoder.schema_.keys], set()
+    """Split texts ``COLUMN=...`` into the key of the column and its condition or shares.
+
+    Raises UserError if a column is named twice.
+    """
+    names, named_columns = [str(key) for key in encoder.schema_.keys], set()
     for text in texts or ():
         name, value = split_condition(option, text, names)
-        if name in seen:
+        if name in named_columns:
             raise UserError(f"{option} names {name!r} twice; join them: {CONDITION_FORMS[option]}")
-        seen.add(name)
+        named_columns.add(name)
         j = names.index(name)
         if isinstance(encoder.columns_[j], IdentifierColumn):
             raise UserError(
@@ -141,38 +146,40 @@ def _asked_of_columns(
 
 
 def _discrete_values(name: str, text: str, values: list[Any], forms: FileFormat) -> list[Any]:
-    """The values of a discrete column that a text names."""
-    present = [v for v in values if v is not None]
+    """Find the values of a discrete column that a text names."""
+    present_values = [v for v in values if v is not None]
     words = dict(zip((False, True), forms.truth.get(name, ("False", "True")), strict=True))
-    by_text = {words[v] if isinstance(v, bool) else str(v): v for v in present}
-    named = by_text | ({"": None} if None in values else {})
-    parse = _parser(present, name, forms)
+    by_text = {words[v] if isinstance(v, bool) else str(v): v for v in present_values}
+    all_by_text = by_text | ({"": None} if None in values else {})
+    parse = _parser(present_values, name, forms)
 
     def find(part: str) -> list[Any]:
-        """The values of a text, which may be written in another way: ``3`` for 3.0."""
-        if part in named:
-            return [named[part]]
-        if present and all(isinstance(v, bool) for v in present):
-            return [v for each, v in by_text.items() if each.casefold() == part.casefold()]
+        """Find the values for a text, which may be written differently, such as ``3`` for 3.0."""
+        if part in all_by_text:
+            return [all_by_text[part]]
+        if present_values and all(isinstance(v, bool) for v in present_values):
+            return [
+                v for known_text, v in by_text.items() if known_text.casefold() == part.casefold()
+            ]
         try:
-            return _between(present, *parse(part)) if parse else []
+            return _between(present_values, *parse(part)) if parse else []
         except ValueError:
             return []
 
-    if whole := find(text):
-        return whole
+    if exact_matches := find(text):
+        return exact_matches
     if parse is not None and ".." in text:
-        if inside := _between(present, *_parse_range(name, text, parse)):
-            return inside
-        raise UserError(f"no value of {name!r} lies in {text}; {known_instead(text, named)}")
-    chosen = []
+        if matches := _between(present_values, *_parse_range(name, text, parse)):
+            return matches
+        raise UserError(f"no value of {name!r} lies in {text}; {known_instead(text, all_by_text)}")
+    selected = []
     for part in text.split("|"):
-        some = find(part) or find(part.strip())
-        if not some:
-            what = f"no value {part!r}" if part else "no missing values"
-            raise UserError(f"{name!r} has {what}; {known_instead(part, by_text)}")
-        chosen += some
-    return list(dict.fromkeys(chosen))
+        part_matches = find(part) or find(part.strip())
+        if not part_matches:
+            problem = f"no value {part!r}" if part else "no missing values"
+            raise UserError(f"{name!r} has {problem}; {known_instead(part, by_text)}")
+        selected += part_matches
+    return list(dict.fromkeys(selected))
 
 
 def _between(values: list[Any], low: Any, high: Any) -> list[Any]:
@@ -180,7 +187,7 @@ def _between(values: list[Any], low: Any, high: Any) -> list[Any]:
 
 
 def _parser(values: Sequence[Any], name: str, forms: FileFormat) -> Parse | None:
-    """Return a function that reads a text as one of a column's values; None of plain text."""
+    """Return a function that parses a text as a value of a column, or None for text columns."""
     if values and all(isinstance(v, pd.Timestamp) for v in values):
         return partial(_parse_date, form=forms.dates.get(name), zone=values[0].tz)
     if values and all(isinstance(v, pd.Timedelta) for v in values):
@@ -197,7 +204,7 @@ def _parser(values: Sequence[Any], name: str, forms: FileFormat) -> Parse | None
 def _continuous_values(
     name: str, text: str, bounds: pd.Series, forms: FileFormat
 ) -> list[Any] | tuple[Any, Any]:
-    """The range, or the values, of a continuous column that a text names."""
+    """Parse a text as a range or a list of values of a continuous column."""
     parse = _parser(bounds.tolist(), name, forms) or _parse_number
     parts = [part.strip() for part in text.split("|")]
     if ".." in text:
@@ -206,12 +213,12 @@ def _continuous_values(
                 f"in the condition on {name!r}: {text} is not a range; give one LOW..HIGH"
             )
         low, high = _parse_range(name, text, parse)
-        _refuse_beyond(name, text, low, high, bounds, forms)
+        _check_bounds(name, text, low, high, bounds, forms)
         return low, high
     values = []
     for part in parts:
         low, high = _parse_value(name, part, parse) if part else (None, None)
-        _refuse_beyond(name, part, low, high, bounds, forms)
+        _check_bounds(name, part, low, high, bounds, forms)
         if low != high:  # all times of a day
             if len(parts) > 1:
                 raise UserError(
@@ -223,22 +230,24 @@ def _continuous_values(
     return list(dict.fromkeys(values))
 
 
-def _refuse_beyond(
+def _check_bounds(
     name: str, text: str, low: Any, high: Any, bounds: pd.Series, forms: FileFormat
 ) -> None:
     if (low is not None and low > bounds.iloc[1]) or (high is not None and high < bounds.iloc[0]):
         form = forms.dates.get(name)
-        least, most = bounds if form is None else write_dates(bounds, form)
-        raise UserError(f"no value of {name!r} lies in {text}; the values lie in {least}..{most}")
+        lowest, highest = bounds if form is None else write_dates(bounds, form)
+        raise UserError(
+            f"no value of {name!r} lies in {text}; the values lie in {lowest}..{highest}"
+        )
 
 
 def _parse_range(name: str, text: str, parse: Parse) -> tuple[Any, Any]:
-    first, last = (end.strip() for end in text.split("..", 1))
-    if not first and not last:
+    low_text, high_text = (end.strip() for end in text.split("..", 1))
+    if not low_text and not high_text:
         form = CONDITION_FORMS["--condition"]
         raise UserError(f"the range {text} of {name!r} has no ends; the form is {form}")
-    low = _parse_value(name, first, parse)[0] if first else None
-    high = _parse_value(name, last, parse)[1] if last else None
+    low = _parse_value(name, low_text, parse)[0] if low_text else None
+    high = _parse_value(name, high_text, parse)[1] if high_text else None
     if low is not None and high is not None and low > high:
         raise UserError(
             f"the range {text} of {name!r} is empty; give the lower end first, as in LOW..HIGH"
@@ -254,9 +263,9 @@ def _parse_value(name: str, text: str, parse: Parse) -> tuple[Any, Any]:
 
 
 def _parse_number(text: str, form: AmountForm | None = None) -> tuple[Any, Any]:
-    """Read a number as the column's file writes it, or as Python does."""
-    if form is not None and (read := form.read([text])) is not None:
-        return read[text], read[text]
+    """Parse a number in the format of the column's file, or as Python writes it."""
+    if form is not None and (numbers := form.read([text])) is not None:
+        return numbers[text], numbers[text]
     try:
         number: int | float = int(text)
     except ValueError:
@@ -270,13 +279,13 @@ def _parse_number(text: str, form: AmountForm | None = None) -> tuple[Any, Any]:
 
 
 def _parse_date(text: str, form: str | None, zone: Any) -> tuple[pd.Timestamp, pd.Timestamp]:
-    """A moment twice, or the first and the last one of a day."""
+    """Parse a date: a time is returned twice, a day as its first and its last moment."""
     text = text.strip()
     moment = None
-    for known in (form, form and form.split("%H")[0].rstrip(" T")):
-        if known and moment is None:
+    for pattern in (form, form and form.split("%H")[0].rstrip(" T")):
+        if pattern and moment is None:
             try:
-                moment = datetime.datetime.strptime(text, known)
+                moment = datetime.datetime.strptime(text, pattern)
             except ValueError:
                 continue
     try:
@@ -286,15 +295,15 @@ def _parse_date(text: str, form: str | None, zone: Any) -> tuple[pd.Timestamp, p
             pd.Timestamp(2025, 1, 31).strftime(f) for f in (_ISO, form or _ISO)
         )
         raise ValueError(f"{text!r} is not a date; write it as {' or '.join(examples)}") from None
-    of_day = not re.search(r"[T:\s]", text)
-    high = low + datetime.timedelta(days=1) if of_day else low
+    is_day = not re.search(r"[T:\s]", text)
+    high = low + datetime.timedelta(days=1) if is_day else low
     if low.tz is None and zone is not None:
         low, high = on_clocks(low, zone), on_clocks(high, zone)
     elif low.tz is not None and zone is None:
         low = high = low.tz_convert("UTC").tz_localize(None)
-    if of_day:  # nanoseconds count these years alone
-        ns = 1700 < high.year < 2200
-        high -= pd.Timedelta(1, "ns") if ns else datetime.timedelta(microseconds=1)
+    if is_day:  # nanoseconds exist only for these years
+        has_nanoseconds = 1700 < high.year < 2200
+        high -= pd.Timedelta(1, "ns") if has_nanoseconds else datetime.timedelta(microseconds=1)
     return low, high
 
 
@@ -324,7 +333,7 @@ def check_requests(
             is_met = column.isin([value for value in values if value is not None])
             is_met |= column.isna() if None in values else False
         else:
-            continue  # numbers are met by those near to them
+            continue  # sampled numbers need only be close to those of the condition
         meets_all &= is_met.to_numpy(dtype=bool)
     if not meets_all.any():
         warn(

@@ -1,4 +1,4 @@
-"""Output beside results: printing, warnings, errors, and the end by Ctrl-C."""
+"""Printing, hints, warnings and errors on the command line, and the end by Ctrl-C."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import typer
 
 USAGE_ERROR, INTERRUPTED = 2, 130
-# What the library calls its parameters, where it does not quote a column of that name
+# Patterns of parameters in messages of the library (not column names, which are quoted)
 _OF_COMPARE = "seeds|folds|epochs|hidden|test|recipe|baselines|sep|decimal"
 _PARAMETERS = {
     r"(?<!['\w-])(min_frequency|batch_size|n_draws|max_time)\b(?!')": lambda name: (
@@ -29,7 +29,7 @@ _PARAMETERS = {
     r"(?<!['\w-])max_rows_per_person\b(?!')": lambda name: "--rows-per-person",
     r"\buse task (?=regression)": lambda name: "use --task ",
 }
-# Advice of the library that is for Python, and what a command has instead
+# Patterns of advice for Python users, and the corresponding advice for the command line
 _ADVICE = {
     r"\bpass its encoding, such as encoding='shift_jis', 'gbk' or 'cp1251'": (
         "give its encoding, such as --encoding shift_jis, gbk or cp1251"
@@ -54,17 +54,17 @@ _ADVICE = {
 
 
 class UserError(ValueError):
-    """An error of the user's; the message is one line for a user to read."""
+    """An error that the user can fix; its message is one line."""
 
 
 # ---- Printing ----------------------------------------------------------------------------------
 
 
 def printable(text: str) -> str:
-    r"""Text that does nothing but stand there, whatever files, columns and values are called.
+    r"""Escape control characters, so that names of files, columns and values print as plain text.
 
-    What moves a terminal's cursor, changes its colours or turns the reading order around is written
-    as Python writes it, as are letters that are none.
+    Characters that move the cursor, change colours or reverse the reading order, and invalid
+    characters, are written as Python escapes.
 
     >>> printable("a\x1b[31m\u202eb\n\udcff"), printable("Prénom\u00a0中")
     ('a\\x1b[31m\\u202eb\\n\\udcff', 'Prénom 中')
@@ -80,32 +80,33 @@ def printable(text: str) -> str:
 
 
 def echo(text: str, *, error: bool = False, indent: int = 0, wrap: bool = False) -> None:
-    """Print a line, wrapped at words on a terminal, or in any case; `error`: to standard error.
+    """Print a line, wrapped at words on a terminal or if ``wrap``; ``error``: to standard error.
 
-    There a line that is not the first one is indented: no name can look like a message of ours.
+    On standard error, all lines after the first are indented, so that no name of a file or column
+    can look like a message of the command.
     """
     stream = sys.stderr if error else sys.stdout
-    line = printable(text)
+    output = printable(text)
     encoding = stream.encoding or "utf-8"
-    line = line.encode(encoding, "backslashreplace").decode(encoding)
-    lines = _wrapped(line, stream, indent + 2 * error) if wrap or stream.isatty() else [line]
-    print(f"\n{'  ' * error}".join(" " * indent + each for each in lines), file=stream)
+    output = output.encode(encoding, "backslashreplace").decode(encoding)
+    lines = _wrapped(output, stream, indent + 2 * error) if wrap or stream.isatty() else [output]
+    print(f"\n{'  ' * error}".join(" " * indent + text_line for text_line in lines), file=stream)
 
 
 def echo_on_terminal(text: str) -> None:
-    """Print a line for a person at a terminal; pipes and logs stay clean."""
+    """Print a line to standard error if it is a terminal, not a pipe or a log file."""
     if sys.stderr.isatty():
         echo(text, error=True)
 
 
 def _wrapped(line: str, stream: TextIO, indent: int) -> list[str]:
-    """Lines of whole words; one that is longer than a line, such as a path, is left whole."""
+    """Wrap a line at spaces; a word that is longer than a line, such as a path, is not split."""
     from rich.cells import cell_len
     from rich.console import Console
 
     width = Console(file=stream).width - indent
-    first, *words = re.split(" (?!%)", line)  # a number and its sign stay together
-    lines = [first]
+    first_word, *words = re.split(" (?!%)", line)  # a number and its sign stay together
+    lines = [first_word]
     for word in words:
         if cell_len(f"{lines[-1]} {word}") > width:
             lines.append(word)
@@ -115,7 +116,7 @@ def _wrapped(line: str, stream: TextIO, indent: int) -> list[str]:
 
 
 def spinner(text: str) -> AbstractContextManager[Any]:
-    """Return the context in which a terminal shows that something is being done."""
+    """Return a context in which a terminal shows a spinner with a text."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -126,7 +127,7 @@ def spinner(text: str) -> AbstractContextManager[Any]:
 
 
 def hint(message: str) -> None:
-    """Print as one line what a user may want to know, and need not."""
+    """Print information on standard error as one line."""
     echo(f"combutab: {' '.join(message.split())}", error=True)
 
 
@@ -136,13 +137,13 @@ def warn(message: str) -> None:
 
 
 def print_error(message: str) -> int:
-    """Print an error as one line; returns the exit code."""
+    """Print an error as one line, and return the exit code."""
     hint(f"error: {message}")
     return USAGE_ERROR
 
 
 def print_traceback(kind: Any, error: BaseException, trace: Any) -> None:
-    """Show the traceback of an error that is ours, as ``sys.excepthook`` does."""
+    """Print the traceback of an internal error, as a replacement of ``sys.excepthook``."""
     for part in traceback.format_exception(kind, error, trace):
         print("\n".join(map(printable, part.splitlines())), file=sys.stderr)
 
@@ -151,7 +152,7 @@ def print_traceback(kind: Any, error: BaseException, trace: Any) -> None:
 def refusals(
     kind: type[Exception] = ValueError, *kinds: type[Exception], prefix: str = ""
 ) -> Iterator[None]:
-    """Turn the library's errors of these kinds into a user's."""
+    """Convert the library's errors of these kinds to UserError."""
     try:
         yield
     except (kind, *kinds) as error:
@@ -159,7 +160,7 @@ def refusals(
 
 
 def with_options(message: str) -> str:
-    """Name options where the library's message names its parameters.
+    """Replace the names of parameters in a message of the library by options.
 
     >>> with_options("n_samples=5 is less than min_frequency=9, in column 'min_frequency'")
     "n_samples=5 is less than --min-frequency=9, in column 'min_frequency'"
@@ -171,14 +172,14 @@ def with_options(message: str) -> str:
 
 @contextmanager
 def one_line_warnings() -> Iterator[None]:
-    """Print the warnings of all that is called in here as one line each, and each once."""
-    shown: set[str] = set()
+    """Print each warning that is raised in here as one line, and each message once."""
+    printed_messages: set[str] = set()
 
     def show(message: Warning | str, *args: Any, **kwargs: Any) -> None:
-        # networks of all folds may say the same, and commands have hints at odd columns
-        if str(message) not in shown and type(message).__name__ != "OddColumnWarning":
+        # networks of all folds may raise the same warning; commands print hints at odd columns
+        if str(message) not in printed_messages and type(message).__name__ != "OddColumnWarning":
             warn(_warning_words(message))
-        shown.add(str(message))
+        printed_messages.add(str(message))
 
     with warnings.catch_warnings():
         warnings.showwarning = show
@@ -186,35 +187,35 @@ def one_line_warnings() -> Iterator[None]:
 
 
 def _warning_words(message: Warning | str) -> str:
-    from combutab.preprocessing import UnlearnedWarning  # only now: it takes seconds to import
+    from combutab.preprocessing import UnlearnedWarning  # takes seconds to import
 
     if not isinstance(message, UnlearnedWarning):
         return with_options(str(message))
-    ways = "join them into groups" if "min_frequency" in message.remedy else message.remedy
-    it = "it" if len(message.columns) == 1 else "them"
+    remedy = "join them into groups" if "min_frequency" in message.remedy else message.remedy
+    pronoun = "it" if len(message.columns) == 1 else "them"
     return with_options(
-        f"{message.problem}; {ways + ', or ' if ways else ''}--drop leaves {it} out"
+        f"{message.problem}; {remedy + ', or ' if remedy else ''}--drop leaves {pronoun} out"
     )
 
 
 @contextmanager
 def noted_warnings() -> Iterator[list[str]]:
-    """Note what the warnings in here say, beside printing them."""
-    noted: list[str] = []
+    """Collect the messages of the warnings in here, which are printed as well."""
+    messages: list[str] = []
     with warnings.catch_warnings():
         show = warnings.showwarning
 
         def note(message: Warning | str, *args: Any, **kwargs: Any) -> None:
-            noted.append(_warning_words(message))
+            messages.append(_warning_words(message))
             show(message, *args, **kwargs)
 
         warnings.showwarning = note
-        yield noted
+        yield messages
 
 
 @contextmanager
 def own_warnings() -> Iterator[None]:
-    """Let the library's warnings to its caller be printed, whatever filters there are."""
+    """Print the library's warnings to its caller, regardless of warning filters."""
     with warnings.catch_warnings():
         warnings.filterwarnings("always", category=UserWarning, module=r"combutab\.cli\b")
         yield
@@ -225,9 +226,9 @@ def own_warnings() -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """End the command with exit code 130 where Ctrl-C was pressed in here.
+    """End the command with exit code 130 if Ctrl-C is pressed in here.
 
-    What the interrupt says, of what is kept, ends the line.
+    The message of the KeyboardInterrupt, such as a list of saved files, ends the printed line.
     """
     try:
         yield
@@ -238,7 +239,7 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def no_early_ends() -> Iterator[None]:
-    """Let Ctrl-C end the command: a training in here would end alone, and warn, and go on."""
+    """Let Ctrl-C end the command; otherwise only the training would end, with a warning."""
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "Training interrupted", UserWarning)
         try:

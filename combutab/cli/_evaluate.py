@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from combutab.cli._files import FileFormat
     from combutab.reports import SyntheticEvaluation
 
-# of evaluation, which takes seconds to import
+# The names in combutab.evaluation, which takes seconds to import
 LEARNERS = ["linear", "decision_tree", "random_forest", "hist_gradient_boosting", "mlp", "xgboost"]
 LEARNERS += ["catboost"]
 _ROLES = {"real": "REAL", "synthetic": "SYNTHETIC", "test": "--test"}
@@ -204,7 +204,7 @@ def _check_evaluate_options(options: EvaluateOptions, paths: Mapping[str, Path])
 
 
 def _read_tables(options: EvaluateOptions, paths: Mapping[str, Path]) -> dict[str, pd.DataFrame]:
-    """The tables in one format, without the columns that --drop names."""
+    """Read the tables in one format, without the columns that --drop names."""
     from combutab.cli import _files
 
     reading = options.reading
@@ -222,24 +222,24 @@ def _read_tables(options: EvaluateOptions, paths: Mapping[str, Path]) -> dict[st
 
 
 def file_names(paths: Mapping[str, Path]) -> dict[str, str]:
-    """Name files for a reader: by their names, or by their whole paths if two share a name."""
-    texts = {role: path.name for role, path in paths.items()}
-    if len(set(texts.values())) < len(texts):
-        texts = {role: str(path) for role, path in paths.items()}
-    # a name that is no text in any encoding cannot be written
-    return {role: text.encode(errors="replace").decode() for role, text in texts.items()}
+    """Return the names of the files, or their paths if two files share a name."""
+    names = {role: path.name for role, path in paths.items()}
+    if len(set(names.values())) < len(names):
+        names = {role: str(path) for role, path in paths.items()}
+    # a name with invalid characters cannot be written as UTF-8
+    return {role: name.encode(errors="replace").decode() for role, name in names.items()}
 
 
 def _check_same(paths: Mapping[str, Path]) -> None:
-    """Refuse held-out rows that are not, and warn of a table that is compared with itself."""
-    files = {role: path.resolve() for role, path in paths.items()}
-    if files.get("test") == files["real"]:
+    """Raise UserError if --test is the file REAL; warn if a table is compared with itself."""
+    resolved_paths = {role: path.resolve() for role, path in paths.items()}
+    if resolved_paths.get("test") == resolved_paths["real"]:
         raise UserError(
             f"--test {paths['test']} is the same file as REAL; give real rows that the generator "
             "was not trained on, or leave --test out"
         )
     for role in ("real", "test"):
-        if files.get(role) == files["synthetic"]:
+        if resolved_paths.get(role) == resolved_paths["synthetic"]:
             warn(
                 f"SYNTHETIC is the same file as {_ROLES[role]}, {paths['synthetic']}: a table is "
                 "compared with itself"
@@ -249,10 +249,10 @@ def _check_same(paths: Mapping[str, Path]) -> None:
 def _in_one_format(
     contents: Mapping[str, tuple[pd.DataFrame, FileFormat]],
 ) -> dict[str, pd.DataFrame]:
-    """Tables whose columns are named as the real one's, and whose dates are read in one format.
+    """Name the columns as in the real table, and read all dates in one format.
 
-    The names of columns are text in a text file, and may be numbers in a Parquet file. Dates that
-    have one format in another file may be ambiguous in this one.
+    Column names are text in a text file, and may be numbers in a Parquet file. Dates that are
+    ambiguous in one file may be unambiguous in another.
     """
     from combutab.core.dates import read_dates
 
@@ -266,7 +266,7 @@ def _in_one_format(
                 dates = other_forms.dates | dates
         for name in table:
             if str(name) in dates and str(name) not in forms.dates:
-                with suppress(ValueError):  # other values are compared as they are
+                with suppress(ValueError):  # values that are not dates remain as they are
                     table[name] = read_dates(table[name].astype("string"), dates[str(name)])
         tables[role] = table
     return tables
@@ -276,7 +276,7 @@ def _in_one_format(
 
 
 def evaluate_tables(**arguments: Any) -> SyntheticEvaluation:
-    """Call `evaluate_synthetic`, with its progress on a terminal; errors are UserErrors."""
+    """Call `evaluate_synthetic` and show its progress; errors become UserErrors."""
     from rich.text import Text
 
     from combutab.reports import evaluate_synthetic
@@ -291,9 +291,9 @@ def evaluate_tables(**arguments: Any) -> SyntheticEvaluation:
 
 
 def write_and_print(evaluation: SyntheticEvaluation, path: Path | None) -> None:
-    """Write the report, and print the findings with their numbers and notes below them.
+    """Write the report, and print the findings with their numbers and notes.
 
-    Raises UserError where the system refuses.
+    Raises UserError if the report cannot be written.
     """
     from combutab.reports import write_report
 

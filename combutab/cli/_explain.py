@@ -1,4 +1,4 @@
-"""``combutab explain``: which columns a fitted model goes by, and how."""
+"""``combutab explain``: permutation importances and explained predictions of a fitted model."""
 
 from __future__ import annotations
 
@@ -165,56 +165,57 @@ def explain(options: ExplainOptions) -> None:
 
 
 def _find_scored_target(options: ExplainOptions, data: ModelData) -> Any:
-    """The column of the target; None if it is not in the table and no result needs it."""
+    """Find the target's column; None if the table does not have it and no result needs it."""
     columns = data.table.columns
     if options.target is not None:
         return _options.find_target(options.target, columns)
     if str(data.target) in map(str, columns):
         return _options.find_target(str(data.target), columns)
     if options.out is None and options.rows is None:
-        missing = "its target" if data.target is None else f"the target {data.target!r}"
+        missing_column = "its target" if data.target is None else f"the target {data.target!r}"
         raise UserError(
-            f"{options.data} does not have {missing}, so no importances can be computed; name the "
-            "target's column with --target, or use --out or --rows for results that need no target"
+            f"{options.data} does not have {missing_column}, so no importances can be computed; "
+            "name the target's column with --target, or use --out or --rows for results that need "
+            "no target"
         )
     return None
 
 
-def _scored_rows(X: pd.DataFrame, name: Any, data: ModelData) -> tuple[pd.DataFrame, Any]:
-    """The rows that have a target, and their targets."""
+def _scored_rows(X: pd.DataFrame, target: Any, data: ModelData) -> tuple[pd.DataFrame, Any]:
+    """Select the rows that have a target, and read their targets."""
     if len(getattr(data.estimator.target_, "names", ())) > 1:
         raise UserError("only models of one target can be explained; fit a model for each target")
-    has_target = data.table[name].notna().to_numpy()
-    y = _read_targets(data, name, has_target)
+    has_target = data.table[target].notna().to_numpy()
+    y = _read_targets(data, target, has_target)
     if not has_target.all():
         n_missing = int((~has_target).sum())
         hint(f"{counted(n_missing, 'row')} without a target left out of the scores")
     return X[has_target], y
 
 
-def _read_targets(data: ModelData, name: Any, has_target: np.ndarray) -> Any:
-    """The targets of some rows, in the values of the model."""
+def _read_targets(data: ModelData, target: Any, has_target: np.ndarray) -> Any:
+    """Read the targets of the rows that have one, as classes or numbers of the model."""
     import pandas as pd
 
     from combutab.preprocessing import read_numbers
 
-    column, path = data.table[name], data.file.path
+    column, path = data.table[target], data.file.path
     if not has_target.any():
-        raise UserError(f"{path}: the target {str(name)!r} is empty in all rows")
+        raise UserError(f"{path}: the target {str(target)!r} is empty in all rows")
     classes = getattr(data.estimator, "classes_", None)
     if classes is None:
-        with refusals(prefix=f"{path}: the target {str(name)!r}: "):
+        with refusals(prefix=f"{path}: the target {str(target)!r}: "):
             return read_numbers(column[has_target]).to_numpy()
     labels = classes.tolist()
     if all(isinstance(label, str) for label in labels) and column.dtype != object:
-        if data.file.is_text:  # numbers in this file, text in the model's
-            column = data.file.cells([list(data.table.columns).index(name)]).iloc[:, 0]
+        if data.file.is_text:  # numbers in this file, but text in the model's table
+            column = data.file.cells([list(data.table.columns).index(target)]).iloc[:, 0]
         column = column.astype(str)
     values = column[has_target].to_numpy(dtype=object)
     for value in pd.unique(values):
         if value not in labels:
             raise UserError(
-                f"{path}: the target {str(name)!r} has the value {value!r}, which is not a "
+                f"{path}: the target {str(target)!r} has the value {value!r}, which is not a "
                 f"class of the model; its classes are {', '.join(map(repr, labels[:8]))}"
                 f"{', ...' if len(labels) > 8 else ''}"
             )
@@ -222,7 +223,7 @@ def _read_targets(data: ModelData, name: Any, has_target: np.ndarray) -> Any:
 
 
 def _print_report(report: ModelReport) -> None:
-    """Print importances, and attributions of rows, as tables."""
+    """Print importances and attributions as tables."""
     import pandas as pd
 
     if report.importance is not None:
@@ -268,8 +269,8 @@ def _four_digits(value: float) -> str:
 
 
 def _print_table(table: pd.DataFrame) -> None:
-    """Print a table with its first column to the left and the others to the right."""
+    """Print a table with a left-aligned first column and right-aligned other columns."""
     widths = [max(map(len, [str(name), *table[name]])) for name in table]
     for row in [list(map(str, table.columns)), *table.to_numpy().tolist()]:
-        numbers = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        echo("  ".join([row[0].ljust(widths[0]), *numbers]).rstrip())
+        right_cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        echo("  ".join([row[0].ljust(widths[0]), *right_cells]).rstrip())

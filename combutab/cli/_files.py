@@ -1,4 +1,4 @@
-"""Files on the command line: tables and their forms, columns that are named, models, results."""
+"""Read and write the files of the commands: tables in their formats, and models."""
 
 from __future__ import annotations
 
@@ -64,33 +64,36 @@ def leave_out(
     target: str | None = None,
     drop_missing: bool = False,
 ) -> pd.DataFrame:
-    """Leave out the columns that --drop names, and if wanted the rows in which a target is missing.
+    """Drop the columns that --drop names and, with ``drop_missing``, rows without a target.
 
-    Raises UserError if no column would be left, or the target's is named; or rows without it are
-    not to be dropped, or all are.
+    Raises UserError if no column would remain, if --drop names the target, if the target is missing
+    in all rows, or if it is missing in some rows and ``drop_missing`` is false.
     """
     table = table.drop(columns=find_dropped(texts, table.columns, target))
     missing = pd.Series(False, table.index)
     for name in () if target is None else find_targets(target, table.columns):
         missing |= table[name].isna()
-    n = int(missing.sum())
-    if not n:
+    n_missing = int(missing.sum())
+    if not n_missing:
         return table
-    if n == len(table):
-        raise UserError(f"the target {target!r} is missing in all {n:,} rows")
+    if n_missing == len(table):
+        raise UserError(f"the target {target!r} is missing in all {n_missing:,} rows")
     if not drop_missing:
         raise UserError(
-            f"the target {target!r} has {n:,} missing value(s), the first in data row "
+            f"the target {target!r} has {n_missing:,} missing value(s), the first in data row "
             f"{int(missing.argmax()) + 1:,}; use --drop-missing-target to leave these rows out"
         )
-    hint(f"{n:,} of {len(table):,} rows are left out, because the target {target!r} is missing")
+    hint(
+        f"{n_missing:,} of {len(table):,} rows are left out, because the target {target!r} is "
+        "missing"
+    )
     return table[~missing].reset_index(drop=True)
 
 
 # ---- The format in which a table's file is read, and hints on its odd columns --------------------
 
-ZERO_FIRST = r"^\s*[+-]?0\d"  # of a number, which loses the zero
-_SHOWN = 5  # columns that a line names
+ZERO_FIRST = r"^\s*[+-]?0\d"  # a leading zero, which a number would lose
+_MAX_NAMES = 5  # number of columns that a hint names
 _QUOTED = re.compile(r"(?<!\w)(?:'([^']+)'|\"([^\"]+)\")")
 _OF_TARGETS = ("missing code", "missing mark", "truth values")
 _REMEDIES = {
@@ -115,7 +118,7 @@ def read_to_learn(
     discrete: Sequence[str] | None,
     like: FileFormat | None = None,
 ) -> tuple[pd.DataFrame, FileFormat, list[Any]]:
-    """The table that a generator is to learn, its forms, and its columns that --discrete names."""
+    """Read the training table of a generator, its format, and the columns that --discrete names."""
     table, forms = read_file(path, reading, like)
     table = leave_out(table, drop)
     return table, forms, find_columns("--discrete", discrete, table.columns)
@@ -132,10 +135,10 @@ def hint_before_learning(
 def hint_at_odd_columns(
     table: pd.DataFrame, reading: Reading, *, identifiers: bool = True, target: Any = None
 ) -> None:
-    """Say of columns that may not be what they seem what they are taken for, a line a kind.
+    """Print how columns with unusual values are treated, in one line for each kind of problem.
 
-    ``identifiers`` says whether to tell of those too. No column can be left out that is the target,
-    or one of a list of them.
+    With ``identifiers``, columns that look like identifiers are listed too. The hints never advise
+    to drop the target, which is one column or a list of columns.
     """
     targets = target if isinstance(target, list) else [target]
     groups: dict[tuple[str, str, str], list[OddColumn]] = {}
@@ -146,23 +149,23 @@ def hint_at_odd_columns(
         elif odd.column in targets and odd.kind in _OF_TARGETS:
             missing = "missing" in odd.kind
             remedy = "if so, remove these rows" if missing else _REMEDIES[odd.kind]
-            shown = f"{odd.why} ({odd.example})"
-            hint(f"the target {str(odd.column)!r} is treated as {odd.taken}, {shown}; {remedy}")
-    for (kind, taken, mark), odds in groups.items():
-        names, example = [str(odd.column) for odd in odds], odds[0].example
+            reason = f"{odd.why} ({odd.example})"
+            hint(f"the target {str(odd.column)!r} is treated as {odd.taken}, {reason}; {remedy}")
+    for (kind, treatment, mark), group in groups.items():
+        names, example = [str(odd.column) for odd in group], group[0].example
         if example and len(names) > 1:
             example = f"{names[0]!r}: {example}"
-        shown = f"{odds[0].why} ({example})" if example else odds[0].why
-        are = "is" if len(names) == 1 else "are"
+        reason = f"{group[0].why} ({example})" if example else group[0].why
+        verb = "is" if len(names) == 1 else "are"
         remedy = _odd_remedy(kind, names, reading, mark)
-        hint(f"{list_names(names)} {are} treated as {taken}, {shown}; {remedy}")
+        hint(f"{list_names(names)} {verb} treated as {treatment}, {reason}; {remedy}")
 
 
 def _odd_remedy(kind: str, names: list[str], reading: Reading, mark: str) -> str:
     remedy = _REMEDIES.get(kind)
     if kind == "decimal comma":
-        read = reading.decimal != ","
-        return "use --decimal , to read them as numbers" if read else _drop_words(names)
+        can_set_decimal = reading.decimal != ","
+        return "use --decimal , to read them as numbers" if can_set_decimal else _drop_words(names)
     if kind == "thousands" and mark:
         remedy = f"use --thousands {shlex.quote(mark)} to read them as numbers"
     if kind == "missing mark" and mark:
@@ -176,31 +179,31 @@ def _odd_remedy(kind: str, names: list[str], reading: Reading, mark: str) -> str
     return f"{remedy}, or {_drop_words(names)}" if remedy else _drop_words(names)
 
 
-def _mark_of(odd: OddColumn, column: pd.Series) -> str:
-    """The mark that an option would read a column by; empty if there is none."""
-    if odd.kind == "thousands":
+def _mark_of(odd_column: OddColumn, column: pd.Series) -> str:
+    """Find the value of the option that would read a column correctly, or return ""."""
+    if odd_column.kind == "thousands":
         values = Amounts.split(_present_texts(column))
         decimals = {",": ".", ".": ","}
         pairs = {m: values and values.choose(decimals.get(m, ""), m) for m in ",. '"}
         marks = [m for m, pair in pairs.items() if pair and pair[1]]
         return "space" if marks[:1] == [" "] else "".join(marks[:1])
-    if odd.kind not in ("missing mark", "few texts"):
+    if odd_column.kind not in ("missing mark", "few texts"):
         return ""
-    marks = [first or second for first, second in _QUOTED.findall(odd.example)]
+    marks = [first or second for first, second in _QUOTED.findall(odd_column.example)]
     texts = column.dropna().astype(str).str.strip()
-    if odd.kind == "few texts" and (len(marks) != 1 or (texts == marks[0]).sum() < 2):
-        return ""  # errors rather than marks
+    if odd_column.kind == "few texts" and (len(marks) != 1 or (texts == marks[0]).sum() < 2):
+        return ""  # typing errors, not marks for missing values
     return " ".join(f"--missing {shlex.quote(mark)}" for mark in marks)
 
 
 def _drop_words(names: list[str]) -> str:
-    if len(names) > _SHOWN or any("," in name for name in names[1:]):
+    if len(names) > _MAX_NAMES or any("," in name for name in names[1:]):
         return "leave them out with --drop"
-    these = "it" if len(names) == 1 else "them"
-    return f"leave {these} out with --drop {shlex.quote(','.join(names))}"
+    pronoun = "it" if len(names) == 1 else "them"
+    return f"leave {pronoun} out with --drop {shlex.quote(','.join(names))}"
 
 
-# ---- The task that a target asks for; what is wrong with it, in the words of the command line ----
+# ---- The task of a target, and errors in the words of the command line ---------------------------
 
 _TARGET_REMEDIES = {
     "cells": "correct these cells or remove their rows",
@@ -215,9 +218,9 @@ _TARGET_REMEDIES = {
 def task_of(y: pd.Series, task: str, data: Path, reading: Reading, classify: str = "") -> str:
     """Check the task, or infer it from the target.
 
-    ``data`` is the file of the target. ``classify`` is the option that makes its values classes
-    where text is no numbers for a regression; by default --task, which takes it for numbers too. A
-    UserError says which cells are in the way, and what to do.
+    ``data`` is the file of the target. ``classify`` is the option that the error message recommends
+    if the values are classes, by default --task classification. The UserError names the cells that
+    do not fit the task, and the fix.
     """
     try:
         if task == "auto":
@@ -241,24 +244,24 @@ def _target_remedy(error: TargetError, data: Path, reading: Reading) -> str:
     return _TARGET_REMEDIES[error.fault]
 
 
-# ---- Tables from files, and to files in the same form: dates, truth values, whole numbers --------
+# ---- The format of a table: dates, booleans, numbers ---------------------------------------------
 
-# What may be a formula (a number is none), and what is one for certain
+# Text that may be a formula (not a number), and text that certainly is a formula
 _FORMULA = re.compile(r"[=@＝＠\t\r\n]|[-+－＋](?![\d.,\s]*$)")
 _CALL = re.compile(r"[=@＝＠\t\r]|[-+－＋].*[(|!]")
 
 
 @dataclass
 class FileFormat:
-    """The format of the values of a file, by the names of its columns as text.
+    """The format of the values in a file. The keys of each mapping are column names as text.
 
-    ``dates`` has the form of each column of dates that a text file writes otherwise than pandas,
-    or a Parquet file without a time of day; ``truth`` the words for false and true; ``amounts`` how
-    numbers are written that have a unit, or other marks than the file's. ``sep`` and ``decimal``
-    are those of a text file, as far as they are not the usual ones; ``encoding`` is
-    that of the file that was read, and no other is written than UTF-8. ``guarded`` text files have
-    a ``'`` before what a spreadsheet would take for a formula. ``header_row``, ``sheet``,
-    ``missing``, ``not_missing`` and ``value_marks`` are those of the `Reading`.
+    ``dates`` maps each column of dates to its format, if a text file writes the dates differently
+    from pandas, or a Parquet file has no time of day. ``truth`` holds the words for false and true.
+    ``amounts`` says how numbers are written that have a unit, or other marks than the rest of the
+    file. ``sep`` and ``decimal`` are set if a text file does not use the usual ones. ``encoding``
+    is that of the file that was read; files are always written as UTF-8. If ``guarded``, a text
+    file has a ``'`` before text that a spreadsheet would run as a formula. ``header_row``,
+    ``sheet``, ``missing``, ``not_missing`` and ``value_marks`` are those of the `Reading`.
     """
 
     dates: dict[str, str] = field(default_factory=dict)
@@ -275,7 +278,7 @@ class FileFormat:
     value_marks: dict[str, list[str]] = field(default_factory=dict)
 
     def reading_of(self, path: Path) -> Reading:
-        """How a file is read as the table of this format was."""
+        """Return the settings that read a file in the same way as the table of this format."""
         is_text = is_text_file(path)
         return Reading(
             sep=self.sep or (SEPARATORS[ending(path)] if is_text else None),
@@ -290,13 +293,15 @@ class FileFormat:
 
     @classmethod
     def from_json(cls, value: Any) -> FileFormat:
-        """The forms that a model's file has, of a stranger perhaps.
+        """Check and load the format in a model file, which may come from an untrusted source.
 
-        Raises ValueError if they are none that ``read_file`` finds.
+        Raises ValueError if ``read_file`` could not have returned this format.
         """
         check_fields(value, _FORMAT, "the format of the table")
         amounts = value.get("amounts", {}).items()
-        return cls(**{**value, "amounts": {n: AmountForm.from_json(form) for n, form in amounts}})
+        return cls(
+            **{**value, "amounts": {name: AmountForm.from_json(form) for name, form in amounts}}
+        )
 
 
 def column_of_split(X: pd.DataFrame, split: str) -> tuple[str, Any]:
@@ -304,7 +309,7 @@ def column_of_split(X: pd.DataFrame, split: str) -> tuple[str, Any]:
 
     Raises UserError if there is no such column, or it does not order or group the rows.
     """
-    how, _, column = split.partition(":")
+    method, _, column = split.partition(":")
     if column not in X:
         raise UserError(f"--split {split}: {no_column(column, X.columns)}")
     n_missing = int(X[column].isna().sum())
@@ -314,20 +319,20 @@ def column_of_split(X: pd.DataFrame, split: str) -> tuple[str, Any]:
             "fill them in"
         )
     types, dtype = pd.api.types, X[column].dtype
-    ordered = types.is_datetime64_any_dtype(dtype) or types.is_numeric_dtype(dtype)
-    if how == "time" and not ordered:
+    is_ordered = types.is_datetime64_any_dtype(dtype) or types.is_numeric_dtype(dtype)
+    if method == "time" and not is_ordered:
         raise UserError(
             f"--split {split}: {column!r} holds {str(X[column].iloc[0])!r:.40}; time:COLUMN "
             "needs a column of numbers, or of dates in one format"
         )
-    if how == "group" and X.shape[1] == 1:
+    if method == "group" and X.shape[1] == 1:
         raise UserError(f"--split {split} leaves no feature column; add columns to the table")
-    if how == "group" and X[column].nunique() < 2:
+    if method == "group" and X[column].nunique() < 2:
         raise UserError(
             f"--split {split}: all rows have the same value of {column!r}; choose a column with "
             "several values"
         )
-    return how, column
+    return method, column
 
 
 def _is_encoding(name: Any) -> bool:
@@ -375,88 +380,88 @@ _FORMAT = {
 def read_file(
     path: Path, reading: Reading, like: FileFormat | None = None
 ) -> tuple[pd.DataFrame, FileFormat]:
-    """Read a table as ``combutab.datasets.read_table`` does, and the forms of its values.
+    """Read a table as ``combutab.datasets.read_table`` does, and the format of its values.
 
-    In a text file, a column is of
+    In a text file, a column holds
 
-    - dates, if all its values are dates in one form (year first, or day or month first where the
-      values tell which), with or without a time;
-    - whole numbers, also where some are missing;
-    - numbers, if all its values are amounts in one form, such as ``1.507,67 €``;
-    - text, if its numbers begin with zeros that would be lost (``00501``).
+    - dates, if all its values are dates in one format (year first, or day or month first if the
+      values are unambiguous), with or without a time;
+    - integers, also if some are missing;
+    - numbers, if all its values are amounts in one format, such as ``1.507,67 €``;
+    - text, if its numbers have leading zeros that would be lost (``00501``).
 
-    What the options do not say, and the values do not tell, is as in ``like``, the format of a
-    table that was read before. One line says how the file was read, if that is not as UTF-8 with
-    the usual separator and a point.
+    If neither the options nor the values determine a part of the format, it is taken from ``like``,
+    the format of a table that was read before. A hint is printed if the file is not UTF-8 with the
+    usual separator and decimal point.
 
-    Raises TableError as ``read_table`` does, and without the library that reads Parquet or Excel.
+    Raises TableError as ``read_table`` does, and if the library for Parquet or Excel is missing.
     """
     file = _open_table(path, reading, like)
     try:
-        with interrupts_first():  # pandas makes a broken file of Ctrl-C
+        with interrupts_first():  # pandas reports Ctrl-C as a broken file
             table = file.table()
-    except ImportError as error:  # the message says how to install what is missing
+    except ImportError as error:  # the message names the package to install
         raise TableError(str(error)) from error
     for note in file.notes:
         hint(f"{path.name}: {with_options(note)}")
     if path.name.lower().endswith(".parquet"):
-        table, forms = _typed(table, path)
+        table, forms = _set_parquet_dtypes(table, path)
     else:
         forms = FileFormat(header_row=file.reading.header_row, sheet=file.reading.sheet)
     forms.missing, forms.not_missing = list(file.reading.missing), list(file.reading.not_missing)
     forms.value_marks = file.value_marks
     if file.is_text:
-        table, in_utc = _converted(table, file, forms, like)
-        said = _said(reading, forms, SEPARATORS[ending(path)], in_utc)
+        table, utc_columns = _convert_columns(table, file, forms, like)
+        description = _describe_format(reading, forms, SEPARATORS[ending(path)], utc_columns)
     elif path.name.lower().endswith(EXCEL):  # whose cells have types
-        table = _with_amounts_of_cells(table.apply(_whole), forms, file.reading, like)
-        said = _said(reading, forms, "")
+        table = _convert_workbook_amounts(table.apply(_to_integers), forms, file.reading, like)
+        description = _describe_format(reading, forms, "")
     else:
-        said = ""
-    if said:
-        hint(f"{path.name}: read {said}")
+        description = ""
+    if description:
+        hint(f"{path.name}: read {description}")
     return table, forms
 
 
 def _open_table(path: Path, reading: Reading, like: FileFormat | None) -> TableFile:
-    """Open a file with what the options say, and else as the table of a format was read."""
+    """Open a file with the settings of the options, and otherwise those of ``like``."""
     if reading.decimal is None and reading.thousands in (".", ","):
         reading = replace(reading, decimal={".": ",", ",": "."}[reading.thousands])
     if like is None:
         return TableFile(path, reading)
-    known = like.reading_of(path)
+    known_reading = like.reading_of(path)
     reading = replace(
         reading,
-        header_row=reading.header_row or known.header_row,
-        sheet=reading.sheet or known.sheet,
-        missing=tuple(dict.fromkeys((*reading.missing, *known.missing))),
-        not_missing=tuple(dict.fromkeys((*reading.not_missing, *known.not_missing))),
-        value_marks=known.value_marks,
+        header_row=reading.header_row or known_reading.header_row,
+        sheet=reading.sheet or known_reading.sheet,
+        missing=tuple(dict.fromkeys((*reading.missing, *known_reading.missing))),
+        not_missing=tuple(dict.fromkeys((*reading.not_missing, *known_reading.not_missing))),
+        value_marks=known_reading.value_marks,
     )
-    return TableFile(path, reading, known)
+    return TableFile(path, reading, known_reading)
 
 
-def _converted(
+def _convert_columns(
     table: pd.DataFrame, file: TableFile, forms: FileFormat, like: FileFormat | None
 ) -> tuple[pd.DataFrame, list[str]]:
-    """A text file's columns as their cells say, and the dates among them that are in UTC.
+    """Convert the columns of a text file by their cells; also list the date columns in UTC.
 
-    Notes in ``forms`` how the cells are written.
+    ``forms`` stores how the cells are written.
     """
-    usual, reading = SEPARATORS[ending(file.path)], file.reading
-    forms.sep = None if reading.sep == usual else reading.sep
+    usual_sep, reading = SEPARATORS[ending(file.path)], file.reading
+    forms.sep = None if reading.sep == usual_sep else reading.sep
     forms.decimal = reading.decimal or "."
     forms.encoding = reading.encoding or "utf-8"
-    plain = [j for j in range(table.shape[1]) if _loses_form(table.iloc[:, j])]
-    cells = file.cells(plain) if plain else pd.DataFrame(index=table.index)
+    positions = [j for j in range(table.shape[1]) if _loses_form(table.iloc[:, j])]
+    cells = file.cells(positions) if positions else pd.DataFrame(index=table.index)
 
-    def in_form(name: str, column: pd.Series) -> pd.Series:
-        return _in_form(column, cells[name], name, forms) if name in cells else column
+    def convert(name: str, column: pd.Series) -> pd.Series:
+        return _convert_column(column, cells[name], name, forms) if name in cells else column
 
-    table = _change_columns(table, in_form)
-    zoned = [name for name, form in forms.dates.items() if "%z" in form]
-    in_utc = [name for name in zoned if offsets_differ(cells[name])]
-    return _with_amounts(table, cells, forms, file, like), in_utc
+    table = _change_columns(table, convert)
+    zoned_columns = [name for name, form in forms.dates.items() if "%z" in form]
+    utc_columns = [name for name in zoned_columns if offsets_differ(cells[name])]
+    return _convert_amounts(table, cells, forms, file, like), utc_columns
 
 
 def _present_texts(cells: pd.Series) -> pd.Series:
@@ -465,17 +470,17 @@ def _present_texts(cells: pd.Series) -> pd.Series:
 
 # ---- Numbers: decimal marks, marks between thousands, and units ----------------------------------
 
-_FEW_NUMBERS = 100  # different ones of a column in which 1.1 and 1.10 may be two versions
+_FEW_NUMBERS = 100  # up to so few distinct numbers, 1.1 and 1.10 may be two versions
 
 
-def _with_amounts(
+def _convert_amounts(
     table: pd.DataFrame,
     cells: pd.DataFrame,
     forms: FileFormat,
     file: TableFile,
     like: FileFormat | None,
 ) -> pd.DataFrame:
-    """The table with numbers where texts are amounts; notes their form, and the decimal mark."""
+    """Convert amounts in text to numbers; ``forms`` stores their format and the decimal mark."""
     sep, decimal, thousands = (
         getattr(file.reading, name) or "" for name in ("sep", "decimal", "thousands")
     )
@@ -484,12 +489,14 @@ def _with_amounts(
         if column_kind(table[name]) == ColumnKind.TEXT:
             values = Amounts.split(_present_texts(cells[name]))
             amounts |= {} if values is None else {name: values}
-    # commas mostly part the cells where points are decimal points
-    all_floats = not decimal and bool(amounts or sep != "," or like is not None)
-    floats = [j for j, name in enumerate(table) if _is_float(table[name], all_floats)]
-    cells = cells.join(file.cells(floats).drop(columns=cells.columns, errors="ignore"))
+    # in a file with commas as separators, points are usually decimal points
+    any_float = not decimal and bool(amounts or sep != "," or like is not None)
+    float_positions = [
+        position for position, name in enumerate(table) if _may_be_misread(table[name], any_float)
+    ]
+    cells = cells.join(file.cells(float_positions).drop(columns=cells.columns, errors="ignore"))
     has_point = False
-    for name in map(str, table.columns[floats]):
+    for name in map(str, table.columns[float_positions]):
         texts = _present_texts(cells[name])
         _hint_at_merged(name, texts)
         values = Amounts.split(texts) if not decimal else None
@@ -498,24 +505,24 @@ def _with_amounts(
             amounts[name] = values
         else:
             has_point |= bool(texts.str.contains(".", regex=False).any())
-    known = _known_marks(amounts, like)
-    clear = {
+    known_marks = _known_marks(amounts, like)
+    clear_decimals = {
         values.decimal
         for name, values in amounts.items()
-        if name not in known and not values.is_list(sep)
+        if name not in known_marks and not values.is_list(sep)
     }
-    clear = (clear | ({"."} if has_point and not decimal else set())) - {""}
-    if not decimal and len(clear) == 1:
-        decimal = clear.pop()
+    clear_decimals = (clear_decimals | ({"."} if has_point and not decimal else set())) - {""}
+    if not decimal and len(clear_decimals) == 1:
+        decimal = clear_decimals.pop()
     elif not decimal and like is not None:
         decimal = like.decimal
-    elif not decimal and not clear and sep == ",":
+    elif not decimal and not clear_decimals and sep == ",":
         decimal = "."
     forms.decimal = decimal or "."
-    _hint_at_points(table, amounts, known, decimal, sep)
+    _hint_at_points(table, amounts, known_marks, decimal, sep)
     for name, values in amounts.items():
-        if name in known:
-            marks: tuple[str, str] | None = known[name]
+        if name in known_marks:
+            marks: tuple[str, str] | None = known_marks[name]
         elif values.is_list(sep) and decimal != ",":
             continue
         else:
@@ -528,8 +535,8 @@ def _with_amounts(
     return table
 
 
-def _is_float(column: pd.Series, any_float: bool) -> bool:
-    """Tell whether the cells of a column may be other numbers than pandas has read."""
+def _may_be_misread(column: pd.Series, any_float: bool) -> bool:
+    """Tell whether pandas may have read other numbers than the cells of a column hold."""
     if not types.is_float_dtype(column.dtype) or column.isna().all():
         return False
     return any_float or column.nunique() <= _FEW_NUMBERS or bool((column.dropna() % 1 == 0).all())
@@ -538,32 +545,38 @@ def _is_float(column: pd.Series, any_float: bool) -> bool:
 def _known_marks(
     amounts: dict[str, Amounts], like: FileFormat | None
 ) -> dict[str, tuple[str, str]]:
-    """The marks of columns that are written as they were in a table that was read before."""
-    known = {}
+    """Find the marks of columns that are written as in ``like``, a format that was read before."""
+    known_marks = {}
     for name, values in amounts.items():
         form = None if like is None else like.amounts.get(name)
         if form is not None and form.read(values.parts) is not None:
-            known[name] = form.decimal, form.thousands
-    return known
+            known_marks[name] = form.decimal, form.thousands
+    return known_marks
 
 
 def _hint_at_points(
-    table: pd.DataFrame, amounts: dict[str, Amounts], known: Collection[str], decimal: str, sep: str
+    table: pd.DataFrame,
+    amounts: dict[str, Amounts],
+    known_marks: Collection[str],
+    decimal: str,
+    sep: str,
 ) -> None:
-    """Name the columns of numbers such as 1.234, if nothing tells what the point is."""
-    unclear = [
-        name for name in amounts if name not in known and types.is_float_dtype(table[name].dtype)
+    """Name the columns of numbers such as 1.234 in which the meaning of the point is unclear."""
+    unclear_columns = [
+        name
+        for name in amounts
+        if name not in known_marks and types.is_float_dtype(table[name].dtype)
     ]
-    if unclear and not decimal and sep != ",":
-        example = next(iter(amounts[unclear[0]].parts))
+    if unclear_columns and not decimal and sep != ",":
+        example = next(iter(amounts[unclear_columns[0]].parts))
         hint(
-            f"{list_names(unclear)}: points are read as decimal points, as in {example}; "
+            f"{list_names(unclear_columns)}: points are read as decimal points, as in {example}; "
             "use --thousands . to read them as thousands separators"
         )
 
 
 def _hint_at_merged(name: str, texts: pd.Series) -> None:
-    """Say that texts of a column are the same number, or a code that is read as a number."""
+    """Print a hint if texts of a column become the same number, or a code becomes a number."""
     codes = texts[texts.str.fullmatch(r"\d+[eE]\d+")]
     if len(codes):
         hint(
@@ -574,183 +587,191 @@ def _hint_at_merged(name: str, texts: pd.Series) -> None:
     with_zero = texts[texts.str.fullmatch(r"[+-]?\d*\.\d*[1-9]0+")]
     merged = with_zero[with_zero.str.rstrip("0").isin(texts)]
     if len(merged):
-        short = merged.iloc[0].rstrip("0")
+        text = merged.iloc[0].rstrip("0")
         hint(
-            f"{name!r} is read as numbers, {short} and {merged.iloc[0]} as the same one; if these "
+            f"{name!r} is read as numbers, {text} and {merged.iloc[0]} as the same one; if these "
             "are versions or codes, write them with a letter in front"
         )
 
 
-def _with_amounts_of_cells(
+def _convert_workbook_amounts(
     table: pd.DataFrame, forms: FileFormat, reading: Reading, like: FileFormat | None
 ) -> pd.DataFrame:
-    """The table of a workbook with numbers where text is amounts; notes their form."""
-    found = {name: values for name in table if (values := amounts_in(table[name])) is not None}
-    chosen = choose_marks(found, reading.decimal or "", reading.thousands or "")
-    for name, values in found.items():
-        known = None if like is None else like.amounts.get(str(name))
-        if known is not None and known.read(values.parts) is not None:
-            chosen[name] = (known.decimal, known.thousands), values
-    for name, (marks, values) in chosen.items():
+    """Convert amounts in a workbook's text to numbers; ``forms`` stores their format."""
+    amounts = {name: values for name in table if (values := amounts_in(table[name])) is not None}
+    converted = choose_marks(amounts, reading.decimal or "", reading.thousands or "")
+    for name, values in amounts.items():
+        known_form = None if like is None else like.amounts.get(str(name))
+        if known_form is not None and known_form.read(values.parts) is not None:
+            converted[name] = (known_form.decimal, known_form.thousands), values
+    for name, (marks, values) in converted.items():
         table[name] = as_numbers(table[name], values.numbers(*marks))
         _note_form(forms, str(name), values.form(*marks))
     return table
 
 
 def _note_form(forms: FileFormat, name: str, form: AmountForm) -> None:
-    """Note how a column's numbers are written, if not as the file's others are."""
+    """Store how the numbers of a column are written, if they differ from the rest of the file."""
     if form.unit or form.thousands or form.decimal not in ("", forms.decimal) or not form.plain:
         forms.amounts[name] = form
 
 
-def _said(reading: Reading, forms: FileFormat, usual: str, in_utc: Sequence[str] = ()) -> str:
-    """Say what was detected of a text file's format, as far as it is not the plain one."""
-    marks = dict.fromkeys(
+def _describe_format(
+    reading: Reading, forms: FileFormat, usual_sep: str, utc_columns: Sequence[str] = ()
+) -> str:
+    """Describe the detected properties of a file's format that are not the usual ones."""
+    thousands_marks = dict.fromkeys(
         "' '" if form.thousands.isspace() else repr(form.thousands)
         for form in forms.amounts.values()
         if form.thousands
     )
-    sep = forms.sep or usual
-    parts = {
+    sep = forms.sep or usual_sep
+    are_detected = {
         f"separator {sep!r}": reading.sep is None and forms.sep,
         f"decimal {forms.decimal!r}": reading.decimal is None and forms.decimal != ".",
-        f"thousands {' and '.join(marks)}": reading.thousands is None and marks,
+        f"thousands {' and '.join(thousands_marks)}": reading.thousands is None and thousands_marks,
         f"encoding {forms.encoding}": reading.encoding is None and forms.encoding != "utf-8",
     }
-    said = [part for part, there in parts.items() if there]
+    details = [detail for detail, is_detected in are_detected.items() if is_detected]
     units: dict[str, list[str]] = {}
     for name, form in forms.amounts.items():
         units.setdefault(form.unit, []).append(name)
-    columns = [f"{list_names(names)} as numbers in {unit}" for unit, names in units.items() if unit]
-    if in_utc:
-        columns.append(f"{list_names(in_utc)} in UTC, because the time zone offsets differ")
-    read = f"with {', '.join(said)}" if said else ""
-    return "; ".join(each for each in (read, ", ".join(columns)) if each)
+    column_phrases = [
+        f"{list_names(names)} as numbers in {unit}" for unit, names in units.items() if unit
+    ]
+    if utc_columns:
+        column_phrases.append(
+            f"{list_names(utc_columns)} in UTC, because the time zone offsets differ"
+        )
+    detected_format = f"with {', '.join(details)}" if details else ""
+    return "; ".join(phrase for phrase in (detected_format, ", ".join(column_phrases)) if phrase)
 
 
 def _change_columns(
     table: pd.DataFrame, change: Callable[[str, pd.Series], pd.Series]
 ) -> pd.DataFrame:
-    """The table with ``change`` of each column, given its name as text."""
+    """Apply ``change`` to each column; it is called with the column's name as text."""
     columns = {j: change(str(name), table.iloc[:, j]) for j, name in enumerate(table.columns)}
-    changed = pd.DataFrame(columns)
-    changed.columns = table.columns  # which need not be texts
-    return changed
+    changed_table = pd.DataFrame(columns)
+    changed_table.columns = table.columns  # names may be other values than text
+    return changed_table
 
 
 def _loses_form(column: pd.Series) -> bool:
-    """Tell whether pandas may have read a column so that its text is lost."""
-    whole = types.is_float_dtype(column.dtype) and column.isna().any()
-    return bool(not types.is_float_dtype(column.dtype) or whole)
+    """Tell whether the text of a column may be lost in the values that pandas has read."""
+    may_be_integers = types.is_float_dtype(column.dtype) and column.isna().any()
+    return bool(not types.is_float_dtype(column.dtype) or may_be_integers)
 
 
-def _in_form(column: pd.Series, cells: pd.Series, name: str, forms: FileFormat) -> pd.Series:
-    """Read a column as its cells say, in the table's dtype or a better one; notes its form."""
-    present = _present_texts(cells)
-    if present.empty:
+def _convert_column(column: pd.Series, cells: pd.Series, name: str, forms: FileFormat) -> pd.Series:
+    """Convert a column to a better dtype if its cells allow; ``forms`` stores their format."""
+    present_texts = _present_texts(cells)
+    if present_texts.empty:
         return column
     if column_kind(column) == ColumnKind.BOOL:
-        truth = {cell.casefold(): cell for cell in present}
-        forms.truth[name] = [truth.get("false", "False"), truth.get("true", "True")]
+        words = {cell.casefold(): cell for cell in present_texts}
+        forms.truth[name] = [words.get("false", "False"), words.get("true", "True")]
         return column
     if types.is_numeric_dtype(column.dtype):
-        if present.str.contains(ZERO_FIRST, regex=True).any():
+        if present_texts.str.contains(ZERO_FIRST, regex=True).any():
             return cells
-        if types.is_float_dtype(column.dtype) and present.str.fullmatch(r"[+-]?\d+").all():
+        if types.is_float_dtype(column.dtype) and present_texts.str.fullmatch(r"[+-]?\d+").all():
             try:
                 return cells.astype("Int64")
             except (TypeError, ValueError, OverflowError):  # beyond 64 bits
                 return column
         return column
-    form = find_date_format(present) if types.is_string_dtype(present.dtype) else None
-    if form is None:
+    date_format = (
+        find_date_format(present_texts) if types.is_string_dtype(present_texts.dtype) else None
+    )
+    if date_format is None:
         return column
-    forms.dates[name] = form
-    return read_dates(cells, form)
+    forms.dates[name] = date_format
+    return read_dates(cells, date_format)
 
 
-def _whole(column: pd.Series) -> pd.Series:
-    """Whole numbers with gaps, which pandas reads as floats, as whole numbers."""
+def _to_integers(column: pd.Series) -> pd.Series:
+    """Convert integers with missing values, which pandas reads as floats, to integers."""
     if column.dtype.kind == "f" and column.isna().any() and (column.dropna() % 1 == 0).all():
         return column.astype("Int64")
     return column
 
 
-def _typed(table: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, FileFormat]:
-    """A Parquet file's columns in the dtypes that a generator takes for what they are."""
+def _set_parquet_dtypes(table: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, FileFormat]:
+    """Convert the columns of a Parquet file to dtypes that a generator recognizes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     schema = {field.name: field.type for field in pq.read_schema(path)}
     forms = FileFormat()
 
-    def typed(name: str, column: pd.Series) -> pd.Series:
-        kind = types.infer_dtype(column, skipna=True) if column.dtype == object else ""
-        if kind == "date":
+    def convert(name: str, column: pd.Series) -> pd.Series:
+        inferred_type = types.infer_dtype(column, skipna=True) if column.dtype == object else ""
+        if inferred_type == "date":
             forms.dates[name] = "%Y-%m-%d"
             return pd.to_datetime(column)
-        if kind == "decimal":
+        if inferred_type == "decimal":
             return column.astype(float)
         if column.dtype.kind == "f" and pa.types.is_integer(schema.get(name, pa.null())):
-            return column.astype("Int64")  # pandas reads whole numbers with gaps as floats
+            return column.astype("Int64")  # pandas reads integers with missing values as floats
         return column
 
-    return _change_columns(table, typed), forms
+    return _change_columns(table, convert), forms
 
 
 # ---- writing -----------------------------------------------------------------------------------
 
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file in whole or not at all.
+    """Write a complete file or none.
 
-    Raises UserError where the system refuses, with no file left behind.
+    If the system refuses to write, UserError is raised and no partial file remains.
     """
     try:
-        with whole_file(path) as place:
-            write(place)
+        with whole_file(path) as temporary_path:
+            write(temporary_path)
     except OSError as error:
         raise cannot_write(path, error) from error
 
 
 def write_table(table: pd.DataFrame, forms: FileFormat, path: Path) -> None:
-    """Write a table of the fitted columns in whole; the same table gives the same bytes."""
-    kind = ending(path)
-    gzip: Any = {"method": "gzip", "mtime": 0}
+    """Write a table to a complete file or none; the same table gives the same bytes."""
+    suffix = ending(path)
+    gzip_options: Any = {"method": "gzip", "mtime": 0}
 
     def as_text(name: str, column: pd.Series) -> pd.Series:
-        dated = types.is_datetime64_any_dtype(column.dtype)
+        is_date = types.is_datetime64_any_dtype(column.dtype)
         if name in forms.amounts and types.is_numeric_dtype(column.dtype):
             return column.astype(object).map(forms.amounts[name].write, na_action="ignore")
-        if name in forms.dates and dated:
+        if name in forms.dates and is_date:
             column = write_dates(column, forms.dates[name])
         elif name in forms.truth:
             column = column.map(dict(zip((False, True), forms.truth[name], strict=True)))
-        if not forms.guarded or dated or types.is_numeric_dtype(column.dtype):
+        if not forms.guarded or is_date or types.is_numeric_dtype(column.dtype):
             return column
         return column.astype(object).map(_guard, na_action="ignore")
 
-    def write(place: Path) -> None:
-        if kind == ".parquet":
-            # its index is a count; without it, names would become text
-            as_parquet(table, forms).to_parquet(place)
+    def write(temporary_path: Path) -> None:
+        if suffix == ".parquet":
+            # the RangeIndex is kept: without an index, column names would become text
+            as_parquet(table, forms).to_parquet(temporary_path)
             return
         rewritten = _change_columns(table, as_text)
         if forms.guarded:
             rewritten = rewritten.rename(columns=_guard)
         rewritten.to_csv(
-            place,
-            sep=(kind.startswith(".csv") and forms.sep) or SEPARATORS[kind],
+            temporary_path,
+            sep=(suffix.startswith(".csv") and forms.sep) or SEPARATORS[suffix],
             decimal=forms.decimal,
             index=False,
-            compression=gzip if kind.endswith(".gz") else None,
+            compression=gzip_options if suffix.endswith(".gz") else None,
         )
 
     write_whole(path, write)
 
 
 def as_parquet(table: pd.DataFrame, forms: FileFormat) -> pd.DataFrame:
-    """Rows as a Parquet file has them: days without a time of day."""
+    """Convert columns of days to dates without a time of day, as Parquet files hold them."""
 
     def as_day(name: str, column: pd.Series) -> pd.Series:
         is_day = forms.dates.get(name) in DAY_FORMATS and types.is_datetime64_any_dtype(
@@ -762,17 +783,17 @@ def as_parquet(table: pd.DataFrame, forms: FileFormat) -> pd.DataFrame:
 
 
 def hint_at_formulas(table: pd.DataFrame, forms: FileFormat, out: Path) -> None:
-    """Name the columns whose names or text a spreadsheet would take for formulas."""
+    """Name the columns whose names or text a spreadsheet would run as formulas."""
     if forms.guarded or ending(out) == ".parquet":
         return
-    found = []
+    formulas = []
     for name, column in table.items():
         texts = column.dropna() if not types.is_numeric_dtype(column.dtype) else ()
         if any(isinstance(text, str) and _CALL.match(text) for text in (name, *texts)):
-            found.append(str(name))
-    if found:
+            formulas.append(str(name))
+    if formulas:
         hint(
-            f"a spreadsheet that opens {out} would run text of {list_names(found)} as formulas; "
+            f"a spreadsheet that opens {out} would run text of {list_names(formulas)} as formulas; "
             "use --guard-formulas to write a ' before it"
         )
 
@@ -782,28 +803,29 @@ def _guard(value: Any) -> Any:
 
 
 def list_names(names: Sequence[str]) -> str:
-    """Quote the first of some names of columns.
+    """Quote the first column names of a list.
 
     >>> list_names(["a", "b"]), list_names(list("abcdefg"))
     ("'a', 'b'", "'a', 'b', 'c', 'd', 'e' and 2 more")
     """
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{', '.join(map(repr, names[:_SHOWN]))}{more}"
+    remainder = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return f"{', '.join(map(repr, names[:_MAX_NAMES]))}{remainder}"
 
 
-# ---- Files of models, which know the format of their table too -----------------------------------
+# ---- Model files, which also store the format of their table -------------------------------------
 
 Targets = str | list[str] | None
-_FORMS, _TARGET = "forms", "target"  # of the header of a model's file
+_FORMS, _TARGET = "forms", "target"  # keys in the header of a model file
 
 
 @contextmanager
 def known_model(
     path: Path, names: Collection[str], lack: str, maker: str
 ) -> Iterator[dict[str, Any]]:
-    """Give the header of a file of one of these classes; what goes wrong with it is a UserError.
+    """Read the header of a model file of one of the classes ``names``; errors become UserErrors.
 
-    ``lack`` is what others do not do, ``maker`` the command that writes such files.
+    ``lack`` says what models of other classes cannot do, ``maker`` is the command that writes files
+    of these classes.
     """
     try:
         header, _ = read_model(path, arrays=False)
@@ -819,15 +841,15 @@ def known_model(
 
 
 def save_with_format(model: Any, path: Path, forms: FileFormat, target: Targets = None) -> None:
-    """Write a model's file that knows the format of its table too, and an estimator's targets."""
+    """Write a model file that also stores the table's format, and the targets of an estimator."""
     model.save(path)
     header, arrays = read_model(path)
-    named = {} if target is None else {_TARGET: target}
-    write_model(path, {**header, _FORMS: asdict(forms), **named}, arrays)
+    target_entry = {} if target is None else {_TARGET: target}
+    write_model(path, {**header, _FORMS: asdict(forms), **target_entry}, arrays)
 
 
 def read_format(path: Path) -> FileFormat | None:
-    """The format of a model's table, from the model's file if it knows it."""
+    """Read the format of a model's table from the model file, or return None."""
     with refusals(OSError, ValueError):
         header, _ = read_model(path, arrays=False)
         return FileFormat.from_json(header[_FORMS]) if _FORMS in header else None
@@ -836,15 +858,15 @@ def read_format(path: Path) -> FileFormat | None:
 def load_with_format(
     path: Path, device: str, names: Collection[str], lack: str, maker: str
 ) -> tuple[Any, FileFormat, Targets]:
-    """Read a model's file, and the format of its table and the targets if it knows them."""
+    """Read a model file, with the format of its table and the targets if it stores them."""
     from combutab._model_files import load
 
     with known_model(path, names, lack, maker) as header:
         model = load(path, device=device)
         forms = FileFormat.from_json(header[_FORMS]) if _FORMS in header else FileFormat()
         target = header.get(_TARGET)
-        every: list[Any] = target if isinstance(target, list) else [target]
-        if not (target is None or all(isinstance(name, str) for name in every)):
+        targets: list[Any] = target if isinstance(target, list) else [target]
+        if not (target is None or all(isinstance(name, str) for name in targets)):
             raise TypeError(f"the target is {target!r:.50}")
     return model, forms, target
 

@@ -1,4 +1,4 @@
-"""``combutab fit``: a model that predicts one column of a table from the others."""
+"""``combutab fit``: train a model that predicts one column of a table from the others."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from combutab.cli._files import FileFormat
     from combutab.evaluation import PredictionScores
 
-_MODELS = {"mlp": "MLP", "pack": "Pack", "tabm": "TabM"}  # the estimators' names begin so
+_MODELS = {"mlp": "MLP", "pack": "Pack", "tabm": "TabM"}  # prefixes of the estimators' names
 _PRESETS = ("fast", "default", "best")
 # Parameters that other options set
 _OPTIONS = {
@@ -53,7 +53,8 @@ _OPTIONS = {
 }
 _OF_PARAMETER = r"^The '(\w+)' parameter of \w+ "
 _WORDS = {"true": True, "false": False, "none": None}
-_NOT_SET = {"callbacks", "verbose", "warm_start", "n_jobs", "member_params"}  # by any option
+# Parameters that no option can set
+_NOT_SET = {"callbacks", "verbose", "warm_start", "n_jobs", "member_params"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +164,7 @@ class FitOptions(_options.ReadOptions):
 
 @dataclass(frozen=True)
 class _Table:
-    """A table to learn, and the format of its file."""
+    """The features and targets of a training table, and the format of its file."""
 
     X: pd.DataFrame
     y: np.ndarray
@@ -174,11 +175,11 @@ class _Table:
 
 @dataclass(frozen=True)
 class _Split:
-    """The rows to learn without the split's column of groups, and which are set aside."""
+    """The features without the group column of the split, and the rows that are set aside."""
 
     X: pd.DataFrame
     groups: np.ndarray | None = None
-    set_aside: str = ""  # in words, if they are not random
+    set_aside: str = ""  # describes the rows that are set aside, unless they are random
     time_blocks: np.ndarray | None = None
 
 
@@ -208,13 +209,13 @@ def fit(options: FitOptions) -> None:
     with noted_warnings() as training_warnings:
         _train_with_progress(estimator, model, split.X, data.y, split.groups)
     random_split: dict[str, Any] = {"cv": "auto"} if model == "pack" else {"validation_split": None}
-    for column, words in estimator.encoder_.describe_columns().items():
-        if words.startswith(("date", "free text")):
-            echo_on_terminal(f"{column!r}: {words}")
+    for column, training in estimator.encoder_.describe_columns().items():
+        if training.startswith(("date", "free text")):
+            echo_on_terminal(f"{column!r}: {training}")
     _save(copy(estimator).set_params(**random_split), options.out, data)
     if options.split == "random" and len(data.targets) == 1:
         _warn_of_time_order(split.X, data.y, data.task)
-    echo(f"{data.task.capitalize()} of {names} with {model}: {_trained(estimator)}")
+    echo(f"{data.task.capitalize()} of {names} with {model}: {_describe_training(estimator)}")
     scores = _print_scores(estimator, data, split, options.metric)
     estimator.set_params(**random_split)
     seconds = time.perf_counter() - started
@@ -242,14 +243,14 @@ def fit(options: FitOptions) -> None:
             )
         echo_on_terminal(f"Wrote {options.report}")
     if refit:
-        final, words = _for_all_rows(estimator)
-        kept = f"; {options.out} has the model of these scores"
-        _train_with_progress(final, model, split.X, data.y, interrupted=kept)
+        final, training = _for_all_rows(estimator)
+        saved_model = f"; {options.out} has the model of these scores"
+        _train_with_progress(final, model, split.X, data.y, interrupted=saved_model)
         _save(final, options.out, data)
         echo(
-            f"The model in {options.out} was trained again on all {len(split.X):,} rows, {words}. "
-            "The scores above are those of the first training, which did not use the rows set "
-            "aside."
+            f"The model in {options.out} was trained again on all {len(split.X):,} rows, "
+            f"{training}. The scores above are those of the first training, which did not use the "
+            "rows set aside."
         )
     seconds = time.perf_counter() - started
     echo_on_terminal(f"Wrote the model to {options.out} ({seconds:.1f} s)")
@@ -309,7 +310,7 @@ def _save(estimator: Any, path: Path, data: _Table) -> None:
 
 
 def _model_name(options: FitOptions) -> str:
-    """The model by its name in ``--model``; raises UserError where the options disagree."""
+    """Choose the value of ``--model``; raises UserError if --preset contradicts it."""
     preset, model = options.preset, options.model
     if (preset, model) in {("best", "mlp"), ("best", "tabm"), ("fast", "pack")}:
         raise UserError(
@@ -320,7 +321,7 @@ def _model_name(options: FitOptions) -> str:
 
 
 def _read_settings(texts: Sequence[str]) -> dict[str, Any]:
-    """The parameters that ``--set`` gives, and their values.
+    """Read the parameters and values of ``--set``.
 
     Raises UserError if another option sets a parameter.
     """
@@ -334,7 +335,7 @@ def _read_settings(texts: Sequence[str]) -> dict[str, Any]:
         if name in _OPTIONS:
             raise UserError(f"--set {name} is not possible; use {_OPTIONS[name]} instead")
         settings[name] = _WORDS.get(value.lower(), value)
-        with suppress(ValueError, SyntaxError):  # of a word
+        with suppress(ValueError, SyntaxError):  # a word stays text
             settings[name] = ast.literal_eval(value)
     return settings
 
@@ -342,9 +343,9 @@ def _read_settings(texts: Sequence[str]) -> dict[str, Any]:
 def _build_estimator(
     options: FitOptions, model: str, settings: Mapping[str, Any], data: _Table
 ) -> Any:
-    """The estimator that the options describe.
+    """Build the unfitted estimator that the options describe.
 
-    Raises UserError if it has no such parameter, or the metric is not one of the task.
+    Raises UserError if it has no such parameter, or if the metric does not fit the task.
     """
     from combutab import estimators
     from combutab.cli import _files
@@ -362,25 +363,25 @@ def _build_estimator(
         parameters["activations"] = options.activation and [options.activation]
     else:
         parameters["activation"] = options.activation
-    parameters |= _parameters_of(model, cls, getattr(estimators, f"MLP{suffix}"), settings)
+    parameters |= _assign_settings(model, cls, getattr(estimators, f"MLP{suffix}"), settings)
     if options.metric is not None:
-        parameters |= _scoring(cls, options.metric, data)
+        parameters |= _scoring_parameter(cls, options.metric, data)
     return cls(**{name: value for name, value in parameters.items() if value is not None})
 
 
-def _parameters_of(
+def _assign_settings(
     model: str, cls: Any, member_class: Any, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Parameters of an estimator, or of a pack's members."""
+    """Assign the values of ``--set`` to parameters of an estimator or of a pack's members."""
     parameters: dict[str, Any] = {}
     names = cls().get_params(deep=False)
     member_names = member_class().get_params(deep=False) if "member_params" in names else {}
     for name, value in settings.items():
         if name in _NOT_SET or name not in names | member_names:
             known_names = sorted((names | member_names).keys() - _NOT_SET - _OPTIONS.keys())
-            hint = known_instead(name, known_names)
+            suggestion = known_instead(name, known_names)
             raise UserError(
-                f"--set {name}: there is no such parameter of the model {model}; {hint}"
+                f"--set {name}: there is no such parameter of the model {model}; {suggestion}"
             )
         if name in names:
             parameters[name] = value
@@ -389,10 +390,10 @@ def _parameters_of(
     return parameters
 
 
-def _scoring(cls: Any, name: str, data: _Table) -> dict[str, Any]:
-    """The parameter by which a metric chooses epochs, or a pack's networks.
+def _scoring_parameter(cls: Any, name: str, data: _Table) -> dict[str, Any]:
+    """Set the parameter that makes a metric choose the epochs, or the networks of a pack.
 
-    Log loss, R2, RMSE and MSE need none, because the loss chooses the same.
+    Log loss, R2, RMSE and MSE need no parameter, because the loss makes the same choice.
     """
     from combutab.core.scores import check_defined
     from combutab.evaluation import find_metric
@@ -412,34 +413,34 @@ def _scoring(cls: Any, name: str, data: _Table) -> dict[str, Any]:
 
 
 def _split_rows(estimator: Any, X: pd.DataFrame, split: str) -> _Split:
-    """Have an estimator set aside the rows that ``--split`` asks for.
+    """Set the parameters of an estimator so that it sets aside the rows of ``--split``.
 
-    Raises UserError if there is no such column, or it does not order or group the rows.
+    Raises UserError if there is no such column, or if it does not order or group the rows.
     """
     from combutab.cli import _files
 
     if split == "random":
         return _Split(X)
-    how, column = _files.column_of_split(X, split)
+    method, column = _files.column_of_split(X, split)
     is_pack = hasattr(estimator, "cv")
-    if how == "time":
-        latest = _latest(X[column], estimator.validation_fraction, split)
+    if method == "time":
+        latest = _latest_rows(X[column], estimator.validation_fraction, split)
         if is_pack:
             estimator.set_params(cv=latest)
         else:
             n_members = 2 if estimator.n_members == "auto" else estimator.n_members
             estimator.set_params(validation_split=latest, n_members=n_members)
-        first, last = X[column][latest].min(), X[column][latest].max()
-        words = f"the latest by {column!r}, from {first} to {last}"
-        return _Split(X, set_aside=words, time_blocks=_blocks(X[column], latest))
+        earliest, latest_time = X[column][latest].min(), X[column][latest].max()
+        description = f"the latest by {column!r}, from {earliest} to {latest_time}"
+        return _Split(X, set_aside=description, time_blocks=_time_blocks(X[column], latest))
     if not is_pack:
         estimator.set_params(early_stopping=True)
     groups = X[column].astype(str).to_numpy()
     return _Split(X.drop(columns=column), groups, f"whole groups of {column!r}")
 
 
-def _blocks(times: pd.Series, latest: np.ndarray) -> np.ndarray:
-    """Number blocks of rows that are neighbours in time, for the latest rows; 0 for all others."""
+def _time_blocks(times: pd.Series, latest: np.ndarray) -> np.ndarray:
+    """Number blocks of neighbouring times among the latest rows; all other rows have 0."""
     import numpy as np
 
     from combutab.core.splits import neighbour_blocks
@@ -451,13 +452,13 @@ def _blocks(times: pd.Series, latest: np.ndarray) -> np.ndarray:
     return blocks
 
 
-def _latest(column: pd.Series, fraction: float, split: str) -> np.ndarray:
-    """A mask of the latest rows; rows of the same time are on one side."""
+def _latest_rows(column: pd.Series, fraction: float, split: str) -> np.ndarray:
+    """Return a mask of the latest rows; rows of the same time are all in it or all outside."""
     import numpy as np
 
     ranks = column.rank(method="min").to_numpy()
-    first = np.sort(ranks)[len(ranks) - max(1, round(fraction * len(ranks)))]
-    latest: np.ndarray = ranks >= first if first > 1 else ranks > first
+    first_rank = np.sort(ranks)[len(ranks) - max(1, round(fraction * len(ranks)))]
+    latest: np.ndarray = ranks >= first_rank if first_rank > 1 else ranks > first_rank
     if not latest.any():
         raise UserError(
             f"--split {split}: all rows have the same value of {column.name!r}; choose another "
@@ -467,10 +468,10 @@ def _latest(column: pd.Series, fraction: float, split: str) -> np.ndarray:
 
 
 def _for_all_rows(estimator: Any) -> tuple[Any, str]:
-    """An unfitted estimator that trains on all rows as a fitted one did, and how, in words.
+    """Build an unfitted estimator for training on all rows; also describe how it trains.
 
-    Networks train for the epochs that the best ones took, the median over them. A pack chooses
-    among its networks by rows that they have not seen: its folds take turns, and all rows train.
+    Networks train for the median of the best epochs of the fitted networks. A pack chooses its
+    ensemble by cross-validation, so that all rows are used for training.
     """
     import numpy as np
 
@@ -480,9 +481,9 @@ def _for_all_rows(estimator: Any) -> tuple[Any, str]:
             **parameters | {"cv": "auto"}
         ), "with cross-validation to choose among its networks"
     history = estimator.history_
-    best = history.loc[history.groupby("member")["validation_score"].idxmax(), "epoch"]
-    n_epochs = int(np.median(best))
-    parameters |= {"max_iter": n_epochs, "n_members": len(best), "n_iter_no_change": np.inf}
+    best_epochs = history.loc[history.groupby("member")["validation_score"].idxmax(), "epoch"]
+    n_epochs = int(np.median(best_epochs))
+    parameters |= {"max_iter": n_epochs, "n_members": len(best_epochs), "n_iter_no_change": np.inf}
     parameters |= {"early_stopping": False, "validation_split": None}
     parameters |= {"bagging": None} if "bagging" in parameters else {}
     return type(estimator)(
@@ -490,15 +491,15 @@ def _for_all_rows(estimator: Any) -> tuple[Any, str]:
     ), f"for {counted(n_epochs, 'epoch')}, the best epoch of the first training"
 
 
-_MIN_ROWS, _MAX_ROWS = 500, 4000  # that the trees of the warning are trained and tested on
-_LARGE_DIFFERENCE = 0.1  # of R2 or ROC AUC
+_MIN_ROWS, _MAX_ROWS = 500, 4000  # rows to train and test the trees that decide on the warning
+_LARGE_DIFFERENCE = 0.1  # in R2 or ROC AUC
 
 
 def _warn_of_time_order(X: pd.DataFrame, y: np.ndarray, task: str) -> None:
-    """Warn if rows are in the order of dates, and later rows are much harder to predict.
+    """Warn if the rows are sorted by date and the latest rows are much harder to predict.
 
-    Small gradient-boosted trees are trained on the earliest four fifths of the rows, and on a
-    random four fifths. The difference of their scores on the other rows takes a second.
+    Gradient-boosted trees are trained on the earliest 80 % of the rows, and on a random 80 %, and
+    scored on the remaining rows. This takes about a second.
     """
     import numpy as np
     import pandas as pd
@@ -510,25 +511,28 @@ def _warn_of_time_order(X: pd.DataFrame, y: np.ndarray, task: str) -> None:
     if len(rows) < _MIN_ROWS or name is None:
         return
     table = X.iloc[rows]
-    by_time = np.argsort(table[name].to_numpy(), kind="stable")
-    at_random = np.random.default_rng(0).permutation(len(rows))
+    time_order = np.argsort(table[name].to_numpy(), kind="stable")
+    random_order = np.random.default_rng(0).permutation(len(rows))
     numbers = np.column_stack([_as_floats(column) for _, column in table.items()])
     labels = y[rows].astype(float) if task == "regression" else pd.factorize(y[rows])[0]
-    later = _score_of_trees(numbers[by_time], labels[by_time], task)
-    random = _score_of_trees(numbers[at_random], labels[at_random], task)
-    if later is None or random is None:
+    time_scores = _score_of_trees(numbers[time_order], labels[time_order], task)
+    random_scores = _score_of_trees(numbers[random_order], labels[random_order], task)
+    if time_scores is None or random_scores is None:
         return
-    if random["score"] - later["score"] > _LARGE_DIFFERENCE and random["low"] > later["high"]:
+    if (
+        random_scores["score"] - time_scores["score"] > _LARGE_DIFFERENCE
+        and random_scores["low"] > time_scores["high"]
+    ):
         warn(
             f"the rows are sorted by {name!r}. Boosted trees that are trained on the earlier rows "
-            f"have {later['title']} {later['score']:.2f} on the latest rows, but "
-            f"{random['score']:.2f} on random rows. The scores below may be too optimistic for "
-            f"future rows; use --split time:{name} to set the latest rows aside"
+            f"have {time_scores['title']} {time_scores['score']:.2f} on the latest rows, but "
+            f"{random_scores['score']:.2f} on random rows. The scores below may be too optimistic "
+            f"for future rows; use --split time:{name} to set the latest rows aside"
         )
 
 
 def _sorting_date(X: pd.DataFrame) -> str | None:
-    """The first column of dates by which the rows are sorted."""
+    """Find the first column of dates by which the rows are sorted."""
     import pandas as pd
 
     for name, column in X.items():
@@ -542,7 +546,7 @@ def _sorting_date(X: pd.DataFrame) -> str | None:
 
 
 def _score_of_trees(numbers: np.ndarray, labels: np.ndarray, task: str) -> Any:
-    """The score on the last fifth of the rows; None if all of its classes are new."""
+    """Score trees on the last fifth of the rows; None if no class in it was trained on."""
     import numpy as np
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
@@ -580,7 +584,7 @@ def _as_floats(column: pd.Series) -> np.ndarray:
 
 
 class _NetworksBar:
-    """A bar of a pack's networks that are trained, told by scikit-learn's callbacks."""
+    """A progress bar of the trained networks of a pack, updated by scikit-learn's callbacks."""
 
     def __init__(self, name: str, estimator: Any) -> None:
         self.name, self.n_networks = name, estimator.n_members
@@ -599,7 +603,7 @@ class _NetworksBar:
         self.bar.start()
 
     def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
-        """Nothing is shown of a network that begins."""
+        """Do nothing: the bar counts networks when their training ends."""
 
     def on_fit_task_end(self, estimator: Any, context: Any) -> None:
         if context.task_name == "member":
@@ -618,7 +622,7 @@ def _train_with_progress(
     groups: np.ndarray | None = None,
     interrupted: str = "; nothing is kept",
 ) -> None:
-    """Fit an estimator, with its progress on a terminal; ``interrupted`` is said after Ctrl-C."""
+    """Fit an estimator and show its progress; ``interrupted`` is the message after Ctrl-C."""
     from combutab.training import ProgressBar
 
     progress: AbstractContextManager[Any] = nullcontext()
@@ -633,13 +637,13 @@ def _train_with_progress(
             warnings.filterwarnings("always", category=UserWarning)
             warnings.filterwarnings("error", "Training interrupted", UserWarning)
             estimator.fit(X, y, groups=groups)
-    except UserError as error:  # scikit-learn's words of a parameter, among them
+    except UserError as error:  # may be scikit-learn's message about a parameter
         raise UserError(re.sub(_OF_PARAMETER, r"--set \1 ", str(error))) from error
     except KeyboardInterrupt:
         raise KeyboardInterrupt(interrupted) from None
 
 
-def _trained(estimator: Any) -> str:
+def _describe_training(estimator: Any) -> str:
     n_networks = estimator.history_["member"].nunique()
     n_epochs = int(estimator.history_["epoch"].max())
     return f"{counted(n_networks, 'network')}, {counted(n_epochs, 'epoch')}"
@@ -676,13 +680,13 @@ def _print_scores(
 
 
 def _r2_words(estimator: Any, data: _Table) -> str:
-    """R2 of each target."""
+    """List R2 of each target in words."""
     import numpy as np
     from sklearn.metrics import r2_score
 
     predictions = getattr(estimator, estimator.target_.held_out_name)
-    rows = ~np.isnan(predictions).any(1)
-    scores = r2_score(data.y[rows], predictions[rows], multioutput="raw_values")
+    is_scored = ~np.isnan(predictions).any(1)
+    scores = r2_score(data.y[is_scored], predictions[is_scored], multioutput="raw_values")
     return ", ".join(f"{name!r} {r2:.4g}" for name, r2 in zip(data.targets, scores, strict=True))
 
 
@@ -694,19 +698,19 @@ def _write_model_report(
     scores: PredictionScores | None,
     **details: Any,
 ) -> None:
-    """Write the report on the rows that were set aside, or else on all rows."""
+    """Write the report on the rows that were set aside, or on all rows if none were."""
     from combutab.cli import _files
     from combutab.preprocessing import expecting_later_rows
     from combutab.reports import report_model, write_report
 
     if scores is None or scores.rows is None:
-        scored = (
+        scored_rows = (
             "No rows were set aside, so there are no scores. The importances are computed on the "
             "training rows. They show which columns the model uses, not which help on new rows."
         )
-        report = report_model(estimator, X, y, with_scores=False, scored=scored, **details)
+        report = report_model(estimator, X, y, with_scores=False, scored=scored_rows, **details)
     else:
-        scored = (
+        scored_rows = (
             "The scores are computed on the rows that were set aside. Each row was predicted only "
             "by networks that were not trained on it, and by epochs that were chosen without it. "
             "The importances are those of the saved model on the same rows, which can include "
@@ -714,5 +718,5 @@ def _write_model_report(
         )
         X, y = X.iloc[scores.rows], y[scores.rows]
         with expecting_later_rows():
-            report = report_model(estimator, X, y, scores=scores, scored=scored, **details)
+            report = report_model(estimator, X, y, scores=scores, scored=scored_rows, **details)
     _files.write_whole(path, lambda temporary: write_report(report, temporary))

@@ -1,4 +1,4 @@
-"""Generators on the command line: made of options, trained until Ctrl-C, kept in files."""
+"""Create generators from options, train them, and write them and their rows to files."""
 
 from __future__ import annotations
 
@@ -47,15 +47,16 @@ from combutab.generators.sampling import RowWriter
 from combutab.preprocessing import ColumnKind, ModeEncoder, column_kind, parquet_parts
 from combutab.training import Callback, ProgressBar
 
-_CONTINUOUS = (ColumnKind.NUMBER, ColumnKind.DATETIME, ColumnKind.TIMEDELTA)  # to "auto"
-_FEW = 10  # values of whole numbers that are likely to be categories
-_FILES = "cannot make rows", "combutab synth --save"  # what others do not do, and who writes them
+_CONTINUOUS = (ColumnKind.NUMBER, ColumnKind.DATETIME, ColumnKind.TIMEDELTA)
+_FEW = 10  # integer columns with at most this number of values are likely to be categories
+# For errors: what models of other classes cannot do, and the command that saves generators
+_FILES = "cannot make rows", "combutab synth --save"
 
-# ---- Files, and what they tell of a table's origin -----------------------------------------------
+# ---- Saved generators and their descriptions -----------------------------------------------------
 
 
 def load_generator(path: Path, device: str) -> tuple[Any, FileFormat]:
-    """Read a generator's file, and the format of its table."""
+    """Load a generator from its file, with the format of its table."""
     generator, forms, _ = load_with_format(path, device, find_generators(), *_FILES)
     return generator, forms
 
@@ -72,13 +73,13 @@ def describe_file(header: Mapping[str, Any]) -> dict[str, str]:
     return describe_generator(header["class"], header["version"], params, header["fitted"])
 
 
-# ---- Options as parameters, and what is looked at before a generator learns a table --------------
+# ---- Options as parameters, and checks before the training ---------------------------------------
 
 
 def read_protection(
     min_frequency: float | None, identifiers: list[str] | None, columns: Iterable[Any]
 ) -> dict[str, Any]:
-    """The options on what is kept of single rows, as parameters of a generator.
+    """Convert the options that protect single rows to parameters of a generator.
 
     >>> read_protection(5.0, ["none"], ["a"])
     {'min_frequency': 5, 'identifiers': None}
@@ -86,15 +87,17 @@ def read_protection(
     {'min_frequency': 0.01, 'identifiers': ['a']}
     """
     columns = list(columns)
-    found: Any = "auto"
+    identifier_columns: Any = "auto"
     if identifiers is not None:
-        none = identifiers == ["none"] and "none" not in columns
-        found = None if none else find_columns("--identifiers", identifiers, columns)
-    return {"min_frequency": read_frequency(min_frequency), "identifiers": found}
+        no_column = identifiers == ["none"] and "none" not in columns
+        identifier_columns = (
+            None if no_column else find_columns("--identifiers", identifiers, columns)
+        )
+    return {"min_frequency": read_frequency(min_frequency), "identifiers": identifier_columns}
 
 
 def read_rules(path: Path | None) -> list[Any] | None:
-    """Read a file of constraints; a UserError if it holds none."""
+    """Read a file of constraints; raises UserError if it cannot be read."""
     if path is None:
         return None
     with refusals(ValueError, OSError, ImportError):
@@ -105,27 +108,37 @@ def suggest_rules(table: pd.DataFrame, path: Path | None) -> None:
     """Write the constraints that a table meets to a file, and print them."""
     if path is None:
         return
-    found = suggest_constraints(table)
+    constraints = suggest_constraints(table)
     with refusals(ValueError, OSError, ImportError):
-        write_constraints(found, path)
-    print(found if found else "No constraints were found, except those that are likely by chance.")
-    echo_on_terminal(f"Wrote {len(found)} constraints to {path}")
+        write_constraints(constraints, path)
+    print(
+        constraints
+        if constraints
+        else "No constraints were found, except those that are likely by chance."
+    )
+    echo_on_terminal(f"Wrote {len(constraints)} constraints to {path}")
 
 
 def probe(
-    table: pd.DataFrame, listed: list[Any], protection: Mapping[str, Any], *, to_save: bool
+    table: pd.DataFrame,
+    discrete_columns: list[Any],
+    protection: Mapping[str, Any],
+    *,
+    to_save: bool,
 ) -> ModeEncoder:
-    """Fit the generator's encoder without the modes, which take time.
+    """Fit the generator's encoder without modes of numeric columns, which take time.
 
-    Raises UserError if the table cannot be encoded, or ``to_save`` has values that no generator's
-    file can hold.
+    Raises UserError if the table cannot be encoded or, with ``to_save``, if it has values that
+    cannot be saved in a generator's file.
     """
     if len(table) < 2:
         raise UserError("the table has 1 row; at least 2 are needed")
     discrete: Any = "auto"
-    if listed:
+    if discrete_columns:
         kinds = {name: column_kind(table[name], by_dtype=True) for name in table}
-        discrete = [name for name in table if name in listed or kinds[name] not in _CONTINUOUS]
+        discrete = [
+            name for name in table if name in discrete_columns or kinds[name] not in _CONTINUOUS
+        ]
     try:
         with refusals(ValueError, TypeError):
             encoder = ModeEncoder(discrete_columns=discrete, n_modes=1, max_rows=1, **protection)
@@ -139,20 +152,22 @@ def probe(
 
 
 def hint_at_few_values(table: pd.DataFrame) -> None:
-    """Name the columns of whole numbers that may well be categories."""
-    whole = [name for name in table if types.is_integer_dtype(table[name].dtype)]
-    few = [str(name) for name in whole if 1 < table[name].nunique() <= _FEW]
-    if few:
+    """Name the integer columns that are likely to be categories."""
+    integer_columns = [name for name in table if types.is_integer_dtype(table[name].dtype)]
+    columns_with_few_values = [
+        str(name) for name in integer_columns if 1 < table[name].nunique() <= _FEW
+    ]
+    if columns_with_few_values:
         echo_on_terminal(
-            f"{list_names(few)} are treated as numbers, although they have few values; if they "
-            "are categories, name them in --discrete"
+            f"{list_names(columns_with_few_values)} are treated as numbers, although they have few "
+            "values; if they are categories, name them in --discrete"
         )
 
 
 def make_generator(
     options: GeneratorOptions, protection: Mapping[str, Any], rules: Any, **settings: Any
 ) -> Any:
-    """Make the generator that options describe; those that are None have its own defaults."""
+    """Create the generator that the options describe; None stands for the generator's default."""
     classes = {name.lower(): cls for name, cls in find_generators().items()}
     cls = classes[options.model or "tabflow"]
     settings |= {"epochs": options.epochs, "max_time": options.max_time, "constraints": rules}
@@ -167,29 +182,29 @@ def make_generator(
     )
 
 
-# ---- The training, which Ctrl-C may end before its time, and the files that it leaves ------------
+# ---- Training that Ctrl-C can end early, and its files -------------------------------------------
 
 
 class TrainingRun(Callback):
-    """A training that Ctrl-C may end early, and the files that are written after it.
+    """A training that Ctrl-C can end early, and the files that are written after it.
 
-    It may go on from ``checkpoint``. What is written goes beside files that are there if the
-    training was interrupted.
+    The training continues from ``checkpoint`` if that file exists. After an interrupt, existing
+    files are not overwritten; the new files get other names in the same folder.
     """
 
     def __init__(self, generator: Any, checkpoint: Path | None = None) -> None:
         self.generator, self.checkpoint = generator, checkpoint
         self.interrupted = False
         self._kept: list[str] = []
-        self._epochs: int | None = None  # that there are to be
+        self._epochs: int | None = None  # the maximum number
         generator.callbacks = [self, *(generator.callbacks or ())]
 
     def on_train_begin(self, n_members: int, max_epochs: int) -> None:
-        """Note how many epochs there are to be; see `Callback`."""
+        """Store the maximum number of epochs; see `Callback`."""
         self._epochs = max_epochs
 
     def fit(self, table: pd.DataFrame, discrete: Any) -> None:
-        """Fit the generator; Ctrl-C ends that after an epoch at least, or is raised."""
+        """Fit the generator; Ctrl-C ends it early after the first epoch, and is raised before."""
         show = warnings.showwarning
 
         def note(message: Warning | str, *args: Any, **kwargs: Any) -> None:
@@ -213,7 +228,7 @@ class TrainingRun(Callback):
 
     @contextmanager
     def reported(self) -> Iterator[None]:
-        """End what is done in here by an interrupt that says what is kept, if there was one."""
+        """Raise KeyboardInterrupt with a list of the saved files, if Ctrl-C was pressed in here."""
         try:
             yield
         except KeyboardInterrupt:
@@ -222,15 +237,15 @@ class TrainingRun(Callback):
             raise KeyboardInterrupt(self._report())
 
     def place(self, path: Path) -> Path:
-        """Return the path to write to: beside a file that is there, after Ctrl-C."""
+        """Return the path to write to; after Ctrl-C it differs from that of an existing file."""
         return path_beside(path, "interrupted") if self.interrupted and path.exists() else path
 
-    def add(self, what: str, path: Path) -> None:
-        """Note that a file is written."""
-        self._kept.append(f"{what} in {path}")
+    def add(self, content: str, path: Path) -> None:
+        """Store that a file was written, for the message after an interrupt."""
+        self._kept.append(f"{content} in {path}")
 
     def save(self, path: Path | None, forms: FileFormat) -> None:
-        """Write the generator's file, if there is to be one."""
+        """Save the generator, unless no ``path`` is given."""
         if path is None:
             return
         path = self.place(path)
@@ -238,38 +253,42 @@ class TrainingRun(Callback):
         self.add("the generator", path)
 
     def _report(self) -> str:
-        done, wanted = getattr(self.generator, "n_iter_", None), self._epochs
-        trained = done is not None and not self.interrupted
-        when = "" if trained or wanted is None else f" after {done or 0} of {wanted} epochs"
-        kept = f"; kept: {', '.join(self._kept)}" if self._kept else "; nothing is kept"
+        n_epochs, max_epochs = getattr(self.generator, "n_iter_", None), self._epochs
+        is_trained = n_epochs is not None and not self.interrupted
+        progress = (
+            ""
+            if is_trained or max_epochs is None
+            else f" after {n_epochs or 0} of {max_epochs} epochs"
+        )
+        files = f"; kept: {', '.join(self._kept)}" if self._kept else "; nothing is kept"
         if self.checkpoint is not None and self.checkpoint.exists():
-            kept = kept.removeprefix("; nothing is kept")
-            kept += f"; the same command continues from {self.checkpoint}"
-        return when + kept
+            files = files.removeprefix("; nothing is kept")
+            files += f"; the same command continues from {self.checkpoint}"
+        return progress + files
 
 
 def save_generator(generator: Any, path: Path | None, forms: FileFormat) -> None:
-    """Write a generator's file, if there is to be one."""
+    """Save a generator, unless no ``path`` is given."""
     if path is not None:
-        write_whole(path, lambda place: save_with_format(generator, place, forms))
+        write_whole(path, lambda temporary_path: save_with_format(generator, temporary_path, forms))
         echo_on_terminal(f"Wrote the generator to {path}")
 
 
-# ---- Rows of a generator, to a file --------------------------------------------------------------
+# ---- Writing sampled rows to a file --------------------------------------------------------------
 
-_NUMBERS_PER_CELL = 4  # that sampling holds at a time, about
+_NUMBERS_PER_CELL = 4  # approximate memory of sampling
 
 
 def is_streamed(out: Path, options: RowOptions) -> bool:
-    """Tell whether rows are written part by part, so that any number of them fits into memory."""
+    """Tell whether rows are written in parts, so that any number of them fits into memory."""
     return ending(out) == ".parquet" and not options.condition and not options.shares
 
 
 def check_size(n_rows: int, n_columns: int) -> None:
-    """Refuse more rows than fit into the memory of this machine."""
+    """Raise UserError if the rows do not fit into the memory of this machine."""
     try:
         np.empty((n_rows, _NUMBERS_PER_CELL * n_columns))
-    except (MemoryError, ValueError) as error:  # the second: more than an array can count
+    except (MemoryError, ValueError) as error:  # ValueError: larger than any array can be
         raise UserError(
             f"{n_rows:,} rows do not fit into memory; write them to a .parquet file without "
             "--condition, --shares and --report, or to several files, each with another --seed"
@@ -285,7 +304,7 @@ def write_sample(
     *,
     in_parts: bool = True,
 ) -> pd.DataFrame | None:
-    """Write the rows that options ask for; returns them if they were not written in parts."""
+    """Sample rows and write them to a file; returns them unless they were written in parts."""
     if in_parts and is_streamed(out, options):
         _stream_rows(generator, forms, n_rows, options.seed, out)
         return None
@@ -314,7 +333,7 @@ def write_sample(
 
 
 def _stream_rows(generator: Any, forms: FileFormat, n_rows: int, seed: int, out: Path) -> None:
-    """Write rows to a Parquet file, part by part."""
+    """Sample rows and write them to a Parquet file in parts."""
     with spinner(f"Making {counted(n_rows, 'row')}"), refusals():
         try:
             with parquet_parts(out) as file:

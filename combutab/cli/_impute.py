@@ -1,4 +1,4 @@
-"""``combutab impute``: a table whose missing cells are filled by a generator."""
+"""``combutab impute``: fill the missing cells of a table with a generator."""
 
 from __future__ import annotations
 
@@ -68,8 +68,10 @@ def impute(options: ImputeOptions) -> None:
 
     from combutab.cli import _files
 
-    like = None if model_file is None else _files.read_format(model_file)
-    table, forms, listed = _files.read_to_learn(data, reading, options.drop, options.discrete, like)
+    model_format = None if model_file is None else _files.read_format(model_file)
+    table, forms, discrete_columns = _files.read_to_learn(
+        data, reading, options.drop, options.discrete, model_format
+    )
     forms.guarded = options.guard_formulas
     _files.hint_before_learning(table, reading, forms, out)
     n_missing = int(table.isna().to_numpy().sum())
@@ -79,7 +81,7 @@ def impute(options: ImputeOptions) -> None:
     from combutab.cli import _generators
     from combutab.core.device import resolve_device
 
-    rules = _generators.read_rules(options.constraints)
+    constraints = _generators.read_rules(options.constraints)
     _files.check_device(options.device)
     if model_file is not None:
         generator, _ = _generators.load_generator(model_file, options.device)
@@ -87,31 +89,33 @@ def impute(options: ImputeOptions) -> None:
         protection = _generators.read_protection(
             options.min_frequency, options.identifiers, table.columns
         )
-        columns = _generators.probe(table, listed, protection, to_save=options.save is not None)
-        generator = _generators.make_generator(options, protection, rules)
+        encoder = _generators.probe(
+            table, discrete_columns, protection, to_save=options.save is not None
+        )
+        generator = _generators.make_generator(options, protection, constraints)
         echo_on_terminal(
             f"{data.name}: {n_missing:,} of {table.size:,} cells are missing; "
             f"{type(generator).__name__} on {resolve_device(options.device)}"
         )
-        if not listed:
+        if not discrete_columns:
             _generators.hint_at_few_values(table)
     run = _generators.TrainingRun(generator)
     with run.reported():
         if model_file is None:
-            run.fit(table, columns.discrete_columns)
+            run.fit(table, encoder.discrete_columns)
             run.save(options.save, forms)
         paths = [run.place(path) for path in paths]
         tables = _fill(generator, table, n_draws, options.seed)
-        for filled, path in zip(tables, paths, strict=True):
-            _files.write_table(filled, forms, path)
+        for filled_table, path in zip(tables, paths, strict=True):
+            _files.write_table(filled_table, forms, path)
             run.add("the filled table", path)
-        names = paths[0] if n_draws == 1 else f"{paths[0]} to {paths[-1]}"
+        written_files = paths[0] if n_draws == 1 else f"{paths[0]} to {paths[-1]}"
         seconds = time.perf_counter() - started
-        echo_on_terminal(f"Filled {counted(n_missing, 'cell')}: {names} ({seconds:.1f} s)")
+        echo_on_terminal(f"Filled {counted(n_missing, 'cell')}: {written_files} ({seconds:.1f} s)")
 
 
 def _check_impute_options(options: ImputeOptions, paths: list[Path]) -> None:
-    """Check that the options agree, and that the files can be written."""
+    """Check that the options do not contradict each other, and that the files can be written."""
     model_file = options.model_file
     fields = ("model", "discrete", "min_frequency", "identifiers", "epochs", "max_time")
     if model_file is not None:
@@ -135,13 +139,13 @@ def _fill(generator: Any, table: pd.DataFrame, n_draws: int, seed: int) -> list[
     from combutab.cli import _files
 
     with spinner("Filling cells"), refusals():
-        filled = generator.impute(table, n_draws=n_draws, random_state=seed)
-    tables: list[pd.DataFrame] = [filled] if n_draws == 1 else filled
-    missing = tables[0].isna().sum()
-    if missing.any():
-        names = [str(name) for name in missing.index[missing > 0]]
+        imputed = generator.impute(table, n_draws=n_draws, random_state=seed)
+    tables: list[pd.DataFrame] = [imputed] if n_draws == 1 else imputed
+    n_missing = tables[0].isna().sum()
+    if n_missing.any():
+        names = [str(name) for name in n_missing.index[n_missing > 0]]
         warn(
-            f"{missing.sum():,} cells of {_files.list_names(names)} are still missing, "
+            f"{n_missing.sum():,} cells of {_files.list_names(names)} are still missing, "
             "because the generator has no values for them"
         )
     return tables

@@ -1,7 +1,7 @@
-"""The options that several commands have, each declared once, and the checks of their values.
+"""Options that several commands share, and the checks of their values.
 
-The options of a command are the fields of a dataclass, and those of its bases. Nothing here imports
-a heavy library, so that help and errors are printed at once.
+The options of a command are the fields of a dataclass and of its bases. This module imports no
+heavy library, so that help and errors are printed at once.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Options = TypeVar("Options")
 
 
 def command_of(run: Callable[[Options], None]) -> Callable[..., None]:
-    """Make a command of a function of one dataclass, whose fields are the command's options.
+    """Turn a function of one dataclass into a command; the dataclass's fields become its options.
 
-    The fields of the class itself come first.
+    The fields of the class itself come before those of its bases.
     """
     cls: Any = get_type_hints(run)["options"]
     annotations = get_type_hints(cls, include_extras=True)
@@ -54,29 +54,29 @@ def command_of(run: Callable[[Options], None]) -> Callable[..., None]:
 
 
 def given_options(options: Any, *names: str) -> list[str]:
-    """List the options of these fields that have a value."""
-    return [f"--{n.replace('_', '-')}" for n in names if getattr(options, n) is not None]
+    """List the options among these fields that have a value."""
+    return [f"--{name.replace('_', '-')}" for name in names if getattr(options, name) is not None]
 
 
 # ---- Values of options ---------------------------------------------------------------------------
 
 
 def generator_names() -> list[str]:
-    """List the values of ``--model``: all generators that are registered, or will be on import."""
+    """List the values of ``--model``: all registered generators except PrivateSynthesizer."""
     package = sys.modules.get("combutab.generators")
     names = GENERATORS if package is None else package.find_generators()
-    return sorted(name.lower() for name in names if name != "PrivateSynthesizer")  # by --epsilon
+    return sorted(name.lower() for name in names if name != "PrivateSynthesizer")  # see --epsilon
 
 
 def one_of(names: Sequence[str], name: str) -> str:
-    """Return the one of the names that an option gives in any case."""
+    """Find the value of an option in a list of lower-case names, in upper or lower case."""
     if name.lower() not in names:
         raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, names))}.")
     return name.lower()
 
 
 def choice_option(names: Sequence[str], help: str, **settings: Any) -> Any:
-    """An option that takes one of these names."""
+    """Declare an option that takes one of these names."""
     return typer.Option(
         metavar=f"<{'|'.join(names)}>",
         callback=lambda name: name and one_of(names, name),
@@ -86,19 +86,19 @@ def choice_option(names: Sequence[str], help: str, **settings: Any) -> Any:
 
 
 def columns_option(help: str, **settings: Any) -> Any:
-    """An option that names columns, separated by commas, each time that it is given."""
+    """Declare an option that takes column names, separated by commas, and can be repeated."""
     return typer.Option(metavar="COLUMNS", help=help, **settings)
 
 
 def metric_option(help: str, *, scorers: bool = False, **settings: Any) -> Any:
-    """--metric: a metric by its name, or also one of scikit-learn's scorers."""
+    """Declare --metric: a metric or, with ``scorers``, also a scorer of scikit-learn."""
     names = "; ".join(", ".join(metric_names(task)) for task in METRICS)
     scorer = "; or another scorer of scikit-learn" if scorers else ""
     return typer.Option(help=f"{help}: {names}{scorer}.", **settings)
 
 
 def epochs_option(default: str) -> Any:
-    """--epochs: the maximum number of epochs, and the default in words."""
+    """Declare --epochs, the maximum number of epochs; ``default`` is the default in words."""
     return typer.Option(
         help="Maximum number of epochs (passes over the training rows).",
         min=1,
@@ -107,7 +107,7 @@ def epochs_option(default: str) -> Any:
 
 
 def split_option(help: str) -> Any:
-    """--split: how rows are split, at random or by a column."""
+    """Declare --split: how rows are split, at random or by a column."""
     return typer.Option(
         metavar="<random|time:COLUMN|group:COLUMN>", callback=_check_split, help=help
     )
@@ -137,7 +137,7 @@ def _parse_time(text: str | None) -> float | None:
 
 
 def _parse_mark(text: str | None) -> str | None:
-    """A separator: tabs and spaces are hard to write on a command line."""
+    """Read a separator; tabs and spaces can be written as words."""
     return {"tab": "\t", "\\t": "\t", "space": " "}.get(text or "", text)
 
 
@@ -151,7 +151,7 @@ def _parse_thousands(text: str | None) -> str | None:
 
 
 def read_frequency(min_frequency: float | None) -> float:
-    """A number of rows as an integer, or a share of them; by default 5.
+    """Read --min-frequency: a number of rows as an integer, or a fraction; by default 5.
 
     >>> read_frequency(5.0), read_frequency(0.01), read_frequency(None)
     (5, 0.01, 5)
@@ -250,7 +250,7 @@ Model = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """How a table's file is read."""
+    """Options for reading the file of a table."""
 
     sep: Annotated[
         str | None,
@@ -316,7 +316,7 @@ class ReadOptions:
 
     @property
     def reading(self) -> Reading:
-        """How the table is read; raises UserError if options contradict each other."""
+        """Collect these options; raises UserError if they contradict each other."""
         decimal = self.decimal
         if self.thousands in DECIMALS:
             if decimal == self.thousands:
@@ -336,7 +336,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RowOptions:
-    """Which rows a generator makes, and how."""
+    """Options for sampling rows from a generator."""
 
     condition: Annotated[
         list[str] | None,
@@ -362,7 +362,7 @@ class RowOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratorOptions(ReadOptions):
-    """How a generator is trained on a table, and what is written."""
+    """Options for training a generator on a table, and for the files to write."""
 
     data: Table
     out: Out
@@ -421,7 +421,7 @@ class GeneratorOptions(ReadOptions):
 
     @property
     def named_identifiers(self) -> list[str] | None:
-        """The columns that --identifiers names."""
+        """The columns that --identifiers names, or None for "none" and without the option."""
         return None if self.identifiers == ["none"] else self.identifiers
 
 
@@ -444,7 +444,7 @@ def check_outputs(
             continue
         try:
             reason = _reason_against(path, paths, make_folders)
-        except OSError as error:  # of a name that no file can have
+        except OSError as error:  # the name is not possible for a file
             raise cannot_write(path, error) from error
         if reason:
             raise UserError(f"cannot write {path}: {reason}")
@@ -486,20 +486,20 @@ def check_folder(folder: Path) -> None:
         raise cannot_write(folder, error) from error
 
 
-def cannot_write(place: Path, error: OSError) -> UserError:
+def cannot_write(path: Path, error: OSError) -> UserError:
     """Build the error to raise where the system refused to write."""
-    return UserError(f"cannot write to {place}: {error.strerror or error}")
+    return UserError(f"cannot write to {path}: {error.strerror or error}")
 
 
 # ---- Columns that options name -------------------------------------------------------------------
 
 
 def find_columns(option: str, texts: Sequence[str] | None, columns: Iterable[Any]) -> list[Any]:
-    """Find the columns that an option names: one, or several separated by commas, each time.
+    """Find the columns in the values of an option; a value may list several, separated by commas.
 
-    A name may be a pattern, as of files: ``*`` for all, ``street_*`` for some.
+    A name may be a pattern as for files: ``*`` matches all columns, ``street_*`` some.
 
-    Raises UserError if a name is none of a column.
+    Raises UserError if there is no column of a name.
 
     >>> find_columns("--drop", ["a,b", "c,d"], ["a", "b", "c,d"])
     ['a', 'b', 'c,d']
@@ -527,7 +527,7 @@ def find_target(text: str, columns: Iterable[Any]) -> Any:
 
 
 def find_targets(text: str, columns: Iterable[Any], *, several: bool = True) -> list[Any]:
-    """Find the columns to predict: the one of this name, or several separated by commas.
+    """Find the column to predict, or several columns separated by commas.
 
     >>> find_targets("a,b", ["a", "b", "c"]), find_targets("a,b", ["a,b", "c"])
     (['a', 'b'], ['a,b'])
@@ -570,7 +570,7 @@ CONDITION_FORMS = {
 
 
 def split_condition(option: str, text: str, columns: Iterable[Any]) -> tuple[str, str]:
-    """The name of a column, which may contain ``=``, and its condition or shares."""
+    """Split a text at ``=`` into a column's name, which may contain ``=``, and its condition."""
     parts = text.split("=")
     if len(parts) == 1:
         raise UserError(f"{option} {text!r} is not in the form {CONDITION_FORMS[option]}")
@@ -601,11 +601,11 @@ def check_table(
     requests: Mapping[str, Sequence[str] | None] | None = None,
     **columns: Sequence[str] | None,
 ) -> None:
-    """Check that a table's file can be read and has the columns that options name.
+    """Check that the file of a table can be read and has the columns that options name.
 
-    ``requests`` are --condition and --shares, ``columns`` the values of other options that name
-    columns. --target may name ``several``. Only the header of a text file is read; raises
-    TableError and UserError.
+    ``requests`` holds the values of --condition and --shares, ``columns`` those of other options
+    that take column names. With ``several``, --target may name more than one column. Only the
+    header of a text file is read. Raises TableError or UserError.
     """
     names = read_header(path, reading)
     if names is None:
@@ -629,12 +629,12 @@ def check_table(
 
 
 def is_text_file(path: Path) -> bool:
-    """Tell by its name whether a file is a text file, to which --decimal and --sep apply."""
+    """Tell from the file name whether a file is a text file, to which --decimal and --sep apply."""
     return path.name.lower().endswith(tuple(SEPARATORS))
 
 
 def ending(path: Path) -> str:
-    """The ending of a table's file, which determines how it is written.
+    """Find the ending of a file name, which determines the format to write.
 
     Raises UserError if the ending is unknown.
     """
@@ -646,23 +646,23 @@ def ending(path: Path) -> str:
 
 
 def path_beside(path: Path, word: str) -> Path:
-    """The path of a file in the same folder, with a word added to its name.
+    """Add a word to the file name of a path.
 
     >>> path_beside(Path("rows.csv.gz"), "1").name, path_beside(Path("model"), "last").name
     ('rows-1.csv.gz', 'model-last')
     """
     try:
-        end = len(ending(path))
+        ending_length = len(ending(path))
     except UserError:
-        end = len(path.suffix)
-    stem = path.name[: len(path.name) - end]
+        ending_length = len(path.suffix)
+    stem = path.name[: len(path.name) - ending_length]
     return path.with_name(f"{stem}-{word}{path.name[len(stem) :]}")
 
 
 def check_ending(path: Path) -> None:
     """Check that a table can be written to a file of this name.
 
-    Raises UserError if its ending is unknown, or the library for it is not installed.
+    Raises UserError if the ending is unknown, or if the library for Parquet is not installed.
     """
     if ending(path) == ".parquet":
         try:
@@ -672,7 +672,7 @@ def check_ending(path: Path) -> None:
 
 
 def with_known_header(reading: Reading, data: Path, model: Path | None) -> Reading:
-    """Use the header's line in the model's table, if no option names one."""
+    """Use the header row of the model's table, unless --header-row is given."""
     from combutab.core.files import read_model
 
     if model is None or reading.header_row is not None or not is_text_file(data):
@@ -680,15 +680,16 @@ def with_known_header(reading: Reading, data: Path, model: Path | None) -> Readi
     try:
         header, _ = read_model(model, arrays=False)
         row = header["forms"]["header_row"]
-    except (OSError, ValueError, KeyError, TypeError):  # damage is reported where it is loaded
+    except (OSError, ValueError, KeyError, TypeError):  # loading reports a damaged file
         return reading
     return replace(reading, header_row=row) if type(row) is int and row > 1 else reading
 
 
 def check_model(path: Path, requests: Mapping[str, Sequence[str] | None] | None = None) -> None:
-    """Check that a file is that of a model, before the libraries that load it are imported.
+    """Check that a file holds a model, before the libraries that load it are imported.
 
-    Raises UserError if it is not, or --condition or --shares names a column that it does not have.
+    Raises UserError if it does not, or if the model's table has no column that --condition or
+    --shares names.
     """
     from combutab.core.files import read_model
 
@@ -698,13 +699,13 @@ def check_model(path: Path, requests: Mapping[str, Sequence[str] | None] | None 
         raise UserError(str(error)) from error
     try:
         names, *_ = header["encoder"]["schema"]["@TableSchema"]["names"]["@index"]
-    except (KeyError, TypeError):  # of another model, or damaged: loading raises the error
+    except (KeyError, TypeError):  # another model or a damaged file: loading raises the error
         return
     _check_requests(requests or {}, names)
 
 
 def check_replaceable(option: str, path: Path | None) -> None:
-    """Refuse to replace a table or a checkpoint by a model."""
+    """Raise UserError if saving a model would replace a table or a checkpoint."""
     if path is None or not path.exists() or path.stat().st_size == 0:
         return
     from combutab.core.files import read_model

@@ -1,4 +1,4 @@
-"""``combutab predict``: predictions of a fitted model for the rows of a table."""
+"""``combutab predict``: write the predictions of a fitted model for the rows of a table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions(_options.ReadOptions):
-    """A fitted model, and a table of rows to apply it to."""
+    """The options of commands that apply a fitted model to a table."""
 
     model: Annotated[
         Path,
@@ -72,7 +72,7 @@ class ModelData:
 
     @property
     def features(self) -> pd.DataFrame:
-        """The features of the new rows, as the model was fitted on them."""
+        """The features of the new rows, with the columns and dtypes of the model's table."""
         return _fitted_columns(self.table, self.estimator.encoder_, self.forms, self.file)
 
 
@@ -123,7 +123,7 @@ def predict(options: PredictOptions) -> None:
 def read_for_model(options: ModelOptions, target: str | None = None, **columns: Any) -> ModelData:
     """Load a model, and read a table in the format of the model's table.
 
-    ``target`` and ``columns`` are options that name columns.
+    ``target`` and ``columns`` are values of options that name columns.
     """
     path, model = options.data, options.model
     _options.check_model(model)
@@ -158,33 +158,39 @@ def _prediction_table(
         columns = {name: y_pred}
     else:
         names = target if isinstance(target, list) else range(y_pred.shape[1])
-        columns = {f"{name}_{n}": column for n, column in zip(names, y_pred.T, strict=True)}
+        columns = {
+            f"{name}_{target_name}": column
+            for target_name, column in zip(names, y_pred.T, strict=True)
+        }
     if probabilities is not None:
         labels = estimator.classes_.tolist()
-        columns |= {f"probability_{v}": p for v, p in zip(labels, probabilities.T, strict=True)}
+        columns |= {
+            f"probability_{label}": column_probabilities
+            for label, column_probabilities in zip(labels, probabilities.T, strict=True)
+        }
     return pd.DataFrame(columns)
 
 
 def _format_of_predictions(data: ModelData, predictions: pd.DataFrame) -> FileFormat:
-    """The format of the table of new rows, with the model's words for true and false."""
+    """Return the format of the table of new rows, with the model's words for true and false."""
     from combutab.cli import _files
 
-    first = predictions.columns[0]
+    name = predictions.columns[0]
     words = data.forms.truth.get(data.target) if isinstance(data.target, str) else None
     forms = data.table_forms
     sep = data.forms.sep if forms.decimal == data.forms.decimal else None
     return _files.FileFormat(
-        truth={str(first): words} if words and predictions[first].dtype.kind == "b" else {},
+        truth={str(name): words} if words and predictions[name].dtype.kind == "b" else {},
         sep=forms.sep or sep,
         decimal=forms.decimal,
     )
 
 
-# ---- New rows as the model's encoder takes them ------------------------------------------------
+# ---- Converting new rows for the model's encoder -----------------------------------------------
 
 
 def _cells_of(table: pd.DataFrame, names: list[Any], file: TableFile) -> pd.DataFrame:
-    """Some columns as the file has them."""
+    """Return columns of a text file as text, and those of other files with their types."""
     import pandas as pd
 
     if not file.is_text or not names:
@@ -196,7 +202,7 @@ def _cells_of(table: pd.DataFrame, names: list[Any], file: TableFile) -> pd.Data
 def _fitted_columns(
     table: pd.DataFrame, encoder: TableEncoder, forms: FileFormat, file: TableFile
 ) -> pd.DataFrame:
-    """The columns that the model was fitted with, in their order, and read as they were then."""
+    """Select the model's columns in their order, and read them as when the model was fitted."""
     import pandas as pd
 
     from combutab.core.text import no_column
@@ -212,7 +218,7 @@ def _fitted_columns(
             )
         table = table.set_axis(range(table.shape[1]), axis=1)
         names = list(table.columns)
-    positions = {str(name): j for j, name in enumerate(table.columns)}
+    positions = {str(name): i for i, name in enumerate(table.columns)}
     for name in map(str, names):
         if name not in positions:
             raise UserError(
@@ -220,11 +226,11 @@ def _fitted_columns(
             )
     maps = {category_map.column: category_map for category_map in encoder.category_maps_}
     columns = {}
-    for j, name in enumerate(names):
+    for i, name in enumerate(names):
         position = positions[str(name)]
         column = table.iloc[:, position]
-        kind = encoder.kinds_[j]
-        was_text = j in maps and any(isinstance(key, str) for key in maps[j].keys)
+        kind = encoder.kinds_[i]
+        was_text = i in maps and any(isinstance(key, str) for key in maps[i].keys)
         was_text = was_text or kind == "text"
         is_text = column_kind(column) == ColumnKind.TEXT or column.isna().all()
         if file.is_text and kind == "datetime" and name in forms.dates:
@@ -239,18 +245,18 @@ def _fitted_columns(
             )
         elif kind == "number" and column_kind(column) == ColumnKind.TEXT:
             texts = column.dropna().astype(str)
-            no_numbers = texts[pd.to_numeric(texts, errors="coerce").isna()]
-            if len(no_numbers):
+            invalid_texts = texts[pd.to_numeric(texts, errors="coerce").isna()]
+            if len(invalid_texts):
                 raise UserError(
-                    f"{path}: column {name!r} holds text such as {no_numbers.iloc[0]!r:.40}, but "
-                    "held numbers when the model was fitted; correct these cells"
+                    f"{path}: column {name!r} holds text such as {invalid_texts.iloc[0]!r:.40}, "
+                    "but held numbers when the model was fitted; correct these cells"
                 )
         columns[name] = column
     return pd.DataFrame(columns)
 
 
 def _dates_as_fitted(cells: pd.Series, column: pd.Series, form: str, path: Path) -> pd.Series:
-    """Dates in the form of the model's table, or in another one that the column was read in."""
+    """Read dates in the format of the model's table, or keep those read in another format."""
     import pandas as pd
 
     from combutab.core.dates import read_dates, write_dates

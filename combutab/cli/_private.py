@@ -1,4 +1,4 @@
-"""``combutab synth --epsilon``: a synthetic table whose generator is differentially private."""
+"""``combutab synth --epsilon``: train a differentially private generator, and write its rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNUSED = "has no effect with --epsilon; leave it out"
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateOptions(_options.RowOptions, _options.GeneratorOptions):
-    """The options of a generator that may be differentially private."""
+    """The options of `combutab synth`, including those of differential privacy."""
 
     rows: Annotated[
         int | None,
@@ -83,10 +83,10 @@ class PrivateOptions(_options.RowOptions, _options.GeneratorOptions):
 def check_private_options(
     options: PrivateOptions, looking: Sequence[str], unused: Sequence[str]
 ) -> None:
-    """Refuse options that need --epsilon, or break its guarantee, before a table is read.
+    """Raise UserError if options need --epsilon, or if they break its guarantee.
 
-    ``looking`` are the given options that read rows without noise, ``unused`` those without an
-    effect.
+    ``looking`` lists the options in use that read rows without noise, ``unused`` those that have no
+    effect with --epsilon.
     """
     fields = ("delta", "bounds", "categories", "person", "rows_per_person")
     private = _options.given_options(options, *fields)
@@ -109,7 +109,7 @@ def check_private_options(
 
 
 def read_bounds(texts: Sequence[str] | None, table: pd.DataFrame) -> dict[Any, tuple[Any, Any]]:
-    """Read ``COLUMN=LOW..HIGH`` as a column's bounds: numbers as its dtype has them, or dates.
+    """Parse ``COLUMN=LOW..HIGH`` as the bounds of a column: numbers of its dtype, or dates.
 
     >>> import pandas as pd
     >>> read_bounds(["age=0..120"], pd.DataFrame({"age": [1, 2]}))
@@ -118,25 +118,25 @@ def read_bounds(texts: Sequence[str] | None, table: pd.DataFrame) -> dict[Any, t
     bounds: dict[Any, tuple[Any, Any]] = {}
     for text in texts or ():
         name, _, value = text.rpartition("=")
-        ends: list[Any] = value.split("..")
+        bound_pair: list[Any] = value.split("..")
         column = _find_column("--bounds", name, table)
         kind = getattr(table[column].dtype, "kind", "O")
-        if len(ends) != 2 or not all(end.strip() for end in ends):
+        if len(bound_pair) != 2 or not all(bound.strip() for bound in bound_pair):
             raise UserError(f"--bounds {text} is not COLUMN=LOW..HIGH, such as age=0..120")
         if kind in "iuf":
             try:
-                ends = [int(end) if kind in "iu" else float(end) for end in ends]
+                bound_pair = [int(bound) if kind in "iu" else float(bound) for bound in bound_pair]
             except ValueError as error:
-                what = "whole numbers" if kind in "iu" else "numbers"
+                number_kind = "whole numbers" if kind in "iu" else "numbers"
                 raise UserError(
-                    f"--bounds {text}: {name} has {what}, so give such bounds"
+                    f"--bounds {text}: {name} has {number_kind}, so give such bounds"
                 ) from error
-        bounds[column] = (ends[0], ends[1])
+        bounds[column] = (bound_pair[0], bound_pair[1])
     return bounds
 
 
 def read_categories(texts: Sequence[str] | None, table: pd.DataFrame) -> dict[Any, list[Any]]:
-    """Read ``COLUMN=ONE|OTHER``, or files of JSON with lists by column.
+    """Parse ``COLUMN=ONE|OTHER``, or read JSON files with a list for each column.
 
     >>> import pandas as pd
     >>> read_categories(["size=1|2"], pd.DataFrame({"size": [1, 2]}))
@@ -146,21 +146,26 @@ def read_categories(texts: Sequence[str] | None, table: pd.DataFrame) -> dict[An
     for text in texts or ():
         if "=" not in text:
             try:
-                read = json.loads(Path(text).read_text("utf-8"))
+                lists = json.loads(Path(text).read_text("utf-8"))
             except (OSError, ValueError) as error:
                 raise UserError(f"--categories {text} cannot be read as JSON: {error}") from error
-            if not isinstance(read, dict) or not all(isinstance(v, list) for v in read.values()):
+            if not isinstance(lists, dict) or not all(
+                isinstance(cell, list) for cell in lists.values()
+            ):
                 raise UserError(
                     f'--categories {text} must hold lists by column, such as {{"city": ["Rome"]}}'
                 )
-            categories |= {_find_column("--categories", n, table): v for n, v in read.items()}
+            categories |= {
+                _find_column("--categories", column_name, table): cell
+                for column_name, cell in lists.items()
+            }
             continue
         name, _, value = text.partition("=")
         column = _find_column("--categories", name, table)
         values: list[Any] = value.split("|")
         if getattr(table[column].dtype, "kind", "O") in "iuf":
             try:
-                values = [float(v) if "." in v else int(v) for v in values]
+                values = [float(cell) if "." in cell else int(cell) for cell in values]
             except ValueError as error:
                 raise UserError(
                     f"--categories {text}: {name} has numbers, so give numbers"
@@ -177,7 +182,7 @@ def _find_column(option: str, name: str, table: pd.DataFrame) -> Any:
 
 
 def describe_promise(epsilon: float, delta: float, unit: str) -> str:
-    """Describe in words what (epsilon, delta) promises.
+    """Describe the guarantee of (epsilon, delta) in words.
 
     >>> describe_promise(1.0, 1e-6, "row")[:75]
     'The rows are (1, 1e-06)-differentially private: an attacker who knows all o'
@@ -194,7 +199,7 @@ def describe_promise(epsilon: float, delta: float, unit: str) -> str:
 def synthesize(
     table: pd.DataFrame, forms: FileFormat, discrete: list[Any], options: PrivateOptions
 ) -> None:
-    """Fit a private generator, and write rows and the generator's file."""
+    """Fit a differentially private generator, and write its rows and its file."""
     from combutab.cli import _generators
     from combutab.generators import PrivateSynthesizer
 
@@ -210,13 +215,17 @@ def synthesize(
         "constraints": _generators.read_rules(options.constraints),
         "random_state": options.seed,
     }
-    person = None if options.person is None else _find_column("--person", options.person, table)
+    person_column = (
+        None if options.person is None else _find_column("--person", options.person, table)
+    )
     with refusals(ValueError, TypeError, ImportError):
-        model = PrivateSynthesizer(**{n: v for n, v in parameters.items() if v is not None})
-        model.fit(table, person=person, discrete_columns=discrete or "auto")
+        model = PrivateSynthesizer(
+            **{name: value for name, value in parameters.items() if value is not None}
+        )
+        model.fit(table, person=person_column, discrete_columns=discrete or "auto")
     _generators.save_generator(model, options.save, forms)
     n_rows = model.n_rows_ if options.rows is None else options.rows
     _generators.write_sample(model, forms, options, n_rows, options.out)
     echo_on_terminal(f"Wrote {counted(n_rows, 'row')} to {options.out}")
-    unit = "row" if person is None else "person"
+    unit = "row" if person_column is None else "person"
     echo(describe_promise(model.epsilon_, model.delta_, unit))

@@ -1,4 +1,4 @@
-"""``combutab sample``: rows of a generator that was trained before."""
+"""``combutab sample``: sample rows from a saved generator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``combutab synth``: a synthetic table, the generator that made it, and a report on it."""
+"""``combutab synth``: train a generator, and write a synthetic table and a report on it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from combutab.core.text import counted
 if TYPE_CHECKING:
     import pandas as pd
 
-_HOLDOUT, _MAX_HOLDOUT = 0.2, 0.9  # of a report, as shares of the rows
+_HOLDOUT, _MAX_HOLDOUT = 0.2, 0.9  # shares of rows to hold out for a report: default, maximum
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,20 +96,20 @@ def synth(options: SynthOptions) -> None:
     from combutab.cli import _files
 
     reading = options.reading
-    table, forms, listed = _files.read_to_learn(
+    table, forms, discrete_columns = _files.read_to_learn(
         options.data, reading, options.drop, options.discrete
     )
     forms.guarded = options.guard_formulas
     if options.epsilon is not None:
-        synthesize(table, forms, listed, options)
+        synthesize(table, forms, discrete_columns, options)
         return
-    target = _find_report_target(options, table, listed)
+    target = _find_report_target(options, table, discrete_columns)
 
     from combutab.cli import _generators
     from combutab.cli._conditions import check_requests
     from combutab.core.device import resolve_device
 
-    rules = _generators.read_rules(options.constraints)
+    constraints = _generators.read_rules(options.constraints)
     _files.check_device(options.device)
     _files.hint_before_learning(table, reading, forms, options.out)
     n_rows = len(table) if options.rows is None else options.rows
@@ -118,25 +118,31 @@ def synth(options: SynthOptions) -> None:
     protection = _generators.read_protection(
         options.min_frequency, options.identifiers, table.columns
     )
-    columns = _generators.probe(table, listed, protection, to_save=options.save is not None)
-    check_requests(options, columns, forms, table)
+    encoder = _generators.probe(
+        table, discrete_columns, protection, to_save=options.save is not None
+    )
+    check_requests(options, encoder, forms, table)
     train, test = table, None
     if options.report is not None:
         train, test = _hold_out(table, options.holdout, target, options.seed)
     _generators.suggest_rules(train, options.suggest_constraints)
     generator = _generators.make_generator(
-        options, protection, rules, batch_size=options.batch_size, activation=options.activation
+        options,
+        protection,
+        constraints,
+        batch_size=options.batch_size,
+        activation=options.activation,
     )
     echo_on_terminal(
         f"{options.data.name}: {counted(len(train), 'row')}, {counted(train.shape[1], 'column')} "
-        f"({len(columns.category_counts_)} discrete); {type(generator).__name__} with "
+        f"({len(encoder.category_counts_)} discrete); {type(generator).__name__} with "
         f"{generator.activation}, on {resolve_device(options.device)}"
     )
-    if not listed:
+    if not discrete_columns:
         _generators.hint_at_few_values(train)
     run = _generators.TrainingRun(generator, options.checkpoint)
     with run.reported():
-        run.fit(train, columns.discrete_columns)
+        run.fit(train, encoder.discrete_columns)
         run.save(options.save, forms)
         out = run.place(options.out)
         synthetic = _generators.write_sample(
@@ -154,7 +160,7 @@ def synth(options: SynthOptions) -> None:
             real_test=test,
             synthetic=synthetic,
             target=target,
-            categorical=listed,
+            categorical=discrete_columns,
             generator=generator,
             min_frequency=protection["min_frequency"],
         )
@@ -197,17 +203,19 @@ def _check_synth_options(options: SynthOptions) -> None:
     )
 
 
-# ---- The report: rows set aside before the training, to compare with after it --------------------
+# ---- The report, and the rows that are held out for it -------------------------------------------
 
 
-def _find_report_target(options: SynthOptions, table: pd.DataFrame, listed: list[Any]) -> Any:
-    """The column that --target names, after a check that it can be predicted."""
+def _find_report_target(
+    options: SynthOptions, table: pd.DataFrame, discrete_columns: list[Any]
+) -> Any:
+    """Find the column that --target names, and check that it can be predicted."""
     from combutab.cli import _files
 
     if options.target is None:
         return None
     target = _options.find_target(options.target, table.columns)
-    if target not in listed and table[target].count():
+    if target not in discrete_columns and table[target].count():
         classify = f"--discrete {shlex.quote(options.target)}"
         _files.task_of(table[target], "auto", options.data, options.reading, classify)
     return target
@@ -230,9 +238,9 @@ def _write_synthetic_report(options: SynthOptions, path: Path, **arguments: Any)
 def _hold_out(
     table: pd.DataFrame, share: float | None, target: Any, seed: int
 ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-    """The rows to learn from, and those to compare with; both in the table's order.
+    """Split a table into training rows and held-out rows, both in the order of the table.
 
-    Raises UserError if one of them has too few rows, or no target that can be predicted.
+    Raises UserError if a part has too few rows, or if its target cannot be predicted.
     """
     import numpy as np
 
@@ -248,8 +256,8 @@ def _hold_out(
         )
     if target is not None and train.shape[1] < 2:
         raise UserError(f"--target: there is no column beside {str(target)!r} to predict it from")
-    for part in (train, test):
-        if target is not None and part is not None and part[target].isna().all():
+    for subset in (train, test):
+        if target is not None and subset is not None and subset[target].isna().all():
             raise UserError(f"--target: {str(target)!r} is missing in all rows")
     if test is not None:
         hint(

@@ -137,7 +137,7 @@ def test_a_long_run_is_announced_with_the_way_out_and_ended_by_ctrl_c(
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_compare, "_LONG", 0.0)
+    monkeypatch.setattr(_compare, "_LONG_SECONDS", 0.0)
     monkeypatch.setattr(model_selection, "run_comparison", interrupt)
     options = ["--target", "kind", *QUICK, "--device", "cpu"]
     assert main(["compare", "iris.csv", *options]) == 130
