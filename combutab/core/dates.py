@@ -1,4 +1,4 @@
-"""Dates as text: the format that a column has, and the way to datetimes and back."""
+"""Dates as text: find the format of a column, read dates, and write them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-_NAMES = ("%b", "%B", "%^b", "%^B")  # of months; the last two are in capital letters
+_NAMES = ("%b", "%B", "%^b", "%^B")  # names of months; the last two are in capital letters
 DAY_FORMATS = (
     *("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y"),
     *("%m-%d-%Y", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%y", "%m-%d-%y", "%y-%m-%d"),
@@ -55,92 +55,96 @@ _DIRECTIVES = {
 }
 _START = re.compile(rf"\d{{1,4}}[-/. ][\da-zA-Z ]|(?:{_SHORT_NAMES})[a-z]*[- ]\d", re.IGNORECASE)
 _DIRECTIVE = re.compile(r"%\^?[a-zA-Z]")
-_OFFSET = r"([+-]\d\d):?(\d\d)?$"  # from UTC, which %z is; it is written as +01:00
-_MIN_NUMBERS = 20  # different whole numbers that are found to be dates
-_HEAD = 100  # values that most formats are ruled out by
-_N_TRIED = 5  # values whose formats are tried where not all have one
-_LONGEST = 40  # characters of a date
+_OFFSET = r"([+-]\d\d):?(\d\d)?$"  # offset from UTC, as %z reads it; written as +01:00
+_MIN_NUMBERS = 20  # minimum number of distinct integers that are recognized as dates
+_HEAD = 100  # values that are checked first, because they rule most formats out
+_N_TRIED = 5  # values whose formats are tried if not all values are dates
+_LONGEST = 40  # maximum length of a date in characters
 
 
 @cache
 def _pattern(form: str) -> re.Pattern[str]:
-    """What a text of this format looks like; two digits each where the year has two."""
-    parts = dict(_DIRECTIVES)
+    """Build the pattern of a format; if the year has two digits, so have month and day."""
+    patterns = dict(_DIRECTIVES)
     if "%y" in form and "b" not in form.lower():
-        parts |= {"%m": r"\d{2}", "%d": r"\d{2}"}
-    if form in _MONTH_FORMATS:  # else it may be a code
-        parts |= {"%Y": r"(19|20)\d{2}", "%m": r"\d{2}"}
+        patterns |= {"%m": r"\d{2}", "%d": r"\d{2}"}
+    if form in _MONTH_FORMATS:  # other digits may be a code
+        patterns |= {"%Y": r"(19|20)\d{2}", "%m": r"\d{2}"}
     literals = [re.escape(text) for text in _DIRECTIVE.split(form)]
-    directives = [*(parts[directive] for directive in _DIRECTIVE.findall(form)), ""]
+    directives = [*(patterns[directive] for directive in _DIRECTIVE.findall(form)), ""]
     return re.compile("".join(map("".join, zip(literals, directives, strict=True))))
 
 
 def _formats_of(text: str) -> list[str]:
-    """The formats that one text may have."""
+    """List the formats that a text may have."""
     formats = [form for form in _MONTH_FORMATS if _pattern(form).fullmatch(text)]
     for form in DAY_FORMATS if len(text) <= _LONGEST else ():
-        day = _pattern(form).match(text)
-        rest = text[day.end() :] if day else ""
-        if day and not rest:
+        match = _pattern(form).match(text)
+        remainder = text[match.end() :] if match else ""
+        if match and not remainder:
             formats.append(form)
-        elif day and rest[0] in " T":
-            clocks = (clock for clock in _CLOCKS if _pattern(clock).fullmatch(rest[1:]))
-            formats += [f"{form}{rest[0]}{clock}" for clock in clocks]
+        elif match and remainder[0] in " T":
+            clocks = (clock for clock in _CLOCKS if _pattern(clock).fullmatch(remainder[1:]))
+            formats += [f"{form}{remainder[0]}{clock}" for clock in clocks]
     return formats
 
 
 def find_date_format(texts: Iterable[str]) -> str | None:
-    """Find the one format of `DATE_FORMATS` by which all texts are dates.
+    """Find the format of `DATE_FORMATS` that all texts have.
 
-    None if there is none, or if another format would read other dates, as of days that are all
-    below 13.
+    Returns None if the texts have no common format, or if several formats give different dates, as
+    when all days are below 13.
 
     >>> find_date_format(["2024-12-31"]), find_date_format(["22-JUN-2024", "01-MAY-2024"])
     ('%Y-%m-%d', '%d-%^b-%Y')
     >>> print(find_date_format(["01/02/2024", "03/04/2024"]))
     None
     """
-    distinct = list(dict.fromkeys(text.strip() for text in texts))
-    if not distinct or not all(map(_START.match, distinct[:_HEAD])):
+    distinct_texts = list(dict.fromkeys(text.strip() for text in texts))
+    if not distinct_texts or not all(map(_START.match, distinct_texts[:_HEAD])):
         return None
-    column: pd.Series = pd.Series(distinct, dtype=object)
-    readings: dict[str, pd.Series] = {}
-    for form in _formats_of(distinct[0]):
-        if all(map(_pattern(form).fullmatch, distinct)):
+    column: pd.Series = pd.Series(distinct_texts, dtype=object)
+    dates_by_format: dict[str, pd.Series] = {}
+    for form in _formats_of(distinct_texts[0]):
+        if all(map(_pattern(form).fullmatch, distinct_texts)):
             with suppress(ValueError):
-                readings[form] = read_dates(column, form)
-    dates = list(readings.values())
-    if not dates or not all(dates[0].equals(other) for other in dates[1:]):
+                dates_by_format[form] = read_dates(column, form)
+    candidates = list(dates_by_format.values())
+    if not candidates or not all(candidates[0].equals(series) for series in candidates[1:]):
         return None
-    # of months in capital letters the format that restores them
-    return next((form for form in readings if "%^" in form), next(iter(readings)))
+    # for months in capital letters, prefer the format that writes capital letters
+    return next((form for form in dates_by_format if "%^" in form), next(iter(dates_by_format)))
 
 
 def split_dates(texts: Iterable[str]) -> tuple[str | None, list[str]]:
-    """Find the format of dates that most texts have, and the texts that do not have it.
+    """Find the date format that most texts have, and the texts that do not have it.
 
     >>> split_dates(["2024-12-31", "2024-02-30", "2025-01-01", "2025-01-02", "Total"])
     ('%Y-%m-%d', ['2024-02-30', 'Total'])
     """
-    distinct = list(dict.fromkeys(texts))
-    column: pd.Series = pd.Series(distinct, dtype=object)
-    best: tuple[str | None, list[str]] = None, distinct
-    formats = dict.fromkeys(form for text in distinct[:_N_TRIED] for form in _formats_of(text))
+    distinct_texts = list(dict.fromkeys(texts))
+    column: pd.Series = pd.Series(distinct_texts, dtype=object)
+    best: tuple[str | None, list[str]] = None, distinct_texts
+    formats = dict.fromkeys(
+        form for text in distinct_texts[:_N_TRIED] for form in _formats_of(text)
+    )
     for form in formats:
         dates = pd.to_datetime(column, format=form.replace("%^", "%"), errors="coerce", utc=True)
         parsed = dates.notna().tolist()
         pattern = _pattern(form)
-        both = zip(distinct, parsed, strict=True)
-        others = [text for text, is_date in both if not is_date or not pattern.fullmatch(text)]
-        if len(others) < len(best[1]):
-            best = form, others
+        text_is_date = zip(distinct_texts, parsed, strict=True)
+        unmatched = [
+            text for text, is_date in text_is_date if not is_date or not pattern.fullmatch(text)
+        ]
+        if len(unmatched) < len(best[1]):
+            best = form, unmatched
     return best
 
 
 def read_dates(texts: pd.Series, form: str) -> pd.Series:
-    """Read texts of a format as dates, in the time zone that all have, or in UTC if it changes.
+    """Read texts of a format as dates, in their common time zone, or in UTC if it varies.
 
-    Dates that nanoseconds do not reach have seconds or microseconds as the unit.
+    Dates outside the range of nanoseconds have the unit seconds or microseconds.
 
     Raises
     ------
@@ -152,18 +156,18 @@ def read_dates(texts: pd.Series, form: str) -> pd.Series:
     >>> read_dates(pd.Series(["31.12.9999", None]), "%d.%m.%Y").dtype
     dtype('<M8[s]')
     """
-    stripped = texts.str.strip()
-    plain = form.replace("%^", "%")
-    utc = "%z" in form and offsets_differ(stripped)
-    present = stripped.dropna()
-    if "%z" in form and not all(re.search(_OFFSET, text) for text in present):
+    stripped_texts = texts.str.strip()
+    strptime_format = form.replace("%^", "%")
+    to_utc = "%z" in form and offsets_differ(stripped_texts)
+    present_texts = stripped_texts.dropna()
+    if "%z" in form and not all(re.search(_OFFSET, text) for text in present_texts):
         raise ValueError(f"dates without a time zone, which the format {form} has")
     try:
-        return pd.to_datetime(stripped, format=plain, utc=utc)
+        return pd.to_datetime(stripped_texts, format=strptime_format, utc=to_utc)
     except pd.errors.OutOfBoundsDatetime:
         pass
-    codes, distinct = pd.factorize(stripped)
-    moments = [datetime.datetime.strptime(text, plain) for text in distinct]
+    codes, distinct_texts = pd.factorize(stripped_texts)
+    moments = [datetime.datetime.strptime(text, strptime_format) for text in distinct_texts]
     unit = "us" if "%f" in form else "s"
     if "%z" in form:
         moments = [moment.astimezone(datetime.UTC).replace(tzinfo=None) for moment in moments]
@@ -192,9 +196,9 @@ def offsets_differ(texts: pd.Series) -> bool:
 # ---- Times of day and durations, such as 10:18:00 and 2h 5m --------------------------------------
 
 CLOCK_FORMATS = (
-    *(f"{hour}:%M{rest}" for rest in ("", ":%S", ":%S.%f") for hour in ("%H", "%-H")),
-    *(f"{hour}:%M{rest} %p" for rest in ("", ":%S") for hour in ("%I", "%-I")),
-    *(f"%-Hh{gap}{minute}m" for gap in (" ", "") for minute in ("%-M", "%M")),
+    *(f"{hour}:%M{end}" for end in ("", ":%S", ":%S.%f") for hour in ("%H", "%-H")),
+    *(f"{hour}:%M{end} %p" for end in ("", ":%S") for hour in ("%I", "%-I")),
+    *(f"%-Hh{space}{minute}m" for space in (" ", "") for minute in ("%-M", "%M")),
     *("%-Hh %-Mm %-Ss", "%-H h %-M min", "%-H hr %-M min", "%-Mm %-Ss", "%-M min %-S s"),
 )
 """Formats of times of day and durations as text; %-H is an hour without a leading zero."""
@@ -220,35 +224,39 @@ _HALF_DAY = 12 * _MICROSECONDS["H"]
 @cache
 def _clock_pattern(form: str) -> re.Pattern[str]:
     directives = _CLOCK_DIRECTIVE.findall(form)
-    parts = dict(_CLOCK_DIRECTIVES)
+    patterns = dict(_CLOCK_DIRECTIVES)
     if directives[0] == "%-M":
-        parts["%-M"] = _UNPADDED
-    groups = [f"(?P<{each[-1]}>{parts[each]})" for each in directives]
+        patterns["%-M"] = _UNPADDED
+    groups = [f"(?P<{directive[-1]}>{patterns[directive]})" for directive in directives]
     literals = [re.escape(text) for text in _CLOCK_DIRECTIVE.split(form)]
     return re.compile("".join(map("".join, zip(literals, [*groups, ""], strict=True))))
 
 
 def find_clock_format(texts: Iterable[str]) -> str | None:
-    """Find the format of `CLOCK_FORMATS` that all texts have, of which at least two differ.
+    """Find the format of `CLOCK_FORMATS` that all texts have; at least two texts must differ.
 
     >>> find_clock_format(["10:18:00", "9:05:30"]), find_clock_format(["2h 5m", "11h 30m"])
     ('%-H:%M:%S', '%-Hh %-Mm')
     """
-    distinct = list(dict.fromkeys(text.strip() for text in texts))
-    formats = CLOCK_FORMATS if len(distinct) > 1 and distinct[0][:1].isdigit() else ()
-    return next((f for f in formats if all(map(_clock_pattern(f).fullmatch, distinct))), None)
+    distinct_texts = list(dict.fromkeys(text.strip() for text in texts))
+    formats = CLOCK_FORMATS if len(distinct_texts) > 1 and distinct_texts[0][:1].isdigit() else ()
+    return next(
+        (form for form in formats if all(map(_clock_pattern(form).fullmatch, distinct_texts))), None
+    )
 
 
 def read_clocks(texts: pd.Series, form: str) -> pd.Series:
-    """Read texts of a format of `CLOCK_FORMATS` as durations, since midnight of times of day.
+    """Read texts of a format of `CLOCK_FORMATS` as durations; times of day count from midnight.
 
     Raises ValueError if some texts have another format.
 
     >>> read_clocks(pd.Series(["10:18 PM", None]), "%I:%M %p").tolist()
     [Timedelta('0 days 22:18:00'), NaT]
     """
-    codes, distinct = pd.factorize(texts.str.strip())
-    values = np.array([*(_microseconds(text, form) for text in distinct), "NaT"], "timedelta64[us]")
+    codes, distinct_texts = pd.factorize(texts.str.strip())
+    values = np.array(
+        [*(_microseconds(text, form) for text in distinct_texts), "NaT"], "timedelta64[us]"
+    )
     return pd.Series(values[codes].astype("timedelta64[ns]"), texts.index, name=texts.name)
 
 
@@ -274,7 +282,7 @@ def write_clocks(column: pd.Series, form: str) -> pd.Series:
     """
     directives = _CLOCK_DIRECTIVE.findall(form)
     template = _CLOCK_DIRECTIVE.sub("{}", form)
-    first = directives[0][-1]
+    largest_unit = directives[0][-1]
 
     def write(value: pd.Timedelta) -> str:
         microseconds = round(value / pd.Timedelta(1, "us"))
@@ -289,7 +297,7 @@ def write_clocks(column: pd.Series, form: str) -> pd.Series:
                 part = (part - 1) % 12 + 1
             elif unit == "f":
                 part %= 1_000_000
-            elif unit != first:
+            elif unit != largest_unit:
                 part %= 60
             width = 6 if unit == "f" else 1 if "-" in directive else 2
             parts.append(f"{part:0{width}d}")
@@ -300,7 +308,7 @@ def write_clocks(column: pd.Series, form: str) -> pd.Series:
 
 
 def find_number_format(numbers: np.ndarray) -> str | None:
-    """Find the format of dates that are written as whole numbers; None for other numbers.
+    """Find the format of dates that are written as integers; None for other numbers.
 
     >>> find_number_format(np.array([20240100 + day for day in range(1, 32)]))
     '%Y%m%d'
@@ -319,11 +327,11 @@ def find_number_format(numbers: np.ndarray) -> str | None:
 
 
 def read_numbers_as_dates(column: pd.Series, form: str) -> pd.Series:
-    """Whole numbers such as 20241231 as datetimes; raises ValueError if one is no date."""
+    """Read integers such as 20241231 as datetimes; raises ValueError if one is not a date."""
     numbers = column.astype("float64").astype("Int64")
     return pd.to_datetime(numbers.astype("string"), format=form).astype("datetime64[s]")
 
 
 def write_dates_as_numbers(column: pd.Series, form: str) -> pd.Series:
-    """Datetimes as whole numbers such as 20241231."""
+    """Write datetimes as integers such as 20241231."""
     return pd.to_numeric(column.dt.strftime(form)).astype("Int64")

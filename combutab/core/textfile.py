@@ -1,4 +1,4 @@
-"""Files that hold tables: how they are read, their encoding, separator and header; no pandas."""
+"""Read the text of table files, and detect encoding, separator and header; without pandas."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 EXCEL = (".xlsx", ".xlsm")
 EXTENSIONS = (*SEPARATORS, ".parquet", *EXCEL)
 _SEPARATOR_NAMES = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a vertical bar"}
-_SIGNATURES = {  # the first bytes of files that are often met under a wrong name
+_SIGNATURES = {  # the first bytes of files that often have a wrong file ending
     b"PAR1": "a Parquet file: rename it to .parquet",
     b"PK\x03\x04": "a zip archive or a spreadsheet: rename it to .xlsx, or export it as CSV",
     b"\xd0\xcf\x11\xe0": "an old spreadsheet (.xls): save it as .xlsx, or export it as CSV",
     b"\x1f\x8b": "compressed with gzip: rename it to .csv.gz",
 }
-_MARKS = {  # byte order marks; the first four bytes of UTF-32 begin as those of UTF-16
+_MARKS = {  # byte order marks; UTF-32 comes first, because its mark begins like that of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-_HEAD = 1 << 20  # bytes in which the header is, and rows that tell the separator
-_ROWS = 200  # that tell it
-_MIN_SHARE_OF_ROWS = 0.9  # that have as many cells, where the first lines are a title or notes
-_MAX_LINES_ABOVE = 50  # above the header
-_MAX_SHARE_FOREIGN = 0.1  # bytes that are not ASCII in a text of Latin letters with few accents
-_AROUND = 12  # bytes before and after one that cannot be decoded
+_HEAD = 1 << 20  # bytes that are read to detect the header and the separator
+_ROWS = 200  # rows that are read to detect them
+_MIN_SHARE_OF_ROWS = 0.9  # rows with the same number of cells, if the first lines are a title
+_MAX_LINES_ABOVE = 50  # lines above the header
+_MAX_SHARE_FOREIGN = 0.1  # non-ASCII bytes in a text of Latin letters with few accents
+_AROUND = 12  # bytes to show before and after one that cannot be decoded
 _SIMPLE = re.compile(r"[-+]?\d[\d.,:/ T-]*")  # a number, or a date
-# four accented letters or signs in a row are of no language that is written in Latin letters
+# no language in Latin letters has four accented letters or signs in a row
 _NOT_LATIN = re.compile("[\u00a1-\u00aa\u00ac-\u00ba\u00bc-\u00ff]{4}")
-_C1 = re.compile("[\x80-\x9f]")  # no letters in latin-1, and letters in cp1252
+_C1 = re.compile("[\x80-\x9f]")  # control characters in latin-1, letters in cp1252
 
 
 # cp1252 as browsers read it: the five bytes without a letter are control characters
@@ -55,12 +55,12 @@ class TableError(ValueError):
 
 @dataclass(frozen=True)
 class Reading:
-    """How a table is read from its file. What is None is detected.
+    """Settings for reading a table from its file. None means that a setting is detected.
 
     ``header_row`` is the line of the header, from 1, and ``sheet`` the name or number of the sheet
-    of a workbook. ``missing`` are texts that stand for missing values besides the usual marks.
-    ``not_missing`` are usual marks that are values in columns of text. ``value_marks`` has those
-    of each column, where they are known from a table that was read before.
+    of a workbook. ``missing`` lists texts that stand for missing values in addition to the usual
+    marks. ``not_missing`` lists usual marks that are values in text columns. ``value_marks`` maps
+    columns to such marks, if they are known from a table that was read before.
     """
 
     sep: str | None = None
@@ -80,7 +80,7 @@ class Reading:
 
 
 def extension_of(path: Path) -> str:
-    """The ending of a table's file, which is there; raises TableError if no table can be read."""
+    """Find the ending of a table's file; raises TableError if it is unknown or no file exists."""
     name = path.name.lower()
     if not path.exists():
         raise TableError(f"there is no file {path}")
@@ -101,14 +101,14 @@ def check_separator(sep: str) -> str:
     return sep
 
 
-def read_bytes(path: Path, unzip: bool, most: int = -1) -> bytes:
-    """The bytes of a file, or the first ones; raises TableError where it cannot be read."""
+def read_bytes(path: Path, unzip: bool, max_bytes: int = -1) -> bytes:
+    """Read the bytes of a file, or the first ones; raises TableError if it cannot be read."""
     try:
         with path.open("rb") as file:
             if not unzip:
-                return file.read(most)
+                return file.read(max_bytes)
             with gzip.open(file) as unzipped:
-                return unzipped.read(most)
+                return unzipped.read(max_bytes)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise TableError(f"{path} is not a complete gzip file: {error}") from error
     except OSError as error:
@@ -116,19 +116,19 @@ def read_bytes(path: Path, unzip: bool, most: int = -1) -> bytes:
 
 
 def text_of(path: Path, data: bytes, encoding: str, n_lines_above: int = 0) -> str:
-    """Decode a file's bytes from the header on.
+    """Decode the bytes of a file, and return the text from the header on.
 
-    Raises TableError if they are no text in this encoding, or empty.
+    Raises TableError if the bytes are not text in this encoding, or if there is no text.
     """
-    for signature, what in _SIGNATURES.items():
+    for signature, file_type in _SIGNATURES.items():
         if data.startswith(signature):
-            raise TableError(f"{path} is {what}")
+            raise TableError(f"{path} is {file_type}")
     text = _decode(path, data, encoding)
     if not text.strip():
         raise TableError(f"{path} is empty")
     if n_lines_above:
-        above = re.match(rf"(?:[^\r\n]*(?:\r\n|\r|\n)){{{n_lines_above}}}", text)
-        text = "" if above is None else text[above.end() :]
+        lines_above = re.match(rf"(?:[^\r\n]*(?:\r\n|\r|\n)){{{n_lines_above}}}", text)
+        text = "" if lines_above is None else text[lines_above.end() :]
         if not text.strip():
             raise TableError(f"{path} has no text in line {n_lines_above + 1} or below it")
     if re.match(r"sep=.\r?\n", text):
@@ -140,15 +140,15 @@ def text_of(path: Path, data: bytes, encoding: str, n_lines_above: int = 0) -> s
 
 
 def _decode(path: Path, data: bytes, encoding: str) -> str:
-    """Decode the bytes; the error of text in another encoding names it if the bytes tell it."""
+    """Decode the bytes; an error names the encoding that seems to be right, if one does."""
     try:
         codec = codecs.lookup(encoding).name
     except LookupError as error:
         raise TableError(
             f"{encoding!r} is not a known encoding; use a name such as utf-8, cp1252 or latin-1"
         ) from error
-    marked = next((name for mark, name in _MARKS.items() if data.startswith(mark)), None)
-    text, why, position = "", "", None
+    marked_encoding = next((name for mark, name in _MARKS.items() if data.startswith(mark)), None)
+    text, problem, position = "", "", None
     try:
         if codec == "cp1252":
             text = data.decode("latin-1").translate(_CP1252)
@@ -156,54 +156,60 @@ def _decode(path: Path, data: bytes, encoding: str) -> str:
             text = data.decode("utf-8-sig" if codec == "utf-8" else encoding)
     except UnicodeDecodeError as error:
         position = error.start
-        why = f"is not {encoding}: byte 0x{data[position]:02x} at offset {position}"
-    except UnicodeError as error:  # of utf-16 without its mark
-        why = f"is not {encoding}: {error}"
-    if marked is not None and not codec.startswith(("utf-16", "utf-32")):
-        why = f"is {marked.upper()} text"
+        problem = f"is not {encoding}: byte 0x{data[position]:02x} at offset {position}"
+    except UnicodeError as error:  # utf-16 without a byte order mark
+        problem = f"is not {encoding}: {error}"
+    if marked_encoding is not None and not codec.startswith(("utf-16", "utf-32")):
+        problem = f"is {marked_encoding.upper()} text"
     elif "\0" in text:
-        why = "has NUL bytes"
+        problem = "has NUL bytes"
     elif codec == "iso8859-1" and _C1.search(text):
-        why = f"is not {encoding}"
-    if not why:
+        problem = f"is not {encoding}"
+    if not problem:
         return text
-    likely = marked
-    if marked is None or codec.startswith(marked):
-        likely = _likely_encoding(data, codec)
-    if likely is None and b"\0" in data:
+    likely_encoding = marked_encoding
+    if marked_encoding is None or codec.startswith(marked_encoding):
+        likely_encoding = _likely_encoding(data, codec)
+    if likely_encoding is None and b"\0" in data:
         raise TableError(f"{path} has NUL bytes, so it is not a text file; save the table as CSV")
-    is_latin = likely not in ("latin-1", "cp1252") or not _NOT_LATIN.search(data.decode("latin-1"))
-    if likely is not None and is_latin:
-        way_out = f"try encoding={likely!r}"
+    is_latin = likely_encoding not in ("latin-1", "cp1252") or not _NOT_LATIN.search(
+        data.decode("latin-1")
+    )
+    if likely_encoding is not None and is_latin:
+        suggestion = f"try encoding={likely_encoding!r}"
     elif position is not None and _share_foreign(data) <= _MAX_SHARE_FOREIGN:
-        why += f" ({_readings_around(data, position)})"
-        way_out = "try encoding='cp1252', or another one such as mac_roman, shift_jis or cp1251"
+        problem += f" ({_readings_around(data, position)})"
+        suggestion = "try encoding='cp1252', or another one such as mac_roman, shift_jis or cp1251"
     else:
-        way_out = "pass its encoding, such as encoding='shift_jis', 'gbk' or 'cp1251'"
-    raise TableError(f"{path} {why}; {way_out}, or save the file as UTF-8")
+        suggestion = "pass its encoding, such as encoding='shift_jis', 'gbk' or 'cp1251'"
+    raise TableError(f"{path} {problem}; {suggestion}, or save the file as UTF-8")
 
 
 def _share_foreign(data: bytes) -> float:
-    """Share of the bytes that are not ASCII."""
+    """Compute the share of bytes that are not ASCII."""
     return len(data.translate(None, bytes(range(128)))) / len(data)
 
 
 def _readings_around(data: bytes, position: int) -> str:
-    """The text around a byte, as two encodings of Latin letters read it."""
-    before = re.split(rb"[\r\n]", data[max(0, position - _AROUND) : position])[-1]
-    around = before + re.split(rb"[\r\n]", data[position : position + _AROUND])[0]
-    cp1252 = around.decode("latin-1").translate(_CP1252)
-    return f"cp1252 reads {cp1252!r} there, mac_roman {around.decode('mac_roman')!r}"
+    """Show the text around a byte as decoded by two encodings of Latin letters."""
+    bytes_before = re.split(rb"[\r\n]", data[max(0, position - _AROUND) : position])[-1]
+    excerpt = bytes_before + re.split(rb"[\r\n]", data[position : position + _AROUND])[0]
+    cp1252 = excerpt.decode("latin-1").translate(_CP1252)
+    return f"cp1252 reads {cp1252!r} there, mac_roman {excerpt.decode('mac_roman')!r}"
 
 
 def _likely_encoding(data: bytes, codec: str) -> str | None:
-    """The encoding that bytes seem to be of, other than the one that was tried."""
+    """Guess the encoding of the bytes, except the one that was tried."""
     if b"\0" in data:  # every second byte of Latin text in UTF-16
         head = data[:1000]
-        even, odd = head[::2].count(0), head[1::2].count(0)
-        if len(data) % 2 or max(even, odd) < 0.4 * len(head) / 2 or min(even, odd) > 0:
+        n_zeros_even, n_zeros_odd = head[::2].count(0), head[1::2].count(0)
+        if (
+            len(data) % 2
+            or max(n_zeros_even, n_zeros_odd) < 0.4 * len(head) / 2
+            or min(n_zeros_even, n_zeros_odd) > 0
+        ):
             return None
-        name = "utf-16-le" if odd else "utf-16-be"
+        name = "utf-16-le" if n_zeros_odd else "utf-16-be"
         return None if name == codec else name
     for name in ("utf-8", "cp1252" if re.search(rb"[\x80-\x9f]", data) else "latin-1"):
         if codecs.lookup(name).name != codec:
@@ -213,15 +219,16 @@ def _likely_encoding(data: bytes, codec: str) -> str | None:
     return None
 
 
-# ---- What a file's bytes tell: encoding and separator --------------------------------------------
+# ---- Detecting the encoding and the separator ----------------------------------------------------
 
 
-def detect_encoding(data: bytes, known: str | None = None) -> str:
-    """The encoding of a text: UTF-8, UTF-16 or UTF-32 by its mark, else the known one.
+def detect_encoding(data: bytes, known_encoding: str | None = None) -> str:
+    """Detect the encoding of a text.
 
-    If none is known, cp1252 where bytes 0x80 to 0x9f say so, latin-1 where there are none.
-    Bytes that are none of these, or of other letters than Latin ones, are called UTF-8, in which
-    reading them is an error.
+    A byte order mark means UTF-16 or UTF-32. Valid UTF-8 is UTF-8, and other bytes have the
+    ``known_encoding``. Without it, the encoding is cp1252 if there are bytes 0x80 to 0x9f, and
+    latin-1 otherwise. If none of these fit, or if the letters are not Latin, the result is UTF-8,
+    which raises an error on reading.
 
     >>> [detect_encoding(text) for text in ("Größe".encode(), b"Gr\\xf6\\xdfe", b"5 \\x80")]
     ['utf-8', 'latin-1', 'cp1252']
@@ -232,84 +239,100 @@ def detect_encoding(data: bytes, known: str | None = None) -> str:
     with suppress(UnicodeDecodeError):
         data.decode()
         return "utf-8"
-    if known not in (None, "utf-8"):
-        return known
-    likely = None if b"\0" in data else _likely_encoding(data, "utf-8")
-    if likely is None or _NOT_LATIN.search(data.decode(likely)):
+    if known_encoding not in (None, "utf-8"):
+        return known_encoding
+    likely_encoding = None if b"\0" in data else _likely_encoding(data, "utf-8")
+    if likely_encoding is None or _NOT_LATIN.search(data.decode(likely_encoding)):
         return "utf-8"
-    return likely
+    return likely_encoding
 
 
-def detect_separator(text: str, usual: str) -> str:
-    """The separator by which all of the first rows have as many cells as the header, several.
+def detect_separator(text: str, usual_separator: str) -> str:
+    """Detect the separator by which the first rows have the same number of cells, at least two.
 
-    Of two such, the one that leaves more numbers and dates whole; the usual one if there is none.
-    Where lines above the header are in the way, nearly all rows have as many cells.
+    If several separators do, the one that splits fewer numbers and dates is chosen; if none does,
+    the usual one. With lines above the header, only most rows need the same number of cells.
 
     >>> detect_separator("price;n\\n1,5;2\\n10;3\\n", ","), detect_separator("a\\n1\\n", ",")
     (';', ',')
     """
-    whole = len(text) <= _HEAD
-    lines = text[:_HEAD] if whole else text[: text.rfind("\n", 0, _HEAD) + 1]
+    is_complete = len(text) <= _HEAD
+    first_lines = text[:_HEAD] if is_complete else text[: text.rfind("\n", 0, _HEAD) + 1]
     scores: dict[str, tuple[bool, float, bool, int]] = {}
-    likely = usual
-    for separator in (usual, *(mark for mark in _SEPARATOR_NAMES if mark != usual)):
+    likely_separator = usual_separator
+    for separator in (
+        usual_separator,
+        *(mark for mark in _SEPARATOR_NAMES if mark != usual_separator),
+    ):
         with suppress(csv.Error):
-            reader = csv.reader(io.StringIO(lines, newline=""), delimiter=separator)
+            reader = csv.reader(io.StringIO(first_lines, newline=""), delimiter=separator)
             rows = [row for row in itertools.islice(reader, _ROWS) if row]
-            n = len(rows[0]) if rows else 0
-            if n > 1 and likely == usual and separator != usual:
-                likely = separator
-            n_usual, count = Counter(map(len, rows)).most_common(1)[0] if rows else (0, 0)
-            is_regular = n > 1 and count == len(rows)
-            if is_regular or (n_usual > 1 and count >= _MIN_SHARE_OF_ROWS * len(rows)):
+            n_header_cells = len(rows[0]) if rows else 0
+            if (
+                n_header_cells > 1
+                and likely_separator == usual_separator
+                and separator != usual_separator
+            ):
+                likely_separator = separator
+            n_cells, n_rows = Counter(map(len, rows)).most_common(1)[0] if rows else (0, 0)
+            is_regular = n_header_cells > 1 and n_rows == len(rows)
+            if is_regular or (n_cells > 1 and n_rows >= _MIN_SHARE_OF_ROWS * len(rows)):
                 cells = [cell.strip() for row in rows[1:] for cell in row]
-                simple = sum(_SIMPLE.fullmatch(cell) is not None for cell in cells)
-                share = simple / max(1, len(cells))
-                scores[separator] = (is_regular, share, separator == usual, n_usual)
+                n_simple = sum(_SIMPLE.fullmatch(cell) is not None for cell in cells)
+                simple_share = n_simple / max(1, len(cells))
+                scores[separator] = (
+                    is_regular,
+                    simple_share,
+                    separator == usual_separator,
+                    n_cells,
+                )
     regular = [separator for separator, score in scores.items() if score[0]]
-    header = next(iter(csv.reader(io.StringIO(lines, newline=""), delimiter=usual)), [])
+    header = next(
+        iter(csv.reader(io.StringIO(first_lines, newline=""), delimiter=usual_separator)), []
+    )
     if regular or (scores and len(header) == 1):
         return max(scores, key=scores.__getitem__)
-    return likely if len(header) == 1 else usual
+    return likely_separator if len(header) == 1 else usual_separator
 
 
 def read_header(path: Path, reading: Reading) -> list[str] | None:
-    """The columns' names in a table's file; None of a file that is not text.
+    """Read the column names of a text file; None for other files.
 
-    Raises TableError as reading the table does, as far as its first rows tell.
+    Raises TableError if the first rows show that the table cannot be read.
     """
     rows = _first_rows(path, reading)
     if rows is None:
         return None
     header = _header_of(path, rows)
     refuse_repeated_names(str(path), header, header_words(rows))
-    return [name or f"Unnamed: {j}" for j, name in enumerate(header)]  # as pandas calls them
+    return [name or f"Unnamed: {j}" for j, name in enumerate(header)]  # as pandas names them
 
 
 def suggest_header(path: Path, reading: Reading, name: str | None = None) -> str | None:
-    """Say which line of a text file seems to be the header, if it is not the one that was read.
+    """Suggest the line of the header in a text file, if it seems to be another than was read.
 
-    ``name`` is a column that the header must have, if it is known.
+    ``name`` is a column that the header must contain, if it is known.
     """
     rows = _first_rows(path, reading)
     return None if rows is None else header_words(rows, name)
 
 
 def _first_rows(path: Path, reading: Reading) -> list[tuple[int, list[str]]] | None:
-    """The first rows of a text file with the numbers of their lines; None of other files."""
+    """Read the first rows of a text file with their line numbers; None for other files."""
     extension = extension_of(path)
     if extension not in SEPARATORS:
         if not path.stat().st_size:
             raise TableError(f"{path} is empty")
         return None
-    usual = check_separator(SEPARATORS[extension] if reading.sep is None else reading.sep)
+    usual_separator = check_separator(SEPARATORS[extension] if reading.sep is None else reading.sep)
     data = read_bytes(path, extension.endswith(".gz"), _HEAD)
-    if len(data) == _HEAD and not data.startswith(tuple(_MARKS)):  # a letter may be cut
+    if len(data) == _HEAD and not data.startswith(tuple(_MARKS)):  # the last letter may be cut
         data = data[: max(data.rfind(b"\n"), data.rfind(b"\r")) + 1] or data
     encoding = reading.encoding or detect_encoding(data)
     text = text_of(path, data, encoding, reading.n_lines_above)
-    separator = usual if reading.sep is not None else detect_separator(text, usual)
+    separator = (
+        usual_separator if reading.sep is not None else detect_separator(text, usual_separator)
+    )
     try:
         return list(itertools.islice(_numbered_rows(text, separator, reading), _ROWS))
     except csv.Error as error:
@@ -327,7 +350,7 @@ def _numbered_rows(text: str, separator: str, reading: Reading) -> Iterator[tupl
 
 
 def header_words(rows: Sequence[tuple[int, list[str]]], name: str | None = None) -> str | None:
-    """Say which of the first rows seems to be the header, if it is not the first one.
+    """Suggest which of the first rows is the header, if it does not seem to be the first one.
 
     >>> header_words([(1, ["Sales"]), (3, ["day", "n"]), (4, ["3.5.", "7"]), (5, ["4.5.", "8"])])
     'line 3 seems to be the header (day, n); use header_row=3'
@@ -343,29 +366,35 @@ def header_words(rows: Sequence[tuple[int, list[str]]], name: str | None = None)
         return None
     line, row = rows[position]
     names = [cell for cell in row if cell]
-    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-    return f"line {line} seems to be the header ({shown}); use header_row={line}"
+    first_names = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    return f"line {line} seems to be the header ({first_names}); use header_row={line}"
 
 
 def _header_position(rows: list[list[str]]) -> int:
-    """Position of the row that seems to be the header, 0 if it is the first or unclear."""
+    """Find the position of the row that seems to be the header; 0 if first or unclear."""
     for position in range(1, min(_MAX_LINES_ABOVE, len(rows) - 2)):
-        header, below = rows[position], rows[position + 1 :]
+        header, rows_below = rows[position], rows[position + 1 :]
         names = [name for name in header if name]
-        if len(names) < 2 or not _are_names(names) or any(len(r) != len(header) for r in below):
+        if (
+            len(names) < 2
+            or not _are_names(names)
+            or any(len(other_row) != len(header) for other_row in rows_below)
+        ):
             continue
-        columns = [[row[j] for row in below if row[j]] for j in range(len(header))]
+        columns = [[row[j] for row in rows_below if row[j]] for j in range(len(header))]
         numeric = [j for j, column in enumerate(columns) if column and all(map(_is_simple, column))]
         if not numeric or any(column and not header[j] for j, column in enumerate(columns)):
             continue
-        first, *others = rows[:position]
-        n_first = sum(map(bool, first))
-        as_good = n_first == len(names) and _are_names(first)  # a row of units follows the header
+        first_row, *rows_between = rows[:position]
+        n_first = sum(map(bool, first_row))
+        is_first_as_good = n_first == len(names) and _are_names(
+            first_row
+        )  # a row of units follows the header
         are_notes = all(
             len(row) != len(header) or not all(_is_simple(row[j]) for j in numeric)
-            for row in others
+            for row in rows_between
         )
-        if are_notes and not (as_good and position == 1):
+        if are_notes and not (is_first_as_good and position == 1):
             return position
     return 0
 
@@ -382,15 +411,15 @@ def _is_simple(cell: str) -> bool:
 
 
 def check_rows(path: Path, text: str, separator: str, reading: Reading) -> tuple[str, list[str]]:
-    """Refuse what pandas lets pass: short rows are filled, long ones shift the columns.
+    """Raise TableError for rows that are too short or too long, which pandas would accept.
 
-    Returns the text without rows that have no value, and without columns that have no name and no
-    value, and says what was left out.
+    Returns the text without empty rows and without columns that have no name and no value, and
+    notes on the rows and columns that were left out.
     """
-    numbered = _numbered_rows(text, separator, reading)
+    numbered_rows = _numbered_rows(text, separator, reading)
     rows: list[tuple[int, list[str]]] = []
     try:
-        for line, row in itertools.islice(numbered, _ROWS):
+        for line, row in itertools.islice(numbered_rows, _ROWS):
             rows.append((line, row))
         suggestion = header_words(rows)
         header = _header_of(path, rows)
@@ -398,7 +427,7 @@ def check_rows(path: Path, text: str, separator: str, reading: Reading) -> tuple
             _refuse_separator(path, header[0], separator)
         is_regular = all(map(str.strip, header)) and _is_regular(text, separator)
         if not is_regular:
-            rows += numbered
+            rows += numbered_rows
     except csv.Error as error:
         line = rows[-1][0] + 1 if rows else reading.n_lines_above + 1
         raise TableError(f"cannot parse {path}: line {line}: {error}; correct this line") from error
@@ -424,30 +453,30 @@ def _without_empty(
     separator: str,
     suggestion: str | None,
 ) -> tuple[str, list[str]]:
-    """The text without rows and unnamed columns that have no value, and what was left out.
+    """Remove empty rows and empty columns without a name; also return notes on them.
 
     Raises TableError if a row has more or fewer cells than the header.
     """
     header = _header_of(path, rows)
-    filled = {j for j, name in enumerate(header) if name.strip()}
-    start = next(i for i, (_, row) in enumerate(rows) if row is header)
-    n_empty = sum(bool(row) for _, row in rows[:start])
-    present = []
-    for line, row in rows[start + 1 :]:
-        places = [j for j, cell in enumerate(row) if cell.strip()]
-        filled.update(places)
-        if places or (row and len(header) == 1):
-            present.append((line, row))
+    filled_columns = {j for j, name in enumerate(header) if name.strip()}
+    header_position = next(i for i, (_, row) in enumerate(rows) if row is header)
+    n_empty = sum(bool(row) for _, row in rows[:header_position])
+    present_rows = []
+    for line, row in rows[header_position + 1 :]:
+        filled_positions = [j for j, cell in enumerate(row) if cell.strip()]
+        filled_columns.update(filled_positions)
+        if filled_positions or (row and len(header) == 1):
+            present_rows.append((line, row))
         else:
             n_empty += bool(row)
-    columns = sorted(j for j in filled if j < len(header))
-    for line, row in present:
+    columns = sorted(j for j in filled_columns if j < len(header))
+    for line, row in present_rows:
         if len(row) <= columns[-1] or any(map(str.strip, row[len(header) :])):
             raise TableError(
                 f"{path}: line {line} has {len(row)} fields, but the header has {len(header)}; "
                 f"{suggestion or 'correct this line'}"
             )
-    if not n_empty and all(len(row) == len(header) == len(columns) for _, row in present):
+    if not n_empty and all(len(row) == len(header) == len(columns) for _, row in present_rows):
         return text, []
     if text.count('"') % 2:
         raise TableError(f"cannot parse {path}: a quotation mark is not closed")
@@ -455,17 +484,17 @@ def _without_empty(
     n_unnamed = len(header) - len(columns)
     if n_unnamed:
         notes.append(f"{counted(n_unnamed, 'column')} without a name and a value left out")
-    lines = io.StringIO(newline="")
-    writer = csv.writer(lines, delimiter=separator, lineterminator="\r\n")
+    output = io.StringIO(newline="")
+    writer = csv.writer(output, delimiter=separator, lineterminator="\r\n")
     writer.writerow([header[j] for j in columns])
-    writer.writerows([row[j] for j in columns] for _, row in present)
-    return lines.getvalue(), notes
+    writer.writerows([row[j] for j in columns] for _, row in present_rows)
+    return output.getvalue(), notes
 
 
 def _is_regular(text: str, separator: str) -> bool:
-    """Tell from counts alone, several times faster than by parsing, that all rows are as long.
+    """Tell whether all rows have the same number of separators, without parsing them.
 
-    Rows without a value are not regular.
+    Counting is several times faster. A text with empty rows is not regular.
     """
     if '"' in text or "\r" in text.replace("\r\n", ""):
         return False
@@ -475,24 +504,28 @@ def _is_regular(text: str, separator: str) -> bool:
 
 
 def _refuse_separator(path: Path, header: str, separator: str) -> None:
-    counts = {other: header.count(other) for other in _SEPARATOR_NAMES if other != separator}
-    likely = max(counts, key=counts.__getitem__)
-    if counts[likely]:
+    counts = {
+        candidate: header.count(candidate)
+        for candidate in _SEPARATOR_NAMES
+        if candidate != separator
+    }
+    likely_separator = max(counts, key=counts.__getitem__)
+    if counts[likely_separator]:
         raise TableError(
             f"{path} has only one column when split at "
             f"{_SEPARATOR_NAMES.get(separator, repr(separator))}; the separator seems to be "
-            f"{_SEPARATOR_NAMES[likely]}; use sep={likely!r}"
+            f"{_SEPARATOR_NAMES[likely_separator]}; use sep={likely_separator!r}"
         )
 
 
 def refuse_repeated_names(where: str, names: list[str], suggestion: str | None = None) -> None:
-    """Raise TableError if columns share a name; ``suggestion`` is a way out, if one is known."""
+    """Raise TableError if columns share a name; ``suggestion`` is a fix, if one is known."""
     repeated = [name for name, count in Counter(names).items() if count > 1 and name.strip()]
     if repeated:
         is_missing = all(map(_reads_as_number, repeated))
-        way_out = suggestion or ("is the header missing?" if is_missing else "rename them")
-        named = ", ".join(map(repr, repeated))
-        raise TableError(f"{where} has more than one column named {named}; {way_out}")
+        fix = suggestion or ("is the header missing?" if is_missing else "rename them")
+        name_list = ", ".join(map(repr, repeated))
+        raise TableError(f"{where} has more than one column named {name_list}; {fix}")
 
 
 def _reads_as_number(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""What MLflow asks of a flavour: to save, to log, to load, and to predict."""
+"""Functions that MLflow requires of a flavour: save, log, load and predict."""
 
 from __future__ import annotations
 
@@ -22,71 +22,73 @@ def save_model(model: Any, path: str | os.PathLike[str], **options: Any) -> None
     Parameters
     ----------
     model : estimator
-        A fitted one of ours.
+        A fitted estimator of combutab.
     path : str or path
-        A folder, which is not there yet.
+        A folder that does not exist yet.
     **options
-        As of ``mlflow.pyfunc.save_model``: ``signature``, ``input_example``, ``metadata``, ...
+        Options of ``mlflow.pyfunc.save_model``: ``signature``, ``input_example``, ``metadata``, ...
 
     Raises
     ------
     ImportError
         If MLflow is not installed.
     ValueError
-        If the estimator cannot be saved without code (a custom activation, say).
+        If the estimator cannot be saved without code, such as one with a custom activation.
 
     Notes
     -----
-    The folder holds the estimator's own file (safetensors) and MLflow's text, and no pickle. With
-    a signature, ``predict`` takes ``params={"method": "predict_proba"}`` for probabilities.
+    The folder holds the estimator in a safetensors file and MLflow's text files, and no pickle.
+    With a signature, ``predict`` takes ``params={"method": "predict_proba"}`` for probabilities.
     """
     mlflow = _mlflow()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / _FILE
         model.save(file)
         mlflow.pyfunc.save_model(
-            path=os.fspath(path), data_path=str(file), **_made(mlflow, options)
+            path=os.fspath(path), data_path=str(file), **_complete_options(mlflow, options)
         )
 
 
 def log_model(model: Any, name: str, **options: Any) -> Any:
-    """Log a fitted estimator to the active run, or a new one.
+    """Log a fitted estimator to the active run, or to a new run.
 
     Parameters
     ----------
     model : estimator
-        A fitted one of ours.
+        A fitted estimator of combutab.
     name : str
-        Of the model in the run.
+        Name of the model in the run.
     **options
-        As of ``mlflow.pyfunc.log_model``: ``signature``, ``registered_model_name``, ...
+        Options of ``mlflow.pyfunc.log_model``: ``signature``, ``registered_model_name``, ...
 
     Returns
     -------
     mlflow.models.model.ModelInfo
-        Its ``model_uri`` is what ``load_model`` takes.
+        Pass its ``model_uri`` to ``load_model``.
 
     Raises
     ------
     ImportError
         If MLflow is not installed.
     ValueError
-        As of ``save_model``.
+        If ``save_model`` would raise it.
     """
     mlflow = _mlflow()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / _FILE
         model.save(file)
-        return mlflow.pyfunc.log_model(name=name, data_path=str(file), **_made(mlflow, options))
+        return mlflow.pyfunc.log_model(
+            name=name, data_path=str(file), **_complete_options(mlflow, options)
+        )
 
 
 def load_model(model_uri: str) -> Any:
-    """Load the estimator itself from what ``save_model`` or ``log_model`` wrote.
+    """Load an estimator that ``save_model`` or ``log_model`` wrote.
 
     Parameters
     ----------
     model_uri : str
-        A folder, or a URI of MLflow's such as ``runs:/.../name`` or ``models:/name/1``.
+        A folder, or a URI of MLflow such as ``runs:/.../name`` or ``models:/name/1``.
 
     Returns
     -------
@@ -97,7 +99,7 @@ def load_model(model_uri: str) -> Any:
     ImportError
         If MLflow is not installed.
     ValueError
-        If it holds no estimator of ours.
+        If it holds no estimator of combutab.
     """
     mlflow = _mlflow()
     folder = Path(mlflow.artifacts.download_artifacts(model_uri))
@@ -116,37 +118,37 @@ def _mlflow() -> Any:
     return mlflow
 
 
-def _made(mlflow: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """What else MLflow is told: who loads the file, what it needs, and what predict takes."""
-    made = {"loader_module": "combutab.mlflow", **options}
+def _complete_options(mlflow: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Add the loader, the requirements and the parameters of ``predict`` to MLflow's options."""
+    complete_options = {"loader_module": "combutab.mlflow", **options}
     if not {"pip_requirements", "extra_pip_requirements", "conda_env"} & set(options):
-        made["pip_requirements"] = [f"combutab=={__version__}"]
+        complete_options["pip_requirements"] = [f"combutab=={__version__}"]
     signature = options.get("signature")
     if signature is not None and signature.params is None:
         schema = mlflow.types.schema
         method = schema.ParamSpec("method", schema.DataType.string, _METHODS[0])
-        made["signature"] = mlflow.models.ModelSignature(
+        complete_options["signature"] = mlflow.models.ModelSignature(
             signature.inputs, signature.outputs, schema.ParamSchema([method])
         )
-    return made
+    return complete_options
 
 
-class _Served:
-    """A fitted estimator as MLflow asks it."""
+class _ServedEstimator:
+    """A fitted estimator with the ``predict`` that MLflow calls."""
 
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
 
     def predict(self, X: Any, params: dict[str, Any] | None = None) -> Any:
-        """Predictions, or what another method gives that ``params`` names."""
+        """Predict with the method that ``params`` names, by default ``predict``."""
         method = (params or {}).get("method", _METHODS[0])
         if method not in _METHODS or not hasattr(self.estimator, method):
-            known = [name for name in _METHODS if hasattr(self.estimator, name)]
-            raise ValueError(f"method must be one of {known}, got {method!r}")
-        answer: np.ndarray = getattr(self.estimator, method)(X)
-        return answer
+            methods = [name for name in _METHODS if hasattr(self.estimator, name)]
+            raise ValueError(f"method must be one of {methods}, got {method!r}")
+        predictions: np.ndarray = getattr(self.estimator, method)(X)
+        return predictions
 
 
-def _load_pyfunc(path: str) -> _Served:
-    """What MLflow calls with the file that was saved."""
-    return _Served(load(path))
+def _load_pyfunc(path: str) -> _ServedEstimator:
+    """Load the saved file; MLflow calls this function."""
+    return _ServedEstimator(load(path))
