@@ -56,12 +56,13 @@ combutab.preprocessing: CIRCLE_STEPS QUARTERS
     CategoryColumn ColumnForm ColumnKind EncodedTable IdentifierColumn
     Identifiers IncompleteTable ModeEncoder ModeTable Moments NumberColumn OddColumn
     OddColumnWarning ParquetParts ParquetTable Paths RowGroup RowLayout RowSpan RunningMoments Span
-    TableEncoder TableSchema TargetError UnlearnedWarning append_cells as_numpy as_pandas
+    Table TableEncoder TableSchema TargetError UnlearnedWarning append_cells as_numpy
+    as_pandas as_table
     binary_unit calendar_phases check_date_features column_kind expecting_later_rows
     fill_polars find_forms find_identifiers find_text_form given_categories given_identifiers
     given_numbers infer_task
     is_polars join_bins may_miss merge_bins occupied missing_codes odd_columns parquet_parts
-    plain_labels polars_cells put_cells read_amounts read_numbers read_schema refuse_cells
+    plain_labels polars_cells put_cells read_amounts read_numbers read_table refuse_cells
     refuse_large rows_needed to_ticks
 combutab.reports: Finding ModelReport SyntheticEvaluation evaluate_synthetic render_report
     report_model write_report

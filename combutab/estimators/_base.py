@@ -70,8 +70,8 @@ from combutab.preprocessing import (
     TableEncoder,
     as_numpy,
     as_pandas,
+    as_table,
     expecting_later_rows,
-    is_polars,
     refuse_cells,
 )
 from combutab.training import (
@@ -209,7 +209,8 @@ def _checked_table(X: Any, y: Any, estimator: str) -> Any:
         raise ValueError(
             f"This {estimator} estimator requires y to be passed, but the target y is None."
         )
-    X = _indexable(X)
+    _refuse_path(X)
+    X = as_table(X)
     if getattr(X, "ndim", 2) > 2:
         raise ValueError(f"Found array with dim {X.ndim}, while {estimator} needs rows and columns")
     refuse_cells(X)
@@ -224,22 +225,13 @@ def _checked_table(X: Any, y: Any, estimator: str) -> Any:
     return X
 
 
-def _indexable(X: Any) -> Any:
-    """Convert sparse formats, pyarrow tables and others whose rows cannot be selected."""
+def _refuse_path(X: Any) -> None:
     first = X[0] if isinstance(X, list | tuple) and X else X
     if isinstance(first, str | os.PathLike) and (first is X or str(first).endswith(".parquet")):
         raise ValueError(
             f"fit takes a table, got the path {str(first)!r}: read it first (pandas.read_parquet), "
             "or use fit_parquet of MLPClassifier or MLPRegressor, which reads it in parts"
         )
-    is_polars(X)  # raises the error about lazy frames
-    if scipy.sparse.issparse(X):
-        return X.tocsr()
-    if type(X).__module__.startswith("pyarrow"):
-        return X.to_pandas()
-    if X is None or hasattr(X, "__getitem__") or hasattr(X, "iloc"):
-        return X
-    return np.asarray(X)
 
 
 def _checked_weight(sample_weight: Any, n_rows: int) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-from combutab.preprocessing import ColumnKind, as_pandas, column_kind, find_text_form
+from combutab.preprocessing import ColumnKind, Table, column_kind, find_text_form
 
 # ---- The values of a column as floats, datetimes or categories, whatever dtype holds them --------
 
@@ -412,37 +412,16 @@ def _is_unnamed(table: Any) -> bool:
     return isinstance(table, np.ndarray | list | tuple)
 
 
-def _as_named_frame(table: Any, name: str) -> pd.DataFrame:
+def _as_named_frame(X: Any, name: str) -> pd.DataFrame:
     """A DataFrame with unique names and at least a row and a column; positions for an array."""
-    frame = as_pandas(table, name)
-    if _is_unnamed(frame):
-        frame = _from_array(frame, name)
-    if not isinstance(frame, pd.DataFrame):
-        raise TypeError(
-            f"{name} must be a DataFrame of pandas or polars, an array or a list of rows, got a "
-            f"{type(table).__name__}; convert it to one of those"
-        )
-    if not frame.columns.is_unique:
-        twice = list(dict.fromkeys(frame.columns[frame.columns.duplicated()].tolist()))
-        raise ValueError(f"{name} has duplicate column names: {twice}; rename or drop them")
-    if 0 in frame.shape:
-        n_rows, n_columns = frame.shape
-        raise ValueError(
-            f"{name} has {n_rows} rows and {n_columns} columns; at least one of each is needed"
-        )
-    return frame
-
-
-def _from_array(table: Any, name: str) -> pd.DataFrame:
-    # numpy would turn the numbers of a row that holds text into text
-    array: Any = table if isinstance(table, np.ndarray) else np.array(table, dtype=object)
-    if array.ndim != 2 or array.dtype.names:
-        raise ValueError(f"{name} must have the shape (n_rows, n_columns), got {array.shape}")
-    if isinstance(array, np.ma.MaskedArray):
+    if isinstance(X, np.ma.MaskedArray):
         missing: Any = None
-        array = np.where(np.ma.getmaskarray(array), missing, array.data)
-    frame = pd.DataFrame(array)
-    return frame.infer_objects() if array.dtype == object else frame
+        X = np.where(np.ma.getmaskarray(X), missing, X.data)
+    elif isinstance(X, list | tuple):
+        X = np.array(X, dtype=object)  # booleans in a row with numbers stay booleans
+    table = Table(X, name)
+    table.refuse_empty()
+    return table.frame() if table.names is not None else table.frame().infer_objects()
 
 
 def _check_columns(

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_consistent_length
 from combutab.core.rng import Stream, fold_in, seed_from
 from combutab.core.scorers import make_target_scorer, scorer_name
 from combutab.core.text import known_instead
-from combutab.preprocessing import ColumnKind, column_kind
+from combutab.preprocessing import ColumnKind, Table, column_kind
 
 # ---- Columns: kinds, scales, categories, and new values in the same dtype ------------------------
 
@@ -497,9 +497,11 @@ def robustness(
     if not isinstance(estimator, Mapping):
         estimator = {type(estimator).__name__: estimator}
     models = dict(estimator)
-    table, is_array = _as_table(X_test, "X_test")
+    test_table = Table(X_test, "X_test")
+    test_table.refuse_empty()
+    table, is_array = test_table.frame(), test_table.names is None
     check_consistent_length(table, y_test)
-    reference = table if X_reference is None else _as_table(X_reference, "X_reference")[0]
+    reference = table if X_reference is None else Table(X_reference, "X_reference").frame()
     corrupter = Corrupter(reference, categorical, random_state)
     corrupter.check_same_columns(table)
     names, levels = corrupter.select_corruptions(corruptions), sort_severities(severities)
@@ -545,23 +547,6 @@ def _make_scorer(model: Any, scoring: Any, y: Any) -> Callable[..., float]:
         return make_target_scorer(scoring, np.asarray(y), task)
     scorer: Callable[..., float] = check_scoring(model, scoring=scoring)
     return scorer
-
-
-def _as_table(X: Any, name: str) -> tuple[pd.DataFrame, bool]:
-    """Return a DataFrame, and whether the input was an array."""
-    if isinstance(X, pd.DataFrame):
-        table, is_array = X, False
-    elif isinstance(X, np.ndarray) and X.ndim == 2:
-        table, is_array = pd.DataFrame(X), True
-    else:
-        shape = f" of shape {X.shape}" if isinstance(X, np.ndarray) else ""
-        raise TypeError(
-            f"{name} must be a pandas DataFrame or a 2-D array, got {type(X).__name__}{shape}; "
-            "convert it, by its to_pandas() say"
-        )
-    if not len(table):
-        raise ValueError(f"{name} has no rows")
-    return table, is_array
 
 
 @contextmanager

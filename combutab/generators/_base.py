@@ -73,7 +73,7 @@ from combutab.generators._training import (
     make_spans,
     share,
 )
-from combutab.generators.constraints import CONSTRAINTS, Constraint, read_columns, refuse_broken
+from combutab.generators.constraints import CONSTRAINTS, Constraint, refuse_broken
 from combutab.generators.sampling import (
     FREE,
     NetworkT,
@@ -93,6 +93,7 @@ from combutab.preprocessing import (
     ColumnForm,
     ModeEncoder,
     Paths,
+    Table,
     as_numpy,
     as_pandas,
     find_forms,
@@ -548,7 +549,7 @@ class BaseGenerator(
                 X.refuse_broken(constraints)
             return learned, X.extend(learned)
         try:
-            columns, X = read_columns(X), as_pandas(X)
+            columns, X = Table(X).columns_by_name(), as_pandas(X)
         except ValueError:
             if constraints:
                 raise

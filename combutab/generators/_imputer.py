@@ -9,7 +9,6 @@ from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import pandas as pd
 from sklearn.base import (
     BaseEstimator,
     OneToOneFeatureMixin,
@@ -19,14 +18,13 @@ from sklearn.base import (
 )
 from sklearn.linear_model import BayesianRidge
 from sklearn.utils._param_validation import HasMethods, Interval
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from combutab.core.rng import Stream, fold_in, seed_from
 from combutab.core.tasks import CallbackSupport, fit_task
 from combutab.generators._imputing import decode_numbers, warn_of_empty_columns
-from combutab.generators._resampling import rows_as_array
 from combutab.generators._tabflow import TabFlow
-from combutab.preprocessing import IncompleteTable, ModeTable, NumberColumn, as_numpy, as_pandas
+from combutab.preprocessing import IncompleteTable, ModeTable, NumberColumn, read_table
 
 # ---- Conditional means of missing cells: a generator's, corrected by linear regressions ----------
 
@@ -300,13 +298,7 @@ class TabFlowImputer(CallbackSupport, OneToOneFeatureMixin, TransformerMixin, Ba
 
     def _read(self, X: Any, *, reset: bool) -> Any:
         """Check the columns' names and number as scikit-learn does; cells are for the generator."""
-        X = as_numpy(as_pandas(X))
-        if isinstance(X, pd.DataFrame):
-            validate_data(self, X, skip_check_array=True, reset=reset)
-            return X
-        if isinstance(X, list | tuple):
-            X = rows_as_array(X)
-        return validate_data(self, X, dtype=None, ensure_all_finite=False, reset=reset)
+        return read_table(self, X, reset=reset, accept_sparse=False).data
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "generator_")

@@ -16,7 +16,7 @@ from combutab.generators._relations import Columns, PartialRows
 from combutab.generators._rules import Rules
 from combutab.generators.completion import Completion, DrawnRows, report_shortfall
 from combutab.generators.conditions import write_column
-from combutab.generators.constraints import read_columns, refuse_broken
+from combutab.generators.constraints import refuse_broken
 from combutab.generators.sampling import (
     FREE,
     DirectSampler,
@@ -32,6 +32,7 @@ from combutab.preprocessing import (
     IncompleteTable,
     ModeEncoder,
     NumberColumn,
+    Table,
     as_pandas,
     fill_polars,
     is_polars,
@@ -57,7 +58,7 @@ class MissingCells:
         self.values, self.codes = encoded.values, encoded.codes
         if not rules:
             return
-        columns, rows = read_columns(extended), self.table.rows
+        columns, rows = Table(extended).columns_by_name(), self.table.rows
         refuse_broken(rules.constraints, rules.names, [columns], "the table", partial=True)
         complete_rows = np.setdiff1d(np.arange(len(self.table.missing)), rows)
         self._complete_rows = {n: column.iloc[complete_rows] for n, column in columns.items()}

@@ -24,9 +24,9 @@ from combutab.generators._relations import (
     are_integers,
     subtract_columns,
 )
-from combutab.generators.constraints import Constraint, read_columns
+from combutab.generators.constraints import Constraint
 from combutab.generators.expressions import as_floats, as_operand
-from combutab.preprocessing import NumberColumn, as_pandas, find_identifiers, to_ticks
+from combutab.preprocessing import NumberColumn, Table, as_pandas, find_identifiers, to_ticks
 
 _REPEATED = 0.05  # of the rows, in which a column has the value of another one
 _BEYOND_CHANCE = 25  # times as often as if one column were shuffled
@@ -134,7 +134,7 @@ class LearnedColumns:
         if not self.added:
             return X
         X = as_pandas(X)
-        columns = read_columns(X)
+        columns = Table(X).columns_by_name()
         if not len(X) or any(name not in columns for name in self.names):
             return X  # the encoder raises the error
         new = {name: self.compute(name, columns) for name in self.added}

@@ -13,8 +13,8 @@ import pandas as pd
 from combutab.core.text import RESERVE, check_limit, parse_bytes
 from combutab.generators._learned_columns import LearnedColumns, row_step
 from combutab.generators._relations import Columns
-from combutab.generators.constraints import Constraint, read_columns, refuse_broken
-from combutab.preprocessing import ModeEncoder, ModeTable, ParquetTable, Paths, RowLayout
+from combutab.generators.constraints import Constraint, refuse_broken
+from combutab.preprocessing import ModeEncoder, ModeTable, ParquetTable, Paths, RowLayout, Table
 
 _ROWS = 1 << 16  # read at a time, at most
 _FEWEST = 1 << 12  # and at least
@@ -74,12 +74,12 @@ class ParquetSource:
 
     def header(self) -> dict[Any, pd.Series]:
         """The columns without rows, with their dtypes."""
-        return read_columns(self._table.header(self._columns))
+        return Table(self._table.header(self._columns)).columns_by_name()
 
     def refuse_broken(self, constraints: Sequence[Constraint]) -> None:
         """Raise an error that names the rows that break a constraint."""
         parts = self._table.frames(self._columns, _ROWS)
-        columns = (read_columns(part) for _, part in parts)
+        columns = (Table(part).columns_by_name() for _, part in parts)
         refuse_broken(constraints, self._columns, columns, "the files")
 
     def extend(self, learned: LearnedColumns) -> ParquetSource:
@@ -93,7 +93,8 @@ class ParquetSource:
         """At most ``max_rows`` evenly spaced rows."""
         step = row_step(len(self), max_rows)
         parts = self._table.frames(self._columns, _ROWS)
-        return read_columns(pd.concat([part.iloc[-first % step :: step] for first, part in parts]))
+        rows = pd.concat([part.iloc[-first % step :: step] for first, part in parts])
+        return Table(rows).columns_by_name()
 
     def fit(self, encoder: ModeEncoder) -> ModeEncoder:
         """Fit an encoder, with one whole column at a time in memory.

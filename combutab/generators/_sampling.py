@@ -26,7 +26,7 @@ from combutab.generators.conditions import (
     write_each,
     write_others,
 )
-from combutab.generators.constraints import read_columns, refuse_broken
+from combutab.generators.constraints import refuse_broken
 from combutab.generators.sampling import (
     NetworkT,
     RowWriter,
@@ -37,6 +37,7 @@ from combutab.generators.shares import ColumnShares, draw_shares, given_values, 
 from combutab.preprocessing import (
     IdentifierColumn,
     ModeEncoder,
+    Table,
     as_pandas,
     parquet_parts,
     put_cells,
@@ -253,7 +254,7 @@ class Sampling(Generic[NetworkT]):
         completion = sampler.completion(fixed, groups)
         if completion is not None:
             for rows in self._existing_rows:
-                completion.use_columns(read_columns(self.rules_.forms.read(rows)))
+                completion.use_columns(Table(self.rules_.forms.read(rows)).columns_by_name())
         if shares:
             drawn = draw_shares(sampler, n, shares, conditions, key, max_tries, completion)
         else:
@@ -330,7 +331,7 @@ class Sampling(Generic[NetworkT]):
                 written[name] = put_cells(column, column.isna().to_numpy(), new)
                 has_identifiers = True
         if rules:
-            parts = [read_columns(conditions)]
+            parts = [Table(conditions).columns_by_name()]
             refuse_broken(rules.constraints, rules.names, parts, "conditions", partial=True)
             rules.refuse_more_each(conditions)
             patterns = rules.restrict_each(patterns)

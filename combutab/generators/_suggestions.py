@@ -21,10 +21,9 @@ from combutab.generators.constraints import (
     OneOf,
     Sum,
     Unique,
-    read_columns,
 )
 from combutab.generators.expressions import as_operand, count_decimals, equal_numbers
-from combutab.preprocessing import find_identifiers
+from combutab.preprocessing import Table, find_identifiers
 
 _MIN_BROKEN = 20  # rows that would break a constraint, were its columns independent
 _MAX_COLUMNS = 100  # of numbers whose sums and products are looked through
@@ -96,7 +95,7 @@ def suggest_constraints(X: Any, *, min_support: int = 30) -> Suggestions:
     """
     if min_support < 1:
         raise ValueError(f"min_support must be at least 1, got {min_support}")
-    columns = read_columns(X)
+    columns = Table(X).columns_by_name()
     columns = {
         name: column
         for name, column in columns.items()
@@ -110,7 +109,7 @@ def suggest_constraints(X: Any, *, min_support: int = 30) -> Suggestions:
     for kind in (finder.one_hot, finder.nulls, finder.unique):
         for constraint, n_rows in kind(list(candidates)):
             candidates[constraint] = n_rows
-    all_columns = read_columns(X)
+    all_columns = Table(X).columns_by_name()
     valid = {c: n for c, n in candidates.items() if c.holds(all_columns).all()}
     return Suggestions(valid, valid.values())
 

@@ -36,7 +36,7 @@ from combutab.generators.expressions import (
     is_number,
     subtract,
 )
-from combutab.preprocessing import IdentifierColumn, NumberColumn, as_numpy, as_pandas
+from combutab.preprocessing import IdentifierColumn, NumberColumn, Table
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt,
@@ -45,23 +45,6 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,
 }
 _LAST_BITS = 2**20
-
-
-def read_columns(X: Any) -> dict[Any, pd.Series]:
-    """The columns of a table by name, or by position in an array.
-
-    Raises ValueError if it is no table.
-    """
-    X = as_pandas(as_numpy(X))
-    if not isinstance(X, pd.DataFrame):
-        array = np.asarray(X)
-        if array.ndim != 2:
-            raise ValueError(f"X must have the shape (n_rows, n_columns), got {array.shape}")
-        return {j: pd.Series(array[:, j]).infer_objects() for j in range(array.shape[1])}
-    if not X.columns.is_unique:
-        twice = list(dict.fromkeys(X.columns[X.columns.duplicated()]))
-        raise ValueError(f"X has duplicate column names: {twice}; rename or drop the copies")
-    return {name: column.reset_index(drop=True) for name, column in X.items()}
 
 
 def find_column(name: Any, columns: Iterable[Any]) -> Any:
@@ -150,7 +133,7 @@ class Constraint(ABC):
         ValueError
             If X lacks a column, or the constraint does not apply to the kind of a column.
         """
-        columns = read_columns(X)
+        columns = Table(X).columns_by_name()
         self.find_columns(columns)
         return self.holds(columns)
 

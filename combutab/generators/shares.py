@@ -31,9 +31,14 @@ from combutab.generators.conditions import (
     read_values,
     span_of,
 )
-from combutab.generators.constraints import read_columns
 from combutab.generators.sampling import Encoded, Sampler, join
-from combutab.preprocessing import CategoryColumn, IdentifierColumn, ModeEncoder, NumberColumn
+from combutab.preprocessing import (
+    CategoryColumn,
+    IdentifierColumn,
+    ModeEncoder,
+    NumberColumn,
+    Table,
+)
 
 _TOLERANCE = 1e-9  # for shares that add up to 1
 _PILOT = 5000  # rows that show which combinations of several columns occur, at least
@@ -492,7 +497,7 @@ def _draw_combinations(
         _refuse_shares(shares, counts, cells, len(codes))
     unique = UniqueValues.empty(len(codes), 0)
     if completion is not None:
-        unique = completion.unique_values(read_columns(table), len(codes))
+        unique = completion.unique_values(Table(table).columns_by_name(), len(codes))
     parts = []
     for c, count in enumerate(n_rows.tolist()):
         rows = valid[cell_of_row.reshape(-1) == c]

@@ -38,11 +38,14 @@ from combutab.preprocessing._parquet import (
     parquet_parts,
 )
 from combutab.preprocessing._tables import (
+    Table,
     as_numpy,
     as_pandas,
+    as_table,
     fill_polars,
     is_polars,
     polars_cells,
+    read_table,
     refuse_cells,
 )
 from combutab.preprocessing.amounts import read_amounts
@@ -68,7 +71,6 @@ from combutab.preprocessing.modes import (
     missing_codes,
     occupied,
     put_cells,
-    read_schema,
     to_ticks,
 )
 
@@ -96,6 +98,7 @@ __all__ = [
     "RowSpan",
     "RunningMoments",
     "Span",
+    "Table",
     "TableEncoder",
     "TableSchema",
     "TargetError",
@@ -103,6 +106,7 @@ __all__ = [
     "append_cells",
     "as_numpy",
     "as_pandas",
+    "as_table",
     "binary_unit",
     "calendar_phases",
     "check_date_features",
@@ -129,7 +133,7 @@ __all__ = [
     "put_cells",
     "read_amounts",
     "read_numbers",
-    "read_schema",
+    "read_table",
     "refuse_cells",
     "refuse_large",
     "rows_needed",

@@ -1,10 +1,11 @@
-"""One reading of every kind of table: counted, named, and given out by column."""
+"""Table, the one reader of tables in any container, and conversions from and to containers."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -296,42 +297,107 @@ def _tolerance(dtype: np.dtype) -> float:
     return float(4 * np.finfo(np.float32).eps if single else 16 * np.finfo(np.float64).eps)
 
 
-# ---- One reading of every kind of table: counted, named, and given out by column -----------------
+# ---- The one reader of tables --------------------------------------------------------------------
 
 
 class Table:
-    """A table read by columns; the input itself is never changed.
+    """A table in any container, read by columns; the container is never changed.
 
     Parameters
     ----------
-    data : DataFrame, 2-D array of any dtype, or sparse matrix
+    X : DataFrame of pandas, polars or pyarrow, 2-D array, sparse matrix, or list of rows
+        An array can be of NumPy, torch, or the array API standard.
+    name : str, default="X"
+        Name of the table in error messages.
+    accept_sparse : bool, default=False
+        Whether X can be a sparse matrix.
+
+    Attributes
+    ----------
+    data : DataFrame, ndarray or sparse matrix
+        The table in pandas, NumPy or scipy.
+    n_rows, n_columns : int
+    names : list or None
+        Names of the columns; None if X is an array.
+
+    Raises
+    ------
+    TypeError
+        If X is not a table, is a lazy frame or a masked array without numbers, or is sparse and
+        this is not accepted.
+    ValueError
+        If X does not have two dimensions, has duplicate column names or complex numbers, or is a
+        structured array.
+
+    Examples
+    --------
+    >>> table = Table([["Rome", 1], ["Oslo", 2]])
+    >>> table.n_rows, table.names, table.column(0).tolist()
+    (2, None, ['Rome', 'Oslo'])
     """
 
-    def __init__(self, data: Any) -> None:
-        self.n_rows, self.n_columns = data.shape
-        self.names: list[Any] | None = None
-        self._columns: list[pd.Series] = []
-        self._factors: dict[int, Factors] = {}
-        self._uniform: Any = None  # numbers or booleans of one dtype, in two dimensions
+    def __init__(self, X: Any, name: str = "X", *, accept_sparse: bool = False) -> None:
+        data, columns, names = as_table(X, name), [], None
         if isinstance(data, pd.DataFrame):
-            self.names = list(data.columns)
-            self._columns = [column for _, column in data.items()]  # a third of the time of iloc
-            dtypes = set(data.dtypes)
-            if len(dtypes) == 1 and all(isinstance(d, np.dtype) for d in dtypes):
-                kinds = {d.kind for d in dtypes}
-                # an array with names, without a step for each column
-                self._uniform = data.to_numpy() if kinds <= set("biuf") else None
+            names = list(data.columns)
+            columns = [column for _, column in data.items()]  # a third of the time of iloc
         elif scipy.sparse.issparse(data):
-            _refuse_too_large(self.n_rows, self.n_columns)
-            self._uniform = data.tocsr()
-        elif data.dtype.kind == "c":
-            raise_complex("X")
-        elif data.dtype.kind in "biuf":
-            self._uniform = data
+            if not accept_sparse:
+                raise TypeError(f"{name} is a sparse matrix; pass {name}.toarray(), or a DataFrame")
+            _refuse_too_large(*data.shape)
         else:
-            self._columns = [object_column(data[:, j]) for j in range(self.n_columns)]
-        if isinstance(self._uniform, np.ndarray):
-            self._uniform = narrow(self._uniform)
+            data = _check_array(data, name)
+            if data.dtype.kind not in "biuf":
+                native = _native(data)
+                columns = [object_column(native[:, j]) for j in range(data.shape[1])]
+        self.data, self.names, self._name = data, names, name
+        self.n_rows, self.n_columns = data.shape
+        self._columns: dict[int, pd.Series] = dict(enumerate(columns))
+        self._factors: dict[int, Factors] = {}
+
+    @cached_property
+    def _numbers(self) -> Any:
+        """The table as one array or sparse matrix of numbers or booleans; None if it is none."""
+        if not isinstance(self.data, pd.DataFrame):
+            is_sparse = scipy.sparse.issparse(self.data)
+            if is_sparse or self.data.dtype.kind not in "biuf":
+                return self.data if is_sparse else None
+            return narrow(self.data)
+        dtypes = list(set(self.data.dtypes))
+        is_uniform = len(dtypes) == 1 and isinstance(dtypes[0], np.dtype)
+        # an array with names, without a step for each column
+        return narrow(self.data.to_numpy()) if is_uniform and dtypes[0].kind in "biuf" else None
+
+    def refuse_empty(self) -> None:
+        """Raise ValueError if there are no rows or no columns."""
+        for count, what in zip(self.data.shape, ("sample(s)", "feature(s)"), strict=True):
+            if count == 0:  # the words are scikit-learn's
+                prefix = "" if self._name == "X" else f"{self._name}: "
+                raise ValueError(
+                    f"{prefix}Found array with 0 {what} (shape={self.data.shape}) while a minimum "
+                    "of 1 is required."
+                )
+
+    def frame(self) -> pd.DataFrame:
+        """The table as a DataFrame; the columns of an array are numbered."""
+        if isinstance(self.data, pd.DataFrame):
+            return self.data
+        is_sparse = scipy.sparse.issparse(self.data)
+        return pd.DataFrame(self.data.toarray() if is_sparse else self.data)
+
+    def columns(self) -> list[pd.Series]:
+        """All columns."""
+        return [self.column(j) for j in range(self.n_columns)]
+
+    def columns_by_name(self) -> dict[Any, pd.Series]:
+        """All columns by name, or by position in an array, with rows that are counted from 0.
+
+        Objects of an array that are numbers, booleans or dates have the dtype of these.
+        """
+        if self.names is None:
+            return {j: self.column(j).infer_objects() for j in range(self.n_columns)}
+        columns = zip(self.names, self.columns(), strict=True)
+        return {name: column.reset_index(drop=True) for name, column in columns}
 
     def label(self, j: int) -> str:
         """Name column j as errors do."""
@@ -339,33 +405,33 @@ class Table:
 
     def column(self, j: int) -> pd.Series:
         """Column j, not copied where its storage allows."""
-        if self._columns:
+        if j in self._columns:
             return self._columns[j]
-        if scipy.sparse.issparse(self._uniform):
-            return pd.Series(self._uniform[:, [j]].toarray().ravel())
-        return pd.Series(self._uniform[:, j], copy=False)
+        if scipy.sparse.issparse(self.data):
+            return pd.Series(self.data[:, [j]].toarray().ravel())
+        return pd.Series(_native(self.data[:, j]), copy=False)
 
     def kind(self, j: int, categorical: bool | None) -> ColumnKind:
         """Decide which kind column j is encoded as; see `encoded_kind`."""
-        if self._uniform is not None and not categorical:
-            return ColumnKind.BOOL if self._uniform.dtype.kind == "b" else ColumnKind.NUMBER
+        if self._numbers is not None and not categorical:
+            return ColumnKind.BOOL if self._numbers.dtype.kind == "b" else ColumnKind.NUMBER
         return encoded_kind(self.column(j), categorical, self.label(j))
 
     def is_open(self, j: int) -> bool:
         """Whether nobody made column j categories: it is no ``category`` of pandas."""
-        of_array = self._uniform is not None
+        of_array = self._numbers is not None
         return of_array or not isinstance(self.column(j).dtype, pd.CategoricalDtype)
 
     def is_numeric(self, j: int) -> bool:
         """Whether the dtype of column j is one of numbers or booleans."""
-        return self._uniform is not None or self.column(j).dtype.kind in "biuf"
+        return self._numbers is not None or self.column(j).dtype.kind in "biuf"
 
     def block(self, columns: Sequence[int], kinds: Sequence[ColumnKind]) -> Block:
         """The named columns as numbers."""
         source: Any
-        if self._uniform is not None and all(kinds[j] in ("number", "bool") for j in columns):
+        if self._numbers is not None and all(kinds[j] in ("number", "bool") for j in columns):
             whole = len(columns) == self.n_columns
-            source = self._uniform if whole else self._uniform[:, list(columns)]
+            source = self._numbers if whole else self._numbers[:, list(columns)]
         else:
             source = [to_float(self.column(j), kinds[j], self.label(j)) for j in columns]
         return Block(source, self.n_rows, lambda i: self.label(columns[i]))
@@ -387,7 +453,7 @@ class Table:
         self, block: Block, columns: Sequence[int], kinds: Sequence[ColumnKind]
     ) -> dict[int, list[Fraction]]:
         """Of the columns of a block some numbers that may be too large for it, exactly."""
-        dtype = None if self._uniform is None else self._uniform.dtype
+        dtype = None if self._numbers is None else self._numbers.dtype
         if dtype is not None and (dtype.kind not in "iu" or dtype.itemsize < 8):
             return {}
         found = {
@@ -399,12 +465,10 @@ class Table:
 
     def read_as(self, forms: Sequence[ColumnForm]) -> None:
         """Read columns of dates and times as text by their forms."""
-        if forms and self._uniform is not None:
-            self._columns = [self.column(j) for j in range(self.n_columns)]
-            self._uniform = None
         for form in forms:
             j = form.column
-            self._columns[j] = form.read(self._columns[j], self.label(j))
+            self._columns[j] = form.read(self.column(j), self.label(j))
+            self._numbers = None
             self._factors.pop(j, None)
 
     def factors(self, j: int) -> Factors:
@@ -461,7 +525,9 @@ def _refuse_too_large(n_rows: int, n_columns: int) -> None:
         )
 
 
-def read_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Table:
+def read_table(
+    estimator: BaseEstimator, X: Any, *, reset: bool, accept_sparse: bool = True
+) -> Table:
     """Check a table's shape and names as scikit-learn does, and wrap it.
 
     With ``reset=True`` the estimator's ``n_features_in_`` and ``feature_names_in_`` are set, else
@@ -469,44 +535,76 @@ def read_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Table:
     """
     X = as_table(X)
     if isinstance(X, pd.DataFrame):
+        table = Table(X)
+        table.refuse_empty()
         validate_data(estimator, X, skip_check_array=True, reset=reset)
-        return Table(X)
-    options: dict[str, Any] = {"accept_sparse": True, "dtype": None, "ensure_all_finite": False}
-    return Table(validate_data(estimator, X, reset=reset, **options))
+        return table
+    options: dict[str, Any] = {"dtype": None, "ensure_all_finite": False}
+    X = validate_data(estimator, X, reset=reset, accept_sparse=accept_sparse, **options)
+    return Table(X, accept_sparse=True)
 
 
-def as_table(X: Any) -> Any:
-    """Bring any container of a table to a DataFrame, an array or a sparse matrix, not copied.
+def as_table(X: Any, name: str = "X") -> Any:
+    """Convert any container of a table to a DataFrame, an array or a sparse matrix, not copied.
 
-    What is none of them, such as a number, is given back.
+    The rows of all of them can be selected. Other objects, such as numbers, are returned unchanged.
 
     Raises
     ------
     ValueError
-        If a frame has no rows, no columns, or duplicate names; of a structured array.
+        If a frame has duplicate names; if X is a structured array.
     TypeError
-        Of a lazy frame, and of a masked array that does not hold numbers.
+        If X is a lazy frame, or a masked array that does not hold numbers.
     """
-    X = as_pandas(as_numpy(X))
+    X = as_pandas(as_numpy(X, name), name)
     if isinstance(X, pd.DataFrame):
         if not X.columns.is_unique:
-            twice = list(dict.fromkeys(X.columns[X.columns.duplicated()]))
-            raise ValueError(f"X has duplicate column names: {twice}; rename or drop the copies")
-        for count, what in zip(X.shape, ("sample(s)", "feature(s)"), strict=True):
-            if count == 0:  # the words are scikit-learn's
-                raise ValueError(
-                    f"Found array with 0 {what} (shape={X.shape}) while a minimum of 1 is required."
-                )
+            repeated = list(dict.fromkeys(X.columns[X.columns.duplicated()]))
+            raise ValueError(
+                f"{name} has duplicate column names: {repeated}; rename or drop the copies"
+            )
     elif isinstance(X, list | tuple):
         array = np.asarray(X)
         # numpy would turn the numbers of a row that holds text into text
         return np.array(X, dtype=object) if array.dtype.kind in "US" else array
+    elif scipy.sparse.issparse(X):
+        return X.tocsr()
     elif isinstance(X, np.ma.MaskedArray):
         if X.dtype.kind not in "biuf":
             raise TypeError(f"masked arrays must hold numbers, got {X.dtype}; use a DataFrame")
         return np.where(np.ma.getmaskarray(X), np.nan, X.data)
     elif getattr(getattr(X, "dtype", None), "names", None) is not None:
         raise ValueError(
-            "X is a structured array, whose columns are fields; pass pandas.DataFrame(X) instead"
+            f"{name} is a structured array, whose columns are fields; pass "
+            f"pandas.DataFrame({name}) instead"
         )
+    elif hasattr(X, "__array__") and not hasattr(X, "__getitem__"):
+        return np.asarray(X)
     return X
+
+
+def _check_array(data: Any, name: str) -> np.ndarray:
+    """Return an object as a two-dimensional array; refuses what is no table."""
+    if isinstance(data, pd.Series):
+        raise ValueError(
+            f"{name} is a single column; pass a DataFrame, for example {name}.to_frame()"
+        )
+    if not hasattr(data, "__array__"):
+        raise TypeError(
+            f"{name} must be a DataFrame of pandas or polars, an array or a list of rows, got a "
+            f"{type(data).__name__}; convert it to one of those"
+        )
+    array = np.asarray(data)
+    if array.ndim != 2:
+        raise ValueError(
+            f"{name} must have the shape (n_rows, n_columns), got an array of shape {array.shape}; "
+            "reshape it"
+        )
+    if array.dtype.kind == "c":
+        raise_complex(name)
+    return array
+
+
+def _native(array: np.ndarray) -> np.ndarray:
+    """An array in the byte order of this machine, which pandas needs."""
+    return array.astype(array.dtype.newbyteorder("="), copy=False)

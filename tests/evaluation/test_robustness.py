@@ -411,13 +411,19 @@ def test_what_no_column_can_suffer_is_left_out():
         ({"categorical": ["z"]}, r"no column of the table: \['z'\]"),
         ({"scoring": "accuracies"}, "accuracies"),
         ({"X_reference": pd.DataFrame({"y": [1.0]})}, r"lacks \['x'\], and adds"),
-        ({"X_reference": pd.DataFrame({"x": []})}, "X_reference has no rows"),
-        ({"X_reference": [1.0]}, "X_reference must be a pandas DataFrame.*list"),
+        ({"X_reference": pd.DataFrame({"x": []})}, "reference table has no rows"),
+        ({"X_reference": [1.0]}, "X_reference must have the shape"),
         ({"y_test": [1, 2]}, "inconsistent numbers of samples"),
-        ({"X_test": pd.DataFrame({"x": []}), "y_test": []}, "X_test has no rows"),
-        ({"X_test": np.zeros(4)}, r"2-D array, got ndarray of shape \(4,\)"),
+        (
+            {"X_test": pd.DataFrame({"x": []}), "y_test": []},
+            r"X_test: Found array with 0 sample\(s\)",
+        ),
+        ({"X_test": np.zeros(4)}, r"X_test must have the shape.*\(4,\)"),
         ({"estimator": {}}, "at least one fitted estimator"),
-        ({"X_test": pd.DataFrame([[1, 2]] * 4, columns=["a", "a"])}, "share a name: a; rename"),
+        (
+            {"X_test": pd.DataFrame([[1, 2]] * 4, columns=["a", "a"])},
+            r"X_test has duplicate column names: \['a'\]",
+        ),
     ],
 )
 def test_errors(options, message):

@@ -9,7 +9,8 @@ import pytest
 from combutab import CTGAN, TabFlow, load
 from combutab.generators._learned_columns import find_repetitions
 from combutab.generators._rules import Rules
-from combutab.generators.constraints import Inequality, Unique, read_columns
+from combutab.generators.constraints import Inequality, Unique
+from combutab.preprocessing import Table
 
 ROWS = 600
 
@@ -48,11 +49,12 @@ def share(table, one="bill", other="paid"):
 
 
 def found(apart=(), **columns):
-    return [set(each) for each in find_repetitions(read_columns(pd.DataFrame(columns)), apart)]
+    table = Table(pd.DataFrame(columns))
+    return [set(each) for each in find_repetitions(table.columns_by_name(), apart)]
 
 
 def test_numbers_and_dates_are_found():
-    columns = read_columns(TABLE)
+    columns = Table(TABLE).columns_by_name()
     assert [set(each) for each in find_repetitions(columns)] == [
         {"day", "paid_on"},
         {"bill", "paid"},
@@ -97,7 +99,7 @@ def test_of_many_columns_fewer_rows_are_compared():
     x = np.random.default_rng(0).normal(size=(3000, 900))
     x[::5, 800] = x[::5, 3]  # the rows that are compared are a part of these, or of the others
     x[: len(x) // 2, 700] = x[: len(x) // 2, 5]
-    assert find_repetitions(read_columns(x)) == [(700, 5), (800, 3)]
+    assert find_repetitions(Table(x).columns_by_name()) == [(700, 5), (800, 3)]
 
 
 def test_gaps_are_equal_to_nothing():
@@ -110,7 +112,7 @@ def test_gaps_are_equal_to_nothing():
 def test_no_column_is_found_by_way_of_itself():
     x = np.random.default_rng(0).normal(size=(400, 3))
     x[:100] = x[:100, :1]
-    pairs = find_repetitions(read_columns(x))
+    pairs = find_repetitions(Table(x).columns_by_name())
     assert len(pairs) == 2
     assert len({column for column, _ in pairs}) == 2
     source = dict(pairs)

@@ -72,9 +72,9 @@ from combutab.preprocessing import (
     IdentifierColumn,
     ModeEncoder,
     NumberColumn,
+    Table,
     TableSchema,
     given_numbers,
-    read_schema,
 )
 
 _MOST_EPSILON = 100
@@ -287,7 +287,8 @@ class PrivateSynthesizer(
         self._check()
         spent = (self.epsilon_, self.delta_) if self.__sklearn_is_fitted__() else None
         self.__dict__.pop("_states", None)
-        schema, columns = read_schema(X)
+        table = Table(X)
+        schema, columns = TableSchema.of(table), table.columns()
         identifiers = list(self.identifiers)
         persons = self._persons(person, schema, columns, identifiers)
         facts = PublicFacts(

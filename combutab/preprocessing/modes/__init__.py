@@ -10,7 +10,6 @@ from combutab.preprocessing.modes._columns import (
     NumberColumn,
     TableSchema,
     find_identifiers,
-    read_schema,
 )
 from combutab.preprocessing.modes._encoder import ModeEncoder, ModeTable, RowLayout, RowSpan
 from combutab.preprocessing.modes._given import (
@@ -52,6 +51,5 @@ __all__ = [
     "missing_codes",
     "occupied",
     "put_cells",
-    "read_schema",
     "to_ticks",
 ]

@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-import scipy.sparse
 from pandas.api import types
 
 from combutab.core.text import no_column
@@ -21,11 +20,10 @@ from combutab.preprocessing._columns import (
     ColumnKind,
     column_kind,
     distinct_values,
-    raise_complex,
     rows_needed,
 )
 from combutab.preprocessing._forms import measured_example
-from combutab.preprocessing._tables import as_table, chosen_mask, object_column
+from combutab.preprocessing._tables import Table, chosen_mask
 from combutab.preprocessing.modes._numbers import (
     Format,
     Mixture,
@@ -638,6 +636,14 @@ class TableSchema:
     names: pd.Index
     array_dtype: np.dtype | None
 
+    @classmethod
+    def of(cls, table: Table) -> TableSchema:
+        """Return the schema of a table; raises ValueError if it is empty."""
+        table.refuse_empty()
+        if table.names is None:
+            return cls(pd.RangeIndex(table.n_columns), table.data.dtype)
+        return cls(table.data.columns, None)
+
     @cached_property
     def keys(self) -> list[Any]:
         """The names as Python's objects."""
@@ -667,19 +673,21 @@ class TableSchema:
             self.names, max(dtype, np.dtype(f"U{_IDENTIFIER}"), key=lambda each: each.itemsize)
         )
 
-    def match(self, X: Any) -> list[pd.Series]:
+    def match(self, table: Table) -> list[pd.Series]:
         """Return the columns of another table in the order of the fitted table.
 
         Raises ValueError if the columns are not those of the fitted table.
         """
-        other, columns = read_schema(X)
-        if (self.array_dtype is None) != (other.array_dtype is None):
+        if (self.array_dtype is None) != (table.names is not None):
             fitted = "a DataFrame" if self.array_dtype is None else "an array"
-            raise ValueError(f"the encoder was fitted on {fitted}, got a {type(X).__name__}")
-        position = {name: j for j, name in enumerate(other.keys)}
+            raise ValueError(
+                f"the encoder was fitted on {fitted}, got a {type(table.data).__name__}"
+            )
+        names = TableSchema.of(table).keys
+        position = {name: j for j, name in enumerate(names)}
         absent = [name for name in self.keys if name not in position]
         known = set(self.keys)
-        added = [name for name in other.keys if name not in known]
+        added = [name for name in names if name not in known]
         if absent or added:
             raise ValueError(
                 "the columns are not those of the fitted table: "
@@ -689,7 +697,7 @@ class TableSchema:
                     if these
                 )
             )
-        return [columns[position[name]] for name in self.keys]
+        return [table.column(position[name]) for name in self.keys]
 
     def assemble(self, columns: Sequence[pd.Series], n_rows: int) -> Any:
         """Join columns to a DataFrame, or to an array if the fitted table was one."""
@@ -702,38 +710,6 @@ class TableSchema:
         for j, column in enumerate(columns):
             array[:, j] = column.to_numpy()
         return array
-
-
-def read_schema(X: Any) -> tuple[TableSchema, list[pd.Series]]:
-    """Return the schema and the columns (pandas Series) of a table; X may be a list of rows.
-
-    Raises ValueError or TypeError if X is not a table, is empty, or has duplicate names.
-    """
-    X = as_table(X)
-    if isinstance(X, pd.DataFrame):
-        return TableSchema(X.columns, None), [column for _, column in X.items()]
-    if scipy.sparse.issparse(X):
-        raise TypeError("X is a sparse matrix; pass X.toarray(), or a DataFrame")
-    if isinstance(X, pd.Series):
-        raise ValueError("X is a single column; pass a DataFrame, for example X.to_frame()")
-    if not hasattr(X, "__array__"):
-        raise TypeError(
-            f"X must be a DataFrame of pandas or polars, an array or a list of rows, got a "
-            f"{type(X).__name__}; convert it to one of those"
-        )
-    array = np.asarray(X)
-    if array.ndim == 2 and 0 in array.shape:
-        as_table(pd.DataFrame(array))  # raises, in scikit-learn's words
-    if array.ndim != 2:
-        raise ValueError(
-            f"X must have the shape (n_rows, n_columns), got an array of shape {array.shape}; "
-            "reshape it"
-        )
-    if array.dtype.kind == "c":
-        raise_complex("X")
-    schema = TableSchema(pd.RangeIndex(array.shape[1]), array.dtype)
-    native = array.astype(array.dtype.newbyteorder("="), copy=False)
-    return schema, [object_column(native[:, j]) for j in range(array.shape[1])]
 
 
 def discrete_mask(

@@ -18,6 +18,7 @@ from combutab.core.files import check_parameters
 from combutab.core.state import pack, unpack_all, with_lists
 from combutab.preprocessing._columns import rows_needed
 from combutab.preprocessing._parquet import ParquetTable
+from combutab.preprocessing._tables import Table
 from combutab.preprocessing.modes._columns import (
     CategoryColumn,
     IdentifierColumn,
@@ -28,7 +29,6 @@ from combutab.preprocessing.modes._columns import (
     choose_identifiers,
     fit_categories,
     fit_identifiers,
-    read_schema,
 )
 from combutab.preprocessing.modes._numbers import (
     Mixture,
@@ -312,8 +312,8 @@ class ModeEncoder(BaseEstimator):
             `min_frequency`; if a column has no value that as many rows have; if `discrete_columns`
             has unknown names, or lacks a column that cannot be continuous.
         """
-        schema, columns = read_schema(X)
-        return self._fit(schema, columns, len(columns[0]))
+        table = Table(X)
+        return self._fit(TableSchema.of(table), table.columns(), table.n_rows)
 
     def fit_parquet(
         self,
@@ -408,7 +408,7 @@ class ModeEncoder(BaseEstimator):
             in ``fit``. Numbers beyond the fitted bounds are clipped.
         """
         check_is_fitted(self)
-        columns = self.schema_.match(X)
+        columns = self.schema_.match(Table(X))
         layout, draws = self.layout_, self._draws(random_state)
         values = np.empty((len(columns[0]), layout.n_values), dtype=np.float32)
         codes = np.empty((len(columns[0]), len(layout.spans)), dtype=np.int32)
@@ -435,7 +435,7 @@ class ModeEncoder(BaseEstimator):
         draws = self._draws(None)
         for first, frame in table.frames(self.schema_.keys, n_rows):
             rows = slice(first, first + len(frame))
-            self._encode(self.schema_.match(frame), draws, values[rows], codes[rows])
+            self._encode(self.schema_.match(Table(frame)), draws, values[rows], codes[rows])
 
     def _draws(self, random_state: Any) -> dict[int, np.random.Generator]:
         """Random numbers for the modes of each column, by its span."""

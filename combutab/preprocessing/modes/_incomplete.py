@@ -9,13 +9,12 @@ import pandas as pd
 from pandas.api import types
 from sklearn.utils.validation import check_is_fitted
 
-from combutab.preprocessing._tables import as_pandas, fill_polars, is_polars
+from combutab.preprocessing._tables import Table, fill_polars, is_polars
 from combutab.preprocessing.modes._columns import (
     CategoryColumn,
     IdentifierColumn,
     NumberColumn,
     factorize_values,
-    read_schema,
 )
 from combutab.preprocessing.modes._encoder import ModeEncoder, ModeTable
 from combutab.preprocessing.modes._numbers import TickFormat, refuse_infinite
@@ -65,8 +64,8 @@ class IncompleteTable:
         check_is_fitted(encoder)
         self.encoder = encoder
         self._given = X
-        X = as_pandas(X)
-        self._columns = encoder.schema_.match(X)
+        table = Table(X)
+        self._columns = encoder.schema_.match(table)
         for j, (column, coder) in enumerate(zip(self._columns, encoder.columns_, strict=True)):
             present = column.dropna()
             if isinstance(coder, NumberColumn) and len(present):
@@ -76,10 +75,7 @@ class IncompleteTable:
                 _refuse_other_types(present, coder, encoder.schema_.label(j))
             if getattr(column.dtype, "kind", "O") == "f":
                 refuse_infinite(column, encoder.schema_.label(j))
-        if not isinstance(X, pd.DataFrame | np.ndarray):
-            schema, columns = read_schema(X)
-            X = schema.assemble(columns, len(columns[0]))
-        self._table = X
+        self._table = table.data
         self.missing = np.stack([c.isna().to_numpy(dtype=bool) for c in self._columns], axis=1)
         self.rows = np.flatnonzero(self.missing.any(axis=1))
 
