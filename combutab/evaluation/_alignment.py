@@ -44,9 +44,9 @@ def is_single_precision(column: pd.Series) -> bool:
 
 def reads_as_dates(column: pd.Series) -> bool:
     """Say whether a column is empty, datetimes, or text that is ISO 8601 dates alone."""
-    found = held_kind(column)
-    if found != "text":
-        return found in ("empty", "datetime")
+    kind = held_kind(column)
+    if kind != "text":
+        return kind in ("empty", "datetime")
     texts = pd.Series(column.dropna().unique(), dtype=object)
     for some in (texts[:1], texts):  # the first tells in most columns
         if not some.str.fullmatch(_ISO_DATE).all():
@@ -105,27 +105,27 @@ def quantities(column: pd.Series, kind: str, label: str) -> np.ndarray:
     reading = _READINGS[kind]
     if isinstance(column.dtype, pd.DatetimeTZDtype) and kind == "datetime":
         column = column.dt.tz_convert("UTC").dt.tz_localize(None)
-    own: Any = column.dtype
+    dtype: Any = column.dtype
     if held_kind(column) in reading.others:
         raise _unreadable(label, reading.what, column.dropna().iloc[0])
-    if kind == "number" and (types.is_numeric_dtype(own) or types.is_bool_dtype(own)):
+    if kind == "number" and (types.is_numeric_dtype(dtype) or types.is_bool_dtype(dtype)):
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    elif kind == "timedelta" and isinstance(own, np.dtype) and own.kind == "m":
+    elif kind == "timedelta" and isinstance(dtype, np.dtype) and dtype.kind == "m":
         values = column.to_numpy() / np.timedelta64(1, "s")
-    elif kind == "datetime" and isinstance(own, np.dtype) and own.kind == "M":
+    elif kind == "datetime" and isinstance(dtype, np.dtype) and dtype.kind == "M":
         values = column.to_numpy().astype(reading.dtype)
     else:  # each distinct value once
         codes, distinct = pd.factorize(column.astype(object), use_na_sentinel=True)
         missing = np.array("NaT" if kind == "datetime" else np.nan, dtype=reading.dtype)
-        made = np.full(len(distinct) + 1, missing)  # code -1 is the last
+        numbers = np.full(len(distinct) + 1, missing)  # code -1 is the last
         for i, value in enumerate(distinct):
             if str(value).strip().lower() in _MISSING_TEXTS:
                 continue
             read = reading.convert(value)
             if read is None:
                 raise _unreadable(label, reading.what, value)
-            made[i] = read
-        values = made[codes]
+            numbers[i] = read
+        values = numbers[codes]
     if kind == "number" and np.isinf(values).any():
         raise ValueError(f"{label} holds infinity; clip it, or replace it by NaN")
     return values
@@ -154,8 +154,8 @@ def categories_of(
     (2, [1, 2, 'x'], [0, 2, -1])
     """
     factors = {name: _factorize(column) for name, column in columns.items()}
-    known = sorted(dict.fromkeys(factors[reference][1]), key=_category_order)
-    position = {key: i for i, key in enumerate(known)}
+    categories = sorted(dict.fromkeys(factors[reference][1]), key=_category_order)
+    position = {key: i for i, key in enumerate(categories)}
     # number -> the one category that reads as it; None where several do
     read: dict[float, int | None] = {}
     for key, i in position.items():
@@ -171,12 +171,12 @@ def categories_of(
     for key in sorted(added, key=_category_order):
         position[key] = len(position)
     dtype = pd.CategoricalDtype(pd.Index(list(position), dtype=object))
-    made = {}
+    codes_of_table = {}
     for name, (codes, keys) in factors.items():
         pairs = zip(keys, matched[name], strict=True)
         table = np.array([position[key] if i is None else i for key, i in pairs] + [-1])
-        made[name] = pd.Categorical.from_codes(table[codes], dtype=dtype)
-    return len(known), made
+        codes_of_table[name] = pd.Categorical.from_codes(table[codes], dtype=dtype)
+    return len(categories), codes_of_table
 
 
 def _match(key: Any, position: Mapping[Any, int], read: Mapping[float, int | None]) -> int | None:
@@ -194,10 +194,10 @@ def _factorize(column: pd.Series) -> tuple[np.ndarray, list[Any]]:
         return used - int(codes[0] < 0), keys
     values = column.astype(object)
     try:
-        codes, found = pd.factorize(values, use_na_sentinel=True)
+        codes, uniques = pd.factorize(values, use_na_sentinel=True)
     except TypeError:  # unhashable values
-        codes, found = pd.factorize(values.map(repr, na_action="ignore"), use_na_sentinel=True)
-    return codes, [_plain_category(value) for value in found]
+        codes, uniques = pd.factorize(values.map(repr, na_action="ignore"), use_na_sentinel=True)
+    return codes, [_plain_category(value) for value in uniques]
 
 
 def _plain_category(value: Any) -> Any:
@@ -331,7 +331,7 @@ def align_tables(
     _check_columns(frames, {name for name in tables if _is_unnamed(tables[name])}, reference)
     if unknown := [column for column in categorical if column not in set(names)]:
         raise ValueError(f"there is no column {unknown}; the columns are {names}")
-    made: dict[str, dict[Hashable, Any]] = {name: {} for name in tables}
+    aligned_columns: dict[str, dict[Hashable, Any]] = {name: {} for name in tables}
     kinds: dict[Hashable, Kind] = {}
     n_known: dict[Hashable, int] = {}
     for j, column in enumerate(names):
@@ -347,8 +347,8 @@ def align_tables(
             reading = "datetime" if kinds[column] == "datetime" else lead
             aligned = _as_quantities(values, column, reading)
         for name, each in aligned.items():
-            made[name][j] = each
-    whole = {name: pd.DataFrame(columns) for name, columns in made.items()}
+            aligned_columns[name][j] = each
+    whole = {name: pd.DataFrame(columns) for name, columns in aligned_columns.items()}
     for frame in whole.values():
         frame.columns = pd.Index(names)
     return AlignedTables(whole, kinds, n_known)
@@ -370,23 +370,27 @@ def _dates_of_text(
 def _lead(values: Mapping[str, pd.Series], reference: str) -> str:
     """Return the column's kind in the reference, or in the first table where it has a value."""
     first = held_kind(values[reference])
-    others = (held_kind(column) for column in values.values())
-    return first if first != "empty" else next((each for each in others if each != "empty"), first)
+    other_kinds = (held_kind(column) for column in values.values())
+    return (
+        first
+        if first != "empty"
+        else next((kind for kind in other_kinds if kind != "empty"), first)
+    )
 
 
 def _as_quantities(
     values: Mapping[str, pd.Series], column: Hashable, lead: str
 ) -> dict[str, np.ndarray]:
     kind = lead if lead in _READINGS else "number"
-    made = {
+    converted = {
         name: quantities(each, kind, f"column {column!r} of {name}")
         for name, each in values.items()
     }
     if any(map(is_single_precision, values.values())):
         for name, each in values.items():
             if each.dtype.kind == "f":
-                made[name] = made[name].astype(np.float32).astype(np.float64)
-    return made
+                converted[name] = converted[name].astype(np.float32).astype(np.float64)
+    return converted
 
 
 def _aligned_kind(values: Mapping[str, pd.Series], lead: str) -> Kind:

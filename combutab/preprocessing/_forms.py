@@ -236,8 +236,12 @@ def measured_example(texts: Collection[str]) -> str:
     padded = sum(text.lstrip("+-")[:2].isdigit() and text.lstrip("+-")[0] == "0" for text in texts)
     if len(with_units) >= _MIN_MEASURED * len(texts) and len(units) <= _MAX_UNITS and not padded:
         return with_units[0].string
-    others = [text for text in texts if _GROUPED.fullmatch(text) or _MOMENT.fullmatch(text)]
-    return others[0] if others and len(others) >= _MIN_MEASURED * len(texts) else ""
+    other_examples = [text for text in texts if _GROUPED.fullmatch(text) or _MOMENT.fullmatch(text)]
+    return (
+        other_examples[0]
+        if other_examples and len(other_examples) >= _MIN_MEASURED * len(texts)
+        else ""
+    )
 
 
 def find_text_form(column: pd.Series, position: int) -> ColumnForm | None:
@@ -282,9 +286,9 @@ def find_form(column: pd.Series, position: int) -> ColumnForm | None:
         frequencies = {_frequency(pd.Series([value]).dtype) for value in column.dropna()}
         return ColumnForm(position, "period", frequencies.pop()) if len(frequencies) == 1 else None
     if inferred == "decimal":
-        places = {-value.as_tuple().exponent for value in column.dropna() if value.is_finite()}
-        one = len(places) == 1 and min(places) >= 0
-        return ColumnForm(position, "decimal", str(places.pop()) if one else "")
+        n_decimals = {-value.as_tuple().exponent for value in column.dropna() if value.is_finite()}
+        one = len(n_decimals) == 1 and min(n_decimals) >= 0
+        return ColumnForm(position, "decimal", str(n_decimals.pop()) if one else "")
     if inferred == "date":
         return ColumnForm(position, "date")
     if inferred == "datetime" and dtype == np.dtype(object):

@@ -109,15 +109,17 @@ def polars_column(series: Any) -> pd.Series:
 
     dtype = series.dtype
     if dtype in (getattr(pl, "Int128", None), getattr(pl, "UInt128", None)):
-        whole = series.cast(pl.Int64, strict=False)
-        series = whole if whole.null_count() == series.null_count() else series.cast(pl.Float64)
+        integers = series.cast(pl.Int64, strict=False)
+        series = (
+            integers if integers.null_count() == series.null_count() else series.cast(pl.Float64)
+        )
         dtype = series.dtype
     if dtype == pl.Null:
         return pd.Series(np.full(len(series), None), dtype=object)
     if dtype.is_decimal():
-        whole = series.cast(pl.Int64, strict=False)  # which floats would round
-        exact = not dtype.scale and whole.null_count() == series.null_count()
-        series = whole if exact else series.cast(pl.Float64)
+        integers = series.cast(pl.Int64, strict=False)  # which floats would round
+        exact = not dtype.scale and integers.null_count() == series.null_count()
+        series = integers if exact else series.cast(pl.Float64)
     elif dtype == pl.Date:
         series = series.cast(pl.Datetime("us"))
     elif dtype == pl.Time:
@@ -140,20 +142,20 @@ def polars_column(series: Any) -> pd.Series:
     return pd.Series(values, dtype=object)
 
 
-def fill_polars(frame: Any, made: pd.DataFrame) -> Any:
+def fill_polars(frame: Any, filled: pd.DataFrame) -> Any:
     """Fill the missing cells of a polars DataFrame with those of a pandas DataFrame.
 
     Both have the same rows and columns. A column keeps its dtype, unless the dtype cannot hold the
     cells.
     """
     columns = []
-    for each in frame:
-        lost = polars_column(each).isna().to_numpy()
-        cells = made[each.name][lost]
+    for column in frame:
+        is_missing = polars_column(column).isna().to_numpy()
+        cells = filled[column.name][is_missing]
         if not cells.isna().all():  # nor where there is none
-            new = polars_cells(cells, each.dtype)
-            each = each.cast(new.dtype).scatter(np.flatnonzero(lost), new)
-        columns.append(each)
+            new = polars_cells(cells, column.dtype)
+            column = column.cast(new.dtype).scatter(np.flatnonzero(is_missing), new)
+        columns.append(column)
     return frame.with_columns(columns)
 
 
@@ -430,8 +432,8 @@ class Table:
         """The named columns as numbers."""
         source: Any
         if self._numbers is not None and all(kinds[j] in ("number", "bool") for j in columns):
-            whole = len(columns) == self.n_columns
-            source = self._numbers if whole else self._numbers[:, list(columns)]
+            takes_all = len(columns) == self.n_columns
+            source = self._numbers if takes_all else self._numbers[:, list(columns)]
         else:
             source = [to_float(self.column(j), kinds[j], self.label(j)) for j in columns]
         return Block(source, self.n_rows, lambda i: self.label(columns[i]))
@@ -456,12 +458,12 @@ class Table:
         dtype = None if self._numbers is None else self._numbers.dtype
         if dtype is not None and (dtype.kind not in "iu" or dtype.itemsize < 8):
             return {}
-        found = {
+        large = {
             j: large_numbers(self.column(j), block.column(i), kinds[j])
             for i, j in enumerate(columns)
             if kinds[j] != "bool"
         }
-        return {j: numbers for j, numbers in found.items() if numbers}
+        return {j: numbers for j, numbers in large.items() if numbers}
 
     def read_as(self, forms: Sequence[ColumnForm]) -> None:
         """Read columns of dates and times as text by their forms."""

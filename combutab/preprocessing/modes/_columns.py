@@ -90,8 +90,8 @@ class Identifiers:
         if self.kind == "integer":
             return list(numbers)
         digits = 12 if self.kind.startswith("uuid") else 6
-        made = [f"{self.prefix}{i:0{digits}d}{self.suffix}" for i in numbers]
-        return [uuid.UUID(each) for each in made] if self.kind == "uuid object" else made
+        texts = [f"{self.prefix}{i:0{digits}d}{self.suffix}" for i in numbers]
+        return [uuid.UUID(text) for text in texts] if self.kind == "uuid object" else texts
 
 
 def find_identifiers(column: pd.Series, *, min_frequency: float = 5) -> Identifiers | None:
@@ -151,19 +151,19 @@ def new_identifiers(column: pd.Series, label: str) -> Identifiers:
 
     Raises ValueError if they are neither text nor whole numbers, or no numbers are free above them.
     """
-    kind, found = _identifier_kind(column), None
+    kind, identifiers = _identifier_kind(column), None
     if kind == "text":
-        found = _text_identifiers([str(value) for value in column.dropna().unique()], column)
+        identifiers = _text_identifiers([str(value) for value in column.dropna().unique()], column)
     elif kind is not None:
         x = _whole_numbers(column, kind)
-        found = None if x is None or not len(x) else _numbers_above(x, column.dtype)
-    if found is None:
+        identifiers = None if x is None or not len(x) else _numbers_above(x, column.dtype)
+    if identifiers is None:
         raise ValueError(
             f"{label} is listed in identifiers, but new ones can only be text, or integers above "
             f"the present ones, got {column.dtype}; convert the column to text, or "
             "leave it out"
         )
-    return found
+    return identifiers
 
 
 def _identifier_kind(column: pd.Series) -> Literal["integer", "float", "text"] | None:
@@ -302,10 +302,10 @@ class CategoryColumn:
             If a value did not occur in ``fit``.
         """
         codes, keys = factorize_values(column, label)
-        other = -1 if self.suppressed is None else self.suppressed
+        default_code = -1 if self.suppressed is None else self.suppressed
         table = np.empty(len(keys) + 1, dtype=np.int32)
-        table[:-1] = [self.codes.get(key, other) for key in keys]
-        table[-1] = len(self.values) - 1 if self.missing else other  # gathered by code -1
+        table[:-1] = [self.codes.get(key, default_code) for key in keys]
+        table[-1] = len(self.values) - 1 if self.missing else default_code  # gathered by code -1
         encoded = table[codes]
         unseen = encoded < 0
         if unseen.any():
@@ -328,8 +328,8 @@ class CategoryColumn:
                 "min_frequency had, which are not stored"
             )
         # Series.take, and a Series of an object array without its dtype, look at every value first
-        held: Any = values.to_numpy() if isinstance(values.dtype, np.dtype) else values.array
-        return pd.Series(held.take(codes), dtype=values.dtype, name=values.name, copy=False)
+        array: Any = values.to_numpy() if isinstance(values.dtype, np.dtype) else values.array
+        return pd.Series(array.take(codes), dtype=values.dtype, name=values.name, copy=False)
 
     def code(self, value: Any, label: str) -> int:
         """Return the code of one value; None or NaN for missing.
@@ -445,21 +445,23 @@ class NumberColumn:
         """
         if self.rounding_steps is None:
             return values
-        found = values.copy()
+        rounded = values.copy()
         rows = np.flatnonzero(codes < len(self.mixture.weights))
         x = self.mixture.unscale(values[rows], codes[rows])
-        made = ~self.mixture.is_kept(x)
-        rows, x = rows[made], x[made]
+        is_sampled = ~self.mixture.is_kept(x)
+        rows, x = rows[is_sampled], x[is_sampled]
         modes = codes[rows]
         low, high = self.mixture.ends(modes)
-        numbers, least, most = map(self.format.numbers, (x, low, high))
+        numbers, lowest, highest = map(self.format.numbers, (x, low, high))
         first, last = self.format.numbers(np.array(within))
         inside = (first <= numbers) & (numbers <= last)
-        least = np.where(inside, np.maximum(least, first), least)
-        most = np.where(inside, np.minimum(most, last), most)
-        placed = self.format.above(self.rounding_steps.put(numbers, uniforms[rows], least, most))
-        found[rows] = self.mixture.scale(placed, modes)
-        return found
+        lowest = np.where(inside, np.maximum(lowest, first), lowest)
+        highest = np.where(inside, np.minimum(highest, last), highest)
+        placed = self.format.above(
+            self.rounding_steps.put(numbers, uniforms[rows], lowest, highest)
+        )
+        rounded[rows] = self.mixture.scale(placed, modes)
+        return rounded
 
 
 @dataclass(frozen=True, eq=False)
@@ -498,22 +500,22 @@ class IdentifierColumn:
         They follow the ``before`` identifiers that were made before.
         """
         missing = codes == 1
-        made = self.made.make(len(codes) - int(missing.sum()), before)
+        new_values = self.made.make(len(codes) - int(missing.sum()), before)
         if self.made.kind == "integer":
             numbers = np.full(len(codes), self.made.start, np.uint64)
-            numbers[~missing] = made
+            numbers[~missing] = new_values
             return from_integers(numbers, missing, self.dtype)
         text = np.full(len(codes), None, dtype=object)
-        text[~missing] = made
+        text[~missing] = new_values
         if isinstance(self.dtype, pd.CategoricalDtype):
-            return pd.Series(pd.Categorical(text, made, ordered=self.dtype.ordered))
+            return pd.Series(pd.Categorical(text, new_values, ordered=self.dtype.ordered))
         return pd.Series(text, dtype=self.dtype)
 
     def beside(self, column: pd.Series) -> pd.Series:
         """New identifiers for the missing cells of a column, none of which it has: (n_missing,)."""
         present, n_missing = column.dropna(), int(column.isna().sum())
-        made = self.decode(np.zeros(n_missing + present.nunique(), dtype=np.int64))
-        return made[~made.isin(present)][:n_missing]
+        new_values = self.decode(np.zeros(n_missing + present.nunique(), dtype=np.int64))
+        return new_values[~new_values.isin(present)][:n_missing]
 
     def code(self, value: Any, label: str) -> int:
         """Raise an error, because identifiers cannot be conditions."""
@@ -526,7 +528,9 @@ class IdentifierColumn:
 ModeColumn = CategoryColumn | NumberColumn | IdentifierColumn
 
 
-def fit_identifiers(column: pd.Series, made: Identifiers, min_count: int) -> IdentifierColumn:
+def fit_identifiers(
+    column: pd.Series, identifiers: Identifiers, min_count: int
+) -> IdentifierColumn:
     """Remember that a column holds identifiers, and how many are missing."""
     dtype: Any = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):
@@ -534,7 +538,7 @@ def fit_identifiers(column: pd.Series, made: Identifiers, min_count: int) -> Ide
     n_missing = int(column.isna().sum())
     missing = n_missing >= max(1, min_count)
     counts = [len(column) - n_missing, n_missing] if missing else [len(column)]
-    return IdentifierColumn(dtype, made, missing, np.array(counts))
+    return IdentifierColumn(dtype, identifiers, missing, np.array(counts))
 
 
 def fit_categories(column: pd.Series, label: str, min_count: int = 1) -> CategoryColumn:
@@ -546,14 +550,14 @@ def fit_categories(column: pd.Series, label: str, min_count: int = 1) -> Categor
     first = np.empty(size, dtype=np.intp)
     first[codes[::-1]] = np.arange(len(codes))[::-1]  # of equal ones the last stays: the first row
     counts = np.bincount(codes, minlength=size)
-    kept = counts >= min_count
-    values = column.iloc[first[kept]].reset_index(drop=True)
+    is_frequent = counts >= min_count
+    values = column.iloc[first[is_frequent]].reset_index(drop=True)
     if min_count > 1 and isinstance(values.dtype, pd.CategoricalDtype):
         values = values.cat.remove_unused_categories()  # the dtype holds the others too
-    if kept.all():
+    if is_frequent.all():
         return CategoryColumn(values, missing, counts)
-    counts = np.append(counts[kept], counts[~kept].sum())
-    return CategoryColumn(values, missing and bool(kept[-1]), counts, rare=True)
+    counts = np.append(counts[is_frequent], counts[~is_frequent].sum())
+    return CategoryColumn(values, missing and bool(is_frequent[-1]), counts, rare=True)
 
 
 def factorize_values(column: pd.Series, label: str) -> tuple[np.ndarray, list[Any]]:
@@ -584,11 +588,11 @@ def factorize_values(column: pd.Series, label: str) -> tuple[np.ndarray, list[An
 
 
 def _value_order(values: Sequence[Any]) -> list[int]:
-    places = range(len(values))
+    positions = range(len(values))
     try:
-        return sorted(places, key=values.__getitem__)
+        return sorted(positions, key=values.__getitem__)
     except TypeError:  # of kinds that do not compare
-        return sorted(places, key=lambda i: _value_rank(values[i]))
+        return sorted(positions, key=lambda i: _value_rank(values[i]))
 
 
 def _value_rank(value: Any) -> tuple[str, Any, str]:
@@ -658,19 +662,20 @@ class TableSchema:
 
         Raises ValueError if there is no such column; the message has similar names.
         """
-        position = {each: j for j, each in enumerate(self.keys)}
+        position = {key: j for j, key in enumerate(self.keys)}
         try:
             return position[name]
         except (KeyError, TypeError):
             raise ValueError(no_column(name, self.keys)) from None
 
-    def wide_enough(self, made: Collection[Any]) -> TableSchema:
+    def wide_enough(self, generated: Collection[Any]) -> TableSchema:
         """Return the schema with text in arrays long enough for new identifiers."""
         dtype = self.array_dtype
-        if dtype is None or dtype.kind != "U" or not made:
+        if dtype is None or dtype.kind != "U" or not generated:
             return self
         return TableSchema(
-            self.names, max(dtype, np.dtype(f"U{_IDENTIFIER}"), key=lambda each: each.itemsize)
+            self.names,
+            max(dtype, np.dtype(f"U{_IDENTIFIER}"), key=lambda name_dtype: name_dtype.itemsize),
         )
 
     def match(self, table: Table) -> list[pd.Series]:
@@ -686,8 +691,8 @@ class TableSchema:
         names = TableSchema.of(table).keys
         position = {name: j for j, name in enumerate(names)}
         absent = [name for name in self.keys if name not in position]
-        known = set(self.keys)
-        added = [name for name in names if name not in known]
+        expected = set(self.keys)
+        added = [name for name in names if name not in expected]
         if absent or added:
             raise ValueError(
                 "the columns are not those of the fitted table: "
@@ -750,8 +755,10 @@ def choose_identifiers(
     if mask is not None:
         chosen = np.flatnonzero(mask).tolist()
         return {j: new_identifiers(columns[j], schema.label(j)) for j in chosen}
-    found = [find_identifiers(column, min_frequency=min_count) for column in columns]
-    return {j: made for j, made in enumerate(found) if made is not None}
+    all_identifiers = [find_identifiers(column, min_frequency=min_count) for column in columns]
+    return {
+        j: identifiers for j, identifiers in enumerate(all_identifiers) if identifiers is not None
+    }
 
 
 def choose_formats(

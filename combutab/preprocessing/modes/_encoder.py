@@ -134,11 +134,11 @@ def refuse_suppressed(names: Sequence[Any], columns: Sequence[ModeColumn], min_c
     """Refuse columns of which no value is kept, although many rows have one."""
     unknown = [
         name
-        for name, each in zip(names, columns, strict=True)
-        if isinstance(each, CategoryColumn)
-        and each.rare
-        and not each.keys
-        and (not each.missing or each.counts[-1] >= min_count)
+        for name, column in zip(names, columns, strict=True)
+        if isinstance(column, CategoryColumn)
+        and column.rare
+        and not column.keys
+        and (not column.missing or column.counts[-1] >= min_count)
     ]
     if unknown:
         raise ValueError(
@@ -149,8 +149,8 @@ def refuse_suppressed(names: Sequence[Any], columns: Sequence[ModeColumn], min_c
 
 
 def _listing(names: Sequence[Any]) -> str:
-    shown = ", ".join(map(repr, names[:_LISTED]))
-    return shown + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
+    listed = ", ".join(map(repr, names[:_LISTED]))
+    return listed + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
 
 
 # ---- Columns of Parquet files, each as a whole ---------------------------------------------------
@@ -340,15 +340,15 @@ class ModeEncoder(BaseEstimator):
         from combutab.core.rng import seed_from  # imports torch
 
         min_count = rows_needed(self.min_frequency, n_rows)
-        made = choose_identifiers(self.identifiers, schema, columns, min_count)
-        formats = choose_formats(self.discrete_columns, schema, columns, min_count, made)
+        identifiers = choose_identifiers(self.identifiers, schema, columns, min_count)
+        formats = choose_formats(self.discrete_columns, schema, columns, min_count, identifiers)
         fitted: list[ModeColumn | None] = []
         samples: dict[int, Sample] = {}
         missing: dict[int, int] = {}
         seed = seed_from(self.random_state)
         for j, (column, format) in enumerate(zip(columns, formats, strict=True)):
-            if j in made:
-                fitted.append(fit_identifiers(column, made[j], min_count))
+            if j in identifiers:
+                fitted.append(fit_identifiers(column, identifiers[j], min_count))
                 continue
             if format is None:
                 fitted.append(fit_categories(column, schema.label(j), min_count))
@@ -371,9 +371,9 @@ class ModeEncoder(BaseEstimator):
                 f"n_samples={n_rows} is less than min_frequency={self.min_frequency}: all "
                 "values are rare; lower min_frequency (1 keeps all)"
             )
-        known = [each for each in fitted if each is not None]
-        refuse_suppressed(schema.keys, known, min_count)
-        self._set_fitted(schema.wide_enough(made), known)
+        encoded = [each for each in fitted if each is not None]
+        refuse_suppressed(schema.keys, encoded, min_count)
+        self._set_fitted(schema.wide_enough(identifiers), encoded)
         return self
 
     def _fit_modes(self, samples: Sequence[Sample], min_count: int) -> Sequence[Mixture]:
@@ -493,12 +493,14 @@ class ModeEncoder(BaseEstimator):
                 i, span = spans[j]
                 column = coder.decode(values[:, span.value_index], codes[:, i])
             else:
-                own = codes[:, spans[j][0]] if j in spans else np.zeros(n_rows, dtype=np.intp)
+                column_codes = (
+                    codes[:, spans[j][0]] if j in spans else np.zeros(n_rows, dtype=np.intp)
+                )
                 if made is not None and isinstance(coder, IdentifierColumn):
-                    column = coder.decode(own, made.get(j, 0))
+                    column = coder.decode(column_codes, made.get(j, 0))
                     made[j] = made.get(j, 0) + int(column.notna().sum())
                 else:
-                    column = coder.decode(own)
+                    column = coder.decode(column_codes)
             columns.append(column)
         return self.schema_.assemble(columns, n_rows)
 
@@ -559,27 +561,27 @@ class ModeEncoder(BaseEstimator):
                     1, present.sum()
                 ):
                     copied.append(name)
-        told = []
+        sentences = []
         if identifiers:
             holds = "holds" if len(identifiers) == 1 else "hold"
-            told.append(
+            sentences.append(
                 f"{_listing(identifiers)} {holds} identifiers: they are not learned, and new rows "
                 "and filled cells get made-up ones that are not in the table; 'identifiers' says "
                 "which columns hold some, if not these"
             )
         if rare:
             listed = ", ".join(rare[:_LISTED]) + " and more" * (len(rare) > _LISTED)
-            told.append(
+            sentences.append(
                 f"{listed} have values that fewer rows than min_frequency have: they are not kept, "
                 "and new rows and filled cells get the others; join such values into groups, or "
                 "keep them by a lower min_frequency"
             )
         if copied:
-            told.append(
+            sentences.append(
                 f"most values of {_listing(copied)} are there once, and new rows get them as they "
                 "are: if they are private, leave the column out, or raise min_frequency"
             )
-        return told
+        return sentences
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return the fitted encoder as numeric arrays and a dict for JSON.

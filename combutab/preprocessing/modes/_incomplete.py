@@ -100,28 +100,31 @@ class IncompleteTable:
         rows = self.rows if rows is None else rows
         values = np.zeros((len(rows), layout.n_values), dtype=np.float32)
         codes = np.zeros((len(rows), len(layout.spans)), dtype=np.int64)
-        known = np.zeros(codes.shape, dtype=bool)
+        is_known = np.zeros(codes.shape, dtype=bool)
         for i, span in enumerate(layout.spans):
-            there = np.flatnonzero(~self.missing[rows, span.column])
-            if not len(there):
+            filled_rows = np.flatnonzero(~self.missing[rows, span.column])
+            if not len(filled_rows):
                 continue
             coder, label = self.encoder.columns_[span.column], self._label(span.column)
-            cells = self._columns[span.column].iloc[rows[there]].reset_index(drop=True)
+            cells = self._columns[span.column].iloc[rows[filled_rows]].reset_index(drop=True)
             if isinstance(coder, NumberColumn):
-                cells, held = _held_numbers(cells, coder, label)
-                there = there[held]
-                if len(there):
+                cells, is_representable = _held_numbers(cells, coder, label)
+                filled_rows = filled_rows[is_representable]
+                if len(filled_rows):
                     rng = np.random.default_rng([seed, span.column])
                     drawn = coder.encode(cells, label, rng)
-                    values[there, span.value_index], codes[there, i] = drawn
+                    values[filled_rows, span.value_index], codes[filled_rows, i] = drawn
             elif isinstance(coder, CategoryColumn):
-                found = _category_codes(cells, coder, label)
-                there, found = there[found >= 0], found[found >= 0]
-                codes[there, i] = found
-            known[there, i] = True  # that an identifier is there is code 0
-        return ModeTable(values, codes), known
+                category_codes = _category_codes(cells, coder, label)
+                filled_rows, category_codes = (
+                    filled_rows[category_codes >= 0],
+                    category_codes[category_codes >= 0],
+                )
+                codes[filled_rows, i] = category_codes
+            is_known[filled_rows, i] = True  # that an identifier is there is code 0
+        return ModeTable(values, codes), is_known
 
-    def fill(self, made: Any) -> Any:
+    def fill(self, sampled: Any) -> Any:
         """Fill the missing cells with those of other rows; known cells are not changed.
 
         Missing identifiers are filled with new ones that are not in the table.
@@ -140,7 +143,9 @@ class IncompleteTable:
         for j, name in enumerate(self.encoder.schema_.keys):
             absent = self.missing[:, j]
             coder = self.encoder.columns_[j]
-            column = made[name] if isinstance(made, pd.DataFrame) else pd.Series(made[:, j])
+            column = (
+                sampled[name] if isinstance(sampled, pd.DataFrame) else pd.Series(sampled[:, j])
+            )
             cells = column[absent[self.rows]]
             if isinstance(coder, IdentifierColumn) and len(cells):
                 cells = coder.beside(self._columns[j])
@@ -193,7 +198,7 @@ def append_cells(column: pd.Series, cells: pd.Series) -> pd.Series:
     if isinstance(dtype, pd.CategoricalDtype):
         cells = cells.astype(object)
         present = dict.fromkeys(cells.dropna())
-        new = [each for each in present if each not in dtype.categories]
+        new = [value for value in present if value not in dtype.categories]
         if new:
             categories = [*dtype.categories.astype(object), *new]
             column = column.astype(pd.CategoricalDtype(categories, dtype.ordered))
@@ -206,21 +211,21 @@ def put_cells(column: pd.Series, absent: np.ndarray, cells: pd.Series) -> pd.Ser
     dtype: Any = column.dtype
     if absent.all() and not isinstance(dtype, pd.CategoricalDtype | pd.SparseDtype):
         return _as_held(cells, dtype).set_axis(column.index)
-    place = np.arange(len(column))
-    place[absent] = len(column) + np.arange(len(cells))
-    return append_cells(column, cells).take(place).set_axis(column.index)
+    position = np.arange(len(column))
+    position[absent] = len(column) + np.arange(len(cells))
+    return append_cells(column, cells).take(position).set_axis(column.index)
 
 
 def _as_held(cells: pd.Series, dtype: Any) -> pd.Series:
     """Cells as a dtype holds them, or as they are if it cannot."""
     cells = _dense(cells)
     try:
-        held = cells.astype(dtype)
-        same = (held == cells) | cells.isna()
+        converted = cells.astype(dtype)
+        same = (converted == cells) | cells.isna()
     except (TypeError, ValueError, OverflowError):
         return cells
     rounded = types.is_float_dtype(dtype) and types.is_numeric_dtype(cells.dtype)
-    return held if rounded or same.all() else cells
+    return converted if rounded or same.all() else cells
 
 
 def _dense(column: pd.Series) -> pd.Series:
@@ -234,40 +239,40 @@ def _held_numbers(
     """The numbers that a column could hold, as it holds them, and which of the cells they are."""
     fitted: Any = coder.format.dtype
     cells = cells.infer_objects()  # integers that were beside missing ones may be floats or objects
-    given: Any = cells.dtype
+    dtype: Any = cells.dtype
     inside = _within_bounds(cells, coder, label)
-    if isinstance(coder.format, TickFormat) and given.kind == "f":
+    if isinstance(coder.format, TickFormat) and dtype.kind == "f":
         inside &= cells == cells.round()
-    held = inside.to_numpy(dtype=bool)
-    cells = cells[held]
-    if given.kind in "iuf":
+    is_representable = inside.to_numpy(dtype=bool)
+    cells = cells[is_representable]
+    if dtype.kind in "iuf":
         if fitted.kind == "O":
             cells = cells.astype("int64" if isinstance(coder.format, TickFormat) else "float64")
         cells = cells.astype(fitted)
-    return cells, held
+    return cells, is_representable
 
 
 def _within_bounds(cells: pd.Series, coder: NumberColumn, label: str) -> pd.Series:
     """Compare cells with a column's bounds; raises ValueError if they are of another kind."""
-    given: Any = cells.dtype
-    if getattr(given, "kind", "O") == "f":
+    dtype: Any = cells.dtype
+    if getattr(dtype, "kind", "O") == "f":
         refuse_infinite(cells, label)
     low, high = coder.bounds
     try:
-        if types.is_bool_dtype(given):
+        if types.is_bool_dtype(dtype):
             raise TypeError
         return cells.ge(low) & cells.le(high)
     except TypeError:
         raise ValueError(
-            f"{label} has the dtype {given}, but fit has seen {coder.format.dtype}; convert it "
+            f"{label} has the dtype {dtype}, but fit has seen {coder.format.dtype}; convert it "
             "with astype"
         ) from None
 
 
 def _category_codes(cells: pd.Series, coder: CategoryColumn, label: str) -> np.ndarray:
     """The code of each value, -1 for one that has none."""
-    places, keys = factorize_values(cells, label)
-    return np.array([coder.codes.get(key, -1) for key in keys], dtype=np.int64)[places]
+    value_codes, keys = factorize_values(cells, label)
+    return np.array([coder.codes.get(key, -1) for key in keys], dtype=np.int64)[value_codes]
 
 
 def _refuse_other_types(present: pd.Series, coder: CategoryColumn, label: str) -> None:
