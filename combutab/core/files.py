@@ -254,18 +254,18 @@ def reading(path: str | os.PathLike[str], what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # from any library that receives the content
-        said = str(error)
-        if path in said and type(error) is ValueError:
+        message = str(error)
+        if path in message and type(error) is ValueError:
             raise
         if not isinstance(error, ValueError):
-            said = f"its header and arrays do not make a {what} ({error!r})"
-        said = said if len(said) < 500 else said[:500] + " ..."
-        raise ValueError(f"{path} is damaged: {said}") from error
+            message = f"its header and arrays do not make a {what} ({error!r})"
+        message = message if len(message) < 500 else message[:500] + " ..."
+        raise ValueError(f"{path} is damaged: {message}") from error
 
 
-def refuse(path: Path, why: str) -> NoReturn:
+def refuse(path: Path, problem: str) -> NoReturn:
     """Raise the error of a file that is not a safetensors file."""
-    raise ValueError(f"{path} is not a safetensors file, or is cut short: {why}") from None
+    raise ValueError(f"{path} is not a safetensors file, or is cut short: {problem}") from None
 
 
 # ---- parts -------------------------------------------------------------------------------------
@@ -402,9 +402,9 @@ def check_fields(values: Any, fields: Mapping[str, Field], where: str) -> None:
     if not isinstance(values, dict):
         raise ValueError(f"{where} must be an object, got a {type(values).__name__}")
     unknown = sorted(set(values) - set(fields))
-    absent = sorted(n for n, field in fields.items() if n not in values and not field.optional)
-    if unknown or absent:
-        raise ValueError(f"{where} lacks {absent} and has {unknown} that are unknown"[:500])
+    missing = sorted(n for n, field in fields.items() if n not in values and not field.optional)
+    if unknown or missing:
+        raise ValueError(f"{where} lacks {missing} and has {unknown} that are unknown"[:500])
     for name, value in values.items():
         if not fields[name].holds(value):
             raise ValueError(f"{name} in {where} must be {fields[name].says}, got {_short(value)}")
@@ -413,8 +413,8 @@ def check_fields(values: Any, fields: Mapping[str, Field], where: str) -> None:
 def _short(value: Any) -> str:
     if isinstance(value, list | tuple | dict) and len(value) > 20:
         return f"a {type(value).__name__} of {len(value)}"
-    said = repr(value)
-    return said if len(said) <= 100 else said[:100] + " ..."
+    text = repr(value)
+    return text if len(text) <= 100 else text[:100] + " ..."
 
 
 def check_parameters(estimator: Any) -> None:

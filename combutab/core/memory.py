@@ -16,10 +16,10 @@ def available_memory(root: Path = Path("/")) -> float:
     try:
         lines = (root / "proc/meminfo").read_text(encoding="ascii").splitlines()
         sizes = dict(line.split(":", 1) for line in lines)
-        free = 1024.0 * int(sizes["MemAvailable"].split()[0])
+        free_bytes = 1024.0 * int(sizes["MemAvailable"].split()[0])
     except (OSError, KeyError, ValueError):
-        free = math.inf
-    return min([free, *_memory_of_groups(root)])
+        free_bytes = math.inf
+    return min([free_bytes, *_memory_of_groups(root)])
 
 
 def _memory_of_groups(root: Path) -> list[float]:
@@ -28,7 +28,7 @@ def _memory_of_groups(root: Path) -> list[float]:
         lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
         lines = []
-    available = []
+    available_bytes = []
     for line in lines:
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         base = root / "sys/fs/cgroup"
@@ -41,10 +41,10 @@ def _memory_of_groups(root: Path) -> list[float]:
         group = base / path.lstrip("/")
         for folder in (group, *group.parents):
             with suppress(OSError, ValueError):
-                limit, used = (int((folder / name).read_text()) for name in names[:2])
+                limit_bytes, used_bytes = (int((folder / name).read_text()) for name in names[:2])
                 lines_of_stat = (folder / "memory.stat").read_text().splitlines()
                 cache = dict(entry.split(" ", 1) for entry in lines_of_stat).get(names[2], 0)
-                available.append(max(0.0, float(limit - used + int(cache))))
+                available_bytes.append(max(0.0, float(limit_bytes - used_bytes + int(cache))))
             if folder == base:
                 break
-    return available
+    return available_bytes

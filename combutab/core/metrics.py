@@ -61,9 +61,9 @@ class Metric:
     @property
     def description(self) -> str:
         """Title, unit and direction, for headings and axes."""
-        better = "higher" if self.greater_is_better else "lower"
+        direction = "higher" if self.greater_is_better else "lower"
         unit = f" in {self.unit}" if self.unit else ""
-        return f"{self.title}{unit} ({better} is better)"
+        return f"{self.title}{unit} ({direction} is better)"
 
     def accepts(self, method: str) -> bool:
         """Whether it can be computed from what this method of a classifier returns.
@@ -133,9 +133,13 @@ def named_metric(name: str, task: str = "auto") -> Metric | None:
     """
     normalized = plain_name(name)
     for metric_task, metrics in METRICS.items():
-        of_scorers = {metric.scorer: metric for metric in metrics.values()}
-        of_scorers |= {m.scorer_multiclass: m for m in metrics.values() if m.scorer_multiclass}
-        metric = metrics.get(normalized) or of_scorers.get(normalized)
+        metrics_by_scorer = {metric.scorer: metric for metric in metrics.values()}
+        metrics_by_scorer |= {
+            multiclass_metric.scorer_multiclass: multiclass_metric
+            for multiclass_metric in metrics.values()
+            if multiclass_metric.scorer_multiclass
+        }
+        metric = metrics.get(normalized) or metrics_by_scorer.get(normalized)
         if metric is not None:
             if task not in ("auto", metric_task):
                 raise ValueError(f"{name!r} is a metric of {metric_task}, and the task is {task}")

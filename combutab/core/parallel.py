@@ -1,4 +1,4 @@
-"""Jobs over processes by joblib: on one machine, or on Dask's and Ray's workers."""
+"""Run jobs in parallel by joblib: on one machine, or on the workers of Dask or Ray."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from joblib.parallel import BACKENDS, get_active_backend
 from combutab._version import __version__
 from combutab.core.text import one_line
 
-# ---- Dask and Ray as joblib's backends: features that long runs need -----------------------------
+# ---- Features for long runs that joblib's backends of Dask and Ray lack --------------------------
 
 
 class WorkerDied(RuntimeError):
-    """The workers that were given a task died, one after the other."""
+    """Several workers died while they ran the same task."""
 
 
 @dataclass(frozen=True)
@@ -43,23 +43,23 @@ class Failed:
 
 
 def _worker() -> Any:
-    """The Dask worker whose task this thread works on, or None."""
+    """Return the Dask worker whose task this thread runs, or None."""
     distributed = sys.modules.get("distributed")
     if distributed is None:
         return None
     try:
         return distributed.get_worker()
-    except ValueError:  # the thread is no worker's
+    except ValueError:  # the thread belongs to no worker
         return None
 
 
 def on_worker() -> bool:
-    """Whether this thread works on a task of Dask, which must not distribute its work again."""
+    """Tell whether this thread runs a task of Dask, which must not distribute its work again."""
     return _worker() is not None
 
 
 def unwanted() -> bool:
-    """Tell whether the task that this thread works on was cancelled: Dask ends no thread."""
+    """Tell whether the task of this thread was cancelled; Dask does not end the thread itself."""
     worker = _worker()
     if worker is None:
         return False
@@ -68,17 +68,20 @@ def unwanted() -> bool:
 
 
 def patched(active: Any) -> Any:
-    """Joblib's backend of Dask or Ray with the missing features; other backends unchanged."""
-    kind = type(active)
-    if kind.__name__ == "DaskDistributedBackend":
-        return type(kind.__name__, (_Dask, kind), {})(
+    """Add the missing features to joblib's backend of Dask or Ray; return others unchanged."""
+    cls = type(active)
+    if cls.__name__ == "DaskDistributedBackend":
+        return type(cls.__name__, (_Dask, cls), {})(
             client=active.client,
             wait_for_workers_timeout=active.wait_for_workers_timeout,
             **active.submit_kwargs,
         )
-    if kind.__name__ == "RayBackend":
-        restarts = {"max_restarts": -1, "max_task_retries": 2}  # of workers that die; none else
-        return type(kind.__name__, (_Ray, kind), {})(
+    if cls.__name__ == "RayBackend":
+        restarts = {
+            "max_restarts": -1,
+            "max_task_retries": 2,
+        }  # by default, Ray restarts no worker that dies
+        return type(cls.__name__, (_Ray, cls), {})(
             nesting_level=active.nesting_level,
             inner_max_num_threads=active.inner_max_num_threads,
             ray_remote_args=restarts | (active.ray_remote_args or {}),
@@ -87,16 +90,16 @@ def patched(active: Any) -> Any:
     return active
 
 
-_Backend: Any = object  # as which mypy knows the other base's methods
+_Backend: Any = object  # so that mypy accepts the methods of the other base class
 
 
 class _Dask(_Backend):
-    """Missing features of joblib's Dask backend, as its first base."""
+    """Mixin with features that joblib's Dask backend lacks."""
 
-    pre_dispatch = "all"  # a worker keeps a table as long as tasks that are known wait for it
+    pre_dispatch = "all"  # a worker keeps a table only while pending tasks need it
 
     def effective_n_jobs(self, n_jobs: int) -> int:
-        # joblib would do the tasks of a single worker in this process
+        # with one job, joblib would run the tasks in this process
         return max(2, super().effective_n_jobs(n_jobs))
 
     def start_call(self) -> None:
@@ -104,37 +107,39 @@ class _Dask(_Backend):
         super().start_call()
 
     async def _to_func_args(self, func: Any) -> Any:
-        end = time.monotonic() + (self.wait_for_workers_timeout or 0)
+        deadline = time.monotonic() + (self.wait_for_workers_timeout or 0)
         while not self._aborted:
             try:
-                sent = await super()._to_func_args(func)
-            except Exception as error:  # the worker with the table has died, or there is no worker
-                if time.monotonic() > end or self.client.status != "running":
+                func_args = await super()._to_func_args(func)
+            except Exception as error:  # the worker with the table died, or there is no worker
+                if time.monotonic() > deadline or self.client.status != "running":
                     func.tell(error)
                     raise
-                self.call_data_futures.clear()  # which would fail again
+                self.call_data_futures.clear()  # the cached futures would fail again
                 await asyncio.sleep(0.1)
             else:
-                if not self._aborted:  # while the table went to a worker
-                    return sent
+                if not self._aborted:  # not aborted while the table was sent
+                    return func_args
         raise asyncio.CancelledError
 
     def submit(self, func: Any, callback: Any = None) -> Any:
-        """Tell joblib of a task that has no result, for which it would wait for ever."""
+        """Report a task without a result to joblib, which would wait for it forever."""
         from distributed.scheduler import KilledWorker
 
-        def tell(sent: Any) -> None:
-            error = sent.exception()
+        def tell(future: Any) -> None:
+            error = future.exception()
             if error is not None:
-                callback(_died(func, error) if isinstance(error, KilledWorker) else error)
+                callback(
+                    _worker_died_results(func, error) if isinstance(error, KilledWorker) else error
+                )
 
         func.tell = callback
-        sent = super().submit(func, callback)
-        sent.add_done_callback(tell)
-        return sent
+        future = super().submit(func, callback)
+        future.add_done_callback(tell)
+        return future
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
-        """Cancel the tasks, those not yet sent too, and let go of the results that are there."""
+        """Cancel all tasks, also those that were not sent yet, and release their results."""
         super().abort_everything(ensure_ready)
         if self.client.status == "running":
             self.client.sync(self._cancel)
@@ -142,35 +147,37 @@ class _Dask(_Backend):
     async def _cancel(self) -> None:
         self._aborted = True
         await self.client.cancel(list(self._results), asynchronous=True, force=True)
-        async with self.waiting_futures.condition:  # where what collects results would wait on
+        async with self.waiting_futures.condition:  # wakes the collector of results
             self.waiting_futures.condition.notify_all()
 
 
 class _Ray(_Backend):
-    """Missing features of Ray's backend for joblib, as its first base."""
+    """Mixin with features that Ray's backend for joblib lacks."""
 
-    supports_return_generator = True  # joblib's pools of this machine cannot be left midway
+    supports_return_generator = True  # joblib disables it for local pools, which cannot stop early
 
     def start_call(self) -> None:
         self._stored: dict[int, tuple[np.ndarray, Any]] = {}  # by id, with Ray's reference
         super().start_call()
 
     def submit(self, func: Any, callback: Any = None) -> Any:
-        """Store arrays once, which the backend would send with each task of a newer joblib."""
+        """Store each array once; with a newer joblib, the backend would send it with each task."""
         from ray.exceptions import RayActorError
 
-        def tell(out: Any) -> None:
-            callback(_died(func, out) if isinstance(out, RayActorError) else out)
+        def tell(result: Any) -> None:
+            callback(
+                _worker_died_results(func, result) if isinstance(result, RayActorError) else result
+            )
 
         batch = copy.copy(func)
         batch.items = [
-            (_run_stored, (sent[0], call, *map(self._store, sent[1:])), arguments)
-            for call, sent, arguments in func.items
+            (_run_stored, (args[0], call, *map(self._store, args[1:])), kwargs)
+            for call, args, kwargs in func.items
         ]
         return super().submit(batch, tell)
 
     def terminate(self) -> None:
-        """Kill the workers: one that is asked to end has failed, says Ray, which would retry."""
+        """Kill the workers; Ray would treat those that end on request as failed, and retry."""
         import ray
 
         actors = getattr(self._pool, "_actor_pool", [])
@@ -188,25 +195,31 @@ class _Ray(_Backend):
         return self._stored[id(argument)][1]
 
 
-def _run_stored(position: int, call: Callable[..., Any], *sent: Any) -> tuple[int, Any]:
-    """Do a task whose arrays are in Ray's store, read where they are."""
+def _run_stored(position: int, call: Callable[..., Any], *stored_arguments: Any) -> tuple[int, Any]:
+    """Run a task whose arrays are in Ray's object store."""
     import ray
 
-    return call(position, *(ray.get(a) if isinstance(a, ray.ObjectRef) else a for a in sent))
+    return call(
+        position,
+        *(
+            ray.get(argument) if isinstance(argument, ray.ObjectRef) else argument
+            for argument in stored_arguments
+        ),
+    )
 
 
-def _died(batch: Any, error: Exception) -> list[tuple[int, Failed]]:
-    """Give the results of a batch of tasks whose worker died."""
-    return [(sent[0], Failed(WorkerDied(_line(error)))) for _, sent, _ in batch.items]
+def _worker_died_results(batch: Any, error: Exception) -> list[tuple[int, Failed]]:
+    """Build the results of a batch of tasks whose worker died."""
+    return [(args[0], Failed(WorkerDied(_describe_error(error)))) for _, args, _ in batch.items]
 
 
-# ---- Tasks at the same time: in threads, or wherever joblib's context sends them -----------------
+# ---- Parallel tasks in threads, or on the backend of joblib's context ----------------------------
 
-_SEPARATE = 1000  # bytes: smaller arguments go along with each task
+_MIN_SEPARATE_BYTES = 1000  # smaller arguments are sent with each task
 
 
 class BrokenBackend(BrokenExecutor):
-    """A cluster ended a run, not one of its tasks: its scheduler is gone, or data are lost."""
+    """A cluster failed as a whole, for example because its scheduler ended or data were lost."""
 
 
 class OtherVersions(RuntimeError):
@@ -214,18 +227,18 @@ class OtherVersions(RuntimeError):
 
 
 def attempt(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of a function, or `Failed` with its error."""
+    """Call a function, and return its result or `Failed` with its error."""
     try:
         return function(*arguments)
-    except Exception as error:  # the caller decides
+    except Exception as error:  # the caller handles it
         return Failed(error)
 
 
 def on_cluster() -> bool:
-    """Tell whether joblib's context names more than this machine's threads and processes."""
+    """Tell whether joblib's context runs tasks elsewhere than in local threads or processes."""
     active, _ = get_active_backend(prefer="threads")
-    local = [BACKENDS.get(name) for name in ("loky", "multiprocessing")]
-    return not getattr(active, "supports_sharedmem", False) and type(active) not in local
+    local_backends = [BACKENDS.get(name) for name in ("loky", "multiprocessing")]
+    return not getattr(active, "supports_sharedmem", False) and type(active) not in local_backends
 
 
 def gathered(
@@ -235,9 +248,9 @@ def gathered(
     n_jobs: int | None,
     shared: Iterable[Any] = (),
 ) -> list[Any]:
-    """List ``function(*task)`` for each task, in order, by joblib; the first error is raised.
+    """Call ``function(*task)`` for each task by joblib, and list the results in order.
 
-    Parameters as of `completed`, which does it on a cluster.
+    The first error is raised. The parameters are those of `completed`, which is used on a cluster.
     """
     if not on_cluster():
         return Parallel(n_jobs=n_jobs)(delayed(function)(*task) for task in tasks)
@@ -256,10 +269,10 @@ def completed(
     n_jobs: int | None,
     shared: Iterable[Any] = (),
 ) -> Generator[tuple[int, Any]]:
-    """Call ``function(*task)`` for each task; results come as they are done.
+    """Call ``function(*task)`` for each task, and yield results as soon as they are done.
 
-    Tasks that a cluster loses are sent again, as long as any result comes back. Tasks whose workers
-    died are sent again at the end, one by one.
+    Tasks that a cluster loses are sent again, as long as other tasks return results. Tasks whose
+    workers died are sent again at the end, one at a time.
 
     Parameters
     ----------
@@ -267,15 +280,15 @@ def completed(
     tasks : iterable of sequences
         Arguments.
     n_jobs : int, optional
-        As joblib has it; on a cluster by default all its workers.
+        Number of jobs as in joblib; by default on a cluster, all its workers.
     shared : iterable
-        Objects that several tasks hold (tensors, arrays, tables): each of them, and all that are
-        equal, is sent once to other processes, where joblib's backend can. They outlive the call.
+        Objects that several tasks use (tensors, arrays, tables). Objects with equal content are
+        sent only once to other processes, if joblib's backend can. They outlive the call.
 
     Yields
     ------
     (int, object)
-        A task's position, and its result or `Failed`.
+        Position of a task, and its result or `Failed`.
 
     Raises
     ------
@@ -289,50 +302,52 @@ def completed(
         calls = (delayed(_run)(i, function, task) for i, task in enumerate(tasks))
         yield from _results(n_jobs, calls)
         return
-    all_tasks, send = list(tasks), _Sender(shared).pack
-    packed = ((i, (i, *send(function, task))) for i, task in enumerate(all_tasks))
+    all_tasks, pack_task = list(tasks), _Sender(shared).pack
+    packed = ((i, (i, *pack_task(function, task))) for i, task in enumerate(all_tasks))
     if not on_cluster():
         yield from _results(n_jobs, (delayed(_run_sent)(*task) for _, task in packed))
         return
-    out: dict[int, tuple[Any, ...]] = {}  # tasks without a result
-    died = []
-    n_back, n_before = 0, -1  # the first time all is sent again even if nothing came back
+    pending: dict[int, tuple[Any, ...]] = {}  # tasks without a result
+    interrupted_tasks = []
+    n_results, n_results_before = 0, -1  # -1: a first failure never ends the call
 
-    def calls_for(some: Iterable[tuple[int, tuple[Any, ...]]]) -> Iterator[Any]:
-        for i, task in some:
-            out[i] = task
+    def calls_for(numbered_tasks: Iterable[tuple[int, tuple[Any, ...]]]) -> Iterator[Any]:
+        for i, task in numbered_tasks:
+            pending[i] = task
             yield delayed(_run_sent)(*task)
 
-    while n_back < len(all_tasks):
+    while n_results < len(all_tasks):
         try:
-            for i, result in _cluster_results(n_jobs, calls_for(chain([*out.items()], packed))):
-                n_back += 1
-                task = out.pop(i)
-                if _is(result, WorkerDied):
-                    died.append((i, task))
+            for i, result in _cluster_results(n_jobs, calls_for(chain([*pending.items()], packed))):
+                n_results += 1
+                task = pending.pop(i)
+                if _failed_with(result, WorkerDied):
+                    interrupted_tasks.append((i, task))
                 else:
                     yield i, result
         except BrokenBackend as broken:
-            if n_back == n_before:
+            if n_results == n_results_before:
                 raise
             warnings.warn(
                 f"{broken}; unfinished tasks are sent again", RuntimeWarning, stacklevel=2
             )
-            n_before = n_back
-    for task in died:  # one may have taken the others along
+            n_results_before = n_results
+    for (
+        task
+    ) in interrupted_tasks:  # one at a time: one task may have killed the other tasks' worker
         yield from _cluster_results(n_jobs, calls_for([task]))
 
 
 def _cluster_results(n_jobs: int | None, calls: Iterable[Any]) -> Generator[tuple[int, Any]]:
-    """Results as they are done; whatever ends the run as a whole is a `BrokenBackend`."""
+    """Yield results as they are done; errors of the cluster itself become `BrokenBackend`."""
     active, _ = get_active_backend(prefer="threads")
     try:
         yield from _results(n_jobs, calls)
     except OtherVersions:
         raise
     except Exception as error:
-        said = f"{type(active).__name__} of joblib ended with {_line(error)}"
-        raise BrokenBackend(said) from error
+        message = f"{type(active).__name__} of joblib ended with {_describe_error(error)}"
+        raise BrokenBackend(message) from error
 
 
 def _results(n_jobs: int | None, calls: Iterable[Any]) -> Generator[tuple[int, Any]]:
@@ -344,28 +359,28 @@ def _results(n_jobs: int | None, calls: Iterable[Any]) -> Generator[tuple[int, A
         options["n_jobs"] = n_jobs or backend_jobs or -1
     try:
         parallel = Parallel(return_as="generator_unordered", **options)
-    except ValueError:  # backends that give all results at once, as "multiprocessing"
+    except ValueError:  # backends such as "multiprocessing" return all results at once
         parallel = Parallel(**options)
     outputs = (output for output in parallel(calls))
-    finished = False
+    is_finished = False
     try:
         for i, result in outputs:
-            if _is(result, OtherVersions):
+            if _failed_with(result, OtherVersions):
                 raise result.error
             yield i, result
-        finished = True
+        is_finished = True
     finally:
-        if not finished:  # after an interrupt or an error
+        if not is_finished:  # after an interrupt or an error
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # that the rest is cancelled
+                warnings.simplefilter("ignore", UserWarning)  # warns that tasks are cancelled
                 outputs.close()
 
 
-def _line(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return f"{type(error).__name__}: {one_line(error)}"
 
 
-def _is(result: Any, kind: type[Exception]) -> bool:
+def _failed_with(result: Any, kind: type[Exception]) -> bool:
     return isinstance(result, Failed) and isinstance(result.error, kind)
 
 
@@ -373,14 +388,14 @@ def _run(position: int, function: Callable[..., Any], arguments: Sequence[Any]) 
     return position, attempt(function, *arguments)
 
 
-# ---- to other processes ------------------------------------------------------------------------
+# ---- sending tasks to other processes ----------------------------------------------------------
 
 
 class _Sender:
-    """Packs tasks; shared objects are sent separately, as arrays.
+    """Pickles tasks; shared objects are sent separately, as arrays.
 
-    Joblib's backends send an array only once if it is an argument of the call: 'dask' scatters it,
-    'loky' maps it into memory; for 'ray' see `_Ray`.
+    Joblib's backends send an array that is an argument of several calls only once: 'dask' scatters
+    it, 'loky' maps it into memory; for 'ray' see `_Ray`.
     """
 
     def __init__(self, shared: Iterable[Any]) -> None:
@@ -392,7 +407,7 @@ class _Sender:
             if id(item) in self._positions:
                 continue
             kind, array = _array_to_send(item)
-            if array.nbytes < _SEPARATE:
+            if array.nbytes < _MIN_SEPARATE_BYTES:
                 continue
             content = array.dtype.str, array.shape, hashlib.blake2b(array.data.cast("B")).digest()
             position = positions.setdefault(content, len(self._arrays))
@@ -402,12 +417,12 @@ class _Sender:
             self._objects.append(item)
 
     def pack(self, function: Callable[..., Any], task: Sequence[Any]) -> tuple[Any, ...]:
-        """The arguments of `_run_sent` except the first."""
+        """Build the arguments of `_run_sent` except the first."""
         buffer = io.BytesIO()
         pickler = _Pickler(buffer, self._positions)
         try:
             pickler.dump((function, *task))
-        except Exception as error:  # the task's own: the others can be sent
+        except Exception as error:  # only this task fails; the others can be sent
             return self.pack(_raise, [_portable(error)])
         return (
             _versions(),
@@ -425,11 +440,11 @@ def _array_to_send(item: Any) -> tuple[str, np.ndarray]:
 
 
 class _Pickler(cloudpickle.Pickler):
-    """Leaves out objects that are sent separately; functions of a script are sent as code."""
+    """Omits objects that are sent separately; functions of a script are pickled as code."""
 
     def __init__(self, buffer: io.BytesIO, positions: dict[int, tuple[str, int]]) -> None:
         super().__init__(buffer)
-        self.used: dict[int, int] = {}  # an array's place among all, and among the task's
+        self.used: dict[int, int] = {}  # position of an array among all arrays -> in this task
         self._positions = positions
 
     def persistent_id(self, item: Any) -> tuple[str, int] | None:
@@ -445,16 +460,16 @@ class _Unpickler(pickle.Unpickler):
         super().__init__(io.BytesIO(packed))
         self._arrays, self._unpacked = arrays, dict[tuple[str, int], Any]()
 
-    def persistent_load(self, which: tuple[str, int]) -> Any:
-        if which not in self._unpacked:
-            kind, position = which
+    def persistent_load(self, reference: tuple[str, int]) -> Any:
+        if reference not in self._unpacked:
+            kind, position = reference
             array = self._arrays[position]
             if kind == "object":
-                self._unpacked[which] = pickle.loads(array.data)
-            else:  # torch takes no array that is not to be written
+                self._unpacked[reference] = pickle.loads(array.data)
+            else:  # torch does not accept read-only arrays
                 array = array if array.flags.writeable else np.array(array)
-                self._unpacked[which] = torch.from_numpy(array) if kind == "tensor" else array
-        return self._unpacked[which]
+                self._unpacked[reference] = torch.from_numpy(array) if kind == "tensor" else array
+        return self._unpacked[reference]
 
 
 def _versions() -> dict[str, str]:
@@ -464,16 +479,16 @@ def _versions() -> dict[str, str]:
 def _run_sent(
     position: int, versions: dict[str, str], packed: bytes, *arrays: np.ndarray
 ) -> tuple[int, Any]:
-    """Do a task that another process sent; nothing of it is unpacked by another version."""
-    own_versions = _versions()
-    if own_versions != versions:
-        theirs, ours = (
-            ", ".join(f"{name} {version}" for name, version in listed.items())
-            for listed in (own_versions, versions)
+    """Run a task from another process; it is not unpickled if the versions differ."""
+    worker_versions = _versions()
+    if worker_versions != versions:
+        installed, expected = (
+            ", ".join(f"{name} {version}" for name, version in package_versions.items())
+            for package_versions in (worker_versions, versions)
         )
         message = (
-            f"process {os.getpid()} on {platform.node()} has {theirs}, and was sent a task by a "
-            f"process with {ours}: install the same versions on all workers"
+            f"process {os.getpid()} on {platform.node()} has {installed}, and was sent a task by a "
+            f"process with {expected}: install the same versions on all workers"
         )
         return position, Failed(OtherVersions(message))
 
@@ -490,10 +505,10 @@ def _raise(error: Exception) -> None:
 
 
 def _portable(error: Exception) -> Exception:
-    """Give an error that can be sent back, with the lines of code that led to it."""
+    """Convert an error to one that can be pickled, with its traceback as a note."""
     try:
         portable = pickle.loads(pickle.dumps(error))
-    except Exception:  # whatever classes of errors come to
+    except Exception:  # classes of errors may fail in any way
         portable = RuntimeError(f"{type(error).__name__}: {error}")
     portable.add_note("".join(traceback.format_exception(error)))
     return portable

@@ -48,9 +48,13 @@ class DeclaredParameters:
 
         A subclass that only changes a default need not repeat what the parameter concerns.
         """
-        declared: Any = cls
+        dataclass_type: Any = cls
         concerns: dict[str, str] = {}
         for base in reversed(cls.__mro__):
             for name, value in getattr(base, "__dataclass_fields__", {}).items():
                 concerns[name] = value.metadata.get("concerns") or concerns.get(name, "")
-        return [f.name for f in fields(declared) if concerns[f.name] == what]
+        return [
+            parameter_field.name
+            for parameter_field in fields(dataclass_type)
+            if concerns[parameter_field.name] == what
+        ]

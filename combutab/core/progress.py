@@ -1,4 +1,4 @@
-"""A run as its user sees it: progress bars on a terminal or in a notebook, and Ctrl-C."""
+"""Progress bars on a terminal or in a notebook, and handling of Ctrl-C."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 _NOTEBOOK_WIDTH = 100  # columns
 _NOTEBOOK_PAUSE = 0.2  # seconds between updates of a notebook
-_RECENT = 3600.0  # seconds, by whose speed the time that is left is judged
+_RECENT = 3600.0  # seconds whose speed is used to estimate the remaining time
 
 
-# ---- Progress bars, and the time that is left ---------------------------------------------------
+# ---- Progress bars with the remaining time ------------------------------------------------------
 
 
 def clock(seconds: float) -> str:
-    """Seconds as a clock shows them.
+    """Format seconds as hours, minutes and seconds.
 
     >>> clock(5.2), clock(3725)
     ('0:05', '1:02:05')
@@ -34,9 +34,10 @@ def clock(seconds: float) -> str:
 
 
 def left_column() -> ProgressColumn:
-    """The time that is left, until a task's field ``end`` at most; before it is known, the elapsed.
+    """Build a column with the remaining time, at most until ``end``, a field of the task.
 
-    Rich judges it by the speed after the first update, so that a slow start does not count.
+    The column shows the elapsed time until there is an estimate. Rich estimates the speed after the
+    first update, so that a slow start does not count.
     """
     from rich.progress import ProgressColumn, Task
     from rich.text import Text
@@ -52,7 +53,7 @@ def left_column() -> ProgressColumn:
 
 
 def bar_width() -> int:
-    """Columns that there are for a bar on standard error."""
+    """Return the width of a progress bar on standard error, in characters."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -68,9 +69,9 @@ def _notebook_display() -> Any:
 
 
 def make_bar(*columns: Any, transient: bool = False) -> Progress:
-    """Rich's progress bar on standard error, or in the notebook's cell; elsewhere it shows nothing.
+    """Build Rich's progress bar for a terminal or a notebook; it is silent anywhere else.
 
-    A ``transient`` one is removed at the end.
+    A ``transient`` bar is removed at the end.
     """
     from rich.console import Console
     from rich.progress import Progress
@@ -78,21 +79,21 @@ def make_bar(*columns: Any, transient: bool = False) -> Progress:
     console = Console(stderr=True)
     display: Any = _notebook_display() if console.is_jupyter else None
     if not display:
-        silent = console.is_jupyter or not console.is_terminal
+        is_silent = console.is_jupyter or not console.is_terminal
         return Progress(
             *columns,
             console=console,
-            disable=silent,
+            disable=is_silent,
             transient=transient,
             speed_estimate_period=_RECENT,
         )
 
     class NotebookBar(Progress):
-        """A line of text that the notebook replaces; of IPython alone, without widgets."""
+        """A line of text that the notebook updates; it needs IPython, but no widgets."""
 
         def __init__(self) -> None:
             self._to = io.StringIO()
-            # without colours, whose codes a page or a diff of the notebook would show
+            # without colours, whose codes would appear in a diff or a page of the notebook
             console = Console(
                 file=self._to, width=_NOTEBOOK_WIDTH, force_jupyter=False, color_system=None
             )
@@ -123,7 +124,7 @@ def make_bar(*columns: Any, transient: bool = False) -> Progress:
 
         def stop(self) -> None:
             if self._handle is not None:
-                empty = {"text/plain": "", "text/html": ""}  # which takes no line
+                empty = {"text/plain": "", "text/html": ""}  # takes no space
                 line = empty if transient else self._line()
                 self._handle.update(line, raw=True)
                 self._handle = None
@@ -131,11 +132,11 @@ def make_bar(*columns: Any, transient: bool = False) -> Progress:
     return NotebookBar()
 
 
-# ---- Ctrl-C put off while several things change together, or not lost within a library -----------
+# ---- Delaying Ctrl-C, and raising KeyboardInterrupt if a library hides it ------------------------
 
 
 def _handler() -> Any:
-    """The handler of Ctrl-C; None outside of the main thread, which alone Python interrupts."""
+    """Return the handler of Ctrl-C; None in other threads than the main one."""
     handler = signal.getsignal(signal.SIGINT)
     is_main = threading.current_thread() is threading.main_thread()
     return handler if is_main and callable(handler) else None
@@ -163,19 +164,19 @@ def uninterrupted() -> Iterator[None]:
     if handler is None:
         yield
         return
-    caught: list[tuple[int, Any]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: caught.append((number, frame)))
+    signals: list[tuple[int, Any]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: signals.append((number, frame)))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-        if caught:
-            handler(*caught[0])
+        if signals:
+            handler(*signals[0])
 
 
 @contextmanager
 def interrupts_first() -> Iterator[None]:
-    """Raise KeyboardInterrupt for an error that a library made of Ctrl-C in here.
+    """Raise KeyboardInterrupt if a library converts it to another error in this context.
 
     Examples
     --------
@@ -193,17 +194,17 @@ def interrupts_first() -> Iterator[None]:
     if handler is None:
         yield
         return
-    pressed: list[int] = []
+    signals: list[int] = []
 
     def note(number: int, frame: Any) -> None:
-        pressed.append(number)
+        signals.append(number)
         handler(number, frame)
 
     signal.signal(signal.SIGINT, note)
     try:
         yield
     except Exception as error:
-        if pressed:
+        if signals:
             raise KeyboardInterrupt from error
         raise
     finally:

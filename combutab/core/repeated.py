@@ -47,9 +47,11 @@ def count_repeated_rows(X: Any, y: Any, splits: Splits) -> tuple[int, int]:
         return 0, n_test
     columns = sorted(_column_hashes(X, y), key=lambda values: -len(np.unique(values)))
     rng = np.random.default_rng(0)
-    by_chance = _n_in_both([rng.permutation(values) for values in columns], splits)
-    in_half = min(_n_in_both(half, splits) for half in (columns[::2], columns[1::2]))
-    is_natural = 2 * by_chance >= n_repeated or n_repeated < 0.9 * in_half
+    n_by_chance = _n_in_both([rng.permutation(values) for values in columns], splits)
+    n_in_half = min(
+        _n_in_both(half_columns, splits) for half_columns in (columns[::2], columns[1::2])
+    )
+    is_natural = 2 * n_by_chance >= n_repeated or n_repeated < 0.9 * n_in_half
     return (0 if is_natural else n_repeated), n_test
 
 

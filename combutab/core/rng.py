@@ -203,20 +203,20 @@ def random_permutations(
     # A draw's low bits make way for its place, so that sorting the numbers alone is enough: on a
     # CPU it takes a tenth of the time, and half the memory, of sorting them with their places.
     masks = [(1 << max(1, (length - 1).bit_length())) - 1 for length in lengths]
-    low: Any = masks[0]
-    past = None
+    position_mask: Any = masks[0]
+    is_beyond = None
     if min(lengths) < n:  # a row's own mask: it has the order that it has alone
-        low = torch.tensor(masks, device=draws.device).unsqueeze(1)
-        past = positions >= torch.tensor(list(lengths), device=draws.device).unsqueeze(1)
-    draws.bitwise_and_(~low).bitwise_or_(positions)
-    if past is not None:
-        draws.masked_fill_(past, torch.iinfo(torch.int64).max)
+        position_mask = torch.tensor(masks, device=draws.device).unsqueeze(1)
+        is_beyond = positions >= torch.tensor(list(lengths), device=draws.device).unsqueeze(1)
+    draws.bitwise_and_(~position_mask).bitwise_or_(positions)
+    if is_beyond is not None:
+        draws.masked_fill_(is_beyond, torch.iinfo(torch.int64).max)
     if draws.is_cuda:
         draws = torch.sort(draws, dim=1).values
     else:
         draws.numpy().sort(axis=1)
-    draws.bitwise_and_(low)
-    return draws if past is None else torch.where(past, positions, draws)
+    draws.bitwise_and_(position_mask)
+    return draws if is_beyond is None else torch.where(is_beyond, positions, draws)
 
 
 def uniforms(keys: Sequence[int], *shape: int, device: torch.device) -> Tensor:
@@ -231,14 +231,14 @@ def uniforms(keys: Sequence[int], *shape: int, device: torch.device) -> Tensor:
 def normals(keys: Sequence[int], *shape: int, device: torch.device) -> Tensor:
     """Draw float32 standard normals, (len(keys), *shape), by Box and Muller's method."""
     n = math.prod(shape)
-    half = -(-n // 2)
-    radius, angle = uniforms(keys, 2, half, device=device).unbind(1)
+    n_pairs = -(-n // 2)
+    radius, angle = uniforms(keys, 2, n_pairs, device=device).unbind(1)
     radius = radius.log().mul_(-2).sqrt_()
     angle = angle.mul(2 * math.pi)
-    both = torch.empty(len(keys), 2, half, device=device)
-    torch.mul(torch.cos(angle), radius, out=both[:, 0])
-    torch.mul(angle.sin_(), radius, out=both[:, 1])
-    return both.view(len(keys), -1)[:, :n].reshape(len(keys), *shape)
+    pairs = torch.empty(len(keys), 2, n_pairs, device=device)
+    torch.mul(torch.cos(angle), radius, out=pairs[:, 0])
+    torch.mul(angle.sin_(), radius, out=pairs[:, 1])
+    return pairs.view(len(keys), -1)[:, :n].reshape(len(keys), *shape)
 
 
 # ---- Scikit-learn's ``random_state`` as a seed or a generator, without numpy's global state ------
@@ -363,16 +363,16 @@ class SeededDraws(TorchDispatchMode):
         if func is torch.ops.aten.native_dropout.default:
             return self._dropout(**arguments)
         if "generator" not in names:
-            packet, overload = (
+            operator, overload = (
                 func.overloadpacket,
                 _WITH_GENERATOR.get(str(func).rpartition(".")[2], ""),
             )
-            if overload not in packet.overloads():
+            if overload not in operator.overloads():
                 raise RuntimeError(
                     f"{func} draws random numbers that cannot be given a seed; draw them with "
                     "torch.rand or torch.randn"
                 )
-            func = getattr(packet, overload)
+            func = getattr(operator, overload)
         # a generator may stand among the positional arguments
         args = args[: names.index("generator")] if "generator" in names else args
         return func(*args, **kwargs, generator=self._generator(arguments))

@@ -86,10 +86,10 @@ def shuffled_folds(
     Rows of a group are in the same fold.
     """
     if groups is None:
-        kind = KFold if labels is None else StratifiedKFold
+        splitter = KFold if labels is None else StratifiedKFold
     else:
-        kind = GroupKFold if labels is None else StratifiedGroupKFold
-    folds = kind(n_folds, shuffle=True, random_state=random_state)
+        splitter = GroupKFold if labels is None else StratifiedGroupKFold
+    folds = splitter(n_folds, shuffle=True, random_state=random_state)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # some folds lack a rare label
         return list(folds.split(np.empty(n_rows), labels, groups))
@@ -98,11 +98,11 @@ def shuffled_folds(
 def merge_rare_labels(labels: np.ndarray, n_folds: int) -> np.ndarray:
     """Give labels with fewer rows than folds one common label, so that folds can be stratified."""
     _, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    merged = np.where(counts[codes] < n_folds, "", labels.astype(str))
-    is_merged = merged == ""
+    merged_labels = np.where(counts[codes] < n_folds, "", labels.astype(str))
+    is_merged = merged_labels == ""
     if is_merged.sum() < n_folds:
-        merged[is_merged] = "" if is_merged.all() else merged[~is_merged][0]
-    return merged
+        merged_labels[is_merged] = "" if is_merged.all() else merged_labels[~is_merged][0]
+    return merged_labels
 
 
 def random_hold_out(
@@ -168,7 +168,7 @@ def validation_splits(
     positions = np.cumsum(has_weight) - 1
     if not splits:
         raise ValueError(f"{label} sets no row aside")
-    checked = []
+    checked_splits = []
     for parts in splits:
         train, val = (positions[part[has_weight[part]]] for part in parts)
         n_both = len(np.intersect1d(train, val))
@@ -177,8 +177,8 @@ def validation_splits(
                 f"{label} has a split of {len(train)} training and {len(val)} validation rows, "
                 f"{n_both} of them in both; each part needs rows, and no row may be in both"
             )
-        checked.append((np.sort(train), np.sort(val)))
-    return broadcast(checked)  # a splitter without a seed differs between ranks
+        checked_splits.append((np.sort(train), np.sort(val)))
+    return broadcast(checked_splits)  # a splitter without a seed differs between ranks
 
 
 def _as_cv(cv: Any, name: str, n_rows: int) -> Any:
@@ -236,8 +236,8 @@ class RowOrder:
         order = np.concatenate([train_rows, np.flatnonzero(is_val & ~is_train)])
         positions = np.empty(n_rows, dtype=np.int64)
         positions[order] = np.arange(len(order))
-        moved = [(positions[train], positions[val]) for train, val in splits]
-        return cls(order, len(train_rows), moved)
+        reordered_splits = [(positions[train], positions[val]) for train, val in splits]
+        return cls(order, len(train_rows), reordered_splits)
 
 
 def validation_parts(
@@ -264,10 +264,10 @@ def validation_parts(
         return np.zeros(n_rows, dtype=np.int64)
     if in_order and groups is None:
         return np.arange(n_rows) * n_parts // n_rows
-    shuffled = np.random.default_rng(0).permutation(len(units))
-    first = y.reshape(n_rows, -1)[:, 0].astype(np.float64)
-    means = np.bincount(unit_of_row, first) / np.bincount(unit_of_row)
-    order = shuffled[np.argsort(means[shuffled], kind="stable")]
+    shuffled_units = np.random.default_rng(0).permutation(len(units))
+    first_target = y.reshape(n_rows, -1)[:, 0].astype(np.float64)
+    means = np.bincount(unit_of_row, first_target) / np.bincount(unit_of_row)
+    order = shuffled_units[np.argsort(means[shuffled_units], kind="stable")]
     part_of_unit = np.empty(len(units), dtype=np.int64)
     part_of_unit[order] = np.arange(len(units)) % n_parts
     return part_of_unit[unit_of_row]

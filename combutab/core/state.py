@@ -100,13 +100,13 @@ def pack(value: Any, arrays: Arrays | None = None, name: str = "") -> Any:
     if arrays is not None and isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
         arrays[name] = value.copy()
         return {f"{_SIGN}array": name}
-    kind = next((_KINDS[base] for base in type(value).__mro__ if base in _KINDS), None)
-    if kind is None:
+    value_kind = next((_KINDS[base] for base in type(value).__mro__ if base in _KINDS), None)
+    if value_kind is None:
         raise TypeError(
             f"a value of type {type(value).__name__} cannot be saved: {value!r}; convert its "
             "column to text, numbers or dates before fit"
         )
-    return {f"{_SIGN}{kind.name}": pack(kind.write(value), arrays, name)}
+    return {f"{_SIGN}{value_kind.name}": pack(value_kind.write(value), arrays, name)}
 
 
 def _is_odd(key: Any) -> bool:
@@ -143,17 +143,19 @@ def with_lists(parameters: Mapping[str, Any]) -> dict[str, Any]:
     {'columns': [0, 1], 'strategy': 'mixture'}
     """
     is_list_like = pd.api.types.is_list_like
-    return {n: list(value) if is_list_like(value) else value for n, value in parameters.items()}
+    return {
+        name: list(value) if is_list_like(value) else value for name, value in parameters.items()
+    }
 
 
 def unpack_all(
     packed: Any, arrays: Mapping[str, np.ndarray], fields: Mapping[str, Field], where: str
 ) -> dict[str, Any]:
     """Unpack a dict of declared fields, which needs exactly these arrays; a ValueError if not."""
-    unused = dict(arrays)
-    values: dict[str, Any] = unpack(packed, unused)
-    if unused:
-        raise ValueError(f"{where} has the arrays {sorted(unused)} without a place"[:500])
+    remaining_arrays = dict(arrays)
+    values: dict[str, Any] = unpack(packed, remaining_arrays)
+    if remaining_arrays:
+        raise ValueError(f"{where} has the arrays {sorted(remaining_arrays)} without a place"[:500])
     check_fields(values, fields, where)
     return values
 
@@ -387,10 +389,10 @@ def _write_string_dtype(dtype: Any) -> list[str]:
 def _read_string_dtype(packed: list[str]) -> Any:
     """Text is Python's where pyarrow is absent."""
     make: Any = pd.StringDtype
-    storage, absent = packed
+    storage, missing_value = packed
     for option in (storage, "python"):
         try:
-            return make(option) if absent == "NA" else make(option, na_value=np.nan)
+            return make(option) if missing_value == "NA" else make(option, na_value=np.nan)
         except ImportError:  # pyarrow, which the other storage does without
             continue
         except TypeError:  # pandas before 2.3, whose own text columns are objects

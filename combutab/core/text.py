@@ -22,8 +22,8 @@ def did_you_mean(name: object, known_names: Iterable[object], n: int = 3) -> str
     texts: dict[str, list[str]] = {}
     for candidate in known_names:
         texts.setdefault(str(candidate).casefold(), []).append(repr(candidate))
-    near = difflib.get_close_matches(str(name).casefold(), texts, n=n, cutoff=0.6)
-    matches = [text for match in near for text in texts[match]][:n]
+    close_texts = difflib.get_close_matches(str(name).casefold(), texts, n=n, cutoff=0.6)
+    matches = [text for match in close_texts for text in texts[match]][:n]
     return f"did you mean {' or '.join(matches)}?" if matches else ""
 
 
@@ -36,10 +36,10 @@ def known_instead(name: object, known_names: Iterable[object], n: int = 8) -> st
     "there are 'Paris', 'Rome'"
     """
     known_names = list(known_names)
-    more = f" and {len(known_names) - n:,} more" if len(known_names) > n else ""
-    listed = ", ".join(map(repr, known_names[:n])) + more
+    remainder = f" and {len(known_names) - n:,} more" if len(known_names) > n else ""
+    name_list = ", ".join(map(repr, known_names[:n])) + remainder
     verb = "is only" if len(known_names) == 1 else "are"
-    return did_you_mean(name, known_names) or f"there {verb} {listed}"
+    return did_you_mean(name, known_names) or f"there {verb} {name_list}"
 
 
 def no_column(name: object, columns: Iterable[object]) -> str:
@@ -157,8 +157,8 @@ def describe_generator(
     >>> describe_generator("TVAE", "0.1.0", {"epochs": 9}, {})
     {'Generator': 'TVAE of combutab 0.1.0', 'Differential privacy': 'not guaranteed', 'epochs': '9'}
     """
-    promise = "not guaranteed"
+    guarantee = "not guaranteed"
     if "epsilon_" in fitted:  # of the fit: parameters can be set after it
-        promise = f"guaranteed, epsilon={fitted['epsilon_']:g}, delta={fitted['delta_']:g}"
-    facts = {"Generator": f"{kind} of combutab {version}", "Differential privacy": promise}
+        guarantee = f"guaranteed, epsilon={fitted['epsilon_']:g}, delta={fitted['delta_']:g}"
+    facts = {"Generator": f"{kind} of combutab {version}", "Differential privacy": guarantee}
     return facts | {str(name): str(value) for name, value in params.items()}

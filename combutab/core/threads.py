@@ -1,10 +1,10 @@
-"""How many CPU threads a computation takes, and for how long.
+"""Choose and limit the number of CPU threads of a computation.
 
-Threads wait for each other after each of the dozens of operations of a training step. Where an
-operation takes microseconds, they cost more than they save; on a machine that is busy with other
-processes, a thread that waits for its core makes each operation a thousand times slower. The
-numbers depend on the sizes of the computation and the limits of the process only, so that results
-are the same on an idle and a busy machine.
+Threads wait for each other after each of the dozens of operations of a training step. If an
+operation takes microseconds, threads cost more time than they save. On a machine that is busy with
+other processes, a thread that waits for its core can make each operation a thousand times slower.
+The numbers of threads depend only on the size of the computation and the limits of the process, so
+that results are the same on an idle and on a busy machine.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import joblib
 import torch
 from threadpoolctl import threadpool_limits
 
-_FLOPS_PER_THREAD = 2e7  # of a step's matrix products: about half a millisecond
-_VALUES_PER_THREAD = 250_000  # rows x columns of boosted trees
+_FLOPS_PER_THREAD = 2e7  # matrix products of a training step: about half a millisecond
+_VALUES_PER_THREAD = 250_000  # boosted trees: rows x columns
 
 
 def max_threads() -> int:
-    """torch's number of threads, or the number of CPUs that the process may use if it is less.
+    """Return torch's number of threads, or the number of usable CPUs if that is smaller.
 
-    That is limited by the CPU affinity, and by the CPU quota of a container.
+    The CPU affinity and the CPU quota of a container limit the usable CPUs.
     """
     n_threads = _torch_threads()
     if n_threads == 1:
@@ -38,17 +38,17 @@ def max_threads() -> int:
 
 @cache
 def _n_cpus(n_cpus: int | None) -> int:
-    """joblib's number of CPUs, which reads files; ``n_cpus`` are those of the affinity."""
+    """Limit the CPUs of the affinity, ``n_cpus``, to joblib's number, which reads files."""
     return min(joblib.cpu_count(), n_cpus or 1)
 
 
 def network_threads(flops: float) -> int:
-    """Number of threads for a step of a network with this many floating-point operations."""
+    """Choose the number of threads for a training step of this many floating-point operations."""
     return _share(flops, _FLOPS_PER_THREAD)
 
 
 def training_flops(n_rows: int, n_weights: int) -> float:
-    """Floating-point operations of a training step on these rows, of all members and heads.
+    """Count the floating-point operations of a training step, for all members and heads.
 
     A product is computed in the forward pass and for two gradients, each with a multiplication and
     an addition per row and weight.
@@ -60,7 +60,7 @@ def training_flops(n_rows: int, n_weights: int) -> float:
 
 
 def tree_threads(n_values: float) -> int:
-    """Number of threads for boosted trees on this many values, rows times columns."""
+    """Choose the number of threads for boosted trees on this many values, rows times columns."""
     return _share(n_values, _VALUES_PER_THREAD)
 
 
@@ -69,16 +69,16 @@ def _share(work: float, per_thread: float) -> int:
     return n_threads if work >= per_thread * n_threads else max(1, int(work / per_thread))
 
 
-# ---- The limit, which is that of a Python thread -------------------------------------------------
+# ---- Limits for a Python thread ------------------------------------------------------------------
 
 _lock = threading.Lock()
-_known = threading.local()  # whether a Python thread has been here before
-_n_limits = 0  # in all Python threads
-_default = 0  # number of threads that new Python threads get without these limits
+_known = threading.local()  # has is_known=True in Python threads whose number has been checked
+_n_limits = 0  # number of current limits in all Python threads
+_default = 0  # number of threads that new Python threads have without these limits
 
 
 def _torch_threads() -> int:
-    """torch's number of threads in this Python thread.
+    """Return torch's number of threads in this Python thread.
 
     A new Python thread gets the number that was set last in any thread, which may be a limit.
     """
@@ -93,7 +93,7 @@ def _torch_threads() -> int:
 
 
 def set_threads(n_threads: int) -> None:
-    """Set torch's number of threads in this Python thread until further notice."""
+    """Set torch's number of threads in this Python thread."""
     _known.is_known = True
     if torch.get_num_threads() != n_threads:
         torch.set_num_threads(n_threads)
@@ -101,32 +101,32 @@ def set_threads(n_threads: int) -> None:
 
 @contextmanager
 def limit_threads(n_threads: int, *, lasting: bool = False) -> Iterator[None]:
-    """Let torch use at most this many threads, in this Python thread, and restore their number.
+    """Limit torch to this number of threads in this Python thread and context.
 
-    Python threads that start meanwhile get the number that there was before if the limit is
-    ``lasting``, which takes a fraction of a millisecond, or if they begin with a computation of
-    this package.
+    Python threads that start in the meantime get the previous number if they begin with a
+    computation of this package, or if the limit is ``lasting``, which takes a fraction of a
+    millisecond.
     """
     global _n_limits, _default
-    before = _torch_threads()
-    if n_threads >= before:
+    previous_threads = _torch_threads()
+    if n_threads >= previous_threads:
         yield
         return
     with _lock:
         if not _n_limits:
-            _default = before
+            _default = previous_threads
         _n_limits += 1
-        default = _default
+        default_threads = _default
         torch.set_num_threads(n_threads)
     try:
         if lasting:
-            thread = threading.Thread(target=torch.set_num_threads, args=(default,))
+            thread = threading.Thread(target=torch.set_num_threads, args=(default_threads,))
             thread.start()
             thread.join()
         yield
     finally:
         with _lock:
-            torch.set_num_threads(before)
+            torch.set_num_threads(previous_threads)
             _n_limits -= 1
 
 

@@ -1,7 +1,7 @@
-"""One fit on several processes: the rank of this process, and communication between ranks.
+"""Fits on several processes: the rank of this process, and communication between ranks.
 
-The processes are those of ``torch.distributed``: of a group that the program has initialised, or of
-``torchrun``, as its environment variables show.
+The processes are those of ``torch.distributed``, in a group that the program has initialised, or
+those of ``torchrun``, which sets environment variables.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ from datetime import timedelta
 from numbers import Number
 from typing import TYPE_CHECKING, Any, TypeVar
 
-if TYPE_CHECKING:  # torch takes a second to import, and one process needs nothing of it here
+if TYPE_CHECKING:  # torch takes a second to import, and a single process does not need it here
     from torch import Tensor
 
 T = TypeVar("T")
 
 _TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-_WORD = 2.0  # seconds in which the error of a rank that ended is looked for
-_PART = 1 << 16  # rows that are looked at at once
-_NEAR = 1e-6  # tables that differ by less are one, encoded by processors that round differently
-_OF_PROCESS = {"callbacks", "device", "n_jobs", "verbose"}  # parameters
+_MAX_WAIT = 2.0  # seconds to wait for the error message of a rank that ended
+_ROWS_PER_PART = 1 << 16  # rows that are summarized at a time
+_TOLERANCE = 1e-6  # relative difference of equal tables, as processors round differently
+_OF_PROCESS = {"callbacks", "device", "n_jobs", "verbose"}  # parameters that may differ by rank
 _current: ContextVar[World | None] = ContextVar("world", default=None)
-_numbers = itertools.count()  # of shared fits: the same on all ranks
+_numbers = itertools.count()  # numbers of shared fits, equal on all ranks
 
 
 class RankError(RuntimeError):
-    """A fit that ranks share has ended because another of them did."""
+    """A shared fit has ended because another rank ended it."""
 
 
 class World:
     """The processes that share a fit: this one is rank ``number`` of ``count``.
 
-    Here there is one, which has nobody to communicate with; `Ranks` are several.
+    This class is a single process, which does not communicate; `Ranks` are several.
     """
 
     number, count = 0, 1
 
     def span(self, n: int) -> tuple[int, int]:
-        """First and end of this rank's share of n things in a row."""
+        """Return the start and the end of this rank's share of n items."""
         return n * self.number // self.count, n * (self.number + 1) // self.count
 
     def all_reduce(self, tensor: Tensor) -> None:
@@ -60,12 +60,12 @@ class World:
         """Overwrite a tensor with that of rank 0."""
 
     def broadcast_object(self, value: T) -> T:
-        """Return what rank 0 has."""
+        """Return the value of rank 0."""
         return value
 
-    def all(self, truths: Tensor) -> Tensor:
+    def all(self, is_true: Tensor) -> Tensor:
         """Tell which booleans are true on all ranks."""
-        return truths
+        return is_true
 
     def all_gather(self, share: Tensor, n: int) -> Tensor:
         """Gather all ranks' shares of n items, (M, share, ...), as (M, n, ...).
@@ -75,7 +75,7 @@ class World:
         return share
 
     def all_gather_list(self, share: list[T], n: int) -> list[T]:
-        """All ranks' shares of n things, as a list; raises ValueError if n is not the same."""
+        """Gather all ranks' shares of n items as a list; raises ValueError if n differs."""
         return share
 
 
@@ -94,24 +94,26 @@ class Ranks(World):
         self._fit = -1
         self._cuda_group: Any = None
 
-    def begin(self, what: str) -> None:
-        """Wait for all to begin the next fit; raises ValueError if it is not the same."""
+    def begin(self, fit_description: str) -> None:
+        """Wait until all ranks begin the next fit; raises ValueError if their fits differ."""
         self._fit = next(_numbers)
-        descriptions = self.all_gather_object(what)
+        descriptions = self.all_gather_object(fit_description)
         for number, description in enumerate(descriptions):
             if description != descriptions[0]:
-                raise ValueError(_unlike(number, "other parameters"))
+                raise ValueError(_describe_mismatch(number, "other parameters"))
 
     def all_reduce(self, tensor: Tensor) -> None:
-        self._communicate(lambda: self._dist.all_reduce(tensor, group=self._of(tensor)))
+        self._communicate(lambda: self._dist.all_reduce(tensor, group=self._group_for(tensor)))
 
     def broadcast(self, tensor: Tensor) -> None:
-        self._communicate(lambda: self._dist.broadcast(tensor, group=self._of(tensor), group_src=0))
+        self._communicate(
+            lambda: self._dist.broadcast(tensor, group=self._group_for(tensor), group_src=0)
+        )
 
-    def all(self, truths: Tensor) -> Tensor:
+    def all(self, is_true: Tensor) -> Tensor:
         import torch
 
-        missing = (~truths).to(torch.int64)
+        missing = (~is_true).to(torch.int64)
         self.all_reduce(missing)
         return missing == 0
 
@@ -119,10 +121,10 @@ class Ranks(World):
         import torch
 
         start, stop = self.span(n)
-        k = share.shape[1] // (stop - start)
-        number = torch.uint8 if share.dtype == torch.bool else share.dtype
-        gathered = share.new_zeros((share.shape[0], n * k, *share.shape[2:]), dtype=number)
-        gathered[:, start * k : stop * k] = share
+        n_entries = share.shape[1] // (stop - start)
+        dtype = torch.uint8 if share.dtype == torch.bool else share.dtype
+        gathered = share.new_zeros((share.shape[0], n * n_entries, *share.shape[2:]), dtype=dtype)
+        gathered[:, start * n_entries : stop * n_entries] = share
         self.all_reduce(gathered)
         return gathered.to(share.dtype)
 
@@ -134,34 +136,34 @@ class Ranks(World):
         return values[0]
 
     def all_gather_object(self, value: T) -> list[T]:
-        """Return what each rank has, in their order."""
+        """Return the values of all ranks, in the order of the ranks."""
         values: list[Any] = [None] * self.count
         self._communicate(lambda: self._dist.all_gather_object(values, value, group=self._group))
         return values
 
     def each(self, train: Callable[[], T]) -> list[T]:
-        """Return the results of all ranks, which train without communication."""
+        """Call ``train`` without communication, and return the results of all ranks."""
         with unshared():
             result = train()
         return self.all_gather_object(result)
 
     def all_gather_list(self, share: list[T], n: int) -> list[T]:
         shares = self.all_gather_object((n, share))
-        for number, (n_there, _) in enumerate(shares):
-            if n_there != shares[0][0]:
-                raise ValueError(_unlike(number, "another table"))
-        return [item for _, part in shares for item in part]
+        for number, (n_items, _) in enumerate(shares):
+            if n_items != shares[0][0]:
+                raise ValueError(_describe_mismatch(number, "another table"))
+        return [item for _, rank_share in shares for item in rank_share]
 
-    def _of(self, tensor: Tensor) -> Any:
-        """The group for tensors of this device: NCCL's if each rank has a different GPU."""
+    def _group_for(self, tensor: Tensor) -> Any:
+        """Find the group for tensors of this device: NCCL's if each rank has a different GPU."""
         if not tensor.is_cuda:
             return self._group
         if self._cuda_group is None:
             import torch
 
-            at = tensor.device
+            device = tensor.device
             gpus = self.all_gather_object(
-                (socket.gethostname(), str(torch.cuda.get_device_properties(at)))
+                (socket.gethostname(), str(torch.cuda.get_device_properties(device)))
             )
             has_nccl = len(set(gpus)) == self.count and self._dist.is_nccl_available()
             self._cuda_group = self._group
@@ -172,7 +174,7 @@ class Ranks(World):
     # ---- the end of a fit ------------------------------------------------------------------------
 
     def end(self) -> None:
-        """Wait for all ranks: a fit that one of them could not finish, none has finished."""
+        """Wait for all ranks; if one of them fails, the fit fails on all."""
         self.all_gather_object(None)
 
     def leave(self, error: BaseException) -> None:
@@ -181,7 +183,7 @@ class Ranks(World):
         _ranks = None
         if not isinstance(error, RankError):
             words = f"rank {self.number} ended it with {type(error).__name__}: {error}"
-            with suppress(Exception):  # there may be nobody left to tell
+            with suppress(Exception):  # the store may have ended
                 self._store().compare_set(f"combutab/{self._fit}", "", words)
         groups, self._group, self._cuda_group = {self._group, self._cuda_group}, None, None
         for group in groups - {None}:  # ranks that wait for this one receive an error at once
@@ -191,18 +193,18 @@ class Ranks(World):
                 self._dist.destroy_process_group(group)
 
     def _communicate(self, call: Callable[[], object]) -> None:
-        """Communicate; an error says which rank ended the fit, and why."""
+        """Communicate; an error names the rank that ended the fit, and the reason."""
         try:
             call()
         except (RuntimeError, ConnectionError) as error:
             raise RankError(
-                f"the fit that {self.count} ranks shared is over: {self._why(error)}"
+                f"the fit that {self.count} ranks shared is over: {self._explain_end(error)}"
             ) from error
 
-    def _why(self, error: Exception) -> str:
-        key, until = f"combutab/{self._fit}", time.monotonic() + _WORD
+    def _explain_end(self, error: Exception) -> str:
+        key, deadline = f"combutab/{self._fit}", time.monotonic() + _MAX_WAIT
         with suppress(Exception):
-            while not (is_explained := self._store().check([key])) and time.monotonic() < until:
+            while not (is_explained := self._store().check([key])) and time.monotonic() < deadline:
                 time.sleep(0.05)
             if is_explained:
                 return str(self._store().get(key).decode())
@@ -219,39 +221,41 @@ _ranks: Ranks | None = None
 
 
 def current() -> World:
-    """The processes that share the current fit."""
+    """Return the processes that share the current fit."""
     return _current.get() or ONE_PROCESS
 
 
 def broadcast(value: T) -> T:
-    """Return rank 0's value where ranks share a fit, else the value itself."""
+    """Return the value of rank 0 if ranks share a fit, otherwise the value itself."""
     return current().broadcast_object(value)
 
 
 def check_same(ranks: Ranks, tables: Sequence[Tensor | None]) -> None:
-    """Refuse tables that differ by rank: sums over their rows would be meaningless."""
+    """Raise ValueError if tables differ between ranks, because sums over ranks would be wrong."""
     import torch
 
-    outline, *outlines = ranks.all_gather_object(_outline(tables))
-    for number, their_outline in enumerate(outlines, 1):
-        if their_outline.shape != outline.shape or not torch.allclose(
-            their_outline, outline, rtol=_NEAR, atol=_NEAR, equal_nan=True
+    first_outline, *outlines = ranks.all_gather_object(_summarize(tables))
+    for number, other_outline in enumerate(outlines, 1):
+        if other_outline.shape != first_outline.shape or not torch.allclose(
+            other_outline, first_outline, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True
         ):
-            raise ValueError(_unlike(number, "another table"))
+            raise ValueError(_describe_mismatch(number, "another table"))
 
 
-def _unlike(number: int, what: str) -> str:
+def _describe_mismatch(number: int, difference: str) -> str:
     return (
-        f"rank {number} was given {what} than rank 0: all ranks that share a fit are to be given "
-        "the same table, targets and parameters; to fit a model of each rank's own, use "
+        f"rank {number} was given {difference} than rank 0: all ranks that share a fit are to be "
+        "given the same table, targets and parameters; to fit a model of each rank's own, use "
         "combutab.training.unshared()"
     )
 
 
 def plain_parameters(estimator: Any) -> dict[str, Any]:
-    """The parameters that shape a model and have equal text in all processes."""
+    """Return the parameters that affect a model and whose text is equal in all processes."""
     parameters = estimator.get_params(deep=False).items()
-    return {n: value for n, value in parameters if n not in _OF_PROCESS and _is_plain(value)}
+    return {
+        name: value for name, value in parameters if name not in _OF_PROCESS and _is_plain(value)
+    }
 
 
 def _is_plain(value: Any) -> bool:
@@ -262,8 +266,8 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, bool | str | Number)
 
 
-def _outline(tables: Sequence[Tensor | None]) -> Tensor:
-    """A few numbers that differ for other rows, or another order of the rows."""
+def _summarize(tables: Sequence[Tensor | None]) -> Tensor:
+    """Compute a few numbers that depend on the values and the order of the rows."""
     import torch
 
     sizes = [0.0 if table is None else table.numel() for table in tables]
@@ -273,35 +277,35 @@ def _outline(tables: Sequence[Tensor | None]) -> Tensor:
             continue
         rows = table.flatten(1) if table.ndim > 1 else table.unsqueeze(1)
         total = torch.zeros(rows.shape[1], dtype=torch.float64, device=table.device)
-        for start in range(0, len(table), _PART):
-            part = rows[start : start + _PART].double()
-            positions = torch.arange(start + 1, start + 1 + len(part), device=table.device)
-            total += (positions.double() / len(table)) @ part
+        for start in range(0, len(table), _ROWS_PER_PART):
+            row_part = rows[start : start + _ROWS_PER_PART].double()
+            positions = torch.arange(start + 1, start + 1 + len(row_part), device=table.device)
+            total += (positions.double() / len(table)) @ row_part
         numbers.append(total.cpu() / len(table))
     return torch.cat(numbers)
 
 
 @contextmanager
-def sharing(what: Callable[[], str]) -> Iterator[None]:
+def sharing(describe_fit: Callable[[], str]) -> Iterator[None]:
     """Share a fit in this context with the other ranks, if there are any.
 
-    ``what`` describes the fit, and must be equal on all ranks. An error of one rank ends the fit on
-    all. Nested fits are not shared again, and neither are fits in threads other than the main one,
-    because their calls would mix.
+    ``describe_fit`` must return the same text on all ranks. An error of one rank ends the fit on
+    all ranks. Nested fits are not shared again. Fits in threads other than the main thread are not
+    shared either, because their communication would mix.
     """
     if _current.get() is not None or threading.current_thread() is not threading.main_thread():
         with unshared():
             yield
         return
-    ranks = _find()
+    ranks = _find_ranks()
     if ranks is None:
         yield
         return
     token = _current.set(ranks)
-    quiet = warnings.catch_warnings(action="ignore") if ranks.number else nullcontext()
+    warnings_context = warnings.catch_warnings(action="ignore") if ranks.number else nullcontext()
     try:
-        with quiet, _own_gpu():  # rank 0 reports
-            ranks.begin(what())
+        with warnings_context, _own_gpu():  # rank 0 reports
+            ranks.begin(describe_fit())
             yield
             ranks.end()
     except BaseException as error:
@@ -328,8 +332,8 @@ def unshared() -> Iterator[None]:
         _current.reset(token)
 
 
-def _find() -> Ranks | None:
-    """The ranks that this process is one of; None if it is the only one."""
+def _find_ranks() -> Ranks | None:
+    """Find the ranks that this process belongs to; None if it is the only process."""
     global _ranks
     import torch.distributed as dist
 
@@ -339,11 +343,11 @@ def _find() -> Ranks | None:
         if not all(name in os.environ for name in _TORCHRUN) or os.environ["WORLD_SIZE"] == "1":
             return None
         if multiprocessing.parent_process() is not None:
-            return None  # a worker that a rank has started, and not a rank
+            return None  # a worker that a rank has started, which is not a rank
         store, number, count = next(dist.rendezvous("env://"))
-        store = dist.PrefixStore(_fresh_part(store, number, count), store)
+        store = dist.PrefixStore(_agree_on_store_prefix(store, number, count), store)
         dist.init_process_group("gloo", store=store, rank=number, world_size=count)
-        atexit.register(_part)
+        atexit.register(_leave_process_group)
     if dist.get_world_size() == 1:
         return None
     if _ranks is None or _ranks.world is not dist.group.WORLD:
@@ -352,9 +356,9 @@ def _find() -> Ranks | None:
 
 
 def _timeout() -> timedelta:
-    """The process group's timeout: what its maker gave ``init_process_group``, or torch's own.
+    """Return the timeout of the process group, which new groups do not inherit.
 
-    New groups have torch's default unless it is passed.
+    It is the one that was passed to ``init_process_group``, or torch's default.
     """
     import torch.distributed as dist
 
@@ -362,50 +366,50 @@ def _timeout() -> timedelta:
     assert world is not None
     timeouts: list[timedelta] = []
     for device in world._device_types:
-        with suppress(AttributeError, RuntimeError):  # not every backend tells
+        with suppress(AttributeError, RuntimeError):  # some backends have no timeout
             timeouts.append(world._get_backend(device).options._timeout)
     return max(timeouts, default=dist.default_pg_timeout)
 
 
-def _fresh_part(store: Any, number: int, count: int) -> str:
-    """Agree on a part of the store that nobody has written to.
+def _agree_on_store_prefix(store: Any, number: int, count: int) -> str:
+    """Agree on an unused prefix for the keys of the store.
 
-    torchrun's store survives restarts, with the addresses of processes that have ended. So each
-    rank announces itself by a new name, and rank 0 answers with the part of the store to use.
+    torchrun's store survives restarts, and keeps the addresses of processes that have ended.
+    Therefore each rank announces itself by a new name, and rank 0 replies with the prefix.
     """
-    own_name, until = secrets.token_hex(8), time.monotonic() + store.timeout.total_seconds()
+    unique_name, deadline = secrets.token_hex(8), time.monotonic() + store.timeout.total_seconds()
     if number:
-        store.set(f"hello/{number}", own_name)
-        part = store.get(f"welcome/{own_name}").decode()
+        store.set(f"hello/{number}", unique_name)
+        part = store.get(f"welcome/{unique_name}").decode()
         store.set(f"here/{part}/{number}", "")
         return str(part)
     missing = set(range(1, count))
     while missing := {
         number_missing
         for number_missing in missing
-        if not store.check([f"here/{own_name}/{number_missing}"])
+        if not store.check([f"here/{unique_name}/{number_missing}"])
     }:
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             raise RankError(f"the ranks {sorted(missing)} of {count} have not called fit")
         for number_missing in missing:
             if store.check([f"hello/{number_missing}"]):
-                store.set(f"welcome/{store.get(f'hello/{number_missing}').decode()}", own_name)
+                store.set(f"welcome/{store.get(f'hello/{number_missing}').decode()}", unique_name)
         time.sleep(0.02)
-    return own_name
+    return unique_name
 
 
-def _part() -> None:
+def _leave_process_group() -> None:
     global _ranks
     import torch.distributed as dist
 
     if dist.is_initialized():
-        _ranks = None  # gloo's threads abort an interpreter that ends before its groups
+        _ranks = None  # gloo's threads abort an interpreter that ends before the groups
         dist.destroy_process_group()
         gc.collect()
 
 
 def _own_gpu() -> Any:
-    """The context in which "cuda" is the GPU that torchrun counts as this rank's."""
+    """Return a context in which "cuda" is the GPU of this rank under torchrun."""
     import torch
 
     number = os.environ.get("LOCAL_RANK", "")
