@@ -1,4 +1,4 @@
-"""The device and the number formats that a fit runs on."""
+"""Devices and number formats of a fit."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from functools import partial
 import torch
 
 PRECISIONS = ("float32", "float64", "bf16-mixed")
-_threads_of: set[int] = set()  # the process that has computed with torch's threads, if any
+_threads_of: set[int] = set()  # id of the process that has computed with torch's threads, if any
 
 
 def guard_forks() -> None:
-    """Call before computing: a forked process has none of its parent's threads, and no use of more.
+    """Limit a forked process to one thread; call this before computing.
 
-    OpenMP in it would wait for ever for those that it remembers; with one thread it does not.
+    A forked process has none of its parent's threads, but OpenMP would wait for them forever.
     """
     if torch.get_num_threads() == 1:
         return
@@ -36,7 +36,7 @@ def guard_forks() -> None:
 
 
 def resolve_device(device: str | torch.device) -> torch.device:
-    """Turn ``"auto"`` into the best device at hand; check that a named one exists.
+    """Choose the best available device for ``"auto"``; check that any other device exists.
 
     Raises ValueError if the name is not a device of torch, or the device is not on this machine.
 
@@ -67,7 +67,7 @@ def resolve_device(device: str | torch.device) -> torch.device:
 
 @dataclass(frozen=True)
 class Precision:
-    """Number formats: of the parameters, and of the matrix products."""
+    """Number formats of parameters and matrix products."""
 
     name: str
 
@@ -81,7 +81,7 @@ class Precision:
         return torch.float64 if self.name == "float64" else torch.float32
 
     def context(self, device: torch.device) -> Callable[[], AbstractContextManager[object]]:
-        """Return a maker of the context that forward passes run in: autocast, or none."""
+        """Return a function that makes the context of forward passes: autocast or no change."""
         if self.name == "bf16-mixed":
             return partial(torch.autocast, device.type, dtype=torch.bfloat16)
         return nullcontext

@@ -1,4 +1,4 @@
-"""Files that are written completely or not at all, and read without trust.
+"""Write files completely or not at all, and read files from untrusted sources.
 
 Files are written to a temporary folder next to their destination, ``.combutab-*``, and moved when
 they are on the disk. If the process is killed, the folder may remain.
@@ -30,18 +30,18 @@ from combutab.core.progress import uninterrupted
 
 # ---- Atomic writes -------------------------------------------------------------------------------
 
-_PREFIX = ".combutab-"  # of temporary folders
-_MAX_LINKS = 40  # that are followed, as by the system
+_PREFIX = ".combutab-"  # prefix of temporary folders
+_MAX_LINKS = 40  # number of links to follow, as in Linux
 
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary file to write to, which is moved to the path at the end of the context.
+    """Yield a temporary file to write to, which is moved to the path at the end of the context.
 
     After an error in the context, no temporary file remains, and an existing file is unchanged.
 
-    Raises OSError with the path if it is a directory or no regular file, its folder does not exist
-    or may not be written, the disk is full, or it is a link in a folder that others may write to.
+    Raises OSError with the path if it is not a regular file, if its folder does not exist or may
+    not be written, if the disk is full, or if it is a link in a folder that others may write to.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -62,12 +62,12 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def whole_files(folder: str | os.PathLike[str], names: Sequence[str]) -> Iterator[Path]:
-    """A temporary folder to write files to, which are moved to ``folder`` at the end.
+    """Yield a temporary folder to write files to, which are moved to ``folder`` at the end.
 
     Old files with these names are removed before the new ones are moved, so that old and new files
     are never mixed. A symbolic link in the folder is replaced, not followed.
 
-    Raises OSError as of `whole_file`, and if one of the names was not written.
+    Raises OSError in the cases of `whole_file`, and if one of the files was not written.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -173,18 +173,18 @@ def _errors_naming(path: str | os.PathLike[str]) -> Iterator[None]:
         raise OSError(f"{os.fspath(path)} cannot be written: {error}") from error
 
 
-# ---- Safetensors files: reproducible bytes, and no trust in their content ------------------------
+# ---- Safetensors files with reproducible bytes, whose content is checked -------------------------
 
 MAX_HEADER = 32 * 2**20  # bytes
 _MAX_AXES = 8
 _DTYPES = {"F16", "F32", "F64", "BOOL"} | {f"{k}{8 * n}" for k in "IU" for n in (1, 2, 4, 8)}
-_CHECKSUM = 64  # digits, before the text in the metadata
+_CHECKSUM = 64  # number of digits of the checksum, which precedes the text in the metadata
 
 
 def write_tensors(path: Path, key: str, text: str, tensors: Mapping[str, np.ndarray]) -> None:
-    """Write arrays, and a text in the metadata, after a checksum of both.
+    """Write arrays and a text in the metadata, with a checksum of both.
 
-    Raises ValueError if ``read_tensors`` would refuse the file for its size.
+    Raises ValueError if the header is too large for ``read_tensors``.
     """
     metadata = {key: _checksum_of(text, tensors) + text}
     data = save({name: np.asarray(tensors[name], order="C") for name in sorted(tensors)}, metadata)
@@ -203,7 +203,7 @@ def _header_size(data: bytes) -> int:
 def read_tensors(
     path: Path, key: str, *, arrays: bool = True
 ) -> tuple[str | None, dict[str, np.ndarray]]:
-    """The text in the metadata of a file (None without metadata), and its arrays by name.
+    """Read the text in the metadata of a file (None without metadata), and its arrays by name.
 
     Raises OSError if the file does not exist or is not a regular file. Raises ValueError if it is
     incomplete, its header does not fit its content, or the checksum is missing or wrong.
@@ -234,7 +234,7 @@ def read_tensors(
 
 
 def parse_json(text: str) -> Any:
-    """Parse JSON whose keys differ and whose numbers are finite; raises ValueError.
+    """Parse JSON; raises ValueError if a key is repeated or a number is not finite.
 
     >>> parse_json('{"a": [1, 2.5]}')
     {'a': [1, 2.5]}
@@ -249,7 +249,7 @@ def parse_json(text: str) -> Any:
 
 @contextmanager
 def reading(path: str | os.PathLike[str], what: str) -> Iterator[None]:
-    """Turn all errors about the content of a file into a ValueError with its path."""
+    """Convert all errors about the content of a file to a ValueError with its path."""
     path = os.fspath(path)
     try:
         yield
@@ -272,7 +272,7 @@ def refuse(path: Path, problem: str) -> NoReturn:
 
 
 def _check_header_size(path: Path) -> None:
-    """Refuse paths that are not regular files (without waiting for a pipe), and long headers."""
+    """Raise an error if a path is not a regular file (such as a pipe), or its header is long."""
     if path.is_dir():
         raise IsADirectoryError(f"{str(path)!r} is a directory; name a file in it")
     if not path.exists():
@@ -285,7 +285,7 @@ def _check_header_size(path: Path) -> None:
 
 
 def _checksum_of(text: str, tensors: Mapping[str, np.ndarray]) -> str:
-    """The SHA-256 of a header and arrays, independent of their order in a file."""
+    """Compute the SHA-256 of a header and arrays, independent of their order in a file."""
     digest = hashlib.sha256(json.dumps(text).encode())
     for name in sorted(tensors):
         array = tensors[name]
@@ -310,7 +310,7 @@ def _finite(number: str) -> float:
 
 # ---- Declared fields: names, types and limits of values that are read from a file ----------------
 
-_LARGEST = 2**31 - 1  # of counts and sizes
+_LARGEST = 2**31 - 1  # largest count or size
 
 
 @dataclass(frozen=True)
@@ -323,7 +323,7 @@ class Field:
 
 
 def whole(minimum: int = 0, maximum: int = _LARGEST) -> Field:
-    """An integer within bounds; booleans are not integers.
+    """Declare an integer within bounds; booleans are not integers.
 
     >>> [whole(1).holds(value) for value in (1, 0, True, 1.0)]
     [True, False, False, False]
@@ -335,7 +335,7 @@ def whole(minimum: int = 0, maximum: int = _LARGEST) -> Field:
 
 
 def number(*, finite: bool = True) -> Field:
-    """A float or an integer."""
+    """Declare a float or an integer."""
     return Field(
         "a finite number" if finite else "a number",
         lambda v: type(v) in (int, float) and (not finite or abs(v) < math.inf),
@@ -343,7 +343,7 @@ def number(*, finite: bool = True) -> Field:
 
 
 def text(max_length: int = 10_000) -> Field:
-    """Text of at most ``max_length`` characters."""
+    """Declare text of at most ``max_length`` characters."""
     return Field(
         f"text of at most {max_length} characters",
         lambda v: type(v) is str and len(v) <= max_length,
@@ -351,7 +351,7 @@ def text(max_length: int = 10_000) -> Field:
 
 
 def choice(*values: Any) -> Field:
-    """One of these; 1 is not True."""
+    """Declare one of these values; 1 is not True."""
     return Field(
         "one of " + ", ".join(map(repr, values)),
         lambda v: any(type(v) is type(one) and v == one for one in values),
@@ -359,22 +359,22 @@ def choice(*values: Any) -> Field:
 
 
 def kind(*types: type) -> Field:
-    """An instance of one of these types, not of their subclasses."""
+    """Declare an instance of one of these types, not of their subclasses."""
     return Field(" or ".join(t.__name__ for t in types), lambda v: type(v) in types)
 
 
 def nullable(field: Field) -> Field:
-    """The field, or None."""
+    """Allow None in addition to the values of a field."""
     return replace(field, says=f"{field.says} or None", holds=lambda v: v is None or field.holds(v))
 
 
 def optional(field: Field) -> Field:
-    """A field that may be absent, as the loss curve of lbfgs is."""
+    """Allow a field to be absent, such as the loss curve with lbfgs."""
     return replace(field, optional=True)
 
 
 def pair(first: Field, second: Field) -> Field:
-    """Two values, one of each."""
+    """Declare a pair of values, one for each field."""
     return Field(
         f"a pair of {first.says} and {second.says}",
         lambda v: (
@@ -384,7 +384,7 @@ def pair(first: Field, second: Field) -> Field:
 
 
 def several(field: Field, min_length: int = 0) -> Field:
-    """A list or tuple of values that all meet a field."""
+    """Declare a list or tuple of values that all meet a field."""
     return Field(
         f"a list of at least {min_length}, each {field.says}",
         lambda v: type(v) in (list, tuple) and len(v) >= min_length and all(map(field.holds, v)),
@@ -392,7 +392,7 @@ def several(field: Field, min_length: int = 0) -> Field:
 
 
 def check_fields(values: Any, fields: Mapping[str, Field], where: str) -> None:
-    """Refuse a dict with missing, unknown or invalid fields.
+    """Raise ValueError if a dict has missing, unknown or invalid fields.
 
     >>> check_fields({"epochs": -1}, {"epochs": whole()}, "the header")
     Traceback (most recent call last):
@@ -425,7 +425,7 @@ def check_parameters(estimator: Any) -> None:
 # ---- Files of models: arrays and a JSON header ---------------------------------------------------
 
 MODEL_FORMAT = 3
-_KEY = "combutab"  # of the JSON in the file's header
+_KEY = "combutab"  # key of the JSON in the file's header
 _HEADER = {"format": whole(), "version": text(100), "class": text(100), "params": kind(dict)}
 
 
@@ -441,9 +441,9 @@ def write_model(
 def read_model(
     path: str | os.PathLike[str], *, arrays: bool = True
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The header of a model file, and its arrays by name.
+    """Read the header of a model file, and its arrays by name.
 
-    Raises OSError or ValueError, with the path, if it is not a complete model file.
+    Raises OSError or ValueError, with the path, if the file is not a complete model file.
     """
     path = Path(path)
     packed, tensors = read_tensors(path, _KEY, arrays=arrays)

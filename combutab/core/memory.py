@@ -1,4 +1,4 @@
-"""The memory that a process can still get."""
+"""Find the memory that a process can still allocate."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 def available_memory(root: Path = Path("/")) -> float:
-    """Bytes of memory that a process can still get, infinity where the system does not tell.
+    """Find the bytes that a process can still allocate; infinity if the system has no figures.
 
-    It is the smallest of the free memory of the system and the memory that its control groups
-    (containers, slices of systemd) leave. ``root`` is the folder of ``proc`` and ``sys``.
+    The result is the minimum of the system's free memory and of the memory that is left in each
+    control group (container, slice of systemd). ``root`` is the folder of ``proc`` and ``sys``.
     """
     try:
         lines = (root / "proc/meminfo").read_text(encoding="ascii").splitlines()
@@ -23,7 +23,7 @@ def available_memory(root: Path = Path("/")) -> float:
 
 
 def _memory_of_groups(root: Path) -> list[float]:
-    """Memory that is left in each control group of this process, of version 1 or 2."""
+    """Find the memory that is left in each control group (version 1 or 2) of this process."""
     try:
         lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):

@@ -1,6 +1,6 @@
-"""Metrics of predictions by their names: their range and unit, and which way is better.
+"""Metrics of predictions by name, with their range, unit and direction.
 
-Nothing heavy is imported before a metric is computed, which combutab.core.scores does.
+combutab.core.scores computes the metrics, so that this module imports no heavy library.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Metric:
 
     @property
     def values(self) -> Values:
-        """Function that computes it from targets, predictions and probabilities."""
+        """Function that computes the metric from targets, predictions and probabilities."""
         from combutab.core.scores import VALUES
 
         return self.computed_by or VALUES[self.name]
@@ -66,7 +66,7 @@ class Metric:
         return f"{self.title}{unit} ({direction} is better)"
 
     def accepts(self, method: str) -> bool:
-        """Whether it can be computed from what this method of a classifier returns.
+        """Tell whether the metric can be computed from the output of this classifier method.
 
         >>> METRICS["classification"]["roc_auc"].accepts("predict_proba")
         True
@@ -109,12 +109,12 @@ METRICS: dict[str, dict[str, Metric]] = {
     "regression": {metric.name: metric for metric in _REGRESSION},
 }
 """Task -> name -> the metric."""
-NOT_SHOWN = ("f1_macro", "mse")  # unless asked for: F1 and RMSE say as much
+NOT_SHOWN = ("f1_macro", "mse")  # by default, because F1 and RMSE contain the same information
 _ALSO = {"auc": "roc_auc", "ap": "average_precision", "macro_f1": "f1_macro"}
 
 
 def plain_name(name: str) -> str:
-    """A metric's name as the table has it, of one in another spelling.
+    """Convert the name of a metric to the spelling of ``METRICS``.
 
     >>> plain_name("ROC AUC"), plain_name("macro-F1")
     ('roc_auc', 'f1_macro')
@@ -124,9 +124,9 @@ def plain_name(name: str) -> str:
 
 
 def named_metric(name: str, task: str = "auto") -> Metric | None:
-    """The metric of this name, or of scikit-learn's scorer's; None if the table has none.
+    """Find a metric by its name or that of scikit-learn's scorer; None if ``METRICS`` has none.
 
-    Raises ValueError if it is one of the other task.
+    Raises ValueError if the metric belongs to the other task.
 
     >>> named_metric("Neg_Mean_Absolute_Error").title
     'MAE'
@@ -148,7 +148,7 @@ def named_metric(name: str, task: str = "auto") -> Metric | None:
 
 
 def metric_names(task: str = "auto") -> list[str]:
-    """The names of the metrics of a task, or of both.
+    """List the names of the metrics of a task, or of both tasks.
 
     >>> metric_names("regression")
     ['r2', 'mae', 'rmse', 'mse', 'mape']
@@ -162,7 +162,7 @@ def metric_names(task: str = "auto") -> list[str]:
 
 
 def choose_metric(name: str, task: str = "auto") -> Metric:
-    """The metric of this name; raises ValueError if the table has none, or of the other task.
+    """Find a metric by its name; raises ValueError if it is unknown or of the other task.
 
     >>> choose_metric("acuracy")
     Traceback (most recent call last):

@@ -21,14 +21,14 @@ RANDOM_STATE = ("random_state", np.random.Generator)
 def parameter(default: Any, *allowed: object, concerns: str = "") -> Any:
     """Declare a parameter of a constructor as a field of a dataclass.
 
-    ``allowed`` are constraints of ``sklearn.utils._param_validation``. Parameters that concern the
-    same thing are found by `DeclaredParameters.parameters_of`.
+    ``allowed`` lists constraints of ``sklearn.utils._param_validation``. ``concerns`` is a topic by
+    which `DeclaredParameters.parameters_of` finds parameters.
     """
     return field(default=default, metadata={"allowed": list(allowed), "concerns": concerns})
 
 
 class DeclaredParameters:
-    """Gives a dataclass ``_parameter_constraints``: those of its base classes and of its fields."""
+    """Collects ``_parameter_constraints`` of a dataclass from its base classes and its fields."""
 
     _parameter_constraints: ClassVar[Mapping[str, Sequence[object]]] = {}
 
@@ -43,10 +43,10 @@ class DeclaredParameters:
         cls._parameter_constraints = constraints
 
     @classmethod
-    def parameters_of(cls, what: str) -> list[str]:
-        """Name the parameters that are declared to concern a thing, in their order.
+    def parameters_of(cls, topic: str) -> list[str]:
+        """List the parameters that are declared with this topic, in their order.
 
-        A subclass that only changes a default need not repeat what the parameter concerns.
+        A subclass that only changes a default does not have to repeat the topic.
         """
         dataclass_type: Any = cls
         concerns: dict[str, str] = {}
@@ -56,5 +56,5 @@ class DeclaredParameters:
         return [
             parameter_field.name
             for parameter_field in fields(dataclass_type)
-            if concerns[parameter_field.name] == what
+            if concerns[parameter_field.name] == topic
         ]

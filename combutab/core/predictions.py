@@ -1,4 +1,4 @@
-"""Labels and class scores of any fitted classifier."""
+"""Get labels and class scores from any fitted classifier."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def predict_labels(estimator: Any, X: Any) -> np.ndarray:
 
 
 def class_labels(estimator: Any) -> np.ndarray:
-    """The classes of a fitted classifier, or the positions of the labels of a multi-label one.
+    """Return the classes of a classifier, or the positions of labels for multi-label targets.
 
     Raises ValueError if one of several targets has other classes than 0 and 1.
     """
@@ -40,10 +40,10 @@ def class_labels(estimator: Any) -> np.ndarray:
 
 
 def class_scores(estimator: Any, X: Any) -> tuple[np.ndarray, str] | None:
-    """Scores of the classes, and the method that they come from.
+    """Predict scores of the classes; also return the method that computed them.
 
     The scores have the shape (n_samples, n_classes), or (n_samples, n_labels) for multi-label
-    targets. The result is None if an estimator only predicts labels.
+    targets. Returns None for an estimator that only predicts labels.
 
     >>> from sklearn.svm import LinearSVC
     >>> svc = LinearSVC().fit([[-1.0], [1.0]], ["no", "yes"])
@@ -62,18 +62,18 @@ def class_scores(estimator: Any, X: Any) -> tuple[np.ndarray, str] | None:
     scores = np.asarray(estimator.decision_function(X))
     if scores.ndim == 1:  # two classes
         scores = np.column_stack([-scores, scores])
-    # support vector machines can give one column per pair of classes
+    # support vector machines can return one column per pair of classes
     is_per_class = scores.shape[1] == len(estimator.classes_)
     return (scores, "decision_function") if is_per_class else None
 
 
 def one_hot(positions: np.ndarray, n_classes: int) -> np.ndarray:
-    """1.0 for the class of each row; labels of multi-label targets as they are."""
+    """Encode classes as one-hot rows; labels of multi-label targets are only cast to float."""
     return positions.astype(float) if positions.ndim == 2 else np.eye(n_classes)[positions]
 
 
 def class_positions(labels: np.ndarray, classes: np.ndarray, source: str) -> np.ndarray:
-    """Positions of labels among the classes; ``source`` says in errors where the labels are from.
+    """Find the positions of labels among the classes; errors name the ``source`` of the labels.
 
     >>> class_positions(np.array(["b", "a"]), np.array(["a", "b"]), "y").tolist()
     [1, 0]
@@ -88,7 +88,7 @@ def class_positions(labels: np.ndarray, classes: np.ndarray, source: str) -> np.
 
 
 def needs_method(metric: str, method: str) -> str:
-    """Words of the error for a classifier from which a metric cannot be computed."""
+    """Write the error for a classifier from which a metric cannot be computed."""
     methods = "predict_proba" if method == "predict_proba" else f"predict_proba or {method}"
     return (
         f"{metric} needs {methods}, which the estimator lacks; use another metric, or give the "

@@ -1,4 +1,4 @@
-"""Rows that occur several times in a table, on both sides of a split."""
+"""Find rows that occur several times in a table, on both sides of a split."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
-_MIN_SHARE = 0.02  # of the test rows
+_MIN_SHARE = 0.02  # minimum share of repeated rows among the test rows
 _MIN_ROWS = 5
 
 Splits = Sequence[tuple[np.ndarray, np.ndarray]]
@@ -24,7 +24,7 @@ def warn_repeated_rows(X: Any, y: Any, splits: Splits, stacklevel: int = 3) -> N
 
 
 def repeated_rows_message(n_repeated: int, n_test: int) -> str:
-    """A warning of test rows that are also training rows."""
+    """Write the warning of test rows that are also training rows."""
     return (
         f"{n_repeated:,} of {n_test:,} test rows are also training rows, with the same features "
         "and target, so scores are too good for new rows; drop copies, or keep them together by "
@@ -35,10 +35,10 @@ def repeated_rows_message(n_repeated: int, n_test: int) -> str:
 def count_repeated_rows(X: Any, y: Any, splits: Splits) -> tuple[int, int]:
     """Count the test rows that are also among the training rows, and all test rows of the splits.
 
-    The first number is 0 where rows that are equal in all features and the target may be different
-    cases: where rows of independent columns would repeat at least half as often, or where more than
-    a tenth of the rows that are equal in half of the columns differ in the others. Features are a
-    DataFrame, an array or a sparse matrix.
+    The first number is 0 if rows that are equal in all features and the target may be different
+    cases. This is so if rows of independent columns would repeat at least half as often, or if more
+    than a tenth of the rows that are equal in half of the columns differ in the others. Features
+    are a DataFrame, an array or a sparse matrix.
     """
     X = X.toarray() if scipy.sparse.issparse(X) else X
     n_test = sum(len(test) for _, test in splits)
@@ -56,7 +56,7 @@ def count_repeated_rows(X: Any, y: Any, splits: Splits) -> tuple[int, int]:
 
 
 def _column_hashes(X: Any, y: Any) -> Iterator[np.ndarray]:
-    """Hashes of the values of each column, (n,) uint64; those of the targets come last."""
+    """Hash the values of each column, (n,) uint64; the hashes of targets come last."""
     array = None if isinstance(X, pd.DataFrame) else np.asarray(X)
     columns = X.items() if array is None else enumerate(array.T)
     for _, column in columns:
@@ -78,7 +78,7 @@ def _hash_values(column: Any) -> np.ndarray:
 
 
 def _n_in_both(columns: Iterable[np.ndarray], splits: Splits) -> int:
-    """Number of test rows that equal a training row in these columns, over all splits."""
+    """Count the test rows that equal a training row in these columns, over all splits."""
     rng = np.random.default_rng(1)
     rows: Any = np.uint64(0)
     for values in columns:

@@ -1,4 +1,4 @@
-"""Scores of predictions by all metrics of a task, and scorers of scikit-learn by metric names."""
+"""Score predictions by all metrics of a task, and find scikit-learn's scorers by metric names."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def score_predictions(
 
 # ---- Scorers of scikit-learn by the names of metrics ---------------------------------------------
 
-# Scores of one class, which needs a name unless the labels are 0 and 1.
+# Scores of one class, which must be named unless the labels are 0 and 1.
 _OF_LABELS = {
     "f1": metrics.f1_score,
     "precision": metrics.precision_score,
@@ -52,9 +52,9 @@ _OF_LABELS = {
 
 
 def scorer_name(scoring: str, task: str, n_classes: int = 2) -> str:
-    """The name of scikit-learn's scorer, of a metric in any spelling or of a scorer.
+    """Find the name of scikit-learn's scorer for a metric in any spelling, or for a scorer.
 
-    Raises ValueError if neither is known, or the metric is one of the other task.
+    Raises ValueError if the name is unknown, or if the metric belongs to the other task.
 
     >>> scorer_name("log loss", "classification"), scorer_name("ROC AUC", "classification", 3)
     ('neg_log_loss', 'roc_auc_ovr')
@@ -69,9 +69,9 @@ def scorer_name(scoring: str, task: str, n_classes: int = 2) -> str:
 
 
 def make_target_scorer(scoring: str, y: np.ndarray, task: str) -> Scorer:
-    """Make the scorer of a metric, or of scikit-learn, for a target.
+    """Make a scorer by the name of a metric, or of a scorer of scikit-learn, for a target.
 
-    Of two classes, the positive one is 1 or True, or else the rarer one in ``y``.
+    With two classes, the positive class is 1 or True, or else the rarer class in ``y``.
 
     >>> make_target_scorer("log loss", np.array(["no", "yes"]), "classification")
     make_scorer(log_loss, greater_is_better=False, response_method='predict_proba')
@@ -85,10 +85,10 @@ def make_target_scorer(scoring: str, y: np.ndarray, task: str) -> Scorer:
 
 
 def class_scorer(name: str, classes: np.ndarray, counts: np.ndarray) -> Scorer:
-    """The scorer of this name, for classes with these numbers of rows.
+    """Make the scorer of this name for classes with these numbers of rows.
 
-    Of two classes, the positive one is 1 or True, or else the rarer one. ROC AUC and average
-    precision of more classes are means over the classes that the rows have.
+    With two classes, the positive class is 1 or True, or else the rarer class. ROC AUC and average
+    precision of more classes are means over the classes that occur in the rows.
     """
     if len(classes) > 2 and name in ("roc_auc_ovr", "average_precision"):
         return partial(_score_each_class, name.removesuffix("_ovr"))
@@ -115,7 +115,7 @@ def class_scorer(name: str, classes: np.ndarray, counts: np.ndarray) -> Scorer:
 
 
 def positive_class(classes: np.ndarray, counts: np.ndarray) -> int:
-    """The index of the positive one of two classes: 1 or True, or else the one with fewer rows.
+    """Find the index of the positive class of two: 1 or True, or else the one with fewer rows.
 
     >>> positive_class(np.array(["churned", "stayed"]), np.array([30, 270]))
     0
@@ -129,7 +129,7 @@ def positive_class(classes: np.ndarray, counts: np.ndarray) -> int:
 def _score_each_class(
     name: str, estimator: Any, X: Any, y: np.ndarray, sample_weight: Any = None
 ) -> float:
-    """The mean score of each class against the others, of those that the rows have."""
+    """Average the score of each class against the others, over the classes in the rows."""
     response = class_scores(estimator, X)
     if response is None:
         raise ValueError(needs_method(name, "decision_function"))
@@ -199,7 +199,7 @@ def find_metric(name: str, task: str) -> Metric:
 
 
 class _Numbers(RegressorMixin, BaseEstimator):
-    """Predictions that are known, as an estimator whose rows are their positions."""
+    """An estimator that returns given predictions for the positions of rows."""
 
     def __init__(self, predicted: np.ndarray, p: np.ndarray) -> None:
         self.predicted, self.p = predicted, p
@@ -238,7 +238,7 @@ _MODELS = {
 
 
 def _response_method(scorer: Callable[..., float]) -> str:
-    """The method of a classifier that a scorer of scikit-learn calls."""
+    """Find the method of a classifier that a scorer of scikit-learn calls."""
     classes = np.array([0, 1])
     for method, model in _MODELS.items():
         try:

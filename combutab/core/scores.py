@@ -1,4 +1,4 @@
-"""Functions that compute the metrics of combutab.core.metrics, and predictions of a baseline."""
+"""Compute the metrics of combutab.core.metrics, and the predictions of a baseline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Values = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
 
 
 def _over_classes(name: str) -> Values:
-    """A metric of each class against the others, averaged; with two classes, of the second."""
+    """Average a metric of each class against the others; of two classes, use the second."""
 
     def values(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
         if y.ndim > 1 or p.shape[1] == 2:
@@ -32,7 +32,7 @@ def mean_over_classes(
 ) -> float:
     """Average a score over the classes that some rows have and some lack; NaN without any.
 
-    Each of the ``columns`` tells which rows have the class, and has their scores of the class.
+    Each of the ``columns`` is a mask of the rows of a class, and the scores for this class.
     """
     scores = [
         score(is_class, class_score, **options)
@@ -50,7 +50,7 @@ def _log_loss(y: np.ndarray, predicted: np.ndarray, p: np.ndarray) -> float:
 def as_positive(
     class_index: int, y: np.ndarray, predicted: np.ndarray, p: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Targets, predictions and probabilities of two classes, with a class as the positive one.
+    """Swap two classes in targets, predictions and probabilities, so that a class is positive.
 
     >>> labels, p = np.array([0, 1]), np.array([[0.9, 0.1], [0.3, 0.7]])
     >>> [array.tolist() for array in as_positive(0, labels, labels, p)]
@@ -62,7 +62,7 @@ def as_positive(
 
 
 def confusion_counts(y: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.ndarray:
-    """The confusion matrix; much faster than scikit-learn's for many resamples."""
+    """Compute the confusion matrix, for many resamples much faster than scikit-learn."""
     cells = np.bincount(y * n_classes + predicted, minlength=n_classes**2)
     return cells.reshape(n_classes, n_classes)
 
@@ -134,7 +134,7 @@ VALUES: Mapping[str, Values] = {
 
 
 def check_defined(metric: str, y: Any) -> None:
-    """Refuse MAPE for targets that are 0, by which it divides; raises ValueError."""
+    """Raise ValueError for MAPE if some targets are 0, because MAPE divides by the target."""
     n_zeros = int(np.sum(np.asarray(y) == 0)) if metric == "mape" else 0
     if n_zeros:
         raise ValueError(
@@ -145,10 +145,10 @@ def check_defined(metric: str, y: Any) -> None:
 def guess_targets(
     metric: str, train: np.ndarray, n_rows: int, n_classes: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Predictions and probabilities of a baseline that uses only the targets ``train``.
+    """Predict by a baseline that uses only the training targets; also return probabilities.
 
-    For classes these are the most frequent one and the shares of all; for numbers the mean, or the
-    median for MAE and MAPE.
+    The baseline predicts the most frequent class, and class shares as probabilities. For numbers
+    it predicts the mean, or the median for MAE and MAPE.
 
     >>> guess_targets("accuracy", np.array([0, 0, 0, 1]), 1, 2)
     (array([0]), array([[0.75, 0.25]]))

@@ -1,4 +1,4 @@
-"""Splits of rows into training and validation rows: groups, folds, hold-outs, given splits."""
+"""Split rows into training and validation rows: groups, folds, hold-outs, given splits."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def group_codes(groups: Any, n_rows: int) -> np.ndarray | None:
 def check_folds(
     name: str, n_folds: int, labels: np.ndarray | None, groups: np.ndarray | None
 ) -> None:
-    """Refuse more folds than groups, or without groups than rows of a label.
+    """Check that there are at least as many groups, or without groups rows per label, as folds.
 
-    Raises ValueError whose message begins with the ``name`` of the parameter.
+    Raises ValueError with a message that begins with the ``name`` of the parameter.
     """
     if groups is not None:
         n_groups = len(pd.unique(groups))
@@ -146,7 +146,7 @@ class LatestRows:
 def validation_splits(
     cv: Any, name: str, X: Any, y: Any, groups: Any, weight: Any = None
 ) -> list[Split]:
-    """Training and validation rows of each split that the parameter ``name`` gives.
+    """Find the training and validation rows of each split of ``cv``, the parameter ``name``.
 
     ``cv`` is a splitter, an iterable of (train, test), or an array: a mask of the validation
     rows, their positions, or a fold for each row. Rows of ``weight`` 0 are left out and not
@@ -214,10 +214,9 @@ def _as_cv(cv: Any, name: str, n_rows: int) -> Any:
 
 @dataclass(frozen=True)
 class RowOrder:
-    """Rows ordered so that those that are in a training part of any split come first.
+    """An order of rows in which the training rows of all splits come first.
 
-    ``order`` has the positions of the rows, (n,). The positions in ``splits`` are those in the
-    order.
+    ``order`` has the positions of the rows, (n,). ``splits`` has positions in this order.
     """
 
     order: np.ndarray
@@ -243,7 +242,7 @@ class RowOrder:
 def validation_parts(
     y: np.ndarray, n_parts: int, groups: np.ndarray | None = None, *, in_order: bool = False
 ) -> np.ndarray:
-    """Divide validation rows into parts, which are scored by choices on the other parts.
+    """Divide validation rows into parts; choices for each part are made on the other parts.
 
     Parts have equal shares of the classes, or similar targets ``y``. Rows of a group are in the
     same part. With ``in_order``, as for rows in order of time, parts are blocks of neighbouring

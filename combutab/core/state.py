@@ -1,5 +1,4 @@
-"""State as numeric arrays and JSON, and back: exact, and no code is run on reading.
-
+"""Convert the state of models to numeric arrays and JSON, and back, exactly and without code.
 ``pack`` writes the values that a fitted model consists of: numbers, text, dates, dtypes, columns
 of a table, and dataclasses whose fields ``declare`` names. ``unpack`` reads them. Files may
 be forged: dtypes and time zones must be in a list, the fields of a dataclass are checked against
@@ -27,15 +26,15 @@ from combutab.core.files import Field, check_fields
 T = TypeVar("T")
 Arrays = dict[str, np.ndarray]
 
-_SIGN = "@"  # begins the name of a kind, the one key of an object in JSON
-_MAX_TEXT = 10_000  # characters of the texts of an array's dtype
-_MAX_ARROW_BYTES = 2**16  # bytes that describe a dtype of pyarrow
-_MAX_DIGITS = 4300  # of a decimal, and its exponent
+_SIGN = "@"  # first character of the name of a kind, the only key of an object in JSON
+_MAX_TEXT = 10_000  # maximum width of an array of fixed-width text, in characters
+_MAX_ARROW_BYTES = 2**16  # maximum size of the description of a dtype of pyarrow
+_MAX_DIGITS = 4300  # maximum number of digits of a decimal, and maximum exponent
 
 
 @dataclass(frozen=True)
 class Kind:
-    """How values of a type are written: as a simpler value, which is packed in turn."""
+    """A type whose values are written as a simpler value, which is then packed itself."""
 
     name: str
     write: Callable[[Any], Any]
@@ -49,7 +48,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {}
 def add_kind(
     type_: type, name: str, write: Callable[[Any], Any], read: Callable[[Any], Any]
 ) -> None:
-    """Let values of a type be packed; ``read`` checks the simpler value that ``write`` makes."""
+    """Register a type for `pack`; ``read`` checks the simpler value that ``write`` returns."""
     _KINDS[type_] = Kind(name, write, read)
     _READERS[name] = read
 
@@ -57,7 +56,7 @@ def add_kind(
 def declare(
     cls: type[T], fields: Mapping[str, Field], check: Callable[[T], None] = lambda record: None
 ) -> None:
-    """Let a dataclass be packed by these fields.
+    """Register a dataclass with these fields for `pack`.
 
     Reading raises ValueError if a field differs from its declaration, or if ``check``, which
     compares the fields, raises it.
@@ -73,9 +72,9 @@ def declare(
 
 
 def pack(value: Any, arrays: Arrays | None = None, name: str = "") -> Any:
-    """A value as JSON can hold it; what JSON lacks becomes an object with the name of its kind.
+    """Convert a value to JSON; a type that JSON lacks becomes an object with the name of its kind.
 
-    With ``arrays``, numeric arrays are put there, under names that say where in the value they are.
+    With ``arrays``, numeric arrays are stored in it, under names of their positions in the value.
 
     >>> pack({"a": (1, 0.5), "b": float("inf")})
     {'a': {'@tuple': [1, 0.5]}, 'b': {'@float': 'inf'}}
@@ -86,7 +85,7 @@ def pack(value: Any, arrays: Arrays | None = None, name: str = "") -> Any:
     """
     if isinstance(value, np.generic):
         item = value.item()
-        is_count = value.dtype.kind in "mM" and isinstance(item, int)  # of nanoseconds, say
+        is_count = value.dtype.kind in "mM" and isinstance(item, int)  # such as nanoseconds
         value = value if is_count else item
     if value is None or isinstance(value, bool | int | str):
         return value
@@ -114,10 +113,10 @@ def _is_odd(key: Any) -> bool:
 
 
 def unpack(packed: Any, arrays: Arrays | None = None) -> Any:
-    """The value that ``pack`` was given; arrays are taken out of ``arrays``.
+    """Restore a value that ``pack`` has converted; its arrays are removed from ``arrays``.
 
-    Raises ValueError if it has a value of a kind, or an array, that there is not, or a reader of a
-    kind refuses it.
+    Raises ValueError if a kind is unknown, if an array is missing, or if a value is invalid for its
+    kind.
     """
     if isinstance(packed, list):
         return [unpack(item, arrays) for item in packed]
@@ -137,7 +136,7 @@ def unpack(packed: Any, arrays: Arrays | None = None) -> Any:
 
 
 def with_lists(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters that can be packed: columns in a set, range or Series, say, become a list.
+    """Convert parameters for `pack`: sets, ranges, Series and other collections become lists.
 
     >>> with_lists({"columns": range(2), "strategy": "mixture"})
     {'columns': [0, 1], 'strategy': 'mixture'}
@@ -151,7 +150,7 @@ def with_lists(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def unpack_all(
     packed: Any, arrays: Mapping[str, np.ndarray], fields: Mapping[str, Field], where: str
 ) -> dict[str, Any]:
-    """Unpack a dict of declared fields, which needs exactly these arrays; a ValueError if not."""
+    """Unpack a dict of declared fields; raises ValueError if it does not need all the arrays."""
     remaining_arrays = dict(arrays)
     values: dict[str, Any] = unpack(packed, remaining_arrays)
     if remaining_arrays:
@@ -171,7 +170,7 @@ _FREQUENCY = re.compile(r"[A-Za-z0-9-]{1,20}", re.ASCII)
 
 
 def _matched(text: str, pattern: re.Pattern[str], what: str) -> str:
-    """The text of a moment, say, if it is one: pandas would take "now" too."""
+    """Return a text such as a moment if it has this pattern; pandas would also accept "now"."""
     if len(text) > 64 or not pattern.fullmatch(text):
         raise ValueError(f"{text[:100]!r} is no {what}")
     return text
@@ -207,7 +206,7 @@ def _zone_names() -> set[str]:
 
 
 def _read_zone(name: str) -> Any:
-    """A time zone by its name, or a fixed offset; never a file."""
+    """Read a time zone from a known name or a fixed offset; no file path is accepted."""
     if name in _zone_names():
         return name
     offset = _OFFSET.fullmatch(name)
@@ -241,7 +240,7 @@ def _write_array(array: np.ndarray) -> list[Any]:
     if array.dtype.kind not in "biufUSO":
         raise TypeError(f"an array of dtype {array.dtype} cannot be saved")
     values: list[Any] = array.tolist()
-    if array.dtype.kind in "US" and array.size:  # no wider than the longest text
+    if array.dtype.kind in "US" and array.size:  # as wide as the longest text
         array = np.array(values)
     return [values, "object" if array.dtype.kind == "O" else array.dtype.str]
 
@@ -260,7 +259,7 @@ def _read_array(packed: list[Any]) -> np.ndarray:
 
 
 def _checked_dtype(dtype: Any) -> Any:
-    """Refuse the name of a dtype: pandas would read files for one, or take much memory."""
+    """Raise ValueError for the name of a dtype, for which pandas may read files or need memory."""
     if not isinstance(dtype, np.dtype | pd.api.extensions.ExtensionDtype):
         raise ValueError(f"{str(dtype)[:100]!r} is no dtype")
     return dtype
@@ -346,7 +345,7 @@ _TEXTS = re.compile(r"[<>=|]?[US](\d{1,9})", re.ASCII)
 
 
 def read_dtype(name: str) -> Any:
-    """The dtype of this name, of numpy or pandas.
+    """Return the dtype of numpy or pandas with this name.
 
     Raises ValueError if no column or array of a table can have it.
 
@@ -363,7 +362,7 @@ def read_dtype(name: str) -> Any:
         return np.dtype(name)
     if zoned:
         return make(zoned[1], _read_zone(zoned[2]))
-    if name == "|O":  # an array's, which pandas calls object
+    if name == "|O":  # numpy's name for object
         return np.dtype(object)
     if _PLAIN_DTYPE.fullmatch(name):
         return pd.api.types.pandas_dtype(name)
@@ -382,20 +381,20 @@ def _write_dtype(dtype: Any) -> str:
 
 
 def _write_string_dtype(dtype: Any) -> list[str]:
-    # Before pandas 3 not every text dtype has na_value; where it has not, it is NA.
+    # Before pandas 3, some text dtypes have no na_value; theirs is NA.
     return [dtype.storage, "NA" if getattr(dtype, "na_value", pd.NA) is pd.NA else "NaN"]
 
 
 def _read_string_dtype(packed: list[str]) -> Any:
-    """Text is Python's where pyarrow is absent."""
+    """Read a text dtype; without pyarrow, its storage is Python's."""
     make: Any = pd.StringDtype
     storage, missing_value = packed
     for option in (storage, "python"):
         try:
             return make(option) if missing_value == "NA" else make(option, na_value=np.nan)
-        except ImportError:  # pyarrow, which the other storage does without
+        except ImportError:  # pyarrow is missing; the other storage does not need it
             continue
-        except TypeError:  # pandas before 2.3, whose own text columns are objects
+        except TypeError:  # pandas before 2.3, where columns of text are objects
             return np.dtype(object)
     raise AssertionError("python storage needs nothing")
 

@@ -1,6 +1,7 @@
-"""scikit-learn's callbacks (1.9 and later): the tasks of a fit that they receive.
+"""Report the tasks of a fit to scikit-learn's callbacks (1.9 and later).
 
-This module alone knows whether scikit-learn has them; with an earlier one fits have no tasks.
+Only this module checks whether scikit-learn has callbacks. With earlier versions, fits have no
+tasks.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from combutab.core.world import current, unshared
 if TYPE_CHECKING:
 
     class CallbackSupport:
-        """Gives an estimator ``set_callbacks``, where scikit-learn has it."""
+        """Gives an estimator ``set_callbacks``, if scikit-learn has it."""
 
 else:
     try:
@@ -22,15 +23,15 @@ else:
     except ImportError:
 
         class CallbackSupport:
-            """Gives an estimator nothing: this scikit-learn has no callbacks."""
+            """Has no methods, because this scikit-learn has no callbacks."""
 
 
-# Fitted attributes at this time, for a callback that needs a fitted estimator
+# Returns the current fitted attributes, for callbacks that need a fitted estimator
 Fitted = Callable[[], Mapping[str, Any] | None]
 
 
 class CallbackTask:
-    """The task of a fit, which has other tasks as parts.
+    """The task of a fit, which is divided into other tasks.
 
     Parameters
     ----------
@@ -46,7 +47,7 @@ class CallbackTask:
 
     @property
     def watched(self) -> bool:
-        """Whether there are callbacks."""
+        """Tell whether there are callbacks."""
         return has_callbacks(self.estimator)
 
     def begin(self, name: str, fitted: Fitted | None = None) -> Any:
@@ -60,7 +61,7 @@ class CallbackTask:
         return part
 
     def end(self, part: Any, fitted: Fitted | None = None) -> bool:
-        """End a part; returns whether a callback wants the fit to stop there."""
+        """End a part; returns whether a callback stops the fit."""
         with unshared():
             stop = part.call_on_fit_task_end(
                 estimator=self.estimator, **self.data, reconstruction_attributes=fitted
@@ -74,7 +75,7 @@ class CallbackTask:
 
     @contextmanager
     def part_of(self, name: str, sub_estimator: Any) -> Iterator[None]:
-        """Make the fit of another estimator, in this context, a part."""
+        """Report the fit of another estimator in this context as a part."""
         part = self.context.subcontext(task_name=name)
         with part.propagate_callback_context(sub_estimator):
             part.call_on_fit_task_begin(estimator=self.estimator, **self.data)
@@ -88,8 +89,8 @@ def fit_task(
 ) -> Iterator[CallbackTask | None]:
     """Report a fit in this context to the callbacks of an estimator.
 
-    None if scikit-learn has no callbacks, or on other ranks than the first. It must be used in a
-    method with ``sklearn.base._fit_context``, which ends the context of the callbacks.
+    Yields None if scikit-learn has no callbacks, or on other ranks than the first. It must be used
+    in a method with ``sklearn.base._fit_context``, which ends the context of the callbacks.
     """
     if not hasattr(estimator, "_init_callback_context") or current().number:
         yield None
@@ -105,5 +106,5 @@ def fit_task(
 
 
 def has_callbacks(estimator: Any) -> bool:
-    """Whether ``set_callbacks`` gave an estimator callbacks."""
+    """Tell whether ``set_callbacks`` has given callbacks to an estimator."""
     return bool(getattr(estimator, "_skl_callbacks", None))

@@ -1,4 +1,4 @@
-"""Words in messages and parameters: similar names, counts, durations, sizes of memory."""
+"""Text of messages and parameters: similar names, counts, durations, sizes of memory."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from numbers import Integral
 from typing import Any
 
-# ---- Suggestions in errors: the known names that an unknown one may stand for --------------------
+# ---- Suggestions in errors: known names that are similar to an unknown one -----------------------
 
 
 def did_you_mean(name: object, known_names: Iterable[object], n: int = 3) -> str:
-    """Ask whether one of up to ``n`` known names was meant; say nothing if none is near.
+    """Suggest up to ``n`` known names that are similar to a name; return "" if there are none.
 
     >>> did_you_mean("medv", ["MEDV", "CRIM", "MEDIAN"])
     "did you mean 'MEDV' or 'MEDIAN'?"
@@ -28,7 +28,7 @@ def did_you_mean(name: object, known_names: Iterable[object], n: int = 3) -> str
 
 
 def known_instead(name: object, known_names: Iterable[object], n: int = 8) -> str:
-    """Ask as `did_you_mean`, or else name the first ``n`` of those that there are.
+    """Suggest similar names as `did_you_mean`, or else list the first ``n`` known names.
 
     >>> known_instead("Pariss", ["Paris", "Rome"])
     "did you mean 'Paris'?"
@@ -43,7 +43,7 @@ def known_instead(name: object, known_names: Iterable[object], n: int = 8) -> st
 
 
 def no_column(name: object, columns: Iterable[object]) -> str:
-    """Say that a table has no such column, and which may have been meant.
+    """Write the error for a missing column, with suggestions.
 
     >>> no_column("Age", ["age", "sex"])
     "there is no column 'Age'; did you mean 'age'?"
@@ -52,7 +52,7 @@ def no_column(name: object, columns: Iterable[object]) -> str:
 
 
 def counted(n: int, what: str) -> str:
-    """Count something, whose plural ends in s.
+    """Write a number with a noun whose plural ends in s.
 
     >>> counted(1, "real row"), counted(4000, "real row")
     ('1 real row', '4,000 real rows')
@@ -61,7 +61,7 @@ def counted(n: int, what: str) -> str:
 
 
 def one_line(error: object) -> str:
-    """The message of an error on one line.
+    """Write the message of an error on one line.
 
     >>> one_line(ValueError("too\\n  long"))
     'too long'
@@ -69,15 +69,15 @@ def one_line(error: object) -> str:
     return " ".join(str(error).split())
 
 
-# ---- A span of time as users write it ------------------------------------------------------------
+# ---- Durations in numbers and text ---------------------------------------------------------------
 
 _DURATIONS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 
 def parse_seconds(value: float | str | None) -> float:
-    """Return seconds; without a limit, infinitely many.
+    """Convert a time limit to seconds; None is infinity.
 
-    Raises ValueError if it is no positive number, with a unit where it is text.
+    Raises ValueError if it is not a positive number, or text without a number and a unit.
 
     >>> parse_seconds("1.5min"), parse_seconds(10), parse_seconds(None)
     (90.0, 10.0, inf)
@@ -96,7 +96,7 @@ def parse_seconds(value: float | str | None) -> float:
 
 
 def in_words(seconds: float) -> str:
-    """A time in its largest unit, rounded: seconds to tens, minutes and hours to whole ones.
+    """Write a duration in its largest unit: tens of seconds, minutes or hours.
 
     >>> in_words(44), in_words(100), in_words(8000)
     ('40 seconds', '2 minutes', '2 hours')
@@ -107,16 +107,16 @@ def in_words(seconds: float) -> str:
     return counted(10 * max(1, round(seconds / 10)), "second")
 
 
-# ---- Sizes of memory as bytes or text, and limits of it ------------------------------------------
+# ---- Sizes of memory in bytes and text, and memory limits ----------------------------------------
 
 _SIZES = {"": 1, **{p: 1000 ** (i + 1) for i, p in enumerate("kmgt")}}
 _SIZES |= {f"{p}i": 1024 ** (i + 1) for i, p in enumerate("kmgt")}
-RESERVE = 32 << 20  # what allocators keep for themselves
+RESERVE = 32 << 20  # bytes that allocators reserve
 _PATTERN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?|)b\s*", re.IGNORECASE)
 
 
 def parse_bytes(limit: Any) -> int:
-    """A number of bytes, or text such as "500MB" or "1.5 GiB", as bytes.
+    """Convert a number of bytes, or text such as "500MB" or "1.5 GiB", to bytes.
 
     >>> parse_bytes("500MB"), parse_bytes("1.5 GiB"), parse_bytes(4096)
     (500000000, 1610612736, 4096)
@@ -134,7 +134,7 @@ def parse_bytes(limit: Any) -> int:
 
 
 def check_limit(limit: int, needed: int, what: str, instead: str) -> None:
-    """Refuse a ``memory_limit`` that is too small, with the smallest sufficient one.
+    """Raise ValueError with the smallest sufficient limit if ``memory_limit`` is too small.
 
     >>> check_limit(10**6, 2 * 10**6, "100 rows", "use fewer columns")
     Traceback (most recent call last):
@@ -158,7 +158,7 @@ def describe_generator(
     {'Generator': 'TVAE of combutab 0.1.0', 'Differential privacy': 'not guaranteed', 'epochs': '9'}
     """
     guarantee = "not guaranteed"
-    if "epsilon_" in fitted:  # of the fit: parameters can be set after it
+    if "epsilon_" in fitted:  # the parameter epsilon may have been changed after the fit
         guarantee = f"guaranteed, epsilon={fitted['epsilon_']:g}, delta={fitted['delta_']:g}"
     facts = {"Generator": f"{kind} of combutab {version}", "Differential privacy": guarantee}
     return facts | {str(name): str(value) for name, value in params.items()}
