@@ -62,8 +62,8 @@ combutab.preprocessing: CIRCLE_STEPS QUARTERS
     fill_polars find_forms find_identifiers find_text_form given_categories given_identifiers
     given_numbers infer_task
     is_polars join_bins may_miss merge_bins occupied missing_codes odd_columns parquet_parts
-    plain_labels polars_cells put_cells read_amounts read_numbers read_table refuse_cells
-    refuse_large rows_needed to_ticks
+    plain_labels polars_cells put_cells read_amounts read_numbers refuse_cells
+    refuse_large rows_needed to_ticks validate_table
 combutab.reports: Finding ModelReport SyntheticEvaluation evaluate_synthetic render_report
     report_model write_report
 combutab.training: BinaryCrossEntropy Callback ConditionSampler Conditions

@@ -24,7 +24,7 @@ from combutab.core.rng import Stream, fold_in, seed_from
 from combutab.core.tasks import CallbackSupport, fit_task
 from combutab.generators._imputing import decode_numbers, warn_of_empty_columns
 from combutab.generators._tabflow import TabFlow
-from combutab.preprocessing import IncompleteTable, ModeTable, NumberColumn, read_table
+from combutab.preprocessing import IncompleteTable, ModeTable, NumberColumn, validate_table
 
 # ---- Conditional means of missing cells: a generator's, corrected by linear regressions ----------
 
@@ -298,7 +298,7 @@ class TabFlowImputer(CallbackSupport, OneToOneFeatureMixin, TransformerMixin, Ba
 
     def _read(self, X: Any, *, reset: bool) -> Any:
         """Check the columns' names and number as scikit-learn does; cells are for the generator."""
-        return read_table(self, X, reset=reset, accept_sparse=False).data
+        return validate_table(self, X, reset=reset, accept_sparse=False).data
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "generator_")

@@ -45,8 +45,8 @@ from combutab.preprocessing._tables import (
     fill_polars,
     is_polars,
     polars_cells,
-    read_table,
     refuse_cells,
+    validate_table,
 )
 from combutab.preprocessing.amounts import read_amounts
 from combutab.preprocessing.modes import (
@@ -133,9 +133,9 @@ __all__ = [
     "put_cells",
     "read_amounts",
     "read_numbers",
-    "read_table",
     "refuse_cells",
     "refuse_large",
     "rows_needed",
     "to_ticks",
+    "validate_table",
 ]

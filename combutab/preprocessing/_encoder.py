@@ -73,7 +73,7 @@ from combutab.preprocessing._tables import (
     Block,
     Table,
     categorical_mask,
-    read_table,
+    validate_table,
 )
 
 # ---- Scales and categories of a table that comes in parts, in one pass and bounded memory --------
@@ -465,7 +465,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> TableEncoder:
         """Learn the scales and categories of a table; `y` is ignored."""
         with fit_task(self, X, y):
-            self._learn(read_table(self, X, reset=True))
+            self._learn(validate_table(self, X, reset=True))
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -480,7 +480,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         quantiles of some of the columns.
         """
         with fit_task(self, X, None, sample_weight):
-            table = read_table(self if owner is None else owner, X, reset=True)
+            table = validate_table(self if owner is None else owner, X, reset=True)
             self._take_names(self if owner is None else owner)
             world = ONE_PROCESS if owner is None else current()
             learned = self._learn(table, sample_weight, world)
@@ -542,7 +542,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         forms: tuple[ColumnForm, ...] = ()
         text_columns: list[int] = []
         for X, weight in batches:
-            table = read_table(reader, X, reset=learner is None)
+            table = validate_table(reader, X, reset=learner is None)
             if learner is None:
                 source = table if header is None else Table(header)
                 kinds, forms = self._kinds(source, table)
@@ -583,7 +583,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
             fitted category.
         """
         check_is_fitted(self)
-        table = read_table(self if owner is None else owner, X, reset=False)
+        table = validate_table(self if owner is None else owner, X, reset=False)
         table.read_as(self.text_forms_)
         self._check_zones(table)
         coded = [j for j, kind in enumerate(self.kinds_) if kind in ("category", "text")]
@@ -626,7 +626,7 @@ class TableEncoder(CallbackSupport, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         self.refuse_text()
-        table = read_table(self, X, reset=False)
+        table = validate_table(self, X, reset=False)
         table.read_as(self.text_forms_)
         self._check_zones(table)
         block = self._read_block(table)

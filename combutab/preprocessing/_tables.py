@@ -527,7 +527,7 @@ def _refuse_too_large(n_rows: int, n_columns: int) -> None:
         )
 
 
-def read_table(
+def validate_table(
     estimator: BaseEstimator, X: Any, *, reset: bool, accept_sparse: bool = True
 ) -> Table:
     """Check a table's shape and names as scikit-learn does, and wrap it.
