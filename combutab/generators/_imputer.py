@@ -212,6 +212,8 @@ class TabFlowImputer(CallbackSupport, OneToOneFeatureMixin, TransformerMixin, Ba
 
     Examples
     --------
+    >>> import numpy as np
+    >>> import pandas as pd
     >>> from combutab import TVAE
     >>> X = pd.DataFrame({"x": np.arange(100) % 7.5, "kind": ["a", "b"] * 50})
     >>> holes = X.mask(np.random.default_rng(0).random(X.shape) < 0.2)
