@@ -64,8 +64,9 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 def whole_files(folder: str | os.PathLike[str], names: Sequence[str]) -> Iterator[Path]:
     """Yield a temporary folder to write files to, which are moved to ``folder`` at the end.
 
-    Old files with these names are removed before the new ones are moved, so that old and new files
-    are never mixed. A symbolic link in the folder is replaced, not followed.
+    Old files with these names are moved away before the new ones are moved, so that old and new
+    files are never mixed; if a move fails, the old ones are back. A symbolic link in the folder is
+    replaced, not followed.
 
     Raises OSError in the cases of `whole_file`, and if one of the files was not written.
 
@@ -85,11 +86,27 @@ def whole_files(folder: str | os.PathLike[str], names: Sequence[str]) -> Iterato
         for name in names:
             _bring_to_disk(temporary / name, target / name)
         with uninterrupted():
-            for name in names:
-                (target / name).unlink(missing_ok=True)
-            for name in names:
-                os.replace(temporary / name, target / name)
+            _replace_files(temporary, target, names)
         _sync_folder(target)
+
+
+def _replace_files(temporary: Path, target: Path, names: Sequence[str]) -> None:
+    """Move files to a folder, and the old ones aside; after an error, the old ones are back."""
+    previous = temporary / "previous"
+    previous.mkdir()
+    try:
+        for name in names:
+            with suppress(FileNotFoundError):
+                os.replace(target / name, previous / name)
+        for name in names:
+            os.replace(temporary / name, target / name)
+    except OSError:
+        for name in names:
+            if os.path.lexists(previous / name):
+                os.replace(previous / name, target / name)
+            elif not (temporary / name).exists():
+                (target / name).unlink()
+        raise
 
 
 def check_writable(folder: str | os.PathLike[str]) -> None:
