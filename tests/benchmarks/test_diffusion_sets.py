@@ -1,16 +1,13 @@
 """The benchmark of the diffusion literature: its tables and splits, its scores, its page."""
 
 import sys
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.spatial.distance import cdist
-from sklearn.model_selection import train_test_split
 
-from benchmarks.common.page import Page
 from benchmarks.quality import diffusion_scores as scores
 from benchmarks.quality import diffusion_sets as sets
 from benchmarks.quality import diffusion_tables as tables
@@ -38,49 +35,6 @@ def test_the_seed_grows_until_every_category_is_learned_from():
     unique = pd.DataFrame({"kind": pd.Categorical(map(str, range(60)))})
     with pytest.raises(ValueError, match=r"every category of 'kind'.*merge its rare categories"):
         tables.random_split(unique, ["kind"])
-
-
-def test_adult_has_its_training_rows_first_under_any_names(tmp_path, monkeypatch):
-    layout = tables.LAYOUTS["adult"]
-    rng = np.random.default_rng(0)
-    rows = pd.DataFrame({name: rng.integers(1, 90, 100) for name in layout.names})
-    for name in layout.categories:
-        rows[name] = rng.choice(["Private", "?", "Some-college"], 100)
-    rows["income"] = rng.choice(["<=50K", ">50K"], 100)
-    openml = [name.replace(".", "-") for name in layout.names[:-1]] + ["class"]
-    full_stops = rows.assign(income=[*rows["income"][:60], *(rows["income"][60:] + ".")])
-    full_stops.set_axis(openml, axis=1).to_csv(tmp_path / "adult.csv.gz", index=False)
-    monkeypatch.setitem(tables.LAYOUTS, "adult", replace(layout, n_train=60))
-    data = tables.load("adult", str(tmp_path))
-    assert (data.target, data.classify) == ("income", True)
-    for part, whole in ((data.train, rows[:60]), (data.test, rows[60:])):
-        expected = whole.reset_index(drop=True)
-        pd.testing.assert_frame_equal(part.astype(expected.dtypes), expected)
-    numbers = ["age", "fnlwgt", "education.num", "capital.gain", "capital.loss", "hours.per.week"]
-    assert list(data.train.select_dtypes("number")) == numbers
-
-
-def test_diabetes130_is_stratified_and_gaps_are_a_category(tmp_path):
-    rng = np.random.default_rng(0)
-    n = 200
-    layout = tables.LAYOUTS["diabetes130"]
-    assert len(layout.columns) == 37
-    numbers = set(layout.columns) - {*layout.categories, layout.target}
-    rows = pd.DataFrame({name: rng.integers(0, 5, n) for name in sorted(numbers)})
-    rows = rows.assign(**{name: rng.choice(["x", "?"], n) for name in layout.categories})
-    rows["age"] = rng.choice(["[0-10)", "[50-60)", "[90-100)"], n)
-    rows["readmitted"] = rng.choice(["NO", "<30", ">30"], n, p=[0.5, 0.2, 0.3])
-    rows.assign(encounter_id=range(n)).to_csv(tmp_path / "diabetes130.csv", index=False)
-    data = tables.load("diabetes130", str(tmp_path))
-    y = (rows["readmitted"] != "NO").astype(int)
-    rest, test = train_test_split(range(n), test_size=0.2, stratify=y, random_state=42)
-    train, _ = train_test_split(rest, test_size=0.25, stratify=y[rest], random_state=42)
-    assert list(data.train) == list(layout.columns)
-    assert list(data.train["readmitted"]) == list(y[train].astype(str))
-    assert list(data.test["readmitted"]) == list(y[test].astype(str))
-    codes = {"[0-10)": 0, "[50-60)": 1, "[90-100)": 2}
-    assert list(data.train["age"]) == [codes[age] for age in rows["age"][train]]
-    assert set(data.train["race"]) == {"x", "empty"}
 
 
 def test_rows_with_gaps_go_and_whole_numbers_are_categories_of_beijing(tmp_path):
@@ -259,60 +213,3 @@ def test_rows_that_were_made_have_the_columns_and_types_of_real_ones():
         sets.conform(made.assign(kind=["2", "9"]), real)
     with pytest.raises(ValueError, match=r"missing values .* in \['n'\]"):
         sets.conform(made.assign(n=np.nan), real)
-
-
-# ---- the page -----------------------------------------------------------------------------------
-
-
-def made_rows(**more):
-    given = dict.fromkeys(sets.SCORES, 0.5) | dict.fromkeys(sets.DCR, 0.55) | {"error": ""}
-    given |= dict.fromkeys(sets.COSTS, 60.0) | {"task": "classification"}
-    return {"data": "magic", "seed": 0, "n_train": 17_118, "n_test": 1_902} | given | more
-
-
-def test_page_has_ours_beside_published_figures():
-    rows = [
-        made_rows(model="combutab TabFlow", xgb_c2st=0.8),
-        made_rows(model="combutab TabFlow", xgb_c2st=0.9, seed=1),
-        made_rows(model="SMOTE", fit_cpu_seconds=0.0, sample_cpu_seconds=0.0),
-        made_rows(model="SMOTE", data="mine", task="regression"),
-        made_rows(model="combutab TVAE", error="ValueError: it broke"),
-    ]
-    page = Page("page", "Title", "command")
-    sets._write(page, None, pd.DataFrame(rows))
-    text = str(page)
-    assert "| model | magic | mine |" in text
-    assert "| combutab TabFlow | 0.850 | — |" in text
-    assert "| TabDiff, published | 0.773 | — |" in text
-    assert "| combutab TabFlow | 0.850 ± 0.071 | 0.500 ± 0.000 |" in text
-    assert "| 0.550 (0.550) | 60.00 | 60.00 | 60.00 |" in text
-    assert "11,643 of a GPU" in text
-    assert "<summary>magic: 17,118 training rows, 1,902 test rows (MLE: AUC)" in text
-    assert "(MLE: RMSE)" in text
-    assert "Tables not run: shoppers, adult, default, beijing, diabetes130." in text
-    assert "combutab TVAE" in text.partition("Models not run:")[2].splitlines()[0]
-    assert "ValueError: it broke" in text.partition("Failed runs")[2]
-
-
-def test_published_figures_are_whole():
-    known = sets.published()
-    assert known.groupby("data").size().to_dict() == dict.fromkeys(tables.LAYOUTS, 6)
-    assert known[[*sets.SCORES, sets.GPU]].notna().all(axis=None)
-    assert known[list(sets.SCORES[:-1])].stack().between(0, 1).all()
-    tabpc = known[known["model"] == "TabPC, published"].set_index("data")["xgb_c2st"]
-    paper = {"magic": 0.860, "shoppers": 0.894, "adult": 0.855, "default": 0.262}
-    paper |= {"beijing": 0.570, "diabetes130": 0.792}
-    assert tabpc.to_dict() == pytest.approx(paper, abs=6e-4)
-
-
-def test_without_xgboost_or_tables_nothing_is_run(tmp_path, monkeypatch):
-    out = ["--out", str(tmp_path / "out")]
-    monkeypatch.delenv("COMBUTAB_DATA", raising=False)
-    with pytest.raises(SystemExit, match="name their folder with --data-home"):
-        sets.STUDY.main(out)
-    home = ["--data-home", str(tmp_path), *out]
-    with pytest.raises(SystemExit, match=r"--data: no table \['magic'\]; there are \[\]"):
-        sets.STUDY.main(["--quick", "--data", "magic", *home])
-    monkeypatch.setattr(scores, "has_xgboost", lambda: False)
-    with pytest.raises(SystemExit, match=r"pip install '.\[bench\]'"):
-        sets.STUDY.main(home)

@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.common import verdicts
-from benchmarks.common.page import Page
-from benchmarks.common.verdicts import FAILS, HOLDS, UNDECIDED, Claim, beats, best_of, matches
+from benchmarks.common.verdicts import FAILS, HOLDS, UNDECIDED, beats, best_of, matches
 
 # differences 1, 2, 3: mean 2, standard error 1 / sqrt(3), t quantile of 2 degrees 4.3027
 A, B = [2.0, 4.0, 6.0], [1.0, 2.0, 3.0]
@@ -132,14 +131,6 @@ def test_the_best_of_several(offsets, name, word):
     assert best_of(scores.where(scores != scores.iloc[0, 0]), name).word == UNDECIDED
 
 
-def test_the_best_is_shown_beside_its_nearest_rival():
-    verdict = best_of(contenders(3, 2, 1, 0), "A")
-    assert verdict.estimate == pytest.approx(1.0)
-    assert verdict.note == "nearest rival: B"
-    note = best_of(contenders(3, 2, 1, 0)).note
-    assert note == "chosen by the rows: A; nearest rival: B; Holm p < 0.001"
-
-
 def test_one_rival_that_is_better_by_chance_of_many_does_not_refute():
     """p = 0.03 of one of three comparisons is 0.09 after Holm's adjustment."""
     d = np.array([0.0, 1.0, 2.0, 3.0, 4.0])
@@ -157,29 +148,6 @@ def test_exact_statements_need_no_interval():
     assert verdicts.exact(np.inf, 1e-8).word == FAILS
     assert verdicts.exact([0.0, np.nan], 1e-8).numbers == "1 of 2 values missing"
     assert verdicts.exact([], 1e-8).word == UNDECIDED
-
-
-def test_the_table_names_unit_and_margin():
-    claim = Claim("Table 2", "A beats B", "table", lambda rows, margin: beats(*rows, margin), 0.5)
-    silent = Claim("Table 3", "no rows", "table", lambda rows, margin: None, measure="accuracy")
-    assert verdicts.claims_table([claim, silent], {"here": (A, B), "there": (B, A)}).splitlines()[
-        2:
-    ] == [
-        "| Table 2 | A beats B | unit: table; margin 0.5 "
-        "| **not decided**: +2.0 [-0.5, +4.5], n = 3 "
-        "| **does not hold**: -2.0 [-4.5, +0.5], n = 3 |",
-        "| Table 3 | no rows | accuracy; unit: table | not judged | not judged |",
-    ]
-
-
-def test_the_numbers_of_many_claims_are_folded_below_the_words():
-    claim = Claim("Table 2", "A beats B", "table", lambda rows, margin: beats(*rows, margin), 0.5)
-    page = Page("study", "Title", "command", "machine")
-    verdicts.add_claims(page, [claim] * 13, {"here": (A, B)})
-    shown, _, folded = str(page).partition("<details>")
-    assert "Verdicts: not decided 13." in shown
-    assert shown.count("| A beats B | not decided |") == 13
-    assert folded.count("**not decided**: +2.0 [-0.5, +4.5], n = 3") == 13
 
 
 # ---- The error rate, of a fixed seed ------------------------------------------------------------

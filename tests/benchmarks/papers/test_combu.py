@@ -21,10 +21,10 @@ from sklearn.metrics import f1_score, mean_absolute_error
 
 from benchmarks.common.results import Store
 from benchmarks.outputs import read_text, write_text
-from benchmarks.papers.combu import generation, report, sources, study, table3_formulas
+from benchmarks.papers.combu import generation, report, sources, study
 from benchmarks.papers.combu import table7_generation as table7
-from benchmarks.papers.combu.expected import ACTIVATIONS, load_expected
-from combutab import CTGAN, TVAE, MLPClassifier, MLPRegressor
+from benchmarks.papers.combu.expected import ACTIVATIONS
+from combutab import MLPClassifier, MLPRegressor
 from combutab.datasets import make_formula
 from combutab.evaluation import friedman
 from tests.trust.forked import Forked, needs_fork
@@ -79,14 +79,6 @@ def test_rows_can_be_reproduced_from_what_they_say(finished):
             net = MLPClassifier(**params).fit(X.iloc[train], y[train])
             expected = f1_score(y[test], net.predict(X.iloc[test]), average="macro")
             assert row.f1 == pytest.approx(expected)
-
-
-def test_activations_share_rows_and_seeds(finished):
-    rows = pd.read_csv(finished).query("task == 'regression'")
-    shared = rows.groupby(["split", "seed"])[["random_state", "target_std_train"]].nunique()
-    assert (shared == 1).all(axis=None)
-    assert rows.groupby("split")["target_std_train"].first().nunique() == 2
-    assert rows["random_state"].nunique() == 4
 
 
 def test_finished_rows_are_not_trained_again(finished, tmp_path, monkeypatch):
@@ -224,46 +216,6 @@ def fits(data, activation, scores, *, task="regression", seeds=None, **columns):
     return table
 
 
-def make_cells(*parts):
-    return report.make_cells(pd.DataFrame([row for part in parts for row in part]))
-
-
-def test_a_cell_is_the_mean_and_spread_over_seeds_in_the_papers_units():
-    cells = make_cells(
-        fits("gs", "relu", [1.0, 2.0, 6.0]),
-        fits("gs", "relu", [0.5, 0.7], task="classification"),
-        fits("gs", "elu", [1.0, np.nan]),
-    ).set_index(["activation", "metric"])
-    assert cells.loc["relu"].index.to_list() == ["mae", "mse", "accuracy", "f1"]
-    assert cells.loc[("relu", "mae"), "mean"] == 3.0
-    assert cells.loc[("relu", "mae"), "sd"] == pytest.approx(math.sqrt(7))  # 4 + 1 + 9 over 2
-    assert cells.loc[("relu", "f1"), "mean"] == pytest.approx(60.0)
-    assert cells.loc[("relu", "f1"), "sd"] == pytest.approx(10 * math.sqrt(2))
-    assert cells.loc["elu", ["mean", "sd"]].isna().all(axis=None), "one that failed counts"
-
-
-def test_seeds_are_averaged_within_splits():
-    cells = make_cells(fits("gs", "relu", [1.0, 3.0, 5.0, 7.0], seeds=2))
-    assert cells["mean"].tolist() == [4.0, 4.0]
-    assert cells["sd"].tolist() == pytest.approx([math.sqrt(8)] * 2)  # of 2 and 6
-
-
-def test_a_cell_is_reproduced_within_two_pooled_standard_deviations():
-    cells = make_cells(
-        fits("gs", "relu", [0.09, 0.11]),  # paper 0.088 ± 0.011; pooled sd 0.01267
-        fits("gs", "combu", [0.10, 0.11]),  # paper 0.073 ± 0.005; pooled sd 0.00612
-        fits("gs", "elu", [0.134, 0.174]),  # paper 0.114 ± 0.013; pooled sd 0.02201
-        fits("gs", "unknown", [0.1, 0.1]),
-    )
-    paper = load_expected(3).query("data != 'avg_rank'")
-    maes = report.compare_with_paper(cells, paper).query("metric == 'mae'")
-    assert maes["reproduced"].to_list() == [True, False, True, pd.NA]
-    ours = {"paper": "ours"}
-    assert report.counts(maes, ours).startswith("Reproduced, ours: 2 of 3 (gs 2 of 3)")
-    line = next(x for x in report.cells_table(maes, paper, ours).splitlines() if "ours" in x)
-    assert line.endswith("| ours | 0.1 ± 0.014* | 0.154 ± 0.028* | 0.105 ± 0.0071 | 0.1 ± 0 |")
-
-
 def formulas(lines):
     """Rows of the seven activations; ``lines``: formula -> MAE of each."""
     rows = [
@@ -275,43 +227,7 @@ def formulas(lines):
     return pd.DataFrame(rows)
 
 
-def test_combu_is_ranked_within_each_formula():
-    rows = formulas({"gs": [7, 6, 5, 4, 3, 2, 1], "ar": [1, 2, 3, 4, 5, 6, 6]})
-    assert report.ranks(rows, "mae")["combu"].to_list() == [1.0, 6.5]
-    verdict = report.judge_rank("mae", rows, 0.0)
-    assert (verdict.word, verdict.n_units) == ("not decided", 2)
-    rows = formulas({name: [7, 6, 5, 4, 3, 2, 1] for name in ("gs", "ar", "ns")})
-    assert report.judge_rank("mae", rows, 0.0).word == "holds"
-
-
-def test_one_curve_among_the_worst_refutes_never():
-    """CombU is fifth of seven at the end of one curve, as the stored rows have it."""
-    rows = table3_formulas.STUDY.experiments[0].store(RESULTS).read()
-    ranks = table3_formulas.curve_ranks(rows)
-    assert (ranks > 4).sum() == 1
-    assert ranks["regression", "metric_curve", "ns"] == 5
-    claims = {claim.text: claim.verdict(rows).word for claim in table3_formulas.CLAIMS}
-    assert claims["CombU is never one of the worst three"] == "does not hold"
-
-
-def test_order_is_kendalls_tau_in_each_data_set():
-    paper = load_expected(3).query("data == 'gs' and metric == 'mae'").set_index("activation")
-    values = [paper.loc[name, "mean"] for name in ACTIVATIONS]
-    rows = formulas({"gs": values})
-    table = report.compare_with_paper(report.make_cells(rows), load_expected(3))
-    assert report.taus(table[table["metric"] == "mae"])["gs"] == pytest.approx(1.0)
-
-
 STUDIES = (RESULTS.parents[2] / "STUDIES.md").read_text("utf-8")
-
-
-def test_the_costs_of_drawing_categories_that_are_told():
-    """Of TVAE's argmax=False, from rows of an earlier script."""
-    rows = pd.read_csv(RESULTS / "table7_argmax.csv.gz")
-    means = rows.groupby(["data", "model"])[["mae", "accuracy"]].mean()
-    cost = means.xs("combutab TVAE", level=1) - means.xs("combutab TVAE argmax", level=1)
-    assert f"{cost.loc['california_housing', 'mae']:.3f} in MAE" in STUDIES
-    assert f"{-100 * cost.loc['PhishingWebsites', 'accuracy']:.2f} points of accuracy" in STUDIES
 
 
 def test_the_counts_and_p_values_that_are_told():
@@ -331,20 +247,6 @@ def test_the_counts_and_p_values_that_are_told():
 
 
 # ---- Table 7's study: rows can be repeated, a kill loses nothing finished, the report counts
-
-
-@pytest.mark.parametrize(("model", "kind"), [("ctgan", CTGAN), ("tvae", TVAE)])
-def test_samples_are_those_of_a_generator_trained_alone(model, kind):
-    makers = [generation.Generator(LABELS, model, name, 3, 1, 2) for name in ("relu", "combu")]
-    facts, samples = generation.generate(makers)[1]
-    train, _ = generation.split(LABELS)
-    drawn = {"argmax": False} if kind is TVAE else {}  # as what is stored
-    alone = kind(epochs=1, activation="combu", random_state=3, device="cpu", **drawn).fit(train)
-    for number, sample in enumerate(samples):
-        expected = alone.sample(len(train), random_state=30 + number)
-        # to rounding: the columns' values are of the order of 10, some of them next to 0
-        pd.testing.assert_frame_equal(sample, expected, rtol=1e-3, atol=1e-3)
-    assert len(samples) == facts["stack"] == 2
 
 
 @pytest.mark.usefixtures("paper_defaults")
@@ -370,37 +272,3 @@ def test_scores_can_be_repeated_from_what_a_row_says(tmp_path):
     assert last_mlp["target_std_train"] == pytest.approx(train["target"].std(ddof=0))
     assert (last_mlp["n_train"], last_mlp["n_test"]) == (len(train), len(test)) == (80, 20)
     assert last_boosting["mae"] != last_mlp["mae"]
-
-
-def test_rows_with_missing_values_are_left_out(monkeypatch):
-    table = pd.DataFrame({"a": [1.0, None] * 10, "b": np.arange(20.0)})
-    monkeypatch.setattr(sources.Source, "load", lambda self: (table, table["b"]))
-    train, test = generation.split(replace(GS, name="holes", n_samples=20))
-    assert len(train) + len(test) == 10
-    assert not train.isna().any(axis=None)
-
-
-# ---- the report ----------------------------------------------------------------------------------
-
-
-def test_seeds_are_the_unit_of_table_7():
-    """Three samples of each of five seeds are five units, in which CombU is 0.1 better."""
-    rows = pd.DataFrame(
-        {
-            "data": "california_housing", "task": "regression", "model": "ctgan",
-            "activation": name, "seed": seed, "sample": sample, "learner": "boosting",
-            "mae": 0.5 + lead + 0.01 * seed + 0.001 * sample * seed,
-            "mse": 0.5, "accuracy": np.nan, "f1": np.nan,
-        }
-        for name, lead in (("relu", 0.1), ("combu", 0.0))
-        for seed in range(5)
-        for sample in range(3)
-    )  # fmt: skip
-    verdict = table7.judge_best("CTGAN, california_housing", "mae", rows, 0.0)
-    assert (verdict.word, verdict.n_units) == ("holds", 5)
-    assert verdict.estimate == pytest.approx(0.1)
-    assert table7.judge_best("TVAE, california_housing", "mae", rows, 0.0) is None
-    assert table7.judge_tables(rows, 0.0).word == "not decided", "one table"
-    spread = table7.spreads(rows).xs("mae", level=-1).iloc[0]
-    assert spread["seeds"] == pytest.approx(np.std(0.011 * np.arange(5), ddof=1))
-    assert spread["samples"] == pytest.approx(0.001 * math.sqrt(6))  # of seeds 0 to 4 squared

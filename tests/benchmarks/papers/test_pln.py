@@ -1,37 +1,14 @@
 """The studies on the PLN paper: targets, networks, training and what the rows say."""
 
-import math
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from torch import nn
 
-from benchmarks.papers.pln import approximation, deep_networks, depth, normalization, shared
-from benchmarks.papers.pln.deep_networks import Task, build, gradient_norms
-
-# ---- PLN-8 in the place of batch and layer normalisation ----------------------------------------
-
-
-def test_normalisations_are_compared_by_table_or_of_one_table_by_split():
-    scores = {"pln": [0.9, 0.7, 0.6, 0.6, 0.5, 0.3], "batch": [0.6, 0.6, 0.5, 0.5, 0.3, 0.3]}
-    rows = pd.DataFrame({"normalization": np.repeat(list(scores), 6), "activation": "relu"})
-    rows["data"], rows["split"] = ["a", "a", "b", "b", "c", "c"] * 2, [0, 1] * 6
-    rows["score"], rows["n_train"], rows["n_test"] = np.concatenate([*scores.values()]), 80, 20
-    how = {"rule": "beats", "score": "score", "left": "pln relu", "right": "batch relu"}
-    three = normalization.compare(rows, 0.02, **how)
-    assert (three.n_units, three.word) == (3, "not decided")
-    assert three.estimate == pytest.approx((0.2 + 0.1 + 0.1) / 3)
-    half = 4.302653 * np.std([0.2, 0.1, 0.1], ddof=1) / np.sqrt(3)  # t(0.975, 2)
-    assert three.high - three.estimate == pytest.approx(half, rel=1e-5)
-    one = normalization.compare(rows[rows["data"] == "a"], 0.02, **how)
-    assert (one.n_units, one.word) == (2, "not decided")
-    half = 12.706205 * np.std([0.3, 0.1], ddof=1) * np.sqrt(1 / 2 + 20 / 80)
-    assert one.high - one.estimate == pytest.approx(half, rel=1e-5)
-
+from benchmarks.papers.pln import approximation, deep_networks, shared
+from benchmarks.papers.pln.deep_networks import build, gradient_norms
 
 # ---- One hidden layer ---------------------------------------------------------------------------
 
@@ -93,21 +70,6 @@ def test_the_learning_rate_is_chosen_on_another_seed(monkeypatch):
     assert (steps, n_steps) == (25, 100)
     assert {seed for _, _, seed, _ in searched} == {0}
     assert networks[1] == ("1", "relu", 2, 0.001)
-
-
-def test_losses_are_compared_over_the_widths_that_both_have():
-    unit = {"family": "trigonometric", "number": [0, 1, 2]}
-    rows = pd.concat(
-        pd.DataFrame({**unit, "activation": name, "width": width, "seed": seed, "mse": mse})
-        for name, losses in {"pln-4": {8: 9, 16: -1, 64: -2}, "pln-16": {16: 0, 64: -4}}.items()
-        for width, loss in losses.items()
-        for seed, mse in enumerate(np.exp([loss, loss + 0.1, np.inf]))
-    )
-    losses = approximation.medians(rows, "mse")
-    assert losses["pln-4", 8].tolist() == [1.0] * 3, "as one that diverged"
-    found = approximation.compare(losses, 0.2, lower="pln-16", higher="pln-4")
-    assert found.estimate == pytest.approx(0.5), "(-1 - 2) / 2 against (0 - 4) / 2"
-    assert found.word == "holds"
 
 
 # ---- Deep networks without normalisation ---------------------------------------------------------
@@ -218,66 +180,3 @@ def test_a_stack_that_was_interrupted_gives_no_rows(monkeypatch):
     monkeypatch.setattr(shared, "train_stack", interrupted)
     with pytest.raises(KeyboardInterrupt):
         deep_networks.train([settings(learning_rate=0.1, n_steps=2)])
-
-
-def test_scores_and_losses_of_a_task():
-    none = torch.empty(0)
-    numbers = torch.tensor([0.0, 1.0, 2.0, 3.0])
-    regression = Task(none, none, numbers, numbers, 1)
-    outputs = torch.stack([numbers, numbers.mean().expand(4), numbers + 1.0]).unsqueeze(-1)
-    assert regression.scores(outputs, numbers).tolist() == pytest.approx([1.0, 0.0, 0.2])
-    assert regression.losses(outputs, numbers).tolist() == [0.0, 1.25, 1.0]
-    assert regression.trivial_score == 0.0
-    classes = torch.tensor([0, 1, 1, 2])
-    classification = Task(none, none, classes, classes, 3)
-    logits = torch.nn.functional.one_hot(torch.tensor([[0, 1, 1, 1]]), 3).double() * 50.0
-    assert classification.scores(logits, classes).tolist() == [0.75]
-    assert classification.losses(logits, classes).item() == pytest.approx(50.0 / 4)
-    assert classification.trivial_score == 0.5
-
-
-def test_the_rate_is_chosen_by_training_rows():
-    nan = math.nan
-    cells = [
-        ("relu", 20, 0.1, (0.9, nan), (0.9, nan)),  # 0.5 on average: nan counts as 0.1
-        ("relu", 20, 0.01, (0.56, 0.6), (0.3, 0.2)),
-        ("tanh", 56, 0.1, (nan, nan), (nan, nan)),
-        ("tanh", 56, 0.01, (nan, nan), (nan, nan)),
-    ]
-    kind = {"data": "digits", "body": "plain", "init": "torch", "trivial_score": 0.1}
-    rows = [
-        {**kind, "activation": activation, "depth": depth, "learning_rate": rate}
-        | {"seed": seed, "train_score": fit, "test_score": held_out}
-        for activation, depth, rate, *scores in cells
-        for seed, (fit, held_out) in enumerate(zip(*scores, strict=True))
-    ]
-    relu, lost = (row for _, row in depth.choose_rates(pd.DataFrame(rows)).iterrows())
-    assert relu["learning_rate"] == 0.01
-    assert (relu["test"], relu["skill"]) == pytest.approx((0.25, 0.15 / 0.9))
-    assert (lost["train"], lost["test"]) == (0.1, 0.1), "a network that diverged is a constant"
-
-
-def test_claims_on_depth_compare_tables():
-    grown = {"relu": 8, "tanh": 2, "sigmoid": -1, "pln-8": 1}
-    rows = pd.DataFrame(
-        [
-            {"data": data, "body": body, "init": init, "depth": layers, "activation": name}
-            | {"mean": 10 ** (power * (layers == 110) + seed + i / 10), "skill": layers / 200}
-            for body, init in depth.FIRST.items()
-            for i, data in enumerate("abc")
-            for layers in (20, 110)
-            for name, power in grown.items()
-            for seed in (0, 2)
-        ]
-    )
-    units = depth.by_table(rows, rows)["residual"]
-    np.testing.assert_allclose(units["start", "tanh"], [1.0, 1.1, 1.2])
-    np.testing.assert_allclose(units["growth", "relu"], 8.0)
-    judge = partial(depth.judge, units, 0.3, bodies="skipped", quantity="growth")
-    assert judge(rule="best_of", name="relu", other="").word == "holds"
-    assert judge(rule="best_of", name="tanh", other="").word == "does not hold"
-    assert judge(rule="beats", name="tanh", other="pln-8").estimate == pytest.approx(1.0)
-    assert judge(rule="beats", name="sigmoid", other="0").word == "does not hold"
-    assert judge(bodies="plain", rule="beats", name="tanh", other="0") is None
-    matches = {"rule": "matches", "quantity": "deep", "name": "relu", "other": "0.5"}
-    assert depth.judge(units, 0.1, bodies="skipped", **matches).word == "holds"

@@ -1,17 +1,14 @@
 """papers/proxynorm/training: its nets against torch, its numbers against synthetic rows."""
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from benchmarks.papers.proxynorm.random_nets import __main__ as random_nets
-from benchmarks.papers.proxynorm.random_nets.nets import EPS, WITH_IN, Net, make_steps, nonlinearity
+from benchmarks.papers.proxynorm.random_nets.nets import EPS, Net, make_steps, nonlinearity
 from benchmarks.papers.proxynorm.training import __main__ as training
 from benchmarks.papers.proxynorm.training import runs
 from benchmarks.papers.proxynorm.training.nets import NORMS, ResidualNets, Shape
@@ -88,16 +85,6 @@ def test_members_do_not_see_each_other(kind, name):
     torch.testing.assert_close(together[1:2], alone)
 
 
-def test_equal_seeds_begin_with_equal_weights_whatever_the_norm():
-    first, second, other = (
-        network("table", name, seeds=[seed])
-        for name, seed in (("BN", 7), ("GN+WS+PN", 7), ("BN", 8))
-    )
-    assert torch.equal(first[3].branch[2].weight, second[3].branch[2].weight)
-    assert torch.equal(first[-1].weight, second[-1].weight)
-    assert not torch.equal(first[-1].weight, other[-1].weight)
-
-
 def program(net="CNN", data="digits", norm="LN+PN", batch_size=16, seeds=(0, 1), **more):
     return Program(net, data, norm, batch_size, "plain", seeds, **{"recipe": SMALL, **more})
 
@@ -135,50 +122,6 @@ def test_the_recorded_loss_is_without_the_penalty(kind):
     assert row["log_loss"] == pytest.approx(
         F.cross_entropy(net.predict(split.X_test, None, 500)[0], split.y_test).item(), rel=1e-4
     )
-
-
-def test_a_member_trains_as_if_alone():
-    both = train(replace(program(norm="GN+PN"), regularisation="extra"))
-    (one,) = train(replace(program(norm="GN+PN", seeds=(1,)), regularisation="extra"))
-    for name in ("log_loss", "train_loss"):
-        assert both[1][name] == pytest.approx(one[name], rel=1e-3)
-        assert both[0][name] != one[name]
-
-
-def rows_of_training(gains):
-    """Rows of data sets by what PN adds to LN there, in points; seeds differ in accuracy."""
-    return pd.DataFrame(
-        {"data": data, "norm": norm, "seed": seed, "accuracy": 0.5 + 0.1 * seed + gain * on / 100}
-        for data, gain in gains.items()
-        for seed in range(6)
-        for norm, on in (("LN", 0), ("LN+PN", 1))
-    )
-
-
-@pytest.mark.parametrize(
-    ("gains", "beats", "matches"),
-    [
-        ({"a": 2.0, "b": 2.1, "c": 1.9}, "holds", "does not hold"),
-        ({"a": 0.1, "b": -0.1, "c": 0.0}, "not decided", "holds"),
-        ({"a": -2.0, "b": -2.1, "c": -1.9}, "does not hold", "does not hold"),
-        ({"a": 2.0, "b": 2.1}, "not decided", "not decided"),  # two data sets, twelve seeds
-    ],
-)
-def test_the_unit_of_a_claim_is_a_data_set(gains, beats, matches):
-    rows = rows_of_training(gains)
-    found = training.claim("", "", "LN+PN", "LN").verdict(rows)
-    assert (found.word, found.n_units) == (beats, len(gains))
-    assert found.estimate == pytest.approx(np.mean(list(gains.values())))
-    assert training.claim("", "", "LN+PN", "LN", margin=1.0).verdict(rows).word == matches
-
-
-def test_settings_of_a_claim():
-    small = rows_of_training({"a": 3.0, "b": 3.1, "c": 2.9}).assign(batch_size=8)
-    large = rows_of_training({"a": 1.0, "b": 1.1, "c": 0.9}).assign(batch_size=512)
-    rows, own = pd.concat([small, large]), {"at": "batch_size min"}
-    assert training.claim("", "", "LN+PN", "LN", **own).verdict(rows).estimate == pytest.approx(3)
-    more = training.claim("", "", "LN+PN", "LN", **own, than="batch_size max").verdict(rows)
-    assert (more.word, more.estimate) == ("holds", pytest.approx(2))
 
 
 # ---- papers/proxynorm/random_nets: its nets against numpy, its numbers against synthetic rows ---
@@ -230,20 +173,6 @@ def test_a_random_net_is_the_network_of_numpy():
     np.testing.assert_allclose(network(X).flatten(1), z, atol=1e-9)
 
 
-@torch.no_grad()
-def test_measured_powers_are_those_of_y():
-    net = Net("conv", 4, 21, ("BN", "LN"), n_inputs=12)
-    rows = net.measure(3)
-    assert list(rows.index) == net.sites == [(n, d) for n in ("BN", "LN") for d in range(1, 21)]
-    for norm, depth in itertools.product(("BN", "LN"), (1, 20)):
-        network, X = net.build(norm, 3)
-        y = network[depth][:2](network[:depth](X)).double().numpy().reshape(12, 4, 16)
-        means, sds = y.mean(2), y.std(2)
-        expected = [(means.mean(0) ** 2), means.var(0), (sds.mean(0) ** 2), sds.var(0)]
-        for term, values in zip(("P1", "P2", "P3", "P4"), expected, strict=True):
-            assert rows.loc[(norm, depth), term] == pytest.approx(values.mean(), abs=1e-9)
-
-
 def test_nonlinearity_is_the_residual_of_least_squares_in_each_channel():
     net = Net("conv", 4, 2, ("BN",), n_inputs=12)
     network, X = net.build("BN", 3)
@@ -270,46 +199,3 @@ def test_batch_norm_keeps_activations_nonlinear(norm):
     found = nonlinearity(*Net("dense", 64, 16).build(norm, 0), 1)
     assert (found.iloc[-1] < 0.15) == (norm == "LN")
     assert found.min() > 0.3 or norm == "LN"
-
-
-def test_nets_of_a_draw_share_their_weights():
-    first, second = (Net("dense", 8, 2).build(norm, 1)[0] for norm in ("LN", "GN+PN"))
-    assert torch.equal(first[2][0].weight, second[2][0].weight)
-    assert torch.equal(first[2][2].gamma.flatten(), second[2][2].gamma)
-    other, _ = Net("dense", 8, 2).build("LN", 2)
-    assert not torch.isclose(first[2][0].weight, other[2][0].weight, rtol=1e-3).any()
-
-
-@pytest.fixture(scope="module")
-def quick_rows():
-    """Two draws of a convolutional net, and of a net of identities in two widths."""
-    nets = [Net("conv", 6, 4, WITH_IN, n_inputs=16)]
-    nets += [Net("conv", width, 4, ("LN",), phi="identity", n_inputs=16) for width in (4, 8)]
-    rows = []
-    for net, draw in itertools.product(nets, (0, 1)):
-        found = net.measure(draw).rename_axis(["norm", "depth"]).reset_index()
-        rows.append(found.assign(net=net.kind, width=net.width, phi=net.phi, draw=draw))
-    return pd.concat(rows, ignore_index=True)
-
-
-def test_shares_of_the_power(quick_rows):
-    rows = random_nets.derived(quick_rows)
-    assert (rows.loc[rows["norm"] == "BN", "distance from BN's shares"] == 0).all()
-    row = rows[(rows["norm"] == "LN") & (rows["phi"] == "relu")].iloc[-1]
-    bn = rows[(rows["norm"] == "BN") & (rows["draw"] == row["draw"])].iloc[-1]
-    gaps = [abs(row[term] - bn[term]) for term in ("P1", "P2", "P3", "P4")]
-    assert row["distance from BN's shares"] == pytest.approx(sum(gaps) / 2)
-    assert row["over"] == pytest.approx(row["P"] - row["P1"] - (1.04 / 1.08) ** 3, abs=1e-4)
-
-
-def test_claims_of_random_nets(quick_rows):
-    rows = random_nets.derived(quick_rows)
-    rows = pd.concat([rows.assign(draw=rows["draw"] + 2 * i) for i in range(4)])  # eight units
-    ln_above = random_nets.higher("", "", "P1", "LN", "BN").verdict(rows)
-    assert (ln_above.word, ln_above.n_units) == ("holds", 8)
-    assert random_nets.higher("", "", "P1", "BN", "LN").verdict(rows).word == "does not hold"
-    for bound, word in {0.01: "holds", 0.0: "does not hold"}.items():
-        assert random_nets.higher("", "", "P1", bound, "BN").verdict(rows).word == word
-    assert random_nets.higher("", "", "P1", "FRN", "LN").verdict(rows) is None
-    assert random_nets.equal(rows, 1.0).word == "holds"
-    assert random_nets.equal(rows, 1e-9).word == "does not hold"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 from sklearn.datasets import load_iris
@@ -68,25 +67,3 @@ def test_members_keep_their_numbers_after_early_stopping():
     assert epochs.nunique() > 1, "they stop at different times"
     assert records.layers.groupby("member")["epoch"].max().tolist() == epochs.tolist()
     assert records.fluctuation.empty
-
-
-def test_member_numbers_continue_over_stacks(monkeypatch):
-    monkeypatch.setattr("combutab.estimators._jobs._STACK_UNITS", {"cpu": 1})
-    settings = QUICK | {"n_members": 3}
-    records = recorded(MLPClassifier(**settings), every=4).layers
-    assert records["epoch"].unique().tolist() == [1, 4]
-    monkeypatch.undo()
-    one_stack = recorded(MLPClassifier(**settings), every=4).layers
-    order = ["member", "epoch", "layer"]
-    assert_frame_equal(records, one_stack.sort_values(order, ignore_index=True), rtol=1e-4)
-
-
-def test_rows_are_evenly_spaced_with_their_codes():
-    n = 40
-    table = pd.DataFrame({"x": np.linspace(-1, 1, n), "code": [f"c{i % 20}" for i in range(n)]})
-    settings = QUICK | {"max_onehot": 4, "min_frequency": 2, "batch_size": 20}
-    recorder = ActivationRecorder(n_rows=4)
-    net = MLPRegressor(**settings, callbacks=[recorder]).fit(table, table["x"])
-    assert net.encoder_.cardinalities_, "the column is embedded"
-    expected = activation_stats(net, table.iloc[[0, 10, 20, 30]]).layers
-    assert_frame_equal(of_epoch(recorder.layers, 4), expected, rtol=1e-4, atol=1e-6)
