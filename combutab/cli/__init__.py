@@ -1,5 +1,6 @@
 """The ``combutab`` command."""
 
 from combutab.cli._app import app, main
+from combutab.cli._console import EXIT_CODES
 
-__all__ = ["app", "main"]
+__all__ = ["EXIT_CODES", "app", "main"]

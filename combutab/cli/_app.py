@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +13,7 @@ import typer
 from combutab._version import __version__
 from combutab.cli._compare import compare
 from combutab.cli._console import (
+    EXIT_CODES,
     INTERRUPTED,
     USAGE_ERROR,
     UserError,
@@ -31,11 +34,12 @@ from combutab.cli._sample import sample
 from combutab.cli._synth import synth
 from combutab.core.textfile import TableError
 
+_EXIT_CODES = "; ".join(f"{code}: {meaning}" for code, meaning in EXIT_CODES.items())
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    rich_markup_mode="rich",
+    epilog=f"Exit codes: {_EXIT_CODES}.",
 )
 
 
@@ -79,26 +83,65 @@ def _combutab(
 ) -> None:
     """Neural networks for tabular data: prediction, synthetic data and imputation.
 
-    Predict a column:     compare, fit, predict, explain
-
-    Make synthetic rows:  synth, sample, evaluate
-
-    Fill missing cells:   impute
-
     `combutab COMMAND --help` describes a command. All commands read and write table files.
     """
 
 
-# One line for each command in the list of commands, which is no wider than a terminal
-for _command, _line in (
-    (demo, "Show the main commands on a simulated table."),
-    (command_of(compare), "Compare activation functions on a table by cross-validation."),
-    (command_of(fit), "Fit a model that predicts one column of a table."),
-    (command_of(predict), "Predict the target of each row of a table."),
-    (command_of(explain), "Explain a fitted model: importances and attributions."),
-    (command_of(synth), "Train a generator and write a synthetic table."),
-    (command_of(sample), "Sample synthetic rows from a saved generator."),
-    (command_of(impute), "Fill the missing cells of a table."),
-    (command_of(evaluate), "Measure utility, fidelity and privacy of synthetic rows."),
-):
-    app.command(short_help=_line)(interruptible()(one_line_warnings()(_command)))
+_PREDICT, _SYNTHESIZE = "Predict a column", "Synthetic rows and missing cells"
+_TABLE = "customers.csv --target churn"
+# Groups of commands with the function, a line in the list of commands, and an example of each
+_COMMANDS: dict[str, tuple[tuple[Callable[..., Any], str, str], ...]] = {
+    "Start": ((demo, "Show the main commands on a simulated table.", "demo"),),
+    _PREDICT: (
+        (
+            command_of(compare),
+            "Compare activation functions on a table by cross-validation.",
+            f"compare {_TABLE} --activations relu,combu",
+        ),
+        (
+            command_of(fit),
+            "Fit a model that predicts one column of a table.",
+            f"fit {_TABLE} -o model.safetensors",
+        ),
+        (
+            command_of(predict),
+            "Predict the target of each row of a table.",
+            "predict model.safetensors new.csv -o predictions.csv --proba",
+        ),
+        (
+            command_of(explain),
+            "Explain a fitted model: importances and attributions.",
+            "explain model.safetensors new.csv -o explain.html",
+        ),
+    ),
+    _SYNTHESIZE: (
+        (
+            command_of(synth),
+            "Train a generator and write a synthetic table.",
+            "synth customers.csv -o synthetic.csv --report report.html",
+        ),
+        (
+            command_of(sample),
+            "Sample synthetic rows from a saved generator.",
+            "sample generator.safetensors -o more.csv --rows 5000",
+        ),
+        (
+            command_of(impute),
+            "Fill the missing cells of a table.",
+            "impute customers.csv -o complete.csv",
+        ),
+        (
+            command_of(evaluate),
+            "Measure utility, fidelity and privacy of synthetic rows.",
+            "evaluate customers.csv synthetic.csv --target churn",
+        ),
+    ),
+}
+for _group, _commands in _COMMANDS.items():
+    for _command, _line, _example in _commands:
+        app.command(
+            help=re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(_command) or ""),
+            short_help=_line,
+            rich_help_panel=_group,
+            epilog=f"Example: combutab {_example}",
+        )(interruptible()(one_line_warnings()(_command)))

@@ -61,128 +61,90 @@ class _Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(_options.ReadOptions):
-    """The options of ``combutab compare``."""
+    """The options of ``combutab compare``.
 
-    data: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="DATA",
-            help=f"{_options.TABLE}. Without it, the comparison runs on two small data sets: wdbc "
-            "(breast cancer, classification) and 600 rows of the impedance formula (regression).",
-        ),
-    ] = None
-    target: Annotated[str | None, typer.Option(help="Column of DATA to predict.")] = None
+    Options
+    -------
+    data : DATA
+        Table with a header line: READABLE. Without it, the comparison runs on two small data sets:
+        wdbc (breast cancer, classification) and 600 rows of the impedance formula (regression).
+    target : COLUMN
+        Column of DATA to predict.
+    out : FOLDER
+        Folder to write the results to. After an interrupted run, the same command continues from
+        the scores in the folder.
+    force
+        Train all networks again, and overwrite the results in the folder.
+    report : FILE
+        HTML report to write, such as report.html. Without DATA one report is written per data set,
+        with the name of the data set added to the file name.
+
+    Networks
+    --------
+    activations : NAMES, default these ten
+        Activation functions to compare, separated by commas, such as relu, elu, selu, swish,
+        nlrelu, gelu, combu, pln-4, la-silu, la-hardsilu; N in pln-N and pls-N is the number of
+        units per group.
+    seeds : NUMBER
+        Number of seeds: networks to train per fold and activation function.
+    epochs : NUMBER, default 100; with --recipe paper: 80, fewer for large tables, at least 20
+        Number of epochs per network (passes over the training rows). With --recipe default it is a
+        maximum, because the networks stop early.
+    hidden : WIDTHS
+        Widths of the hidden layers, such as 128,128, or auto for those of the recipe.
+    recipe : NAME
+        Networks and training settings: default (those of `combutab fit`) or paper (those of the
+        CombU paper). Both train one network per seed.
+
+    Scores
+    ------
+    folds : NUMBER
+        Number of cross-validation folds.
+    split : SPLIT
+        How rows are split into folds. random: at random. group:COLUMN: rows with the same value of
+        the column are in one fold, and the column is not used as a feature. time:COLUMN: networks
+        are trained on earlier and tested on later rows by a column of dates or numbers.
+    metric : NAME, default accuracy; r2 for regression
+        Metric to compare the activation functions by: METRICS. The default is roc_auc if one class
+        has more than two thirds of the rows.
+    test : NAME
+        Significance test of the differences: corrected-t (corrected resampled t-test) or wilcoxon
+        (signed-rank test). p-values are adjusted by Holm's method.
+    baselines : NAMES
+        Baselines to score on the same folds, separated by commas: guess (ignores the features),
+        linear (linear model) and boosting (gradient boosting); or none.
+
+    Computation
+    -----------
+    jobs : NUMBER, default number of CPU cores; 1 on a GPU
+        Number of threads. Each trains a batch of networks at a time.
+    cluster : ADDRESS
+        Address of the scheduler of a Dask cluster that trains the networks, such as
+        tcp://10.0.0.1:8786.
+    """
+
+    data: Annotated[Path | None, typer.Argument()] = None
+    target: str | None = None
+    out: _options.Out = Path("combutab-compare")
+    force: bool = False
+    report: Path | None = None
+    activations: str = ACTIVATIONS
+    seeds: _options.Count = 5
+    epochs: _options.OptionalCount = None
+    hidden: str = "auto"
+    recipe: str = "default"
+    folds: Annotated[int, typer.Option(min=2)] = 5
+    split: _options.Split = "random"
+    metric: str | None = None
+    test: str = "corrected-t"
+    baselines: str = BASELINES
     task: _options.Task = "auto"
-    drop: _options.Drop = None
-    drop_missing_target: _options.DropMissing = False
-    activations: Annotated[
-        str,
-        typer.Option(
-            help="Activation functions to compare, separated by commas; N in pln-N and pls-N is "
-            "the number of units per group.",
-            show_default=ACTIVATIONS.replace(",", ", "),
-        ),
-    ] = ACTIVATIONS
-    seeds: Annotated[
-        int,
-        typer.Option(
-            help="Number of seeds: networks to train per fold and activation function.", min=1
-        ),
-    ] = 5
-    folds: Annotated[int, typer.Option(help="Number of cross-validation folds.", min=2)] = 5
-    split: Annotated[
-        str,
-        _options.split_option(
-            "How rows are split into folds. random: at random. group:COLUMN: rows with the "
-            "same value of the column are in one fold, and the column is not used as a feature. "
-            "time:COLUMN: networks are trained on earlier and tested on later rows by a column of "
-            "dates or numbers.",
-        ),
-    ] = "random"
-    epochs: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of epochs per network (passes over the training rows). With --recipe "
-            "default it is a maximum, because the networks stop early.",
-            min=1,
-            show_default="100; with --recipe paper: 80, fewer for large tables, at least 20",
-        ),
-    ] = None
-    hidden: Annotated[
-        str,
-        typer.Option(
-            help="Widths of the hidden layers, such as 128,128, or auto for those of the recipe."
-        ),
-    ] = "auto"
-    recipe: Annotated[
-        str,
-        typer.Option(
-            help="Networks and training settings: default (those of `combutab fit`) or paper "
-            "(those of the CombU paper). Both train one network per seed."
-        ),
-    ] = "default"
-    metric: Annotated[
-        str | None,
-        _options.metric_option(
-            "Metric to compare the activation functions by",
-            show_default="accuracy, or roc_auc if one class has more than two thirds of the rows; "
-            "r2 for regression",
-        ),
-    ] = None
-    test: Annotated[
-        str,
-        typer.Option(
-            help="Significance test of the differences: corrected-t (corrected resampled t-test) "
-            "or wilcoxon (signed-rank test). p-values are adjusted by Holm's method."
-        ),
-    ] = "corrected-t"
-    baselines: Annotated[
-        str,
-        typer.Option(
-            help="Baselines to score on the same folds, separated by commas: guess (ignores the "
-            "features), linear (linear model) and boosting (gradient boosting); or none."
-        ),
-    ] = BASELINES
-    device: _options.Device = "auto"
+    drop: _options.Columns = None
+    drop_missing_target: bool = False
     seed: _options.Seed = 0
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of threads. Each trains a batch of networks at a time.",
-            min=1,
-            show_default="number of CPU cores; 1 on a GPU",
-        ),
-    ] = None
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Address of the scheduler of a Dask cluster that trains the networks, such as "
-            "tcp://10.0.0.1:8786.",
-        ),
-    ] = None
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            "-o",
-            help="Folder to write the results to. After an interrupted run, the same command "
-            "continues from the scores in the folder.",
-        ),
-    ] = Path("combutab-compare")
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force", help="Train all networks again, and overwrite the results in the folder."
-        ),
-    ] = False
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            help="HTML report to write, such as report.html. Without DATA one report is written "
-            "per data set, with the name of the data set added to the file name.",
-        ),
-    ] = None
+    device: str = "auto"
+    jobs: _options.OptionalCount = None
+    cluster: str | None = None
 
 
 def compare(options: CompareOptions) -> None:

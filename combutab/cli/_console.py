@@ -14,6 +14,12 @@ from typing import Any, TextIO
 import typer
 
 USAGE_ERROR, INTERRUPTED = 2, 130
+EXIT_CODES = {
+    0: "success",
+    1: "an error in CombuTab, with a traceback",
+    USAGE_ERROR: "wrong options, or a file that cannot be used or written",
+    INTERRUPTED: "interrupted by Ctrl-C",
+}
 # Patterns of parameters in messages of the library (not column names, which are quoted)
 _OF_COMPARE = "seeds|folds|epochs|hidden|test|recipe|baselines|sep|decimal"
 _PARAMETERS = {

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from combutab.cli import _options
 from combutab.cli._console import (
@@ -38,84 +36,66 @@ _ROLES = {"real": "REAL", "synthetic": "SYNTHETIC", "test": "--test"}
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOptions(_options.ReadOptions):
-    """The options of ``combutab evaluate``."""
+    """The options of ``combutab evaluate``.
 
-    real: Annotated[
-        Path,
-        typer.Argument(
-            metavar="REAL",
-            help=f"Table of the real rows that the generator was trained on: {_options.READABLE}.",
-        ),
-    ]
-    synthetic: Annotated[
-        Path,
-        typer.Argument(
-            metavar="SYNTHETIC", help="Table of the synthetic rows, with the same columns."
-        ),
-    ]
-    target: Annotated[
-        str | None,
-        typer.Option(
-            help="Column that models are trained to predict, to measure the utility of the "
-            "synthetic rows."
-        ),
-    ] = None
-    test: Annotated[
-        Path | None,
-        typer.Option(
-            help="Table of real rows that the generator was not trained on (hold-out). Models are "
-            "tested on them, and privacy is measured against them. Without this table, models are "
-            "tested on parts of REAL, and privacy is measured only by the "
-            "number of copied rows and near copies."
-        ),
-    ] = None
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="HTML report to write, such as report.html."),
-    ] = None
+    Options
+    -------
+    real : REAL
+        Table of the real rows that the generator was trained on: READABLE.
+    synthetic : SYNTHETIC
+        Table of the synthetic rows, with the same columns.
+    test : FILE
+        Table of real rows that the generator was not trained on (hold-out). Models are tested on
+        them, and privacy is measured against them. Without this table, models are tested on parts
+        of REAL, and privacy is measured only by the number of copied rows and near copies.
+    out : FILE
+        HTML report to write, such as report.html.
+    model : FILE
+        Saved generator (`combutab synth --save`). The report lists its settings. Columns for which
+        it makes new identifiers are left out of all scores.
+
+    Utility
+    -------
+    target : COLUMN
+        Column that models are trained to predict, to measure the utility of the synthetic rows.
+    task : NAME
+        Prediction task: classification, regression, or auto to infer it from the target.
+    learners : NAMES
+        Models that are trained to predict the target: standard, or names separated by commas:
+        linear, decision_tree, random_forest, hist_gradient_boosting, mlp, xgboost, catboost.
+    metric : NAME, default roc_auc; r2 for regression
+        Metric of the utility: METRICS.
+
+    Columns
+    -------
+    identifiers : COLUMNS, default detected
+        Columns that identify rows, such as a customer number, separated by commas. They are left
+        out of all scores, as are those that are detected.
+    min_frequency : NUMBER
+        Smallest number of rows of REAL (5) or fraction of them (0.01) that must have a value for
+        the report to show it.
+
+    Computation
+    -----------
+    jobs : NUMBER, default 1
+        Number of tables that are evaluated at the same time.
+    """
+
+    real: _options.Table
+    synthetic: _options.Table
+    test: Path | None = None
+    out: _options.OptionalOut = None
+    model: Path | None = None
+    target: str | None = None
     task: _options.Task = "auto"
-    discrete: _options.Discrete = None
-    identifiers: Annotated[
-        list[str] | None,
-        _options.columns_option(
-            "Columns that identify rows, such as a customer number, separated by commas. They are "
-            "left out of all scores, as are those that are detected.",
-            show_default="detected",
-        ),
-    ] = None
-    drop: _options.Drop = None
-    learners: Annotated[
-        str,
-        typer.Option(
-            help="Models that are trained to predict the target: standard, or names separated by "
-            f"commas: {', '.join(LEARNERS)}.",
-        ),
-    ] = "standard"
-    metric: Annotated[
-        str | None,
-        _options.metric_option("Metric of the utility", show_default="roc_auc; r2 for regression"),
-    ] = None
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            help="Saved generator (`combutab synth --save`). The report lists its settings. "
-            "Columns for which it makes new identifiers are left out of all scores."
-        ),
-    ] = None
-    min_frequency: Annotated[
-        float,
-        typer.Option(
-            help="Smallest number of rows of REAL (5) or fraction of them (0.01) that must have a "
-            "value for the report to show it."
-        ),
-    ] = 5
+    learners: str = "standard"
+    metric: str | None = None
+    discrete: _options.Columns = None
+    drop: _options.Columns = None
+    identifiers: _options.Columns = None
+    min_frequency: float = 5
     seed: _options.Seed = 0
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of tables that are evaluated at the same time.", min=1, show_default="1"
-        ),
-    ] = None
+    jobs: _options.OptionalCount = None
 
 
 def evaluate(options: EvaluateOptions) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -33,69 +32,43 @@ def _row_numbers(texts: list[str] | None) -> list[str] | None:
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainOptions(ModelOptions):
-    """The options of ``combutab explain``."""
+    """The options of ``combutab explain``.
 
-    data: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DATA",
-            help="Table with the feature columns that the model was fitted on and the target, "
-            f"preferably of rows that it was not trained on. {_options.READABLE}.",
-        ),
-    ]
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="HTML report to write, such as explain.html: scores, permutation importances, "
-            "partial dependence plots and explained rows.",
-        ),
-    ] = None
-    target: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of DATA that holds the target.",
-            show_default="the column that the model predicts",
-        ),
-    ] = None
-    rows: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NUMBERS",
-            callback=_row_numbers,
-            help="Numbers of the rows of DATA whose predictions are to be explained column by "
-            "column, separated by commas. 1 is the first row below the header.",
-        ),
-    ] = None
-    columns: Annotated[
-        list[str] | None,
-        _options.columns_option(
-            "Columns to draw partial dependence plots of, separated by commas.",
-            show_default="the six most important",
-        ),
-    ] = None
-    metric: Annotated[
-        str | None,
-        _options.metric_option(
-            "Metric whose decrease measures the importance of a column",
-            scorers=True,
-            show_default="roc_auc; r2 for regression",
-        ),
-    ] = None
-    repeats: Annotated[
-        int,
-        typer.Option(
-            help="Number of bootstrap samples in which each column is shuffled.", min=2, max=1000
-        ),
-    ] = 10
-    min_frequency: Annotated[
-        float,
-        typer.Option(
-            help="Smallest number of rows (5) or fraction of the rows (0.01) that must have a "
-            "category for the report to show it."
-        ),
-    ] = 5
+    Options
+    -------
+    data : DATA
+        Table with the feature columns that the model was fitted on and the target, preferably of
+        rows that it was not trained on. READABLE.
+    out : FILE
+        HTML report to write, such as explain.html: scores, permutation importances, partial
+        dependence plots and explained rows.
+    target : COLUMN, default the column that the model predicts
+        Column of DATA that holds the target.
+
+    What to explain
+    ---------------
+    rows : NUMBERS
+        Numbers of the rows of DATA whose predictions are to be explained column by column,
+        separated by commas. 1 is the first row below the header.
+    columns : COLUMNS, default the six most important
+        Columns to draw partial dependence plots of, separated by commas.
+    metric : NAME, default roc_auc; r2 for regression
+        Metric whose decrease measures the importance of a column: METRICS; or another scorer of
+        scikit-learn.
+    repeats : NUMBER
+        Number of bootstrap samples in which each column is shuffled.
+    min_frequency : NUMBER
+        Smallest number of rows (5) or fraction of the rows (0.01) that must have a category for the
+        report to show it.
+    """
+
+    out: _options.OptionalOut = None
+    target: str | None = None
+    rows: Annotated[list[str] | None, typer.Option(callback=_row_numbers)] = None
+    columns: _options.Columns = None
+    metric: str | None = None
+    repeats: Annotated[int, typer.Option(min=2, max=1000)] = 10
+    min_frequency: float = 5
     seed: _options.Seed = 0
 
 

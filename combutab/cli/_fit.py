@@ -59,107 +59,78 @@ _NOT_SET = {"callbacks", "verbose", "warm_start", "n_jobs", "member_params"}
 
 @dataclass(frozen=True, kw_only=True)
 class FitOptions(_options.ReadOptions):
-    """The options of ``combutab fit``."""
+    """The options of ``combutab fit``.
+
+    Options
+    -------
+    data : DATA
+        Table with a header line: READABLE.
+    target : COLUMN
+        Column of DATA to predict, or several numeric columns separated by commas.
+    out : FILE
+        Model file to write, such as model.safetensors. `combutab predict` and `combutab explain`
+        read it.
+    report : FILE
+        HTML report to write, such as model.html: scores of the model and of a baseline, permutation
+        importances, how each column was encoded, and how to use the model.
+
+    Model
+    -----
+    preset : NAME
+        How much to train: fast trains one network, default two, best an ensemble chosen from 16
+        different networks (--model pack).
+    model : NAME, default mlp; pack with --preset best
+        Kind of model: mlp (neural networks with the same settings), pack (an ensemble chosen from
+        neural networks with different settings and boosted trees) or tabm (TabM: neural networks
+        that share most of their weights).
+    activation : NAME, default mlp: combu; tabm: relu; pack: several
+        Activation function of all hidden layers, such as relu, combu or pln-4.
+    members : NUMBER, default mlp: 2, or 1 where no rows are set aside; tabm: 1; pack: 16
+        Number of networks to train. Their predictions are averaged; a pack chooses its ensemble
+        from them.
+    epochs : NUMBER, default mlp: 100; pack: 80; tabm: 200
+        Maximum number of epochs (passes over the training rows).
+    max_time : TIME, default no limit
+        Time limit of the training, in seconds or as 90s, 2min or 1h. Training stops at the end of
+        the epoch in which it is reached.
+    settings : NAME=VALUE
+        Parameter of the model, such as learning_rate_init=0.01 or dropout=0.3. Can be repeated.
+
+    Scores
+    ------
+    metric : NAME, default roc_auc or r2 is listed first; the loss selects the epoch
+        Metric that is listed first in the table of scores and that selects the best epoch: METRICS;
+        or another scorer of scikit-learn.
+    split : SPLIT
+        Which validation rows are set aside. random: a random fifth. time:COLUMN: the latest fifth
+        by a column of dates or numbers. group:COLUMN: whole groups of rows with the same value of
+        the column, which is not used as a feature.
+    refit
+        After the scores are computed, train the saved model again on all rows, up to the best epoch
+        of the first training. Useful with --split time:COLUMN, where the latest rows are otherwise
+        never trained on.
+    """
 
     data: _options.Table
-    target: Annotated[
-        str,
-        typer.Option(
-            help="Column of DATA to predict, or several numeric columns separated by commas."
-        ),
-    ]
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            "-o",
-            help="Model file to write, such as model.safetensors. `combutab predict` and `combutab "
-            "explain` read it.",
-        ),
-    ]
-    preset: Annotated[
-        str,
-        _options.choice_option(
-            _PRESETS,
-            "How much to train: fast trains one network, default two, best an ensemble chosen "
-            "from 16 different networks (--model pack).",
-        ),
-    ] = "default"
-    model: Annotated[
-        str | None,
-        _options.choice_option(
-            [*_MODELS],
-            "Kind of model: mlp (neural networks with the same settings), pack (an ensemble "
-            "chosen from neural networks with different settings and boosted trees) or tabm (TabM: "
-            "neural networks that share most of their weights).",
-            show_default="mlp; pack with --preset best",
-        ),
-    ] = None
+    target: str
+    out: _options.Out
+    report: Path | None = None
+    preset: Annotated[str, _options.choice("fast", "default", "best")] = "default"
+    model: Annotated[str | None, _options.choice(*_MODELS)] = None
+    activation: str | None = None
+    members: _options.OptionalCount = None
+    epochs: _options.OptionalCount = None
+    max_time: _options.Time = None
+    settings: Annotated[list[str] | None, typer.Option("--set")] = None
+    metric: str | None = None
+    split: _options.Split = "random"
+    refit: bool = False
     task: _options.Task = "auto"
-    metric: Annotated[
-        str | None,
-        _options.metric_option(
-            "Metric that is listed first in the table of scores and that selects the best epoch",
-            scorers=True,
-            show_default="roc_auc or r2 is listed first; the loss selects the epoch",
-        ),
-    ] = None
-    split: Annotated[
-        str,
-        _options.split_option(
-            "Which validation rows are set aside. random: a random fifth. time:COLUMN: the "
-            "latest fifth by a column of dates or numbers. group:COLUMN: whole groups of rows with "
-            "the same value of the column, which is not used as a feature."
-        ),
-    ] = "random"
-    refit: Annotated[
-        bool,
-        typer.Option(
-            "--refit",
-            help="After the scores are computed, train the saved model again on all rows, up to "
-            "the best epoch of the first training. Useful with --split time:COLUMN, where the "
-            "latest rows are otherwise never trained on.",
-        ),
-    ] = False
-    activation: Annotated[
-        str | None,
-        typer.Option(
-            help="Activation function of all hidden layers, such as relu, combu or pln-4.",
-            show_default="mlp: combu; tabm: relu; pack: several",
-        ),
-    ] = None
-    members: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of networks to train. Their predictions are averaged; a pack chooses its "
-            "ensemble from them.",
-            min=1,
-            show_default="mlp: 2, or 1 where no rows are set aside; tabm: 1; pack: 16",
-        ),
-    ] = None
-    epochs: Annotated[int | None, _options.epochs_option("mlp: 100; pack: 80; tabm: 200")] = None
-    max_time: _options.MaxTime = None
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Parameter of the model, such as learning_rate_init=0.01 or dropout=0.3. Can be "
-            "repeated.",
-        ),
-    ] = None
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            help="HTML report to write, such as model.html: scores of the model and of a baseline, "
-            "permutation importances, how each column was encoded, and how to use the model."
-        ),
-    ] = None
-    discrete: _options.Discrete = None
-    drop: _options.Drop = None
-    drop_missing_target: _options.DropMissing = False
+    discrete: _options.Columns = None
+    drop: _options.Columns = None
+    drop_missing_target: bool = False
     seed: _options.Seed = 0
-    device: _options.Device = "auto"
+    device: str = "auto"
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from combutab.cli import _options
 from combutab.cli._console import UserError, echo_on_terminal, refusals, spinner, warn
@@ -19,28 +17,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ImputeOptions(_options.GeneratorOptions):
-    """The options of ``combutab impute``."""
+    """The options of ``combutab impute``.
 
-    data: Annotated[
-        Path,
-        typer.Argument(metavar="DATA", help=f"{_options.TABLE}. Its empty cells are filled."),
-    ]
-    n_draws: Annotated[
-        int,
-        typer.Option(
-            help="Number of imputed tables to write (multiple imputation). With 2 and -o out.csv "
-            "they are out-1.csv and out-2.csv. How much an imputed cell differs between the tables "
-            "shows how uncertain it is.",
-            min=1,
-        ),
-    ] = 1
-    model_file: Annotated[
-        Path | None,
-        typer.Option(
-            help="Saved generator of a table with the same columns (`combutab synth --save`). It "
-            "fills the cells, and no generator is trained on DATA."
-        ),
-    ] = None
+    Options
+    -------
+    data : DATA
+        Table with a header line: READABLE. Its empty cells are filled.
+    n_draws : NUMBER
+        Number of imputed tables to write (multiple imputation). With 2 and -o out.csv they are
+        out-1.csv and out-2.csv. How much an imputed cell differs between the tables shows how
+        uncertain it is.
+    model_file : FILE
+        Saved generator of a table with the same columns (`combutab synth --save`). It fills the
+        cells, and no generator is trained on DATA.
+    """
+
+    n_draws: _options.Count = 1
+    model_file: Path | None = None
 
 
 def impute(options: ImputeOptions) -> None:

@@ -1,21 +1,23 @@
 """Options that several commands share, and the checks of their values.
 
-The options of a command are the fields of a dataclass and of its bases. This module imports no
-heavy library, so that help and errors are printed at once.
+The options of a command are the fields of a dataclass and of its bases, and the docstrings of these
+classes describe them. This module imports no heavy library, so that help is printed at once.
 """
 
 from __future__ import annotations
 
 import fnmatch
+import inspect
 import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
 from inspect import Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -24,20 +26,64 @@ from combutab.core.metrics import METRICS, metric_names
 from combutab.core.text import no_column, parse_seconds
 from combutab.core.textfile import SEPARATORS, Reading, read_header, suggest_header
 
-READABLE = ".csv, .tsv (both also with .gz), .parquet or .xlsx"
-TABLE = f"Table with a header line: {READABLE}"
 GENERATORS = ["ctgan", "tabflow", "tvae"]  # of combutab.generators, which takes seconds to import
 Options = TypeVar("Options")
+# A line of a docstring such as "seed : NUMBER, default 0"; the metavar and the default are optional
+_ENTRY = re.compile(r"(\w+)(?: : (.+?))?(?:, default (.+))?")
+_LAST_GROUPS = ("Computation", "Reading the file")
+# Words that stand for lists in the descriptions
+_LISTS = {
+    "READABLE": ".csv, .tsv (both also with .gz), .parquet or .xlsx",
+    "METRICS": "; ".join(", ".join(metric_names(task)) for task in METRICS),
+}
+
+
+class SharedOptions:
+    """Descriptions of options that several commands have; see `read_descriptions`.
+
+    Options
+    -------
+    out : FILE
+        Table file to write: .csv, .tsv (both also with .gz) or .parquet.
+    guard_formulas
+        In a .csv or .tsv file, write a ' before text that a spreadsheet would run as a formula.
+
+    Columns
+    -------
+    discrete : COLUMNS
+        Numeric columns to treat as categories, separated by commas; '*' for all. Text and boolean
+        columns are always categories.
+    drop : COLUMNS
+        Columns to leave out, separated by commas; 'street_*' matches several.
+    drop_missing_target
+        Leave out the rows in which the target is missing.
+    identifiers : COLUMNS, default detected
+        Columns that identify rows, such as a customer number, separated by commas.
+    task : NAME
+        Prediction task: classification, regression, or auto to infer it from the target.
+
+    Computation
+    -----------
+    seed : NUMBER
+        Random seed: the same command with the same seed gives the same results.
+    device : NAME
+        Device that computes: cpu, cuda, cuda:N for GPU number N, or auto for a GPU if there is one.
+    """
 
 
 def command_of(run: Callable[[Options], None]) -> Callable[..., None]:
     """Turn a function of one dataclass into a command; the dataclass's fields become its options.
 
-    The fields of the class itself come before those of its bases.
+    The fields of the class itself come before those of its bases, and the groups that most commands
+    have come last.
     """
     cls: Any = get_type_hints(run)["options"]
     annotations = get_type_hints(cls, include_extras=True)
     shared = {field.name for base in cls.__bases__ if is_dataclass(base) for field in fields(base)}
+    descriptions = read_descriptions(SharedOptions, *reversed(cls.__mro__[:-1]))
+    for name, description in descriptions.items():
+        if name in annotations:
+            annotations[name] = _describe_option(name, annotations[name], description)
     parameters = [
         parameter.replace(annotation=annotations[name])
         for name, parameter in signature(cls).parameters.items()
@@ -47,10 +93,62 @@ def command_of(run: Callable[[Options], None]) -> Callable[..., None]:
     def command(**values: Any) -> None:
         run(cls(**values))
 
-    parameters.sort(key=lambda parameter: parameter.name in shared)
+    groups = {name: descriptions[name].group for name in descriptions}
+    parameters.sort(key=lambda p: (groups.get(p.name) in _LAST_GROUPS, p.name in shared))
     command.__dict__["__signature__"] = Signature(parameters)
     command.__annotations__ = annotations
     return command
+
+
+@dataclass(frozen=True)
+class Description:
+    """The description of an option: its group, metavar, default in words, and text."""
+
+    group: str | None
+    metavar: str | None
+    default: str | None
+    text: str
+
+
+def read_descriptions(*classes: type) -> dict[str, Description]:
+    """Read the descriptions of options in docstrings; those of later classes replace earlier ones.
+
+    A docstring has sections, which are the groups of the help, with an entry for each option.
+
+    >>> read_descriptions(SharedOptions)["drop_missing_target"].text
+    'Leave out the rows in which the target is missing.'
+    """
+    descriptions: dict[str, Description] = {}
+    for cls in classes:
+        lines = inspect.cleandoc(cls.__doc__ or "").splitlines()
+        group, name = None, ""
+        for line, next_line in zip(lines, [*lines[1:], ""], strict=True):
+            entry = _ENTRY.fullmatch(line)
+            if line and set(next_line) == {"-"}:
+                group = line
+            elif line.startswith("    "):
+                text = f"{descriptions[name].text} {line.strip()}".lstrip()
+                descriptions[name] = replace(descriptions[name], text=text)
+            elif group and entry:
+                name, metavar, default = entry.groups()
+                descriptions[name] = Description(group, metavar, default, "")
+    for name, description in descriptions.items():
+        text = re.sub("|".join(_LISTS), lambda word: _LISTS[word[0]], description.text)
+        descriptions[name] = replace(description, text=text)
+    return descriptions
+
+
+def _describe_option(name: str, annotation: Any, description: Description) -> Any:
+    """Add a description to the annotation of an option or argument."""
+    settings = [value for value in get_args(annotation) if hasattr(value, "param_decls")]
+    kind = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+    option: Any = copy(settings[0]) if settings else typer.Option()
+    if kind is bool:  # a flag without its opposite, such as --no-refit, and without a value
+        option.param_decls = (f"--{name.replace('_', '-')}",)
+    option.help, option.metavar = description.text, description.metavar or " "
+    option.show_default = description.default or True
+    option.rich_help_panel = None if description.group == "Options" else description.group
+    return Annotated[kind, option]
 
 
 def given_options(options: Any, *names: str) -> list[str]:
@@ -68,49 +166,16 @@ def generator_names() -> list[str]:
     return sorted(name.lower() for name in names if name != "PrivateSynthesizer")  # see --epsilon
 
 
-def one_of(names: Sequence[str], name: str) -> str:
+def one_of(names: Sequence[str], name: str | None) -> str | None:
     """Find the value of an option in a list of lower-case names, in upper or lower case."""
-    if name.lower() not in names:
+    if name is not None and name.lower() not in names:
         raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, names))}.")
-    return name.lower()
+    return name and name.lower()
 
 
-def choice_option(names: Sequence[str], help: str, **settings: Any) -> Any:
+def choice(*names: str) -> Any:
     """Declare an option that takes one of these names."""
-    return typer.Option(
-        metavar=f"<{'|'.join(names)}>",
-        callback=lambda name: name and one_of(names, name),
-        help=help,
-        **settings,
-    )
-
-
-def columns_option(help: str, **settings: Any) -> Any:
-    """Declare an option that takes column names, separated by commas, and can be repeated."""
-    return typer.Option(metavar="COLUMNS", help=help, **settings)
-
-
-def metric_option(help: str, *, scorers: bool = False, **settings: Any) -> Any:
-    """Declare --metric: a metric or, with ``scorers``, also a scorer of scikit-learn."""
-    names = "; ".join(", ".join(metric_names(task)) for task in METRICS)
-    scorer = "; or another scorer of scikit-learn" if scorers else ""
-    return typer.Option(help=f"{help}: {names}{scorer}.", **settings)
-
-
-def epochs_option(default: str) -> Any:
-    """Declare --epochs, the maximum number of epochs; ``default`` is the default in words."""
-    return typer.Option(
-        help="Maximum number of epochs (passes over the training rows).",
-        min=1,
-        show_default=default,
-    )
-
-
-def split_option(help: str) -> Any:
-    """Declare --split: how rows are split, at random or by a column."""
-    return typer.Option(
-        metavar="<random|time:COLUMN|group:COLUMN>", callback=_check_split, help=help
-    )
+    return typer.Option(callback=lambda name: one_of(names, name))
 
 
 def _check_split(text: str) -> str:
@@ -122,7 +187,7 @@ def _check_split(text: str) -> str:
 
 
 def _generator_name(name: str | None) -> str | None:
-    return name and one_of(generator_names(), name)
+    return one_of(generator_names(), name)
 
 
 def _parse_time(text: str | None) -> float | None:
@@ -141,13 +206,8 @@ def _parse_mark(text: str | None) -> str | None:
     return {"tab": "\t", "\\t": "\t", "space": " "}.get(text or "", text)
 
 
-def _parse_decimal(text: str | None) -> str | None:
-    return text and one_of(DECIMALS, text)
-
-
 def _parse_thousands(text: str | None) -> str | None:
-    mark = _parse_mark(text)
-    return mark and one_of(THOUSANDS, mark)
+    return one_of((".", ",", "'", " "), _parse_mark(text))
 
 
 def read_frequency(min_frequency: float | None) -> float:
@@ -167,158 +227,63 @@ def read_frequency(min_frequency: float | None) -> float:
     )
 
 
-def _check_frequency(min_frequency: float | None) -> float | None:
-    read_frequency(min_frequency)
-    return min_frequency
-
-
 # ---- Options -------------------------------------------------------------------------------------
 
-GENERATOR_EPOCHS = "tabflow: enough for 20,000 training steps; ctgan, tvae: 300"
-DECIMALS, THOUSANDS = (".", ","), (".", ",", "'", " ")
-Table = Annotated[Path, typer.Argument(metavar="DATA", help=f"{TABLE}.")]
-Out = Annotated[
-    Path,
-    typer.Option(
-        "--out", "-o", help="Table file to write: .csv, .tsv (both also with .gz) or .parquet."
-    ),
-]
-Guard = Annotated[
-    bool,
-    typer.Option(
-        "--guard-formulas",
-        help="In a .csv or .tsv file, write a ' before text that a spreadsheet would run as a "
-        "formula.",
-    ),
-]
-Drop = Annotated[
-    list[str] | None,
-    columns_option("Columns to leave out, separated by commas; 'street_*' matches several."),
-]
-DropMissing = Annotated[
-    bool,
-    typer.Option(
-        "--drop-missing-target", help="Leave out the rows in which the target is missing."
-    ),
-]
-Discrete = Annotated[
-    list[str] | None,
-    columns_option(
-        "Numeric columns to treat as categories, separated by commas; '*' for all. Text and "
-        "boolean columns are always categories."
-    ),
-]
-Task = Annotated[
-    str,
-    choice_option(
-        ("auto", "classification", "regression"),
-        "Prediction task: classification, regression, or auto to infer it from the target.",
-    ),
-]
-Device = Annotated[
-    str,
-    typer.Option(
-        help="Device that computes: cpu, cuda, cuda:N for GPU number N, or auto for a GPU if there "
-        "is one."
-    ),
-]
-Seed = Annotated[
-    int,
-    typer.Option(
-        help="Random seed: the same command with the same seed gives the same results.",
-        min=0,
-        max=2**32 - 1,
-    ),
-]
-MaxTime = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TIME",
-        callback=_parse_time,
-        help="Time limit of the training, in seconds or as 90s, 2min or 1h. Training stops at the "
-        "end of the epoch in which it is reached.",
-        show_default="no limit",
-    ),
-]
-Model = Annotated[
-    Path,
-    typer.Argument(
-        metavar="MODEL", help="Model file, written by `combutab fit` or by the Python library."
-    ),
-]
+Columns = list[str] | None
+Table = Annotated[Path, typer.Argument()]
+Out = Annotated[Path, typer.Option("--out", "-o")]
+OptionalOut = Annotated[Path | None, typer.Option("--out", "-o")]
+Count = Annotated[int, typer.Option(min=1)]
+OptionalCount = Annotated[int | None, typer.Option(min=1)]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1)]
+Task = Annotated[str, choice("auto", "classification", "regression")]
+Split = Annotated[str, typer.Option(callback=_check_split)]
+Time = Annotated[str | None, typer.Option(callback=_parse_time)]
+Decimal = Annotated[str | None, choice(".", ",")]
+Mark = Annotated[str | None, typer.Option(callback=_parse_mark)]
+Thousands = Annotated[str | None, typer.Option(callback=_parse_thousands)]
+Generator = Annotated[str | None, typer.Option(callback=_generator_name)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """Options for reading the file of a table."""
+    """Options for reading the file of a table.
 
-    sep: Annotated[
-        str | None,
-        typer.Option(
-            help='Separator between the cells of a text file, such as ";", "|" or "tab".',
-            callback=_parse_mark,
-            show_default="detected",
-        ),
-    ] = None
-    decimal: Annotated[
-        str | None,
-        typer.Option(
-            help='Decimal mark of a text file: "," for numbers such as 0,125, "." for 0.125.',
-            callback=_parse_decimal,
-            show_default="detected",
-        ),
-    ] = None
-    thousands: Annotated[
-        str | None,
-        typer.Option(
-            help='Thousands separator of a text file, such as ",", "." or "space".',
-            callback=_parse_thousands,
-            show_default="detected",
-        ),
-    ] = None
-    encoding: Annotated[
-        str | None,
-        typer.Option(
-            help="Character encoding of a text file, such as latin-1 or cp1252.",
-            show_default="detected",
-        ),
-    ] = None
-    header_row: Annotated[
-        int | None,
-        typer.Option(
-            help="Line of the header in a text or Excel file, from 1.",
-            min=1,
-            show_default="the first line with a value",
-        ),
-    ] = None
-    sheet: Annotated[
-        str | None,
-        typer.Option(
-            help="Name or number of the sheet of an Excel file.", show_default="the first sheet"
-        ),
-    ] = None
-    missing: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TEXT",
-            help="Text that stands for missing values besides empty cells, NA, nan, null and None, "
-            "such as 'Not Available'. Can be repeated.",
-        ),
-    ] = None
-    not_missing: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TEXT",
-            help="NA, nan, null, None or N/A, where it is a value of text columns. Can be "
-            "repeated.",
-        ),
-    ] = None
+    Reading the file
+    ----------------
+    sep : CHARACTER, default detected
+        Separator between the cells of a text file, such as ";", "|" or "tab".
+    decimal : MARK, default detected
+        Decimal mark of a text file: "," for numbers such as 0,125, "." for 0.125.
+    thousands : MARK, default detected
+        Thousands separator of a text file, such as ",", "." or "space".
+    encoding : NAME, default detected
+        Character encoding of a text file, such as latin-1 or cp1252.
+    header_row : NUMBER, default the first line with a value
+        Line of the header in a text or Excel file, from 1.
+    sheet : NAME, default the first sheet
+        Name or number of the sheet of an Excel file.
+    missing : TEXT
+        Text that stands for missing values besides empty cells, NA, nan, null and None, such as
+        'Not Available'. Can be repeated.
+    not_missing : TEXT
+        NA, nan, null, None or N/A, where it is a value of text columns. Can be repeated.
+    """
+
+    sep: Mark = None
+    decimal: Decimal = None
+    thousands: Thousands = None
+    encoding: str | None = None
+    header_row: OptionalCount = None
+    sheet: str | None = None
+    missing: list[str] | None = None
+    not_missing: list[str] | None = None
 
     @property
     def reading(self) -> Reading:
         """Collect these options; raises UserError if they contradict each other."""
         decimal = self.decimal
-        if self.thousands in DECIMALS:
+        if self.thousands in (".", ","):
             if decimal == self.thousands:
                 raise UserError(f"--decimal and --thousands cannot both be {decimal}")
             decimal = "," if self.thousands == "." else "."
@@ -336,88 +301,77 @@ class ReadOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RowOptions:
-    """Options for sampling rows from a generator."""
+    """Options for sampling rows from a generator.
 
-    condition: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CONDITION",
-            help='Condition that all written rows must meet: "city=Rome", "city=Rome|Oslo", '
-            '"age=30", "age=30..50" or "age=30..". Can be repeated for different columns.',
-        ),
-    ] = None
-    shares: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SHARES",
-            help='Shares of the written rows that have given values: "churn=yes:0.3|no:0.7", '
-            '"city=Rome:40%" or "age=..29:0.4|30..:0.6". If they add up to less than 1, the rest '
-            "have other values. Can be repeated for different columns.",
-        ),
-    ] = None
-    guard_formulas: Guard = False
+    Rows
+    ----
+    condition : CONDITION
+        Condition that all written rows must meet: "city=Rome", "city=Rome|Oslo", "age=30",
+        "age=30..50" or "age=30..". Can be repeated for different columns.
+    shares : SHARES
+        Shares of the written rows that have given values: "churn=yes:0.3|no:0.7", "city=Rome:40%"
+        or "age=..29:0.4|30..:0.6". If they add up to less than 1, the rest have other values. Can
+        be repeated for different columns.
+    """
+
+    condition: list[str] | None = None
+    shares: list[str] | None = None
+    guard_formulas: bool = False
     seed: Seed = 0
-    device: Device = "auto"
+    device: str = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratorOptions(ReadOptions):
-    """Options for training a generator on a table, and for the files to write."""
+    """Options for training a generator on a table, and for the files to write.
+
+    Options
+    -------
+    data : DATA
+        Table with a header line: READABLE.
+    save : FILE
+        File in which to save the trained generator, such as generator.safetensors, as soon as
+        training ends. `combutab sample` makes more rows from it.
+
+    Training
+    --------
+    model : NAME, default tabflow
+        Generator to train: tabflow (autoregressive, with flow matching for numbers), ctgan (a GAN)
+        or tvae (a variational autoencoder).
+    epochs : NUMBER, default tabflow: enough for 20,000 training steps; ctgan, tvae: 300
+        Maximum number of epochs (passes over the training rows).
+    max_time : TIME, default no limit
+        Time limit of the training, in seconds or as 90s, 2min or 1h. Training stops at the end of
+        the epoch in which it is reached.
+
+    Columns
+    -------
+    identifiers : COLUMNS, default detected
+        Columns that identify rows, such as a customer number, separated by commas. They get new
+        values. 'none' for no column.
+    min_frequency : NUMBER, default 5
+        Smallest number of rows (5) or fraction of the rows (0.01) that must have a value for it to
+        be written or saved. 1 keeps all values, and the exact minimum and maximum of each numeric
+        column.
+    constraints : FILE
+        JSON or YAML file of constraints that all written rows must meet, such as
+        [{"Inequality": ["start", "<", "end"]}]. All rows of DATA must meet them too.
+    """
 
     data: Table
     out: Out
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar=f"<{'|'.join(generator_names())}>",
-            callback=_generator_name,
-            help="Generator to train: TabFlow (autoregressive, with flow matching for numbers), "
-            "CTGAN (a GAN) or TVAE (a variational autoencoder).",
-            show_default="tabflow",
-        ),
-    ] = None
-    epochs: Annotated[
-        int | None,
-        epochs_option(GENERATOR_EPOCHS),
-    ] = None
-    max_time: MaxTime = None
-    discrete: Discrete = None
-    identifiers: Annotated[
-        list[str] | None,
-        columns_option(
-            "Columns that identify rows, such as a customer number, separated by commas. They get "
-            "new values. 'none' for no column.",
-            show_default="detected",
-        ),
-    ] = None
-    min_frequency: Annotated[
-        float | None,
-        typer.Option(
-            help="Smallest number of rows (5) or fraction of the rows (0.01) that must have a "
-            "value for it to be written or saved. 1 keeps all values, and the exact minimum and "
-            "maximum of each numeric column.",
-            callback=_check_frequency,
-            show_default="5",
-        ),
-    ] = None
-    drop: Drop = None
-    constraints: Annotated[
-        Path | None,
-        typer.Option(
-            help="JSON or YAML file of constraints that all written rows must meet, such as "
-            '[{"Inequality": ["start", "<", "end"]}]. All rows of DATA must meet them too.'
-        ),
-    ] = None
-    save: Annotated[
-        Path | None,
-        typer.Option(
-            help="File in which to save the trained generator, such as generator.safetensors, as "
-            "soon as training ends. `combutab sample` makes more rows from it."
-        ),
-    ] = None
-    guard_formulas: Guard = False
+    model: Generator = None
+    epochs: OptionalCount = None
+    max_time: Time = None
+    discrete: Columns = None
+    identifiers: Columns = None
+    min_frequency: float | None = None
+    drop: Columns = None
+    constraints: Path | None = None
+    save: Path | None = None
+    guard_formulas: bool = False
     seed: Seed = 0
-    device: Device = "auto"
+    device: str = "auto"
 
     @property
     def named_identifiers(self) -> list[str] | None:

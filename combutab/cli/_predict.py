@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from combutab.cli import _options
 from combutab.cli._console import UserError, echo_on_terminal, refusals
@@ -23,40 +21,40 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions(_options.ReadOptions):
-    """The options of commands that apply a fitted model to a table."""
+    """The options of commands that apply a fitted model to a table.
 
-    model: Annotated[
-        Path,
-        typer.Argument(
-            metavar="MODEL", help="Model file, written by `combutab fit` or by the Python library."
-        ),
-    ]
-    data: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DATA",
-            help="Table with the feature columns that the model was fitted on, in any order; other "
-            f"columns are ignored. {_options.READABLE}.",
-        ),
-    ]
-    device: _options.Device = "auto"
+    Options
+    -------
+    model : MODEL
+        Model file, written by `combutab fit` or by the Python library.
+    data : DATA
+        Table with the feature columns that the model was fitted on, in any order; other columns are
+        ignored. READABLE.
+    """
+
+    model: _options.Table
+    data: _options.Table
+    device: str = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredictOptions(ModelOptions):
-    """The options of ``combutab predict``."""
+    """The options of ``combutab predict``.
+
+    Options
+    -------
+    out : FILE
+        Table file to write: .csv, .tsv (both also with .gz) or .parquet; - prints the table.
+    proba
+        Also write the predicted probability of each class.
+    keep : COLUMNS
+        Columns of DATA to write beside the predictions, separated by commas; '*' for all.
+    """
 
     out: _options.Out
-    proba: Annotated[
-        bool, typer.Option("--proba", help="Also write the predicted probability of each class.")
-    ] = False
-    keep: Annotated[
-        list[str] | None,
-        _options.columns_option(
-            "Columns of DATA to write beside the predictions, separated by commas; '*' for all."
-        ),
-    ] = None
-    guard_formulas: _options.Guard = False
+    proba: bool = False
+    keep: _options.Columns = None
+    guard_formulas: bool = False
 
 
 @dataclass(frozen=True)

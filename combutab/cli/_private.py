@@ -7,9 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from combutab.cli import _options
 from combutab.cli._console import UserError, echo, echo_on_terminal, refusals
@@ -26,58 +24,41 @@ _UNUSED = "has no effect with --epsilon; leave it out"
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateOptions(_options.RowOptions, _options.GeneratorOptions):
-    """The options of `combutab synth`, including those of differential privacy."""
+    """The options of `combutab synth`, including those of differential privacy.
 
-    rows: Annotated[
-        int | None,
-        typer.Option(help="Number of rows to write.", min=1, show_default="as many as DATA has"),
-    ] = None
-    epsilon: Annotated[
-        float | None,
-        typer.Option(
-            help="Train a differentially private generator with this privacy budget: 1 is strict, "
-            "10 is loose. Needs OpenDP. Bounds and categories of columns are estimated "
-            "with noise, unless --bounds and --categories give them.",
-        ),
-    ] = None
-    delta: Annotated[
-        float | None,
-        typer.Option(
-            help="With --epsilon: probability with which the privacy guarantee may fail.",
-            show_default="1e-6",
-        ),
-    ] = None
-    bounds: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN=LOW..HIGH",
-            help="With --epsilon: lower and upper bound of a column, known without looking at the "
-            'table, such as "age=0..120" or "since=2000-01-01..2030-12-31". Can be repeated.',
-        ),
-    ] = None
-    categories: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN=ONE|OTHER",
-            help="With --epsilon: categories of a column, known without looking at the table, such "
-            'as "city=Rome|Oslo", or a JSON file with a list for each column. Can be repeated.',
-        ),
-    ] = None
-    person: Annotated[
-        str | None,
-        typer.Option(
-            help="With --epsilon: column that identifies the person whom a row belongs to. All "
-            "rows of a person are protected together.",
-        ),
-    ] = None
-    rows_per_person: Annotated[
-        int | None,
-        typer.Option(
-            help="With --person: maximum number of rows used per person.",
-            min=1,
-            show_default="1",
-        ),
-    ] = None
+    Rows
+    ----
+    rows : NUMBER, default as many as DATA has
+        Number of rows to write.
+
+    Differential privacy
+    --------------------
+    epsilon : NUMBER
+        Train a differentially private generator with this privacy budget: 1 is strict, 10 is loose.
+        Needs OpenDP. Bounds and categories of columns are estimated with noise, unless --bounds and
+        --categories give them.
+    delta : NUMBER, default 1e-6
+        With --epsilon: probability with which the privacy guarantee may fail.
+    bounds : COLUMN=LOW..HIGH
+        With --epsilon: lower and upper bound of a column, known without looking at the table, such
+        as "age=0..120" or "since=2000-01-01..2030-12-31". Can be repeated.
+    categories : COLUMN=ONE|OTHER
+        With --epsilon: categories of a column, known without looking at the table, such as
+        "city=Rome|Oslo", or a JSON file with a list for each column. Can be repeated.
+    person : COLUMN
+        With --epsilon: column that identifies the person whom a row belongs to. All rows of a
+        person are protected together.
+    rows_per_person : NUMBER, default 1
+        With --person: maximum number of rows used per person.
+    """
+
+    rows: _options.OptionalCount = None
+    epsilon: float | None = None
+    delta: float | None = None
+    bounds: list[str] | None = None
+    categories: list[str] | None = None
+    person: str | None = None
+    rows_per_person: _options.OptionalCount = None
 
 
 def check_private_options(

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from combutab.cli import _options
 from combutab.cli._console import echo_on_terminal
@@ -16,16 +12,22 @@ from combutab.core.text import counted
 
 @dataclass(frozen=True, kw_only=True)
 class SampleOptions(_options.RowOptions):
-    """The options of ``combutab sample``."""
+    """The options of ``combutab sample``.
 
-    model: Annotated[
-        Path,
-        typer.Argument(
-            metavar="MODEL", help="Saved generator, written by `combutab synth --save`."
-        ),
-    ]
+    Options
+    -------
+    model : MODEL
+        Saved generator, written by `combutab synth --save`.
+
+    Rows
+    ----
+    rows : NUMBER
+        Number of rows to write.
+    """
+
+    model: _options.Table
     out: _options.Out
-    rows: Annotated[int, typer.Option(help="Number of rows to write.", min=1)] = 1000
+    rows: _options.Count = 1000
 
 
 def sample(options: SampleOptions) -> None:

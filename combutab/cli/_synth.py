@@ -6,9 +6,7 @@ import shlex
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from combutab.cli import _options
 from combutab.cli._console import UserError, echo_on_terminal, hint, refusals
@@ -23,63 +21,47 @@ _HOLDOUT, _MAX_HOLDOUT = 0.2, 0.9  # shares of rows to hold out for a report: de
 
 @dataclass(frozen=True, kw_only=True)
 class SynthOptions(PrivateOptions):
-    """The options of ``combutab synth``."""
+    """The options of ``combutab synth``.
 
-    epochs: Annotated[
-        int | None, _options.epochs_option(f"{_options.GENERATOR_EPOCHS}; with --epsilon: 30")
-    ] = None
-    activation: Annotated[
-        str | None,
-        typer.Option(
-            help="Activation function of all hidden layers, such as relu, combu or pln-4; or "
-            "original, that of published generators of this kind.",
-            show_default="tabflow: silu; ctgan, tvae: combu",
-        ),
-    ] = None
-    batch_size: Annotated[
-        int | None,
-        typer.Option(
-            help="Batch size: number of rows per training step.",
-            min=1,
-            show_default="tabflow: 32 to 512 by the number of rows; ctgan, tvae: 500",
-        ),
-    ] = None
-    suggest_constraints: Annotated[
-        Path | None,
-        typer.Option(
-            help="JSON or YAML file to write, with suggested constraints that all rows of DATA "
-            "meet. Check them before you use the file with --constraints."
-        ),
-    ] = None
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            help="Checkpoint file of the training, written every 30 seconds and on Ctrl-C. If the "
-            "file exists, training continues from it."
-        ),
-    ] = None
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            help="HTML report to write, such as report.html, on the quality and privacy of the "
-            "synthetic rows, as by `combutab evaluate`."
-        ),
-    ] = None
-    target: Annotated[
-        str | None,
-        typer.Option(
-            help="With --report: column that models are trained to predict, to measure the utility "
-            "of the synthetic rows."
-        ),
-    ] = None
-    holdout: Annotated[
-        float | None,
-        typer.Option(
-            help="With --report: share of the rows to hold out. The generator is not trained on "
-            "them, and the report compares the synthetic rows with them. 0 holds out none.",
-            show_default=str(_HOLDOUT),
-        ),
-    ] = None
+    Training
+    --------
+    epochs : NUMBER, default tabflow: enough for 20,000 training steps; ctgan, tvae: 300
+        Maximum number of epochs (passes over the training rows); with --epsilon the default is 30.
+    activation : NAME, default tabflow: silu; ctgan, tvae: combu
+        Activation function of all hidden layers, such as relu, combu or pln-4; or original, that of
+        published generators of this kind.
+    batch_size : NUMBER, default tabflow: 32 to 512 by the number of rows; ctgan, tvae: 500
+        Batch size: number of rows per training step.
+    checkpoint : FILE
+        Checkpoint file of the training, written every 30 seconds and on Ctrl-C. If the file exists,
+        training continues from it.
+
+    Columns
+    -------
+    suggest_constraints : FILE
+        JSON or YAML file to write, with suggested constraints that all rows of DATA meet. Check
+        them before you use the file with --constraints.
+
+    Report
+    ------
+    report : FILE
+        HTML report to write, such as report.html, on the quality and privacy of the synthetic rows,
+        as by `combutab evaluate`.
+    target : COLUMN
+        With --report: column that models are trained to predict, to measure the utility of the
+        synthetic rows.
+    holdout : SHARE, default 0.2
+        With --report: share of the rows to hold out. The generator is not trained on them, and the
+        report compares the synthetic rows with them. 0 holds out none.
+    """
+
+    activation: str | None = None
+    batch_size: _options.OptionalCount = None
+    checkpoint: Path | None = None
+    suggest_constraints: Path | None = None
+    report: Path | None = None
+    target: str | None = None
+    holdout: float | None = None
 
 
 def synth(options: SynthOptions) -> None:

@@ -1,6 +1,7 @@
 """The command as a whole: its help, its exit codes, and its process."""
 
 import inspect
+import os
 import re
 import signal
 import subprocess
@@ -12,7 +13,7 @@ import typer
 
 import combutab
 from combutab import TabFlow
-from combutab.cli import app, main
+from combutab.cli import EXIT_CODES, app, main
 from combutab.cli._console import echo
 from combutab.datasets import TableError
 from combutab.datasets.tables import TableFile
@@ -39,34 +40,56 @@ def test_help(capsys, arguments, code):
     assert ("compare" in out + err) or err.startswith("combutab: error: ")
 
 
-def help_of(name, width):
-    """What ``combutab NAME --help`` prints in so many columns; "" is the command alone."""
-    command = typer.main.get_command(app)
-    command = command.commands[name] if name else command
-    context = command.context_class(
-        command, info_name=f"combutab {name}", terminal_width=width, max_content_width=width
-    )
-    return command.get_help(context)
+COMMANDS = typer.main.get_command(app).commands
 
 
-@pytest.mark.parametrize("name", ["", *typer.main.get_command(app).commands])
-def test_help_fits_a_terminal_and_breaks_no_word(name):
-    lines = help_of(name, 80).splitlines()
-    assert max(map(len, lines)) <= 80
-    assert " ".join(lines).split() == help_of(name, 10_000).split()
-    assert not any(line.endswith("...") for line in lines if "[ARGS]" not in line)
+@pytest.fixture
+def help_of(monkeypatch, capsys):
+    """Return a function of a command's name and a width to what its ``--help`` prints."""
+
+    def help_of(name, width):
+        monkeypatch.setenv("COLUMNS", str(width))
+        assert main([*filter(None, [name]), "--help"]) == 0
+        return capsys.readouterr().out
+
+    return help_of
 
 
-def test_help_names_the_default_number_of_steps():
+def words_of(text):
+    return re.sub("[│╭╰╮╯─]", " ", text).split()
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_help_fits_a_terminal_and_breaks_no_word(help_of, name):
+    text = help_of(name, 80)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+    assert set(words_of(help_of(name, 10_000))) <= set(words_of(text))
+    assert "Example: combutab" in text or not name
+
+
+def test_help_names_the_default_number_of_steps(help_of):
     text = inspect.getdoc(TabFlow)
     (n_steps,) = re.findall(r'"auto" is the number of epochs of ([\d,]+) steps', text)
     for command in ("synth", "impute"):
         assert f"tabflow: enough for {n_steps} training steps" in help_of(command, 10_000), command
 
 
+def test_help_lists_exit_codes(help_of):
+    for code, meaning in EXIT_CODES.items():
+        assert f"{code}: {meaning}" in help_of("", 10_000)
+
+
 def test_every_option_is_explained():
-    for name, command in typer.main.get_command(app).commands.items():
-        assert [each.name for each in command.params if not each.help] == [], name
+    for name, command in COMMANDS.items():
+        assert [option.name for option in command.params if not option.help] == [], name
+
+
+def test_shell_completion_is_shown():
+    environment = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    command = [sys.executable, "-m", "combutab", "--show-completion", "bash"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "complete -o default -F _combutab_completion combutab" in done.stdout
 
 
 def test_a_number_and_its_percent_sign_are_on_one_line(capsys):

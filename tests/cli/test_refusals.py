@@ -442,7 +442,6 @@ WITHOUT_PANDAS = """
     synth real.csv -o o.csv --drop city --condition city=Rome
     synth real.csv -o o.xlsx
     synth real.csv -o o.csv --identifiers nope
-    synth real.csv -o o.csv --min-frequency 0
     synth real.csv -o o.csv --report r --holdout 2
     synth real.csv -o o.csv --report r --target deer
     impute none.csv -o o.csv
