@@ -119,7 +119,7 @@ def states():
 
 
 @each(MODELS)
-def test_a_seed_decides_everything_and_nothing_else_is_read_or_changed(name):
+def test_only_the_seed_decides_results(name):
     model = MODELS[name]
     X = model.X.copy()
     first = fitted(name)
@@ -214,7 +214,7 @@ def test_a_loaded_model_goes_on_training(name, tmp_path):
 
 
 @pytest.mark.parametrize("write", ["pickle", "save"])
-def test_a_file_holds_no_row_and_is_as_large_for_any_number(write, tmp_path):
+def test_files_hold_no_row_of_the_table(write, tmp_path):
     sizes, marker = [], 1234567.890123
     for n in (50, 5000):
         rng = np.random.default_rng(0)
@@ -242,7 +242,7 @@ class Square(nn.Module):
         return x * x
 
 
-def test_classes_that_cannot_be_saved_are_named_with_their_dtype(tmp_path):
+def test_classes_that_cannot_be_saved_are_named(tmp_path):
     days = np.array(["2020-01-01", "2021-01-01"] * 15, dtype="M8[s]")
     model = MLPClassifier(hidden_layer_sizes=(4,), max_iter=1).fit(np.arange(30.0)[:, None], days)
     with pytest.raises(ValueError, match=r"classes cannot be saved.* dtype datetime64\[s\]"):
@@ -347,7 +347,7 @@ def test_a_stopped_training_goes_on(name, error, tmp_path):
 
 @pytest.mark.usefixtures("every_epoch")
 @each(["regressor", "TVAE"])
-def test_checkpoints_of_callbacks_without_seeds_and_on_full_disks(name, tmp_path, monkeypatch):
+def test_checkpoints_without_seeds_and_on_full_disks(name, tmp_path, monkeypatch):
     model, path = MODELS[name], tmp_path / "training"
     stopped = model.fit(model.make(callbacks=[TimeLimit(1e-9)]), checkpoint=path)
     assert stopped.n_iter_ == 1
@@ -416,7 +416,7 @@ def test_ctrl_c_keeps_what_was_learned(name, n_members):
 
 
 @each(GENERATORS)
-def test_ctrl_c_before_an_epoch_is_done_leaves_no_generator(name):
+def test_early_ctrl_c_leaves_no_generator(name):
     model = MODELS[name].make(callbacks=[Told(KeyboardInterrupt(), 0)])
     with pytest.raises(KeyboardInterrupt):
         model.fit(TABLE)
@@ -428,7 +428,7 @@ def test_ctrl_c_before_an_epoch_is_done_leaves_no_generator(name):
 
 
 @each(TRAINED)
-def test_callbacks_are_told_of_every_epoch_and_may_stop(name):
+def test_callbacks_see_every_epoch_and_stop(name):
     model, told = MODELS[name], Told()
     done = model.fit(model.make(callbacks=[told, ProgressBar()], n_members=2))
     assert told.calls == [("begin", 2, 3), "end"]

@@ -168,7 +168,7 @@ def test_results_may_be_parts_of_wider_rows(name, dtype):
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_members_of_a_stack_are_what_they_are_alone(name):
+def test_stacked_members_equal_single_modules(name):
     module = stacked(name, torch.float64)
     kernel, vectors = kernel_of(module), vectors_of(module)
     x = inputs(torch.float64)
@@ -248,7 +248,7 @@ def test_a_subclass_or_a_hook_has_no_kernel():
     assert kernel_of(CombU(8, dim=1)) is None
 
 
-def test_derivative_at_zero_is_the_same_in_every_mode():
+def test_derivative_at_zero_agrees_across_modes():
     for name in ("relu", "nlrelu", "combu", "combu-random"):
         module = make_activation(name, 8)
         x = torch.zeros(8, requires_grad=True)

@@ -97,7 +97,7 @@ def test_sample_points_are_those_of_the_paper():
     st.floats(-0.3, 0.3),
     st.floats(-0.3, 0.3),
 )
-def test_gaussian_input_comes_out_with_mean_0_and_variance_1(name, gamma, beta, shift, spread):
+def test_gaussian_input_is_standardised(name, gamma, beta, shift, spread):
     # 256 points cut the tails: enough in a network, not for a property
     module = ProxyNorm(name, 4, eps=0.0, n_samples=20_000).double()
     with torch.no_grad():
@@ -179,7 +179,7 @@ class _Mine(PLN):
         (lambda width: nn.Sequential(ProxyNorm("relu", width)), "ProxyNorm"),
     ],
 )
-def test_refuses_what_says_that_it_looks_at_many_units(spec, kind):
+def test_declared_multi_unit_activation_is_refused(spec, kind):
     with pytest.raises(ValueError, match=rf"unit-wise activation, .*; {kind} looks at many units"):
         ProxyNorm(spec, 8)
 
@@ -197,14 +197,14 @@ MIXERS = {
 
 
 @pytest.mark.parametrize("name", MIXERS)
-def test_refuses_what_a_trial_shows_to_look_at_many_units(name):
+def test_detected_multi_unit_activation_is_refused(name):
     before = torch.get_rng_state()
     with pytest.raises(ValueError, match=r"unit-wise activation, .* in a trial"):
         ProxyNorm(lambda width: _Of(MIXERS[name]), 8)
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_takes_what_a_trial_shows_to_look_at_one_unit():
+def test_single_unit_activation_is_accepted():
     class Counted(nn.Module):
         def __init__(self):
             super().__init__()

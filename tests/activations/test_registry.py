@@ -187,7 +187,7 @@ def test_first_and_second_derivatives(name):
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_gradient_is_the_same_with_and_without_a_graph_of_it(name):
+def test_gradient_is_the_same_with_create_graph(name):
     module = make(name)
     x = away_from_kinks(4, 8).requires_grad_()
     weights = torch.linspace(-1, 1, 32, dtype=torch.float64).view(4, 8)

@@ -329,7 +329,7 @@ def test_random_partition_is_saved_with_the_weights():
     assert CombU(64).state_dict() == {}
 
 
-def test_random_partition_follows_its_generator_and_leaves_the_global_one():
+def test_random_partition_follows_its_generator():
     torch.manual_seed(5)
     before = torch.get_rng_state()
     first, second = (
@@ -468,7 +468,7 @@ def test_layeract_takes_any_scale():
 
 
 @pytest.mark.parametrize(("name", "floor"), [("la-silu", -0.2785), ("la-hardsilu", -0.375)])
-def test_layeract_has_no_floor_and_depends_on_the_layer(name, floor):
+def test_layeract_depends_on_the_layer(name, floor):
     """The LayerAct paper's Figures 4 and 5, 200 layers; ``floor`` is SiLU's and HardSiLU's."""
     noise = torch.randn(200, 512, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     module = make_activation(name, 512)
@@ -483,7 +483,7 @@ def test_layeract_has_no_floor_and_depends_on_the_layer(name, floor):
     assert torch.stack([cases[1] - cases[0], cases[2] - cases[0]]).amax() < -0.1
 
 
-def test_some_output_of_la_hardsilu_saturates_in_most_layers():
+def test_la_hardsilu_saturates_in_most_layers():
     """The paper's Figure 5 says none does for N(0, 5²); 40 % of layers of 512 have none."""
     noise = torch.randn(200, 512, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     shares = []

@@ -65,7 +65,7 @@ shares = st.lists(st.floats(0, 1), min_size=3, max_size=3)
 
 @REPEATABLE
 @given(interval(-300, 300), shares)
-def test_exp_is_exact_to_rounding_at_the_top_of_its_domain(domain, shares):
+def test_exp_is_exact_at_its_upper_bound(domain, shares):
     _, claimed = check(exp_network(domain), mpmath.exp, points([domain], shares))
     # the bound says something: some units of the largest value, and of M in the exponent
     assert claimed.max() <= (100 + 40 * max(map(abs, domain))) * UNIT * math.exp(domain[1])
@@ -194,7 +194,7 @@ def test_modules_are_ordinary():
 # ---- numerical limits ------------------------------------------------------------------------
 
 
-def test_the_bound_grows_where_values_are_far_below_the_largest():
+def test_bound_grows_for_small_values():
     network = exp_network((-40.0, 0.0))
     x = torch.tensor([[-40.0], [0.0]], dtype=torch.float64)
     low, high = network.rounding_error(x)[:, 0].tolist()
@@ -221,7 +221,7 @@ def test_rounding_in_single_precision_is_bounded_too():
 
 
 @pytest.mark.parametrize("top", [709.79, 800.0, 1e6])
-def test_an_exponent_that_overflows_is_refused_with_the_numbers(top):
+def test_overflowing_exponent_is_refused(top):
     with pytest.raises(
         ValueError, match=rf"\(0, {re.escape(f'{top:.6g}')}\) overflows.*exp\(709.78"
     ):
@@ -300,7 +300,7 @@ def largest_error(network, function, knots, n=4001):
 @pytest.mark.parametrize("kind", KINDS)
 @REPEATABLE_LIPSCHITZ
 @given(lipschitz_functions(), st.floats(1.01, 60.0))
-def test_the_error_is_below_epsilon_at_the_stated_width(kind, drawn, ratio):
+def test_error_is_below_epsilon_at_stated_width(kind, drawn, ratio):
     function, lipschitz, knots = drawn
     epsilon = lipschitz / (2 * ratio)
     network = lipschitz_network(function, lipschitz, epsilon, kind)
@@ -320,7 +320,7 @@ def test_groups_of_any_size(kind, norm_size):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_worst_function_of_the_steps_comes_near_epsilon(kind):
+def test_worst_step_function_comes_near_epsilon(kind):
     """The bound is no looser than it says: a line of slope L misses L / 2n (but not by ReLU)."""
     network = lipschitz_network(lambda x: 2.0 * x, 2.0, 0.1, kind)
     error = largest_error(network, lambda x: 2.0 * x, np.zeros(1))

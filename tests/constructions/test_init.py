@@ -85,7 +85,7 @@ def assert_the_law(model, X, y):
         {"solver": "lbfgs", "max_iter": 1, "max_fun": 1},
     ],
 )
-def test_an_untrained_estimator_predicts_the_law_in_the_user_s_units(parameters):
+def test_untrained_estimator_predicts_in_user_units(parameters):
     X, y = table()
     y = 1e3 * y + 7  # far from standard units
     init = expression_network("1000 * x1**2 * exp(-x2) / x3 + 7", DOMAIN)
@@ -93,7 +93,7 @@ def test_an_untrained_estimator_predicts_the_law_in_the_user_s_units(parameters)
     assert_the_law(model, *table(seed=1)[:1], 1e3 * table(seed=1)[1] + 7)
 
 
-def test_columns_are_found_by_name_and_others_left_alone():
+def test_formula_columns_are_found_by_name():
     X, y = table()
     X["city"] = np.where(np.arange(len(X)) % 3, "Rome", "Oslo")
     X["noise"] = np.random.default_rng(2).normal(size=len(X))
@@ -116,7 +116,7 @@ def test_auto_takes_the_smallest_layers_of_combu():
     assert network().hidden_layer_sizes == (3, 2)
 
 
-def test_units_left_over_differ_by_seed_and_are_not_read():
+def test_spare_units_differ_by_seed():
     models = [
         untrained(hidden_layer_sizes=(16, 8), random_state=seed).fit(*table()) for seed in (0, 1)
     ]
@@ -188,7 +188,7 @@ def test_what_would_take_the_law_apart_is_refused(parameters, message):
         untrained(**parameters).fit(*table())
 
 
-def test_a_law_that_single_precision_does_not_hold_is_refused():
+def test_formula_beyond_single_precision_is_refused():
     init = expression_network("1/(1 + exp(-x))", {"x": (-20, 20)})
     X = np.linspace(-20, 20, 50)[:, None]
     y = 1 / (1 + np.exp(-X[:, 0]))
@@ -302,7 +302,7 @@ def test_tanh_has_all_its_digits_on_any_domain():
     assert network.rounding_error(x).max() < 1e-12
 
 
-def test_a_domain_on_which_rounding_leaves_nothing_is_refused():
+def test_degenerate_domain_is_refused():
     narrow = expression_network("1/(1 + exp(-x))", {"x": (-10, 10)})
     assert narrow.rounding_error(torch.full((1, 1), 10.0, dtype=torch.float64)) < 1e-6
     with pytest.raises(ValueError, match=r"may move the output by .* narrow the domain, write"):
@@ -472,7 +472,7 @@ def test_laws_with_angles(text, domain):
     assert {type(layer) for layer in activations} == {ComplexCombU}
 
 
-def test_a_sine_and_a_cosine_of_one_angle_share_a_pair():
+def test_sine_and_cosine_share_a_unit_pair():
     domain = {"x": (0, 9)}
     both = expression_network("sin(2*x) + 3*cos(2*x)", domain)
     assert both.hidden_layer_sizes == (2,)

@@ -48,7 +48,7 @@ def states(model):
     return [np.concatenate([v.ravel() for v in state.values()]) for state in model._states]
 
 
-def test_the_validation_rows_of_the_members_are_all_rows_and_have_equal_shares_of_each_class():
+def test_folds_are_stratified_and_cover_all_rows():
     X, y = IRIS
     model = MLPClassifier(**BAGGED)
     prepared, folds = folds_of(model, X, y)
@@ -74,7 +74,7 @@ def test_the_validation_rows_of_the_members_are_all_rows_and_have_equal_shares_o
     ],
     ids=["class weights", "scorer", "multi-label", "quantiles", "two targets"],
 )
-def test_a_member_is_the_network_that_its_rows_give_alone(cls, data, more):
+def test_bagged_member_equals_single_fit_on_its_rows(cls, data, more):
     X, y = data
     weight = np.random.default_rng(0).uniform(0.5, 2.0, len(X))
     plain = {"numeric_encoding": "none", "precision": "float64"}  # nothing is learned of all rows
@@ -100,7 +100,7 @@ def test_a_member_is_the_network_that_its_rows_give_alone(cls, data, more):
         assert_allclose(states(model)[i], states(alone)[i], rtol=1e-9)
 
 
-def test_predictions_are_the_members_mean_and_those_of_a_row_by_the_member_that_has_not_seen_it():
+def test_bagged_predictions_are_the_members_mean():
     X, y = IRIS
     model = MLPClassifier(**BAGGED).fit(X, y)
     members = torch.softmax(model._raw(X), -1).numpy()
@@ -112,7 +112,7 @@ def test_predictions_are_the_members_mean_and_those_of_a_row_by_the_member_that_
     assert not hasattr(model, "oof_decision_function_")
 
 
-def test_rows_whose_member_an_interrupt_has_cost_have_no_prediction_of_their_own():
+def test_interrupted_members_give_no_held_out_predictions():
     X, y = IRIS
     model = MLPClassifier(**BAGGED).fit(X, y)
     unfitted = clone(model)
@@ -124,7 +124,7 @@ def test_rows_whose_member_an_interrupt_has_cost_have_no_prediction_of_their_own
     assert_array_equal(answered.nonzero()[:, 0], job.plans[0].val_rows)
 
 
-def test_rows_of_weight_0_have_no_prediction_of_their_own():
+def test_zero_weight_rows_have_no_oof_prediction():
     X, y = DIABETES
     weight = np.ones(len(y))
     weight[[3, 50]] = 0
@@ -138,7 +138,7 @@ def test_rows_of_weight_0_have_no_prediction_of_their_own():
     )
 
 
-def test_stacked_fits_and_searches_have_the_folds_of_a_fit_alone(tmp_path):
+def test_stacked_fits_use_the_same_folds(tmp_path):
     X, y = IRIS
     variants = [{}, {"n_members": 4}, {"bagging": None}, {"random_state": 9}, {"activation": "elu"}]
     tasks = [FitTask(MLPClassifier(**BAGGED | v), X, y, data_key=0) for v in variants]
@@ -159,7 +159,7 @@ def test_stacked_fits_and_searches_have_the_folds_of_a_fit_alone(tmp_path):
     loaded.set_params(bagging=None).partial_fit(X, y)
 
 
-def test_data_that_do_not_go_with_folds_are_refused(tmp_path):
+def test_data_unsuitable_for_folds_are_refused(tmp_path):
     X, y = IRIS
     model = MLPClassifier(**BAGGED)
     with pytest.raises(ValueError, match="takes no X_val and y_val"):
@@ -221,7 +221,7 @@ def check_that_rows_were_held_out(model, X, val_rows):
 
 @pytest.mark.parametrize("fraction", [0.2, 0.45])
 @pytest.mark.parametrize("cls", [MLPClassifier, MLPRegressor])
-def test_two_networks_set_different_rows_aside_and_all_rows_train(cls, fraction):
+def test_two_members_have_disjoint_validation_rows(cls, fraction):
     y = LABELS if cls is MLPClassifier else RESPONSE
     model = cls(**QUICK, validation_fraction=fraction)
     assert model.n_members == "auto"
@@ -277,13 +277,13 @@ ONE = {  # of 211 rows
 
 @pytest.mark.filterwarnings("ignore:lbfgs failed")
 @pytest.mark.parametrize("name", ONE)
-def test_one_network_where_no_two_can_set_rows_aside(name):
+def test_single_network_without_two_validation_sets(name):
     assert same_as_one(MLPRegressor(**QUICK | ONE[name]), NUMBERS, RESPONSE)
     assert same_as_one(MLPClassifier(**QUICK | ONE[name]), NUMBERS, LABELS)
 
 
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
-def test_one_network_of_small_tables_with_validation_rows_in_parts_and_of_files(tmp_path):
+def test_single_network_for_small_tables_and_files(tmp_path):
     model = MLPRegressor(**QUICK)
     assert same_as_one(model, NUMBERS[:199], RESPONSE[:199])
     assert not same_as_one(model, NUMBERS[:200], RESPONSE[:200])
@@ -303,7 +303,7 @@ def test_one_network_of_small_tables_with_validation_rows_in_parts_and_of_files(
     assert not hasattr(model, "oof_prediction_")
 
 
-def test_two_networks_of_small_tables_where_early_stopping_is_asked_for():
+def test_early_stopping_makes_two_networks():
     model = MLPClassifier(**QUICK, early_stopping=True).fit(*IRIS)
     assert len(model._states) == 2
     check_that_rows_were_held_out(model, IRIS[0], [val for _, val in splits_of(model, *IRIS)])
@@ -353,7 +353,7 @@ def test_rows_of_weight_0_and_class_weights():
 
 
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
-def test_warm_starts_and_partial_fits_go_on_with_both():
+def test_warm_start_continues_both_networks():
     model = MLPRegressor(**QUICK, warm_start=True).fit(NUMBERS, RESPONSE)
     splits = splits_of(model, NUMBERS, RESPONSE)
     before = model.history_
@@ -433,7 +433,7 @@ def test_rows_are_different_whatever_they_are_drawn_by(random_state):
     assert same is (random_state is not None)
 
 
-def test_searches_and_stacked_fits_have_the_two_of_a_fit_alone():
+def test_stacked_fits_train_the_same_two_networks():
     variants = [{}, {"n_members": 1}, {"learning_rate_init": 0.1}, {"random_state": 9}]
     tasks = [FitTask(MLPRegressor(**QUICK | v), NUMBERS, RESPONSE, data_key=0) for v in variants]
     assert [outcome.error for outcome in fit_stacked(tasks)] == [None] * len(tasks)

@@ -98,7 +98,7 @@ def test_raw_outputs_of_classes_are_scikit_learns(y, X, settings):
 
 
 @pytest.mark.parametrize("settings", [0, 1])
-def test_codes_that_did_not_train_are_scikit_learns_too(settings):
+def test_unseen_categories_match_scikit_learn(settings):
     train = np.flatnonzero(~TABLE["place"].isin(["town 0", "town 1"]))
     y = STEPS + 3.0 * (TABLE["place"].str[5:].astype(int) % 2)
     trees, model, rows = boosted(MLPRegressor(), y, settings=settings, train=train)
@@ -137,7 +137,7 @@ def test_raw_outputs_of_numbers_are_scikit_learns(loss):
     assert not np.array_equal(unweighted.arrays()["value"], trees.arrays()["value"])
 
 
-def test_there_are_no_trees_of_one_class_or_of_zeros_as_counts():
+def test_constant_targets_have_no_trees():
     rows = encoded(MLPClassifier(), ARRAY, STEPS > 0)
     one = torch.from_numpy(np.flatnonzero(STEPS > 0))
     arguments = (), rows.target, SETTINGS[0], 0
@@ -175,7 +175,7 @@ def tree_weight(pack):
     return float(pack.activation_weights_.get("boosting", 0.0))
 
 
-def test_trees_count_where_they_are_right_and_not_where_networks_are(few_steps):
+def test_trees_are_weighted_by_accuracy(few_steps):
     right = PackClassifier(**QUICK).fit(BITS, LABELS)
     assert tree_weight(right) > 0.5
     rows = right.members_[right.members_["activation"] == "boosting"]
@@ -198,7 +198,7 @@ def test_trees_count_where_they_are_right_and_not_where_networks_are(few_steps):
     assert not pack._trees
 
 
-def test_a_setting_far_behind_is_given_up_after_one_fold(few_steps, monkeypatch):
+def test_bad_tree_settings_are_dropped_after_one_fold(few_steps, monkeypatch):
     monkeypatch.setattr(_pack_training, "_BEHIND", 1e-9)
     pack = PackClassifier(**QUICK).fit(BITS, LABELS)
     rows = pack.members_[pack.members_["activation"] == "boosting"]
@@ -206,7 +206,7 @@ def test_a_setting_far_behind_is_given_up_after_one_fold(few_steps, monkeypatch)
     assert rows["weight"].tolist() == [0, 0]
 
 
-def test_a_small_ensemble_has_a_network_all_the_same(few_steps):
+def test_small_ensemble_includes_a_network(few_steps):
     for size in (1, 2, 3):
         pack = PackClassifier(**QUICK, max_ensemble_size=size).fit(BITS, LABELS)
         assert len(pack._selected) == size
@@ -228,7 +228,7 @@ def seen(monkeypatch):
     return calls
 
 
-def test_each_row_is_predicted_by_trees_and_a_network_that_have_not_seen_it(seen, few_steps):
+def test_oof_predictions_use_unseen_trees_and_networks(seen, few_steps):
     y = 2.0 * LABELS + BITS[:, 4]
     pack = PackRegressor(**QUICK | {"max_iter": 1}).fit(BITS, y)
     assert len(seen) == 4  # two settings, two folds
@@ -300,7 +300,7 @@ def test_without_time_there_are_no_trees():
 
 
 @pytest.mark.parametrize("n_done", [0, 1, 2, 3])
-def test_an_interrupt_keeps_networks_and_the_settings_that_are_done(n_done, monkeypatch, few_steps):
+def test_interrupt_keeps_networks_and_finished_trees(n_done, monkeypatch, few_steps):
     calls, original = [], _pack_training.boost
 
     def interrupted(*arguments):

@@ -50,7 +50,7 @@ X, Y = load_iris(return_X_y=True)
 QUICK = {"hidden_layer_sizes": (8,), "max_iter": 6, "n_iter_no_change": INF, "random_state": 0}
 
 
-def test_ctrl_c_keeps_the_best_weights_so_far_and_says_so():
+def test_ctrl_c_keeps_best_weights_with_a_warning():
     parameters = {**QUICK, "max_iter": 100, "learning_rate_init": 0.1, "hidden_layer_sizes": (16,)}
     recorder = Told(KeyboardInterrupt(), 30)
     model = MLPRegressor(**parameters, callbacks=[recorder])
@@ -62,7 +62,7 @@ def test_ctrl_c_keeps_the_best_weights_so_far_and_says_so():
     assert_allclose(model.score(X[1::2], Y[1::2]), model.best_validation_score_, rtol=1e-5)
 
 
-def test_ctrl_c_before_an_epoch_keeps_the_weights_as_they_are():
+def test_ctrl_c_before_first_epoch_keeps_weights():
     with pytest.warns(UserWarning, match="interrupted by user"):
         first = MLPClassifier(**QUICK, callbacks=[Told(KeyboardInterrupt(), 0)]).fit(X, Y)
     assert first.predict(X).shape == (150,)
@@ -72,7 +72,7 @@ def test_ctrl_c_before_an_epoch_keeps_the_weights_as_they_are():
 # ---- history ----------------------------------------
 
 
-def test_history_is_tidy_with_a_row_a_member_and_epoch():
+def test_history_has_one_row_per_member_epoch():
     model = MLPClassifier(**QUICK, n_members=3).fit(X, Y, X_val=X, y_val=Y)
     history = model.history_
     assert history.columns.tolist() == [
@@ -123,13 +123,13 @@ def test_tracked_error_is_that_of_the_training_rows():
     assert net.history_["train_metric"].tolist() == pytest.approx([expected] * 2, rel=1e-5)
 
 
-def test_tracked_accuracy_of_labels_wants_all_of_them_right():
+def test_tracked_multilabel_accuracy_is_subset_accuracy():
     X, y = make_multilabel_classification(100, n_classes=3, random_state=0)
     net = still(MLPClassifier).fit(X, y)
     assert net.history_["train_metric"].iloc[-1] == pytest.approx(net.score(X, y), abs=1e-6)
 
 
-def test_tracking_changes_no_weight_and_is_off_unless_asked_for():
+def test_tracking_is_optional_and_changes_no_weight():
     X, y = make_regression(60, random_state=0)
     net = MLPRegressor(hidden_layer_sizes=(8,), max_iter=3, n_iter_no_change=np.inf, random_state=0)
     off, on = clone(net).fit(X, y), clone(net).set_params(track_metric=True).fit(X, y)
@@ -184,7 +184,7 @@ class Recorder:
 
 
 @pytest.mark.parametrize("early_stopping", [False, True])
-def test_each_epoch_is_a_task_with_the_estimator_as_it_would_be(early_stopping):
+def test_sklearn_callbacks_see_each_epoch(early_stopping):
     recorder, settings = recorder_of(), {**WATCHED, "early_stopping": early_stopping}
     model = MLPClassifier(**settings).set_callbacks(recorder).fit(X, Y, np.ones(150))
     parts = [(kind, "MLPClassifier", "epoch", i) for i in range(4) for kind in ("begin", "end")]
@@ -219,7 +219,7 @@ def test_members_in_several_stacks_are_one_fit(monkeypatch):
     assert len(model._states) == 2
 
 
-def test_searches_and_pipelines_hand_them_on_and_stacked_ones_say_that_they_do_not():
+def test_sklearn_callbacks_in_searches_and_pipelines():
     recorder = recorder_of(within=True)
     pipeline = make_pipeline(TableEncoder(), StandardScaler(), MLPRegressor(**WATCHED))
     pipeline.set_callbacks(recorder).fit(X, Y)
@@ -237,7 +237,7 @@ def test_searches_and_pipelines_hand_them_on_and_stacked_ones_say_that_they_do_n
     assert recorder.ends("MLPClassifier").count(("epoch", 1)) == 3
 
 
-def test_packs_tell_of_members_generators_and_imputers_of_epochs():
+def test_sklearn_callbacks_in_packs_and_generators():
     recorder = recorder_of()
     pack = PackClassifier(
         n_members=3,
@@ -270,7 +270,7 @@ def test_files_are_trained_on_epoch_by_epoch(tmp_path):
     assert recorder.calls[-1] == ("teardown", "MLPClassifier")
 
 
-def test_what_fails_is_torn_down_and_files_and_clones_do_without(tmp_path):
+def test_failed_fit_tears_callbacks_down(tmp_path):
     recorder = recorder_of()
 
     model = MLPClassifier(**WATCHED, callbacks=[Told(RuntimeError("broken"), 1)]).set_callbacks(
@@ -304,7 +304,7 @@ def test_their_own_callbacks_work(capsys):
     assert "MLPClassifier - fit" in capsys.readouterr().out
 
 
-def test_a_scikit_learn_without_callbacks_is_told_of_nothing(monkeypatch):
+def test_older_scikit_learn_has_no_callbacks(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.callback", None)
     spec = importlib.util.spec_from_file_location("older", tasks.__file__)
     older = importlib.util.module_from_spec(spec)

@@ -185,7 +185,7 @@ def test_coefs_include_the_factor_of_ntk():
 # ---- early stopping, convergence, divergence ----------------------------------------
 
 
-def test_early_stopping_splits_by_class_and_restores_the_best_weights():
+def test_early_stopping_stratifies_and_restores_best_weights():
     X, y = load_breast_cancer(return_X_y=True)
     seen = []
 
@@ -230,7 +230,7 @@ def test_training_stops_when_the_validation_score_stalls():
     assert (tail[-6:] < tail[:-6].max() + 1e-4).all()
 
 
-def test_a_validation_set_of_one_row_is_refused_in_scikit_learns_words():
+def test_validation_set_of_one_row_is_refused():
     X, y = DIABETES
     with pytest.raises(ValueError, match="The validation set is too small"):
         MLPRegressor(early_stopping=True, validation_fraction=0.1).fit(X[:9], y[:9])
@@ -279,7 +279,7 @@ def test_members_that_have_not_converged_are_named(settings):
 
 
 @pytest.mark.parametrize("n_members", [1, 3])
-def test_divergence_is_an_error_that_names_the_way_out(n_members):
+def test_divergence_raises_an_error(n_members):
     X, y = DIABETES
     settings = {"solver": "sgd", "activation": "relu", "scale_target": False}
     settings |= {"n_members": n_members, "clip_predictions": False}
@@ -334,7 +334,7 @@ def test_weights_are_for_reading(init):
 # ---- messages ----------------------------------------
 
 
-def test_row_of_a_class_of_one_row_is_not_set_aside():
+def test_singleton_class_is_not_set_aside():
     y = np.where(np.arange(150) < 1, "rare", "usual")
     model = MLPClassifier(early_stopping=True, max_iter=1, random_state=0).fit(IRIS[0], y)
     assert np.isnan(model.oof_decision_function_[0]).all()

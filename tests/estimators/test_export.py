@@ -302,7 +302,7 @@ def timed_table(n=40):
 
 
 @needs_onnx
-def test_onnx_takes_times_in_the_unit_of_the_column():
+def test_onnx_uses_the_time_unit_of_column():
     pytest.importorskip("pyarrow")
     table, y = timed_table(), np.arange(40.0)
     table.loc[3] = pd.NaT
@@ -328,7 +328,7 @@ def test_onnx_takes_times_in_the_unit_of_the_column():
     assert np.isfinite(run(exported, feed)["variable"]).all()
 
 
-def test_torch_modules_refuse_dates_that_are_not_in_seconds():
+def test_torch_module_refuses_other_date_units():
     table = timed_table()[["datetime64[us]"]]
     model = MLPRegressor(hidden_layer_sizes=(4,), **SHORT).fit(table, np.arange(40.0))
     module = model.to_torch()
@@ -396,7 +396,7 @@ def test_what_onnx_cannot_express_is_named(tmp_path):
         clf.to_onnx(tmp_path / "none" / "clf.onnx")
 
 
-def test_columns_that_are_named_like_outputs_or_hold_several_types():
+def test_exported_columns_with_odd_names_and_types():
     table = pd.DataFrame({"label": [1.0] * 9, "label_": [2.0] * 9, "kind": ["", "a", "b"] * 3})
     inputs = _Inputs()
     inputs.add_columns(TableEncoder(min_frequency=1).fit(table))

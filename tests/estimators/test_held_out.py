@@ -45,7 +45,7 @@ def flipped(y):
 
 @pytest.mark.parametrize("scoring", ["loss", "accuracy", "balanced_accuracy"])
 @pytest.mark.parametrize("n_members", [1, 3])
-def test_labels_of_a_row_do_not_change_its_held_out_prediction(scoring, n_members):
+def test_own_label_does_not_change_oof_prediction(scoring, n_members):
     model = MLPClassifier(
         **SETTINGS, early_stopping_scoring=scoring, n_members=n_members, calibration=None
     )
@@ -60,7 +60,7 @@ def test_labels_of_a_row_do_not_change_its_held_out_prediction(scoring, n_member
     assert (after[LATEST] != before[LATEST]).any()  # choices for other rows do change
 
 
-def test_the_temperature_of_a_row_does_not_depend_on_its_label():
+def test_temperature_does_not_depend_on_own_label():
     model = MLPClassifier(**SETTINGS | {"max_iter": 1}, n_members=1)
     wrong, right = LABELS.copy(), LABELS.copy()
     p = MLPClassifier(**SETTINGS | {"max_iter": 1}, n_members=1).fit(X, LABELS).predict(X)
@@ -73,7 +73,7 @@ def test_the_temperature_of_a_row_does_not_depend_on_its_label():
 
 @pytest.mark.parametrize("loss", ["squared_error", "quantile"])
 @pytest.mark.parametrize("scoring", ["loss", "r2"])
-def test_targets_of_a_row_do_not_change_its_held_out_prediction(loss, scoring):
+def test_own_target_does_not_change_oof_prediction(loss, scoring):
     model = MLPRegressor(
         **SETTINGS, loss=loss, scale_target=False, early_stopping_scoring=scoring, n_members=2
     )
@@ -101,7 +101,7 @@ class Recorder(Callback):
         self.epochs.append(network.predict(data.dense, data.codes, 100)[..., 0].numpy())
 
 
-def test_each_part_is_predicted_by_the_best_epoch_of_the_others():
+def test_oof_uses_best_epoch_of_other_parts():
     recorder = Recorder()
     settings = SETTINGS | {"validation_split": None, "early_stopping_scoring": "loss"}
     model = MLPRegressor(**settings, bagging="cv", n_members=4, scale_target=False)
@@ -130,7 +130,7 @@ PACK = {
 
 
 @pytest.mark.parametrize("scoring", [None, "accuracy"])
-def test_labels_of_a_row_do_not_change_what_a_pack_predicts_for_it(scoring):
+def test_own_label_does_not_change_pack_oof(scoring):
     settings = {**PACK, "member_params": {**PACK["member_params"], "label_smoothing": 0.0}}
     rows = BLOCK if scoring is None else slice(110, 135)  # two parts by the slow scorers
     other = LABELS.copy()
@@ -144,7 +144,7 @@ def test_labels_of_a_row_do_not_change_what_a_pack_predicts_for_it(scoring):
     assert (after[LATEST] != before[LATEST]).any()
 
 
-def test_trees_of_a_pack_stop_without_the_rows_that_they_predict():
+def test_tree_early_stopping_excludes_predicted_rows():
     flipped_rows, packs = flipped(LABELS), []
     for y in (LABELS, flipped_rows):
         pack = PackClassifier(**PACK | {"max_iter": 1}).fit(X, y)

@@ -45,7 +45,7 @@ def gaussian_model():
     return MLPRegressor("gaussian_nll", **PARAMETERS).fit(X, Y)
 
 
-def test_quantiles_do_not_cross_and_predict_gives_the_median(quantile_model):
+def test_quantiles_do_not_cross(quantile_model):
     quantiles = quantile_model.predict(X_NEW, quantiles=(0.1, 0.5, 0.9))
     assert (np.diff(quantiles, axis=1) >= 0).all()
     backwards = quantile_model.predict(X_NEW, quantiles=[0.9, 0.1])
@@ -138,7 +138,7 @@ def test_gaussian_members_disagree_into_a_wider_mixture():
     assert (means.var(0) > 0).all()
 
 
-def test_gaussian_loss_stays_finite_where_the_data_can_be_interpolated():
+def test_gaussian_loss_stays_finite_on_interpolated_data():
     rows = np.arange(5.0)[:, None]
     model = MLPRegressor("gaussian_nll", **{**SMALL, "max_iter": 400}).fit(rows, rows[:, 0])
     mean, std = model.predict(rows, return_std=True)
@@ -203,7 +203,7 @@ def test_a_constant_target_is_predicted():
         assert_allclose(model.predict(X[:40]), value, atol=0.05, rtol=1e-10)
 
 
-def test_parameters_set_after_fit_wait_for_the_next_fit():
+def test_set_params_waits_for_next_fit():
     parameters = {**SMALL, "max_iter": 2, "learning_rate": "constant"}
     model = MLPRegressor("quantile", quantiles=[0.1, 0.9], **parameters)
     model.fit(X[:50], np.abs(Y[:50]))

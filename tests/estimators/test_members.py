@@ -51,7 +51,7 @@ def test_the_first_member_is_the_single_network(kind):
         assert_allclose(got, expected, rtol=1e-7, atol=1e-12)
 
 
-def test_a_larger_ensemble_begins_with_the_members_of_a_smaller_one():
+def test_larger_ensemble_begins_with_the_same_members():
     parameters = {**QUICK, "random_state": 5, "precision": "float64"}
     three = MLPRegressor(**parameters, n_members=3).fit(X, Y).history_
     five = MLPRegressor(**parameters, n_members=5).fit(X, Y).history_

@@ -79,7 +79,7 @@ def by_hand(pack, X):
     return torch.stack(outputs), torch.from_numpy(weights)
 
 
-def test_probabilities_are_the_weighted_mean_of_the_chosen_networks():
+def test_pack_probabilities_are_a_weighted_mean():
     pack = PackClassifier(**QUICK | {"member_params": TWO_SHAPES, "n_members": 6}, cv=3)
     pack.fit(TABLE, classes())
     raw, weights = by_hand(pack, TABLE)
@@ -91,7 +91,7 @@ def test_probabilities_are_the_weighted_mean_of_the_chosen_networks():
 
 
 @pytest.mark.parametrize("more", [{}, {"init": "data"}, {"normalization": "layer", "init": "ntk"}])
-def test_each_member_is_what_a_plain_estimator_with_its_parameters_is(more):
+def test_pack_member_equals_plain_estimator(more):
     pack = PackRegressor(**QUICK | {"n_members": 3, "member_params": {**SMALL, **more}})
     pack.fit(TABLE[:100], TARGET[:100], X_val=TABLE[100:], y_val=TARGET[100:])
     for i, plain in enumerate(pack._draw(0)):
@@ -134,7 +134,7 @@ def test_the_validation_loss_is_that_of_the_predictions():
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_the_validation_log_loss_is_that_of_the_probabilities(n_classes):
+def test_validation_log_loss_matches_the_probabilities(n_classes):
     y = classes(n_classes)
     pack = PackClassifier(**QUICK).fit(TABLE[:100], y[:100], X_val=TABLE[100:], y_val=y[100:])
     expected = log_loss(y[100:], pack.predict_proba(TABLE[100:]), labels=pack.classes_)
@@ -158,7 +158,7 @@ def jobs(monkeypatch):
 
 
 @pytest.mark.parametrize("cv", [3, KFold(3)])
-def test_folds_part_the_rows_and_no_member_sees_its_own(jobs, cv):
+def test_pack_folds_partition_the_rows(jobs, cv):
     pack = PackClassifier(**QUICK | {"n_members": 6}, cv=cv).fit(TABLE, LABELS)
     everything = np.arange(len(TABLE))
     held_out = {}
@@ -196,7 +196,7 @@ def test_given_folds_pass_over_rows_of_no_weight(jobs):
     np.testing.assert_allclose(np.corrcoef(rows, kept)[0, 1], 1.0)
 
 
-def test_few_rows_all_train_and_all_members_count_alike():
+def test_few_rows_give_equal_member_weights():
     pack = PackClassifier(**QUICK).fit(TABLE[:20], LABELS[:20])
     assert pack.members_["weight"].tolist() == [0.25] * 4
     assert pack.validation_loss_ is None
@@ -206,12 +206,12 @@ def test_few_rows_all_train_and_all_members_count_alike():
     np.testing.assert_allclose(pack.predict_proba(TABLE)[:, 1], expected, atol=1e-6)
 
 
-def test_rare_classes_are_no_obstacle_to_a_hold_out():
+def test_rare_class_does_not_prevent_hold_out():
     y = np.where(np.arange(len(TABLE)) == 3, "rare", classes())
     assert set(PackClassifier(**QUICK).fit(TABLE, y).classes_) == set(y)
 
 
-def test_where_no_rows_are_set_aside_there_are_no_trees_either():
+def test_pack_without_validation_rows_has_no_trees():
     pack = PackClassifier(**QUICK | {"boosting": True}).fit(TABLE[:49], LABELS[:49])
     assert pack.validation_loss_ is None
     assert "boosting" not in set(pack.members_["activation"])
@@ -221,7 +221,7 @@ def test_where_no_rows_are_set_aside_there_are_no_trees_either():
 @pytest.mark.parametrize(
     ("n_rows", "n_members", "n_folds"), [(49, 3, 0), (50, 3, 3), (51, 9, 8), (160, 1, 1)]
 )
-def test_auto_is_eight_folds_or_as_many_as_members(jobs, n_rows, n_members, n_folds):
+def test_auto_cv_has_at_most_eight_folds(jobs, n_rows, n_members, n_folds):
     pack = PackRegressor(**QUICK | {"n_members": n_members, "max_iter": 1})
     pack.fit(ARRAY[:n_rows], TARGET[:n_rows])
     held_out = {
@@ -241,7 +241,7 @@ def test_auto_goes_by_rows_that_are_given(jobs):
     assert pack.validation_loss_ == pytest.approx(np.mean((wrong / scale) ** 2) / 2, rel=1e-4)
 
 
-def test_one_member_trains_on_the_rows_of_the_one_fold_that_is_given(jobs):
+def test_single_member_trains_on_given_fold(jobs):
     fold = np.arange(0, 160, 2), np.arange(1, 160, 2)
     PackRegressor(**QUICK | {"n_members": 1}, cv=[fold]).fit(ARRAY, TARGET)
     (job,) = jobs
@@ -251,7 +251,7 @@ def test_one_member_trains_on_the_rows_of_the_one_fold_that_is_given(jobs):
 
 
 @pytest.mark.parametrize("zeros", [False, True])
-def test_each_row_is_predicted_by_the_network_that_has_not_seen_it(jobs, zeros):
+def test_pack_oof_predictions_use_unseen_networks(jobs, zeros):
     weight = np.ones(len(TABLE))
     weight[::10] = 1 - zeros
     pack = PackClassifier(**QUICK | {"n_members": 3, "max_iter": 1}).fit(TABLE, classes(), weight)
@@ -269,7 +269,7 @@ def test_each_row_is_predicted_by_the_network_that_has_not_seen_it(jobs, zeros):
     assert sorted(owners) == [0, 1, 2]
 
 
-def test_a_fold_whose_networks_diverge_or_do_not_begin_has_no_part(monkeypatch):
+def test_fold_without_networks_is_left_out(monkeypatch):
     original = _pack_training.MemberHistory.end_epoch
 
     def end_epoch(track, *arguments):
@@ -283,7 +283,7 @@ def test_a_fold_whose_networks_diverge_or_do_not_begin_has_no_part(monkeypatch):
 
 
 @pytest.mark.parametrize("n_rare", [1, 2, 7, 9])
-def test_auto_folds_spread_rare_classes_as_far_as_they_go(n_rare, jobs):
+def test_auto_folds_spread_rare_classes(n_rare, jobs):
     y = np.where(np.arange(len(TABLE)) < n_rare, "rare", classes())
     pack = PackClassifier(**QUICK | {"n_members": 8, "max_iter": 1}).fit(TABLE, y)
     assert len(jobs) == 8
@@ -351,7 +351,7 @@ def test_threads_change_nothing(small_stacks):
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_when_the_time_is_up_there_is_a_model(n_jobs, small_stacks):
+def test_max_time_leaves_a_model(n_jobs, small_stacks):
     pack = PackClassifier(**QUICK | {"n_members": 12, "max_iter": 500}, max_time=1e-9)
     pack.set_params(n_jobs=n_jobs).fit(TABLE, LABELS)
     assert set(pack.members_["n_iter"]) == {0, 1}  # some have not begun
@@ -436,7 +436,7 @@ def test_a_third_of_the_members_drop_nothing_out():
     assert 0 < dropouts[4] < dropouts[-1] <= 0.3
 
 
-def test_activations_take_turns_and_the_first_are_those_given():
+def test_activations_take_turns_in_given_order():
     members = draw_members(8, NAMES, 0)
     assert [m["activation"] for m in members[:3]] == list(NAMES)
     counts = Counter(m["activation"] for m in members)
@@ -477,7 +477,7 @@ def class_pool(logits, y, weight=None):
 
 @pytest.mark.parametrize("weight", [None, np.arange(1.0, N_ROWS + 1)])
 @pytest.mark.parametrize("seed", range(3))
-def test_each_pick_is_the_best_that_can_be_added(seed, weight):
+def test_greedy_selection_adds_the_best_network(seed, weight):
     logits, y = draw(seed)
     selected, losses = select_greedily(class_pool(logits, y, weight).losses_after, 8)
     probabilities, before = softmax(logits), []
@@ -491,7 +491,7 @@ def test_each_pick_is_the_best_that_can_be_added(seed, weight):
     assert len(set(selected)) < len(selected)  # with replacement
 
 
-def test_of_equal_networks_the_first_is_picked_and_a_nan_never():
+def test_greedy_selection_breaks_ties_and_skips_nan():
     logits, y = draw()
     same = np.stack([np.full_like(logits[1], np.nan), logits[1], logits[1]])
     assert select_greedily(class_pool(same, y).losses_after, 3)[0] == [1, 1, 1]
@@ -515,7 +515,7 @@ LOSSES = [
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
-def test_an_ensemble_of_one_has_its_loss_and_of_two_alike_too(loss):
+def test_ensemble_of_one_has_its_loss(loss):
     generator = torch.Generator().manual_seed(0)
     n_outputs = 3 if isinstance(loss, CrossEntropy) else 2 * loss.n_per_target
     raw = torch.randn(N_ROWS, n_outputs, generator=generator, dtype=torch.float64)

@@ -15,7 +15,7 @@ QUICK["member_params"] = {"hidden_layer_sizes": (8,), "batch_size": 64, "numeric
 
 
 @pytest.mark.parametrize("y", [Y, THREE])
-def test_no_choice_by_loss_is_more_often_right_where_it_is_chosen(y):
+def test_selection_by_score_maximizes_the_score(y):
     scores = []
     for scoring in (None, "accuracy"):
         pack = PackClassifier(**QUICK, scoring=scoring, boosting=False)
@@ -28,7 +28,7 @@ def by_class(pack):
     return pack.classes_[pack.oof_decision_function_.argmax(1)]
 
 
-def test_a_callable_scorer_is_the_one_of_its_name():
+def test_callable_scorer_equals_the_named_one():
     packs = [
         PackClassifier(**QUICK, scoring=scoring).fit(X, Y)
         for scoring in ("f1", make_scorer(f1_score))

@@ -91,7 +91,7 @@ UNTOUCHABLE = _Untouchable(), _Untouchable()
 @pytest.mark.parametrize(
     ("classes", "table"), [(NETS, CONSTRAINED), (PACKS, OF_PACKS), (TABM, OF_TABM)]
 )
-def test_wrong_values_are_named_before_the_data_is_touched(classes, table):
+def test_bad_values_are_refused_before_reading_data(classes, table):
     values = {name: table[names] for names in table for name in names.split()}
     for cls in classes:
         if classes is not TABM:
@@ -174,7 +174,7 @@ COMBINATIONS = [
 
 
 @pytest.mark.parametrize(("cls", "parameters", "words"), COMBINATIONS)
-def test_combinations_that_cannot_be_are_named_before_the_data_is_touched(cls, parameters, words):
+def test_bad_combinations_are_refused_before_reading_data(cls, parameters, words):
     with pytest.raises((ValueError, TypeError), match=words):
         cls(**parameters).fit(*UNTOUCHABLE)
 
@@ -237,7 +237,7 @@ TASKS = {"classification": MLPClassifier, "regression": MLPRegressor}
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_the_recipe_is_the_paper_s_whatever_the_defaults_are(task, no_defaults):
+def test_paper_recipe_does_not_depend_on_defaults(task, no_defaults):
     names = set(inspect.signature(TASKS[task]).parameters)
     assert set(paper_recipe(task)) == names - UNSHAPELY
     assert names >= UNSHAPELY

@@ -90,7 +90,7 @@ CASES = {  # weights have no say in any of it: every other case has some
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_one_window_holds_is_trained_on_as_in_memory(file, name):
+def test_fit_parquet_equals_fit_in_memory(file, name):
     kind, target, weight, parameters = CASES[name]
     frame = pd.read_parquet(file)
     columns = [column for column in FEATURES if column != target]
@@ -153,7 +153,7 @@ def test_windows_in_order_are_training_in_memory(file):
     np.testing.assert_allclose(found.loss_curve_, expected.loss_curve_, rtol=1e-6)
 
 
-def test_each_row_is_seen_once_an_epoch_in_another_order(tmp_path):
+def test_windows_visit_each_row_once_per_epoch(tmp_path):
     pd.DataFrame({"row": np.arange(1000.0), "y": np.arange(1000.0)}).to_parquet(
         tmp_path / "t.parquet", row_group_size=90
     )
@@ -286,7 +286,7 @@ def test_rows_of_weight_zero_may_lack_the_target(tmp_path):
     np.testing.assert_allclose(found.loss_curve_, expected.loss_curve_, rtol=1e-6)
 
 
-def test_a_limit_that_is_too_small_names_one_that_is_enough(file):
+def test_small_memory_limit_names_a_sufficient_one(file):
     with pytest.raises(ValueError, match="too small") as caught:
         fit(file, memory_limit="1MB", columns=FEATURES)
     enough = int(re.search(r"at least (\d+) bytes", str(caught.value))[1])
@@ -461,7 +461,7 @@ def remote(tmp_path):
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_a_far_place_is_written_whole_or_not_at_all(table, remote):
+def test_remote_output_is_written_atomically(table, remote):
     model = classifier(table)
     model.predict_parquet(table, out="far://out.parquet")
     found = pd.read_parquet(remote / "out.parquet")["prediction"]
@@ -505,7 +505,7 @@ def small_windows():
 
 
 @IN_WINDOWS
-def test_each_window_is_whole_while_the_next_is_filled(path):
+def test_windows_do_not_overwrite_each_other(path):
     """The memory of a window is not written to before it is done with."""
     rows = []
     windows = ParquetRows.windows
@@ -527,7 +527,7 @@ def test_each_window_is_whole_while_the_next_is_filled(path):
 
 
 @IN_WINDOWS
-def test_a_file_that_breaks_off_in_an_epoch_is_named(path):
+def test_truncated_file_is_named(path):
     def spoil(job, *args, **options):
         content = path.read_bytes()
         path.write_bytes(content[: len(content) // 2])

@@ -14,7 +14,7 @@ from tests.estimators.test_drop_in import DIABETES, IRIS, KINDS, QUICK, both
 pytestmark = pytest.mark.usefixtures("paper_defaults")
 
 
-def test_partial_fit_needs_classes_at_its_first_call_only():
+def test_first_partial_fit_needs_classes():
     X, y = IRIS
     with pytest.raises(ValueError, match="classes must be passed on the first call"):
         MLPClassifier().partial_fit(X, y)
@@ -29,7 +29,7 @@ def test_partial_fit_needs_classes_at_its_first_call_only():
         model.partial_fit(X[:3], [0, 1, 5])
 
 
-def test_partial_fit_calls_are_the_epochs_of_one_fit():
+def test_partial_fit_calls_equal_epochs_of_fit():
     X, y = DIABETES
     parameters = {**QUICK, "batch_size": 50, "precision": "float64"}
     for solver in ("adam", "sgd"):
@@ -79,7 +79,7 @@ def test_partial_fit_refuses_what_needs_all_rows():
 
 
 @pytest.mark.parametrize("schedule", ["cosine", "one-cycle", "flat-cosine", "coslog4"])
-def test_schedules_that_need_an_end_are_constant_in_partial_fit(schedule):
+def test_partial_fit_uses_a_constant_rate(schedule):
     X, y = DIABETES
     plain = {**QUICK, "batch_size": 50, "solver": "adamw", "dropout": 0.3, "random_state": 0}
     scheduled = {"learning_rate": schedule, "regularization_schedule": schedule}
@@ -90,7 +90,7 @@ def test_schedules_that_need_an_end_are_constant_in_partial_fit(schedule):
     assert_array_equal(found.predict(X), expected.predict(X))
 
 
-def test_partial_fit_goes_on_at_the_full_rate_where_a_schedule_has_ended():
+def test_partial_fit_after_a_schedule_uses_full_rate():
     X, y = DIABETES
     model = MLPRegressor(**QUICK, learning_rate="cosine", learning_rate_init=0.01).fit(X, y)
     assert model.history_["learning_rate"].iloc[-1] < 0.01
@@ -100,7 +100,7 @@ def test_partial_fit_goes_on_at_the_full_rate_where_a_schedule_has_ended():
 
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
 @pytest.mark.parametrize("warm", [False, True])
-def test_predictions_are_clipped_to_all_targets_seen_when_training_goes_on(warm):
+def test_clipping_range_grows_with_partial_fit(warm):
     X = np.linspace(-1, 1, 60)[:, None]
     y = 10 * X[:, 0]
     settings = {**QUICK, "max_iter": 1, "warm_start": warm, "clip_predictions": True}
@@ -114,7 +114,7 @@ def test_predictions_are_clipped_to_all_targets_seen_when_training_goes_on(warm)
     assert 7 < abs(model.predict(3 * X)).max() < 11
 
 
-def test_partial_fit_after_a_failed_first_call_keeps_the_classes_it_was_told():
+def test_partial_fit_keeps_classes_after_a_failure():
     X, y = IRIS
     model = MLPClassifier(**QUICK)
     with pytest.raises(ValueError, match="infinity"):
@@ -144,7 +144,7 @@ def test_partial_fit_multilabel_and_after_fit():
 
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
 @pytest.mark.parametrize("kind", ["three classes", "one target"])
-def test_warm_start_goes_on_from_the_weights_it_had(kind):
+def test_warm_start_continues_from_fitted_weights(kind):
     X, y = KINDS[kind]
     parameters = {**QUICK, "max_iter": 40, "learning_rate_init": 0.01, "dropout": 0.0}
     model = both(kind)[1](**parameters, warm_start=True).fit(X, y)
@@ -186,7 +186,7 @@ def test_warm_start_refuses_other_classes_features_and_members():
 
 
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
-def test_warm_start_takes_a_validation_set_without_every_class():
+def test_warm_start_allows_validation_with_fewer_classes():
     X, y = IRIS
     model = MLPClassifier(**QUICK, warm_start=True)
     for _ in range(2):
@@ -195,7 +195,7 @@ def test_warm_start_takes_a_validation_set_without_every_class():
 
 
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")  # as scikit-learn's, of each part
-def test_warm_start_keeps_the_best_weights_of_earlier_calls():
+def test_warm_start_keeps_earlier_best_weights():
     X, y = IRIS
     model = MLPClassifier(
         **{**QUICK, "max_iter": 40}, learning_rate_init=0.02, warm_start=True
@@ -225,7 +225,7 @@ PLAIN = {
 }
 
 
-def test_partial_fit_goes_on_in_a_copy_with_momentum_and_all():
+def test_partial_fit_continues_in_a_copy():
     X, y = IRIS
     first = MLPClassifier(**PLAIN | {"dropout": 0.2}, random_state=0)
     for _ in range(3):
@@ -238,7 +238,7 @@ def test_partial_fit_goes_on_in_a_copy_with_momentum_and_all():
 
 
 @pytest.mark.parametrize("kind", ["three classes", "one target"])
-def test_a_warm_start_that_diverges_keeps_the_weights_it_had_and_can_go_on(kind):
+def test_diverged_warm_start_keeps_previous_weights(kind):
     X, Y = IRIS
     model = both(kind)[1](
         **PLAIN | {"early_stopping": True, "numeric_encoding": "standard"},

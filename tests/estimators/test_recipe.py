@@ -151,7 +151,7 @@ def test_scores_of_regressions_are_in_the_targets_units():
     assert reg.best_validation_score_ == pytest.approx(-error, rel=1e-5)
 
 
-def test_a_callable_scores_with_the_weights_and_members_by_themselves():
+def test_callable_scoring_receives_weights_per_member():
     seen = []
 
     def scoring(estimator, rows, y, sample_weight=None):
@@ -170,7 +170,7 @@ def test_a_callable_scores_with_the_weights_and_members_by_themselves():
     assert kept[0] == clf.best_validation_score_
 
 
-def test_auto_sets_rows_aside_of_tables_that_have_enough():
+def test_auto_early_stopping_needs_enough_rows():
     table = RNG.normal(size=(220, 2))
     labels = (table[:, 0] > 0).astype(int)
     common = {**SMALL, "max_iter": 1, "early_stopping": "auto"}
@@ -203,7 +203,7 @@ def test_clipped_predictions_stay_in_the_range_seen(tmp_path):
     np.testing.assert_array_equal(again.predict(far), [high, low, middle])
 
 
-def test_a_scorer_that_cannot_score_is_told_before_training(capsys):
+def test_unusable_scorer_is_refused_before_training(capsys):
     with pytest.raises(
         ValueError, match="early_stopping_scoring='precision' cannot score the rows"
     ):
@@ -236,7 +236,7 @@ def test_a_network_that_diverges_keeps_the_best_epoch():
         wild.fit(rows, y)
 
 
-def test_a_stack_of_both_kinds_clips_those_that_ask_for_it():
+def test_stack_clips_only_models_that_ask():
     tasks = [
         FitTask(MLPRegressor(**SMALL, max_iter=1, clip_predictions=clips), X, Y, 0)
         for clips in (False, True, False)

@@ -65,7 +65,7 @@ def test_a_mixed_table_is_learned_as_it_is():
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "numpy"])
-def test_a_list_in_a_cell_is_named_by_its_row_in_the_table(library):
+def test_list_in_a_cell_is_named_by_row(library):
     tags = pd.Series([["a"]] * 300) if library == "polars" else pd.Series(["a"] * 299 + [["b", 1]])
     X = pd.DataFrame({"size": np.arange(300.0), "tags": tags})
     row = 1 if library == "polars" else 300
@@ -92,7 +92,7 @@ def test_sparse_formats():
     assert len(validated.validation_scores_) == 5
 
 
-def test_what_is_only_made_into_an_array_can_be_split():
+def test_array_like_table_can_be_split():
     class Wrapped:
         def __array__(self, dtype=None, copy=None):
             return X if dtype is None else X.astype(dtype)

@@ -70,7 +70,7 @@ def answer(model, table):
     return model.predict_proba(table) if isinstance(model, TabMClassifier) else model.predict(table)
 
 
-def test_a_classifier_gives_the_mean_of_the_heads_probabilities():
+def test_classifier_averages_head_probabilities():
     for y, to_probabilities in ((LABELS, lambda raw: raw.softmax(-1)), (LABELS == "low", None)):
         model = TabMClassifier(**QUICK, n_members=2).fit(X, y)
         raw = heads_of(model, X)
@@ -85,7 +85,7 @@ def test_a_classifier_gives_the_mean_of_the_heads_probabilities():
 
 
 @pytest.mark.parametrize("loss", ["squared_error", "quantile", "gaussian_nll", "poisson"])
-def test_a_regressor_gives_the_mean_of_the_heads_predictions(loss):
+def test_regressor_averages_head_predictions(loss):
     model = TabMRegressor(loss, **QUICK).fit(X, np.abs(Y))
     raw = heads_of(model, X)[0]
     column = raw.sort(-1).values[..., 1] if loss == "quantile" else raw[..., 0]
@@ -122,7 +122,7 @@ def torch_step(state, x, y, edges, optimizer, leaves):
     return losses.mean().item(), 0.5 * (raw[..., 0].mean(1) - y).square().mean().item()
 
 
-def test_training_is_torchs_and_each_head_has_its_own_loss():
+def test_training_equals_plain_torch_per_head():
     rng = np.random.default_rng(1)
     table = np.column_stack([rng.normal(size=40), rng.integers(0, 3, 40)])
     y = table[:, 0] ** 2 + table[:, 1]

@@ -128,7 +128,7 @@ def test_labels_of_dtype_object_have_their_own_dtype(model, values):
     assert fitted.score(x[:, None], y) == np.mean(fitted.predict(x[:, None]) == y.to_numpy())
 
 
-def test_a_series_with_an_odd_index_is_taken_by_position():
+def test_series_index_is_ignored():
     order = np.random.default_rng(0).permutation(150)
     y = pd.Series(NAMES[IRIS], index=order)
     frame = pd.DataFrame(X, index=order[::-1], columns=list("abcd"))
@@ -267,7 +267,7 @@ def test_every_regressor_names_them(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", ["int64", "Int64", "int64[pyarrow]"])
-def test_integers_that_float64_merges_are_refused_beside_other_targets(dtype):
+def test_integers_beyond_float64_are_refused(dtype):
     if "pyarrow" in dtype:
         pytest.importorskip("pyarrow")
     whole = pd.Series(2**60 + np.arange(150), dtype=dtype)
@@ -303,7 +303,7 @@ def test_rows_of_weight_zero_shape_nothing():
     assert_allclose(spoiled_fit.predict_proba(frame), clean_fit.predict_proba(frame), rtol=1e-9)
 
 
-def test_the_scale_of_the_weights_matters_to_the_penalty_alone():
+def test_weight_scale_affects_only_the_penalty():
     parameters = {**EXACT, "alpha": 0.0}
     once = MLPRegressor(**parameters).fit(X, IRIS)
     _equal(MLPRegressor(**parameters).fit(X, IRIS, sample_weight=np.full(150, 7.0)), once)
@@ -393,7 +393,7 @@ def test_class_weights_count_in_validation(name):
 
 
 @pytest.mark.parametrize("labels", ["single", "multi-label"])
-def test_balanced_weights_of_validation_rows_are_those_of_training(labels):
+def test_validation_rows_use_training_class_weights(labels):
     n_train = 160
     y = FEW if labels == "single" else np.stack([FEW, UNEVEN[:, 0] > 1], 1).astype(int)
     model = MLPClassifier(**EXACT, class_weight="balanced", early_stopping_scoring="loss")
@@ -411,7 +411,7 @@ def test_balanced_weights_of_validation_rows_are_those_of_training(labels):
     assert_allclose(model.best_validation_score_, expected, rtol=1e-6)
 
 
-def test_balanced_weight_of_class_without_training_rows_is_1():
+def test_class_without_training_rows_has_weight_1():
     y = np.where(np.arange(260) >= 250, 2, FEW)
     model = MLPClassifier(
         **EXACT,
@@ -608,7 +608,7 @@ def told(estimator, ROWS, y, **more):
     ids=lambda more: ", ".join(f"{n}={v}" for n, v in more.items()) or "plain",
 )
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_a_network_that_has_learned_nothing_warns_once_and_one_that_has_does_not(more, n_classes):
+def test_network_without_progress_warns_once(more, n_classes):
     y = YES if n_classes == 2 else np.where(ROWS[:, 1] > 1.2, "perhaps", YES)
     if n_classes == 3 and more.get("early_stopping_scoring") == "roc_auc":
         more = {**more, "early_stopping_scoring": "roc_auc_ovr"}
@@ -634,7 +634,7 @@ def test_a_network_that_has_learned_nothing_warns_once_and_one_that_has_does_not
     assert ("early_stopping_scoring='loss'" in message) == by_other
 
 
-def test_a_rare_class_that_is_told_from_the_others_is_no_stall():
+def test_learned_rare_class_does_not_warn():
     n = 2000
     column = np.arange(n) % 5 == 0
     rare = column & (RNG.uniform(size=n) < 0.3)  # 6 %, of one row in five: none is answered
@@ -658,7 +658,7 @@ def test_a_model_that_ranks_rows_is_no_stall():
     assert -np.log(np.where(rare, p, 1 - p)).mean() > 0.95 * entropy
 
 
-def test_a_training_target_of_one_class_several_labels_or_columns_that_say_nothing_are_no_stall():
+def test_uninformative_data_does_not_warn_of_stall():
     assert not told(MLPClassifier(**STALLS), ROWS, np.full(400, "no"))
     assert not told(MLPClassifier(**STALLS, class_weight={"yes": 0.0}), ROWS, YES)
     assert not told(MLPClassifier(**STALLS), ROWS, np.stack([YES == "yes", ROWS[:, 1] > 2], 1) * 1)
@@ -668,7 +668,7 @@ def test_a_training_target_of_one_class_several_labels_or_columns_that_say_nothi
     )
 
 
-def test_trials_partial_fits_and_parts_of_a_warm_start_do_not_warn():
+def test_short_and_continued_fits_do_not_warn():
     assert not told(MLPClassifier(**STALLS | {"max_iter": 19}), ROWS, YES)
     model = MLPClassifier(**STALLS, warm_start=True)
     for _ in range(2):
@@ -704,7 +704,7 @@ def test_stacked_fits_warn_once_an_estimator():
     ],
 )
 @pytest.mark.filterwarnings("ignore:The number of unique classes")
-def test_a_classifier_warns_of_classes_that_seem_to_be_numbers_or_names(form, says):
+def test_classes_that_look_like_numbers_warn(form, says):
     X = np.random.default_rng(0).normal(size=(60, 2))
     clf = MLPClassifier(max_iter=1, hidden_layer_sizes=(2,), n_iter_no_change=np.inf)
     with pytest.warns(UserWarning, match=f"takes each of 60 different texts for a class, .*{says}"):

@@ -103,7 +103,7 @@ def _start(kind, weight):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kind", TARGETS)
-def test_a_step_of_gradient_descent_is_the_one_by_hand(kind, weighted):
+def test_gradient_descent_step_matches_hand_calculation(kind, weighted):
     weight = WEIGHT if weighted else np.ones(60)
     given = WEIGHT if weighted else None
     coefs, intercepts = _start(kind, given)
@@ -211,7 +211,7 @@ def test_schedules_change_the_rates_as_documented():
     assert rates["one-cycle"][0] < 0.001 > rates["one-cycle"][-1]
 
 
-def test_adaptive_divides_the_rate_by_five_and_ends_below_1e_6():
+def test_adaptive_rate_is_divided_by_five():
     model = _estimator(
         "one target",
         solver="sgd",
@@ -230,7 +230,7 @@ def test_adaptive_divides_the_rate_by_five_and_ends_below_1e_6():
 # ---- lbfgs ----------------------------------------
 
 
-def test_lbfgs_loss_is_the_penalised_loss_of_its_weights():
+def test_lbfgs_loss_is_the_penalised_loss():
     for kind in ("three classes", "one target"):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)

@@ -74,7 +74,7 @@ def test_predictions_for_them_are_kept():
     assert_allclose(model.encoder_.encode(X).dense, alone.encode(X).dense)
 
 
-def test_two_networks_and_members_of_bagging_take_the_splits_in_turn():
+def test_members_take_the_splits_in_turn():
     cv = KFold(4)
     folds = [val for _, val in cv.split(X)]
     two = [val for _, val in splits(MLPRegressor(**QUICK, validation_split=cv))]
@@ -171,7 +171,7 @@ def test_what_cannot_be_split(options, groups, says):
         model.fit(X, NUMBERS, groups=groups)
 
 
-def test_own_validation_rows_and_a_split_do_not_go_together(tmp_path):
+def test_x_val_with_validation_split_is_refused(tmp_path):
     model = MLPRegressor(**QUICK, validation_split=LAST)
     with pytest.raises(ValueError, match="X_val and validation_split do not go together"):
         model.fit(X, NUMBERS, X_val=X, y_val=NUMBERS)

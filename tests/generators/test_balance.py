@@ -38,7 +38,7 @@ def counts(rows):
     return rows["kind"].value_counts(dropna=False).to_dict()
 
 
-def test_each_value_has_as_many_rows_the_missing_one_too(model):
+def test_balanced_values_have_equal_counts_including_missing(model):
     rows = model.sample(40, balance="kind", random_state=0)
     assert counts(rows) == {"a": 10, "b": 10, "c": 10, None: 10}
     assert rows.dtypes.to_dict() == make_table().dtypes.to_dict()
@@ -168,7 +168,7 @@ def test_seed_data_may_be_of_the_learned_table(column, kind):
     assert not rows.isna().any(axis=None)
 
 
-def test_others_are_drawn_as_beside_the_nearest_number_of_seed_data():
+def test_unseen_seed_numbers_condition_by_the_nearest():
     x = np.linspace(-1, 1, 4000)
     table = pd.DataFrame({"x": x, "side": np.where(x > 0, "right", "left")})
     model = TabFlow(epochs=15, hidden_layer_sizes=(32,), random_state=0).fit(table)
@@ -181,7 +181,7 @@ def test_others_are_drawn_as_beside_the_nearest_number_of_seed_data():
         model.sample_from(seeds)
 
 
-def test_seed_data_beyond_an_arrays_numbers_widens_its_dtype():
+def test_seed_data_may_widen_the_array_dtype():
     X = np.random.default_rng(0).integers(0, 9, size=(N, 2)).astype("int8")
     model = TVAE(epochs=1, compress_dims=(4,), decompress_dims=(4,), random_state=0).fit(X)
     with pytest.warns(UserWarning, match="such as 1000 in 1"):

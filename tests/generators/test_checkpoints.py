@@ -33,7 +33,7 @@ def test_more_epochs_go_on_from_the_end(cls, tmp_path):
     assert_same(longer, make(cls, epochs=9).fit(TABLE))
 
 
-def test_the_first_epoch_is_written_and_widths_may_be_lists(tmp_path, monkeypatch):
+def test_first_epoch_is_checkpointed_with_list_widths(tmp_path, monkeypatch):
     monkeypatch.setattr(_model_files, "SECONDS", 1e9)
     path = tmp_path / "training"
     with pytest.warns(UserWarning, match="interrupted"):
@@ -43,7 +43,7 @@ def test_the_first_epoch_is_written_and_widths_may_be_lists(tmp_path, monkeypatc
     assert_same(make(TVAE).fit(TABLE, checkpoint=path), make(TVAE).fit(TABLE))
 
 
-def test_a_folder_that_takes_no_file_is_found_before_any_work(tmp_path, monkeypatch):
+def test_unwritable_folder_is_refused_before_training(tmp_path, monkeypatch):
     def refuse(*args, **kwargs):
         raise PermissionError(13, "Permission denied")
 

@@ -20,7 +20,7 @@ def make(**params):
     return TVAE(epochs=1, random_state=0, **SMALL[TVAE], **params)
 
 
-def test_a_target_is_ignored_and_a_list_names_discrete_columns():
+def test_target_is_ignored_and_list_means_discrete_columns():
     target = np.arange(40) % 2
     plain = make().fit(TABLE).sample(9)
     for y in (target, pd.Series(target), target.astype(str), None):

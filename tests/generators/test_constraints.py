@@ -147,7 +147,7 @@ def test_conditions_are_met_beside_them(model, table):
                 assert rows[name].isin(wanted if isinstance(wanted, list) else [wanted]).all()
 
 
-def test_a_single_number_is_met_and_the_others_follow(model, table):
+def test_condition_on_one_number_meets_constraints(model, table):
     total = table["total"].iloc[3]
     rows = model.sample(5, conditions={"total": total}, random_state=3, max_tries=300)
     assert rows["total"].tolist() == [total] * 5
@@ -181,7 +181,7 @@ def test_filled_cells(model, table):
         assert lacking["end"] == (filled["end"].isna() & (filled["status"] == "open")).sum()
 
 
-def test_what_known_cells_leave_no_choice_of_is_computed():
+def test_imputation_computes_determined_cells():
     table = random_table(0)
     model = make(TVAE, constraints=CONSTRAINTS).fit(table)
     holes = table.head(40).astype({"months": "float64"})
@@ -306,7 +306,7 @@ def test_unique_rows(cls):
         model.sample(8, conditions={"room": "u"})
 
 
-def test_whole_numbers_that_are_unique_allow_so_many_rows():
+def test_unique_integers_limit_the_number_of_rows():
     rng = np.random.default_rng(0)
     cells = np.stack(np.meshgrid(range(30), range(5)), -1).reshape(-1, 2)
     table = pd.DataFrame(cells, columns=["seat", "row"]).sample(120, random_state=0)
@@ -324,7 +324,7 @@ def test_whole_numbers_that_are_unique_allow_so_many_rows():
 
 
 @EVERY
-def test_one_of_several_columns_is_set_beside_what_is_asked_for(cls, tmp_path):
+def test_one_of_holds_under_conditions_and_shares(cls, tmp_path):
     rng = np.random.default_rng(0)
     which, text = rng.integers(0, 3, 90), rng.choice(["p", "q"], 90)
     table = pd.DataFrame({f"by {k}": np.where(which == k, text, None) for k in range(3)})
@@ -347,7 +347,7 @@ def test_one_of_several_columns_is_set_beside_what_is_asked_for(cls, tmp_path):
     assert (rows["by 1"] == "p").all()
 
 
-def test_resampled_rows_are_unique_beside_those_that_were_given():
+def test_resampled_rows_do_not_repeat_unique_values():
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"seat": rng.permutation(2000)[:120] * 7, "x": rng.normal(size=120)})
     X["y"] = X["x"] + 1.5
@@ -375,7 +375,7 @@ def test_an_imputer_meets_them():
 # ---- what cannot be ------------------------------------------------------------------------------
 
 
-def test_rows_that_break_one_are_named_before_any_work():
+def test_violating_rows_are_named_before_training():
     table = random_table(0)
     table.loc[[4, 9], "total"] += 1
     model = make(TVAE, constraints=CONSTRAINTS)
@@ -545,7 +545,7 @@ def test_given_unique_values_are_reserved_for_their_rows(method):
         pd.testing.assert_frame_equal(rows.loc[9:, ["room", "day"]], gaps.loc[9:, ["room", "day"]])
 
 
-def test_the_only_way_to_fill_a_table_is_found():
+def test_imputation_finds_the_only_unique_completion():
     """All rooms are booked on all days; each row lacks its room or its day, or nothing."""
     pairs = [(f"r{i}", f"d{j}") for i in range(6) for j in range(5)]
     table = pd.DataFrame(pairs, columns=["room", "day"]).assign(x=np.arange(30.0) % 7)
@@ -590,7 +590,7 @@ def test_a_request_in_conflict_names_the_constraint(model, table):
         model.sample_from(pd.DataFrame({"status": ["open"], "end": [last]}))
 
 
-def test_a_request_that_is_never_met_says_how_many_rows_were_tried(tmp_path):
+def test_shortfall_names_the_number_of_tries(tmp_path):
     table = random_table(0)[["net", "tax", "total", "low", "high"]]
     model = make(TVAE, constraints=[Sum(["net", "tax"], "total")]).fit(table)
     conditions = {"net": (table["net"].max(), None), "total": (None, table["total"].median())}
@@ -609,7 +609,7 @@ def test_given_cells_that_break_one_are_named(model, table):
         model.impute(holes)
 
 
-def test_rare_combinations_are_not_made_and_it_is_said():
+def test_rare_combinations_are_dropped_with_a_warning():
     city = ["Oslo"] * 50 + ["Rome"] * 50
     country = ["Norway"] * 50 + ["Italy"] * 38 + ["Norway"] * 12
     table = pd.DataFrame({"city": city, "country": country, "x": np.arange(100.0)})
@@ -921,7 +921,7 @@ def test_one_large_number_does_not_blind_the_check(large):
         assert np.flatnonzero(~rule.check(wrong)).tolist() == [5]
 
 
-def test_rounding_of_large_terms_is_allowed_in_their_row():
+def test_rounding_of_large_terms_is_tolerated():
     terms = pd.DataFrame({"a": [1e12 + 0.1, 1.0], "b": [-1e12, 2.0]})
     terms["t"] = [0.1, 3.0]  # 1e12 + 0.1 is .0999755859375 above 1e12
     assert Sum(["a", "b"], "t").check(terms).all()
@@ -992,7 +992,7 @@ def test_coincidences_are_not_found():
     assert suggest_constraints(table.assign(constant=1)[["constant"]]) == []
 
 
-def test_sums_of_several_columns_and_days_between_dates_are_found():
+def test_sums_and_date_differences_are_suggested():
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.integers(0, 900, (300, 4)), columns=list("abcd"))
     table["all"] = table.sum(axis=1)
@@ -1004,7 +1004,7 @@ def test_sums_of_several_columns_and_days_between_dates_are_found():
     assert Formula("n days", "(to - `from`) / '1 day'") in found
 
 
-def test_an_empty_table_is_refused_by_its_own_columns():
+def test_empty_table_is_refused_with_constraints():
     table = pd.DataFrame({"low": [1.0], "high": [2.0], "kind": ["a"]})
     model = TVAE(constraints=[Inequality("low", "<", "high")])
     with pytest.raises(ValueError, match=r"shape=\(0, 3\)"):

@@ -54,7 +54,7 @@ def test_the_package_s_script(package, name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["CTGAN", "TVAE"])
-def test_parameters_have_the_package_s_names_order_and_defaults(name):
+def test_signature_is_that_of_ctgan_package(name):
     ours = inspect.signature(getattr(combutab, name)).parameters
     theirs = inspect.signature(getattr(ctgan, name)).parameters
     expected = [(p, q.default) for p, q in theirs.items() if p != "cuda"]  # deprecated there

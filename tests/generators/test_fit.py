@@ -103,7 +103,7 @@ def test_tables_of_one_sort(cls, table):
 
 
 @EVERY
-def test_calls_of_sample_go_on_with_the_fits_random_numbers(cls):
+def test_repeated_sample_calls_continue_the_generator(cls):
     first, second = make(cls).fit(TABLE), make(cls, random_state=None)
     second.set_random_state(0)  # before a fit it is the fit's
     second.fit(TABLE)
@@ -240,7 +240,7 @@ def test_conditions_on_times_of_day():
         model.sample(9, conditions={"at": 3})
 
 
-def test_conditions_on_whole_numbers_and_moments_that_floats_would_round():
+def test_conditions_on_large_integers_are_exact():
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"hash": rng.integers(-(2**62), 2**62, 200), "x": rng.normal(size=200)})
     table["at"] = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 10**17, 200))
@@ -348,7 +348,7 @@ class Detached(torch.nn.Module):
         (TVAE, {"activation": lambda width: Detached()}, ValueError, "cannot be differentiated"),
     ],
 )
-def test_parameters_that_cannot_be_used_are_refused_before_any_work(cls, params, error, message):
+def test_bad_parameters_are_refused_before_reading_data(cls, params, error, message):
     with pytest.raises(error, match=message):
         make(cls, **params).fit(Untouchable())
 
@@ -375,7 +375,7 @@ def test_critics_of_few_or_no_units(params):
 
 
 @EVERY
-def test_a_fit_that_diverges_says_so_and_leaves_no_model(cls):
+def test_diverged_fit_leaves_no_model(cls):
     model = make(cls).fit(TABLE)
     with pytest.raises(ValueError, match="diverged"):
         model.set_params(**{RATES[cls]: 1e30}, epochs=5).fit(TABLE)

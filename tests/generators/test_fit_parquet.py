@@ -95,7 +95,7 @@ def test_what_is_learned_is_what_fit_learns(cls, path, where):
     check_same(found, expected)
 
 
-def test_a_limit_too_small_for_a_column_or_the_training(path, tmp_path):
+def test_too_small_memory_limit_is_refused(path, tmp_path):
     with pytest.raises(ValueError, match="too small for the column 'x' of 240 rows: at least"):
         make(TVAE).fit_parquet(path, memory_limit="1MB")
     texts = [f"{i:01000}" for i in range(20_000)]

@@ -148,7 +148,7 @@ def test_rows_have_the_joint_distribution_whatever_the_order(monkeypatch):
     assert not torch.equal(drawn.codes[0], drawn.codes[1])
 
 
-def test_given_codes_stay_and_the_rest_is_as_beside_them(monkeypatch):
+def test_given_codes_stay_and_condition_the_rest(monkeypatch):
     codes = torch.full((1, 4000, 3), -1)
     codes[..., 1] = 2
     codes[:, :2000, 0] = 1
@@ -162,7 +162,7 @@ def test_given_codes_stay_and_the_rest_is_as_beside_them(monkeypatch):
     assert_allclose(both, expected, atol=0.04)
 
 
-def test_rows_without_a_frequent_code_cost_no_more_than_others(monkeypatch):
+def test_excluding_a_frequent_code_costs_no_tries(monkeypatch):
     drawn = sample(500, monkeypatch, allowed={2: (1, 2, 3)})  # all but one, however frequent
     assert_allclose(drawn.probability, 1)
 
@@ -192,7 +192,7 @@ def test_values_that_are_asked_for(monkeypatch):
 
 @pytest.mark.parametrize("widths", [(6, 5), ()])
 @torch.no_grad()
-def test_what_codes_add_is_what_the_networks_make_of_them(widths):
+def test_effects_of_codes_equal_network_outputs(widths):
     spans = RowSpans(2, [2, 3, 4], categories=[0], missing=[2], dtype=torch.float64)
     net, batch = StackedCascade(spans, widths, MEMBERS), rows(30, spans)
     steps = FlowSteps(net, spans)
@@ -311,7 +311,7 @@ def test_conditions_are_met_and_carry_over(fitted):
     assert shares[True] - shares[False] > 0.3
 
 
-def test_a_range_between_all_bins_is_given_up_at_once():
+def test_unreachable_range_is_given_up_at_once():
     table = pd.DataFrame({"x": [0.0, 10.0] * 30, "kind": ["a", "b", "a"] * 20})
     model = TabFlow(hidden_layer_sizes=(4,), epochs=1, random_state=0).fit(table)
     with pytest.raises(ShortfallError, match="only 0 of 0 rows met the conditions"):
@@ -335,7 +335,7 @@ def test_missing_cells_are_drawn_beside_the_known(fitted):
     assert error.abs().median() < 0.25
 
 
-def test_rows_of_a_table_too_small_for_early_stopping_are_not_memorized():
+def test_small_tables_are_not_memorized():
     rng = np.random.default_rng(0)
     numbers = rng.normal(size=(360, 1)) + rng.normal(size=(360, 4))
     table = pd.DataFrame(numbers, columns=list("abcd"))
@@ -370,7 +370,7 @@ def test_its_patience_is_a_number_of_rows_seen(monkeypatch):
     assert len(own) < 60
 
 
-def test_its_rate_rises_stays_and_falls_with_the_root_of_the_epochs(monkeypatch):
+def test_learning_rate_warms_up_and_decays(monkeypatch):
     monkeypatch.setattr(_tabflow, "_WARM_UP", 2)
     monkeypatch.setattr(_tabflow, "_CONSTANT", 1)
     factors = []

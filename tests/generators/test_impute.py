@@ -63,7 +63,7 @@ def assert_filled(filled, holes):
         pd.testing.assert_series_equal(filled[name][there], holes[name][there])
 
 
-def test_every_missing_cell_is_filled_and_no_other_is_touched(model):
+def test_only_missing_cells_are_filled(model):
     holes = punch(make_table(seed=2), seed=3).set_axis(range(N, 0, -1))
     before = holes.copy()
     filled = model.impute(holes, random_state=0)
@@ -75,7 +75,7 @@ def test_every_missing_cell_is_filled_and_no_other_is_touched(model):
     assert set(filled["constant"]) == {"k"}
 
 
-def test_the_same_seed_draws_the_same_and_others_differ(model):
+def test_imputation_depends_on_the_seed(model):
     holes = punch(make_table(40, seed=2))
     one, other = model.impute(holes, n_draws=2, random_state=5)
     again = model.impute(holes, n_draws=2, random_state=5)
@@ -96,7 +96,7 @@ def test_complete_rows_stay_and_empty_ones_are_sampled(model):
     assert set(filled["category"]) == {"u", "v"}
 
 
-def test_a_column_of_numbers_that_are_floats_by_their_holes():
+def test_integers_that_became_floats_are_filled():
     table = make_table()[["int", "bool", "float"]]
     model = make(TVAE).fit(table, discrete_columns=["bool"])
     holes = table.mask(np.random.default_rng(0).random(table.shape) < 0.3)  # floats and objects
@@ -182,7 +182,7 @@ def test_arrays(dtype):
     np.testing.assert_array_equal(listed[~missing].astype(dtype), table[~missing])
 
 
-def test_cells_that_the_generator_cannot_know_are_kept_and_tell_nothing():
+def test_unknown_cells_are_kept_and_ignored():
     seen = []
 
     class Recorder(TVAE):
@@ -212,7 +212,7 @@ def test_cells_that_the_generator_cannot_know_are_kept_and_tell_nothing():
     assert whole.loc[1, "float"] == pytest.approx(table.loc[1, "float"], rel=1e-5)
 
 
-def test_new_categories_of_a_dtype_are_kept_and_old_ones_added():
+def test_new_categories_of_a_dtype_are_kept():
     table = make_table()[["float", "category"]]
     model = make(TVAE).fit(table)
     values = pd.Categorical(["other", None, None], ["other"])
@@ -222,7 +222,7 @@ def test_new_categories_of_a_dtype_are_kept_and_old_ones_added():
     assert filled["category"].dtype.categories[0] == "other"
 
 
-def test_what_has_no_value_stays_missing_and_rare_values_are_not_made():
+def test_empty_columns_stay_missing():
     table = make_table()[["float", "text"]].assign(none=None, odd=None)
     table.loc[:1, "odd"] = ["p", "q"]  # rarer than min_frequency
     table.loc[2, "text"] = "seldom"
@@ -298,7 +298,7 @@ def test_a_table_of_another_kind_is_refused(change, error, model):
 
 
 @pytest.mark.parametrize("cells", [["1.5", None], [True, None], [pd.Timestamp(0), None]])
-def test_a_column_of_another_kind_is_refused_though_its_rows_miss_nothing_else(cells, model):
+def test_columns_of_another_kind_are_refused(cells, model):
     table = make_table(2)
     for holes in (table.assign(float=cells), table.assign(float=[cells[0]] * 2)):
         with pytest.raises(ValueError, match=r"'float' has the dtype .* but fit has seen float64"):
@@ -340,7 +340,7 @@ def test_the_nearest_rows_are_the_donors():
     assert filled["even"].tolist() == ["no", "no", "yes", "yes"]
 
 
-def test_donors_that_have_the_value_come_first_and_else_it_is_drawn():
+def test_donors_with_the_value_come_first():
     rng = np.random.default_rng(0)
     kind = rng.choice(["a", "b"], 200)
     part = pd.Series(np.where(kind == "a", 1.5, 7.5)).where(rng.random(200) < 0.1)

@@ -87,7 +87,7 @@ def test_means_of_whole_floats_are_not_rounded():
     assert (array[:, 1] % 1 > 0).any()
 
 
-def test_the_output_is_of_the_kind_that_is_asked_for():
+def test_set_output_decides_the_container():
     holes = punch(make_table())
     imputer = TabFlowImputer(TINY, random_state=0).fit(holes)
     assert imputer.get_feature_names_out().tolist() == list(holes)
@@ -110,7 +110,7 @@ def test_rows_as_lists_keep_numbers_beside_text():
     assert filled[-1][0] in {"a", "b"}
 
 
-def test_the_columns_are_those_of_fit_in_their_order():
+def test_other_column_order_is_refused():
     table = make_table()
     imputer = TabFlowImputer(TINY).fit(table)
     with pytest.raises(ValueError, match="feature names should match"):
@@ -163,13 +163,13 @@ def test_all_cells_are_filled_and_known_ones_stay(guesser):
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_what_is_linear_is_found_however_little_the_network_has_learned():
+def test_linear_dependence_is_imputed_without_training():
     filled = TabFlowImputer(quick(epochs=1), random_state=0).fit_transform(HOLES)
     lost = HOLES["double"].isna() & HOLES["x"].notna()
     assert np.sqrt(((filled["double"] - TABLE["double"])[lost] ** 2).mean()) < 0.1
 
 
-def test_a_category_is_the_most_probable_as_draws_have_it(guesser):
+def test_imputed_category_is_the_most_probable(guesser):
     alone = HOLES.isna().sum(axis=1) == 1  # else the others are drawn first
     row = HOLES[alone & HOLES["kind"].isna() & (HOLES["x"] < -0.2)].iloc[[0]]
     model = guesser.generator_

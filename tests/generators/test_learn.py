@@ -30,7 +30,7 @@ def gan():
 
 
 @pytest.mark.slow
-def test_rare_categories_come_out_as_rare_as_they_are(gan):
+def test_rare_categories_keep_their_frequency(gan):
     share = (gan.sample(4000, random_state=0)["rare"] == "seldom").mean()
     assert share == pytest.approx((RARE["rare"] == "seldom").mean(), abs=0.02)
 
@@ -60,7 +60,7 @@ def vae():
     ).fit(RARE)  # fmt: skip
 
 
-def test_a_vae_that_draws_keeps_rare_categories_and_dependence(vae):
+def test_sampling_vae_keeps_rare_categories(vae):
     sample = vae.sample(4000, random_state=0)
     share = (sample["rare"] == "seldom").mean()
     assert share == pytest.approx((RARE["rare"] == "seldom").mean(), abs=0.02)
@@ -68,7 +68,7 @@ def test_a_vae_that_draws_keeps_rare_categories_and_dependence(vae):
     assert means["a"] > 5 > -5 > means["b"]
 
 
-def test_a_vae_takes_the_most_probable_categories_unless_it_is_to_draw(vae, tmp_path):
+def test_argmax_vae_takes_most_probable_categories(vae, tmp_path):
     drawn = vae.sample(2000, random_state=0)
     vae.set_params(argmax=TVAE().argmax)  # the default
     likely = vae.sample(2000, random_state=0)

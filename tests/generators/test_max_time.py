@@ -51,7 +51,7 @@ def progress(monkeypatch):
 
 
 @EVERY
-def test_it_ends_with_the_epoch_in_which_the_time_is_over(cls, progress):
+def test_training_ends_after_max_time(cls, progress):
     for max_time in (25.5, "35s", 35):
         progress.clear()
         model = make(cls, max_time=max_time).fit(TABLE)
@@ -77,7 +77,7 @@ def test_epochs_may_end_sooner(progress):
     assert progress == [0, 0.5]
 
 
-def test_the_best_epoch_is_kept_as_at_any_end(progress):
+def test_best_epoch_is_kept_after_max_time(progress):
     stopping = {"early_stopping": True, "learning_rate": 0.2}
     model = make(TVAE, max_time=65, **stopping).fit(TABLE)
     losses = model.history_["validation_loss"].to_numpy()
@@ -89,7 +89,7 @@ def test_the_best_epoch_is_kept_as_at_any_end(progress):
 
 
 @EVERY
-def test_a_fit_that_goes_on_has_its_own_time(cls, tmp_path, progress):
+def test_continued_fit_has_its_own_time(cls, tmp_path, progress):
     path = tmp_path / "training"
     for n_epochs in (2, 4):
         model = make(cls, epochs=6, max_time=25).fit(TABLE, checkpoint=path)
@@ -121,6 +121,6 @@ def test_a_stack_has_one_time(progress):
         ("2 minutes", "such as '90s', '2min' or '1h', got '2 minutes'"),
     ],
 )
-def test_times_that_are_none_are_named_before_any_work(value, words):
+def test_bad_max_time_is_refused_before_training(value, words):
     with pytest.raises(ValueError, match=words):
         make(TVAE, max_time=value).fit(object())

@@ -57,7 +57,7 @@ def kinds(model):
 
 
 @BOTH
-def test_every_hidden_layer_of_both_networks_gets_one_of_its_width(cls):
+def test_every_hidden_layer_gets_its_activation(cls):
     widths = []
 
     def activation(width):
@@ -79,7 +79,7 @@ def test_every_hidden_layer_of_both_networks_gets_one_of_its_width(cls):
 
 
 @BOTH
-def test_the_packages_own_activations_give_the_packages_own_rows(cls):
+def test_original_activations_reproduce_original_samples(cls):
     def own(width):
         return nn.LeakyReLU(0.2) if cls is ctgan.CTGAN and width in (16, 18) else nn.ReLU()
 

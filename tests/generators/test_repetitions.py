@@ -233,7 +233,7 @@ def test_columns_of_constraints_and_categories_are_left_out():
     assert model.rules_.repetitions == {}
 
 
-def test_what_the_encoder_holds_for_identifiers_or_categories_is_not_copied():
+def test_identifiers_are_not_repeated():
     rng = np.random.default_rng(0)
     order = np.arange(30_000)  # consecutive, which the rows that are looked at are not
     parent = np.where(rng.random(30_000) < 0.2, order, rng.integers(0, 30_000, 30_000))
@@ -251,7 +251,7 @@ def test_what_the_encoder_holds_for_identifiers_or_categories_is_not_copied():
 
 
 @pytest.mark.parametrize("name", ["paid = bill", "salary"])
-def test_what_is_learned_beside_the_table_is_no_column_of_it(model, name):
+def test_learned_columns_cannot_be_conditioned_on(model, name):
     told = rf"there is no column '{name}'(; did you mean 'paid'\?|.*'paid_on')$"
     for wanted in ({"conditions": {name: 1}}, {"shares": {name: {1: 0.5}}}):
         with pytest.raises(ValueError, match=told):

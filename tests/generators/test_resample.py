@@ -32,7 +32,7 @@ def make_data():
 
 
 @pytest.mark.parametrize("cls", [CTGAN, TVAE])
-def test_all_classes_have_as_many_rows_in_the_end(cls):
+def test_all_classes_have_equal_counts_after_resampling(cls):
     X, y = make_data()
     model = make(cls)
     X_new, y_new = model.fit_resample(X, y)
@@ -119,7 +119,7 @@ def test_frames_of_polars_stay_what_they_are():
     assert isinstance(make(TVAE).fit_resample(X, y.to_numpy())[1], np.ndarray)
 
 
-def test_a_name_that_a_column_has_and_none_are_others():
+def test_target_name_may_equal_a_column():
     X, y = make_data()
     X = X.rename(columns={"text": "class"})
     model = make(TVAE)
@@ -150,7 +150,7 @@ def test_balanced_classes_stay_as_they_are():
         (lambda y: y, {"sampling_strategy": {"few": 25.5}}, "25.5 rows for class 'few'"),
     ],
 )
-def test_what_cannot_be_resampled_is_refused_before_the_fit(change, params, error):
+def test_bad_resampling_input_is_refused_before_training(change, params, error):
     X, y = make_data()
     model = make(TVAE)
     with pytest.raises(ValueError, match=error):
@@ -158,7 +158,7 @@ def test_what_cannot_be_resampled_is_refused_before_the_fit(change, params, erro
     assert not hasattr(model, "encoder_")
 
 
-def test_a_class_that_is_too_rare_to_be_learned_is_refused():
+def test_too_rare_class_is_refused():
     X, y = make_data()
     y.iloc[:3] = "odd"
     with pytest.raises(ValueError, match=r"class 'odd' has 3 rows.*min_frequency=5.*lower it"):

@@ -113,7 +113,7 @@ def test_ctrl_c_and_a_full_disk_leave_nothing(model, tmp_path, before):
     assert before is None or out.read_bytes() == before
 
 
-def test_a_place_that_is_none_is_found_before_rows_are_drawn(model, tmp_path):
+def test_bad_output_path_is_refused_before_sampling(model, tmp_path):
     with (
         mock.patch.object(type(model), "sampler", side_effect=AssertionError("drawn")),
         pytest.raises(FileNotFoundError, match="none does not exist"),

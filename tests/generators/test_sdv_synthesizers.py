@@ -162,7 +162,7 @@ def test_dates_of_every_unit_and_form(unit, form):
 # ---- parameters ---------------------------------------------------------------------------------
 
 
-def test_the_signature_of_a_model_that_sdv_has_not_is_sdvs_and_the_models():
+def test_tabflow_signature_combines_sdv_and_model():
     ours = inspect.signature(combutab.generators.sdv.TabFlowSynthesizer).parameters
     model = dict(inspect.signature(combutab.TabFlow).parameters)
     del model["constraints"]  # SDV has its own
@@ -365,7 +365,7 @@ def test_missing_values_are_conditions_too(fitted, column):
     assert rows["flag"].all()
 
 
-def test_the_network_is_asked_for_the_rarest_or_for_all(fitted, asked):
+def test_sampler_conditions_on_the_rarest_value(fitted, asked):
     condition = {"code": 2, "kind": "c", "amount": 0.1}
     fitted.sample_from_conditions([Condition(condition, num_rows=5)])
     encoder = fitted._model.encoder_

@@ -167,7 +167,7 @@ def test_columns_go_together_as_they_did():
     assert ratios[0] < 0.15  # they are far from independent
 
 
-def test_what_is_left_is_for_other_values_in_their_own_proportions():
+def test_remaining_shares_keep_their_proportions():
     rows = KNOWN.sample(6000, {"region": {"west": 0.5}})
     found = rows["region"].value_counts()
     assert found["west"] == 3000
@@ -187,7 +187,7 @@ def test_what_is_left_is_for_other_values_in_their_own_proportions():
     assert rows["score"].isna().any()
 
 
-def test_a_number_between_two_ranges_belongs_to_the_next():
+def test_ranges_are_half_open():
     shares = {"age": {(40, None): 0.3, (None, 40): 0.7}, "score": {(0, 9): 0.5, (None, 0): 0.5}}
     rows = KNOWN.sample(200, shares)
     assert (rows["age"] >= 40).sum() == 60
@@ -205,7 +205,7 @@ def test_values_may_be_grouped():
     assert rows["region"].nunique() == 3
 
 
-def test_what_is_never_drawn_together_is_not_asked_for():
+def test_impossible_combinations_are_not_requested():
     table = make_table(2000)
     table = table[~((table["region"] == "west") & (table["churn"] == "yes"))]
     sampler = TableSampler(table)
@@ -324,7 +324,7 @@ def test_rows_that_are_not_found_are_told(models):
         ({"kind": {"a": 0.5}}, "'kind' is in balance and in shares"),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_rows_are_drawn(shares, says, models, monkeypatch):
+def test_bad_shares_are_refused_before_sampling(shares, says, models, monkeypatch):
     model = fitted(models, next(iter(EVERY.args[1])))
     monkeypatch.setattr(type(model), "sampler", lambda self: pytest.fail("drawn"))
     with pytest.raises(ValueError, match=says):
@@ -337,7 +337,7 @@ def test_shares_beside_seed_data_are_refused(models):
         model.sample(seed_data=make_table()[["age"]], shares=SHARES)
 
 
-def test_a_column_of_an_array_is_named_by_its_position():
+def test_array_columns_are_named_by_position():
     X = np.random.default_rng(0).integers(0, 3, size=(200, 2)).astype(float)
     model = make(next(iter(EVERY.args[1])), epochs=1).fit(X, discrete_columns=[0])
     rows = model.sample(20, shares={0: {1.0: 0.25}, 1: {(1, None): 0.5}}, random_state=0)

@@ -29,7 +29,7 @@ class CountMembers(Callback):
 
 
 @EVERY
-def test_each_ends_as_its_own_fit_would_leave_it(cls):
+def test_stacked_fits_equal_single_fits(cls):
     counter = CountMembers()
     models = [
         make(cls, activation="relu"),
@@ -69,7 +69,7 @@ def test_what_cannot_be_fitted_together():
     assert fit_stack([], TABLE) == []
 
 
-def test_one_that_diverges_leaves_the_others_as_they_are():
+def test_diverged_model_does_not_affect_the_others():
     wild = make(TVAE, activation="elu", learning_rate=1e30, epochs=4)
     tame = make(TVAE, activation="relu", epochs=4)
     with pytest.raises(ValueError, match="diverged with activation='elu':"):
@@ -78,7 +78,7 @@ def test_one_that_diverges_leaves_the_others_as_they_are():
     assert_same(tame, clone(tame).fit(TABLE), **NEAR)
 
 
-def test_the_fitted_network_is_sampled_whatever_the_parameters_are_now():
+def test_changed_parameters_do_not_affect_sampling():
     model = make(CTGAN).fit(TABLE)
     expected = model.sample(20, random_state=0)
     model.set_params(embedding_dim=3, generator_dim=(5, 5), activation="selu", n_members=4)
@@ -95,7 +95,7 @@ def stopping(cls, **params):
 
 
 @EVERY
-def test_a_member_stops_when_it_comes_no_closer_and_keeps_its_best(cls):
+def test_member_stops_early_with_best_weights(cls):
     model = stopping(cls).fit(TABLE)
     measured = model.history_.filter(like="validation")
     assert len(measured.columns) == (2 if cls is TabFlow else 1)
@@ -113,7 +113,7 @@ def test_a_member_stops_when_it_comes_no_closer_and_keeps_its_best(cls):
     assert not any("Validation" in name for name in model.loss_values)
 
 
-def test_a_flow_of_which_one_network_has_ended_is_saved_and_taken_up(tmp_path):
+def test_checkpoint_keeps_an_ended_network(tmp_path):
     model = stopping(TabFlow).fit(TABLE)
     file, lengths = tmp_path / "fit", model.history_[["codes_loss", "values_loss"]].notna().sum()
     assert lengths.min() + 1 < lengths.max()
@@ -134,7 +134,7 @@ def test_members_stop_on_their_own(cls):
         np.testing.assert_allclose(stack._states[0][name], value, rtol=1e-6, atol=1e-8)
 
 
-def test_the_distance_is_short_for_rows_of_the_same_law():
+def test_distance_is_small_for_equal_distributions():
     import torch
 
     from combutab.generators._training import _distances, _mean_distance
@@ -161,7 +161,7 @@ def test_the_distance_is_short_for_rows_of_the_same_law():
     np.testing.assert_allclose(by_hand, [[2**0.5, 3**0.5]])
 
 
-def test_reports_have_the_score_and_small_tables_are_refused():
+def test_epoch_reports_have_the_validation_score():
     class Watch(Callback):
         scores = ()
 

@@ -159,7 +159,7 @@ def test_many_codes_have_no_layer_of_their_own():
     assert "codes.direct" not in StackedCascade.linear_shapes(many, (4,))
 
 
-def test_rate_factors_are_of_the_network_of_codes_but_for_its_activations():
+def test_rate_factors_apply_to_code_network():
     members = [Member(0, "prelu"), Member(1, "relu")]
     for own in (members, members[:1]):  # of all members, activations' columns are elsewhere
         net = StackedCascade(RowSpans(2, [20, 30, 4], categories=[2]), (8, 8), own)

@@ -417,7 +417,7 @@ def test_plain_networks_and_their_inputs_gradient(activation):
 
 @pytest.mark.parametrize("activation", EVERY)
 @pytest.mark.parametrize("normalization", ["none", "layer"])
-def test_the_pass_of_training_is_differentiated_as_the_modules_are(activation, normalization):
+def test_training_pass_gradients_equal_the_modules(activation, normalization):
     if (activation, normalization) == ("complex-combu", "layer"):  # of pairs
         pytest.skip("groups of odd sizes")
     critic = StackedCritic(

@@ -101,7 +101,7 @@ def test_batch_norm_against_torch():
     torch.testing.assert_close(norm(x)[0], reference(x[0]))
 
 
-def test_batch_norm_ignores_rows_that_only_fill_a_batch():
+def test_batch_norm_ignores_padding_rows():
     norm, alone = StackedNorm("batch", 6, 2), StackedNorm("batch", 6, 1)
     x = torch.randn(2, 8, 6, generator=torch.Generator().manual_seed(0))
     x[1, 5:] = 1e6
@@ -111,7 +111,7 @@ def test_batch_norm_ignores_rows_that_only_fill_a_batch():
     torch.testing.assert_close(norm.running_var[1:], alone.running_var)
 
 
-def test_batch_norm_of_one_row_uses_the_running_statistics():
+def test_batch_norm_of_one_row_uses_running_statistics():
     norm = StackedNorm("batch", 4, 1)
     x = torch.full((1, 1, 4), 3.0)
     torch.testing.assert_close(norm(x), x / math.sqrt(1 + 1e-5))
@@ -140,7 +140,7 @@ def test_a_small_rate_still_drops():
     assert not MaskMaker([], [0.5]).active
 
 
-def test_masks_do_not_depend_on_the_stack_or_on_filling_rows():
+def test_dropout_masks_do_not_depend_on_stack():
     stacked = [m.clone() for m in MaskMaker([12, 5], [0.3, 0.5]).draw([1, 2], 9)]
     alone = MaskMaker([12, 5], [0.5]).draw([2], 6)
     for several, one in zip(stacked, alone, strict=True):
@@ -183,7 +183,7 @@ def test_modules_with_state_act_member_by_member(spec):
     assert all(torch.isfinite(g).all() for g in grads)
 
 
-def test_what_a_module_draws_follows_the_members_seed_and_leaves_torch_alone():
+def test_module_draws_follow_the_member_seed():
     before = torch.get_rng_state()
     a, b, c = (next(StackedActivation([Scale], 4, [seed]).parameters()) for seed in (1, 1, 2))
     assert torch.equal(a, b)

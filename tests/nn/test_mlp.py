@@ -175,7 +175,7 @@ def test_rate_factors_cover_all_columns_once():
     assert net.rate_factors({}) == [(slice(0, net.flat.values.shape[1]), 1.0)]
 
 
-def test_data_initialisation_scales_units_and_puts_kinks_between_rows():
+def test_data_initialisation_scales_units():
     spec = MLPSpec(3, (40, 30), 1, init="data", n_numeric=3, numeric_embedding="pbld")
     members = [Member(i, "relu") for i in range(2)]
     net = StackedMLP(spec, members, dtype=torch.float64)

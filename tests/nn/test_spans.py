@@ -103,7 +103,7 @@ def test_no_categories_give_an_empty_condition():
 @pytest.mark.parametrize("name", LAYOUTS)
 @pytest.mark.parametrize("tau", [0.2, 1.0])
 @pytest.mark.parametrize("noisy", [False, True])
-def test_activate_is_tanh_and_gumbel_softmax_of_each_span(name, tau, noisy):
+def test_activate_is_tanh_and_gumbel_softmax(name, tau, noisy):
     spans = layout(name)
     raw = draw(2, 5, spans.width, scale=3)
     uniform = uniforms(2, 5, spans.width - spans.n_values)
@@ -124,7 +124,7 @@ def test_noise_of_another_shape_is_refused():
 
 @pytest.mark.parametrize("name", ["few sizes", "many sizes"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_activate_is_safe_with_large_logits_and_extreme_noise(name, dtype):
+def test_activate_is_stable_for_extreme_input(name, dtype):
     spans = RowSpans(*LAYOUTS[name])
     raw = (draw(6, spans.width) * 1e4).to(dtype).requires_grad_()
     uniform = uniforms(6, spans.width - spans.n_values).float()
@@ -205,7 +205,7 @@ def test_cross_entropy_of_all_spans(name, kind):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_cross_entropies_of_half_precision_are_computed_in_single(dtype):
+def test_half_precision_cross_entropy_uses_single(dtype):
     for name in ("few sizes", "large"):
         spans = layout(name)
         raw, codes = draw(6, spans.width).to(dtype), draw_codes(spans, 6)

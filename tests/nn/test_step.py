@@ -154,7 +154,7 @@ def test_float32_products_of_any_size(name, sizes, library):
     assert error < 1e-5
 
 
-def test_the_library_of_products_is_pinned_by_the_environment(monkeypatch):
+def test_environment_pins_the_matmul_library(monkeypatch):
     monkeypatch.setenv("COMBUTAB_MATMUL", "fastest")
     _chain._by_one_dnn.cache_clear()
     with pytest.raises(ValueError, match="COMBUTAB_MATMUL must be 'torch' or 'onednn'"):
@@ -183,7 +183,7 @@ def test_processors_on_which_one_dnn_is_quicker(vendor, family, expected, system
 
 @pytest.mark.parametrize("name", ["combu", "silu", "pln-8", "la-silu", "prelu"])
 @pytest.mark.parametrize("width", [16, 256])
-def test_a_member_has_the_numbers_that_it_has_alone(name, width, library):
+def test_member_equals_its_single_network(name, width, library):
     shape = MLPSpec(width, (width, width), 3)
     members = [Member(1, "relu", 0.2), Member(2, name, 0.2), Member(3, name, 0.1)]
     x = draw(3, 500, width, dtype=torch.float32)

@@ -208,7 +208,7 @@ def test_an_mlp_takes_piecewise_linear_numbers_too():
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_loss_is_the_mean_over_heads_with_the_penalty_once(weighted):
+def test_loss_is_mean_over_heads_plus_penalty(weighted):
     n, alpha, rate = 90, 0.3, 0.1
     spec, member = TabMSpec(3, (6, 5), 1, (4,), n_heads=K), Member(0, "tanh")
     dense, codes = draw(n, 3), torch.arange(n)[:, None] % 4

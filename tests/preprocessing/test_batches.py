@@ -70,7 +70,7 @@ def file(tmp_path_factory):
 
 
 @pytest.mark.parametrize("numeric", ["standard", "robust", "quantile", "none"])
-def test_parts_of_a_file_teach_what_the_whole_does(file, numeric):
+def test_fitting_in_parts_equals_fitting_whole(file, numeric):
     pytest.importorskip("pyarrow")
     whole = TableEncoder(numeric=numeric).fit(pd.read_parquet(file))
     table = ParquetTable(file)

@@ -156,7 +156,7 @@ def test_lazy_frames_are_refused_by_name():
         as_pandas(pl.DataFrame({"a": [1]}).lazy(), "reference")
 
 
-def test_a_mode_encoder_takes_an_arrow_table_by_its_names():
+def test_mode_encoder_takes_an_arrow_table():
     pa = pytest.importorskip("pyarrow")
     frame = pd.DataFrame({"x": [1.0, 2.0, 4.0], "c": ["a", "b", "a"]})
     frames = (frame, pa.Table.from_pandas(frame))

@@ -81,7 +81,7 @@ def test_columns_names_and_missing_dates():
 
 
 @pytest.mark.parametrize("numeric", ["standard", "quantile", "robust", "none"])
-def test_without_the_number_later_rows_are_like_earlier_ones(numeric):
+def test_later_rows_without_date_number_look_alike(numeric):
     encoder = TableEncoder(numeric=numeric, date_features=["hour"], n_bins=4).fit(hours())
     later = hours()
     later["sold"] += pd.Timedelta(40_000, "D")
@@ -125,7 +125,7 @@ def test_any_form_of_dates(form):
     assert_allclose(TableEncoder(**options).fit_transform(column(FORMS[form](dates))), plain)
 
 
-def test_parts_of_a_table_are_learned_as_the_whole():
+def test_dates_in_parts_are_learned_alike():
     table = hours(tz=ZONE)
     parts = [table[:7_000], table[7_000:7_100], table[7_100:]]
     encoder = TableEncoder().fit_batches((part, None) for part in parts)
@@ -167,7 +167,7 @@ def test_trends_are_not_continued_outside_of_fit(numeric):
     assert_allclose(later, ends, atol=width / 20)
 
 
-def test_only_rows_clearly_later_than_fit_are_a_warning():
+def test_only_clearly_later_rows_warn():
     table = column(pd.date_range("2021-01-01", periods=400, freq="D"))
     encoder = TableEncoder().fit(table)
     encoder.transform(table)

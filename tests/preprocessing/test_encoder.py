@@ -34,7 +34,7 @@ def mixed() -> pd.DataFrame:
     )
 
 
-def test_spans_and_arrays_of_a_table_worked_by_hand(mixed):
+def test_encoding_matches_a_table_by_hand(mixed):
     encoder = every(max_onehot=2)
     mixed["code"] = ["u", "v", "w", "v"]
     encoded = encoder.fit_encode(mixed)
@@ -167,7 +167,7 @@ HALF = np.float16(0.1)
         (np.array([HALF]), objects(0.1, "0.1", 0.0999), [float(HALF), float(HALF), None]),
     ],
 )
-def test_a_category_of_another_type_is_the_one_that_means_the_same(fitted, later, found):
+def test_equal_categories_of_other_types_match(fitted, later, found):
     X = pd.DataFrame({"c": pd.Series(fitted)})
     X = pd.concat([X, X])
     later = pd.DataFrame({"c": pd.Series(later)})
@@ -180,7 +180,7 @@ def test_a_category_of_another_type_is_the_one_that_means_the_same(fitted, later
         assert [keys[code] if code >= 0 else None for code in codes] == found
 
 
-def test_hardly_a_known_category_is_a_warning_that_names_the_column():
+def test_mostly_unknown_categories_warn():
     n = 40
     X = pd.DataFrame(
         {"c": ["01", "02"] * n, "id": [f"name {i}" for i in range(2 * n - 8)] + ["x"] * 8}
@@ -456,7 +456,7 @@ def test_values_new_to_a_constant_column_change_nothing(name, max_onehot, numeri
         assert_allclose(encoder.transform(new)[0], mean, atol=1e-6)
 
 
-def test_booleans_of_one_value_differ_only_in_missing_ones():
+def test_constant_booleans_encode_only_missingness():
     X = pd.DataFrame({"c": pd.array([True, None] * 20, "boolean")})
     encoder = TableEncoder().fit(X)
     assert encoder.transform(X)[:2].tolist() == [[0, 0], [0, 1]]

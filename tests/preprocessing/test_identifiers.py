@@ -66,7 +66,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", IDENTIFIERS)
-def test_identifiers_are_found_and_new_ones_are_not_real(name):
+def test_new_identifiers_are_not_real_ones(name):
     column, kind = IDENTIFIERS[name]
     found = find_identifiers(column)
     assert found is not None
@@ -95,7 +95,7 @@ def test_the_greatest_identifier_is_not_told():
     assert starts == {11_000}
 
 
-def test_what_is_rare_is_a_number_of_rows_or_a_share():
+def test_min_frequency_is_count_or_share():
     thrice = pd.Series([f"p{i // 3}" for i in range(300)])
     assert find_identifiers(thrice, min_frequency=3) is None
     assert find_identifiers(thrice, min_frequency=4) is not None

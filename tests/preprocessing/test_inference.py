@@ -111,7 +111,7 @@ NUMBERS = [f"{x:.3f}" for x in np.random.default_rng(0).normal(size=400)]
     ],
 )
 @pytest.mark.parametrize("dtype", [object, "string"])
-def test_text_that_is_no_label_is_refused_and_its_cells_are_named(y, fault, says, dtype):
+def test_free_text_is_refused_with_cells(y, fault, says, dtype):
     y = pd.Series(y, dtype=object).map(str, na_action="ignore").astype(dtype)
     before = y.copy()
     with pytest.raises(TargetError) as caught:

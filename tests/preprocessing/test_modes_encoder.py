@@ -167,7 +167,7 @@ def test_modes_are_drawn_from_their_posterior(table, value):
     assert_allclose(encoded.values[:, 0], expected[encoded.codes[:, 0]], atol=1e-6)
 
 
-def test_no_mode_is_drawn_that_clips_where_another_does_not():
+def test_modes_that_clip_are_not_drawn():
     modes = Mixture(np.array([0.5, 0.5]), np.array([0.0, 3.0]), np.array([1.0, 0.5]))
     x = np.repeat([0.9, 4.5, 6.0], 1000)
     codes = modes.draw(x, np.tile(np.arange(1000) / 1000, 3))

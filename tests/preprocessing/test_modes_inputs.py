@@ -169,7 +169,7 @@ _VALUES = st.one_of(st.text(max_size=3), st.integers(-3, 3), st.booleans(), st.n
 
 @settings(max_examples=60, deadline=None)
 @given(values=st.lists(_VALUES, min_size=2, max_size=15), seed=st.integers(0, 9))
-def test_codes_do_not_depend_on_the_order_of_rows(values, seed):
+def test_codes_do_not_depend_on_row_order(values, seed):
     X = pd.DataFrame({"c": pd.Series(values, dtype=object)})
     one = ModeEncoder().fit(X)
     other = ModeEncoder().fit(X.sample(frac=1, random_state=seed))

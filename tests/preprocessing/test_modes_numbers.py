@@ -71,7 +71,7 @@ def test_no_finer_grid_than_enough_numbers_need():
     assert made.tolist() == [3.0]
 
 
-def test_the_shares_come_out_and_no_number_leaves_its_bounds():
+def test_shares_and_bounds_are_kept():
     rounding_steps = RoundingSteps(1, (1, 10, 50), (1.0, 0.7, 0.2))
     n = 20_000
     x, low = RNG.random(n) * 90, np.repeat([0.0, 2.26], n // 2)
@@ -278,7 +278,7 @@ def test_few_values_are_an_atom_each():
     assert_array_equal(bins.unscale(np.array([1.0, -1.0, 0.3]), codes), x)
 
 
-def test_intervals_hold_as_many_rows_but_for_the_tails():
+def test_intervals_hold_equal_counts_except_tails():
     x = np.random.default_rng(0).lognormal(size=4000)
     bins = fit(x, n_bins=16)
     codes = bins.draw(x, np.empty(0))
@@ -292,7 +292,7 @@ def test_intervals_hold_as_many_rows_but_for_the_tails():
     assert (np.diff(edges(bins)) > 0).all()
 
 
-def test_a_value_of_many_rows_is_an_atom_between_intervals():
+def test_frequent_value_is_an_atom():
     rng = np.random.default_rng(1)
     x = np.r_[np.zeros(920), rng.normal(50, 9, 80).clip(1)]
     bins = fit(x, n_bins=32, min_count=5)
@@ -305,7 +305,7 @@ def test_a_value_of_many_rows_is_an_atom_between_intervals():
     assert_allclose(bins.unscale(bins.scale(x, codes), codes), x, atol=1e-9)
 
 
-def test_no_bin_is_of_fewer_rows_and_cuts_are_no_values():
+def test_bins_have_minimum_counts_and_separate_values():
     x = np.random.default_rng(2).normal(size=300).round(3)
     bins = fit(x - x.min(), n_bins=64, min_count=30)
     assert (np.bincount(bins.draw(x - x.min(), np.empty(0))) >= 30).all()
@@ -389,7 +389,7 @@ def test_numbers_that_recur_are_points_of_their_interval():
     assert len(np.unique(made)) > 0.9 * n  # all others differ
 
 
-def test_points_come_back_from_any_place_on_their_step():
+def test_points_decode_from_anywhere_on_their_step():
     x = recurring()
     bins = fit(x, n_bins=8, min_count=5)
     codes = bins.draw(x, np.empty(0))
@@ -469,7 +469,7 @@ def test_whole_numbers_are_rounded_evenly():
         ("datetime64[ns]", (pd.Timestamp("2020-01-01"), pd.Timestamp("2024-01-01")), None),
     ],
 )
-def test_numbers_made_in_a_given_bin_are_read_as_in_it(dtype, edges, decimals):
+def test_sampled_numbers_encode_to_their_bin(dtype, edges, decimals):
     column = given_numbers(pd.Series([], dtype=dtype).dtype, "x", edges, 64, decimals)
     n = len(column.mixture.weights)
     codes = np.repeat(np.arange(n), 101)
@@ -483,7 +483,7 @@ def test_numbers_made_in_a_given_bin_are_read_as_in_it(dtype, edges, decimals):
         assert counts == [*np.diff(edges)[:-1], np.diff(edges)[-1] + (edges[-1] % 1 == 0)]
 
 
-def test_bins_of_noisy_counts_end_where_the_numbers_do():
+def test_noisy_bins_end_at_the_bounds():
     # numbers from 18 to 89 in bins of 1, with less in each of them than the noise hides
     column = given_numbers(np.dtype("int64"), "column 'age'", (0, 120), 256)
     exact = np.where((np.arange(121) >= 18) & (np.arange(121) < 90), 50.0, 0.0)

@@ -152,7 +152,7 @@ def test_numbers_without_a_square_are_refused(value):
 
 
 @pytest.mark.parametrize("method", ["standard", "robust"])
-def test_the_smallest_value_of_all_is_told_from_zero(method):
+def test_smallest_float_differs_from_zero(method):
     X = np.array([[5e-324], [0], [0], [0], [0]])
     encoded = TableEncoder(numeric=method).fit(X).encode(X).dense[:, 0]
     assert encoded[0] > 0.5
@@ -261,7 +261,7 @@ def test_no_edge_is_a_rows_own_value(method):
     assert np.isfinite(edges).all()
 
 
-def test_edges_come_of_files_in_parts_and_of_weights_as_of_rows():
+def test_edges_of_parts_and_weights_agree():
     encoder = TableEncoder(min_frequency=1, n_bins=5)
     whole = edges_of(encoder.fit(TABLE))
     parts = [(TABLE[:90], None), (TABLE[90:], None)]
@@ -293,7 +293,7 @@ def test_a_state_has_them_if_there_are_any():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_batches_in_which_a_column_has_no_value_change_none_of_its_moments(seed):
+def test_empty_batches_do_not_change_moments(seed):
     """Their weights add up to a little less than the weights of their missing values, or more."""
     rng, running = np.random.default_rng(seed), RunningMoments(1)
     for column in (np.r_[345678.9, np.full(499, np.nan)], *np.full((3, 500), np.nan)):

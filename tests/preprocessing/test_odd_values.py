@@ -87,7 +87,7 @@ def test_a_date_far_beyond_others_may_be_missing():
     assert [(odd.column, odd.kind) for odd in odd_columns(table)] == [("end", "missing code")]
 
 
-def test_text_in_a_column_that_was_empty_in_fit():
+def test_text_in_a_previously_empty_column():
     table = pd.DataFrame({"a": range(20), "empty": [np.nan] * 20})
     encoder = TableEncoder().fit(table)
     with pytest.raises(ValueError, match="column 'empty' was empty or constant in fit"):

@@ -240,7 +240,7 @@ def test_folders_that_are_no_data_set(tmp_path):
         ParquetTable(tmp_path / "d")
 
 
-def test_a_column_of_the_files_that_folders_are_named_after_too(tmp_path):
+def test_partition_column_also_in_files(tmp_path):
     for s in "uv":
         (tmp_path / f"s={s}").mkdir()
         part(0).to_parquet(tmp_path / f"s={s}" / "1.parquet")
@@ -277,7 +277,7 @@ def other_columns(path):
     ids=["cut off", "empty", "type", "names"],
 )
 @pytest.mark.parametrize("way", ["path", "filesystem"])
-def test_one_line_names_the_file_before_anything_is_read(folders, change, message, way):
+def test_bad_file_is_named_before_reading(folders, change, message, way):
     change(folders / "2024/a.parquet")
     filesystem = fs.LocalFileSystem() if way == "filesystem" else None
     model = MLPRegressor(**QUICK)
@@ -287,7 +287,7 @@ def test_one_line_names_the_file_before_anything_is_read(folders, change, messag
     assert not hasattr(model, "encoder_")
 
 
-def test_a_file_that_is_written_anew_while_it_is_read(folders):
+def test_file_rewritten_while_reading(folders):
     table = ParquetTable(folders)
     part(0, 400).to_parquet(folders / "2024/a.parquet")
     with pytest.raises(ValueError, match=r"cannot read \S*2024/a\.parquet: it has \d+ bytes now"):

@@ -70,7 +70,7 @@ def test_members_end_at_epochs_of_their_own(found, name):
 
 
 @pytest.mark.parametrize("name", PACKS)
-def test_a_pack_that_ranks_share_is_one_process_s_bit_for_bit(found, name):
+def test_shared_pack_equals_one_process(found, name):
     first, second = (each[name] for each in found[0])
     assert first["shared"] == second["shared"]
     assert first["held_out"] == second["held_out"]
@@ -84,7 +84,7 @@ def test_a_pack_that_ranks_share_is_one_process_s_bit_for_bit(found, name):
         assert of_first + of_second == PACKED["n_members"]
 
 
-def test_rank_0_is_told_of_epochs_and_stops_all(found):
+def test_rank_0_callbacks_stop_all_ranks(found):
     first, second = (each["told"] for each in found[0])
     assert (first["epochs"], second["epochs"]) == ([1, 2], [])
     assert first["n_iter"] == second["n_iter"] == 2
@@ -201,7 +201,7 @@ def start(tmp_path):
         rank.communicate()  # closes its pipes
 
 
-def test_a_rank_that_is_killed_ends_the_others_with_one_error(start):
+def test_killed_rank_ends_the_others(start):
     first, second = start("is killed")
     _, told = second.communicate(timeout=1200)
     assert first.wait(timeout=1200) == -9
@@ -209,7 +209,7 @@ def test_a_rank_that_is_killed_ends_the_others_with_one_error(start):
     assert "RankError: the fit that 2 ranks shared is over: another rank ended without" in told
 
 
-def test_a_rank_that_hangs_is_noticed_after_the_groups_timeout(start):
+def test_hanging_rank_is_noticed_after_timeout(start):
     first, second = start("hangs")
     _, told = second.communicate(timeout=1200)  # torch's own is half an hour
     assert second.returncode == 1

@@ -51,7 +51,7 @@ def test_rows_meet_their_condition_and_are_equally_likely():
     assert chisquare(seen).pvalue > 1e-3
 
 
-def test_a_members_draws_do_not_depend_on_the_others():
+def test_member_draws_do_not_depend_on_others():
     sampler = ConditionSampler(torch.from_numpy(CODES), SIZES)
     together = sampler.draw(uniforms(3, 100))
     alone = sampler.draw(random_uniform([2], 300).view(1, 100, 3))

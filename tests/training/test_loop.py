@@ -138,7 +138,7 @@ def test_one_epoch_by_hand():
     assert result.train_loss[0] == pytest.approx(loss, rel=1e-10)
 
 
-def test_every_row_is_seen_once_an_epoch_in_a_new_order():
+def test_each_epoch_visits_every_row_once():
     class Spy(StackedMLP):
         seen: list[torch.Tensor] = []
 
@@ -184,7 +184,7 @@ def test_lbfgs_minimises_the_penalised_loss():
     assert result.reason == "no_improvement"
 
 
-def test_rows_that_fill_a_shorter_members_batch_are_its_own():
+def test_padding_rows_come_from_the_same_member():
     rows = data(torch.float64)
     rows.dense[0] = 1e200  # a row that no member trains on, and none could bear
     config = replace(CONFIG, precision=Precision("float64"), max_epochs=3, score="r2")

@@ -207,7 +207,7 @@ def test_optimisers_against_torch(solver, nesterov):
 
 
 @pytest.mark.parametrize("nesterov", [True, False])
-def test_sgd_whose_rate_comes_last_is_torchs_under_a_schedule(nesterov):
+def test_scheduled_sgd_equals_torch(nesterov):
     values = torch.ones(2, 3, dtype=torch.float64)
     parameter = torch.nn.Parameter(values[1].clone())
     config = OptimizerConfig("sgd", nesterov=nesterov, rate_last=True)
@@ -228,7 +228,7 @@ def test_decay_spares_the_biases():
     assert values.tolist() == [[0.95, 0.95, 0.95, 1.0], [1.0] * 4]
 
 
-def test_rows_left_out_of_a_step_keep_their_values_and_state():
+def test_rows_outside_a_step_keep_their_state():
     values = torch.ones(2, 3)
     optimizer = RowOptimizer(OptimizerConfig(), values, 3)
     optimizer.step(values, torch.ones(2, 3), [1], [0.1, 0.1], [0.0, 0.0])
@@ -312,7 +312,7 @@ def test_one_cycle_is_torchs():
 REPORT = EpochReport(2, 5, (0,), np.array([0.25]), np.array([0.5]), np.array([0.1]), 0.2)
 
 
-def test_progress_bar_is_silent_in_a_pipe_and_survives_copies(monkeypatch):
+def test_progress_bar_is_silent_in_a_pipe(monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr("sys.stderr", stream)
     bar = ProgressBar("fit")
@@ -350,7 +350,7 @@ def test_progress_bar_on_a_terminal(monkeypatch):
 @pytest.mark.parametrize(
     ("max_seconds", "left"), [(np.inf, "1:20"), (90.0, "0:30"), (59.0, "0:00")]
 )
-def test_a_progress_bar_s_time_left_is_that_until_training_ends(monkeypatch, max_seconds, left):
+def test_progress_bar_shows_remaining_time(monkeypatch, max_seconds, left):
     terminal, seconds = terminal_of(monkeypatch), 0.0
     for clock in ("time.monotonic", "rich.console.monotonic"):
         monkeypatch.setattr(clock, lambda: seconds)
@@ -378,7 +378,7 @@ def test_a_progress_bar_s_time_left_is_that_until_training_ends(monkeypatch, max
     ],
 )
 @pytest.mark.parametrize("first", [1, 31])
-def test_a_progress_bar_says_once_how_long_it_takes(
+def test_progress_bar_prints_total_time_once(
     monkeypatch, seconds, max_seconds, score, says, first
 ):
     terminal = terminal_of(monkeypatch)
@@ -436,7 +436,7 @@ def test_points_are_means_of_points(name):
     torch.testing.assert_close(loss.point(loss.average(raw, HEADS)), points)
 
 
-def test_quantiles_are_means_of_each_heads_quantiles_in_order():
+def test_quantiles_are_means_over_heads():
     raw, loss = draw(M, B * HEADS, 4), Pinball(n_per_target=2, quantiles=(0.2, 0.6))
     ordered = np.sort(by_head(raw).numpy().reshape(M, B, HEADS, 2, 2), -1)  # targets, quantiles
     expected = torch.from_numpy(ordered.mean(2).reshape(M, B, 4))
@@ -486,7 +486,7 @@ def test_the_factor_is_the_penalised_minimum(n_classes):
     torch.testing.assert_close(tiny, found)
 
 
-def test_a_few_rows_that_are_all_right_are_no_certainty():
+def test_few_correct_rows_are_not_overconfident():
     raw, y = torch.tensor([[[3.0, 0.0]] * 4]), torch.zeros(1, 4, dtype=torch.int64)
     found = best_factors(lambda scaled: CrossEntropy().rows(scaled, y), raw, torch.ones(1, 4))
     assert 1.0 <= found.item() < 2.0

@@ -55,7 +55,7 @@ def test_a_budget_is_used_up_but_not_exceeded(epsilon):
     assert 0.9999 * epsilon < back <= epsilon
 
 
-def test_no_person_keeps_more_rows_and_none_that_has_fewer_loses_one():
+def test_bound_rows_keeps_at_most_max_rows():
     persons = np.random.default_rng(0).integers(0, 50, 600)
     kept = bound_rows(persons, 7)
     had, have = np.bincount(persons, minlength=50), np.bincount(persons[kept], minlength=50)
@@ -81,7 +81,7 @@ def test_exact_counts_are_those_of_a_crosstab():
 
 
 @pytest.mark.parametrize("max_rows", [1, 4])
-def test_noise_of_counts_has_the_scale_that_the_budget_asks_for(max_rows):
+def test_noise_scale_of_counts_follows_the_budget(max_rows):
     ledger, counts = Ledger(100.0, 1e-6), np.arange(4000).reshape(8, 500)
     noisy, scale = release_counts(counts, 0.02, ledger, **{**WORDS, "max_rows": max_rows})
     assert scale == pytest.approx(5 * max_rows)  # rho = (max_rows / scale)^2 / 2
@@ -109,7 +109,7 @@ def test_a_choice_is_drawn_by_its_score():
     )
 
 
-def test_a_choice_between_two_has_the_odds_of_the_exponential_mechanism():
+def test_choice_has_the_odds_of_exponential_mechanism():
     # scores 0 and 1, scale 1: by Gumbel noise the odds are those of a logistic distribution
     rho, n = 0.5, 4000
     counts, expected = [np.array([1]), np.array([1])], [np.array([1.0]), np.array([0.0])]
@@ -126,7 +126,7 @@ def test_weights_raise_the_sensitivity():
     assert ledger.steps[0]["rho"] == pytest.approx(0.5)
 
 
-def test_frequent_categories_are_named_and_those_of_one_person_are_not():
+def test_only_frequent_categories_are_released():
     ledger = Ledger(100.0, 1e-6, 5e-7)
     counts = {"often": 5000, 17: 4000, "once": 1, **{f"rare {i}": 1 for i in range(50)}}
     found = release_categories(counts, 0.02, 5e-7, ledger, **WORDS)
@@ -139,7 +139,7 @@ def test_frequent_categories_are_named_and_those_of_one_person_are_not():
     assert stats.norm.sf((threshold - 2.5) / step["scale"]) > 2.5e-7
 
 
-def test_the_threshold_grows_with_the_rows_of_a_person():
+def test_threshold_grows_with_rows_per_person():
     thresholds = []
     for max_rows in (1, 2, 8):
         ledger = Ledger(100.0, 1e-6, 5e-7)
@@ -149,7 +149,7 @@ def test_the_threshold_grows_with_the_rows_of_a_person():
     assert thresholds[2] > 4 * thresholds[1] - 4
 
 
-def test_what_exceeds_the_budget_is_refused_before_anything_is_drawn():
+def test_exceeding_the_budget_is_refused_before_drawing():
     ledger = Ledger(1.0, 1e-6)
     rho = ledger.rho_left
     release_counts(np.zeros(3), rho, ledger, **WORDS)  # all of it
@@ -162,7 +162,7 @@ def test_what_exceeds_the_budget_is_refused_before_anything_is_drawn():
     assert len(ledger.steps) == 1
 
 
-def test_the_ledger_has_each_step_and_adds_them_up():
+def test_ledger_records_and_sums_all_steps():
     ledger = Ledger(2.0, 1e-6)
     rows = PrivateRows(np.array([[0, 1], [2, 0]]), [3, 2], ["x", "y"], 2, ledger)
     rho = ledger.rho / 4

@@ -57,7 +57,7 @@ def test_each_row_has_the_distribution_of_the_mixture(n, places):
         assert stats.chisquare(counts, 3000 * joint.ravel() / joint.sum()).pvalue > 0.001
 
 
-def test_counts_of_pairs_vary_less_than_those_of_independent_rows():
+def test_pair_counts_vary_less_than_independent_rows():
     table, joint = mixture()
     n, found = 500, np.stack([draw(table, key, 500).numpy() for key in range(60)])
     for i, j in itertools.combinations(range(3), 2):
@@ -78,7 +78,7 @@ def test_all_candidates_are_kept_equally_often():
     assert stats.binomtest(int(kept), 4000, 1 / 8).pvalue > 0.001
 
 
-def test_given_codes_stay_and_the_others_follow_from_them():
+def test_given_codes_stay_and_condition_the_others():
     table, joint = mixture()
     given = torch.full((1, 20, 3), -1)
     given[..., 1] = 2
@@ -105,7 +105,7 @@ def test_completed_rows_are_independent():
     assert spread(values=torch.zeros(1, n, 0)) > 0.25 * n * 0.8
 
 
-def test_many_columns_and_categories_are_balanced_in_little_memory():
+def test_balancing_many_categories_needs_little_memory():
     rng = np.random.default_rng(0)
     candidates = rng.integers(0, 3, (2, 50, 60))
     candidates[..., 0] = rng.integers(0, 10_000, (2, 50))

@@ -46,7 +46,7 @@ def model():
     return make(n_components=100, epochs=10).fit(TABLE)
 
 
-def test_rows_have_the_columns_and_about_the_distribution_of_the_table(model):
+def test_samples_resemble_the_table(model):
     rows = model.sample(5000, random_state=0)
     pd.testing.assert_series_equal(rows.dtypes, TABLE.dtypes)
     assert rows["age"].between(0, 120).all()
@@ -62,7 +62,7 @@ def test_rows_have_the_columns_and_about_the_distribution_of_the_table(model):
     assert rows["age"].nunique() > 60  # whole numbers between a bin's edges, too
 
 
-def test_the_ledger_accounts_for_all_of_the_budget_and_no_more(model):
+def test_ledger_spends_exactly_the_budget(model):
     ledger = model.ledger_
     # the noise is little: all pairs are measured, each once
     assert ledger["step"].value_counts().to_dict() == {"rows": 1, "column": 5, "pair": 10}
@@ -76,7 +76,7 @@ def test_the_ledger_accounts_for_all_of_the_budget_and_no_more(model):
     assert "(20, 1e-06)-differentially private" in model._repr_html_()
 
 
-def test_pairs_are_selected_where_noise_would_hide_some_of_all():
+def test_pairs_are_selected_under_a_small_budget():
     # categories are as many as are given, whatever the noise: 31 x 31 cells a pair
     columns = {name: RNG.integers(0, 30, N) for name in "abcd"}
     known = {"bounds": None, "categories": {name: list(range(30)) for name in columns}}
@@ -108,7 +108,7 @@ def test_conditions_shares_and_imputation_are_met(model):
     assert (filled["old"].astype(bool) == TABLE["old"].head(200)).mean() > 0.8
 
 
-def test_what_returns_or_streams_rows_of_the_table_is_refused(model):
+def test_methods_that_return_real_rows_are_refused(model):
     for name, says in (("fit_parquet", "read_parquet"), ("fit_resample", "not private.*balance")):
         assert not hasattr(model, name)
         with pytest.raises(AttributeError, match=f"PrivateSynthesizer has no {name}: .*{says}"):
@@ -251,7 +251,7 @@ def uncounted(monkeypatch):
     monkeypatch.setattr(_synthesizer, "release_counts", exact)
 
 
-def test_a_budget_whose_noise_hides_any_table_is_refused_and_nothing_is_spent(monkeypatch):
+def test_budget_too_small_for_any_table_is_refused(monkeypatch):
     monkeypatch.setattr(_mechanisms.Ledger, "charge", None)  # would raise a TypeError
     with pytest.raises(ValueError, match="too small") as error:
         make(epsilon=1e-5).fit(TABLE)
@@ -267,7 +267,7 @@ def test_a_budget_whose_noise_hides_any_table_is_refused_and_nothing_is_spent(mo
     [KNOWN, {"bounds": {"since": BOUNDS["since"]}, "categories": None}],
     ids=["known", "learned"],
 )
-def test_a_budget_that_is_too_small_for_the_rows_says_what_would_do(params, uncounted):
+def test_refusal_of_small_budget_names_enough(params, uncounted):
     with pytest.raises(ValueError, match="too small") as error:
         make(epsilon=0.05, **params).fit(TABLE)
     said = str(error.value)
@@ -290,7 +290,7 @@ def test_persons_of_many_rows_need_a_larger_budget(uncounted):
         make(epsilon=1.0, max_rows_per_person=50).fit(TABLE, person=ids)
 
 
-def test_the_guide_has_the_number_of_rows_that_a_budget_needs():
+def test_guide_lists_rows_needed_per_budget():
     guide = Path(__file__).parents[3] / "docs" / "guide" / "privacy.md"
     told = re.findall(
         r"\n\| ([\d.]+) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|", guide.read_text("utf-8")
@@ -303,7 +303,7 @@ def test_the_guide_has_the_number_of_rows_that_a_budget_needs():
                 PrivateSynthesizer(epsilon=float(epsilon)).fit(X)
 
 
-def test_a_delta_that_would_allow_to_publish_a_row_is_refused(uncounted):
+def test_too_large_delta_is_refused(uncounted):
     says = "delta=0.001 must be .* about 3,000 .counted with noise.*Use delta=1e-05 or less"
     with pytest.raises(ValueError, match=says):
         make(delta=1e-3, **AGES).fit(TABLE[["age", "old"]])
@@ -418,7 +418,7 @@ def test_listed_categories_replace_those_of_the_dtype(tmp_path):
     assert b"one person's" not in (tmp_path / "model").read_bytes()
 
 
-def test_bounds_and_decimals_that_do_not_suit_a_column_are_refused():
+def test_unsuitable_bounds_and_decimals_are_refused():
     table = pd.DataFrame({"day": pd.to_datetime(["2025-01-01"] * 9), "x": 0.5})
     table["byte"] = np.arange(9, dtype="int8")
     table["single"] = table["x"].astype("float32")
@@ -575,7 +575,7 @@ def test_spellings_that_are_both_frequent_are_one_category():
     assert list(map(repr, model.encoder_.columns_[0].keys)) == ["False", "1.0"]
 
 
-def test_the_longest_text_of_an_array_is_not_shown():
+def test_longest_text_of_array_is_not_revealed():
     array = np.array([["a", "b"][i] for i in ALTERNATE] + ["a very long text"])[:, None]
     model = PrivateSynthesizer(epsilon=5.0, epochs=1, n_components=5).fit(array)
     assert model.sample(5).dtype == np.dtype("<U1")
