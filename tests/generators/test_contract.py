@@ -182,9 +182,7 @@ def test_the_command_makes_and_reads_it(registered, tmp_path, monkeypatch, capsy
         ("n_members", 2, "asks for 2 networks, and for 1"),
     ],
 )
-def test_changed_parameters_are_refused_on_save(
-    name, value, says, registered, tmp_path
-):
+def test_changed_parameters_are_refused_on_save(name, value, says, registered, tmp_path):
     registered(random_state=0).fit(TABLE).save(tmp_path / "model")
     header, arrays = read_model(tmp_path / "model")
     header["as_fitted"][name] = value

@@ -378,9 +378,7 @@ def test_progress_bar_shows_remaining_time(monkeypatch, max_seconds, left):
     ],
 )
 @pytest.mark.parametrize("first", [1, 31])
-def test_progress_bar_prints_total_time_once(
-    monkeypatch, seconds, max_seconds, score, says, first
-):
+def test_progress_bar_prints_total_time_once(monkeypatch, seconds, max_seconds, score, says, first):
     terminal = terminal_of(monkeypatch)
     bar = ProgressBar("fit", estimate=True)
     bar.on_train_begin(1, 49 + first)
